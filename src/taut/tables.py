@@ -1,0 +1,214 @@
+"""Row types: at once the dataclass, the Arrow schema and the documentation of every column.
+
+A row class lists its columns with ``col(dtype, doc)``; a :class:`Table` holds one numpy array per column.
+Times are integers in nanoseconds; a missing integer is -1 (NULL), a missing name is the empty string.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+NULL = -1
+"""The value of an integer column that was not measured."""
+
+
+class Kind(enum.IntEnum):
+    """What an op does with its rank's time."""
+
+    COMPUTE = 0
+    COMMUNICATE = 1
+    SYNCHRONISE = 2
+    COORDINATE = 3
+
+
+class Verb(enum.IntEnum):
+    """Which rendezvous an op takes part in; decides whom it waits for (see ``graph/gates.py``)."""
+
+    NONE = 0
+    ALL_REDUCE = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    ALL_TO_ALL = 4
+    BARRIER = 5
+    BROADCAST = 6
+    SCATTER = 7
+    REDUCE = 8
+    GATHER = 9
+    SEND = 10
+    RECV = 11
+
+    @property
+    def word(self) -> str:
+        """The verb as people write it: ``all-reduce``."""
+        return self.name.lower().replace("_", "-")
+
+
+def col(dtype: str, doc: str, default: Any = NULL) -> Any:
+    """Declare one column: numpy dtype, what it means (with its unit), and the value when unknown."""
+    return field(default=default, metadata={"dtype": dtype, "doc": doc})
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator instance: an interval of one lane of one rank."""
+
+    rank: int = col("int32", "participant: the global rank")
+    lane: int = col("int32", "serial resource inside the rank: index into Trace.lanes")
+    step: int = col("int32", "iteration of the outer loop; -1 outside any step")
+    kind: int = col("int8", "tables.Kind: compute, communicate, synchronise, coordinate", 0)
+    name: int = col("int32", "index into Trace.names: the op's class name")
+    start_ns: int = col("int64", "when it began, ns in the rank's own clock (or in the step, if steps are relative)")
+    end_ns: int = col("int64", "when it ended, ns in the same clock")
+    verb: int = col("int8", "tables.Verb: the rendezvous it takes part in, 0 for none", 0)
+    group: int = col("int32", "index into Trace.groups: the process group of the rendezvous")
+    seq: int = col("int64", "sequence number of the rendezvous inside its group; -1 if not recorded")
+    size: int = col("int64", "bytes moved, or elements of a shape: distinguishes classes; -1 if not recorded")
+    peer: int = col("int32", "the other rank of a send or receive, or the root of a rooted collective")
+    part: int = col("int32", "micro-batch or chunk inside the step; -1 if not recorded")
+    launch: int = col("int64", "row of the op that issued this one (kernel launch, collective call); -1 if none")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One step of one rank, as marked in the trace."""
+
+    rank: int = col("int32", "participant")
+    step: int = col("int32", "iteration of the outer loop")
+    start_ns: int = col("int64", "begin of the step, ns in the rank's own clock")
+    end_ns: int = col("int64", "end of the step, ns in the rank's own clock")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One rank of the job: who it is and which role it plays."""
+
+    rank: int = col("int32", "participant")
+    stage: int = col("int32", "pipeline stage; -1 if unknown")
+    dp_rank: int = col("int32", "data-parallel rank; -1 if unknown")
+    host: str = col("str", "host name or boot id; ranks of one host share a clock; empty if unknown", "")
+    device: str = col("str", "accelerator model; empty if unknown", "")
+
+
+class Table:
+    """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``."""
+
+    def __init__(self, row: type, columns: Mapping[str, Any], length: int | None = None) -> None:
+        fields = dataclasses.fields(row)
+        unknown = set(columns) - {f.name for f in fields}
+        if unknown:
+            raise TypeError(f"{row.__name__} has no column {', '.join(sorted(unknown))}")
+        if length is None:
+            length = len(next(iter(columns.values()))) if columns else 0
+        self.row = row
+        self.columns: dict[str, Array] = {}
+        for f in fields:
+            dtype = object if f.metadata["dtype"] == "str" else f.metadata["dtype"]
+            if f.name in columns:
+                array = np.asarray(columns[f.name]).astype(dtype, copy=False)
+                if len(array) != length:
+                    raise TypeError(f"column {f.name} has {len(array)} rows, expected {length}")
+            else:
+                array = np.full(length, f.default, dtype=dtype)
+            self.columns[f.name] = array
+        self._length = length
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["columns"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, index: Array) -> Table:
+        """The rows selected by an index array or a boolean mask."""
+        taken = {name: array[index] for name, array in self.columns.items()}
+        return Table(self.row, taken, len(next(iter(taken.values()))))
+
+    def replace(self, **columns: Array) -> Table:
+        """The same table with some columns exchanged."""
+        return Table(self.row, {**self.columns, **columns}, self._length)
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow; the column documentation travels as field metadata."""
+        import pyarrow as pa
+
+        fields, arrays = [], []
+        for f in dataclasses.fields(self.row):
+            values = self.columns[f.name]
+            array = pa.array(values, type=pa.string()) if f.metadata["dtype"] == "str" else pa.array(values)
+            arrays.append(array)
+            fields.append(pa.field(f.name, array.type, metadata={"doc": f.metadata["doc"]}))
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    @classmethod
+    def from_arrow(cls, row: type, table: pa.Table) -> Table:
+        """The inverse of :meth:`to_arrow`."""
+        return cls(row, {name: table[name].to_numpy() for name in table.column_names}, table.num_rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        names = list(self.columns)
+        head = "".join(f"<th>{escape(n)}</th>" for n in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(self.columns[n][i]))}</td>" for n in names) + "</tr>"
+            for i in range(min(len(self), 20))
+        )
+        return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
+
+
+def concat(row: type, tables: Sequence[Table]) -> Table:
+    """One table out of many of the same row type."""
+    if not tables:
+        return Table(row, {}, 0)
+    names = [f.name for f in dataclasses.fields(row)]
+    return Table(row, {n: np.concatenate([t.columns[n] for t in tables]) for n in names}, sum(map(len, tables)))
+
+
+def columns_of(row: type) -> Iterator[tuple[str, str, str]]:
+    """(name, dtype, documentation) of every column of a row type."""
+    for f in dataclasses.fields(row):
+        yield f.name, f.metadata["dtype"], f.metadata["doc"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a reader makes of bytes: ops as recorded, nothing linked, nothing judged."""
+
+    ops: Table
+    names: Sequence[str]
+    lanes: Sequence[str]
+    groups: Sequence[str]
+    members: Table
+    marks: Table = field(default_factory=lambda: Table(Mark, {}, 0))
+    name: str = "job"
+    source: str = ""
+    world_size: int | None = None
+    backend: str = ""
+    relative: bool = False
+    """True when every step has its own time origin."""
+    group_ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Process group name → its global ranks, where the trace says so."""
+    partial: Sequence[str] = ()
+    """What is missing and what that does to the answer, one line each."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Events seen, used and dropped, by reason."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member)
