@@ -1,0 +1,162 @@
+"""Bytes → Trace. One file per format, sniffed from content; none imports another room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from taut.errors import InputRefused, NotATrace, TooLarge
+from taut.read import files, flight, kineto, merge, optable, steptimes
+from taut.tables import Trace
+
+__all__ = ["FORMATS", "Format", "read"]
+
+PARALLEL_BYTES = 30 << 20
+"""Below this much input, starting processes costs more than it saves."""
+
+
+class Format(Protocol):
+    """What a module of this room offers."""
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether these first bytes are of this format."""
+
+    def load(self, data: bytes, label: str) -> Trace:
+        """The trace in these bytes."""
+
+
+FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
+
+
+@dataclass
+class Part:
+    """What became of one member: a trace, a flight-recorder dump, a refusal, or nothing (skipped)."""
+
+    label: str
+    found: Trace | flight.Dump | InputRefused | None
+
+
+def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Trace:
+    """One Trace out of the files, folders, archives or standard input (``-``) that hold a job's traces."""
+    if not paths:
+        raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
+    inputs = files.expand(paths)
+    parts = _load_all(inputs, progress or _silent)
+    traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
+    refused = [part.found for part in parts if isinstance(part.found, InputRefused)]
+    dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
+    if not traces:
+        raise _nothing(paths, parts, refused, dumps)
+    trace = merge.merge(traces, refused, name=_job_name(paths[0]), source=_source(paths))
+    skipped = sum(part.found is None for part in parts)
+    return flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
+
+
+def _silent(done: int, total: int) -> None:
+    """No progress is shown."""
+
+
+def _load_all(inputs: list[str], progress: Callable[[int, int], None]) -> list[Part]:
+    sizes = {path: files.size_of(path) for path in inputs}
+    total, done = sum(sizes.values()), 0
+    results: dict[str, list[Part]] = {}
+    for path, parts in _loaded(inputs, total):
+        results[path] = parts
+        done += sizes[path]
+        progress(done, total)
+    return [part for path in dict.fromkeys(inputs) for part in results[path]]
+
+
+def _loaded(inputs: list[str], total: int) -> Iterator[tuple[str, list[Part]]]:
+    """Every input with its parts, in processes where that pays."""
+    unique = list(dict.fromkeys(inputs))
+    finished: set[str] = set()
+    if total > PARALLEL_BYTES and len(unique) > 1 and _cpus() > 1 and files.STDIN not in unique:
+        for path, parts in _in_processes(unique):
+            finished.add(path)
+            yield path, parts
+    for path in unique:
+        if path not in finished:
+            yield path, load_file(path)
+
+
+def _in_processes(paths: list[str]) -> Iterator[tuple[str, list[Part]]]:
+    """Inputs as worker processes finish them; fewer than all if the workers cannot run."""
+    # Imported here because most runs read little and never need it.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    context = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(min(len(paths), _cpus()), mp_context=context) as pool:
+            futures = {pool.submit(load_file, path): path for path in paths}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+    except BrokenProcessPool:
+        # A worker ran out of memory, or the caller's script cannot be imported: the rest is read one at a time.
+        return
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load_file(path: str) -> list[Part]:
+    """The parts of one input. A cap refuses the whole run; any other refusal is kept for the report."""
+    parts: list[Part] = []
+    try:
+        for member in files.members(path):
+            parts.append(_load_member(member))
+    except TooLarge:
+        raise
+    except InputRefused as refusal:
+        parts.append(Part(refusal.where, refusal))
+    return parts
+
+
+def _load_member(member: files.Member) -> Part:
+    try:
+        for reader in FORMATS:
+            if reader.sniff(member.head):
+                return Part(member.label, reader.load(member.read(), member.label))
+        if flight.sniff(member.head):
+            return Part(member.label, flight.load(member.read(), member.label))
+    except TooLarge:
+        raise
+    except InputRefused as refusal:
+        return Part(member.label, refusal)
+    return Part(member.label, None)
+
+
+def _nothing(
+    paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], dumps: list[flight.Dump]
+) -> InputRefused:
+    """Why there is no trace."""
+    where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    if len(refused) == 1:
+        return refused[0]
+    if refused:
+        return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
+    if dumps:
+        return NotATrace(where, "only flight-recorder dumps here", "put the profiler traces of the job beside them")
+    known = "Kineto JSON, op tables (Parquet, CSV) and step times (CSV)"
+    return NotATrace(
+        where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}"
+    )
+
+
+def _job_name(path: str | Path) -> str:
+    if str(path) == files.STDIN:
+        return "job"
+    stem = Path(path).resolve().name
+    for suffix in (".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".trace", ".pt"):
+        stem = stem.removesuffix(suffix)
+    return stem or "job"
+
+
+def _source(paths: Sequence[str | Path]) -> str:
+    return ", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more"

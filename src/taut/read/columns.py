@@ -1,0 +1,120 @@
+"""Small vectorised helpers that readers share: dictionary codes, containment, serial lanes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+ROUNDING_NS = 1_000
+"""Neighbours may overlap by this much: old traces hold microseconds, and float64 keeps 0.25 µs of an epoch time."""
+
+
+class Codes(dict[Hashable, int]):
+    """A dictionary that gives every new key the next code."""
+
+    def __missing__(self, key: Hashable) -> int:
+        code = self[key] = len(self)
+        return code
+
+    def of(self, values: Iterable[Any]) -> Ints:
+        """The codes of many values."""
+        return np.fromiter(map(self.__getitem__, values), dtype=np.int64)
+
+    def lookup(self, test: Any) -> Mask:
+        """One boolean per code: ``test(key)``."""
+        return np.fromiter((bool(test(key)) for key in self), dtype=np.bool_, count=len(self))
+
+
+NEVER = np.iinfo(np.int64).min
+
+
+def grouped_max(group: Ints, value: Ints) -> Ints:
+    """The largest value before each row inside its group, NEVER for the first; rows are sorted by group."""
+    if not len(value):
+        return value
+    # Ranks instead of values keep the lifted numbers small whatever the times are.
+    ordered, rank = np.unique(value, return_inverse=True)
+    lift = group * (len(ordered) + 1)
+    before = np.concatenate([[0], np.maximum.accumulate(lift + rank + 1)[:-1]]) - lift
+    return np.where(before > 0, ordered[np.maximum(before, 1) - 1], NEVER)
+
+
+def containing(group: Ints, start: Ints, end: Ints, in_group: Ints, at: Ints) -> Ints:
+    """For each query (in_group, at): the index of the innermost interval of that group around it, or -1."""
+    n, queries = len(start), len(at)
+    found = np.full(queries, -1, dtype=np.int64)
+    if not n or not queries:
+        return found
+    both_group, both_at = np.concatenate([group, in_group]), np.concatenate([start, at])
+    inner_last = np.concatenate([-end, np.full(queries, np.iinfo(np.int64).max)])
+    order = np.lexsort((inner_last, both_at, both_group))
+    is_interval = order < n
+    intervals = order[is_interval]
+    rank = np.cumsum(is_interval) - 1
+    place = np.empty(queries, dtype=np.int64)
+    place[order[~is_interval] - n] = rank[~is_interval]
+    # Walking back passes siblings that ended earlier; deeper nesting than this does not occur around a launch.
+    for _ in range(8):
+        candidate = intervals[np.maximum(place, 0)]
+        fits = (found < 0) & (place >= 0) & (group[candidate] == in_group) & (start[candidate] <= at)
+        fits &= end[candidate] >= at
+        found[fits] = candidate[fits]
+        place -= 1
+    return found
+
+
+def serialise(lane: Ints, start: Ints, end: Ints, lanes: Codes) -> tuple[Ints, Ints, dict[str, int]]:
+    """Lanes and ends such that the ops of a lane never overlap, and how many rows that touched.
+
+    Overlaps within rounding are trimmed; what really overlaps moves to a spill lane ``name/1``, ``name/2`` …
+    """
+    order = np.lexsort((end, start, lane))
+    lane, end = lane.copy(), end.copy()
+    sorted_lane, sorted_start, sorted_end = lane[order], start[order], end[order]
+    over = np.zeros(len(order), dtype=np.int64)
+    over[:-1] = np.where(sorted_lane[1:] == sorted_lane[:-1], sorted_end[:-1] - sorted_start[1:], 0)
+    rounding = (over > 0) & (over <= ROUNDING_NS) & (sorted_end - sorted_start > over)
+    sorted_end[rounding] -= over[rounding]
+    end[order] = sorted_end
+    clash = sorted_start < grouped_max(sorted_lane, sorted_end)
+    moved = _spill(lane, start, end, order, np.unique(sorted_lane[clash]), lanes)
+    counts = {"trimmed: overlap within rounding": int(rounding.sum()), "overlapping in a lane": moved}
+    return lane, end, {reason: n for reason, n in counts.items() if n}
+
+
+def _spill(lane: Ints, start: Ints, end: Ints, order: Ints, crowded: Ints, lanes: Codes) -> int:
+    names = list(lanes)
+    moved = 0
+    sorted_lane = lane[order]
+    for code in crowded.tolist():
+        rows = order[np.searchsorted(sorted_lane, code, "left") : np.searchsorted(sorted_lane, code, "right")]
+        track = _tracks(start[rows].tolist(), end[rows].tolist())
+        spilled = np.flatnonzero(track)
+        lane[rows[spilled]] = lanes.of(f"{names[code]}/{track[i]}" for i in spilled.tolist())
+        moved += len(spilled)
+    return moved
+
+
+def _tracks(start: list[int], end: list[int]) -> list[int]:
+    """The lowest free track for each interval, in order of start."""
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    tracks: list[int] = []
+    used = 0
+    for begin, finish in zip(start, end, strict=True):
+        while busy and busy[0][0] <= begin:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            track = heapq.heappop(free)
+        else:
+            track, used = used, used + 1
+        heapq.heappush(busy, (finish, track))
+        tracks.append(track)
+    return tracks

@@ -1,0 +1,238 @@
+"""User inputs → members: one readable file each, out of paths, folders, gzip, tar and standard input.
+
+Nothing is ever extracted to disk, and every cap is checked while bytes flow, so a bomb costs its first megabytes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from taut.errors import InputRefused, NotATrace, TooLarge
+
+HEAD_BYTES = 64 << 10
+CHUNK_BYTES = 1 << 20
+RATIO = 200
+RATIO_FREE_BYTES = 64 << 20
+SIZE_BYTES = 8 << 30
+MEMBERS = 100_000
+TAR_HEADER_BYTES = 1 << 20
+
+STDIN = "-"
+TRUTH = "truth.json"
+"""The answer key of a lab run. A reader that opened it could cheat."""
+
+
+def size_cap() -> int:
+    """The most bytes one member may inflate to: 8 GiB, or half of the memory that is free."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+        free = int(text.split("MemAvailable:")[1].split()[0]) << 10
+    except (OSError, IndexError, ValueError):
+        free = SIZE_BYTES * 2
+    return min(SIZE_BYTES, free // 2)
+
+
+@dataclass
+class Member:
+    """One file inside the input: its label in messages, its base name, its first bytes; read it before the next one."""
+
+    label: str
+    head: bytes
+    stream: IO[bytes]
+
+    @property
+    def name(self) -> str:
+        """The base name, without the compression suffix."""
+        return re.split(r"[/\\:]", self.label)[-1].removesuffix(".gz")
+
+    def read(self) -> bytes:
+        """All of its bytes."""
+        cap = size_cap()
+        data = bytearray()
+        while chunk := self.stream.read(CHUNK_BYTES):
+            if len(data) + len(chunk) > cap:
+                raise TooLarge(self.label, f"more than {cap >> 20:,} MiB when read", "profile fewer steps")
+            data += chunk
+        # Readers only look at bytes; a copy to the very type would double the memory.
+        return cast(bytes, data)
+
+
+def expand(paths: Sequence[str | Path]) -> list[str]:
+    """The files that paths and folders stand for, in a stable order; ``-`` stays as it is."""
+    files: list[str] = []
+    for path in map(str, paths):
+        if path == STDIN or not os.path.isdir(path):
+            if path != STDIN and not os.path.exists(path):
+                raise InputRefused(path, "no such file or folder", "check the path")
+            files.append(path)
+        else:
+            found = _walk(path)
+            if not found:
+                raise NotATrace(path, "an empty folder", "name a folder with one trace per rank")
+            files += found
+    if len(files) > MEMBERS:
+        raise TooLarge(paths[0], f"more than {MEMBERS:,} files", "name the trace files themselves")
+    return [file for file in files if os.path.basename(file) != TRUTH]
+
+
+def _walk(folder: str) -> list[str]:
+    found: list[str] = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.join(root, name) for name in names if not name.startswith(".")]
+        if len(found) > MEMBERS:
+            break
+    return sorted(filter(os.path.isfile, found), key=natural)
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """Sorts ``rank2`` before ``rank10``."""
+    return [(int(part[:18]), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+def size_of(path: str) -> int:
+    """Bytes on disk; 0 for standard input."""
+    try:
+        return 0 if path == STDIN else os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def members(path: str) -> Iterator[Member]:
+    """The members of one file: itself, inflated, or what is inside the archive."""
+    label = "standard input" if path == STDIN else path
+    try:
+        with _open(path) as stream:
+            yield from _unwrap(stream, label, archive=True)
+    except (OSError, tarfile.TarError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputRefused(label, f"cannot be read: {why}", "check the file") from None
+
+
+def _open(path: str) -> IO[bytes]:
+    if path == STDIN:
+        # A copy of the descriptor, so that closing the stream leaves the caller's standard input open.
+        raw = sys.stdin.buffer
+        return _buffered(raw) if isinstance(raw, io.BytesIO) else open(os.dup(raw.fileno()), "rb", buffering=HEAD_BYTES)
+    return open(path, "rb", buffering=HEAD_BYTES)
+
+
+def _buffered(stream: IO[bytes] | io.RawIOBase) -> IO[bytes]:
+    return io.BufferedReader(stream, HEAD_BYTES)  # type: ignore[type-var]
+
+
+def _peek(stream: IO[bytes]) -> bytes:
+    head: bytes = stream.peek(HEAD_BYTES)  # type: ignore[attr-defined]
+    return head
+
+
+def _unwrap(stream: IO[bytes], label: str, archive: bool) -> Iterator[Member]:
+    """Look through at most two layers of gzip and one of tar, going by content."""
+    for _ in range(2):
+        if _peek(stream)[:2] != b"\x1f\x8b":
+            break
+        stream = _buffered(Inflating(stream, label))
+    head = _peek(stream)
+    if head[257:262] == b"ustar":
+        if archive:
+            yield from _tar(stream, label)
+        else:
+            raise InputRefused(label, "an archive inside an archive", "unpack the outer one first")
+    elif (
+        head[:4] == b"\x28\xb5\x2f\xfd"
+        or head[:6] == b"\xfd7zXZ\x00"
+        or head[:3] == b"BZh"
+        or head[:4] == b"PK\x03\x04"
+    ):
+        raise NotATrace(label, "compressed in a way taut does not read", "use gzip, or a tar of traces")
+    else:
+        yield Member(label, head, stream)
+
+
+def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK_BYTES, tarinfo=_CappedHeader) as tar:
+        for count, entry in enumerate(tar):
+            if count >= MEMBERS:
+                raise TooLarge(label, f"more than {MEMBERS:,} members", "pack only the traces")
+            # A streamed archive remembers every header it has passed.
+            tar.members.clear()  # type: ignore[attr-defined]
+            name = entry.name
+            if not entry.isreg() or entry.issparse() or os.path.basename(name) == TRUTH:
+                continue
+            inner = tar.extractfile(entry)
+            if inner is not None:
+                yield from _unwrap(_buffered(inner), f"{label}:{name}", archive=False)
+
+
+class _CappedHeader(tarfile.TarInfo):
+    """Refuses extended headers so long that reading their names would exhaust memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _CappedHeader:
+        header = super().frombuf(buf, encoding, errors)
+        if not header.isreg() and header.size > TAR_HEADER_BYTES:
+            raise TooLarge(header.name[:80], f"an archive header of {header.size:,} bytes", "pack the traces again")
+        return header
+
+
+class Inflating(io.RawIOBase):
+    """A gzip stream that stops at a suspicious ratio and says where it breaks off."""
+
+    def __init__(self, stream: IO[bytes], label: str) -> None:
+        self._stream, self._label = stream, label
+        self._zlib = zlib.decompressobj(wbits=31)
+        self._pending = b""
+        self._in = self._out = 0
+        self._done = False
+
+    def readable(self) -> bool:
+        """Always: there is no other use for it."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Inflate up to a buffer full."""
+        while not self._done:
+            chunk = self._inflate(len(buffer))
+            if chunk:
+                buffer[: len(chunk)] = chunk
+                return len(chunk)
+        return 0
+
+    def _inflate(self, room: int) -> bytes:
+        if not self._pending:
+            self._pending = self._stream.read(HEAD_BYTES)
+            self._in += len(self._pending)
+            if not self._pending:
+                raise self._refused("the gzip stream breaks off", "copy the file again")
+        try:
+            chunk = self._zlib.decompress(self._pending, room)
+        except zlib.error as error:
+            raise self._refused(f"damaged gzip stream ({error})", "copy the file again") from None
+        self._pending = self._zlib.unconsumed_tail
+        self._out += len(chunk)
+        if self._out > RATIO_FREE_BYTES and self._out > RATIO * self._in:
+            why = f"inflates more than {RATIO}:1 at byte {self._in:,}"
+            raise TooLarge(self._label, why, "inflate it yourself if you trust it")
+        if self._zlib.eof:
+            self._next_member()
+        return chunk
+
+    def _next_member(self) -> None:
+        """Gzip files may be concatenated; zero padding after the last one is allowed."""
+        rest = self._zlib.unused_data or self._stream.read(HEAD_BYTES)
+        self._in += 0 if self._zlib.unused_data else len(rest)
+        self._done = not rest.strip(b"\0")
+        self._pending = rest
+        self._zlib = zlib.decompressobj(wbits=31)
+
+    def _refused(self, why: str, remedy: str) -> InputRefused:
+        return InputRefused(self._label, f"{why} after byte {self._in:,}", remedy)

@@ -1,0 +1,72 @@
+"""PyTorch Kineto traces: one JSON file per rank and profiler cycle."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from taut.errors import InputRefused
+from taut.read.kineto_device import add_device_side
+from taut.read.kineto_events import DEVICE, decode
+from taut.read.kineto_host import add_host_side
+from taut.read.kineto_json import Header, integer
+from taut.read.kineto_rows import Groups, Rows, marks_of
+from taut.tables import NULL, Member, Table, Trace
+
+BOM = b"\xef\xbb\xbf"
+_SPOKEN = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
+_EVENT_LIST = re.compile(rb'\s*\[\s*\{[^\]]{0,4096}?"ph"\s*:')
+
+
+def sniff(head: bytes) -> bool:
+    """A JSON object with the keys of a Chrome trace, or a bare list of its events."""
+    text = head.removeprefix(BOM).lstrip()
+    if text[:1] == b"{":
+        return any(word in text for word in _SPOKEN)
+    return _EVENT_LIST.match(text) is not None
+
+
+def load(data: bytes | bytearray, label: str) -> Trace:
+    """The ops of one file; the rank is -1 where the trace does not name it."""
+    events = decode(data[3:] if data[:3] == BOM else data, label)
+    if not len(events.kind):
+        raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
+    header = events.header
+    distributed: dict[str, Any] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
+    rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
+    rank = rank if 0 <= rank < 2**31 else NULL
+    rows, groups = Rows(), Groups(distributed)
+    marks = marks_of(events, rank, rows.counts)
+    if (events.kind == DEVICE).any():
+        add_device_side(events, rows, groups)
+    else:
+        add_host_side(events, rows, groups)
+    ops = rows.table(rank, marks)
+    if not len(ops):
+        raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
+    counts = events.counts + rows.counts
+    counts["ops"] = len(ops)
+    backend = distributed.get("backend")
+    return Trace(
+        ops=ops,
+        names=list(map(str, rows.names)),
+        lanes=list(map(str, rows.lanes)),
+        groups=list(map(str, rows.groups)),
+        members=_member(header, rank),
+        marks=marks,
+        source=label,
+        world_size=world_size if world_size > 0 else None,
+        backend=backend if isinstance(backend, str) else "",
+        group_ranks={name: ranks for name, ranks in groups.ranks.items() if ranks},
+        counts=dict(counts),
+    )
+
+
+def _member(header: Header, rank: int) -> Table:
+    host = header.host_name if isinstance(header.host_name, str) else ""
+    devices = header.deviceProperties if isinstance(header.deviceProperties, list) else []
+    device = next((d["name"] for d in devices if isinstance(d, dict) and isinstance(d.get("name"), str)), "")
+    text = {"host": np.array([host], dtype=object), "device": np.array([device], dtype=object)}
+    return Table(Member, {"rank": np.array([rank]), **text}, 1)

@@ -1,0 +1,282 @@
+"""Kineto events → columns: one row per event that a reader of ops can use, everything else counted."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from taut.errors import InputRefused, TooLarge
+from taut.read.columns import Codes, Ints, Mask
+from taut.read.kineto_json import (
+    Batch,
+    CommArgs,
+    DeviceArgs,
+    DimsArgs,
+    Event,
+    Header,
+    RuntimeArgs,
+    args_of,
+    elements,
+    integer,
+    slices,
+    whole,
+    without_nan,
+)
+
+DEVICE, RUNTIME, CPU_OP, NOTE = range(4)
+"""What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation."""
+
+LIMIT_NS = 4.5e18
+"""Half of 64 bits: a time and its base may each reach it."""
+
+
+@dataclass
+class Events:
+    """The usable events of one file, as columns of equal length."""
+
+    header: Header
+    kind: Ints
+    name: Ints
+    start: Ints
+    end: Ints
+    place: Ints
+    """Code of the thread id, for device events of (device, stream)."""
+    correlation: Ints
+    external: Ints
+    size: Ints
+    names: list[str]
+    threads: list[Any]
+    streams: list[tuple[Any, Any]]
+    comm: dict[int, CommArgs]
+    counts: Counter[str]
+
+    def rows(self, kind: int) -> Ints:
+        """The rows of one kind."""
+        return np.flatnonzero(self.kind == kind)
+
+    def named(self, rows: Ints, test: Callable[[str], bool]) -> Mask:
+        """One boolean per row: whether its name passes the test (asked once per distinct name)."""
+        used, inverse = np.unique(self.name[rows], return_inverse=True)
+        return np.array([test(self.names[code]) for code in used.tolist()], dtype=np.bool_)[inverse]
+
+    def chosen(self, kind: int, test: Callable[[str], bool]) -> Ints:
+        """The rows of one kind whose name passes the test."""
+        rows = self.rows(kind)
+        return rows[self.named(rows, test)]
+
+
+def decode(data: bytes | bytearray, label: str) -> Events:
+    """The usable events of a Kineto trace; refuses with one line what cannot be decoded."""
+    guess = _looks_like_device(data)
+    with _paused_gc():
+        events = _decode(data, label, guess)
+        if (events.kind == DEVICE).any() != guess:
+            events = _decode(data, label, not guess)
+    return events
+
+
+def _looks_like_device(data: bytes | bytearray) -> bool:
+    """Whether samples of the file show device events; a search through all of it would cost a tenth of decoding."""
+    stride = max(len(data) // 32, 1 << 14)
+    samples = (data[at : at + (1 << 14)] for at in range(0, len(data), stride))
+    return any(word in sample for sample in samples for word in _DEVICE_WORDS)
+
+
+_DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"')
+
+
+def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
+    try:
+        return _columns(slices(data), device)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _columns(whole(data), device)
+    except RecursionError:
+        raise TooLarge(label, "nested too deeply to be a trace") from None
+    except UnicodeDecodeError:
+        return _decode(bytes(data).decode("utf-8", "replace").encode(), label, device)
+    except msgspec.DecodeError as error:
+        repaired = without_nan(data)
+        if repaired is not None:
+            return _decode(repaired, label, device)
+        raise InputRefused(label, _malformed(error, data), "write the trace again, or leave this file out") from None
+
+
+@contextmanager
+def _paused_gc() -> Iterator[None]:
+    """No cyclic collection while millions of acyclic objects are made."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _malformed(error: Exception, data: bytes | bytearray) -> str:
+    said = str(error)
+    if "truncated" in said:
+        return f"the JSON breaks off at byte {len(data):,}"
+    return f"not valid trace JSON: {said}"
+
+
+def category(cat: str | None) -> int:
+    """What kind of event a category is, in the spellings of several Kineto versions; -1 if it is none."""
+    word = (cat or "").lower()
+    if word in ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"):
+        return DEVICE
+    if "runtime" in word or "driver" in word:
+        return RUNTIME
+    return {"cpu_op": CPU_OP, "operator": CPU_OP, "user_annotation": NOTE}.get(word, -1)
+
+
+def is_comm(name: str) -> bool:
+    """Whether an event of this name says something about a collective."""
+    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "ncclDev")) or name == "record_param_comms"
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a host event of this name saves a checkpoint."""
+    word = name.lower()
+    return "torch.save" in word or ("checkpoint" in word and "backward" not in word and "autograd" not in word)
+
+
+class _Columns:
+    """Grows the columns slice by slice."""
+
+    def __init__(self, device: bool) -> None:
+        self.device = device
+        self.names, self.threads, self.streams = Codes(), Codes(), Codes()
+        self.parts: list[tuple[Ints, ...]] = []
+        self.comm: dict[int, CommArgs] = {}
+        self.counts: Counter[str] = Counter()
+        self.length = 0
+
+    def add(self, events: list[Event]) -> None:
+        cats = Codes()
+        cat = cats.of([event.cat for event in events])
+        kinds = np.fromiter(map(category, cats), dtype=np.int64, count=len(cats))  # type: ignore[arg-type]
+        for key, n, kind in zip(cats, np.bincount(cat, minlength=len(cats)).tolist(), kinds.tolist(), strict=True):
+            if kind < 0:
+                self.counts[f"dropped: {key or 'no category'}"] += n
+        kind = kinds[cat] if len(cat) else cat
+        usable = np.flatnonzero(kind >= 0)
+        kept = [events[i] for i in usable.tolist()]
+        self._keep(kept, kind[usable])
+
+    def _keep(self, events: list[Event], kind: Ints) -> None:
+        name = self.names.of([event.name or "" for event in events])
+        complete = np.array([event.ph == "X" for event in events], dtype=np.bool_)
+        self.counts["dropped: not an interval"] += int((~complete).sum())
+        if self.device:
+            wanted = self.names.lookup(lambda text: is_comm(text) or is_checkpoint(text))
+            unused = complete & (kind == CPU_OP) & ~wanted[name] if len(name) else ~complete
+            self.counts["dropped: cpu_op"] += int(unused.sum())
+            complete &= ~unused
+        chosen = np.flatnonzero(complete)
+        events = [events[i] for i in chosen.tolist()]
+        start, end, good = self._times(events)
+        if len(good) < len(events):
+            events = [events[i] for i in good.tolist()]
+        self._append(events, kind[chosen[good]], name[chosen[good]], start, end)
+
+    def _times(self, events: list[Event]) -> tuple[Ints, Ints, Ints]:
+        """Start and end in ns of the events whose times can be used, and which those are."""
+        ts = np.array([event.ts for event in events], dtype=np.float64)
+        dur = np.array([event.dur for event in events], dtype=np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            missing = ~(np.isfinite(ts) & np.isfinite(dur))
+            negative = ~missing & (dur < 0)
+            far = ~missing & ~negative & ~(np.abs(ts) * 1e3 + dur * 1e3 < LIMIT_NS)
+        self.counts["dropped: no time or duration"] += int(missing.sum())
+        self.counts["dropped: negative duration"] += int(negative.sum())
+        self.counts["dropped: time out of range"] += int(far.sum())
+        good = np.flatnonzero(~(missing | negative | far))
+        whole_us = np.floor(ts[good])
+        # ts·1000 of an epoch time exceeds 53 bits: scale the whole and the broken microseconds apart.
+        start = whole_us.astype(np.int64) * 1000 + np.rint((ts[good] - whole_us) * 1000).astype(np.int64)
+        return start, start + np.rint(dur[good] * 1000).astype(np.int64), good
+
+    def _append(self, events: list[Event], kind: Ints, name: Ints, start: Ints, end: Ints) -> None:
+        place, correlation, external, size = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
+        self._link_device(events, np.flatnonzero(kind == DEVICE), place, correlation, external, size)
+        self._link_host(events, kind, place, correlation, size)
+        comm = np.flatnonzero(self.names.lookup(is_comm)[name]) if len(name) else name
+        about = args_of([events[i] for i in comm.tolist()], CommArgs)
+        self.comm.update(zip((comm + self.length).tolist(), about, strict=True))
+        self.parts.append((kind, name, start, end, place, correlation, external, size))
+        self.length += len(events)
+
+    def _link_device(
+        self, events: list[Event], work: Ints, place: Ints, correlation: Ints, external: Ints, size: Ints
+    ) -> None:
+        busy = [events[i] for i in work.tolist()]
+        args = args_of(busy, DeviceArgs)
+        correlation[work], external[work] = _ints([a.correlation for a in args]), _ints([a.external for a in args])
+        size[work] = _ints([a.bytes for a in args])
+        place[work] = self.streams.of(
+            (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
+            for e, a in zip(busy, args, strict=True)
+        )
+
+    def _link_host(self, events: list[Event], kind: Ints, place: Ints, correlation: Ints, size: Ints) -> None:
+        hosted, calls = np.flatnonzero(kind != DEVICE), np.flatnonzero(kind == RUNTIME)
+        place[hosted] = self.threads.of([events[i].tid for i in hosted.tolist()])
+        args = args_of([events[i] for i in calls.tolist()], RuntimeArgs)
+        correlation[calls] = _ints([a.correlation for a in args])
+        if not self.device:
+            ops = np.flatnonzero(kind == CPU_OP)
+            shapes = args_of([events[i] for i in ops.tolist()], DimsArgs)
+            size[ops] = _ints([elements(a.dims[0]) if a.dims else -1 for a in shapes])
+
+    def finish(self, header: Header) -> Events:
+        columns = [np.concatenate(column) for column in zip(*self.parts, strict=True)]
+        counts = Counter({reason: n for reason, n in self.counts.items() if n})
+        names = [str(name) for name in self.names]
+        kind, name, start, end, place, correlation, external, size = columns
+        threads, streams = list(self.threads), cast("list[tuple[Any, Any]]", list(self.streams))
+        return Events(
+            header,
+            kind,
+            name,
+            start,
+            end,
+            place,
+            correlation,
+            external,
+            size,
+            names,
+            threads,
+            streams,
+            self.comm,
+            counts,
+        )
+
+
+def _columns(batches: Iterator[Batch], device: bool) -> Events:
+    columns = _Columns(device)
+    header = Header()
+    for found, events, odd in batches:
+        header = found or header
+        columns.counts["events"] += len(events) + odd
+        columns.counts["dropped: not an event"] += odd
+        columns.add(events)
+    base = integer(header.baseTimeNanoseconds, 0)
+    events_ = columns.finish(header)
+    if abs(base) < LIMIT_NS:
+        events_.start += base
+        events_.end += base
+    return events_
+
+
+def _ints(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

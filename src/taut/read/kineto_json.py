@@ -1,0 +1,226 @@
+"""Kineto JSON → events: the header as found, the events slice by slice, their arguments by kind.
+
+The event list is decoded in slices of about a megabyte, so that a large file is never held as Python objects; a slice
+is cut between two events, and a wrong cut cannot decode, in which case the whole list is decoded at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+SLICE_BYTES = 1 << 20
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Place = int | str | float | None
+_NO_ARGS = msgspec.Raw(b"{}")
+
+
+class Event(msgspec.Struct, gc=False):
+    """One trace event, as far as taut uses it."""
+
+    name: str | None = None
+    ph: str | None = None
+    cat: str | None = None
+    ts: float | None = None
+    dur: float | None = None
+    pid: Place = None
+    tid: Place = None
+    args: msgspec.Raw = _NO_ARGS
+
+
+class DeviceArgs(msgspec.Struct, gc=False):
+    """Where a device event ran, and which call launched it."""
+
+    correlation: Int64 = -1
+    external: Int64 = msgspec.field(default=-1, name="External id")
+    stream: Place = None
+    device: Place = None
+    bytes: Int64 = -1
+
+
+class RuntimeArgs(msgspec.Struct, gc=False):
+    """What ties a runtime call to the device event it launched."""
+
+    correlation: Int64 = -1
+
+
+class DimsArgs(msgspec.Struct, gc=False):
+    """The shapes of an op's inputs."""
+
+    dims: list[Any] | None = msgspec.field(default=None, name="Input Dims")
+
+
+class CommArgs(msgspec.Struct, gc=False):
+    """Everything an event may say about the collective it belongs to."""
+
+    external: Any = msgspec.field(default=None, name="External id")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_id: Any = msgspec.field(default=None, name="Process Group ID")
+    ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    rank_start: Any = msgspec.field(default=None, name="Global rank start")
+    rank_stride: Any = msgspec.field(default=None, name="Global rank stride")
+    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
+    dtype: Any = None
+    Seq: Any = None
+    seq: Any = None
+    source: Any = msgspec.field(default=None, name="Src Rank")
+    target: Any = msgspec.field(default=None, name="Dst Rank")
+    dims: Any = msgspec.field(default=None, name="Input Dims")
+    types: Any = msgspec.field(default=None, name="Input type")
+    concrete: Any = msgspec.field(default=None, name="Concrete Inputs")
+
+
+class Header(msgspec.Struct):
+    """What stands beside the event list."""
+
+    distributedInfo: Any = None
+    deviceProperties: Any = None
+    host_name: Any = None
+    baseTimeNanoseconds: Any = None
+
+
+class _Whole(Header):
+    traceEvents: list[Event] = []
+
+
+class _WholeRaw(Header):
+    traceEvents: list[msgspec.Raw] = []
+
+
+_STRICT = msgspec.json.Decoder(list[Event])
+_STRICT_WHOLE = msgspec.json.Decoder(_Whole)
+_EVENT = msgspec.json.Decoder(Event)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BARE_LIST = re.compile(rb"\s*\[")
+_LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[')
+_CUT = re.compile(rb"\}\s*,\s*\{")
+
+Batch = tuple[Header | None, list[Event], int]
+"""The header where it was read, events, and how many elements of the list were no events."""
+
+
+def slices(data: bytes | bytearray) -> Iterator[Batch]:
+    """Events slice by slice; the last slice carries the rest of the document, and with it the header."""
+    first = _BARE_LIST.match(data) or _LIST_START.search(data)
+    at = first.end() if first else 0
+    head = bytes(data[:at])
+    while len(data) - at > 2 * SLICE_BYTES:
+        cut = _CUT.search(data, at + SLICE_BYTES)
+        if cut is None:
+            break
+        yield None, *_list(b"[" + data[at : cut.start() + 1] + b"]")
+        at = cut.end() - 1
+    yield from whole(head + data[at:] if at else data)
+
+
+def whole(data: bytes | bytearray) -> Iterator[Batch]:
+    """The document in one piece."""
+    if _BARE_LIST.match(data):
+        yield Header(), *_list(data)
+        return
+    try:
+        document = _STRICT_WHOLE.decode(data)
+    except msgspec.ValidationError:
+        raw = msgspec.json.decode(data, type=_WholeRaw)
+        yield raw, *_lenient(raw.traceEvents)
+    else:
+        yield document, document.traceEvents, 0
+
+
+def _list(data: bytes | bytearray) -> tuple[list[Event], int]:
+    try:
+        return _STRICT.decode(data), 0
+    except msgspec.ValidationError:
+        return _lenient(msgspec.json.decode(data, type=list[msgspec.Raw]))
+
+
+def _lenient(raws: list[msgspec.Raw]) -> tuple[list[Event], int]:
+    """Event by event, field by field: a wrong type costs the field, not the file."""
+    events = [event for event in map(_one, raws) if event is not None]
+    return events, len(raws) - len(events)
+
+
+def _one(raw: msgspec.Raw) -> Event | None:
+    try:
+        return _EVENT.decode(raw)
+    except msgspec.ValidationError:
+        pass
+    try:
+        fields = _FIELDS.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    event = Event(args=fields.get("args", _NO_ARGS))
+    for name, kind in _TYPES.items():
+        if name in fields:
+            setattr(event, name, _value(fields[name], kind))
+    return event
+
+
+_TYPES: dict[str, Any] = {"name": str, "ph": str, "cat": str, "ts": float, "dur": float, "pid": Place, "tid": Place}
+
+
+def _value(raw: msgspec.Raw, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=kind, strict=False)
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        return None
+
+
+_Args = TypeVar("_Args", bound=msgspec.Struct)
+
+
+def args_of(events: Iterable[Event], kind: type[_Args]) -> list[_Args]:
+    """The arguments of many events in one decode; those of the wrong type become empty."""
+    raws = [event.args for event in events]
+    try:
+        return msgspec.json.decode(b"[" + b",".join(raws) + b"]", type=list[kind])  # type: ignore[valid-type]
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        return [_one_args(raw, kind) for raw in raws]
+
+
+def _one_args(raw: msgspec.Raw, kind: type[_Args]) -> _Args:
+    try:
+        return msgspec.json.decode(raw, type=kind, strict=False)
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        return kind()
+
+
+_NAN = re.compile(rb"(?<=[:\[,])(\s*)-?(?:NaN|nan|Infinity|inf|Inf)(?=\s*[,}\]])")
+
+
+def without_nan(data: bytes | bytearray) -> bytes | None:
+    """The same JSON with NaN and infinities as null (Python and old Kineto write them), or None if it has none."""
+    repaired, n = _NAN.subn(rb"\1null", data)
+    return repaired if n else None
+
+
+def integer(value: Any, default: int = -1) -> int:
+    """A whole number out of a number or a string of digits, if it fits 64 bits."""
+    if value is None:
+        return default
+    if isinstance(value, str) and value[:20].strip().lstrip("-").isdigit():
+        value = int(value[:20])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return default
+    return int(value) if abs(value) < 2**63 else default
+
+
+def elements(dims: Any) -> int:
+    """Elements of a shape, or of a list of shapes together; -1 if there is no shape."""
+    if not isinstance(dims, list) or not dims:
+        return -1
+    if type(dims[0]) is int:
+        product = 1
+        for extent in dims:
+            product = product * extent if type(extent) is int else -1
+            if not 0 <= product < 2**62:
+                return -1
+        return product
+    inner = [n for n in map(elements, dims) if n >= 0]
+    return min(sum(inner), 2**62) if inner else -1

@@ -1,0 +1,175 @@
+"""Traces of single files → one Trace: ranks named, cycles joined, gaps said aloud."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from taut.errors import InputRefused
+from taut.read.columns import Codes, Ints
+from taut.tables import NULL, Mark, Member, Op, Table, Trace, concat
+
+Labelled = tuple[str, Trace]
+TRIVIAL_OVERLAP = 0.01
+_RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
+_LAST_DIGITS = re.compile(r"(\d{1,7})(?!.*\d)")
+
+
+def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
+    """One Trace of a job; refuses what cannot be one job, and says what is missing."""
+    parts, notes = _with_ranks(parts)
+    world_size = _one_world(parts)
+    parts = sorted(parts, key=lambda part: (int(part[1].members.rank.min()), _window(part[1])[0]))
+    _refuse_duplicates(parts)
+    traces = [trace for _, trace in parts]
+    names, lanes, groups = Codes(), Codes(), Codes()
+    all_groups = _Groups(traces)
+    ops, offset = [], 0
+    for trace, group_names in zip(traces, all_groups.names, strict=True):
+        ops.append(_recoded(trace.ops, names.of(trace.names), lanes.of(trace.lanes), groups.of(group_names), offset))
+        offset += len(trace.ops)
+    members = concat(Member, [trace.members for trace in traces])
+    members = members.take(np.unique(members.rank, return_index=True)[1])
+    notes += [line for trace in traces for line in trace.partial]
+    notes += [f"{error.where} left out: {error.why}" for error in refused]
+    notes += missing_ranks(members.rank, world_size)
+    return Trace(
+        ops=concat(Op, ops),
+        names=list(map(str, names)),
+        lanes=list(map(str, lanes)),
+        groups=list(map(str, groups)),
+        members=members,
+        marks=concat(Mark, [trace.marks for trace in traces]),
+        name=name,
+        source=source,
+        world_size=world_size,
+        backend=next((trace.backend for trace in traces if trace.backend), ""),
+        relative=any(trace.relative for trace in traces),
+        group_ranks=all_groups.ranks,
+        partial=tuple(dict.fromkeys(notes)),
+        counts=dict(sum((Counter(trace.counts) for trace in traces), Counter())),
+    )
+
+
+def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) -> Table:
+    """The ops with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
+    launch = np.where(ops.launch >= 0, ops.launch + offset, NULL)
+    return ops.replace(
+        name=np.append(names, NULL)[ops.name],
+        lane=np.append(lanes, NULL)[ops.lane],
+        group=np.append(groups, NULL)[ops.group],
+        launch=launch,
+    )
+
+
+def _window(trace: Trace) -> tuple[int, int]:
+    return (int(trace.ops.start_ns.min()), int(trace.ops.end_ns.max())) if len(trace.ops) else (0, 0)
+
+
+def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
+    """Ranks for traces that do not name theirs: from the file name, else from the order."""
+    nameless = [i for i, (_, trace) in enumerate(parts) if (trace.members.rank == NULL).any()]
+    if not nameless:
+        return list(parts), []
+    taken = {int(rank) for i, (_, trace) in enumerate(parts) if i not in nameless for rank in trace.members.rank}
+    guesses = [_rank_in(parts[i][0], alone=len(parts) == 1) for i in nameless]
+    by_name = None not in guesses and len(set(guesses)) == len(guesses) and not taken & set(guesses)
+    free = (rank for rank in range(len(parts) + len(taken)) if rank not in taken)
+    result, notes = list(parts), []
+    for i, guess in zip(nameless, guesses, strict=True):
+        rank = guess if by_name and guess is not None else next(free)
+        how = "the file name" if by_name else "the order of the files"
+        notes.append(f"{parts[i][0]} does not name its rank: taken as rank {rank} from {how}")
+        result[i] = (parts[i][0], _ranked(parts[i][1], rank))
+    return result, notes
+
+
+def _rank_in(label: str, alone: bool) -> int | None:
+    base = re.split(r"[/\\:]", label)[-1]
+    found = _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
+    return int(found[1]) if found else None
+
+
+def _ranked(trace: Trace, rank: int) -> Trace:
+    return replace(
+        trace,
+        ops=trace.ops.replace(rank=np.full(len(trace.ops), rank)),
+        marks=trace.marks.replace(rank=np.full(len(trace.marks), rank)),
+        members=trace.members.replace(rank=np.full(len(trace.members), rank)),
+    )
+
+
+def _one_world(parts: Sequence[Labelled]) -> int | None:
+    known = [(label, trace.world_size) for label, trace in parts if trace.world_size is not None]
+    for label, size in known:
+        if size != known[0][1]:
+            why = f"world size {size}, but {known[0][0]} has {known[0][1]}: two different jobs"
+            raise InputRefused(label, why, "read one job at a time")
+    return known[0][1] if known else None
+
+
+def _refuse_duplicates(parts: Sequence[Labelled]) -> None:
+    """Two files of one rank must be different cycles of the profiler, not the same time twice."""
+    latest: dict[int, tuple[str, tuple[int, int]]] = {}
+    for label, trace in parts:
+        window = _window(trace)
+        for rank in trace.members.rank.tolist():
+            if rank in latest:
+                other, (start, end) = latest[rank]
+                overlap = min(end, window[1]) - window[0]
+                shorter = min(end - start, window[1] - window[0])
+                if trace.relative or overlap > TRIVIAL_OVERLAP * shorter:
+                    raise InputRefused(label, f"the same time of rank {rank} as {other}", "leave one of the two out")
+                window = (min(start, window[0]), max(end, window[1]))
+            latest[rank] = (label, window)
+
+
+def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list[str]:
+    """What a partial set of ranks does to the answer; empty if all are there."""
+    if world_size is None:
+        return []
+    there = np.unique(np.asarray(present, dtype=np.int64))
+    there = there[(there >= 0) & (there < world_size)]
+    # Gaps between neighbours, not a list of ranks: a hostile world size must not cost memory.
+    edges = np.concatenate([[-1], there, [world_size]])
+    gaps = [(a + 1, b - 1) for a, b in itertools.pairwise(edges.tolist()) if b - a > 1]
+    if not gaps:
+        return []
+    said = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in gaps[:12]) + (" …" if len(gaps) > 12 else "")
+    several = len(gaps) > 1 or gaps[0][0] != gaps[0][1]
+    return [
+        f"rank{'s' if several else ''} {said} of {world_size} missing: "
+        f"waits for {'them' if several else 'it'} cannot be seen"
+    ]
+
+
+class _Groups:
+    """Groups of all traces; one name used for two sets of ranks becomes two names."""
+
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        self.ranks: dict[str, list[int]] = {}
+        self.names: list[list[str]] = []
+        for trace in traces:
+            self.names.append([self._named(group, trace.group_ranks) for group in trace.groups])
+            for group in trace.group_ranks:
+                self._named(group, trace.group_ranks)
+
+    def _named(self, group: str, ranks_of: Mapping[str, Sequence[int]]) -> str:
+        ranks = list(ranks_of.get(group, ()))
+        known = self.ranks.get(group)
+        if not ranks or known == ranks:
+            return group
+        if known is not None:
+            group = f"{group} ({_compact(ranks)})"
+        self.ranks[group] = ranks
+        return group
+
+
+def _compact(ranks: Sequence[int]) -> str:
+    text = ",".join(map(str, ranks[:8]))
+    return text if len(ranks) <= 8 else f"{text},… {len(ranks)} ranks"
