@@ -1,0 +1,194 @@
+"""Matching rendezvous over ranks: which ops meet, and whom each of them waits for.
+
+Collectives of a group meet in order: by sequence number where one is recorded, else by their order in the step. Where
+ranks disagree about that order (a cut window, a rank with fewer collectives), the longest common order of (verb, size)
+is matched and the rest left alone: a wrong match is worse than none. Sends meet receives in the order of their channel.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from taut.tables import NULL, Table, Verb
+
+EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
+ROOT_GIVES = (Verb.BROADCAST, Verb.SCATTER)
+ROOT_TAKES = (Verb.REDUCE, Verb.GATHER)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Gate number of every op (-1: none), the number of gates, and what could not be matched."""
+
+    gate: Any
+    gates: int
+    unmatched: int
+    misaligned: int
+    """Collectives left out because ranks disagree about the order."""
+
+
+def match(ops: Table, group: Any) -> Matching:
+    """Match collectives and point-to-point ops; ``group`` may carry inferred groups (-1: unknown)."""
+    gate = np.full(len(ops), NULL, dtype=np.int64)
+    p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
+    collective = (ops.verb != Verb.NONE) & ~p2p & (group >= 0)
+    count, misaligned = _collectives(ops, group, np.flatnonzero(collective), gate)
+    count = _channels(ops, np.flatnonzero(p2p & (ops.peer >= 0)), gate, count)
+    gate, count = _drop_lonely(gate, count)
+    unmatched = int(((ops.verb != Verb.NONE) & (gate < 0)).sum())
+    return Matching(gate, count, unmatched, misaligned)
+
+
+def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
+    """(join, wait, number of slots): the slot each op joins and the slot it waits at, -1 for none."""
+    join = np.where(gate >= 0, gate, NULL)
+    wait = join.copy()
+    verb, root = ops.verb, ops.rank == ops.peer
+    rooted = np.isin(verb, ROOT_GIVES + ROOT_TAKES) & (ops.peer >= 0)
+    gives, takes = np.isin(verb, ROOT_GIVES) & rooted, np.isin(verb, ROOT_TAKES) & rooted
+    wait[gives & root] = NULL
+    join[gives & ~root] = NULL
+    wait[takes & ~root] = NULL
+    return join.astype(np.int32), wait.astype(np.int32), count
+
+
+def occurrence(*keys: Any) -> Any:
+    """Running number of each row among the rows with the same keys, in row order."""
+    n = len(keys[0])
+    order = np.lexsort(keys[::-1])
+    same = np.ones(n, dtype=bool)
+    for key in keys:
+        ordered = key[order]
+        same[1:] &= ordered[1:] == ordered[:-1]
+    begins = np.flatnonzero(~np.concatenate([[False], same[1:]]))
+    ends = np.append(begins[1:], n)
+    out = np.empty(n, dtype=np.int64)
+    out[order] = np.arange(n) - np.repeat(begins, ends - begins)
+    return out
+
+
+def _collectives(ops: Table, group: Any, rows: Any, gate: Any) -> tuple[int, int]:
+    if len(rows) == 0:
+        return 0, 0
+    rows = rows[np.lexsort((_issue(ops)[rows], ops.rank[rows]))]
+    g, rank, step = group[rows].astype(np.int64), ops.rank[rows], ops.step[rows].astype(np.int64)
+    seq = ops.seq[rows]
+    numbered = _numbered(g, seq)
+    place = np.where(numbered, seq, occurrence(g, step, rank))
+    scope = np.where(numbered, np.int64(NULL), step)
+    keys = np.stack([g, scope, place])
+    _, number = np.unique(keys, axis=1, return_inverse=True)
+    number = number.ravel()
+    token = ops.verb[rows].astype(np.int64) * (1 << 56) + np.where(
+        np.isin(ops.verb[rows], (Verb.ALL_TO_ALL, *ROOT_GIVES, *ROOT_TAKES)), 0, ops.size[rows] + 1
+    )
+    count = int(number.max()) + 1
+    lowest = np.full(count, np.iinfo(np.int64).max)
+    highest = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(lowest, number, token)
+    np.maximum.at(highest, number, token)
+    uneven = _uneven_scopes(g, scope, rank)
+    bad = (lowest != highest)[number] | uneven
+    misaligned = 0
+    if bad.any():
+        redo = np.isin(_scope_id(g, scope), np.unique(_scope_id(g, scope)[bad]))
+        number, count, misaligned = _by_longest_common_order(number, count, redo, g, scope, rank, token)
+    gate[rows] = number
+    return count, misaligned
+
+
+def _issue(ops: Table) -> Any:
+    """When an op was issued: its launch's start where known, else its own."""
+    launched = ops.launch >= 0
+    return np.where(launched, ops.start_ns[np.where(launched, ops.launch, 0)], ops.start_ns)
+
+
+def _numbered(group: Any, seq: Any) -> Any:
+    """True for ops of groups in which every op has a sequence number."""
+    without = np.zeros(int(group.max()) + 1, dtype=bool)
+    np.logical_or.at(without, group, seq < 0)
+    return ~without[group]
+
+
+def _scope_id(group: Any, scope: Any) -> Any:
+    return group * (1 << 32) + scope
+
+
+def _uneven_scopes(group: Any, scope: Any, rank: Any) -> Any:
+    """True for ops of scopes (group, step) in which the ranks hold different numbers of collectives."""
+    key = _scope_id(group, scope)
+    cells, index, per_cell = np.unique(
+        np.stack([key, rank.astype(np.int64)]), axis=1, return_inverse=True, return_counts=True
+    )
+    scopes, cell_scope = np.unique(cells[0], return_inverse=True)
+    low = np.full(len(scopes), np.iinfo(np.int64).max)
+    high = np.zeros(len(scopes), dtype=np.int64)
+    np.minimum.at(low, cell_scope, per_cell)
+    np.maximum.at(high, cell_scope, per_cell)
+    return ((low != high)[cell_scope])[index.ravel()] & (scope >= 0)
+
+
+def _by_longest_common_order(
+    number: Any, count: int, redo: Any, group: Any, scope: Any, rank: Any, token: Any
+) -> tuple[Any, int, int]:
+    """Realign the marked scopes: every rank against the one with most collectives."""
+    number, misaligned = number.copy(), 0
+    by_scope: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i in np.flatnonzero(redo):
+        by_scope[int(group[i]), int(scope[i])][int(rank[i])].append(int(i))
+    for ranks in by_scope.values():
+        longest = max(ranks.values(), key=len)
+        base = [int(token[i]) for i in longest]
+        for place, i in enumerate(longest):
+            number[i] = count + place
+        for mine in ranks.values():
+            if mine is longest:
+                continue
+            number[mine] = NULL
+            blocks = SequenceMatcher(None, base, [int(token[i]) for i in mine], autojunk=False).get_matching_blocks()
+            for block in blocks:
+                for k in range(block.size):
+                    number[mine[block.b + k]] = count + block.a + k
+            misaligned += int((number[mine] < 0).sum())
+        count += len(longest)
+    return number, count, misaligned
+
+
+def _channels(ops: Table, rows: Any, gate: Any, count: int) -> int:
+    """Send k of a channel (sender, receiver, group, step, part) meets receive k."""
+    if len(rows) == 0:
+        return count
+    rows = rows[np.lexsort((_issue(ops)[rows], ops.rank[rows]))]
+    sends = ops.verb[rows] == Verb.SEND
+    rank, peer = ops.rank[rows].astype(np.int64), ops.peer[rows].astype(np.int64)
+    source, sink = np.where(sends, rank, peer), np.where(sends, peer, rank)
+    keys = [source, sink, ops.name[rows], ops.step[rows], ops.part[rows]]
+    nth = occurrence(*keys, sends)
+    _, number = np.unique(np.stack([*(k.astype(np.int64) for k in keys), nth]), axis=1, return_inverse=True)
+    gate[rows] = count + number.ravel()
+    return count + int(number.max()) + 1
+
+
+def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
+    """Gates with one member are none; the others are numbered without holes."""
+    members = np.bincount(gate[gate >= 0], minlength=count)
+    new = np.cumsum(members >= 2) - 1
+    keep = (gate >= 0) & (members[np.maximum(gate, 0)] >= 2)
+    return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())
+
+
+def expected(ops: Table, gate: Any, count: int, groups: Sequence[str], ranks: Mapping[str, Sequence[int]]) -> Any:
+    """How many members each gate should have, -1 where the trace does not say."""
+    size = np.array([len(ranks.get(g, ())) or NULL for g in groups] + [NULL])
+    out = np.full(count, NULL, dtype=np.int64)
+    inside = gate >= 0
+    out[gate[inside]] = size[ops.group[inside]]
+    p2p = inside & ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV))
+    out[gate[p2p]] = 2
+    return out

@@ -1,0 +1,170 @@
+"""Sweeps that build the graph. Arrays in, arrays out; compiled on first use and cached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def order_events(pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int, segment: Any, segments: int) -> tuple[Any, Any, int]:
+    """Kahn's algorithm over arrivals and ends: (events, arrival position of each op, ops placed).
+
+    Segments follow one another, so that a sweep touches little memory at a time. Fewer ops placed than there are means
+    a cycle, which only gates can close.
+    """
+    n = len(join)
+    waiting = np.empty(n, np.int64)
+    succ_ptr = np.zeros(n + 1, np.int64)
+    for v in range(n):
+        waiting[v] = pred_ptr[v + 1] - pred_ptr[v]
+        for i in range(pred_ptr[v], pred_ptr[v + 1]):
+            succ_ptr[pred[i] + 1] += 1
+    for v in range(n):
+        succ_ptr[v + 1] += succ_ptr[v]
+    fill = succ_ptr[:-1].copy()
+    succ = np.empty(len(pred), np.int64)
+    for v in range(n):
+        for i in range(pred_ptr[v], pred_ptr[v + 1]):
+            u = pred[i]
+            succ[fill[u]] = v
+            fill[u] += 1
+    absent = np.zeros(slots + 1, np.int64)
+    waiters_ptr = np.zeros(slots + 2, np.int64)
+    for v in range(n):
+        if join[v] >= 0:
+            absent[join[v]] += 1
+        if wait[v] >= 0:
+            waiters_ptr[wait[v] + 1] += 1
+    for s in range(slots):
+        waiters_ptr[s + 1] += waiters_ptr[s]
+    fill_w = waiters_ptr[:-1].copy()
+    waiters = np.empty(waiters_ptr[slots], np.int64)
+    for v in range(n):
+        if wait[v] >= 0:
+            waiters[fill_w[wait[v]]] = v
+            fill_w[wait[v]] += 1
+
+    roots_ptr = np.zeros(segments + 1, np.int64)
+    for v in range(n):
+        if waiting[v] == 0:
+            roots_ptr[segment[v] + 1] += 1
+    for s in range(segments):
+        roots_ptr[s + 1] += roots_ptr[s]
+    fill_r = roots_ptr[:-1].copy()
+    roots = np.empty(roots_ptr[segments], np.int64)
+    for v in range(n):
+        if waiting[v] == 0:
+            roots[fill_r[segment[v]]] = v
+            fill_r[segment[v]] += 1
+
+    queue = np.empty(n, np.int64)
+    head, tail, next_segment = 0, 0, 0
+    events = np.empty(2 * n, np.int64)
+    position = np.full(n, -1, np.int64)
+    ending = np.empty(n, np.int64)
+    placed, written = 0, 0
+    while head < tail or next_segment < segments:
+        if head == tail:
+            for i in range(roots_ptr[next_segment], roots_ptr[next_segment + 1]):
+                queue[tail] = roots[i]
+                tail += 1
+            next_segment += 1
+            continue
+        v = queue[head]
+        head += 1
+        position[v] = placed
+        placed += 1
+        events[written] = v
+        written += 1
+        ends = 0
+        if join[v] >= 0:
+            absent[join[v]] -= 1
+        if wait[v] < 0:
+            ending[0] = v
+            ends = 1
+        elif absent[wait[v]] == 0 and join[v] != wait[v]:
+            ending[0] = v
+            ends = 1
+            events[written] = ~v
+            written += 1
+        if join[v] >= 0 and absent[join[v]] == 0:
+            s = join[v]
+            for i in range(waiters_ptr[s], waiters_ptr[s + 1]):
+                w = waiters[i]
+                if position[w] >= 0 and (w != v or join[v] == wait[v]):
+                    ending[ends] = w
+                    ends += 1
+                    events[written] = ~w
+                    written += 1
+        for k in range(ends):
+            u = ending[k]
+            for i in range(succ_ptr[u], succ_ptr[u + 1]):
+                w = succ[i]
+                waiting[w] -= 1
+                if waiting[w] == 0:
+                    queue[tail] = w
+                    tail += 1
+    return events[:written], position, placed
+
+
+EARLY_NS = 10_000_000
+"""A waiter may wake up to this much (and half of its idle time) before the end of what it waited for is recorded."""
+
+
+@njit(cache=True, nogil=True)
+def idle_causes(lane: Any, start: Any, end: Any, kind: Any, begin: int, stop: int, lanes: int, slack: int) -> tuple[Any, Any]:
+    """Edges that explain why an idle lane woke up: (cause op, woken op).
+
+    Ops begin..stop belong to one rank and are sorted by start. A lane that was idle and wakes at t waited for the op of
+    another kind, on another lane, that ended nearest to t: before it, or a little after, since the end of a
+    communication is recorded when its own thread runs again. Whatever else of that kind ended while the lane was idle,
+    up to that one, is linked as well: a caller that waits for several waits for all.
+    """
+    count = stop - begin
+    comm, rest = np.empty(count, np.int64), np.empty(count, np.int64)
+    n_comm, n_rest = 0, 0
+    for u in np.argsort(end[begin:stop]) + begin:
+        if kind[u] == 1:
+            comm[n_comm] = u
+            n_comm += 1
+        else:
+            rest[n_rest] = u
+            n_rest += 1
+    free = np.full(lanes, -(1 << 62), np.int64)
+    causes = np.empty(4 * count + 4, np.int64)
+    woken = np.empty(4 * count + 4, np.int64)
+    m, comm_done, rest_done = 0, 0, 0
+    for i in range(begin, stop):
+        t = start[i]
+        while comm_done < n_comm and end[comm[comm_done]] <= t + EARLY_NS:
+            comm_done += 1
+        while rest_done < n_rest and end[rest[rest_done]] <= t:
+            rest_done += 1
+        a = lane[i]
+        idle = t - free[a] if free[a] > -(1 << 61) else 25 * slack
+        if idle > slack:
+            other, done = (rest, rest_done) if kind[i] == 1 else (comm, comm_done)
+            nearest, distance = -1, max(slack, idle)
+            k = done - 1
+            while k >= 0 and k > done - 65 and end[other[k]] > t - idle:
+                u = other[k]
+                away = t - end[u] if end[u] <= t else 2 * (end[u] - t)
+                if lane[u] != a and start[u] < t and away < distance:
+                    nearest, distance = k, away
+                k -= 1
+            k = nearest
+            while k >= 0 and k > nearest - 16 and end[other[k]] > t - idle and m < len(causes):
+                u = other[k]
+                if lane[u] != a and start[u] < t:
+                    causes[m] = u
+                    woken[m] = i
+                    m += 1
+                    if kind[i] == 1:
+                        break
+                k -= 1
+        if end[i] > free[a]:
+            free[a] = end[i]
+    return causes[:m], woken[:m]
