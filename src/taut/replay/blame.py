@@ -1,0 +1,108 @@
+"""Blame: every observed wait split without remainder, and its fault part charged to the ops that caused it.
+
+Two arrivals at a gate meet at their lowest common ancestor in the binding forest; what made the last one late lies on
+its branch below. The split is made on the gap-free replay, because a gap is a shadow until proven otherwise; what the
+observed wait has beyond it is blamed on gaps in excess of their class, and what remains is unexplained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from taut.graph import Graph
+from taut.replay import reference
+from taut.replay.timeline import Timeline
+from taut.tables import Table, col
+
+FALSE_ALARMS = 0.01
+"""Chance that a whole run of healthy, Gaussian jitter has any fault blamed (Bonferroni over its waits)."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One wait of one op at its gate; the five parts sum to it exactly."""
+
+    op: int = col("int64", "the waiting op")
+    opener: int = col("int64", "the op that arrived last")
+    wait_ns: int = col("int64", "gate opening minus arrival, ns", 0)
+    fault_ns: int = col("int64", "net excess of the last arriver outside its peers' prediction interval, ns", 0)
+    jitter_ns: int = col("int64", "ordinary variation that the gate turned into waiting, ns", 0)
+    structural_ns: int = col("int64", "difference between the references of the two branches, ns", 0)
+    gap_ns: int = col("int64", "gaps of the last arriver in excess of their class, ns", 0)
+    unexplained_ns: int = col("int64", "the rest, ns", 0)
+
+
+PARTS = ("fault_ns", "jitter_ns", "structural_ns", "gap_ns", "unexplained_ns")
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Who caused which wait."""
+
+    graph: Graph
+    waits: Table
+    score: Any
+    """Per wait: net excess of the last arriver in units of its peers' spread; NaN where no reference exists."""
+    threshold: float
+    """Scores above this are fault."""
+    fault_ns: Any
+    """Per op: wait of others that its excess caused, rank-ns."""
+    gap_ns: Any
+    """Per op: wait of others that the gap before it caused, rank-ns."""
+    matrix: Any
+    """Cause rank × victim rank, fault and gap together, rank-ns."""
+    peers: reference.Reference
+    gap_reference: Any
+
+    @cached_property
+    def totals(self) -> dict[str, int]:
+        """The five parts and their sum over the run, rank-ns."""
+        out = {part: int(self.waits.columns[part].sum()) for part in PARTS}
+        return {"wait_ns": int(self.waits.wait_ns.sum()), **out}
+
+    @cached_property
+    def excess_ns(self) -> Any:
+        """Work above the leave-one-out reference, per op; 0 where there is no reference."""
+        return np.nan_to_num(self.graph.work_ns - self.peers.value_ns)
+
+    def by_window(self, ops: Any) -> Any:
+        """Wait caused by the given ops (mask), fault and gap together, per window, rank-ns."""
+        caused = (self.fault_ns + self.gap_ns) * ops
+        return np.bincount(self.graph.window, weights=caused, minlength=len(self.graph.steps)).astype(np.int64)
+
+
+def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
+    """Split and charge every wait of the observed timeline."""
+    from taut.replay.kernels import split_gaps, split_work
+
+    peers = reference.peers(graph)
+    gap_reference = reference.gap_peers(graph)
+    waited = np.flatnonzero(observed.wait_ns > 0)
+    wait = observed.wait_ns[waited]
+    least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
+    rank, ranks = graph.rank_index().astype(np.int64), len(graph.ranks)
+    threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited), 1))
+    fault, structural, score, cause, matrix = split_work(
+        waited, least, threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener,
+        graph.work_ns, peers.value_ns, peers.within_ns, peers.between_ns, rank, ranks,
+    )  # fmt: skip
+    unknown = np.isnan(score)
+    structural = np.where(unknown, 0, structural)
+    jitter = np.where(unknown, 0, least - fault - structural)
+    rest = wait - fault - structural - jitter
+    gap, gap_cause, gap_matrix = split_gaps(
+        waited, rest, observed.bound, observed.opener, graph.gap_ns, gap_reference, rank, ranks
+    )
+    table = Table(
+        Wait,
+        {
+            "op": waited, "opener": observed.opener[waited], "wait_ns": wait, "fault_ns": fault, "jitter_ns": jitter,
+            "structural_ns": structural, "gap_ns": gap, "unexplained_ns": rest - gap,
+        },
+    )  # fmt: skip
+    return Blame(graph, table, score, threshold, cause, gap_cause, matrix + gap_matrix, peers, gap_reference)

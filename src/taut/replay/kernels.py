@@ -1,0 +1,537 @@
+"""The engine: sweeps over the event program of a graph. Arrays in, arrays out; compiled on first use and cached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def sweep(
+    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, work: Any, gap: Any
+) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
+    """One replay: (arrival, opening, end, binding predecessor of the arrival, op that opened the slot)."""
+    n = len(work)
+    arrival = np.empty(n, np.int64)
+    opening = np.empty(n, np.int64)
+    end = np.empty(n, np.int64)
+    bound = np.empty(n, np.int64)
+    opener = np.full(n, -1, np.int64)
+    opens = np.full(slots + 1, -(1 << 62), np.int64)
+    last = np.full(slots + 1, -1, np.int64)
+    for event in events:
+        if event >= 0:
+            v = event
+            t = 0
+            b = -1
+            for i in range(pred_ptr[v], pred_ptr[v + 1]):
+                ready = end[pred[i]] + lag[i]
+                if ready > t or (b < 0 and ready == t):
+                    t = ready
+                    b = pred[i]
+            t += gap[v]
+            arrival[v] = t
+            opening[v] = t
+            bound[v] = b
+            end[v] = t + work[v]
+            s = join[v]
+            if s >= 0 and t > opens[s]:
+                opens[s] = t
+                last[s] = v
+        else:
+            v = ~event
+            s = wait[v]
+            t = opens[s] + wait_lag[v]
+            if t > arrival[v]:
+                opening[v] = t
+                opener[v] = last[s]
+                end[v] = t + work[v]
+    return arrival, opening, end, bound, opener
+
+
+@njit(cache=True, nogil=True)
+def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int) -> tuple[Any, Any, int, int]:
+    """Where a batched replay keeps its state: (op register, slot register, how many of each).
+
+    An op's register is free again after its last successor has arrived (and it has ended), a slot's after its last
+    waiter has ended; so the state of thousands of replays stays in the cache however long the program is.
+    """
+    n = len(join)
+    last_use = np.arange(n)
+    for v in range(n):
+        for i in range(pred_ptr[v], pred_ptr[v + 1]):
+            if v > last_use[pred[i]]:
+                last_use[pred[i]] = v
+    slot_last = np.full(slots + 1, -1, np.int64)
+    for k in range(len(events)):
+        if events[k] < 0:
+            v = ~events[k]
+            slot_last[wait[v]] = k
+        else:
+            v = events[k]
+            if join[v] >= 0:
+                slot_last[join[v]] = k
+    op_register = np.empty(n, np.int32)
+    slot_register = np.full(slots + 1, -1, np.int32)
+    free_op = np.empty(n + 1, np.int32)
+    free_slot = np.empty(slots + 1, np.int32)
+    n_free_op, n_free_slot, ops_used, slots_used = 0, 0, 0, 0
+    ended = np.zeros(n, np.bool_)
+    for k in range(len(events)):
+        if events[k] >= 0:
+            v = events[k]
+            if n_free_op > 0:
+                n_free_op -= 1
+                op_register[v] = free_op[n_free_op]
+            else:
+                op_register[v] = ops_used
+                ops_used += 1
+            for i in range(pred_ptr[v], pred_ptr[v + 1]):
+                u = pred[i]
+                if last_use[u] == v:
+                    last_use[u] = -1
+                    free_op[n_free_op] = op_register[u]
+                    n_free_op += 1
+            s = join[v]
+            if s >= 0 and slot_register[s] < 0:
+                if n_free_slot > 0:
+                    n_free_slot -= 1
+                    slot_register[s] = free_slot[n_free_slot]
+                else:
+                    slot_register[s] = slots_used
+                    slots_used += 1
+            if wait[v] < 0:
+                ended[v] = True
+            if s >= 0 and slot_last[s] == k:
+                free_slot[n_free_slot] = slot_register[s]
+                n_free_slot += 1
+        else:
+            v = ~events[k]
+            ended[v] = True
+            s = wait[v]
+            if slot_last[s] == k:
+                free_slot[n_free_slot] = slot_register[s]
+                n_free_slot += 1
+        if ended[v] and last_use[v] == v:
+            last_use[v] = -1
+            free_op[n_free_op] = op_register[v]
+            n_free_op += 1
+    return op_register, slot_register, ops_used, slots_used
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan", "ninf", "nsz"})
+def sweep_many(
+    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
+    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, first: int,
+    columns: int, window: Any, windows: int, closes: Any,
+) -> Any:  # fmt: skip
+    """Replays side by side, in floats (exact below 2**53 ns) so that columns vectorise.
+
+    Column k takes ``other`` work and ``other_gap`` for ops whose key is first+k, ``base`` and ``gap`` for the rest.
+
+    Returns when each window's last op ended, per column; ``closes`` marks the ops that can be the last.
+    """
+    state = np.zeros((n_ops + 1, columns), np.float64)
+    arrived = np.zeros((n_ops + 1, columns), np.float64)
+    opens = np.zeros((n_slots + 1, columns), np.float64)
+    seen = np.zeros(len(slot_register), np.bool_)
+    done = np.zeros((windows, columns), np.float64)
+    for event in events:
+        v = event if event >= 0 else ~event
+        r = op_register[v]
+        add = np.float64(base[v])
+        if event >= 0:
+            lo, hi = pred_ptr[v], pred_ptr[v + 1]
+            own = np.float64(gap[v])
+            if lo == hi:
+                for k in range(columns):
+                    arrived[r, k] = own
+            else:
+                u = op_register[pred[lo]]
+                late = np.float64(lag[lo])
+                for k in range(columns):
+                    arrived[r, k] = max(state[u, k] + late, 0.0) + own
+                for i in range(lo + 1, hi):
+                    u = op_register[pred[i]]
+                    late = np.float64(lag[i]) + own
+                    for k in range(columns):
+                        arrived[r, k] = max(arrived[r, k], state[u, k] + late)
+            mine = key[v] - first
+            if 0 <= mine < columns:
+                arrived[r, mine] += other_gap[v] - gap[v]
+            if join[v] >= 0:
+                s = slot_register[join[v]]
+                if seen[join[v]]:
+                    for k in range(columns):
+                        opens[s, k] = max(opens[s, k], arrived[r, k])
+                else:
+                    seen[join[v]] = True
+                    for k in range(columns):
+                        opens[s, k] = arrived[r, k]
+            if wait[v] >= 0:
+                continue
+            for k in range(columns):
+                state[r, k] = arrived[r, k] + add
+        else:
+            s = slot_register[wait[v]]
+            late = np.float64(wait_lag[v])
+            for k in range(columns):
+                state[r, k] = max(arrived[r, k], opens[s, k] + late) + add
+        mine = key[v] - first
+        if 0 <= mine < columns:
+            state[r, mine] += other[v] - base[v]
+        if closes[v]:
+            w = window[v]
+            for k in range(columns):
+                done[w, k] = max(done[w, k], state[r, k])
+    return done.astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def backward(
+    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any,
+    arrival: Any, opening: Any, end: Any, bound: Any, opener: Any, segment: Any, segments: int,
+) -> tuple[Any, Any]:  # fmt: skip
+    """One reverse sweep: (critical: the segment's end moves with this op's work; slack: how much later it may end)."""
+    n = len(gap)
+    slack = np.full(n, 1 << 61, np.int64)
+    late = np.full(n, 1 << 61, np.int64)
+    latest_opening = np.full(slots + 1, 1 << 61, np.int64)
+    final = np.full(segments, -1, np.int64)
+    closer = np.full(segments, -1, np.int64)
+    for v in range(n):
+        if end[v] > final[segment[v]]:
+            final[segment[v]] = end[v]
+            closer[segment[v]] = v
+    critical = np.zeros(n, np.bool_)
+    on_path = np.zeros(n, np.bool_)
+    for s in range(segments):
+        if closer[s] >= 0:
+            critical[closer[s]] = True
+    for k in range(len(events) - 1, -1, -1):
+        event = events[k]
+        v = ~event if event < 0 else event
+        if event < 0 or wait[v] < 0:
+            slack[v] = min(slack[v], final[segment[v]] - end[v])
+            if critical[v]:
+                on_path[opener[v] if opener[v] >= 0 else v] = True
+            late[v] = min(late[v], slack[v] + opening[v] - arrival[v])
+            if wait[v] >= 0:
+                s = wait[v]
+                latest_opening[s] = min(latest_opening[s], slack[v] + opening[v] - wait_lag[v])
+        if event >= 0:
+            if join[v] >= 0:
+                late[v] = min(late[v], latest_opening[join[v]] - arrival[v])
+            if on_path[v] and bound[v] >= 0:
+                critical[bound[v]] = True
+            for i in range(pred_ptr[v], pred_ptr[v + 1]):
+                u = pred[i]
+                slack[u] = min(slack[u], late[v] + arrival[v] - gap[v] - lag[i] - end[u])
+    return critical, slack
+
+
+@njit(cache=True, nogil=True)
+def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
+    """Counting sort: (order, begin of each cell in it)."""
+    begin = np.zeros(cells + 1, np.int64)
+    for c in cell:
+        begin[c + 1] += 1
+    for c in range(cells):
+        begin[c + 1] += begin[c]
+    fill = begin[:-1].copy()
+    order = np.empty(len(cell), np.int64)
+    for i in range(len(cell)):
+        order[fill[cell[i]]] = i
+        fill[cell[i]] += 1
+    return order, begin
+
+
+@njit(cache=True, nogil=True)
+def middle(ordered: Any, skip: int) -> float:
+    """Median of a sorted array with one element left out (-1: none)."""
+    n = len(ordered) - (1 if skip >= 0 else 0)
+    return 0.5 * (pick(ordered, skip, (n - 1) // 2) + pick(ordered, skip, n // 2))
+
+
+@njit(cache=True, nogil=True)
+def pick(ordered: Any, skip: int, i: int) -> float:
+    """Element i of a sorted array with one element left out."""
+    return ordered[i + 1] if 0 <= skip <= i else ordered[i]
+
+
+@njit(cache=True, nogil=True)
+def quantile(ordered: Any, skip: int, q: float) -> float:
+    """Quantile of a sorted array with one element left out, linear between neighbours."""
+    n = len(ordered) - (1 if skip >= 0 else 0)
+    x = q * (n - 1)
+    i = int(x)
+    j = min(i + 1, n - 1)
+    return pick(ordered, skip, i) * (1.0 - (x - i)) + pick(ordered, skip, j) * (x - i)
+
+
+@njit(cache=True, nogil=True)
+def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
+    """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail."""
+    cells = len(begin) - 1
+    median = np.full(cells, np.nan)
+    spread = np.full(cells, np.nan)
+    for c in range(cells):
+        if begin[c + 1] == begin[c]:
+            continue
+        mine = np.sort(values[order[begin[c] : begin[c + 1]]].astype(np.float64))
+        median[c] = middle(mine, -1)
+        if len(mine) >= 3:
+            deviation = np.sort(np.abs(mine - median[c]))
+            spread[c] = max(1.4826 * middle(deviation, -1), (quantile(mine, -1, 0.9) - median[c]) / 1.2816)
+    return median, spread
+
+
+@njit(cache=True, nogil=True)
+def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any, Any, Any]:
+    """Per cell, from the other cells of its class: (reference, spread within a rank, spread between ranks).
+
+    ``order``/``begin`` list the cells (one per rank) of each class. A rank alone in its class is compared with its own
+    history; NaN where there is none. The spread between ranks leaves the slowest out, lest a culprit excuse itself.
+    """
+    cells = len(median)
+    reference = np.full(cells, np.nan)
+    within = np.full(cells, np.nan)
+    between = np.full(cells, np.nan)
+    for k in range(len(begin) - 1):
+        mine = order[begin[k] : begin[k + 1]]
+        m = len(mine)
+        if m == 1 and not np.isnan(spread[mine[0]]):
+            reference[mine[0]] = median[mine[0]]
+            within[mine[0]] = spread[mine[0]]
+        if m < 2:
+            continue
+        rank = np.argsort(median[mine])
+        ordered = median[mine][rank]
+        known = spread[mine]
+        known = np.sort(known[~np.isnan(known)])
+        w = middle(known, -1) if len(known) > 0 else np.nan
+        apart = (quantile(ordered, m - 1, 0.75) - quantile(ordered, m - 1, 0.25)) / 1.349
+        for i in range(m):
+            c = mine[rank[i]]
+            reference[c] = middle(ordered, i)
+            within[c] = w
+            between[c] = apart
+    return reference, within, between
+
+
+@njit(cache=True, nogil=True)
+def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple[int, int, int]:
+    """Walk two arrivals up the binding forest to where they meet: (ops on p's branch, on q's branch, shared end).
+
+    Writes the arrivals passed on each branch into ``last`` and ``mine``; the work below arrival x is that of bound[x],
+    except for the shared end, where both branches hang on the same op.
+    """
+    a, b = 0, 0
+    while p != q:
+        if p >= 0 and q >= 0 and bound[p] >= 0 and bound[p] == bound[q]:
+            last[a] = p
+            mine[b] = q
+            return a + 1, b + 1, bound[p]
+        if p > q:
+            last[a] = p
+            a += 1
+            u = bound[p]
+            p = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
+        else:
+            mine[b] = q
+            b += 1
+            u = bound[q]
+            q = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
+    return a, b, -1
+
+
+@njit(cache=True, nogil=True)
+def share_out(amount: int, weights: Any, ops: Any, count: int, cause: Any, matrix: Any, rank: Any, victim: int) -> int:
+    """Give an integer amount to ops in proportion to their weights, without remainder; returns what was given."""
+    total = 0.0
+    for i in range(count):
+        total += weights[i]
+    if total <= 0:
+        return 0
+    given, running = 0, 0.0
+    for i in range(count):
+        running += weights[i]
+        now = amount if i == count - 1 else int(amount * (running / total))
+        if weights[i] > 0 or now > given:
+            cause[ops[i]] += now - given
+            matrix[rank[ops[i]], victim] += now - given
+            given = now
+    return given
+
+
+@njit(cache=True, nogil=True)
+def split_work(
+    waited: Any, least: Any, z: float, arrival: Any, opening: Any, bound: Any, opener: Any, work: Any, reference: Any,
+    within: Any, between: Any, rank: Any, ranks: int,
+) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
+    """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, cause rank × victim rank.
+
+    ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split; what is neither fault nor
+    structural is jitter. The score is the last arriver's net excess in units of its peers' prediction spread.
+    """
+    n = len(work)
+    fault = np.zeros(len(waited), np.int64)
+    structural = np.zeros(len(waited), np.int64)
+    score = np.full(len(waited), np.nan)
+    cause = np.zeros(n, np.int64)
+    matrix = np.zeros((ranks, ranks), np.int64)
+    last, mine, weight = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float64)
+    for j in range(len(waited)):
+        v = waited[j]
+        total = opening[v] - arrival[v]
+        if opener[v] < 0 or total <= 0 or least[j] <= 0:
+            continue
+        a, b, common = meet(opener[v], v, bound, opener, last, mine)
+        net, ref_net, variance, shared, known = 0.0, 0.0, 0.0, 0.0, True
+        for side in range(2):
+            sign = 1.0 if side == 0 else -1.0
+            for i in range(a if side == 0 else b):
+                u = bound[last[i]] if side == 0 else bound[mine[i]]
+                if side == 0:
+                    last[i] = u
+                    weight[i] = 0.0
+                if u < 0 or u == common:
+                    continue
+                if np.isnan(reference[u]) or np.isnan(within[u]):
+                    known = False
+                    continue
+                excess = work[u] - reference[u]
+                if side == 0:
+                    weight[i] = max(0.0, excess)
+                net += sign * excess
+                ref_net += sign * reference[u]
+                variance += within[u] * within[u]
+                shared += between[u]
+        scale = least[j] / total
+        if known:
+            sigma = max(np.sqrt(variance + shared * shared), 1.0)
+            score[j] = net / sigma
+            if score[j] > z:
+                fault[j] = share_out(int(min(net, total) * scale), weight, last, a, cause, matrix, rank, rank[v])
+        structural[j] = int(min(max(ref_net * scale, 0.0), least[j] - fault[j]))
+    return fault, structural, score, cause, matrix
+
+
+@njit(cache=True, nogil=True)
+def split_gaps(
+    waited: Any, rest: Any, bound: Any, opener: Any, gap: Any, reference: Any, rank: Any, ranks: int
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, matrix)."""
+    n = len(gap)
+    blamed = np.zeros(len(waited), np.int64)
+    cause = np.zeros(n, np.int64)
+    matrix = np.zeros((ranks, ranks), np.int64)
+    last, mine, weight = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float64)
+    for j in range(len(waited)):
+        v = waited[j]
+        if rest[j] <= 0 or opener[v] < 0:
+            continue
+        a, b, _ = meet(opener[v], v, bound, opener, last, mine)
+        net = 0.0
+        for i in range(a):
+            x = last[i]
+            excess = gap[x] - (0.0 if np.isnan(reference[x]) else reference[x])
+            weight[i] = max(0.0, excess)
+            net += excess
+        for i in range(b):
+            x = mine[i]
+            net -= gap[x] - (0.0 if np.isnan(reference[x]) else reference[x])
+        if net > 0:
+            amount = rest[j] if net >= rest[j] else int(net)
+            blamed[j] = share_out(amount, weight, last, a, cause, matrix, rank, rank[v])
+    return blamed, cause, matrix
+
+
+@njit(cache=True, nogil=True)
+def expose(
+    begin: Any, stop: Any, order: Any, lane: Any, lanes: int, arrival: Any, opening: Any, end: Any, level: Any
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group.
+
+    A group is one rank in one segment: ops order[begin[g]:begin[g+1]] by arrival, watched from 0 to stop[g]. The first
+    that applies at any moment: some lane works at level 0 (compute), at level 1 (transfer), some lane waits, some lane
+    works at level 3 (host); otherwise the time belongs to the next op that begins.
+    """
+    n = len(arrival)
+    working = np.zeros(n, np.int64)
+    waiting = np.zeros(n, np.int64)
+    idle = np.zeros(n, np.int64)
+    tail = np.zeros(len(stop), np.int64)
+    current = np.empty(lanes, np.int64)
+    for g in range(len(stop)):
+        lo, hi = begin[g], begin[g + 1]
+        current[:] = -1
+        now, i, used = 0, lo, 0
+        while now < stop[g]:
+            while i < hi and arrival[order[i]] <= now:
+                v = order[i]
+                if end[v] > now:
+                    current[lane[v]] = v
+                    used = max(used, lane[v] + 1)
+                i += 1
+            until = min(stop[g], arrival[order[i]]) if i < hi else stop[g]
+            best, best_level = -1, 9
+            for k in range(used):
+                v = current[k]
+                if v < 0:
+                    continue
+                if end[v] <= now:
+                    current[k] = -1
+                    continue
+                what = 2 if now < opening[v] else level[v]
+                until = min(until, opening[v] if now < opening[v] else end[v])
+                if what < best_level or (what == best_level and v < best):
+                    best, best_level = v, what
+            if best < 0 and i < hi:
+                idle[order[i]] += until - now
+            elif best < 0:
+                tail[g] += until - now
+            elif best_level == 2:
+                waiting[best] += until - now
+            else:
+                working[best] += until - now
+            now = until
+    return working, waiting, idle, tail
+
+
+@njit(cache=True, nogil=True)
+def turn(cell: Any, cells: int) -> tuple[Any, Any]:
+    """(running number of each row inside its cell, rows per cell)."""
+    count = np.zeros(cells, np.int64)
+    nth = np.empty(len(cell), np.int64)
+    for i in range(len(cell)):
+        nth[i] = count[cell[i]]
+        count[cell[i]] += 1
+    return nth, count
+
+
+@njit(cache=True, nogil=True)
+def fastest_other(gate: Any, gates: int, work: Any) -> Any:
+    """Per op: the least work among the other members of its gate; 0 for ops without a gate or alone in it."""
+    first = np.full(gates, 1 << 62, np.int64)
+    second = np.full(gates, 1 << 62, np.int64)
+    who = np.full(gates, -1, np.int64)
+    for v in range(len(gate)):
+        g = gate[v]
+        if g < 0:
+            continue
+        if work[v] < first[g]:
+            second[g] = first[g]
+            first[g] = work[v]
+            who[g] = v
+        elif work[v] < second[g]:
+            second[g] = work[v]
+    out = np.zeros(len(gate), np.int64)
+    for v in range(len(gate)):
+        g = gate[v]
+        if g >= 0:
+            least = second[g] if who[g] == v else first[g]
+            out[v] = least if least < (1 << 61) else 0
+    return out

@@ -1,0 +1,115 @@
+"""References: what an op's work (or gap) should have been.
+
+Two kinds. *Across roles* (``across``): all ops of a class whatever their stage, the mean for computes and the median for
+transfers, as the published what-if reference has it; only ``whatif.slowdown`` and ``by`` use it. *Peers* (``peers``):
+the same op at the same place in the step on the other ranks of the role, leaving the op's own rank out, because a mean
+that includes the culprit hides part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.graph import Graph
+from taut.tables import NULL
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Per op: the reference, and how far an ordinary peer strays from it within a rank and between ranks (ns)."""
+
+    value_ns: Any
+    within_ns: Any
+    between_ns: Any
+
+
+def numbered(*keys: Any) -> tuple[Any, int]:
+    """Dense ids of the distinct combinations of keys, and how many there are."""
+    packed = np.zeros(len(keys[0]), dtype=np.int64)
+    span = 1
+    for key in keys:
+        key = np.asarray(key, dtype=np.int64)
+        low, high = (int(key.min()), int(key.max())) if len(key) else (0, 0)
+        if span * (high - low + 1) > 1 << 62:
+            packed, span = np.unique(packed, return_inverse=True)[1].ravel(), len(key)
+        packed = packed * (high - low + 1) + (key - low)
+        span *= high - low + 1
+    if span <= 8 * len(packed) + 1024:
+        present = np.zeros(span, dtype=bool)
+        present[packed] = True
+        return (np.cumsum(present) - 1)[packed], int(present.sum())
+    distinct, ids = np.unique(packed, return_inverse=True)
+    return ids.ravel(), len(distinct)
+
+
+def position(graph: Graph) -> Any:
+    """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
+    from taut.replay.kernels import turn
+
+    ops = graph.ops
+    family, _ = numbered(ops.name, ops.size)
+    cell, cells = numbered(family, ops.rank, graph.window)
+    nth, count = turn(cell, cells)
+    low = np.full(int(family.max()) + 1, np.iinfo(np.int64).max)
+    high = np.zeros(len(low), dtype=np.int64)
+    np.minimum.at(low, family, count[cell])
+    np.maximum.at(high, family, count[cell])
+    agreed = (low == high)[family]
+    return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))
+
+
+def across(graph: Graph) -> Any:
+    """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
+    from taut.replay.kernels import describe_cells, group_sort
+
+    ops = graph.ops
+    place = np.where(ops.part >= 0, 0, position(graph))
+    cls, classes = numbered(ops.name, ops.size, place)
+    meets = graph.gate >= 0
+    order, begin = group_sort(cls, classes)
+    median, _ = describe_cells(graph.work_ns, order, begin)
+    mean = np.bincount(cls, weights=graph.work_ns, minlength=classes) / np.maximum(np.diff(begin), 1)
+    return np.rint(np.where(meets, median[cls], mean[cls])).astype(np.int64)
+
+
+def peers(graph: Graph) -> Reference:
+    """Leave-one-out reference of every op's work from the other ranks of its role; NaN where there is nobody to ask.
+
+    Members of a gate are compared inside it, with the fastest of the others: what slows the whole gate is common to
+    all, and a slow link shows as ending later than they did.
+    """
+    from taut.replay.kernels import fastest_other
+
+    ops = graph.ops
+    base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
+    cls, classes = numbered(graph.roles, ops.name, ops.size, position(graph), graph.gate >= 0)
+    rest = _leave_one_out(graph, graph.work_ns - base, cls, classes)
+    return Reference(base + rest.value_ns, rest.within_ns, rest.between_ns)
+
+
+def _leave_one_out(graph: Graph, values: Any, cls: Any, classes: int) -> Reference:
+    from taut.replay.kernels import describe_cells, group_sort, leave_one_out
+
+    cell, cells = numbered(cls, graph.ops.rank)
+    order, begin = group_sort(cell, cells)
+    median, spread = describe_cells(values, order, begin)
+    class_of_cell = np.zeros(cells, dtype=np.int64)
+    class_of_cell[cell] = cls
+    cell_order, cell_begin = group_sort(class_of_cell, classes)
+    reference, within, between = leave_one_out(median, spread, cell_order, cell_begin)
+    return Reference(reference[cell], within[cell], np.nan_to_num(between)[cell])
+
+
+def gap_peers(graph: Graph) -> Any:
+    """Reference gap of every op: the gap before the same op after the same predecessor, on the other ranks."""
+    ops = graph.ops
+    first = graph.pred[np.minimum(graph.pred_ptr[:-1], max(len(graph.pred) - 1, 0))] if len(graph.pred) else None
+    before = np.full(len(ops), NULL, dtype=np.int64)
+    if first is not None:
+        has = np.diff(graph.pred_ptr) > 0
+        before[has] = ops.name[first[has]]
+    cls, classes = numbered(graph.roles, before, ops.name, ops.size)
+    return _leave_one_out(graph, graph.gap_ns, cls, classes).value_ns

@@ -1,0 +1,203 @@
+"""What-ifs: the gap-free decomposition across roles, and what would really be recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.errors import UsageError
+from taut.graph import Graph
+from taut.replay import reference
+from taut.replay.ring import ring, without
+from taut.replay.timeline import Batch, Change, batch
+from taut.tables import Verb
+
+WORST_SHARE = 0.03
+"""M_W sets the worst 3 % of the workers (at least one) to ideal."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One way to cut the ops: key per op (-1: none) and the label of every key."""
+
+    name: str
+    key: Any
+    labels: list[str]
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The gap-free decomposition: everything at reference except one key, against everything at reference."""
+
+    actual_wall_ns: int
+    ideal_wall_ns: int
+    by: Mapping[str, Mapping[str, float]]
+    worst_ranks: float | None
+    last_stage: float | None
+
+    @property
+    def slowdown(self) -> float:
+        """Observed over ideal, both without gaps."""
+        return self.actual_wall_ns / max(self.ideal_wall_ns, 1)
+
+
+def dimensions(graph: Graph) -> list[Dimension]:
+    """Rank, stage, data-parallel rank, class, link and gate class of a graph's ops."""
+    members, index = graph.members, graph.rank_index()
+    out = [Dimension("rank", index, [str(r) for r in graph.ranks])]
+    for name, values in (("stage", members.stage), ("dp_rank", members.dp_rank)):
+        if (values >= 0).any():
+            labels = np.unique(values[values >= 0])
+            key = np.searchsorted(labels, values)
+            out.append(Dimension(name, np.where(values >= 0, key, -1)[index], [str(x) for x in labels]))
+    out.append(_classes(graph))
+    link = links(graph)
+    if link is not None:
+        out.append(link)
+    if graph.gates is not None and len(graph.gates):
+        out.append(_gate_classes(graph))
+    return out
+
+
+def _classes(graph: Graph) -> Dimension:
+    used, key = np.unique(graph.ops.name, return_inverse=True)
+    return Dimension("class", key.ravel(), [graph.names[i] for i in used])
+
+
+def _gate_classes(graph: Graph) -> Dimension:
+    """Gates by place in the step: verb and turn, the same gate in every step."""
+    ops, meets = graph.ops, graph.gate >= 0
+    ids, count = reference.numbered(np.where(meets, ops.name, -1), np.where(meets, ops.size, -1))
+    labels = [""] * count
+    for i in np.unique(ids, return_index=True)[1]:
+        size = int(ops.size[i])
+        labels[ids[i]] = graph.names[ops.name[i]] + (f" {size} B" if size >= 0 else "") if meets[i] else ""
+    keep = [i for i, label in enumerate(labels) if label]
+    new = np.full(count, -1)
+    new[keep] = np.arange(len(keep))
+    return Dimension("gate", new[ids], [labels[i] for i in keep])
+
+
+def links(graph: Graph) -> Dimension | None:
+    """Directed links ``sender:receiver``: of a hop its two ends, of a ring collective the link into each member."""
+    ops = graph.ops
+    sender, receiver = link_ends(graph)
+    has = sender >= 0
+    if not has.any():
+        return None
+    pairs, key = np.unique(np.stack([sender[has], receiver[has]]), axis=1, return_inverse=True)
+    out = np.full(len(ops), -1, dtype=np.int64)
+    out[has] = key.ravel()
+    return Dimension("link", out, [f"{a}:{b}" for a, b in pairs.T])
+
+
+def link_ends(graph: Graph) -> tuple[Any, Any]:
+    """(sender, receiver) of the link whose speed an op's transfer shows, -1 where none.
+
+    A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's ring sends
+    r → r−1, NCCL's r → r+1, in the order of the group's ranks.
+    """
+    ops = graph.ops
+    sender, receiver = np.full(len(ops), -1, dtype=np.int64), np.full(len(ops), -1, dtype=np.int64)
+    p2p = (graph.gate >= 0) & (ops.peer >= 0) & ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV))
+    sends = p2p & (ops.verb == Verb.SEND)
+    sender[p2p] = np.where(sends, ops.rank, ops.peer)[p2p]
+    receiver[p2p] = np.where(sends, ops.peer, ops.rank)[p2p]
+    ring = (graph.gate >= 0) & np.isin(ops.verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))
+    rows = np.flatnonzero(ring)
+    if len(rows):
+        rows = rows[np.lexsort((ops.rank[rows], graph.gate[rows]))]
+        gate, rank = graph.gate[rows], ops.rank[rows].astype(np.int64)
+        begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
+        ends = np.append(begins[1:], len(rows))
+        up, down = np.roll(rank, -1), np.roll(rank, 1)
+        up[ends - 1] = rank[begins]
+        down[begins] = rank[ends - 1]
+        sender[rows] = up if graph.trace.backend == "gloo" else down
+        receiver[rows] = rank
+    return sender, receiver
+
+
+def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension] | None = None) -> WhatIf:
+    """Everything at the reference across roles except one key of one dimension, for every key."""
+    prepared = prepared or batch(graph)
+    dims = dims or dimensions(graph)
+    ideal_work = reference.across(graph)
+    zero = np.zeros(len(graph), dtype=np.int64)
+    none = np.full(len(graph), -1, dtype=np.int64)
+    ideal = prepared.walls(ideal_work, ideal_work, none, 1, zero).sum()
+    actual = prepared.walls(graph.work_ns, graph.work_ns, none, 1, zero).sum()
+    columns = prepared_walls(prepared, ideal_work, graph.work_ns, dims, zero)
+    by = {
+        d.name: {label: float(wall / max(ideal, 1)) for label, wall in zip(d.labels, walls, strict=True)}
+        for d, walls in zip(dims, columns, strict=True)
+    }
+    worst, last = _explained(graph, prepared, ideal_work, zero, by, int(actual), int(ideal))
+    return WhatIf(int(actual), int(ideal), by, worst, last)
+
+
+def prepared_walls(prepared: Batch, base: Any, other: Any, dims: list[Dimension], gap: Any) -> list[Any]:
+    """Total wall per key of every dimension."""
+    return [prepared.walls(base, other, d.key, len(d.labels), gap).sum(axis=0) for d in dims]
+
+
+def _explained(
+    graph: Graph, prepared: Batch, ideal_work: Any, zero: Any, by: Mapping[str, Mapping[str, float]], actual: int, ideal: int
+) -> tuple[float | None, float | None]:  # fmt: skip
+    """M_W and M_S: the share of (observed − ideal) recovered by idealising the worst workers, or the last stage."""
+    if actual == ideal:
+        return None, None
+    members, index = graph.members, graph.rank_index()
+    worst_key = last_key = None
+    if len(members) > 1:
+        if "stage" in by and "dp_rank" in by:
+            score = np.array(
+                [min(by["dp_rank"][str(d)], by["stage"][str(s)]) for d, s in zip(members.dp_rank, members.stage, strict=True)]
+            )
+        else:
+            score = np.array([by["rank"][str(r)] for r in members.rank])
+        count = max(1, int(len(members) * WORST_SHARE))
+        worst = np.argsort(-score, kind="stable")[:count]
+        worst_key = np.where(np.isin(index, worst), 0, -1)
+    if "stage" in by and len(by["stage"]) > 1:
+        last_key = np.where(members.stage[index] == members.stage.max(), 0, -1)
+
+    def recovered(key: Any) -> float | None:
+        if key is None:
+            return None
+        wall = int(prepared.walls(graph.work_ns, ideal_work, key, 1, zero).sum())
+        return (actual - wall) / (actual - ideal)
+
+    return recovered(worst_key), recovered(last_key)
+
+
+def fix(graph: Graph, reference_ns: Any, dimension: str, label: str) -> Change:
+    """Set one rank, stage, data-parallel rank, class, gate class or link to its leave-one-out reference, gaps kept."""
+    found = next((d for d in dimensions(graph) if d.name == dimension), None)
+    if found is None:
+        known = ", ".join(d.name for d in dimensions(graph))
+        raise UsageError(f"--fix {dimension}={label}: this run knows no {dimension}; it has {known}")
+    if label not in found.labels:
+        some = ", ".join(found.labels[:12]) + (" …" if len(found.labels) > 12 else "")
+        raise UsageError(f"--fix {dimension}={label}: no such {dimension}; it has {some}")
+    ops = np.flatnonzero(found.key == found.labels.index(label))
+    if dimension == "link":
+        rings = ring(graph)
+        if rings is not None:
+            slow = np.isin(rings.rows, ops)
+            if slow.any():
+                return Change(rings.rows, "work", "set", without(graph, rings, slow)[rings.rows], f"link {label} like the others")
+    known_ref = ~np.isnan(reference_ns[ops])
+    value = np.rint(reference_ns[ops][known_ref]).astype(np.int64)
+    return Change(ops[known_ref], "work", "set", value, f"{dimension} {label} at reference")
+
+
+def delay(graph: Graph, rank: int, step: int, ns: int) -> Change:
+    """A one-off delay: the first op of a rank in a step begins that much later."""
+    ops = np.flatnonzero((graph.ops.rank == rank) & (graph.steps[graph.window] == step))
+    if len(ops) == 0:
+        raise UsageError(f"--delay rank={rank},step={step}: no op of that rank in that step")
+    return Change(ops[:1], "gap", "add", ns, f"rank {rank} delayed by {ns} ns in step {step}")
