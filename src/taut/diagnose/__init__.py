@@ -1,0 +1,16 @@
+"""Graph + Timeline → findings: one file per failure mode."""
+
+from taut.diagnose import straggler
+from taut.diagnose.finding import Finding
+from taut.diagnose.straggler import Evidence
+
+DETECTORS = (straggler,)
+
+
+def diagnose(evidence: Evidence) -> list[Finding]:
+    """All findings of a run, the most recoverable first."""
+    found = [finding for detector in DETECTORS for finding in detector.detect(evidence)]
+    return sorted(found, key=lambda f: (-f.recoverable_wall_ns, f.id))
+
+
+__all__ = ["DETECTORS", "Evidence", "Finding", "diagnose"]

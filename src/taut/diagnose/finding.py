@@ -1,0 +1,64 @@
+"""A finding: a diagnosed failure mode with evidence, place, time, cost and confidence."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LISTED_SHARE = 0.03
+"""A finding recovers at least this share of the wall …"""
+EPISODE_SHARE = 0.10
+"""… or this share of its own steps, if there are at least EPISODE_STEPS of them, and says so."""
+EPISODE_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One failure mode at one place in one span of steps."""
+
+    mode: str
+    ranks: tuple[int, ...]
+    links: tuple[str, ...]
+    stages: tuple[int, ...]
+    classes: tuple[str, ...]
+    steps: tuple[int, int]
+    lost_rank_ns: int
+    recoverable_wall_ns: int
+    confidence: float
+    because: str
+
+    @property
+    def id(self) -> str:
+        """Stays the same for the same input."""
+        place = f"{self.mode}|{self.ranks}|{self.links}|{self.stages}|{self.steps}"
+        return "f-" + hashlib.sha256(place.encode()).hexdigest()[:10]
+
+
+def episodes(series: Any, most: int = 4) -> list[tuple[int, int]]:
+    """Spans of windows in which a cost recurs: maximal-sum segments, a tenth of its usual height being the rent.
+
+    A single blip far from the others does not stretch an episode, because the quiet windows between cost more than
+    the blip brings.
+    """
+    left = np.asarray(series, dtype=np.float64).copy()
+    positive = left[left > 0]
+    if len(positive) == 0:
+        return []
+    rent = 0.1 * positive.mean()
+    out: list[tuple[int, int]] = []
+    for _ in range(most):
+        best, best_sum, begin, running = (0, -1), 0.0, 0, 0.0
+        for i, value in enumerate(left - rent):
+            if running <= 0:
+                begin, running = i, 0.0
+            running += value
+            if running > best_sum:
+                best, best_sum = (begin, i), running
+        if best[1] < 0 or left[best[0] : best[1] + 1].sum() < 0.05 * positive.sum():
+            break
+        out.append(best)
+        left[best[0] : best[1] + 1] = 0.0
+    return sorted(out)

@@ -1,0 +1,180 @@
+"""Straggler cascade: excess on few ops, wait on many ranks. Here for a rank's own work and for a link.
+
+Null hypothesis for a rank: the net excess of the last arriver over its waiting peers is ordinary variation, inside the
+prediction interval that the peers themselves give (Bonferroni over all waits of the run, see ``replay/blame.py``).
+Null hypothesis for a link: its receiver ends ring collectives no later than the others do, beyond the spread of their
+ends. Arrival order says rank, ending order says link, the endpoint two slow links share says NIC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from taut.diagnose.finding import EPISODE_SHARE, EPISODE_STEPS, LISTED_SHARE, Finding, episodes
+from taut.graph import Graph
+from taut.replay import Batch, Blame, Timeline
+from taut.replay.ring import Ring, ring, without
+from taut.replay.whatif import link_ends
+from taut.tables import Kind
+
+MODE = "straggler cascade"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What every detector gets."""
+
+    graph: Graph
+    observed: Timeline
+    blame: Blame
+    batch: Batch
+
+
+def detect(evidence: Evidence) -> list[Finding]:
+    """Links first: what a slow link explains is not the fault of its receiver."""
+    return [*_links(evidence), *_ranks(evidence)]
+
+
+def at_reference(blame: Blame) -> Any:
+    """Work of every op at its leave-one-out reference, where it has one."""
+    known = ~np.isnan(blame.peers.value_ns)
+    return np.where(known, np.rint(np.nan_to_num(blame.peers.value_ns)), blame.graph.work_ns).astype(np.int64)
+
+
+def _ranks(e: Evidence) -> list[Finding]:
+    graph, blame = e.graph, e.blame
+    own = graph.ops.kind != Kind.COMMUNICATE
+    index = graph.rank_index()
+    cells = index * len(graph.steps) + graph.window
+    caused = np.bincount(cells[own], weights=blame.fault_ns[own], minlength=len(graph.ranks) * len(graph.steps))
+    caused = caused.reshape(len(graph.ranks), -1)
+    spans = [(r, a, b) for r in np.flatnonzero(caused.sum(axis=1) > 0) for a, b in episodes(caused[r])]
+    if not spans:
+        return []
+    key = np.full(len(graph), -1, dtype=np.int64)
+    for k, (r, a, b) in enumerate(spans):
+        key[own & (index == r) & (graph.window >= a) & (graph.window <= b)] = k
+    walls = e.batch.walls(graph.work_ns, at_reference(blame), key, len(spans), graph.gap_ns)
+    saved = e.observed.window_ns[:, None] - walls
+    score = _top_scores(e, own)
+    out = []
+    for k, (r, a, b) in enumerate(spans):
+        recovered = int(saved[:, k].sum())
+        why = _listed(recovered, saved[a : b + 1, k].sum(), e.observed, a, b)
+        if why is None:
+            continue
+        rank = int(graph.ranks[r])
+        mine = (key == k) & (blame.fault_ns > 0)
+        names = np.bincount(graph.ops.name[mine], weights=blame.fault_ns[mine])
+        classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
+        lost = int(caused[r, a : b + 1].sum())
+        excess = float(blame.excess_ns[key == k].sum()) / (b - a + 1) / 1e6
+        out.append(
+            Finding(
+                MODE, (rank,), (), _stage(graph, r), classes, (int(graph.steps[a]), int(graph.steps[b])), lost, recovered,
+                _confidence(score[r], len(blame.waits)),
+                f"rank {rank} spends {excess:.3g} ms a step more in {classes[0] if classes else 'its work'} than its peers "
+                f"do, {score[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it{why}",
+            )
+        )  # fmt: skip
+    return out
+
+
+def _top_scores(e: Evidence, own: Any) -> Any:
+    """Largest score among the waits that each rank opened."""
+    waits, score = e.blame.waits, np.nan_to_num(e.blame.score)
+    top = np.zeros(len(e.graph.ranks))
+    at_fault = waits.fault_ns > 0
+    np.maximum.at(top, e.graph.rank_index()[waits.opener[at_fault]], score[at_fault])
+    return top
+
+
+def _stage(graph: Graph, index: int) -> tuple[int, ...]:
+    stage = int(graph.members.stage[index])
+    return (stage,) if stage >= 0 else ()
+
+
+def _confidence(score: float, tests: int) -> float:
+    """One minus the corrected chance of such a score under the null."""
+    return float(1 - min(1.0, max(tests, 1) * NormalDist().cdf(-score)))
+
+
+def _listed(recovered: int, in_episode: int, observed: Timeline, a: int, b: int) -> str | None:
+    """Why a finding is worth listing, '' if by its share of the wall, None if it is not."""
+    if recovered >= LISTED_SHARE * observed.wall_ns:
+        return ""
+    spent = int(observed.window_ns[a : b + 1].sum())
+    if b - a + 1 >= EPISODE_STEPS and in_episode >= EPISODE_SHARE * spent:
+        share = 100 * recovered / max(observed.wall_ns, 1)
+        return f"; {share:.1f} % of the run, but {100 * in_episode / spent:.0f} % of these {b - a + 1} steps"
+    return None
+
+
+def _links(e: Evidence) -> list[Finding]:
+    rings = ring(e.graph)
+    if rings is None:
+        return []
+    index = e.graph.rank_index()[rings.rows]
+    slow, score = _late_receivers(rings.late_ns, index, len(e.graph.ranks))
+    return _link_finding(e, rings, slow[index], float(score[slow].min())) if slow.any() else []
+
+
+def _late_receivers(late: Any, index: Any, ranks: int) -> tuple[Any, Any]:
+    """Which ranks end later than the others as a rule: median lateness against the others' median and spread."""
+    middle, spread, count = np.zeros(ranks), np.zeros(ranks), np.zeros(ranks)
+    for r in range(ranks):
+        mine = late[index == r]
+        count[r] = len(mine)
+        if len(mine):
+            middle[r] = np.median(mine)
+            spread[r] = 1.4826 * np.median(np.abs(mine - middle[r]))
+    score = np.zeros(ranks)
+    for r in range(ranks):
+        others = np.arange(ranks) != r
+        reference = np.median(middle[others & (count > 0)]) if (others & (count > 0)).any() else 0.0
+        noise = max(float(np.median(spread[count > 0])), spread[r], 1000.0)
+        if count[r] >= 3:
+            score[r] = (middle[r] - reference) / (noise * 1.2533 / np.sqrt(count[r]))
+    alarm = NormalDist().inv_cdf(1 - 0.01 / ranks)
+    return (score > alarm) & (2 * (score > alarm).sum() <= ranks), score
+
+
+def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Finding]:
+    """One finding for the slow links of a run, with what the rings would be without them."""
+    graph, observed, rows = e.graph, e.observed, rings.rows
+    window = graph.window[rows]
+    late = np.where(slow, rings.late_ns, 0)
+    spans = episodes(np.bincount(window, weights=late, minlength=len(graph.steps)), most=1)
+    if not spans:
+        return []
+    a, b = spans[0]
+    inside = (window >= a) & (window <= b)
+    key = np.full(len(graph), -1, dtype=np.int64)
+    key[rows[inside]] = 0
+    walls = e.batch.walls(graph.work_ns, without(graph, rings, slow), key, 1, graph.gap_ns)
+    saved = observed.window_ns - walls[:, 0]
+    why = _listed(int(saved.sum()), int(saved[a : b + 1].sum()), observed, a, b)
+    if why is None:
+        return []
+    sender, receiver = link_ends(graph)
+    chosen = rows[slow]
+    pairs = sorted({(int(s), int(r)) for s, r in zip(sender[chosen], receiver[chosen], strict=True)})
+    shared = set.intersection(*(set(pair) for pair in pairs)) if len(pairs) > 1 else set()
+    names = tuple(dict.fromkeys(graph.names[i] for i in graph.ops.name[chosen]))[:3]
+    typical = float(np.median(rings.late_ns[slow])) / 1e6
+    text = ", ".join(f"{s}:{r}" for s, r in pairs)
+    where = f"they share rank {next(iter(shared))}: its network interface" if shared else "in that direction only"
+    return [
+        Finding(
+            MODE, tuple(sorted(shared)), tuple(f"{s}:{r}" for s, r in pairs), (), names,
+            (int(graph.steps[a]), int(graph.steps[b])),
+            int(late[inside].sum() + e.blame.fault_ns[rows].sum()), int(saved.sum()),
+            _confidence(score, len(graph.ranks)),
+            f"ranks {sorted({r for _, r in pairs})} end ring collectives last, {typical:.3g} ms after the others, whoever "
+            f"arrives last: slow link {text} ({where}); every chunk crosses it, so the whole collective waits{why}",
+        )
+    ]  # fmt: skip

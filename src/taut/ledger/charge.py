@@ -1,0 +1,233 @@
+"""The ledger: every rank-nanosecond has one fate and one cause; integers; they sum to ranks × wall.
+
+A rank has many lanes, so at each nanosecond the first that applies: some lane computes; some lane transfers; some lane
+waits at a gate; some lane is busy on the host; else the time before the next op is a gap. What hides under compute is
+not in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from taut.graph import Graph
+from taut.replay import Blame, Timeline
+from taut.tables import Kind, Table, col
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Rank-time of one fate on one rank in one step."""
+
+    rank: int = col("int32", "participant")
+    step: int = col("int32", "iteration of the outer loop")
+    fate: int = col("int8", "index into ledger.CATEGORIES", 0)
+    name: int = col("int32", "index into Graph.names: class of the op that holds the time, or that it waited before")
+    rank_ns: int = col("int64", "time on the wall of this rank, ns", 0)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a claim may look at: exposed time per op, and how its wait was split."""
+
+    graph: Graph
+    blame: Blame
+    working: Any
+    waiting: Any
+    idle: Any
+    parts: dict[str, Any]
+    """Exposed wait per op, by part of the wait."""
+
+
+def _slow(c: Context) -> Any:
+    """Exposed compute above its reference."""
+    compute = c.graph.ops.kind == Kind.COMPUTE
+    work = np.maximum(c.graph.work_ns, 1)
+    share = np.clip(c.blame.excess_ns / work, 0, 1)
+    return np.where(compute, np.floor(c.working * share).astype(np.int64), 0)
+
+
+def _productive(c: Context) -> Any:
+    return np.where(c.graph.ops.kind == Kind.COMPUTE, c.working, 0) - _slow(c)
+
+
+def _meets(c: Context) -> Any:
+    return np.isin(c.graph.ops.kind, (Kind.COMMUNICATE, Kind.SYNCHRONISE))
+
+
+def _transfer(c: Context) -> Any:
+    return np.where(_meets(c) & (c.graph.gate >= 0), c.working, 0)
+
+
+def _undivided(c: Context) -> Any:
+    return np.where(_meets(c) & (c.graph.gate < 0), c.working, 0)
+
+
+def _host(c: Context) -> Any:
+    return np.where(c.graph.ops.kind == Kind.COORDINATE, c.working, 0) + c.idle + c.parts["gap_ns"]
+
+
+CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
+    ("productive", _productive),
+    ("slow compute", _slow),
+    ("exposed transfer", _transfer),
+    ("communication undivided", _undivided),
+    ("fault wait", lambda c: c.parts["fault_ns"]),
+    ("jitter wait", lambda c: c.parts["jitter_ns"]),
+    ("structural wait", lambda c: c.parts["structural_ns"]),
+    ("gap", _host),
+    ("unexplained", lambda c: c.parts["unexplained_ns"]),
+    ("unobserved", lambda c: np.zeros(len(c.graph), dtype=np.int64)),
+)
+FATES = tuple(name for name, _ in CATEGORIES)
+LOAD, STALL, IDLE = (0, 1), (2, 3, 4, 5, 6), (7, 8, 9)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Rates given by the user; what is None stays unpriced."""
+
+    gpu_hour: Decimal | None = None
+    currency: str | None = None
+    load_w: float | None = None
+    stall_w: float | None = None
+    idle_w: float | None = None
+    kg_co2e_per_kwh: float | None = None
+
+    def watts(self, fate: int) -> float | None:
+        """Power of a rank while it lives this fate."""
+        if self.load_w is None:
+            return None
+        stall = self.load_w if self.stall_w is None else self.stall_w
+        idle = stall if self.idle_w is None else self.idle_w
+        return self.load_w if fate in LOAD else stall if fate in STALL else idle
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Cells and their sums."""
+
+    cells: Table
+    total_rank_ns: int
+    hidden_wait_rank_ns: int
+    """Gate wait that hid under compute or transfer: not in the cells."""
+    prices: Prices
+
+    @cached_property
+    def by_fate(self) -> dict[str, int]:
+        """Rank-ns per fate, every fate listed."""
+        sums = np.zeros(len(FATES), dtype=np.int64)
+        np.add.at(sums, self.cells.fate, self.cells.rank_ns)
+        return {name: int(sums[i]) for i, name in enumerate(FATES)}
+
+    @property
+    def closes(self) -> bool:
+        """True when the cells sum to ranks × wall exactly."""
+        return sum(self.by_fate.values()) == self.total_rank_ns
+
+    def entries(self) -> list[dict[str, Any]]:
+        """One line per fate: rank-ns, joules, money, carbon; money closes to the total to the last digit."""
+        money = self._money(list(self.by_fate.values()))
+        out = []
+        for i, (fate, rank_ns) in enumerate(self.by_fate.items()):
+            watts = self.prices.watts(i)
+            joules = None if watts is None else rank_ns * 1e-9 * watts
+            carbon = self.prices.kg_co2e_per_kwh
+            kg = None if joules is None or carbon is None else joules / 3.6e6 * carbon
+            out.append({"fate": fate, "rank_ns": rank_ns, "joules": joules, "money": money[i], "kg_co2e": kg})
+        return out
+
+    def price(self, rank_ns: int) -> str | None:
+        """Money for some rank-time, six decimals."""
+        if self.prices.gpu_hour is None:
+            return None
+        value = self.prices.gpu_hour * rank_ns / Decimal(3_600_000_000_000)
+        return str(value.quantize(Decimal("0.000001"), rounding=ROUND_HALF_EVEN))
+
+    def _money(self, rank_ns: list[int]) -> list[str | None]:
+        """Largest remainder: the lines sum to the rounded total."""
+        if self.prices.gpu_hour is None:
+            return [None] * len(rank_ns)
+        unit = Decimal("0.000001")
+        exact = [self.prices.gpu_hour * ns / Decimal(3_600_000_000_000) / unit for ns in rank_ns]
+        floor = [int(x) for x in exact]
+        short = int(sum(exact).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
+        for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
+            floor[i] += 1
+        return [str((Decimal(x) * unit).quantize(unit)) for x in floor]
+
+
+def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None) -> Ledger:
+    """Give every rank-nanosecond of the observed timeline its fate."""
+    from taut.replay.kernels import expose
+
+    ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
+    segment = graph.segment[graph.window].astype(np.int64)
+    group = segment * ranks + graph.rank_index()
+    stop = np.zeros(segments, dtype=np.int64)
+    np.maximum.at(stop, segment, observed.end_ns)
+    order = np.lexsort((observed.arrival_ns, group))
+    begin = np.searchsorted(group[order], np.arange(segments * ranks + 1))
+    level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 3, 1)).astype(np.int64)
+    working, waiting, idle, tail = expose(
+        begin, np.repeat(stop, ranks), order, ops.lane.astype(np.int64), int(ops.lane.max()) + 1,
+        observed.arrival_ns, observed.opening_ns, observed.end_ns, level,
+    )  # fmt: skip
+    context = Context(graph, blame, working, waiting, idle, _exposed_parts(blame, waiting))
+    cells = _cells(context, tail, begin, segments)
+    hidden = blame.totals["wait_ns"] - int(waiting.sum())
+    return Ledger(cells, int(stop.sum()) * ranks, hidden, prices or Prices())
+
+
+def _exposed_parts(blame: Blame, waiting: Any) -> dict[str, Any]:
+    """The exposed part of every wait, split as the whole wait is; cumulative rounding leaves no remainder."""
+    from taut.replay.blame import PARTS
+
+    waits = blame.waits
+    exposed = waiting[waits.op].astype(np.float64)
+    total = np.maximum(waits.wait_ns, 1).astype(np.float64)
+    out, running, given = {}, np.zeros(len(waits)), np.zeros(len(waits), dtype=np.int64)
+    for part in PARTS:
+        running = running + waits.columns[part]
+        upto = np.floor(exposed * (running / total) + 1e-9).astype(np.int64)
+        if part == PARTS[-1]:
+            upto = waiting[waits.op]
+        out[part] = np.zeros(len(waiting), dtype=np.int64)
+        out[part][waits.op] = upto - given
+        given = upto
+    return out
+
+
+def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
+    graph = context.graph
+    ranks = len(graph.ranks)
+    index, rows = graph.rank_index(), []
+    names = len(graph.names)
+    for fate, (_, claim) in enumerate(CATEGORIES):
+        ns = claim(context)
+        used = np.flatnonzero(ns)
+        key = ((index[used] * len(graph.steps)) + graph.window[used]).astype(np.int64) * names + graph.ops.name[used]
+        distinct, where = np.unique(key, return_inverse=True)
+        sums = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(sums, where.ravel(), ns[used])
+        rows.append((distinct // names // len(graph.steps), distinct // names % len(graph.steps), fate, distinct % names, sums))
+    last_window = np.array([np.flatnonzero(graph.segment == s)[-1] for s in range(segments)])
+    for g in np.flatnonzero(tail):
+        absent = begin[g] == begin[g + 1]
+        fate = FATES.index("unobserved" if absent else "unexplained")
+        rows.append((np.array([g % ranks]), np.array([last_window[g // ranks]]), fate, np.array([-1]), tail[g : g + 1]))
+    return Table(
+        Cell,
+        {
+            "rank": graph.ranks[np.concatenate([r[0] for r in rows])],
+            "step": graph.steps[np.concatenate([r[1] for r in rows])],
+            "fate": np.concatenate([np.full(len(r[0]), r[2]) for r in rows]),
+            "name": np.concatenate([r[3] for r in rows]),
+            "rank_ns": np.concatenate([r[4] for r in rows]),
+        },
+    )
