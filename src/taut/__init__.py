@@ -1,0 +1,47 @@
+"""taut: where the accelerator bill really goes, why, and what would change it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from taut.errors import InputRefused, RunError, TautError, UsageError
+    from taut.graph import Graph, link
+    from taut.ledger import Ledger, Prices, charge
+    from taut.read import read
+    from taut.replay import Blame, Change, Timeline, WhatIf, blame, replay
+    from taut.replay import decompose as whatif
+    from taut.run import Analysis, Run, analyze, open_run
+    from taut.tables import Table, Trace
+
+_WHERE = {
+    "InputRefused": "errors", "RunError": "errors", "TautError": "errors", "UsageError": "errors",
+    "Graph": "graph", "link": "graph",
+    "Ledger": "ledger", "Prices": "ledger", "charge": "ledger",
+    "read": "read",
+    "Blame": "replay", "Change": "replay", "Timeline": "replay", "WhatIf": "replay", "blame": "replay", "replay": "replay",
+    "whatif": "replay:decompose",
+    "Analysis": "run", "Run": "run", "analyze": "run", "open_run": "run",
+    "Table": "tables", "Trace": "tables",
+}  # fmt: skip
+
+__all__ = [
+    "Analysis", "Blame", "Change", "Graph", "InputRefused", "Ledger", "Prices", "Run", "RunError", "Table", "TautError",
+    "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "blame", "charge", "link", "open_run", "read", "replay", "whatif",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used: ``import taut`` stays fast."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'taut' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, _, attribute = _WHERE[name].partition(":")
+    return getattr(import_module(f"taut.{module}"), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,260 @@
+"""The analysis in the words and keys of the JSON contract, and the verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taut.diagnose.straggler import at_reference
+from taut.replay import reference
+from taut.replay.whatif import link_ends
+from taut.tables import Kind
+
+if TYPE_CHECKING:
+    from taut.run import Analysis
+
+EXPLAINED_NS = 100_000
+"""A start is explained if an edge accounts for it up to this much, or up to a tenth of the op."""
+TOP_CAUSES = 10
+
+
+def report(a: Analysis) -> dict[str, Any]:
+    """The whole result, ready for JSON."""
+    fidelity = _fidelity(a)
+    ledger = {
+        "total_rank_ns": a.ledger.total_rank_ns,
+        "entries": a.ledger.entries(),
+        "currency": a.ledger.prices.currency,
+        "closes": a.ledger.closes,
+        "hidden_wait_rank_ns": a.ledger.hidden_wait_rank_ns,
+    }
+    findings = [_finding(f) for f in a.findings]
+    return {
+        "verdict": _verdict(a, fidelity["explained_share"]),
+        "job": _job(a),
+        "fidelity": fidelity,
+        "whatif": {
+            "actual_wall_ns": a.whatif.actual_wall_ns, "ideal_wall_ns": a.whatif.ideal_wall_ns, "slowdown": a.whatif.slowdown,
+            "by": a.whatif.by, "explained": {"worst_ranks": a.whatif.worst_ranks, "last_stage": a.whatif.last_stage},
+        },
+        "blame": _blame(a),
+        "waits": _waits(a),
+        "coupling": _coupling(a),
+        "gates": _gates(a),
+        "findings": findings,
+        "indices": _indices(a),
+        "regime": {"class": None, "reserve": None},
+        "ledger": ledger,
+    }  # fmt: skip
+
+
+def _job(a: Analysis) -> dict[str, Any]:
+    g = a.graph
+    return {
+        "name": g.trace.name, "ranks": len(g.ranks), "world_size": g.trace.world_size, "steps": len(g.steps),
+        "first_step": int(g.steps[0]), "last_step": int(g.steps[-1]), "ops": len(g), "edges": g.edges, "gates": len(g.gates),
+        "wall_ns": a.observed.wall_ns, "partial": list(g.partial), "counts": dict(g.counts),
+    }  # fmt: skip
+
+
+def _fidelity(a: Analysis) -> dict[str, Any]:
+    g, clock = a.graph, a.graph.clock
+    observed = int((a.observed.end_ns != g.ops.end_ns).sum() + (a.observed.arrival_ns != g.ops.start_ns).sum())
+    has_edge = np.diff(g.pred_ptr) > 0
+    length = g.ops.end_ns - g.ops.start_ns
+    explained = has_edge & (g.gap_ns <= np.maximum(EXPLAINED_NS, length // 10))
+    return {
+        "replay_error": 0.0 if observed == 0 else observed / (2 * len(g)),
+        "gapfree_error": a.gap_free.wall_ns / max(a.observed.wall_ns, 1) - 1,
+        "explained_share": float(explained.mean()),
+        "dropped_edges": g.dropped_edges,
+        "clock": {
+            "offset_ns": {
+                str(r): {"value": int(v), "lo": int(lo), "hi": int(hi)}
+                for r, v, lo, hi in zip(clock.rank, clock.offset_ns, clock.lo_ns, clock.hi_ns, strict=True)
+            },
+            "drift_ppm": {str(r): None for r in clock.rank},
+            "residual_ns": g.clock_residual_ns,
+        },
+    }
+
+
+def _waits(a: Analysis) -> dict[str, int]:
+    totals = a.blame.totals
+    return {
+        "observed_rank_ns": totals["wait_ns"],
+        "exposed_rank_ns": totals["wait_ns"] - a.ledger.hidden_wait_rank_ns,
+        **{f"{part}_rank_ns": totals[f"{part}_ns"] for part in ("fault", "jitter", "structural", "gap", "unexplained")},
+    }
+
+
+def _finding(f: Any) -> dict[str, Any]:
+    return {
+        "id": f.id, "mode": f.mode, "ranks": list(f.ranks), "links": list(f.links), "stages": list(f.stages),
+        "classes": list(f.classes), "steps": list(f.steps), "lost_rank_ns": f.lost_rank_ns,
+        "recoverable_wall_ns": f.recoverable_wall_ns, "confidence": f.confidence, "because": f.because,
+    }  # fmt: skip
+
+
+def _blame(a: Analysis) -> list[dict[str, Any]]:
+    """Causes by rank and class (or link), with the wait they caused and what fixing them would recover."""
+    g, b = a.graph, a.blame
+    caused = b.fault_ns + b.gap_ns
+    ops = np.flatnonzero(caused)
+    if len(ops) == 0:
+        return []
+    index, sender = g.rank_index(), link_ends(g)[0]
+    by_link = (g.ops.kind == Kind.COMMUNICATE) & (sender >= 0) & (b.fault_ns > 0)
+    from_gap = (b.gap_ns > b.fault_ns).astype(np.int64)
+    ids, count = reference.numbered(index[ops], g.ops.name[ops], by_link[ops], from_gap[ops])
+    sums = np.bincount(ids, weights=caused[ops], minlength=count)
+    top = np.argsort(-sums, kind="stable")[:TOP_CAUSES]
+    key = np.full(len(g), -1, dtype=np.int64)
+    rows = []
+    for k, cause in enumerate(top):
+        mine = ops[ids == cause]
+        same = (index == index[mine[0]]) & (g.ops.name == g.ops.name[mine[0]])
+        key[same & (key < 0)] = k
+        rows.append((mine, int(sums[cause])))
+    other_gap = np.where(np.isnan(b.gap_reference), g.gap_ns, np.minimum(g.gap_ns, np.nan_to_num(b.gap_reference)))
+    walls = a.batch.walls(g.work_ns, at_reference(b), key, len(rows), g.gap_ns, other_gap.astype(np.int64)).sum(axis=0)
+    total = max(b.totals["wait_ns"], 1)
+    out = []
+    for k, (mine, wait) in enumerate(rows):
+        op = mine[0]
+        gates = g.gate[mine]
+        stage = int(g.members.stage[index[op]])
+        link = f"{int(sender[op])}:{int(g.ops.rank[op])}" if by_link[op] else None
+        steps = g.steps[g.window[mine]]
+        out.append(
+            {
+                "cause": {
+                    "rank": int(g.ops.rank[op]), "stage": stage if stage >= 0 else None,
+                    "class": ("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
+                    "link": link, "group": None, "controller": None,
+                },
+                "wait_rank_ns": wait, "share": wait / total, "recoverable_wall_ns": int(a.observed.wall_ns - walls[k]),
+                "steps": [int(steps.min()), int(steps.max())],
+                "gates": [int(gates[gates >= 0].min()), int(gates.max())] if (gates >= 0).any() else None,
+            }
+        )  # fmt: skip
+    return out
+
+
+def _gates(a: Analysis) -> list[dict[str, Any]]:
+    """Who was last: per gate (the first hundred), and per rank over the run."""
+    g = a.graph
+    t = g.gates
+    order = np.argsort(t.opens_ns, kind="stable") if g.trace.relative is False else np.arange(len(t))
+    return [
+        {
+            "gate": int(t.gate[i]), "class": g.names[t.name[i]], "step": int(t.step[i]), "members": int(t.members[i]),
+            "last_rank": int(t.last_rank[i]), "late_ns": int(t.late_ns[i]),
+        }
+        for i in order[:100]
+    ]  # fmt: skip
+
+
+def _coupling(a: Analysis) -> dict[str, Any]:
+    matrix = a.blame.matrix
+    total = int(matrix.sum())
+    if total == 0:
+        return {"reach_ranks": None, "reach_gates": None, "reach_hops": None, "amplification": None}
+    ranks = a.graph.ranks.astype(np.int64)
+    felt = matrix > 0.01 * total
+    distance = np.abs(ranks[:, None] - ranks[None, :])
+    excess = float(np.maximum(a.blame.excess_ns, 0)[a.blame.fault_ns > 0].sum())
+    return {
+        "reach_ranks": int(distance[felt].max()) if felt.any() else 0,
+        "reach_gates": None,
+        "reach_hops": None,
+        "amplification": float(a.blame.fault_ns.sum() / excess) if excess > 0 else None,
+    }
+
+
+def _indices(a: Analysis) -> dict[str, Any]:
+    times = a.observed.window_ns.astype(np.float64)
+    ideal = a.whatif.ideal_wall_ns / max(len(times), 1)
+    actual = a.gap_free.window_ns.astype(np.float64)
+    return {
+        "effective_throughput_ratio": _bootstrap(actual, lambda x: float(ideal / x.mean()) if x.mean() > 0 else float("nan")),
+        "energy_per_useful_step": None,
+        "runtime_variance_index": _bootstrap(times, _variance_index) if len(times) >= 8 else None,
+        "sync_delay_amplification": None,
+        "replay_probability": None,
+        "straggler_cascade_rate": None,
+    }
+
+
+def _variance_index(times: Any) -> float:
+    low, middle, high = np.quantile(times, (0.05, 0.5, 0.95))
+    return float((high - low) / (3.29 * middle)) if middle > 0 else float("nan")
+
+
+def _bootstrap(sample: Any, statistic: Any, draws: int = 200) -> dict[str, float] | None:
+    """Value with a 95 % interval from resampled steps; seeded, so that the same input gives the same bytes."""
+    value = statistic(sample)
+    if not np.isfinite(value):
+        return None
+    if len(sample) < 2:
+        return {"value": value, "lo": value, "hi": value}
+    rng = np.random.default_rng(0)
+    draws_of = sample[rng.integers(0, len(sample), size=(draws, len(sample)))]
+    low, high = np.quantile([statistic(x) for x in draws_of], (0.025, 0.975))
+    return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
+
+
+def _bound(fates: dict[str, int]) -> str:
+    """What the rank-time is bound by."""
+    groups = {
+        "compute": fates["productive"] + fates["slow compute"],
+        "communication": fates["exposed transfer"] + fates["communication undivided"],
+        "synchronisation": fates["fault wait"] + fates["jitter wait"] + fates["structural wait"],
+        "host": fates["gap"],
+    }
+    return max(groups, key=lambda k: groups[k])
+
+
+def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
+    g, fates = a.graph, a.ledger.by_fate
+    total = max(a.ledger.total_rank_ns, 1)
+    share = {k: 100 * v / total for k, v in fates.items()}
+    waiting = share["fault wait"] + share["jitter wait"] + share["structural wait"]
+    bound = _bound(fates)
+    doubt = "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
+    if a.findings:
+        f = a.findings[0]
+        place = f"link {' and '.join(f.links)}" if f.links else f"rank {', '.join(map(str, f.ranks))}"
+        gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
+        more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
+        text = (
+            f"{f.mode.capitalize()}: {place} holds the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
+            f"Fixing it recovers {gain:.1f} % of the wall clock."
+        )
+        return {"text": text + doubt, "class": "component", "bound": bound}
+    if len(g.ranks) == 1:
+        text = (
+            f"One rank of {g.trace.world_size or 'unknown'}: {share['productive'] + share['slow compute']:.0f} % compute, "
+            f"{share['communication undivided']:.0f} % exposed communication (waiting included, an upper bound), "
+            f"{share['gap']:.0f} % gaps on the host. Who is waited for needs the traces of all ranks."
+        )
+        return {"text": text + doubt, "class": "unknown", "bound": bound}
+    if explained < 0.5:
+        return {"text": f"Unknown.{doubt}", "class": "unknown", "bound": bound}
+    if share["structural wait"] >= 5:
+        text = (
+            f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting (imbalance between roles, "
+            f"pipeline bubble), {share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
+        )
+        return {"text": text.strip() + doubt, "class": "structural", "bound": bound}
+    text = f"No finding: {share['productive']:.0f} % productive, {waiting:.0f} % waiting, all of it ordinary variation or structure."
+    return {"text": text + doubt, "class": "healthy", "bound": bound}
+
+
+def _worst_stage(a: Analysis) -> str:
+    stages = a.whatif.by.get("stage", {})
+    if len(stages) < 2:
+        return ""
+    worst = max(stages, key=lambda k: stages[k])
+    return f"Stage {worst} is the longest: alone it slows the job by {100 * (stages[worst] - 1):.0f} %." if stages[worst] > 1.02 else ""

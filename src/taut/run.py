@@ -1,0 +1,227 @@
+"""The main job, read → … → verdict, and the folder that keeps its result.
+
+A run folder holds ``run.json`` (what ``--json`` prints, and the names the tables refer to) and the graph as Parquet
+tables, so that later verbs start from it without reading the traces again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut import __version__
+from taut.diagnose import Evidence, Finding, diagnose
+from taut.diagnose.straggler import at_reference
+from taut.errors import RunError
+from taut.graph import Clock, Gate, Graph, link
+from taut.ledger import Ledger, Prices, charge
+from taut.ledger.charge import Cell
+from taut.read import read
+from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
+from taut.report import report
+from taut.tables import Member, Op, Table, Trace
+
+FORMAT = 1
+"""Version of the run folder's layout."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything ``analyze`` found out about one job."""
+
+    graph: Graph
+    observed: Timeline
+    gap_free: Timeline
+    blame: Blame
+    batch: Batch
+    whatif: WhatIf
+    findings: list[Finding]
+    ledger: Ledger
+    digest: str
+
+    @cached_property
+    def result(self) -> dict[str, Any]:
+        """What ``taut analyze --json`` prints."""
+        return report(self)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two."""
+        return str(self.result["verdict"]["text"])
+
+    def to_json(self) -> str:
+        """The result as JSON text; the same input gives the same bytes."""
+        return msgspec.json.format(msgspec.json.encode(self.result), indent=1).decode()
+
+    def save(self, folder: str | Path | None = None) -> Path:
+        """Write the run folder (all of it or nothing) and return its path."""
+        target = Path(folder) if folder is not None else Path("taut-runs") / f"{_safe(self.graph.trace.name)}-{self.digest[:8]}"
+        if target.exists() and any(target.iterdir()) and not (target / "run.json").exists():
+            raise RunError(f"{target}: exists and is no run folder; give another -o")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".taut-", dir=target.parent))
+        try:
+            _write(self, scratch)
+            scratch.chmod(0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            scratch.replace(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return target
+
+
+def analyze(
+    paths: Sequence[str | Path], *, prices: Prices | None = None, progress: Callable[[str], None] | None = None
+) -> Analysis:
+    """Read traces and answer: where did the bill go, why, and what would change it."""
+    say = progress or (lambda stage: None)
+    say("reading")
+    trace = read(paths)
+    return analyze_trace(trace, digest(paths), prices=prices, progress=progress)
+
+
+def analyze_trace(
+    trace: Trace, digest: str = "", *, prices: Prices | None = None, progress: Callable[[str], None] | None = None
+) -> Analysis:
+    """The main job on a trace that is already read."""
+    say = progress or (lambda stage: None)
+    say("linking")
+    graph = link(trace)
+    say("replaying")
+    observed, gap_free, prepared = replay(graph), replay(graph, gaps=False), batch(graph)
+    say("asking what if")
+    whatif = decompose(graph, prepared, dimensions(graph))
+    say("blaming")
+    blamed = blame(graph, observed, gap_free)
+    findings = diagnose(Evidence(graph, observed, blamed, prepared))
+    say("closing the ledger")
+    ledger = charge(graph, observed, blamed, prices)
+    return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest)
+
+
+def digest(paths: Sequence[str | Path]) -> str:
+    """SHA-256 over the contents of the inputs, in the order of their names."""
+    total = hashlib.sha256()
+    for path in paths:
+        if str(path) == "-":
+            total.update(b"-")
+            continue
+        root = Path(path)
+        files = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]
+        for file in files:
+            with file.open("rb") as stream:
+                total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()
+
+
+def _safe(name: str) -> str:
+    kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")
+    return kept[:60] or "job"
+
+
+OP_ARRAYS = ("work_ns", "gap_ns", "join", "wait", "wait_lag_ns", "gate", "window", "roles")
+TABLES: tuple[tuple[str, type], ...] = (("gates", Gate), ("members", Member), ("clock", Clock))
+
+
+def _write(analysis: Analysis, folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    graph = analysis.graph
+
+    def put(name: str, table: Any) -> None:
+        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", compression_level=1, write_statistics=False)
+
+    ops = graph.ops.to_arrow()
+    for name in OP_ARRAYS:
+        ops = ops.append_column(name, pa.array(getattr(graph, name)))
+    ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
+    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr)))
+    put("ops", ops)
+    put("edges", pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}))
+    put("events", pa.table({"event": graph.events}))
+    for name, _ in TABLES:
+        put(name, getattr(graph, name).to_arrow())
+    put("waits", analysis.blame.waits.to_arrow())
+    put("ledger", analysis.ledger.cells.to_arrow())
+    trace = graph.trace
+    meta = {
+        "format": FORMAT,
+        "version": __version__,
+        "digest": analysis.digest,
+        "result": analysis.result,
+        "graph": {
+            "names": list(trace.names), "lanes": list(trace.lanes), "groups": list(trace.groups), "name": trace.name,
+            "source": trace.source, "world_size": trace.world_size, "backend": trace.backend, "relative": trace.relative,
+            "group_ranks": {k: [int(r) for r in v] for k, v in trace.group_ranks.items()},
+            "slots": graph.slots, "steps": graph.steps.tolist(), "segment": graph.segment.tolist(),
+            "origin_ns": graph.origin_ns.tolist(), "clock_residual_ns": graph.clock_residual_ns,
+            "dropped_edges": graph.dropped_edges, "partial": list(graph.partial), "counts": dict(graph.counts),
+        },
+    }  # fmt: skip
+    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder opened again: its graph, its references, and what was printed."""
+
+    folder: Path
+    graph: Graph
+    reference_ns: Any
+    result: dict[str, Any]
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open a run folder; says in one line what is wrong with it if anything is."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    root = Path(folder)
+    if not (root / "run.json").is_file():
+        raise RunError(f"{root}: not a run folder (no run.json); make one with: taut analyze TRACES -o {root}")
+    try:
+        meta = msgspec.json.decode((root / "run.json").read_bytes())
+        if meta["format"] != FORMAT:
+            raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
+        about = meta["graph"]
+        tables = {name: pq.read_table(root / f"{name}.parquet") for name in ("ops", "edges", "events", "gates", "members", "clock")}
+    except (OSError, KeyError, msgspec.DecodeError, pa.ArrowInvalid) as error:
+        raise RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again") from None
+    ops = tables["ops"]
+    columns = [f.name for f in dataclasses.fields(Op)]
+    trace = Trace(
+        ops=Table(Op, {}, 0), names=about["names"], lanes=about["lanes"], groups=about["groups"],
+        members=Table.from_arrow(Member, tables["members"]), name=about["name"], source=about["source"],
+        world_size=about["world_size"], backend=about["backend"], relative=about["relative"],
+        group_ranks=about["group_ranks"], partial=about["partial"], counts=about["counts"],
+    )  # fmt: skip
+    arrays = {name: ops[name].to_numpy() for name in OP_ARRAYS}
+    graph = Graph(
+        trace=trace, ops=Table.from_arrow(Op, ops.select(columns)),
+        pred_ptr=np.concatenate([[0], np.cumsum(ops["preds"].to_numpy())]).astype(np.int64),
+        pred=tables["edges"]["pred"].to_numpy(), lag_ns=tables["edges"]["lag_ns"].to_numpy(),
+        events=tables["events"]["event"].to_numpy(), gates=Table.from_arrow(Gate, tables["gates"]),
+        clock=Table.from_arrow(Clock, tables["clock"]), members=trace.members, slots=about["slots"],
+        steps=np.array(about["steps"]), segment=np.array(about["segment"], dtype=np.int32),
+        origin_ns=np.array(about["origin_ns"]), clock_residual_ns=about["clock_residual_ns"],
+        dropped_edges=about["dropped_edges"], partial=about["partial"], counts=about["counts"], **arrays,
+    )  # fmt: skip
+    return Run(root, graph, ops["reference_ns"].to_numpy(), meta["result"])
+
+
+ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell)
+"""Row types of the tables in a run folder."""
+
+__all__ = ["ROWS", "Analysis", "Run", "analyze", "analyze_trace", "at_reference", "digest", "open_run"]
