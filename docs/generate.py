@@ -1,0 +1,109 @@
+"""Write the pages that are made from the code: docs/cli.md, docs/columns.md and docs/api.md.
+
+Run `python docs/generate.py` after changing a command, a column or a public name; the tests compare.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner
+
+import taut
+from taut.tables import columns_of
+
+DOCS = Path(__file__).resolve().parent
+MADE = "<!-- made by docs/generate.py; do not edit -->"
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of a command and of everything below it, in the order the help shows."""
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=" ".join(("taut", *path)))
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None and not child.hidden:
+                yield from commands(child, (*path, name))
+
+
+def cli_page() -> str:
+    """Every command's `--help`, as printed on a terminal of 88 columns."""
+    from taut.cli import main
+
+    runner = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "88", "TERMINAL_WIDTH": "88"})
+    parts = [MADE, "# The command line", "What `--help` prints, for every command."]
+    for path in commands(main):
+        result = runner.invoke(main, [*path, "--help"], prog_name="taut", terminal_width=88, max_content_width=88)
+        if result.exit_code != 0:
+            raise RuntimeError(f"taut {' '.join(path)} --help failed: {result.output}")
+        parts += [f"## {' '.join(('taut', *path))}", f"```text\n{result.stdout.rstrip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def modules() -> Iterator[Any]:
+    """Every module of the package that can be imported without an extra."""
+    yield taut
+    for info in pkgutil.walk_packages(taut.__path__, "taut."):
+        if info.name.rpartition(".")[2] == "__main__":
+            continue
+        try:
+            yield importlib.import_module(info.name)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "taut").partition(".")[0] == "taut":
+                raise
+
+
+def rows() -> list[type]:
+    """Every row type: a dataclass whose fields are columns."""
+    found = {
+        thing
+        for module in modules()
+        for thing in vars(module).values()
+        if inspect.isclass(thing)
+        and thing.__module__ == module.__name__
+        and dataclasses.is_dataclass(thing)
+        and any("dtype" in f.metadata for f in dataclasses.fields(thing))
+    }
+    return sorted(found, key=lambda row: (row.__module__, inspect.getsourcelines(row)[1]))
+
+
+def first_line(thing: object) -> str:
+    """The first line of a docstring, safe inside a table."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0].replace("|", "\\|")
+
+
+def columns_page() -> str:
+    """Every column of every table, with its type and meaning."""
+    parts = [
+        MADE,
+        "# Columns",
+        "Every table of a run, as Arrow or Parquet. Times are whole nanoseconds; an integer that was not measured "
+        "is -1, a name that is not known is empty.",
+    ]
+    for row in rows():
+        lines = ["| column | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{name}` | {dtype} | {doc.replace('|', chr(92) + '|')} |" for name, dtype, doc in columns_of(row)]
+        parts += [f"## {row.__name__}", first_line(row), "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def api_page() -> str:
+    """The public names, with their first line: the surface that the tests pin."""
+    lines = ["| name | what it is |", "|---|---|"]
+    lines += [f"| `taut.{name}` | {first_line(getattr(taut, name))} |" for name in sorted(taut.__all__)]
+    return "\n\n".join([MADE, "# The Python interface", "\n".join(lines)]) + "\n"
+
+
+PAGES = {"cli.md": cli_page, "columns.md": columns_page, "api.md": api_page}
+
+if __name__ == "__main__":
+    for page, make in PAGES.items():
+        (DOCS / page).write_text(make(), encoding="utf-8")

@@ -1,0 +1,38 @@
+"""What every test may ask for: the shared data, and a quiet, repeatable hypothesis."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED_ABSENT = "needs ../shared/data (not part of a user's clone)"
+
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "shared" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real traces used for validation; never part of the repository."""
+    folder = Path(os.environ.get("TAUT_SHARED", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(SHARED_ABSENT)
+    return folder

@@ -1,0 +1,110 @@
+"""The one-way rule: data flows down the house and never back, and only some rooms touch the world outside."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
+
+GROUND = ("tables", "errors")
+STAIRS = ("graph", "replay", "diagnose", "control", "ledger", "project")
+ASIDE = ("read", "brief", "audit")
+TOP = ("watch", "serve", "lab", "cli", "__init__", "__main__")
+WORLDLY = ("read", "audit", "brief", "watch", "serve", "lab", "cli", "__main__")
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "tables": {"errors"},
+    **{room: set(GROUND) for room in ASIDE},
+    **{room: {*GROUND, "read", *STAIRS[:level]} for level, room in enumerate(STAIRS)},
+    **{room: {*GROUND, *STAIRS, *ASIDE, *TOP} for room in TOP},
+}
+
+# fmt: off
+OUTSIDE_MODULES = frozenset([
+    "builtins", "ctypes", "fcntl", "getpass", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib",
+    "platform", "pyarrow.fs", "pyarrow.parquet", "random", "secrets", "shutil", "signal", "socket", "sqlite3", "ssl",
+    "subprocess", "tempfile", "time", "urllib", "uuid", "webbrowser", "zoneinfo",
+])
+# fmt: on
+OUTSIDE_CALLS = frozenset({"open", "print", "input", "__import__", "eval", "exec"})
+SEEDED = frozenset({"default_rng", "Generator", "SeedSequence", "PCG64", "BitGenerator"})
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, absolute module name) of everything a file imports, at whatever depth it does so."""
+    package = ("taut", *path.relative_to(SOURCE).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *(node.module or "").split("."))).strip(".")
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(SOURCE.parent)}:{line}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(SOURCE).as_posix())
+def test_rooms_import_only_what_lies_above_them(path: Path) -> None:
+    room = room_of(path)
+    assert room in MAY_IMPORT, f"{room} is a new room: give it its place in the one-way rule (docs/design.md) and here"
+    wrong = []
+    for line, module in imported(path):
+        parts = module.split(".")
+        if parts[0] != "taut":
+            continue
+        target = parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else "__init__"
+        if target != room and target not in MAY_IMPORT[room]:
+            wrong.append(f"{where(path, line)} imports {module}")
+    assert not wrong, f"{room} may import only {', '.join(sorted(MAY_IMPORT[room])) or 'nothing of taut'}: {wrong}"
+
+
+PURE = [path for path in FILES if room_of(path) not in (*WORLDLY, "__init__")]
+
+
+def touches(node: ast.AST) -> str:
+    """What of the world outside a node uses, or nothing."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in OUTSIDE_CALLS:
+            return f"calls {name}()"
+        case ast.Attribute(value=ast.Attribute(attr="random"), attr=name) if name not in SEEDED:
+            return f"uses the global random state ({name})"
+        case ast.Call(func=ast.Attribute(attr="default_rng"), args=[], keywords=[]):
+            return "draws a seed: seeds are arguments"
+    return ""
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda p: p.relative_to(SOURCE).as_posix())
+def test_pure_rooms_touch_no_disk_clock_network_or_chance(path: Path) -> None:
+    wrong = [
+        f"{where(path, line)} imports {module}"
+        for line, module in imported(path)
+        if any(module == m or module.startswith(f"{m}.") for m in OUTSIDE_MODULES)
+    ]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    wrong += [f"{where(path, node.lineno)} {what}" for node in ast.walk(tree) if (what := touches(node))]
+    assert not wrong, f"only {', '.join(WORLDLY)} may touch disk, clock, network or chance: {wrong}"
+
+
+@pytest.mark.parametrize("module", ["taut", "taut.cli"])
+def test_import_is_light(module: str) -> None:
+    heavy = ("numba", "pyarrow", "scipy")
+    code = f"import sys, {module}; print(*(m for m in {heavy!r} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [], f"`import {module}` already imports {done.stdout.strip()}"
