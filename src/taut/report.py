@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taut.diagnose.straggler import at_reference
-from taut.replay import reference
+from taut.graph.ids import numbered
+from taut.replay.blame import at_reference
 from taut.replay.whatif import link_ends
 from taut.tables import Kind
 
@@ -61,9 +61,8 @@ def _job(a: Analysis) -> dict[str, Any]:
 def _fidelity(a: Analysis) -> dict[str, Any]:
     g, clock = a.graph, a.graph.clock
     observed = int((a.observed.end_ns != g.ops.end_ns).sum() + (a.observed.arrival_ns != g.ops.start_ns).sum())
-    has_edge = np.diff(g.pred_ptr) > 0
     length = g.ops.end_ns - g.ops.start_ns
-    explained = has_edge & (g.gap_ns <= np.maximum(EXPLAINED_NS, length // 10))
+    explained = g.explained & (g.gap_ns <= np.maximum(EXPLAINED_NS, length // 10))
     return {
         "replay_error": 0.0 if observed == 0 else observed / (2 * len(g)),
         "gapfree_error": a.gap_free.wall_ns / max(a.observed.wall_ns, 1) - 1,
@@ -107,7 +106,7 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
     index, sender = g.rank_index(), link_ends(g)[0]
     by_link = (g.ops.kind == Kind.COMMUNICATE) & (sender >= 0) & (b.fault_ns > 0)
     from_gap = (b.gap_ns > b.fault_ns).astype(np.int64)
-    ids, count = reference.numbered(index[ops], g.ops.name[ops], by_link[ops], from_gap[ops])
+    ids, count = numbered(index[ops], g.ops.name[ops], by_link[ops], from_gap[ops])
     sums = np.bincount(ids, weights=caused[ops], minlength=count)
     top = np.argsort(-sums, kind="stable")[:TOP_CAUSES]
     key = np.full(len(g), -1, dtype=np.int64)
@@ -118,7 +117,7 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
         key[same & (key < 0)] = k
         rows.append((mine, int(sums[cause])))
     other_gap = np.where(np.isnan(b.gap_reference), g.gap_ns, np.minimum(g.gap_ns, np.nan_to_num(b.gap_reference)))
-    walls = a.batch.walls(g.work_ns, at_reference(b), key, len(rows), g.gap_ns, other_gap.astype(np.int64)).sum(axis=0)
+    walls = a.batch.walls(g.work_ns, at_reference(g, b.peers), key, len(rows), g.gap_ns, other_gap.astype(np.int64)).sum(axis=0)
     total = max(b.totals["wait_ns"], 1)
     out = []
     for k, (mine, wait) in enumerate(rows):

@@ -21,7 +21,6 @@ import numpy as np
 
 from taut import __version__
 from taut.diagnose import Evidence, Finding, diagnose
-from taut.diagnose.straggler import at_reference
 from taut.errors import RunError
 from taut.graph import Clock, Gate, Graph, link
 from taut.ledger import Ledger, Prices, charge
@@ -130,7 +129,7 @@ def _safe(name: str) -> str:
     return kept[:60] or "job"
 
 
-OP_ARRAYS = ("work_ns", "gap_ns", "join", "wait", "wait_lag_ns", "gate", "window", "roles")
+OP_ARRAYS = ("work_ns", "gap_ns", "join", "wait", "wait_lag_ns", "gate", "explained", "window", "roles")
 TABLES: tuple[tuple[str, type], ...] = (("gates", Gate), ("members", Member), ("clock", Clock))
 
 
@@ -224,4 +223,4 @@ def open_run(folder: str | Path) -> Run:
 ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell)
 """Row types of the tables in a run folder."""
 
-__all__ = ["ROWS", "Analysis", "Run", "analyze", "analyze_trace", "at_reference", "digest", "open_run"]
+__all__ = ["ROWS", "Analysis", "Run", "analyze", "analyze_trace", "digest", "open_run"]

@@ -204,6 +204,8 @@ class Trace:
     backend: str = ""
     relative: bool = False
     """True when every step has its own time origin."""
+    timer_ns: int = 1000
+    """How far a recorded time may be off: ops of one lane may overlap by this much."""
     group_ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Process group name → its global ranks, where the trace says so."""
     partial: Sequence[str] = ()

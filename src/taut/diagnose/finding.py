@@ -13,6 +13,10 @@ LISTED_SHARE = 0.03
 EPISODE_SHARE = 0.10
 """… or this share of its own steps, if there are at least EPISODE_STEPS of them, and says so."""
 EPISODE_STEPS = 3
+LEAST_EPISODE = 0.05
+"""Spans with less than this share of the whole score are noise around the others."""
+NOISE = 1.5
+"""Spreads of ordinary variation taken off a window's excess before spans are cut."""
 
 
 @dataclass(frozen=True)
@@ -37,28 +41,24 @@ class Finding:
         return "f-" + hashlib.sha256(place.encode()).hexdigest()[:10]
 
 
-def episodes(series: Any, most: int = 4) -> list[tuple[int, int]]:
-    """Spans of windows in which a cost recurs: maximal-sum segments, a tenth of its usual height being the rent.
+def episodes(score: Any, most: int = 4) -> list[tuple[int, int]]:
+    """Spans of windows with the largest sums of a signed score (what was seen minus what noise would bring).
 
-    A single blip far from the others does not stretch an episode, because the quiet windows between cost more than
-    the blip brings.
+    Quiet windows count against a span, so a single blip far from the others does not stretch it.
     """
-    left = np.asarray(series, dtype=np.float64).copy()
-    positive = left[left > 0]
-    if len(positive) == 0:
-        return []
-    rent = 0.1 * positive.mean()
+    left = np.asarray(score, dtype=np.float64).copy()
+    whole = left[left > 0].sum()
     out: list[tuple[int, int]] = []
     for _ in range(most):
         best, best_sum, begin, running = (0, -1), 0.0, 0, 0.0
-        for i, value in enumerate(left - rent):
+        for i, value in enumerate(left):
             if running <= 0:
                 begin, running = i, 0.0
             running += value
             if running > best_sum:
                 best, best_sum = (begin, i), running
-        if best[1] < 0 or left[best[0] : best[1] + 1].sum() < 0.05 * positive.sum():
+        if best[1] < 0 or best_sum < LEAST_EPISODE * whole:
             break
         out.append(best)
-        left[best[0] : best[1] + 1] = 0.0
+        left[best[0] : best[1] + 1] = -np.inf
     return sorted(out)

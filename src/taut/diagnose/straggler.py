@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import EPISODE_SHARE, EPISODE_STEPS, LISTED_SHARE, Finding, episodes
+from taut.diagnose.finding import EPISODE_SHARE, EPISODE_STEPS, LISTED_SHARE, NOISE, Finding, episodes
 from taut.graph import Graph
 from taut.replay import Batch, Blame, Timeline
+from taut.replay.blame import at_reference
 from taut.replay.ring import Ring, ring, without
 from taut.replay.whatif import link_ends
 from taut.tables import Kind
@@ -39,12 +40,6 @@ def detect(evidence: Evidence) -> list[Finding]:
     return [*_links(evidence), *_ranks(evidence)]
 
 
-def at_reference(blame: Blame) -> Any:
-    """Work of every op at its leave-one-out reference, where it has one."""
-    known = ~np.isnan(blame.peers.value_ns)
-    return np.where(known, np.rint(np.nan_to_num(blame.peers.value_ns)), blame.graph.work_ns).astype(np.int64)
-
-
 def _ranks(e: Evidence) -> list[Finding]:
     graph, blame = e.graph, e.blame
     own = graph.ops.kind != Kind.COMMUNICATE
@@ -52,15 +47,16 @@ def _ranks(e: Evidence) -> list[Finding]:
     cells = index * len(graph.steps) + graph.window
     caused = np.bincount(cells[own], weights=blame.fault_ns[own], minlength=len(graph.ranks) * len(graph.steps))
     caused = caused.reshape(len(graph.ranks), -1)
-    spans = [(r, a, b) for r in np.flatnonzero(caused.sum(axis=1) > 0) for a, b in episodes(caused[r])]
+    score = _excess_score(e, own, cells).reshape(len(graph.ranks), -1)
+    spans = [(r, a, b) for r in np.flatnonzero(caused.sum(axis=1) > 0) for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
     if not spans:
         return []
     key = np.full(len(graph), -1, dtype=np.int64)
     for k, (r, a, b) in enumerate(spans):
         key[own & (index == r) & (graph.window >= a) & (graph.window <= b)] = k
-    walls = e.batch.walls(graph.work_ns, at_reference(blame), key, len(spans), graph.gap_ns)
+    walls = e.batch.walls(graph.work_ns, at_reference(graph, blame.peers), key, len(spans), graph.gap_ns)
     saved = e.observed.window_ns[:, None] - walls
-    score = _top_scores(e, own)
+    top = _top_scores(e)
     out = []
     for k, (r, a, b) in enumerate(spans):
         recovered = int(saved[:, k].sum())
@@ -76,15 +72,26 @@ def _ranks(e: Evidence) -> list[Finding]:
         out.append(
             Finding(
                 MODE, (rank,), (), _stage(graph, r), classes, (int(graph.steps[a]), int(graph.steps[b])), lost, recovered,
-                _confidence(score[r], len(blame.waits)),
+                _confidence(top[r], len(blame.waits)),
                 f"rank {rank} spends {excess:.3g} ms a step more in {classes[0] if classes else 'its work'} than its peers "
-                f"do, {score[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it{why}",
+                f"do, {top[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it{why}",
             )
         )  # fmt: skip
     return out
 
 
-def _top_scores(e: Evidence, own: Any) -> Any:
+def _excess_score(e: Evidence, own: Any, cells: Any) -> Any:
+    """Excess of every rank in every window, less what its peers' ordinary spread would bring."""
+    peers, size = e.blame.peers, len(e.graph.ranks) * len(e.graph.steps)
+
+    def total(values: Any) -> Any:
+        return np.bincount(cells[own], weights=np.nan_to_num(values[own]), minlength=size)
+
+    spread = np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
+    return total(e.blame.excess_ns) - NOISE * spread
+
+
+def _top_scores(e: Evidence) -> Any:
     """Largest score among the waits that each rank opened."""
     waits, score = e.blame.waits, np.nan_to_num(e.blame.score)
     top = np.zeros(len(e.graph.ranks))
@@ -148,7 +155,8 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
     graph, observed, rows = e.graph, e.observed, rings.rows
     window = graph.window[rows]
     late = np.where(slow, rings.late_ns, 0)
-    spans = episodes(np.bincount(window, weights=late, minlength=len(graph.steps)), most=1)
+    per_window = np.bincount(window, weights=late, minlength=len(graph.steps))
+    spans = episodes(per_window - 0.1 * per_window.max(), most=1)
     if not spans:
         return []
     a, b = spans[0]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.graph.ids import greatest, least, numbered, occurrence
 from taut.tables import NULL, Table, Verb
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
@@ -58,46 +59,27 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
     return join.astype(np.int32), wait.astype(np.int32), count
 
 
-def occurrence(*keys: Any) -> Any:
-    """Running number of each row among the rows with the same keys, in row order."""
-    n = len(keys[0])
-    order = np.lexsort(keys[::-1])
-    same = np.ones(n, dtype=bool)
-    for key in keys:
-        ordered = key[order]
-        same[1:] &= ordered[1:] == ordered[:-1]
-    begins = np.flatnonzero(~np.concatenate([[False], same[1:]]))
-    ends = np.append(begins[1:], n)
-    out = np.empty(n, dtype=np.int64)
-    out[order] = np.arange(n) - np.repeat(begins, ends - begins)
-    return out
-
-
 def _collectives(ops: Table, group: Any, rows: Any, gate: Any) -> tuple[int, int]:
     if len(rows) == 0:
         return 0, 0
     rows = rows[np.lexsort((_issue(ops)[rows], ops.rank[rows]))]
     g, rank, step = group[rows].astype(np.int64), ops.rank[rows], ops.step[rows].astype(np.int64)
     seq = ops.seq[rows]
-    numbered = _numbered(g, seq)
-    place = np.where(numbered, seq, occurrence(g, step, rank))
-    scope = np.where(numbered, np.int64(NULL), step)
-    keys = np.stack([g, scope, place])
-    _, number = np.unique(keys, axis=1, return_inverse=True)
-    number = number.ravel()
+    sequenced = _sequenced(g, seq)
+    place = np.where(sequenced, seq, occurrence(g, step, rank))
+    scope = np.where(sequenced, np.int64(NULL), step)
+    number, count = numbered(g, scope, place)
     token = ops.verb[rows].astype(np.int64) * (1 << 56) + np.where(
         np.isin(ops.verb[rows], (Verb.ALL_TO_ALL, *ROOT_GIVES, *ROOT_TAKES)), 0, ops.size[rows] + 1
     )
-    count = int(number.max()) + 1
-    lowest = np.full(count, np.iinfo(np.int64).max)
-    highest = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(lowest, number, token)
-    np.maximum.at(highest, number, token)
-    uneven = _uneven_scopes(g, scope, rank)
-    bad = (lowest != highest)[number] | uneven
+    mixed = least(number, count, token) != greatest(number, count, token)
+    bad = mixed[number] | _uneven_scopes(g, scope, rank)
     misaligned = 0
     if bad.any():
-        redo = np.isin(_scope_id(g, scope), np.unique(_scope_id(g, scope)[bad]))
+        scope_id, scopes = numbered(g, scope)
+        again = np.zeros(scopes, dtype=bool)
+        again[scope_id[bad]] = True
+        redo = again[scope_id]
         number, count, misaligned = _by_longest_common_order(number, count, redo, g, scope, rank, token)
     gate[rows] = number
     return count, misaligned
@@ -109,29 +91,20 @@ def _issue(ops: Table) -> Any:
     return np.where(launched, ops.start_ns[np.where(launched, ops.launch, 0)], ops.start_ns)
 
 
-def _numbered(group: Any, seq: Any) -> Any:
+def _sequenced(group: Any, seq: Any) -> Any:
     """True for ops of groups in which every op has a sequence number."""
     without = np.zeros(int(group.max()) + 1, dtype=bool)
     np.logical_or.at(without, group, seq < 0)
     return ~without[group]
 
 
-def _scope_id(group: Any, scope: Any) -> Any:
-    return group * (1 << 32) + scope
-
-
 def _uneven_scopes(group: Any, scope: Any, rank: Any) -> Any:
     """True for ops of scopes (group, step) in which the ranks hold different numbers of collectives."""
-    key = _scope_id(group, scope)
-    cells, index, per_cell = np.unique(
-        np.stack([key, rank.astype(np.int64)]), axis=1, return_inverse=True, return_counts=True
-    )
-    scopes, cell_scope = np.unique(cells[0], return_inverse=True)
-    low = np.full(len(scopes), np.iinfo(np.int64).max)
-    high = np.zeros(len(scopes), dtype=np.int64)
-    np.minimum.at(low, cell_scope, per_cell)
-    np.maximum.at(high, cell_scope, per_cell)
-    return ((low != high)[cell_scope])[index.ravel()] & (scope >= 0)
+    scope_id, scopes = numbered(group, scope)
+    cell, cells = numbered(scope_id, rank)
+    per_op = np.bincount(cell, minlength=cells)[cell]
+    uneven = least(scope_id, scopes, per_op) != greatest(scope_id, scopes, per_op)
+    return uneven[scope_id] & (scope >= 0)
 
 
 def _by_longest_common_order(
@@ -161,18 +134,17 @@ def _by_longest_common_order(
 
 
 def _channels(ops: Table, rows: Any, gate: Any, count: int) -> int:
-    """Send k of a channel (sender, receiver, group, step, part) meets receive k."""
+    """Send k of a channel (sender, receiver, step, part) meets receive k."""
     if len(rows) == 0:
         return count
     rows = rows[np.lexsort((_issue(ops)[rows], ops.rank[rows]))]
     sends = ops.verb[rows] == Verb.SEND
     rank, peer = ops.rank[rows].astype(np.int64), ops.peer[rows].astype(np.int64)
     source, sink = np.where(sends, rank, peer), np.where(sends, peer, rank)
-    keys = [source, sink, ops.name[rows], ops.step[rows], ops.part[rows]]
-    nth = occurrence(*keys, sends)
-    _, number = np.unique(np.stack([*(k.astype(np.int64) for k in keys), nth]), axis=1, return_inverse=True)
-    gate[rows] = count + number.ravel()
-    return count + int(number.max()) + 1
+    channel, _ = numbered(source, sink, ops.step[rows], ops.part[rows])
+    number, pairs = numbered(channel, occurrence(channel, sends))
+    gate[rows] = count + number
+    return count + pairs
 
 
 def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:

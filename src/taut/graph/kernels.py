@@ -168,3 +168,53 @@ def idle_causes(lane: Any, start: Any, end: Any, kind: Any, begin: int, stop: in
         if end[i] > free[a]:
             free[a] = end[i]
     return causes[:m], woken[:m]
+
+
+@njit(cache=True, nogil=True)
+def turn(ids: Any, count: int) -> tuple[Any, Any]:
+    """(running number of each row among those with its id, rows per id)."""
+    rows = np.zeros(count, np.int64)
+    nth = np.empty(len(ids), np.int64)
+    for i in range(len(ids)):
+        nth[i] = rows[ids[i]]
+        rows[ids[i]] += 1
+    return nth, rows
+
+
+@njit(cache=True, nogil=True)
+def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
+    """Counting sort: (order, begin of each cell in it)."""
+    begin = np.zeros(cells + 1, np.int64)
+    for c in cell:
+        begin[c + 1] += 1
+    for c in range(cells):
+        begin[c + 1] += begin[c]
+    fill = begin[:-1].copy()
+    order = np.empty(len(cell), np.int64)
+    for i in range(len(cell)):
+        order[fill[cell[i]]] = i
+        fill[cell[i]] += 1
+    return order, begin
+
+
+@njit(cache=True, nogil=True)
+def order_groups(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+    """Rows by group, then start, then end: (order, begin of each group in it)."""
+    order, begin = group_sort(group, groups)
+    for g in range(groups):
+        lo, hi = begin[g], begin[g + 1]
+        mine = order[lo:hi]
+        sorted_already = True
+        for k in range(1, len(mine)):
+            if start[mine[k]] < start[mine[k - 1]]:
+                sorted_already = False
+                break
+        if not sorted_already:
+            mine = mine[np.argsort(start[mine], kind="mergesort")]
+        for k in range(1, len(mine)):
+            j = k
+            while j > 0 and start[mine[j]] == start[mine[j - 1]] and end[mine[j]] < end[mine[j - 1]]:
+                mine[j], mine[j - 1] = mine[j - 1], mine[j]
+                j -= 1
+        order[lo:hi] = mine
+    return order, begin

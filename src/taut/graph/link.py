@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.graph import clocks, gates, rendezvous, steps
+from taut.graph import clocks, gates, hidden, rendezvous, steps
+from taut.graph.ids import numbered
 from taut.graph.model import Gate, Graph
 from taut.tables import NULL, Kind, Op, Table, Trace, Verb
 
@@ -27,6 +29,11 @@ class Edges:
     source: Any
     target: Any
     lag: Any
+
+    @classmethod
+    def join(cls, parts: Sequence[Edges]) -> Edges:
+        """All edges of several parts."""
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("source", "target", "lag")))
 
 
 def link(trace: Trace) -> Graph:
@@ -48,8 +55,9 @@ def link(trace: Trace) -> Graph:
     shift = clock.offset_ns[np.searchsorted(trace.members.rank, ops.rank)]
     segment = windows.segment[window].astype(np.int64)
     origin, start, end = _axis(ops.start_ns - shift, ops.end_ns - shift, segment)
-    ops = ops.replace(start_ns=start, end_ns=end, lane=_serial_lanes(ops, start, end, segment))
-    return _assemble(trace, ops, window, segment, origin, matching, clock, residual, windows, names)
+    lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
+    ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
+    return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
 
 
 def _renumber(ops: Table, rows: Any, total: int) -> Table:
@@ -66,57 +74,63 @@ def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
     return origin, start - origin[segment], end - origin[segment]
 
 
-def _tolerance(duration_a: Any, duration_b: Any) -> Any:
-    return np.minimum(OVERLAP_NS, np.maximum(1000, np.minimum(duration_a, duration_b) // 2))
+def _tolerance(duration_a: Any, duration_b: Any, timer_ns: int) -> Any:
+    return np.minimum(OVERLAP_NS, np.maximum(timer_ns, np.minimum(duration_a, duration_b) // 2))
 
 
-def _lane_order(ops: Table, segment: Any, lane: Any, start: Any, end: Any) -> Any:
-    return np.lexsort((end, start, lane, ops.rank, segment))
+@dataclass(frozen=True)
+class Lanes:
+    """Ops in lane order: ``order``, where a lane begins, and where an op belongs to the same grouped call as the last."""
+
+    lane: Any
+    order: Any
+    begins: Any
+    sibling: Any
 
 
-def _siblings(ops: Table, order: Any, new_lane: Any, start: Any, end: Any) -> Any:
-    """True where an op and the one before it are parts of one grouped call: same interval, both communicate."""
-    a, b = order[1:], order[:-1]
-    same = (start[a] == start[b]) & (end[a] == end[b]) & (end[a] > start[a])
-    both = (ops.kind[a] == Kind.COMMUNICATE) & (ops.kind[b] == Kind.COMMUNICATE)
-    return np.concatenate([[False], same & both & ~new_lane[1:]])
+def _lanes(ops: Table, lane: Any, segment: Any, start: Any, end: Any, timer_ns: int) -> Lanes:
+    """Lane order; what is shorter than the timer's error goes before what seems to begin with it."""
+    from taut.graph.kernels import order_groups
+
+    group, groups = numbered(segment, ops.rank, lane)
+    instant = end - start <= timer_ns
+    order, begin = order_groups(group, groups, np.where(instant, start - timer_ns, start), end)
+    begins = np.zeros(len(order), dtype=bool)
+    begins[begin[:-1]] = True
+    s, e, communicates = start[order], end[order], ops.kind[order] == Kind.COMMUNICATE
+    same = (s[1:] == s[:-1]) & (e[1:] == e[:-1]) & (e[1:] > s[1:]) & communicates[1:] & communicates[:-1] & ~begins[1:]
+    return Lanes(lane, order, begins, np.concatenate([[False], same]))
 
 
-def _new_lane(ops: Table, order: Any, segment: Any, lane: Any) -> Any:
-    a, b = order[1:], order[:-1]
-    return np.concatenate([[True], (segment[a] != segment[b]) | (ops.rank[a] != ops.rank[b]) | (lane[a] != lane[b])])
-
-
-def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any) -> Any:
+def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int) -> Lanes:
     """Lanes in which no two ops overlap by more than timer noise: what overlaps moves to a lane of its own."""
     lane = ops.lane.astype(np.int64)
-    for spill in range(64):
-        order = _lane_order(ops, segment, lane, start, end)
-        fresh = _new_lane(ops, order, segment, lane)
-        sibling = _siblings(ops, order, fresh, start, end)
-        before = np.concatenate([[0], order[:-1]])
-        tolerance = _tolerance(end[order] - start[order], end[before] - start[before])
-        over = ~fresh & ~sibling & (start[order] < end[before] - tolerance)
+    for _ in range(64):
+        lanes = _lanes(ops, lane, segment, start, end, timer_ns)
+        s, e = start[lanes.order], end[lanes.order]
+        tolerance = _tolerance(e[1:] - s[1:], e[:-1] - s[:-1], timer_ns)
+        over = np.concatenate([[False], s[1:] < e[:-1] - tolerance]) & ~lanes.begins & ~lanes.sibling
         if not over.any():
             break
-        over[1:] &= ~over[:-1] | sibling[1:]
-        lane[order[over]] += int(ops.lane.max()) + 1 if spill == 0 else int(lane.max()) + 1
-    return _compact(lane)
-
-
-def _compact(values: Any) -> Any:
-    return np.unique(values, return_inverse=True)[1].ravel()
+        over[1:] &= ~over[:-1] | lanes.sibling[1:]
+        lane = lane.copy()
+        lane[lanes.order[over]] += int(lane.max()) + 1
+        lane = numbered(lane)[0]
+    return lanes
 
 
 def _assemble(
-    trace: Trace, ops: Table, window: Any, segment: Any, origin: Any, matching: gates.Matching, clock: Table,
+    trace: Trace, ops: Table, lanes: Lanes, window: Any, segment: Any, origin: Any, matching: gates.Matching, clock: Table,
     residual: int | None, windows: steps.Windows, names: list[str],
 ) -> Graph:  # fmt: skip
     from taut.graph.kernels import order_events
 
     n = len(ops)
     join, wait, slots = gates.slots(ops, matching.gate, matching.gates)
-    edges, dropped = _edges(ops, segment)
+    edges, anchors, dropped = _edges(ops, lanes, segment, trace.timer_ns, trace.members)
+    explained = np.zeros(n, dtype=bool)
+    explained[edges.target] = True
+    edges = Edges.join([edges, anchors])
     wait, wait_lag, late = _who_waited(ops, join, wait, slots)
     gate = matching.gate
     broken = 0
@@ -160,7 +174,7 @@ def _assemble(
         trace=extended, ops=ordered, work_ns=work[order], gap_ns=gap[order],
         pred_ptr=new_ptr, pred=new_pred, lag_ns=new_lag,
         join=join[order].astype(np.int32), wait=wait[order].astype(np.int32), wait_lag_ns=wait_lag[order], slots=slots,
-        events=np.where(sign, ~moved, moved), gate=gate[order].astype(np.int32),
+        events=np.where(sign, ~moved, moved), gate=gate[order].astype(np.int32), explained=explained[order],
         gates=_gate_table(ops, gate, matching.gates - broken, extended, window, windows.labels),
         window=window[order].astype(np.int32), steps=windows.labels, segment=np.asarray(windows.segment, dtype=np.int32),
         origin_ns=origin, members=trace.members, clock=clock, clock_residual_ns=residual,
@@ -178,29 +192,42 @@ def _extend_groups(trace: Trace, names: list[str]) -> Trace:
     return dataclasses.replace(trace, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
 
 
-def _edges(ops: Table, segment: Any) -> tuple[Edges, int]:
-    """Lane order, launches, synchronising calls and wake-ups; edges the trace contradicts are dropped and counted."""
-    parts = [_lane_edges(ops, segment), _launch_edges(ops, segment), *_wake_edges(ops, segment)]
-    source = np.concatenate([p.source for p in parts])
-    target = np.concatenate([p.target for p in parts])
-    lag = np.concatenate([p.lag for p in parts])
+def _edges(ops: Table, lanes: Lanes, segment: Any, timer_ns: int, members: Table) -> tuple[Edges, Edges, int]:
+    """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
+    parts = [_lane_edges(lanes), _launch_edges(ops, segment), *_wake_edges(ops, segment)]
+    unseen = hidden.edges(ops, lanes.order, lanes.begins, segment, members)
+    parts.append(Edges(*unseen, np.zeros(len(unseen[0]), dtype=np.int64)))
+    joined = Edges.join(parts)
+    source, target, lag = joined.source, joined.target, joined.lag
     early = ops.end_ns[source] + lag - ops.start_ns[target]
-    tolerance = _tolerance(ops.end_ns[source] - ops.start_ns[source], ops.end_ns[target] - ops.start_ns[target])
+    length = ops.end_ns - ops.start_ns
+    tolerance = _tolerance(length[source], length[target], timer_ns)
     good = early <= tolerance
     lag = lag - np.maximum(early, 0)
-    return Edges(source[good], target[good], lag[good]), int((~good).sum())
+    kept = Edges(source[good], target[good], lag[good])
+    return kept, _anchors(ops, segment, kept.target), int((~good).sum())
 
 
-def _lane_edges(ops: Table, segment: Any) -> Edges:
+def _anchors(ops: Table, segment: Any, explained: Any) -> Edges:
+    """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
+    from taut.graph.kernels import order_groups
+
+    order, begin = order_groups(*numbered(segment, ops.rank), ops.start_ns, ops.end_ns)
+    loose = np.ones(len(ops), dtype=bool)
+    loose[explained] = False
+    loose[order[begin[:-1]]] = False
+    place = np.flatnonzero(loose[order])
+    source, target = order[place - 1], order[place]
+    return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
+
+
+def _lane_edges(lanes: Lanes) -> Edges:
     """Every op follows the op (or the grouped ops) before it in its lane."""
-    order = _lane_order(ops, segment, ops.lane, ops.start_ns, ops.end_ns)
-    fresh = _new_lane(ops, order, segment, ops.lane)
-    leads = ~_siblings(ops, order, fresh, ops.start_ns, ops.end_ns)
+    order, leads = lanes.order, ~lanes.sibling
     block = np.cumsum(leads) - 1
     begins = np.flatnonzero(leads)
     sizes = np.diff(np.append(begins, len(order)))
-    follows = ~fresh[begins][block]
-    rows = np.flatnonzero(follows)
+    rows = np.flatnonzero(~lanes.begins[begins][block])
     before = block[rows] - 1
     repeat = sizes[before]
     target = np.repeat(order[rows], repeat)
@@ -264,10 +291,9 @@ def _work(ops: Table, wait: Any, wait_lag: Any, opens: Any) -> Any:
 
 
 def _csr(edges: Edges, n: int) -> tuple[Any, Any, Any]:
-    order = np.lexsort((edges.source, edges.target))
-    target = edges.target[order]
-    ptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=n), out=ptr[1:])
+    from taut.graph.kernels import group_sort
+
+    order, ptr = group_sort(edges.target, n)
     return ptr, edges.source[order], edges.lag[order]
 
 
@@ -310,11 +336,13 @@ def _cut(edges: Edges, stuck: Any) -> tuple[Edges, int]:
 
 
 def _gate_table(ops: Table, gate: Any, count: int, trace: Trace, window: Any, labels: Any) -> Table:
+    from taut.graph.kernels import order_groups
+
     rows = np.flatnonzero(gate >= 0)
-    rows = rows[np.lexsort((ops.rank[rows], ops.start_ns[rows], gate[rows]))]
     if len(rows) == 0:
         return Table(Gate, {}, 0)
-    ids, begins, sizes = np.unique(gate[rows], return_index=True, return_counts=True)
+    order, begin = order_groups(gate[rows], count, ops.start_ns[rows], ops.end_ns[rows])
+    rows, ids, begins, sizes = rows[order], np.arange(count), begin[:-1], np.diff(begin)
     last = rows[begins + sizes - 1]
     middle = (ops.start_ns[rows[begins + (sizes - 1) // 2]] + ops.start_ns[rows[begins + sizes // 2]]) // 2
     wanted = gates.expected(ops, gate, count, trace.groups, trace.group_ranks)

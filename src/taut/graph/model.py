@@ -67,6 +67,8 @@ class Graph:
     events: Any
     gate: Any
     """Gate number of each op, -1 for none."""
+    explained: Any
+    """True for ops that follow another op; False for those merely anchored in time."""
     gates: Table
     window: Any
     """Index of each op's step among the kept steps (0, 1, …)."""

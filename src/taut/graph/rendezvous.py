@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.gates import occurrence
+from taut.graph.ids import greatest, least, numbered, occurrence
 from taut.tables import NULL, Table, Verb
 
 VALID_SHARE = 0.99
@@ -21,6 +21,8 @@ EXPLAINS = 1.5
 """A partition explains the durations if its residual is within this factor of the best one's."""
 UNNAMED = 0.2
 """A class without a telling name is a rendezvous only if that takes away four fifths of its spread."""
+STEPS = 8
+"""Groups are inferred from this many steps."""
 
 
 def infer(ops: Table, members: Table) -> tuple[Any, Any, Any, list[str]]:
@@ -31,15 +33,17 @@ def infer(ops: Table, members: Table) -> tuple[Any, Any, Any, list[str]]:
     names: list[str] = []
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
     if len(members) > 1:
-        for name in np.unique(ops.name[(group < 0) & ~p2p]):
-            rows = np.flatnonzero((ops.name == name) & (group < 0) & ~p2p)
-            named = bool((ops.verb[rows] != Verb.NONE).any())
-            if not named and (members.stage < 0).all():
+        roles = bool((members.stage >= 0).any())
+        open_ops = np.flatnonzero((group < 0) & ~p2p & ((ops.verb != Verb.NONE) | roles))
+        sample = _first_steps(ops.step[open_ops])
+        for name in np.flatnonzero(np.bincount(ops.name[open_ops])):
+            mine = ops.name[open_ops] == name
+            named = bool((ops.verb[open_ops[mine]] != Verb.NONE).any())
+            label = _partition(ops, open_ops[mine & sample], stage, dp, named)
+            if label is None:
                 continue
-            chosen = _partition(ops, rows, stage[rows], dp[rows], named)
-            if chosen is None:
-                continue
-            label, key = chosen
+            rows = open_ops[mine]
+            key = {"stage": stage, "dp": dp}[label][rows] if label else np.zeros(len(rows), dtype=np.int64)
             values, where = np.unique(key, return_inverse=True)
             group[rows] = len(names) + where.ravel()
             names += [f"{label} {v}" if label else "all" for v in values]
@@ -51,35 +55,37 @@ def infer(ops: Table, members: Table) -> tuple[Any, Any, Any, list[str]]:
     return verb, group, peer, names
 
 
-def _partition(ops: Table, rows: Any, stage: Any, dp: Any, named: bool) -> tuple[str, Any] | None:
-    """(label, key per row) of the partition the times speak for, or None."""
+def _first_steps(step: Any) -> Any:
+    """A few steps are evidence enough."""
+    labels = np.unique(step)
+    return step <= labels[min(len(labels), STEPS) - 1] if len(labels) else np.zeros(0, dtype=bool)
+
+
+def _partition(ops: Table, rows: Any, stages: Any, dps: Any, named: bool) -> str | None:
+    """The partition the times speak for: "stage", "dp", "" for all ranks; None for none."""
+    stage, dp = stages[rows], dps[rows]
     start, end = ops.start_ns[rows], ops.end_ns[rows]
     nth = occurrence(ops.step[rows], ops.rank[rows], ops.part[rows])
-    instance = np.unique(np.stack([ops.step[rows], ops.part[rows], nth]), axis=1, return_inverse=True)[1].ravel()
+    instance, _ = numbered(ops.step[rows], ops.part[rows], nth)
     alone = _spread(end - start)
     candidates = []
     for label, key in (("stage", stage), ("dp", dp), ("", np.zeros_like(stage))):
-        cell = np.unique(np.stack([instance, key]), axis=1, return_inverse=True)[1].ravel()
+        cell, cells = numbered(instance, key)
         size = np.bincount(cell)
         if size.max() < 2 or (key < 0).any():
             continue
-        opens = np.full(len(size), np.iinfo(np.int64).min)
-        np.maximum.at(opens, cell, start)
-        first, last = np.full(len(size), np.iinfo(np.int64).max), np.full(len(size), np.iinfo(np.int64).min)
-        np.minimum.at(first, cell, end)
-        np.maximum.at(last, cell, end)
+        opens, first, last = greatest(cell, cells, start), least(cell, cells, end), greatest(cell, cells, end)
         tolerance = 1000 + (last - opens) // 20
         if (first >= opens - tolerance).mean() < VALID_SHARE:
             continue
-        candidates.append((_spread(end - opens[cell]), float((last - first).mean()), label, key))
+        candidates.append((_spread(end - opens[cell]), float((last - first).mean()), label))
     if not candidates:
         return None
     best = min(c[0] for c in candidates)
     if not named and best > UNNAMED * alone:
         return None
     explaining = [c for c in candidates if c[0] <= EXPLAINS * best + 1000]
-    _, _, label, key = min(explaining, key=lambda c: c[1])
-    return label, key
+    return min(explaining, key=lambda c: c[1])[2]
 
 
 def _spread(work: Any) -> float:
@@ -97,12 +103,13 @@ def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, peer: Any
     for name in np.unique(ops.name[rows]):
         mine = rows[ops.name[rows] == name]
         sends = ops.verb[mine] == Verb.SEND
+        sample = _first_steps(ops.step[mine])
         best: tuple[float, Any] | None = None
         for shift in (1, -1):
             to = np.where(sends, stage[mine] + shift, stage[mine] - shift)
-            inside = (to >= 0) & (to < stages) if not _wraps(stage[mine], sends, stages, shift) else np.ones(len(to), bool)
+            inside = (to >= 0) & (to < stages) | _wraps(stage[mine], sends, stages, shift)
             other = np.where(inside, lookup[dp[mine], to % stages], NULL)
-            score = _agreement(ops, mine, sends, other)
+            score = _agreement(ops, mine[sample], sends[sample], other[sample])
             if best is None or score > best[0]:
                 best = score, other
         if best is not None and best[0] > 0.5:
@@ -116,17 +123,12 @@ def _wraps(stage: Any, sends: Any, stages: int, shift: int) -> bool:
 
 
 def _agreement(ops: Table, rows: Any, sends: Any, other: Any) -> float:
-    """Share of ops that find their other end, ending within a tenth of the longer one."""
+    """Share of ops that find their other end, neither having ended before the other began."""
     rank = ops.rank[rows].astype(np.int64)
     source, sink = np.where(sends, rank, other), np.where(sends, other, rank)
-    nth = occurrence(ops.step[rows], ops.part[rows], source, sink, sends)
-    keys = np.stack([ops.step[rows].astype(np.int64), ops.part[rows].astype(np.int64), source, sink, nth])
-    cell = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+    channel, _ = numbered(ops.step[rows], ops.part[rows], source, sink)
+    cell, cells = numbered(channel, occurrence(channel, sends))
     pairs = np.bincount(cell) == 2
-    first, last = np.full(len(pairs), np.iinfo(np.int64).max), np.full(len(pairs), np.iinfo(np.int64).min)
-    opens = np.full(len(pairs), np.iinfo(np.int64).min)
-    np.minimum.at(first, cell, ops.end_ns[rows])
-    np.maximum.at(last, cell, ops.end_ns[rows])
-    np.maximum.at(opens, cell, ops.start_ns[rows])
+    first, opens = least(cell, cells, ops.end_ns[rows]), greatest(cell, cells, ops.start_ns[rows])
     good = pairs & (first >= opens - 1_000_000)
     return float(good[cell][other >= 0].mean()) if (other >= 0).any() else 0.0

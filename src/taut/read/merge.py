@@ -50,6 +50,7 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
         world_size=world_size,
         backend=next((trace.backend for trace in traces if trace.backend), ""),
         relative=any(trace.relative for trace in traces),
+        timer_ns=max(trace.timer_ns for trace in traces),
         group_ranks=all_groups.ranks,
         partial=tuple(dict.fromkeys(notes)),
         counts=dict(sum((Counter(trace.counts) for trace in traces), Counter())),

@@ -16,7 +16,7 @@ import numpy as np
 
 from taut.graph import Graph
 from taut.replay import reference
-from taut.replay.timeline import Timeline
+from taut.replay.timeline import Change, Timeline, replay
 from taut.tables import Table, col
 
 FALSE_ALARMS = 0.01
@@ -32,7 +32,7 @@ class Wait:
     wait_ns: int = col("int64", "gate opening minus arrival, ns", 0)
     fault_ns: int = col("int64", "net excess of the last arriver outside its peers' prediction interval, ns", 0)
     jitter_ns: int = col("int64", "ordinary variation that the gate turned into waiting, ns", 0)
-    structural_ns: int = col("int64", "difference between the references of the two branches, ns", 0)
+    structural_ns: int = col("int64", "wait that remains with every op at its reference, ns", 0)
     gap_ns: int = col("int64", "gaps of the last arriver in excess of their class, ns", 0)
     unexplained_ns: int = col("int64", "the rest, ns", 0)
 
@@ -76,11 +76,18 @@ class Blame:
         return np.bincount(self.graph.window, weights=caused, minlength=len(self.graph.steps)).astype(np.int64)
 
 
+def at_reference(graph: Graph, peers: reference.Reference) -> Any:
+    """Work of every op at its leave-one-out reference, where it has one, ns."""
+    known = ~np.isnan(peers.value_ns)
+    return np.where(known, np.rint(np.nan_to_num(peers.value_ns)), graph.work_ns).astype(np.int64)
+
+
 def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     """Split and charge every wait of the observed timeline."""
     from taut.replay.kernels import split_gaps, split_work
 
     peers = reference.peers(graph)
+    ordinary = replay(graph, [Change(slice(None), "work", "set", at_reference(graph, peers))], gaps=False)
     gap_reference = reference.gap_peers(graph)
     waited = np.flatnonzero(observed.wait_ns > 0)
     wait = observed.wait_ns[waited]
@@ -88,10 +95,10 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     rank, ranks = graph.rank_index().astype(np.int64), len(graph.ranks)
     threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited), 1))
     fault, structural, score, cause, matrix = split_work(
-        waited, least, threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener,
+        waited, least, ordinary.wait_ns[waited], threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener,
         graph.work_ns, peers.value_ns, peers.within_ns, peers.between_ns, rank, ranks,
     )  # fmt: skip
-    unknown = np.isnan(score)
+    unknown = np.isnan(score) & (least > 0)
     structural = np.where(unknown, 0, structural)
     jitter = np.where(unknown, 0, least - fault - structural)
     rest = wait - fault - structural - jitter

@@ -129,7 +129,7 @@ def sweep_many(
 ) -> Any:  # fmt: skip
     """Replays side by side, in floats (exact below 2**53 ns) so that columns vectorise.
 
-    Column k takes ``other`` work and ``other_gap`` for ops whose key is first+k, ``base`` and ``gap`` for the rest.
+    Column k takes ``other`` work and ``other_gap`` for ops one of whose keys is first+k, ``base`` and ``gap`` for the rest.
 
     Returns when each window's last op ended, per column; ``closes`` marks the ops that can be the last.
     """
@@ -158,9 +158,10 @@ def sweep_many(
                     late = np.float64(lag[i]) + own
                     for k in range(columns):
                         arrived[r, k] = max(arrived[r, k], state[u, k] + late)
-            mine = key[v] - first
-            if 0 <= mine < columns:
-                arrived[r, mine] += other_gap[v] - gap[v]
+            for d in range(key.shape[1]):
+                mine = key[v, d] - first
+                if 0 <= mine < columns:
+                    arrived[r, mine] += other_gap[v] - gap[v]
             if join[v] >= 0:
                 s = slot_register[join[v]]
                 if seen[join[v]]:
@@ -179,9 +180,10 @@ def sweep_many(
             late = np.float64(wait_lag[v])
             for k in range(columns):
                 state[r, k] = max(arrived[r, k], opens[s, k] + late) + add
-        mine = key[v] - first
-        if 0 <= mine < columns:
-            state[r, mine] += other[v] - base[v]
+        for d in range(key.shape[1]):
+            mine = key[v, d] - first
+            if 0 <= mine < columns:
+                state[r, mine] += other[v] - base[v]
         if closes[v]:
             w = window[v]
             for k in range(columns):
@@ -230,22 +232,6 @@ def backward(
                 u = pred[i]
                 slack[u] = min(slack[u], late[v] + arrival[v] - gap[v] - lag[i] - end[u])
     return critical, slack
-
-
-@njit(cache=True, nogil=True)
-def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
-    """Counting sort: (order, begin of each cell in it)."""
-    begin = np.zeros(cells + 1, np.int64)
-    for c in cell:
-        begin[c + 1] += 1
-    for c in range(cells):
-        begin[c + 1] += begin[c]
-    fill = begin[:-1].copy()
-    order = np.empty(len(cell), np.int64)
-    for i in range(len(cell)):
-        order[fill[cell[i]]] = i
-        fill[cell[i]] += 1
-    return order, begin
 
 
 @njit(cache=True, nogil=True)
@@ -322,8 +308,8 @@ def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any
 
 
 @njit(cache=True, nogil=True)
-def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple[int, int, int]:
-    """Walk two arrivals up the binding forest to where they meet: (ops on p's branch, on q's branch, shared end).
+def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple[int, int, int, int]:
+    """Walk two arrivals up the binding forest: (ops on p's branch, on q's branch, shared end, where they meet).
 
     Writes the arrivals passed on each branch into ``last`` and ``mine``; the work below arrival x is that of bound[x],
     except for the shared end, where both branches hang on the same op.
@@ -333,7 +319,8 @@ def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple
         if p >= 0 and q >= 0 and bound[p] >= 0 and bound[p] == bound[q]:
             last[a] = p
             mine[b] = q
-            return a + 1, b + 1, bound[p]
+            u = bound[p]
+            return a + 1, b + 1, u, opener[u] if opener[u] >= 0 else u
         if p > q:
             last[a] = p
             a += 1
@@ -344,7 +331,7 @@ def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple
             b += 1
             u = bound[q]
             q = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
-    return a, b, -1
+    return a, b, -1, p
 
 
 @njit(cache=True, nogil=True)
@@ -368,13 +355,15 @@ def share_out(amount: int, weights: Any, ops: Any, count: int, cause: Any, matri
 
 @njit(cache=True, nogil=True)
 def split_work(
-    waited: Any, least: Any, z: float, arrival: Any, opening: Any, bound: Any, opener: Any, work: Any, reference: Any,
-    within: Any, between: Any, rank: Any, ranks: int,
+    waited: Any, least: Any, ordinary: Any, z: float, arrival: Any, opening: Any, bound: Any, opener: Any, work: Any,
+    reference: Any, within: Any, between: Any, rank: Any, ranks: int,
 ) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
     """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, cause rank × victim rank.
 
-    ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split; what is neither fault nor
-    structural is jitter. The score is the last arriver's net excess in units of its peers' prediction spread.
+    ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
+    with every op at its reference: that is structural. The rest is excess of the last arriver: first on its branch below
+    the meeting point, then, as far as that does not cover it, above (a delay both share, but which the waiting op's slack
+    had absorbed). It is fault if it lies outside the prediction interval, else jitter; the score says by how much.
     """
     n = len(work)
     fault = np.zeros(len(waited), np.int64)
@@ -388,34 +377,49 @@ def split_work(
         total = opening[v] - arrival[v]
         if opener[v] < 0 or total <= 0 or least[j] <= 0:
             continue
-        a, b, common = meet(opener[v], v, bound, opener, last, mine)
-        net, ref_net, variance, shared, known = 0.0, 0.0, 0.0, 0.0, True
-        for side in range(2):
-            sign = 1.0 if side == 0 else -1.0
-            for i in range(a if side == 0 else b):
-                u = bound[last[i]] if side == 0 else bound[mine[i]]
-                if side == 0:
-                    last[i] = u
-                    weight[i] = 0.0
-                if u < 0 or u == common:
-                    continue
-                if np.isnan(reference[u]) or np.isnan(within[u]):
-                    known = False
-                    continue
-                excess = work[u] - reference[u]
-                if side == 0:
-                    weight[i] = max(0.0, excess)
-                net += sign * excess
-                ref_net += sign * reference[u]
-                variance += within[u] * within[u]
-                shared += between[u]
+        a, b, common, x = meet(opener[v], v, bound, opener, last, mine)
+        net, variance, shared, known = 0.0, 0.0, 0.0, True
+        for i in range(b):
+            u = bound[mine[i]]
+            if u < 0 or u == common:
+                continue
+            if np.isnan(reference[u]) or np.isnan(within[u]):
+                known = False
+                continue
+            net -= work[u] - reference[u]
+            variance += within[u] * within[u]
+            shared += between[u]
+        plain = min(max(ordinary[j], 0), total)
+        i = 0
+        while True:
+            if i < a:
+                u = bound[last[i]]
+            elif x >= 0 and net < total - plain and i < n:
+                u = bound[x] if i > a or common < 0 else common
+                x = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
+            else:
+                break
+            last[i] = u
+            weight[i] = 0.0
+            i += 1
+            if u < 0 or (i <= a and u == common):
+                continue
+            if np.isnan(reference[u]) or np.isnan(within[u]):
+                known = known and i > a
+                continue
+            excess = work[u] - reference[u]
+            weight[i - 1] = max(0.0, excess)
+            net += excess
+            variance += within[u] * within[u]
+            shared += between[u]
+        if not known:
+            continue
         scale = least[j] / total
-        if known:
-            sigma = max(np.sqrt(variance + shared * shared), 1.0)
-            score[j] = net / sigma
-            if score[j] > z:
-                fault[j] = share_out(int(min(net, total) * scale), weight, last, a, cause, matrix, rank, rank[v])
-        structural[j] = int(min(max(ref_net * scale, 0.0), least[j] - fault[j]))
+        score[j] = net / max(np.sqrt(variance + shared * shared), 1.0)
+        if score[j] > z:
+            amount = int(min(net, total - plain) * scale)
+            fault[j] = share_out(amount, weight, last, i, cause, matrix, rank, rank[v])
+        structural[j] = min(int(plain * scale), least[j] - fault[j])
     return fault, structural, score, cause, matrix
 
 
@@ -433,7 +437,7 @@ def split_gaps(
         v = waited[j]
         if rest[j] <= 0 or opener[v] < 0:
             continue
-        a, b, _ = meet(opener[v], v, bound, opener, last, mine)
+        a, b, _, _ = meet(opener[v], v, bound, opener, last, mine)
         net = 0.0
         for i in range(a):
             x = last[i]
@@ -499,17 +503,6 @@ def expose(
                 working[best] += until - now
             now = until
     return working, waiting, idle, tail
-
-
-@njit(cache=True, nogil=True)
-def turn(cell: Any, cells: int) -> tuple[Any, Any]:
-    """(running number of each row inside its cell, rows per cell)."""
-    count = np.zeros(cells, np.int64)
-    nth = np.empty(len(cell), np.int64)
-    for i in range(len(cell)):
-        nth[i] = count[cell[i]]
-        count[cell[i]] += 1
-    return nth, count
 
 
 @njit(cache=True, nogil=True)

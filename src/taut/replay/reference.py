@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from taut.graph import Graph
+from taut.graph.ids import greatest, least, numbered
 from taut.tables import NULL
 
 
@@ -26,44 +27,22 @@ class Reference:
     between_ns: Any
 
 
-def numbered(*keys: Any) -> tuple[Any, int]:
-    """Dense ids of the distinct combinations of keys, and how many there are."""
-    packed = np.zeros(len(keys[0]), dtype=np.int64)
-    span = 1
-    for key in keys:
-        key = np.asarray(key, dtype=np.int64)
-        low, high = (int(key.min()), int(key.max())) if len(key) else (0, 0)
-        if span * (high - low + 1) > 1 << 62:
-            packed, span = np.unique(packed, return_inverse=True)[1].ravel(), len(key)
-        packed = packed * (high - low + 1) + (key - low)
-        span *= high - low + 1
-    if span <= 8 * len(packed) + 1024:
-        present = np.zeros(span, dtype=bool)
-        present[packed] = True
-        return (np.cumsum(present) - 1)[packed], int(present.sum())
-    distinct, ids = np.unique(packed, return_inverse=True)
-    return ids.ravel(), len(distinct)
-
-
 def position(graph: Graph) -> Any:
     """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
-    from taut.replay.kernels import turn
+    from taut.graph.kernels import turn
 
     ops = graph.ops
-    family, _ = numbered(ops.name, ops.size)
+    family, families = numbered(ops.name, ops.size)
     cell, cells = numbered(family, ops.rank, graph.window)
     nth, count = turn(cell, cells)
-    low = np.full(int(family.max()) + 1, np.iinfo(np.int64).max)
-    high = np.zeros(len(low), dtype=np.int64)
-    np.minimum.at(low, family, count[cell])
-    np.maximum.at(high, family, count[cell])
-    agreed = (low == high)[family]
+    agreed = (least(family, families, count[cell]) == greatest(family, families, count[cell]))[family]
     return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))
 
 
 def across(graph: Graph) -> Any:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
-    from taut.replay.kernels import describe_cells, group_sort
+    from taut.graph.kernels import group_sort
+    from taut.replay.kernels import describe_cells
 
     ops = graph.ops
     place = np.where(ops.part >= 0, 0, position(graph))
@@ -91,7 +70,8 @@ def peers(graph: Graph) -> Reference:
 
 
 def _leave_one_out(graph: Graph, values: Any, cls: Any, classes: int) -> Reference:
-    from taut.replay.kernels import describe_cells, group_sort, leave_one_out
+    from taut.graph.kernels import group_sort
+    from taut.replay.kernels import describe_cells, leave_one_out
 
     cell, cells = numbered(cls, graph.ops.rank)
     order, begin = group_sort(cell, cells)

@@ -114,6 +114,10 @@ def _edit(values: Any, change: Change) -> Any:
     return np.maximum(out, 0)
 
 
+PARALLEL = 1_000_000
+"""Batches of fewer op visits than this are not worth a second thread."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Replays side by side on one graph; prepared once, asked often."""
@@ -129,27 +133,36 @@ class Batch:
 
     def walls(self, base: Any, other: Any, key: Any, keys: int, gap: Any, other_gap: Any = None) -> Any:
         """Window lengths, one column per key k: ops with key k take ``other`` work and gap, the rest ``base`` and ``gap``."""
+        return self.many(base, other, [(key, keys)], gap, other_gap)[0]
+
+    def many(
+        self, base: Any, other: Any, cuts: Sequence[tuple[Any, int]], gap: Any, other_gap: Any = None
+    ) -> list[Any]:
+        """``walls`` for several cuts (key per op, number of keys) in one pass over the graph."""
         from concurrent.futures import ThreadPoolExecutor
 
         from taut.replay.kernels import sweep_many
 
         g = self.graph
-        key = np.ascontiguousarray(key, dtype=np.int64)
+        offsets = np.cumsum([0] + [count for _, count in cuts])
+        key = np.stack([np.where(k >= 0, k + o, -1) for (k, _), o in zip(cuts, offsets[:-1], strict=True)], axis=1)
 
         def block(first: int) -> Any:
             return sweep_many(
-                g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, gap, gap if other_gap is None else other_gap,
-                self.op_register, self.slot_register, self.n_ops, self.n_slots, base, other, key, first,
-                min(self.COLUMNS, keys - first), g.window, len(g.steps), self.closes,
+                g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, gap,
+                gap if other_gap is None else other_gap,
+                self.op_register, self.slot_register, self.n_ops, self.n_slots, base, other, key.astype(np.int64), first,
+                min(self.COLUMNS, int(offsets[-1]) - first), g.window, len(g.steps), self.closes,
             )  # fmt: skip
 
-        firsts = range(0, keys, self.COLUMNS)
-        if len(firsts) < 2:
-            done = np.concatenate([block(f) for f in firsts], axis=1)
+        firsts = range(0, int(offsets[-1]), self.COLUMNS)
+        if len(firsts) * len(g) < PARALLEL:
+            done = [block(f) for f in firsts]
         else:
             with ThreadPoolExecutor(max_workers=2) as pool:
-                done = np.concatenate(list(pool.map(block, firsts)), axis=1)
-        return window_times(g, done)
+                done = list(pool.map(block, firsts))
+        walls = window_times(g, np.concatenate(done, axis=1))
+        return np.split(walls, offsets[1:-1], axis=1)
 
 
 def batch(graph: Graph) -> Batch:

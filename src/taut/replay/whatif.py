@@ -10,6 +10,7 @@ import numpy as np
 
 from taut.errors import UsageError
 from taut.graph import Graph
+from taut.graph.ids import numbered
 from taut.replay import reference
 from taut.replay.ring import ring, without
 from taut.replay.timeline import Batch, Change, batch
@@ -63,16 +64,20 @@ def dimensions(graph: Graph) -> list[Dimension]:
 
 
 def _classes(graph: Graph) -> Dimension:
-    used, key = np.unique(graph.ops.name, return_inverse=True)
-    return Dimension("class", key.ravel(), [graph.names[i] for i in used])
+    present = np.zeros(len(graph.names), dtype=bool)
+    present[graph.ops.name] = True
+    key = (np.cumsum(present) - 1)[graph.ops.name]
+    return Dimension("class", key, [graph.names[i] for i in np.flatnonzero(present)])
 
 
 def _gate_classes(graph: Graph) -> Dimension:
     """Gates by place in the step: verb and turn, the same gate in every step."""
     ops, meets = graph.ops, graph.gate >= 0
-    ids, count = reference.numbered(np.where(meets, ops.name, -1), np.where(meets, ops.size, -1))
+    ids, count = numbered(np.where(meets, ops.name, -1), np.where(meets, ops.size, -1))
     labels = [""] * count
-    for i in np.unique(ids, return_index=True)[1]:
+    first = np.zeros(count, dtype=np.int64)
+    first[ids[::-1]] = np.arange(len(ids))[::-1]
+    for i in first:
         size = int(ops.size[i])
         labels[ids[i]] = graph.names[ops.name[i]] + (f" {size} B" if size >= 0 else "") if meets[i] else ""
     keep = [i for i, label in enumerate(labels) if label]
@@ -88,10 +93,12 @@ def links(graph: Graph) -> Dimension | None:
     has = sender >= 0
     if not has.any():
         return None
-    pairs, key = np.unique(np.stack([sender[has], receiver[has]]), axis=1, return_inverse=True)
+    key, count = numbered(sender[has], receiver[has])
     out = np.full(len(ops), -1, dtype=np.int64)
-    out[has] = key.ravel()
-    return Dimension("link", out, [f"{a}:{b}" for a, b in pairs.T])
+    out[has] = key
+    first = np.zeros(count, dtype=np.int64)
+    first[key] = np.flatnonzero(has)
+    return Dimension("link", out, [f"{a}:{b}" for a, b in zip(sender[first], receiver[first], strict=True)])
 
 
 def link_ends(graph: Graph) -> tuple[Any, Any]:
@@ -127,21 +134,15 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
     dims = dims or dimensions(graph)
     ideal_work = reference.across(graph)
     zero = np.zeros(len(graph), dtype=np.int64)
-    none = np.full(len(graph), -1, dtype=np.int64)
-    ideal = prepared.walls(ideal_work, ideal_work, none, 1, zero).sum()
-    actual = prepared.walls(graph.work_ns, graph.work_ns, none, 1, zero).sum()
-    columns = prepared_walls(prepared, ideal_work, graph.work_ns, dims, zero)
+    cuts = [(d.key, len(d.labels)) for d in dims]
+    walls = prepared.many(ideal_work, graph.work_ns, [(zero - 1, 1), (zero, 1), *cuts], zero)
+    ideal, actual, *columns = [w.sum(axis=0) for w in walls]
     by = {
-        d.name: {label: float(wall / max(ideal, 1)) for label, wall in zip(d.labels, walls, strict=True)}
+        d.name: {label: float(wall / max(ideal[0], 1)) for label, wall in zip(d.labels, walls, strict=True)}
         for d, walls in zip(dims, columns, strict=True)
     }
-    worst, last = _explained(graph, prepared, ideal_work, zero, by, int(actual), int(ideal))
-    return WhatIf(int(actual), int(ideal), by, worst, last)
-
-
-def prepared_walls(prepared: Batch, base: Any, other: Any, dims: list[Dimension], gap: Any) -> list[Any]:
-    """Total wall per key of every dimension."""
-    return [prepared.walls(base, other, d.key, len(d.labels), gap).sum(axis=0) for d in dims]
+    worst, last = _explained(graph, prepared, ideal_work, zero, by, int(actual[0]), int(ideal[0]))
+    return WhatIf(int(actual[0]), int(ideal[0]), by, worst, last)
 
 
 def _explained(
@@ -165,13 +166,11 @@ def _explained(
     if "stage" in by and len(by["stage"]) > 1:
         last_key = np.where(members.stage[index] == members.stage.max(), 0, -1)
 
-    def recovered(key: Any) -> float | None:
-        if key is None:
-            return None
-        wall = int(prepared.walls(graph.work_ns, ideal_work, key, 1, zero).sum())
-        return (actual - wall) / (actual - ideal)
-
-    return recovered(worst_key), recovered(last_key)
+    none = np.full(len(graph), -1)
+    cuts = [(none if key is None else key, 1) for key in (worst_key, last_key)]
+    walls = prepared.many(graph.work_ns, ideal_work, cuts, zero)
+    worst_ranks, last_stage = ((actual - int(w.sum())) / (actual - ideal) for w in walls)
+    return worst_ranks if worst_key is not None else None, last_stage if last_key is not None else None
 
 
 def fix(graph: Graph, reference_ns: Any, dimension: str, label: str) -> Change:

@@ -1,0 +1,77 @@
+"""Rendezvous that no op records: gaps that end, step after step, when the last of some other ranks has arrived.
+
+Frameworks synchronise in places a trace does not show (a loss averaged over data-parallel ranks, a barrier in a timer).
+Taken as a gap, such a wait could never be recovered by mending whoever was late. A rank's gap before a class is
+explained by a group of ranks if it ends shortly after the last of them finished the op before that class, in nearly all
+steps; then the edges from all of them replace the mystery.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.graph.ids import greatest, least, numbered, occurrence
+from taut.tables import Table
+
+BIG = 0.01
+"""A gap is big above this share of an ordinary step."""
+LEFT = 0.05
+"""What may remain of an explained gap, as a share of it."""
+AGREES = 0.9
+"""Share of a rank's big gaps before a class that the same group must explain."""
+LEAST_STEPS = 5
+
+
+def edges(ops: Table, order: Any, begins: Any, segment: Any, members: Table) -> tuple[Any, Any]:
+    """(source, target) of the edges that explain big recurring gaps."""
+    none = np.zeros(0, dtype=np.int64)
+    if len(members) < 2:
+        return none, none
+    before = np.full(len(ops), -1, dtype=np.int64)
+    follows = ~begins
+    before[order[follows]] = order[np.flatnonzero(follows) - 1]
+    gap = np.where(before >= 0, ops.start_ns - ops.end_ns[before], 0)
+    step, steps = numbered(segment, ops.step)
+    big = gap > BIG * float(np.median(greatest(step, steps, ops.end_ns) - least(step, steps, ops.start_ns)))
+    if big.sum() < LEAST_STEPS:
+        return none, none
+    classes = np.unique(ops.name[big])
+    source, target = [], []
+    for name in classes:
+        rows = np.flatnonzero((ops.name == name) & (before >= 0))
+        nth = occurrence(ops.step[rows], ops.rank[rows])
+        instance, count = numbered(ops.step[rows], nth)
+        column = np.searchsorted(members.rank, ops.rank[rows])
+        table = np.full((count, len(members)), -1, dtype=np.int64)
+        table[instance, column] = rows
+        for rank in np.unique(column[big[rows]]):
+            mine = table[:, rank]
+            mine = np.flatnonzero((mine >= 0) & big[mine])
+            group = _explains(ops, before, gap, table, mine, int(rank), members)
+            if group is None:
+                continue
+            for other in group:
+                both = table[:, rank][mine], table[:, other][mine]
+                present = both[1] >= 0
+                source.append(before[both[1][present]])
+                target.append(both[0][present])
+    return (np.concatenate(source), np.concatenate(target)) if source else (none, none)
+
+
+def _explains(ops: Table, before: Any, gap: Any, table: Any, mine: Any, rank: int, members: Table) -> Any:
+    """The smallest group of other ranks whose last arrival ends this rank's gaps, or None."""
+    if len(mine) < LEAST_STEPS:
+        return None
+    ops_mine = table[mine, rank]
+    for key in (members.dp_rank, members.stage, np.zeros(len(members))):
+        group = np.flatnonzero((key == key[rank]) & (np.arange(len(members)) != rank))
+        if len(group) == 0 or key[rank] < 0:
+            continue
+        theirs = table[np.ix_(mine, group)]
+        ready = np.where(theirs >= 0, ops.end_ns[before[theirs]], np.iinfo(np.int64).min).max(axis=1)
+        left = ops.start_ns[ops_mine] - ready
+        if ((left >= -1000) & (left <= LEFT * gap[ops_mine])).mean() >= AGREES:
+            return group
+    return None
