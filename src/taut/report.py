@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taut.graph.ids import numbered
+from taut.graph.ids import least, numbered
 from taut.replay.blame import at_reference
 from taut.replay.whatif import link_ends
-from taut.tables import Kind
+from taut.tables import Kind, Verb
 
 if TYPE_CHECKING:
     from taut.run import Analysis
@@ -42,6 +42,7 @@ def report(a: Analysis) -> dict[str, Any]:
         "waits": _waits(a),
         "coupling": _coupling(a),
         "gates": _gates(a),
+        "collectives": _undivided(a),
         "findings": findings,
         "indices": _indices(a),
         "regime": {"class": None, "reserve": None},
@@ -155,6 +156,39 @@ def _gates(a: Analysis) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _undivided(a: Analysis) -> list[dict[str, Any]]:
+    """Collectives whose other members were not traced: time above the floor is an upper bound of their wait.
+
+    The floor is bytes over the best bandwidth that this trace shows for the verb; without sizes, the fastest call.
+    """
+    g = a.graph
+    ops = g.ops
+    rows = np.flatnonzero((ops.verb != Verb.NONE) & (g.gate < 0))
+    if len(rows) == 0:
+        return []
+    took = (ops.end_ns - ops.start_ns)[rows]
+    size, verb = ops.size[rows], ops.verb[rows].astype(np.int64)
+    rate = np.where(size > 0, size / np.maximum(took, 1), 0.0)
+    best = np.zeros(int(verb.max()) + 1)
+    np.maximum.at(best, verb, rate)
+    ids, count = numbered(ops.name[rows], size)
+    fastest = least(ids, count, took)[ids]
+    floor = np.where(best[verb] * (size > 0) > 0, np.minimum(size / np.maximum(best[verb], 1e-12), fastest), fastest)
+    over = np.maximum(took - floor, 0)
+    out = []
+    for k in range(count):
+        mine = ids == k
+        first = rows[mine][0]
+        out.append(
+            {
+                "class": g.names[ops.name[first]], "bytes": int(ops.size[first]) if ops.size[first] >= 0 else None,
+                "count": int(mine.sum()), "rank_ns": int(took[mine].sum()), "floor_ns": int(floor[mine][0]),
+                "wait_upper_bound_rank_ns": int(over[mine].sum()),
+            }
+        )  # fmt: skip
+    return sorted(out, key=lambda row: -int(row["wait_upper_bound_rank_ns"]))[:20]
+
+
 def _coupling(a: Analysis) -> dict[str, Any]:
     matrix = a.blame.matrix
     total = int(matrix.sum())
@@ -216,39 +250,75 @@ def _bound(fates: dict[str, int]) -> str:
 
 
 def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
+    """The answer in a sentence or two, its class, and what the time is bound by."""
     g, fates = a.graph, a.ledger.by_fate
-    total = max(a.ledger.total_rank_ns, 1)
-    share = {k: 100 * v / total for k, v in fates.items()}
-    waiting = share["fault wait"] + share["jitter wait"] + share["structural wait"]
+    share = {k: 100 * v / max(a.ledger.total_rank_ns, 1) for k, v in fates.items()}
     bound = _bound(fates)
-    doubt = "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
+    doubt = (
+        "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
+    )
     if a.findings:
-        f = a.findings[0]
-        place = f"link {' and '.join(f.links)}" if f.links else f"rank {', '.join(map(str, f.ranks))}"
-        gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
-        more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
-        text = (
-            f"{f.mode.capitalize()}: {place} holds the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
-            f"Fixing it recovers {gain:.1f} % of the wall clock."
+        text, kind = _found(a), "component"
+    elif len(g.ranks) == 1:
+        text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
+    elif explained < 0.5:
+        text, kind = "Unknown.", "unknown"
+    elif share["structural wait"] >= STRUCTURAL:
+        text, kind = (
+            (
+                f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting (imbalance between roles, "
+                f"pipeline bubble), {share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
+            ).strip(),
+            "structural",
         )
-        return {"text": text + doubt, "class": "component", "bound": bound}
-    if len(g.ranks) == 1:
-        text = (
-            f"One rank of {g.trace.world_size or 'unknown'}: {share['productive'] + share['slow compute']:.0f} % compute, "
-            f"{share['communication undivided']:.0f} % exposed communication (waiting included, an upper bound), "
-            f"{share['gap']:.0f} % gaps on the host. Who is waited for needs the traces of all ranks."
-        )
-        return {"text": text + doubt, "class": "unknown", "bound": bound}
-    if explained < 0.5:
-        return {"text": f"Unknown.{doubt}", "class": "unknown", "bound": bound}
-    if share["structural wait"] >= 5:
-        text = (
-            f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting (imbalance between roles, "
-            f"pipeline bubble), {share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
-        )
-        return {"text": text.strip() + doubt, "class": "structural", "bound": bound}
-    text = f"No finding: {share['productive']:.0f} % productive, {waiting:.0f} % waiting, all of it ordinary variation or structure."
-    return {"text": text + doubt, "class": "healthy", "bound": bound}
+    else:
+        text, kind = _quiet(a, share), "healthy"
+    return {"text": text + doubt, "class": kind, "bound": bound}
+
+
+STRUCTURAL = 5
+"""Per cent of the bill in structural wait from which the verdict says structural."""
+
+
+def _found(a: Analysis) -> str:
+    f = a.findings[0]
+    place = f"link {' and '.join(f.links)}" if f.links else f"rank {', '.join(map(str, f.ranks))}"
+    verb = "hold" if len(f.links) > 1 else "holds"
+    gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
+    more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
+    return (
+        f"{f.mode.capitalize()}: {place} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
+        f"Fixing it recovers {gain:.1f} % of the wall clock."
+    )
+
+
+def _alone(a: Analysis, share: dict[str, float]) -> str:
+    world = a.graph.trace.world_size
+    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % compute, "
+    if world == 1:
+        return text + f"{share['gap']:.0f} % gaps on the host."
+    return text + (
+        f"{share['communication undivided']:.0f} % exposed communication (waiting included, an upper bound), "
+        f"{share['gap']:.0f} % gaps on the host. Who is waited for needs the traces of all ranks."
+    )
+
+
+def _quiet(a: Analysis, share: dict[str, float]) -> str:
+    waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
+    text = f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps, {waiting:.0f} % waiting at gates"
+    totals = a.blame.totals
+    if totals["gap_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
+        by_rank = np.bincount(a.graph.rank_index(), weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
+        worst = int(np.argmax(by_rank))
+        part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
+        text += f", {part:.0f} % of it for gaps on rank {int(a.graph.ranks[worst])} (host, launch, input)"
+        if len(a.graph.steps) < 3:
+            text += f"; {len(a.graph.steps)} step cannot tell habit from accident" if len(a.graph.steps) == 1 else ""
+    elif totals["unexplained_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
+        text += ", most of it unexplained: too few steps to know what is ordinary"
+    else:
+        text += ", all of it ordinary variation or structure"
+    return text + "."
 
 
 def _worst_stage(a: Analysis) -> str:
@@ -256,4 +326,8 @@ def _worst_stage(a: Analysis) -> str:
     if len(stages) < 2:
         return ""
     worst = max(stages, key=lambda k: stages[k])
-    return f"Stage {worst} is the longest: alone it slows the job by {100 * (stages[worst] - 1):.0f} %." if stages[worst] > 1.02 else ""
+    return (
+        f"Stage {worst} is the longest: alone it slows the job by {100 * (stages[worst] - 1):.0f} %."
+        if stages[worst] > 1.02
+        else ""
+    )

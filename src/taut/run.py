@@ -195,7 +195,9 @@ def open_run(folder: str | Path) -> Run:
         if meta["format"] != FORMAT:
             raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
         about = meta["graph"]
-        tables = {name: pq.read_table(root / f"{name}.parquet") for name in ("ops", "edges", "events", "gates", "members", "clock")}
+        tables = {
+            name: pq.read_table(root / f"{name}.parquet") for name in ("ops", "edges", "events", "gates", "members", "clock")
+        }
     except (OSError, KeyError, msgspec.DecodeError, pa.ArrowInvalid) as error:
         raise RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again") from None
     ops = tables["ops"]

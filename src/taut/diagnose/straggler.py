@@ -48,7 +48,8 @@ def _ranks(e: Evidence) -> list[Finding]:
     caused = np.bincount(cells[own], weights=blame.fault_ns[own], minlength=len(graph.ranks) * len(graph.steps))
     caused = caused.reshape(len(graph.ranks), -1)
     score = _excess_score(e, own, cells).reshape(len(graph.ranks), -1)
-    spans = [(r, a, b) for r in np.flatnonzero(caused.sum(axis=1) > 0) for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
+    late = np.flatnonzero(caused.sum(axis=1) > 0).tolist()
+    spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
     if not spans:
         return []
     key = np.full(len(graph), -1, dtype=np.int64)
@@ -132,20 +133,15 @@ def _links(e: Evidence) -> list[Finding]:
 
 def _late_receivers(late: Any, index: Any, ranks: int) -> tuple[Any, Any]:
     """Which ranks end later than the others as a rule: median lateness against the others' median and spread."""
-    middle, spread, count = np.zeros(ranks), np.zeros(ranks), np.zeros(ranks)
-    for r in range(ranks):
-        mine = late[index == r]
-        count[r] = len(mine)
-        if len(mine):
-            middle[r] = np.median(mine)
-            spread[r] = 1.4826 * np.median(np.abs(mine - middle[r]))
-    score = np.zeros(ranks)
-    for r in range(ranks):
-        others = np.arange(ranks) != r
-        reference = np.median(middle[others & (count > 0)]) if (others & (count > 0)).any() else 0.0
-        noise = max(float(np.median(spread[count > 0])), spread[r], 1000.0)
-        if count[r] >= 3:
-            score[r] = (middle[r] - reference) / (noise * 1.2533 / np.sqrt(count[r]))
+    from taut.graph.kernels import group_sort
+    from taut.replay.kernels import describe_cells, leave_one_out
+
+    order, begin = group_sort(index, ranks)
+    count = np.diff(begin)
+    middle, spread = describe_cells(late, order, begin)
+    reference = leave_one_out(middle, spread, np.flatnonzero(count), np.array([0, (count > 0).sum()]))[0]
+    noise = np.maximum(np.fmax(spread, np.nanmedian(spread)) if (count > 1).any() else 0.0, 1000.0)
+    score = np.nan_to_num((middle - reference) / (noise * 1.2533 / np.sqrt(np.maximum(count, 1)))) * (count >= 3)
     alarm = NormalDist().inv_cdf(1 - 0.01 / ranks)
     return (score > alarm) & (2 * (score > alarm).sum() <= ranks), score
 

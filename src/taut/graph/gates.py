@@ -62,7 +62,7 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
 def _collectives(ops: Table, group: Any, rows: Any, gate: Any) -> tuple[int, int]:
     if len(rows) == 0:
         return 0, 0
-    rows = rows[np.lexsort((_issue(ops)[rows], ops.rank[rows]))]
+    rows = _in_order(ops, rows)
     g, rank, step = group[rows].astype(np.int64), ops.rank[rows], ops.step[rows].astype(np.int64)
     seq = ops.seq[rows]
     sequenced = _sequenced(g, seq)
@@ -91,6 +91,14 @@ def _issue(ops: Table) -> Any:
     return np.where(launched, ops.start_ns[np.where(launched, ops.launch, 0)], ops.start_ns)
 
 
+def _in_order(ops: Table, rows: Any) -> Any:
+    """Rows by rank, then by when they were issued."""
+    from taut.graph.kernels import order_groups
+
+    issue = _issue(ops)[rows]
+    return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
+
+
 def _sequenced(group: Any, seq: Any) -> Any:
     """True for ops of groups in which every op has a sequence number."""
     without = np.zeros(int(group.max()) + 1, dtype=bool)
@@ -113,8 +121,8 @@ def _by_longest_common_order(
     """Realign the marked scopes: every rank against the one with most collectives."""
     number, misaligned = number.copy(), 0
     by_scope: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for i in np.flatnonzero(redo):
-        by_scope[int(group[i]), int(scope[i])][int(rank[i])].append(int(i))
+    for i in np.flatnonzero(redo).tolist():
+        by_scope[int(group[i]), int(scope[i])][int(rank[i])].append(i)
     for ranks in by_scope.values():
         longest = max(ranks.values(), key=len)
         base = [int(token[i]) for i in longest]
@@ -137,7 +145,7 @@ def _channels(ops: Table, rows: Any, gate: Any, count: int) -> int:
     """Send k of a channel (sender, receiver, step, part) meets receive k."""
     if len(rows) == 0:
         return count
-    rows = rows[np.lexsort((_issue(ops)[rows], ops.rank[rows]))]
+    rows = _in_order(ops, rows)
     sends = ops.verb[rows] == Verb.SEND
     rank, peer = ops.rank[rows].astype(np.int64), ops.peer[rows].astype(np.int64)
     source, sink = np.where(sends, rank, peer), np.where(sends, peer, rank)
@@ -149,7 +157,7 @@ def _channels(ops: Table, rows: Any, gate: Any, count: int) -> int:
 
 def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
     """Gates with one member are none; the others are numbered without holes."""
-    members = np.bincount(gate[gate >= 0], minlength=count)
+    members = np.bincount(gate[gate >= 0], minlength=count + 1)
     new = np.cumsum(members >= 2) - 1
     keep = (gate >= 0) & (members[np.maximum(gate, 0)] >= 2)
     return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())

@@ -32,6 +32,18 @@ def numbered(*keys: Any) -> tuple[Any, int]:
     return ids.ravel(), len(distinct)
 
 
+def distinct(values: Any) -> Any:
+    """The distinct values of an integer column, ascending; without sorting where their range is small."""
+    if len(values) == 0:
+        return np.zeros(0, dtype=np.int64)
+    low, high = int(values.min()), int(values.max())
+    if high - low > 16 * len(values) + 1024:
+        return np.unique(values)
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[values - low] = True
+    return np.flatnonzero(present) + low
+
+
 def occurrence(*keys: Any) -> Any:
     """Running number of each row among the rows with the same keys, in row order."""
     from taut.graph.kernels import turn

@@ -1,15 +1,18 @@
-"""Sweeps that build the graph. Arrays in, arrays out; compiled on first use and cached."""
+"""Sweeps that build the graph. Arrays in, arrays out (see ``jit.py`` for how they run)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from taut.jit import kernel
 
 
-@njit(cache=True, nogil=True)
-def order_events(pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int, segment: Any, segments: int) -> tuple[Any, Any, int]:
+@kernel(lists=True)
+def order_events(
+    pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int, segment: Any, segments: int
+) -> tuple[Any, Any, int]:
     """Kahn's algorithm over arrivals and ends: (events, arrival position of each op, ops placed).
 
     Segments follow one another, so that a sweep touches little memory at a time. Fewer ops placed than there are means
@@ -114,7 +117,7 @@ EARLY_NS = 10_000_000
 """A waiter may wake up to this much (and half of its idle time) before the end of what it waited for is recorded."""
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def idle_causes(lane: Any, start: Any, end: Any, kind: Any, begin: int, stop: int, lanes: int, slack: int) -> tuple[Any, Any]:
     """Edges that explain why an idle lane woke up: (cause op, woken op).
 
@@ -170,7 +173,22 @@ def idle_causes(lane: Any, start: Any, end: Any, kind: Any, begin: int, stop: in
     return causes[:m], woken[:m]
 
 
-@njit(cache=True, nogil=True)
+def turn_plain(ids: Any, count: int) -> tuple[Any, Any]:
+    """``turn`` by numpy."""
+    order, begin = group_sort_plain(ids, count)
+    nth = np.empty(len(ids), np.int64)
+    nth[order] = np.arange(len(ids)) - begin[ids[order]]
+    return nth, np.diff(begin)
+
+
+def group_sort_plain(cell: Any, cells: int) -> tuple[Any, Any]:
+    """``group_sort`` by numpy."""
+    begin = np.zeros(cells + 1, np.int64)
+    np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
+    return np.argsort(cell, kind="stable"), begin
+
+
+@kernel(plain=turn_plain)
 def turn(ids: Any, count: int) -> tuple[Any, Any]:
     """(running number of each row among those with its id, rows per id)."""
     rows = np.zeros(count, np.int64)
@@ -181,7 +199,7 @@ def turn(ids: Any, count: int) -> tuple[Any, Any]:
     return nth, rows
 
 
-@njit(cache=True, nogil=True)
+@kernel(plain=group_sort_plain)
 def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
     """Counting sort: (order, begin of each cell in it)."""
     begin = np.zeros(cells + 1, np.int64)
@@ -197,7 +215,14 @@ def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
     return order, begin
 
 
-@njit(cache=True, nogil=True)
+def order_groups_plain(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+    """``order_groups`` by numpy."""
+    begin = np.zeros(groups + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
+    return np.lexsort((end, start, group)), begin
+
+
+@kernel(plain=order_groups_plain)
 def order_groups(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
     """Rows by group, then start, then end: (order, begin of each group in it)."""
     order, begin = group_sort(group, groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,8 @@ def _assemble(
     work = _work(ops, wait, wait_lag, opens)
     gap = _gaps(ops, ptr, pred, lag)
 
-    order = np.argsort(position, kind="stable")
+    order = np.empty(n, dtype=np.int64)
+    order[position] = np.arange(n)
     new_ptr, new_pred, new_lag = _permute_csr(ptr, pred, lag, order, position)
     sign = events < 0
     real = np.where(sign, ~events, events)
@@ -247,17 +249,15 @@ def _launch_edges(ops: Table, segment: Any) -> Edges:
 
 def _wake_edges(ops: Table, segment: Any) -> list[Edges]:
     """Why an idle lane woke: work of another kind that ended just before, on another lane of the same rank."""
-    from taut.graph.kernels import idle_causes
+    from taut.graph.kernels import idle_causes, order_groups
 
     lanes = int(ops.lane.max()) + 1
     if lanes == 1:
         return []
-    order = np.lexsort((ops.start_ns, ops.rank, segment))
-    key = segment[order] * (int(ops.rank.max()) + 1) + ops.rank[order]
-    cuts = np.concatenate([[0], np.flatnonzero(np.diff(key)) + 1, [len(order)]])
+    order, cuts = order_groups(*numbered(segment, ops.rank), ops.start_ns, ops.end_ns)
     lane, start, end, kind = (a[order] for a in (ops.lane, ops.start_ns, ops.end_ns, ops.kind))
     source, target = [], []
-    for begin, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for begin, stop in pairwise(cuts):
         a, b = idle_causes(lane, start, end, kind, begin, stop, lanes, IDLE_NS)
         source.append(order[a])
         target.append(order[b])

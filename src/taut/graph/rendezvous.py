@@ -96,7 +96,9 @@ def _spread(work: Any) -> float:
 def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, peer: Any) -> None:
     """Sends of a class go to the next or to the previous stage: whichever makes the two ends end together."""
     stages = int(members.stage.max()) + 1
-    at = {(int(m_dp), int(m_stage)): int(r) for r, m_stage, m_dp in zip(members.rank, members.stage, members.dp_rank, strict=True)}
+    at = {
+        (int(m_dp), int(m_stage)): int(r) for r, m_stage, m_dp in zip(members.rank, members.stage, members.dp_rank, strict=True)
+    }
     lookup = np.full((int(members.dp_rank.max()) + 2, stages), NULL, dtype=np.int64)
     for (m_dp, m_stage), rank in at.items():
         lookup[m_dp, m_stage] = rank

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.graph.ids import distinct, numbered
 from taut.tables import Trace, Verb
 
 
@@ -29,30 +30,33 @@ def windows(trace: Trace) -> Windows:
     if len(ops) and (step < 0).all():
         step = _recurring(trace)
         if step.max() > 0:
-            notes.append(f"no step marks: {int(step.max()) + 1} steps found from recurring collectives")
+            notes.append(f"no step marks: {int(step.max()) + 1} steps found from what recurs")
         else:
             notes.append("no step marks and nothing recurs: the whole trace is one step")
-    labels = np.unique(step[step >= 0])
+    labels = distinct(step)
+    labels = labels[labels >= 0]
     if trace.relative:
         return Windows(step >= 0, step, labels, np.arange(len(labels)), tuple(notes))
+    all_labels = len(labels)
     labels, dropped = _common(trace, step, labels)
     if dropped:
         notes.append(dropped)
     if len(labels) >= 3 and len(trace.marks):
         labels = labels[_not_first_of_cycle(labels)]
-    keep = np.isin(step, labels)
+    keep = step >= 0 if len(labels) and len(labels) == all_labels else np.isin(step, labels)
     return Windows(keep, step, labels, _segments(labels), tuple(notes))
 
 
 def _common(trace: Trace, step: Any, labels: Any) -> tuple[Any, str]:
     """Steps that every rank recorded; a job is compared only where all its ranks were watched."""
-    ranks = np.unique(trace.ops.rank)
-    if len(ranks) < 2 or len(labels) == 0:
+    ranks = len(trace.members)
+    if ranks < 2 or len(labels) == 0:
         return labels, ""
-    inside = step >= 0
-    pairs = np.unique(np.stack([step[inside], trace.ops.rank[inside].astype(np.int64)]), axis=1)
-    seen = np.bincount(np.searchsorted(labels, pairs[0]), minlength=len(labels))
-    full = labels[seen == len(ranks)]
+    cell, cells = numbered(step, trace.ops.rank)
+    first = np.zeros(cells, dtype=np.int64)
+    first[cell] = step
+    seen = np.bincount(np.searchsorted(labels, first[first >= 0]), minlength=len(labels))
+    full = labels[seen == ranks]
     if len(full) == len(labels):
         return labels, ""
     if len(full) == 0:
@@ -73,20 +77,32 @@ def _segments(labels: Any) -> Any:
 
 
 def _recurring(trace: Trace) -> Any:
-    """Steps from a recurring sequence of collectives on the first rank: cut before each repetition."""
+    """Steps of each rank from a recurring sequence of collectives, else from ops that all occur equally often."""
     ops = trace.ops
     out = np.zeros(len(ops), dtype=np.int64)
-    for rank in np.unique(ops.rank):
+    for rank in distinct(ops.rank):
         mine = np.flatnonzero(ops.rank == rank)
+        mine = mine[np.argsort(ops.start_ns[mine], kind="stable")]
         calls = mine[ops.verb[mine] != Verb.NONE]
-        calls = calls[np.argsort(ops.start_ns[calls], kind="stable")]
         token = ops.name[calls].astype(np.int64) * (1 << 40) + ops.size[calls] + 1
         period = _period(token)
-        if period == 0:
-            continue
-        ends = ops.end_ns[calls[period - 1 :: period]]
-        out[mine] = np.minimum(np.searchsorted(ends, ops.start_ns[mine]), max(len(token) // period - 1, 0))
+        if period:
+            cuts = ops.end_ns[calls[period - 1 :: period]][: len(token) // period - 1]
+        else:
+            cuts = ops.start_ns[_once_a_step(ops.name[mine], mine)][1:]
+        out[mine] = np.searchsorted(cuts, ops.start_ns[mine], side="right")
     return out
+
+
+def _once_a_step(name: Any, rows: Any) -> Any:
+    """Rows of the first op among those whose class occurs as often as most classes do: once a step."""
+    count = np.bincount(name)
+    often = np.bincount(count[count >= 3]) if (count >= 3).any() else np.zeros(1)
+    if often.max() < 3:
+        return rows[:1]
+    steps = int(np.argmax(often))
+    first = name[np.flatnonzero(count[name] == steps)[0]]
+    return rows[name == first]
 
 
 def _period(token: Any) -> int:

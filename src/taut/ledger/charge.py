@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from taut.graph import Graph
+from taut.graph.ids import numbered
 from taut.replay import Blame, Timeline
 from taut.tables import Kind, Table, col
 
@@ -156,7 +157,7 @@ class Ledger:
         unit = Decimal("0.000001")
         exact = [self.prices.gpu_hour * ns / Decimal(3_600_000_000_000) / unit for ns in rank_ns]
         floor = [int(x) for x in exact]
-        short = int(sum(exact).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
+        short = int(sum(exact, Decimal(0)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
         for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
             floor[i] += 1
         return [str((Decimal(x) * unit).quantize(unit)) for x in floor]
@@ -164,6 +165,7 @@ class Ledger:
 
 def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None) -> Ledger:
     """Give every rank-nanosecond of the observed timeline its fate."""
+    from taut.graph.kernels import order_groups
     from taut.replay.kernels import expose
 
     ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
@@ -171,8 +173,7 @@ def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None
     group = segment * ranks + graph.rank_index()
     stop = np.zeros(segments, dtype=np.int64)
     np.maximum.at(stop, segment, observed.end_ns)
-    order = np.lexsort((observed.arrival_ns, group))
-    begin = np.searchsorted(group[order], np.arange(segments * ranks + 1))
+    order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
     level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 3, 1)).astype(np.int64)
     working, waiting, idle, tail = expose(
         begin, np.repeat(stop, ranks), order, ops.lane.astype(np.int64), int(ops.lane.max()) + 1,
@@ -207,15 +208,14 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
     graph = context.graph
     ranks = len(graph.ranks)
     index, rows = graph.rank_index(), []
-    names = len(graph.names)
     for fate, (_, claim) in enumerate(CATEGORIES):
         ns = claim(context)
         used = np.flatnonzero(ns)
-        key = ((index[used] * len(graph.steps)) + graph.window[used]).astype(np.int64) * names + graph.ops.name[used]
-        distinct, where = np.unique(key, return_inverse=True)
-        sums = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(sums, where.ravel(), ns[used])
-        rows.append((distinct // names // len(graph.steps), distinct // names % len(graph.steps), fate, distinct % names, sums))
+        cell, cells = numbered(index[used], graph.window[used], graph.ops.name[used])
+        sums, first = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
+        np.add.at(sums, cell, ns[used])
+        first[cell] = used
+        rows.append((index[first], graph.window[first], fate, graph.ops.name[first], sums))
     last_window = np.array([np.flatnonzero(graph.segment == s)[-1] for s in range(segments)])
     for g in np.flatnonzero(tail):
         absent = begin[g] == begin[g + 1]

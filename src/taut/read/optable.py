@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.tables import Kind, Mark, Member, Op, Table, Trace, Verb
+from taut.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "rank": ("rank", "global_rank", "worker"),
@@ -60,7 +60,7 @@ def sniff(head: bytes) -> bool:
     if head[:4] == b"PAR1":
         return True
     line = head.split(b"\n", 1)[0]
-    if line[:1] in b'{["' and line[:1] != b'"' or b"\x00" in line:
+    if line[:1] in (b"{", b"[") or b"\x00" in line:
         return False
     header = [c.strip().strip('"') for c in line.decode("utf-8", "replace").split(",")]
     return all(find(header, key) is not None for key in REQUIRED)
@@ -113,15 +113,14 @@ def load(data: bytes, label: str) -> Trace:
         "kind": np.array(kind_of, dtype=np.int8)[name_id],
         "start_ns": start,
         "end_ns": start + np.maximum(duration, 0),
-        "part": _part(ints, len(good)),
+        "part": _part(ints, len(good), named["group"] is not None),
     }
     ops.update({key: ints[key] for key in ("size", "peer") if key in ints})
-    lanes, ops["lane"] = (
-        _dictionary(table, named["lane"]) if named["lane"] else (["ops"], np.zeros(len(good), np.int32))
-    )
+    lanes, ops["lane"] = _dictionary(table, named["lane"]) if named["lane"] else (["ops"], np.zeros(len(good), np.int32))
     groups: list[str] = []
     if named["group"]:
-        groups, ops["group"] = _dictionary(table, named["group"])
+        groups, index = _dictionary(table, named["group"])
+        ops["group"] = np.where(np.array([g == "" for g in groups])[index], NULL, index)
         if "seq" in ints:
             ops["seq"] = ints["seq"]
     relative = _relative(ops["step"][good], start[good])
@@ -205,10 +204,10 @@ def _meaning(name: str) -> tuple[Verb, Kind, str]:
     return Verb.NONE, Kind.COORDINATE if COORDINATE.search(words) else Kind.COMPUTE, name
 
 
-def _part(ints: dict[str, Any], n: int) -> Any:
-    """Which micro-batch: its own column, else the sequence number inside the step; chunks made distinct."""
+def _part(ints: dict[str, Any], n: int, grouped: bool) -> Any:
+    """Which micro-batch: its own column, else the sequence number, unless that counts a group's collectives."""
     part = ints.get("part", np.full(n, -1, dtype=np.int64))
-    if "seq" in ints:
+    if "seq" in ints and not grouped:
         part = np.where(part < 0, ints["seq"], part)
     if "chunk" in ints and ints["chunk"].max(initial=0) > 0:
         part = part + np.maximum(ints["chunk"], 0) * (int(part.max(initial=0)) + 1)
@@ -217,14 +216,16 @@ def _part(ints: dict[str, Any], n: int) -> Any:
 
 def _relative(step: Any, start: Any) -> bool:
     """True when the steps overlap in time: each then has its own origin."""
-    order = np.argsort(step, kind="stable")
-    step, start = step[order], start[order]
-    cuts = np.flatnonzero(np.diff(step)) + 1
-    if len(cuts) == 0:
+    low = int(step.min())
+    if int(step.max()) - low > 16 * len(step) + 1024:
         return False
-    first = np.minimum.reduceat(start, np.concatenate([[0], cuts]))
-    last = np.maximum.reduceat(start, np.concatenate([[0], cuts]))
-    return bool((first[1:] < last[:-1]).mean() > 0.5)
+    first = np.full(int(step.max()) - low + 1, np.iinfo(np.int64).max)
+    last = np.full(len(first), np.iinfo(np.int64).min)
+    np.minimum.at(first, step - low, start)
+    np.maximum.at(last, step - low, start)
+    seen = last >= first
+    first, last = first[seen], last[seen]
+    return bool((first[1:] < last[:-1]).mean() > 0.5) if len(first) > 1 else False
 
 
 def _members(ops: Table, ints: dict[str, Any], table: Any, host: str | None, good: Any) -> Table:

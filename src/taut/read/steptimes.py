@@ -1,7 +1,8 @@
 """Per-worker step times: a CSV with worker, step (or time index) and the time of that step.
 
-A worker's n-th sample is the job's n-th step: a compute op of that length on each worker, then a barrier that all workers join, because
-that is what a synchronous job does. The least a site can record; it tells who is late and when, never why.
+A worker's n-th sample is the job's n-th step: a compute op of that length on each worker, then a barrier that all
+workers join, because that is what a synchronous job does. The least a site can record:
+it tells who is late and when, never why.
 """
 
 from __future__ import annotations

@@ -95,8 +95,8 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     rank, ranks = graph.rank_index().astype(np.int64), len(graph.ranks)
     threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited), 1))
     fault, structural, score, cause, matrix = split_work(
-        waited, least, ordinary.wait_ns[waited], threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener,
-        graph.work_ns, peers.value_ns, peers.within_ns, peers.between_ns, rank, ranks,
+        waited, least, ordinary.wait_ns[waited], threshold, gap_free.arrival_ns, gap_free.opening_ns,
+        gap_free.bound, gap_free.opener, graph.work_ns, peers.value_ns, peers.within_ns, peers.between_ns, rank, ranks,
     )  # fmt: skip
     unknown = np.isnan(score) & (least > 0)
     structural = np.where(unknown, 0, structural)

@@ -1,14 +1,15 @@
-"""The engine: sweeps over the event program of a graph. Arrays in, arrays out; compiled on first use and cached."""
+"""The engine: sweeps over the event program of a graph. Arrays in, arrays out (see ``jit.py`` for how they run)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from taut.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def sweep(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, work: Any, gap: Any
 ) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
@@ -51,7 +52,7 @@ def sweep(
     return arrival, opening, end, bound, opener
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int) -> tuple[Any, Any, int, int]:
     """Where a batched replay keeps its state: (op register, slot register, how many of each).
 
@@ -121,7 +122,50 @@ def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots
     return op_register, slot_register, ops_used, slots_used
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "ninf", "nsz"})
+def sweep_many_plain(
+    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
+    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, first: int,
+    columns: int, window: Any, windows: int, closes: Any,
+) -> Any:  # fmt: skip
+    """``sweep_many`` with numpy over the columns."""
+    state, arrived = np.zeros((n_ops + 1, columns)), np.zeros((n_ops + 1, columns))
+    opens, done = np.full((n_slots + 1, columns), -1e300), np.zeros((windows, columns))
+    mine = key - first
+    mine[(mine < 0) | (mine >= columns)] = -1
+    hits = [[int(k) for k in row if k >= 0] for row in mine]
+    more_gap, more_work = (other_gap - gap).tolist(), (other - base).tolist()
+    seen = set()
+    pred_ptr, pred, lag, gap, base, wait_lag = (a.tolist() for a in (pred_ptr, pred, lag, gap, base, wait_lag))
+    join, wait, op_register, slot_register = (a.tolist() for a in (join, wait, op_register, slot_register))
+    for event in events.tolist():
+        v = event if event >= 0 else ~event
+        r = op_register[v]
+        row = arrived[r]
+        if event >= 0:
+            ready = np.zeros(columns)
+            for i in range(pred_ptr[v], pred_ptr[v + 1]):
+                np.maximum(ready, state[op_register[pred[i]]] + lag[i], out=ready)
+            np.add(ready, gap[v], out=row)
+            for k in hits[v]:
+                row[k] += more_gap[v]
+            if join[v] >= 0:
+                gate = opens[slot_register[join[v]]]
+                gate[:] = np.maximum(gate, row) if join[v] in seen else row
+                seen.add(join[v])
+            if wait[v] >= 0:
+                continue
+            np.add(row, base[v], out=state[r])
+        else:
+            gate = opens[slot_register[wait[v]]]
+            np.add(np.maximum(row, gate + wait_lag[v]), base[v], out=state[r])
+        for k in hits[v]:
+            state[r, k] += more_work[v]
+        if closes[v]:
+            np.maximum(done[window[v]], state[r], out=done[window[v]])
+    return done.astype(np.int64)
+
+
+@kernel(plain=sweep_many_plain, fastmath={"nnan", "ninf", "nsz"})
 def sweep_many(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
     op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, first: int,
@@ -191,7 +235,7 @@ def sweep_many(
     return done.astype(np.int64)
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def backward(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any,
     arrival: Any, opening: Any, end: Any, bound: Any, opener: Any, segment: Any, segments: int,
@@ -234,32 +278,35 @@ def backward(
     return critical, slack
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def middle(ordered: Any, skip: int) -> float:
     """Median of a sorted array with one element left out (-1: none)."""
     n = len(ordered) - (1 if skip >= 0 else 0)
-    return 0.5 * (pick(ordered, skip, (n - 1) // 2) + pick(ordered, skip, n // 2))
+    return float(0.5 * (pick(ordered, skip, (n - 1) // 2) + pick(ordered, skip, n // 2)))
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pick(ordered: Any, skip: int, i: int) -> float:
     """Element i of a sorted array with one element left out."""
-    return ordered[i + 1] if 0 <= skip <= i else ordered[i]
+    return float(ordered[i + 1] if 0 <= skip <= i else ordered[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def quantile(ordered: Any, skip: int, q: float) -> float:
     """Quantile of a sorted array with one element left out, linear between neighbours."""
     n = len(ordered) - (1 if skip >= 0 else 0)
     x = q * (n - 1)
     i = int(x)
     j = min(i + 1, n - 1)
-    return pick(ordered, skip, i) * (1.0 - (x - i)) + pick(ordered, skip, j) * (x - i)
+    return float(pick(ordered, skip, i) * (1.0 - (x - i)) + pick(ordered, skip, j) * (x - i))
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
-    """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail."""
+    """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail.
+
+    Two values give their range over its expectation (1.128 standard deviations), one gives none.
+    """
     cells = len(begin) - 1
     median = np.full(cells, np.nan)
     spread = np.full(cells, np.nan)
@@ -268,13 +315,19 @@ def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
             continue
         mine = np.sort(values[order[begin[c] : begin[c + 1]]].astype(np.float64))
         median[c] = middle(mine, -1)
-        if len(mine) >= 3:
+        if len(mine) == 2:
+            spread[c] = (mine[1] - mine[0]) / 1.128
+        elif len(mine) > 2:
             deviation = np.sort(np.abs(mine - median[c]))
             spread[c] = max(1.4826 * middle(deviation, -1), (quantile(mine, -1, 0.9) - median[c]) / 1.2816)
     return median, spread
 
 
-@njit(cache=True, nogil=True)
+ENOUGH_PEERS = 5
+"""Ranks of one class that tell what is ordinary by themselves, where each did it only once."""
+
+
+@kernel()
 def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any, Any, Any]:
     """Per cell, from the other cells of its class: (reference, spread within a rank, spread between ranks).
 
@@ -297,7 +350,7 @@ def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any
         ordered = median[mine][rank]
         known = spread[mine]
         known = np.sort(known[~np.isnan(known)])
-        w = middle(known, -1) if len(known) > 0 else np.nan
+        w = middle(known, -1) if len(known) > 0 else (0.0 if m >= ENOUGH_PEERS else np.nan)
         apart = (quantile(ordered, m - 1, 0.75) - quantile(ordered, m - 1, 0.25)) / 1.349
         for i in range(m):
             c = mine[rank[i]]
@@ -307,7 +360,7 @@ def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any
     return reference, within, between
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple[int, int, int, int]:
     """Walk two arrivals up the binding forest: (ops on p's branch, on q's branch, shared end, where they meet).
 
@@ -334,7 +387,7 @@ def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple
     return a, b, -1, p
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def share_out(amount: int, weights: Any, ops: Any, count: int, cause: Any, matrix: Any, rank: Any, victim: int) -> int:
     """Give an integer amount to ops in proportion to their weights, without remainder; returns what was given."""
     total = 0.0
@@ -353,7 +406,7 @@ def share_out(amount: int, weights: Any, ops: Any, count: int, cause: Any, matri
     return given
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def split_work(
     waited: Any, least: Any, ordinary: Any, z: float, arrival: Any, opening: Any, bound: Any, opener: Any, work: Any,
     reference: Any, within: Any, between: Any, rank: Any, ranks: int,
@@ -423,7 +476,7 @@ def split_work(
     return fault, structural, score, cause, matrix
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def split_gaps(
     waited: Any, rest: Any, bound: Any, opener: Any, gap: Any, reference: Any, rank: Any, ranks: int
 ) -> tuple[Any, Any, Any]:  # fmt: skip
@@ -453,7 +506,7 @@ def split_gaps(
     return blamed, cause, matrix
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def expose(
     begin: Any, stop: Any, order: Any, lane: Any, lanes: int, arrival: Any, opening: Any, end: Any, level: Any
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
@@ -505,7 +558,7 @@ def expose(
     return working, waiting, idle, tail
 
 
-@njit(cache=True, nogil=True)
+@kernel(lists=True)
 def fastest_other(gate: Any, gates: int, work: Any) -> Any:
     """Per op: the least work among the other members of its gate; 0 for ops without a gate or alone in it."""
     first = np.full(gates, 1 << 62, np.int64)
@@ -528,3 +581,18 @@ def fastest_other(gate: Any, gates: int, work: Any) -> Any:
             least = second[g] if who[g] == v else first[g]
             out[v] = least if least < (1 << 61) else 0
     return out
+
+
+@kernel(lists=True)
+def fold(follower: Any) -> tuple[Any, Any]:
+    """Chains of ops: (op that ends each op's chain, op that begins the chain an op ends); ops are in event order."""
+    n = len(follower)
+    owner = np.arange(n)
+    first = np.arange(n)
+    for v in range(n):
+        if follower[v] >= 0:
+            first[follower[v]] = first[v]
+    for v in range(n - 1, -1, -1):
+        if follower[v] >= 0:
+            owner[v] = owner[follower[v]]
+    return owner, first

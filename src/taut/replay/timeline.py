@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from taut.graph import Graph
+from taut.jit import SMALL
 from taut.tables import NULL
 
 
@@ -123,11 +124,9 @@ class Batch:
     """Replays side by side on one graph; prepared once, asked often."""
 
     graph: Graph
-    op_register: Any
-    slot_register: Any
-    n_ops: int
-    n_slots: int
-    closes: Any
+    whole: Program
+    short: Program
+    """The program with chains of ops that nobody else looks at folded into the op that ends them."""
 
     COLUMNS = 32
 
@@ -135,28 +134,60 @@ class Batch:
         """Window lengths, one column per key k: ops with key k take ``other`` work and gap, the rest ``base`` and ``gap``."""
         return self.many(base, other, [(key, keys)], gap, other_gap)[0]
 
-    def many(
-        self, base: Any, other: Any, cuts: Sequence[tuple[Any, int]], gap: Any, other_gap: Any = None
+    def many(self, base: Any, other: Any, cuts: Sequence[tuple[Any, int]], gap: Any, other_gap: Any = None) -> list[Any]:
+        """``walls`` for several cuts (key per op, number of keys), together where they can share a pass over the graph.
+
+        A cut that is constant along folded chains (a rank), or blind to them (a link), is asked of the short program.
+        """
+        kept, folded = self.short.owner, self.short.folded
+        moved = base if other_gap is None else None
+        out: dict[int, Any] = {}
+        groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
+        for i, (key, _) in enumerate(cuts):
+            if moved is None or not len(folded):
+                groups["whole"].append(i)
+            elif (key[folded] == key[kept[folded]]).all():
+                groups["along"].append(i)
+            elif (key[folded] < 0).all():
+                groups["blind"].append(i)
+            else:
+                groups["whole"].append(i)
+        for how, members in groups.items():
+            if members:
+                program = self.whole if how == "whole" else self.short
+                program_gap = gap if how == "whole" else self.short.folded_gap(base, gap)
+                changed = {
+                    "whole": gap if other_gap is None else other_gap,
+                    "along": self.short.folded_gap(other, gap),
+                    "blind": program_gap,
+                }[how]
+                walls = self._walls(program, base, other, [cuts[i] for i in members], program_gap, changed)
+                out.update(zip(members, walls, strict=True))
+        return [out[i] for i in range(len(cuts))]
+
+    def _walls(
+        self, program: Program, base: Any, other: Any, cuts: list[tuple[Any, int]], gap: Any, other_gap: Any
     ) -> list[Any]:
-        """``walls`` for several cuts (key per op, number of keys) in one pass over the graph."""
         from concurrent.futures import ThreadPoolExecutor
 
         from taut.replay.kernels import sweep_many
 
-        g = self.graph
+        g, p = self.graph, program
         offsets = np.cumsum([0] + [count for _, count in cuts])
-        key = np.stack([np.where(k >= 0, k + o, -1) for (k, _), o in zip(cuts, offsets[:-1], strict=True)], axis=1)
+        columns = [np.where(k >= 0, k + o, -1)[p.ops] for (k, _), o in zip(cuts, offsets[:-1], strict=True)]
+        key = np.stack(columns, axis=1).astype(np.int64)
+        work, changed = base[p.ops], other[p.ops]
 
         def block(first: int) -> Any:
             return sweep_many(
-                g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, gap,
-                gap if other_gap is None else other_gap,
-                self.op_register, self.slot_register, self.n_ops, self.n_slots, base, other, key.astype(np.int64), first,
-                min(self.COLUMNS, int(offsets[-1]) - first), g.window, len(g.steps), self.closes,
+                p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, gap[p.ops], other_gap[p.ops],
+                p.op_register, p.slot_register, p.n_ops, p.n_slots, work, changed, key, first,
+                min(width, int(offsets[-1]) - first), p.window, len(g.steps), p.closes,
             )  # fmt: skip
 
-        firsts = range(0, int(offsets[-1]), self.COLUMNS)
-        if len(firsts) * len(g) < PARALLEL:
+        width = self.COLUMNS if len(p.ops) > SMALL else int(offsets[-1])
+        firsts = range(0, int(offsets[-1]), width)
+        if len(firsts) * len(p.ops) < PARALLEL:
             done = [block(f) for f in firsts]
         else:
             with ThreadPoolExecutor(max_workers=2) as pool:
@@ -165,14 +196,85 @@ class Batch:
         return np.split(walls, offsets[1:-1], axis=1)
 
 
+@dataclass(frozen=True)
+class Program:
+    """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
+
+    ops: Any
+    owner: Any
+    """Per op of the graph: the op it is folded into (itself if kept)."""
+    folded: Any
+    onward_ns: Any
+    """Per folded op: the lag to the op that follows it."""
+    events: Any
+    pred_ptr: Any
+    pred: Any
+    lag_ns: Any
+    join: Any
+    wait: Any
+    wait_lag_ns: Any
+    window: Any
+    closes: Any
+    op_register: Any
+    slot_register: Any
+    n_ops: int
+    n_slots: int
+
+    def folded_gap(self, work: Any, gap: Any) -> Any:
+        """Gap before each kept op with its folded chain in it: their gaps, work and lags."""
+        out = gap.astype(np.float64)
+        passed = gap[self.folded] + work[self.folded] + self.onward_ns
+        out += np.bincount(self.owner[self.folded], weights=passed, minlength=len(out))
+        return out
+
+
 def batch(graph: Graph) -> Batch:
     """Prepare batched replays of a graph."""
+    from taut.replay.kernels import fold
+
+    n = len(graph)
+    target = np.repeat(np.arange(n), np.diff(graph.pred_ptr))
+    within = graph.window[graph.pred] == graph.window[target]
+    closes = np.ones(n, dtype=bool)
+    closes[graph.pred[within]] = False
+    followers = np.bincount(graph.pred, minlength=n)
+    chain = (np.diff(graph.pred_ptr)[target] == 1) & (followers[graph.pred] == 1) & within & (graph.lag_ns >= 0)
+    chain &= (graph.join[graph.pred] < 0) & (graph.wait[graph.pred] < 0)
+    folded = graph.pred[chain]
+    onward = np.zeros(n, dtype=np.int64)
+    onward[folded] = graph.lag_ns[chain]
+    follower = np.full(n, -1, dtype=np.int64)
+    follower[folded] = target[chain]
+    owner, first = fold(follower)
+    everything = np.arange(n)
+    none = np.zeros(0, dtype=np.int64)
+    whole = _program(graph, everything, everything, everything, none, none, closes)
+    folded = np.flatnonzero(follower >= 0)
+    kept = np.flatnonzero(follower < 0)
+    return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward[folded], closes))
+
+
+def _program(graph: Graph, ops: Any, owner: Any, heads: Any, folded: Any, onward: Any, closes: Any) -> Program:
+    """The program over the kept ops; each takes the predecessors of the head of its chain."""
     from taut.replay.kernels import registers
 
-    op_register, slot_register, n_ops, n_slots = registers(
-        graph.events, graph.pred_ptr, graph.pred, graph.join, graph.wait, graph.slots
-    )
-    closes = np.ones(len(graph), dtype=bool)
-    target = np.repeat(np.arange(len(graph)), np.diff(graph.pred_ptr))
-    closes[graph.pred[graph.window[graph.pred] == graph.window[target]]] = False
-    return Batch(graph, op_register, slot_register, n_ops, n_slots, closes)
+    number = np.full(len(graph), -1, dtype=np.int64)
+    number[ops] = np.arange(len(ops))
+    if len(ops) == len(graph):
+        ptr, pred, lag, events = graph.pred_ptr, graph.pred, graph.lag_ns, graph.events
+    else:
+        counts = np.diff(graph.pred_ptr)[heads]
+        ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        take = np.repeat(graph.pred_ptr[heads] - ptr[:-1], counts) + np.arange(ptr[-1])
+        pred, lag = number[graph.pred[take]], graph.lag_ns[take]
+        ends = graph.events < 0
+        real = np.where(ends, ~graph.events, graph.events)
+        keep = number[real] >= 0
+        moved = number[real[keep]]
+        events = np.where(ends[keep], ~moved, moved)
+    join, wait = graph.join[ops], graph.wait[ops]
+    op_register, slot_register, n_ops, n_slots = registers(events, ptr, pred, join, wait, graph.slots)
+    return Program(
+        ops, owner, folded, onward, events, ptr, pred, lag, join, wait, graph.wait_lag_ns[ops], graph.window[ops],
+        closes[ops], op_register, slot_register, n_ops, n_slots,
+    )  # fmt: skip

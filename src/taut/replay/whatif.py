@@ -67,7 +67,7 @@ def _classes(graph: Graph) -> Dimension:
     present = np.zeros(len(graph.names), dtype=bool)
     present[graph.ops.name] = True
     key = (np.cumsum(present) - 1)[graph.ops.name]
-    return Dimension("class", key, [graph.names[i] for i in np.flatnonzero(present)])
+    return Dimension("class", key, [graph.names[i] for i in np.flatnonzero(present).tolist()])
 
 
 def _gate_classes(graph: Graph) -> Dimension:
@@ -107,6 +107,8 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
     A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's ring sends
     r → r−1, NCCL's r → r+1, in the order of the group's ranks.
     """
+    from taut.graph.kernels import order_groups
+
     ops = graph.ops
     sender, receiver = np.full(len(ops), -1, dtype=np.int64), np.full(len(ops), -1, dtype=np.int64)
     p2p = (graph.gate >= 0) & (ops.peer >= 0) & ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV))
@@ -116,7 +118,7 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
     ring = (graph.gate >= 0) & np.isin(ops.verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))
     rows = np.flatnonzero(ring)
     if len(rows):
-        rows = rows[np.lexsort((ops.rank[rows], graph.gate[rows]))]
+        rows = rows[order_groups(graph.gate[rows], len(graph.gates), ops.rank[rows], ops.rank[rows])[0]]
         gate, rank = graph.gate[rows], ops.rank[rows].astype(np.int64)
         begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
         ends = np.append(begins[1:], len(rows))
@@ -188,7 +190,9 @@ def fix(graph: Graph, reference_ns: Any, dimension: str, label: str) -> Change:
         if rings is not None:
             slow = np.isin(rings.rows, ops)
             if slow.any():
-                return Change(rings.rows, "work", "set", without(graph, rings, slow)[rings.rows], f"link {label} like the others")
+                return Change(
+                    rings.rows, "work", "set", without(graph, rings, slow)[rings.rows], f"link {label} like the others"
+                )
     known_ref = ~np.isnan(reference_ns[ops])
     value = np.rint(reference_ns[ops][known_ref]).astype(np.int64)
     return Change(ops[known_ref], "work", "set", value, f"{dimension} {label} at reference")
