@@ -8,6 +8,11 @@ with as_file(files("taut") / "demo") as folder:
     trace = taut.read([folder])
 
 graph = taut.link(trace)
-timeline = taut.replay(graph)
-print(f"{len(trace.ops)} ops of {len(trace.members)} ranks")
-print(taut.blame(graph, timeline))
+observed = taut.replay(graph)
+gap_free = taut.replay(graph, gaps=False)
+blame = taut.blame(graph, observed, gap_free)
+
+print(f"{len(trace.ops)} ops of {len(trace.members)} ranks, {len(graph.gates)} gates")
+print(f"wall {observed.wall_ns / 1e6:.1f} ms, without gaps {gap_free.wall_ns / 1e6:.1f} ms")
+for part, ns in blame.totals.items():
+    print(f"  {part:<16} {ns / 1e6:10.3f} rank-ms")

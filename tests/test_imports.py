@@ -12,14 +12,15 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
 
-GROUND = ("tables", "errors")
+GROUND = ("tables", "errors", "jit")
 STAIRS = ("graph", "replay", "diagnose", "control", "ledger", "project")
 ASIDE = ("read", "brief", "audit")
-TOP = ("watch", "serve", "lab", "cli", "__init__", "__main__")
-WORLDLY = ("read", "audit", "brief", "watch", "serve", "lab", "cli", "__main__")
+TOP = ("watch", "serve", "lab", "report", "run", "cli", "__init__", "__main__")
+WORLDLY = ("read", "audit", "brief", "watch", "serve", "lab", "run", "cli", "__main__")
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "jit": set(),
     "tables": {"errors"},
     **{room: set(GROUND) for room in ASIDE},
     **{room: {*GROUND, "read", *STAIRS[:level]} for level, room in enumerate(STAIRS)},

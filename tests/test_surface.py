@@ -47,6 +47,14 @@ def test_all_is_importable_listed_once_and_visible() -> None:
     assert set(taut.__all__) <= set(dir(taut))
 
 
+def test_verbs_stay_verbs_when_rooms_of_the_same_name_are_loaded() -> None:
+    for _ in range(2):
+        assert [name for name in taut.__all__ if name.islower() and not callable(getattr(taut, name))] == []
+    assert taut.read.read is not taut.read
+    with pytest.raises(taut.InputRefused):
+        taut.read([])
+
+
 def test_every_public_name_has_a_docstring() -> None:
     bare = []
     for name in taut.__all__:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -21,7 +23,8 @@ _WHERE = {
     "Graph": "graph", "link": "graph",
     "Ledger": "ledger", "Prices": "ledger", "charge": "ledger",
     "read": "read",
-    "Blame": "replay", "Change": "replay", "Timeline": "replay", "WhatIf": "replay", "blame": "replay", "replay": "replay",
+    "Blame": "replay", "Change": "replay", "Timeline": "replay", "WhatIf": "replay", "blame": "replay",
+    "replay": "replay",
     "whatif": "replay:decompose",
     "Analysis": "run", "Run": "run", "analyze": "run", "open_run": "run",
     "Table": "tables", "Trace": "tables",
@@ -29,7 +32,8 @@ _WHERE = {
 
 __all__ = [
     "Analysis", "Blame", "Change", "Graph", "InputRefused", "Ledger", "Prices", "Run", "RunError", "Table", "TautError",
-    "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "blame", "charge", "link", "open_run", "read", "replay", "whatif",
+    "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "blame", "charge", "link", "open_run", "read", "replay",
+    "whatif",
 ]  # fmt: skip
 
 
@@ -40,8 +44,27 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, _, attribute = _WHERE[name].partition(":")
-    return getattr(import_module(f"taut.{module}"), attribute or name)
+    found = import_module(f"taut.{module}")
+    return found if module == name else getattr(found, attribute or name)
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+class _Room(ModuleType):
+    """A room that bears the name of its verb is called like it: ``taut.read(paths)``."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return getattr(self, self.__name__.rpartition(".")[2])(*args, **options)
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Loading taut.read or taut.replay puts the room where the verb of that name is looked for.
+        if isinstance(value, ModuleType) and name in _WHERE:
+            value.__class__ = _Room
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

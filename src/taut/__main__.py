@@ -1,0 +1,5 @@
+"""``python -m taut`` is ``taut``."""
+
+from taut.cli import main
+
+main(prog_name="taut")

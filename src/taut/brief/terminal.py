@@ -1,0 +1,347 @@
+"""The result on a terminal: the verdict first, and everything that supports it on one screen.
+
+Takes the object that ``--json`` prints and adds nothing to it; every text from a trace goes through ``text.safe``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import IO, Any, Literal
+
+from rich.console import Console, ConsoleRenderable, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from taut.brief.text import count, duration, money, percent, plain, safe, size, span
+
+Side = Literal["left", "right"]
+WIDEST = 132
+"""Longer lines are hard to read, however wide the screen."""
+CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 6, 3, 10, 6, 5
+"""Lines at most: causes beside a finding and without one, gates, one-sided collectives, notes on what is missing."""
+STAGE_WIDTH = 100
+"""Narrower screens have no room for the stage of a cause."""
+LEAST_SHARE = 0.005
+"""A cause below this share of all waiting is not worth a line."""
+LEAST_FATE = 0.001
+"""A fate below this share of the rank time is named, without a line of its own."""
+
+CLASS_STYLE = {
+    "healthy": "bold green",
+    "component": "bold red",
+    "structural": "bold yellow",
+    "control": "bold magenta",
+    "unknown": "bold cyan",
+}
+FATE_STYLE = {
+    "productive": ("green", "█", "#"),
+    "slow compute": ("dark_orange", "▓", "="),
+    "exposed transfer": ("blue", "▒", "-"),
+    "communication undivided": ("cyan", "░", "~"),
+    "fault wait": ("red", "x", "x"),
+    "jitter wait": ("yellow", "z", "z"),
+    "structural wait": ("magenta", "/", "/"),
+    "gap": ("grey62", ".", "."),
+    "unexplained": ("bright_white", "?", "?"),
+    "unobserved": ("grey37", "_", "_"),
+}
+"""Per fate its colour, and its mark where there are no colours, or no more than ASCII."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What the output can show."""
+
+    width: int = 80
+    styled: bool = False
+    color: bool = False
+    unicode: bool = True
+
+    @classmethod
+    def of(cls, stream: IO[str]) -> Screen:
+        """The abilities of a stream; NO_COLOR and a dumb terminal are respected."""
+        width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST)
+        styled = stream.isatty() and os.environ.get("TERM") != "dumb"
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").replace("_", "")
+        return cls(max(width, 40), styled, styled and not os.environ.get("NO_COLOR"), encoding in ("utf8", "cp65001"))
+
+
+def render(result: Mapping[str, Any], screen: Screen) -> str:
+    """The whole screen of ``taut analyze``."""
+    parts = [
+        _verdict(result),
+        _job(result),
+        _findings(result),
+        _causes(result, screen),
+        _gates(result),
+        _collectives(result),
+        _ledger(result, screen),
+    ]
+    shown = [part for part in parts if part is not None]
+    return _print([*(x for part in shown for x in (part, Text())), _fidelity(result["fidelity"])], screen)
+
+
+def render_change(result: Mapping[str, Any], screen: Screen) -> str:
+    """The answer of ``taut whatif``: before and after, as bars of one scale."""
+    before, after = result["actual_wall_ns"], result["changed_wall_ns"]
+    room, longest = max(10, screen.width - 50), max(before, after, 1)
+    table = _table("", "bar", "wall", ("", "left"), header=False)
+    for label, ns, said in (("as it was", before, ""), ("changed", after, _gain(result))):
+        bar = ("█" if screen.unicode else "#") * max(1, round(room * ns / longest))
+        table.add_row(label, _in(bar, "green" if label == "changed" else "grey62"), duration(ns), said)
+    changes = "; ".join(map(safe, result["changes"]))
+    return _print([table, Text(changes, style="dim")], screen)
+
+
+def _gain(result: Mapping[str, Any]) -> str:
+    saved, share = result["saved_wall_ns"], result["saved_share"]
+    if saved == 0:
+        return "no difference"
+    return f"{'saves' if saved > 0 else 'costs'} {duration(abs(saved))} ({percent(abs(share))})"
+
+
+def _print(parts: Iterable[ConsoleRenderable], screen: Screen) -> str:
+    console = Console(
+        file=io.StringIO(), width=screen.width, force_terminal=screen.styled, no_color=not screen.color,
+        color_system="auto" if screen.color else None if not screen.styled else "standard",
+        highlight=False, markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    with console.capture() as capture:
+        console.print(Group(*parts))
+    lines = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    return lines if screen.unicode else plain(lines)
+
+
+def _in(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _verdict(result: Mapping[str, Any]) -> ConsoleRenderable:
+    verdict = result["verdict"]
+    return Text(safe(verdict["text"]), style=CLASS_STYLE.get(verdict["class"], "bold"))
+
+
+def _job(result: Mapping[str, Any]) -> ConsoleRenderable:
+    job = result["job"]
+    ranks = count(job["ranks"], "rank")
+    if job["world_size"] and job["world_size"] != job["ranks"]:
+        ranks = f"{job['ranks']:,} of {job['world_size']:,} ranks"
+    words = [safe(job["name"]), ranks, count(job["steps"], "step"), f"wall {duration(job['wall_ns'])}"]
+    if job["steps"] > 1:
+        words.append(f"{duration(job['wall_ns'] / job['steps'])} a step")
+    if result["verdict"].get("bound"):
+        words.append(f"{result['verdict']['bound']}-bound")
+    lines: list[ConsoleRenderable] = [Text(" · ".join(words))]
+    lines += [Text(f"partial: {safe(line)}", style="yellow") for line in job["partial"][:PARTIAL]]
+    if len(job["partial"]) > PARTIAL:
+        lines.append(Text(f"partial: {len(job['partial']) - PARTIAL} more, see run.json", style="yellow"))
+    return Group(*lines)
+
+
+def _findings(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    if not result["findings"]:
+        return None
+    lines: list[ConsoleRenderable] = [_heading("Findings")]
+    for finding in result["findings"]:
+        lines += [Padding(line, (0, 0, 0, indent)) for line, indent in _finding(finding, result)]
+    return Group(*lines)
+
+
+def _finding(finding: Mapping[str, Any], result: Mapping[str, Any]) -> list[tuple[ConsoleRenderable, int]]:
+    wall, recoverable = max(result["job"]["wall_ns"], 1), finding["recoverable_wall_ns"]
+    head = Text(safe(finding["mode"]), style="bold")
+    head.append(f" · {_places(finding)} · {span(*finding['steps'])} · {_sure(finding['confidence'])}", style="not bold")
+    cost = [f"lost {duration(finding['lost_rank_ns'])} rank time", _priced(finding["lost_rank_ns"], result)]
+    gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
+    gain.append(f" · {' · '.join(filter(None, cost))}", style="not bold")
+    return [(head, 1), (gain, 3), (Text(f"because {safe(finding['because'])}"), 3)]
+
+
+def _places(finding: Mapping[str, Any]) -> str:
+    kinds = (("link", finding["links"]), ("rank", finding["ranks"]), ("stage", finding["stages"]))
+    return " · ".join(f"{word} {', '.join(map(safe, values))}" for word, values in kinds if values)
+
+
+def _sure(confidence: float | None) -> str:
+    if confidence is None:
+        return "confidence unknown"
+    return "confidence " + (">99.9 %" if confidence > 0.999 else percent(confidence))
+
+
+def _causes(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
+    most = CAUSES if result["findings"] else CALM_CAUSES
+    rows = [row for row in result["blame"] if row["share"] >= LEAST_SHARE][:most]
+    if not rows:
+        return None
+    priced = bool(_priced(1, result))
+    table = _table("cause", "class", "blamed", *(["cost"] if priced else []), "of wait", "recoverable", "of wall")
+    for row in rows:
+        cause, wait = row["cause"], row["wait_rank_ns"]
+        table.add_row(
+            _in(_place(cause, screen.width >= STAGE_WIDTH), "bold"),
+            _in(_short(cause["class"])),
+            duration(wait),
+            *([_priced(wait, result)] if priced else []),
+            percent(row["share"]),
+            *_recoverable(row["recoverable_wall_ns"], result["job"]["wall_ns"]),
+        )
+    return Group(_heading("Who was waited for"), Padding(table, (0, 0, 0, 1)))
+
+
+def _place(cause: Mapping[str, Any], with_stage: bool) -> str:
+    if cause["link"]:
+        return f"link {safe(cause['link'])}"
+    stage = f", stage {cause['stage']}" if with_stage and cause["stage"] is not None else ""
+    return f"rank {cause['rank']}{stage}" if cause["rank"] is not None else safe(cause["controller"] or cause["group"])
+
+
+def _short(name: str | None) -> str:
+    return safe(name or "").replace("autograd::engine::evaluate_function: ", "autograd ")
+
+
+def _recoverable(ns: int, wall_ns: int) -> tuple[Text, Text]:
+    if ns <= 0:
+        return _in("none", "dim"), _in("", "dim")
+    return _in(duration(ns)), _in(percent(ns / max(wall_ns, 1)))
+
+
+def _gates(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """With a single step there is no trend to show, but who was last at each gate is the whole story."""
+    gates = [(turn, gate) for turn, gate in enumerate(result.get("gates") or ())]
+    if result["job"]["steps"] != 1 or not gates:
+        return None
+    latest = sorted(gates, key=lambda item: -item[1]["late_ns"])[:GATES]
+    table = _table("gate", "class", "members", "last", "late")
+    for turn, gate in sorted(latest, key=lambda item: item[0]):
+        last = _in(f"rank {gate['last_rank']}", "bold")
+        table.add_row(str(turn), _in(_short(gate["class"])), str(gate["members"]), last, duration(gate["late_ns"]))
+    more = f", the {GATES} latest of {len(gates)}" if len(gates) > GATES else ""
+    heading = _heading(f"Who came last{more} (late = behind the median arrival)")
+    return Group(heading, Padding(table, (0, 0, 0, 1)))
+
+
+def _collectives(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """Where the other members were not traced, how much of each collective may have been waiting."""
+    least_ns = LEAST_FATE * result["ledger"]["total_rank_ns"]
+    rows = [row for row in result.get("collectives") or () if row["rank_ns"] >= least_ns][:COLLECTIVES]
+    if not rows:
+        return None
+    table = _table("class", "size", "calls", "rank time", "at most wait", "floor a call")
+    for row in rows:
+        times = (duration(row[key]) for key in ("rank_ns", "wait_upper_bound_rank_ns", "floor_ns"))
+        table.add_row(_in(_short(row["class"])), size(row["bytes"]), f"{row['count']:,}", *times)
+    return Group(_heading("Collectives seen from one side only"), Padding(table, (0, 0, 0, 1)))
+
+
+def _ledger(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
+    ledger = result["ledger"]
+    total = max(ledger["total_rank_ns"], 1)
+    entries = [entry for entry in ledger["entries"] if entry["rank_ns"] / total >= LEAST_FATE]
+    small = [entry["fate"] for entry in ledger["entries"] if 0 < entry["rank_ns"] / total < LEAST_FATE]
+    table = _table("", "fate", "share", "rank time", *(["cost"] if ledger["currency"] else []), header=False)
+    for entry in entries:
+        style, mark = FATE_STYLE.get(entry["fate"], ("", "", ""))[0], _mark(entry["fate"], screen)
+        cost = [money(entry["money"], ledger["currency"])] if ledger["currency"] else []
+        share = percent(entry["rank_ns"] / total)
+        table.add_row(_in(mark * 2, style), safe(entry["fate"]), share, duration(entry["rank_ns"]), *cost)
+    lines: list[ConsoleRenderable] = [
+        _heading(_bill(result)),
+        _bar(entries, total, screen),
+        Padding(table, (0, 0, 0, 1)),
+    ]
+    if small:
+        lines.append(Text(f" below 0.1 %: {', '.join(map(safe, small))}", style="dim"))
+    hidden = ledger.get("hidden_wait_rank_ns")
+    if hidden:
+        lines.append(Text(f" {duration(hidden)} more of waiting hid under other work and costs nothing", style="dim"))
+    if not ledger["closes"]:
+        lines.append(Text(" the ledger does not close: please report this", style="bold red"))
+    return Group(*lines)
+
+
+def _bill(result: Mapping[str, Any]) -> str:
+    ledger = result["ledger"]
+    words = [f"Where {duration(ledger['total_rank_ns'])} of rank time went"]
+    if ledger["currency"]:
+        words.append(money(_paid(ledger), ledger["currency"]))
+    joules = [entry["joules"] for entry in ledger["entries"] if entry["joules"] is not None]
+    carbon = [entry["kg_co2e"] for entry in ledger["entries"] if entry["kg_co2e"] is not None]
+    if joules:
+        words.append(f"{sum(joules) / 3.6e6:.3g} kWh")
+    if carbon:
+        words.append(f"{sum(carbon):.3g} kg CO2e")
+    return " · ".join(words)
+
+
+def _bar(entries: Sequence[Mapping[str, Any]], total: int, screen: Screen) -> Text:
+    """One stacked bar; every fate that is there gets at least one cell."""
+    room = min(screen.width - 2, 100)
+    ends, running = [], 0
+    for entry in entries:
+        running += max(entry["rank_ns"], total // room)
+        ends.append(running)
+    bar, at = Text(" ", no_wrap=True), 0
+    for entry, end in zip(entries, ends, strict=True):
+        upto = round(room * end / max(running, 1))
+        bar.append(_mark(entry["fate"], screen) * (upto - at), style=FATE_STYLE.get(entry["fate"], ("",))[0])
+        at = upto
+    return bar
+
+
+def _mark(fate: str, screen: Screen) -> str:
+    _, shade, letter = FATE_STYLE.get(fate, ("", "▒", "+"))
+    return "█" if screen.color and screen.unicode else shade if screen.unicode else letter
+
+
+def _priced(rank_ns: int, result: Mapping[str, Any]) -> str:
+    """Rank time at the ledger's own rate; empty without a price."""
+    ledger = result["ledger"]
+    if not ledger["currency"]:
+        return ""
+    return money(_paid(ledger) * rank_ns / max(ledger["total_rank_ns"], 1), ledger["currency"])
+
+
+def _paid(ledger: Mapping[str, Any]) -> Decimal:
+    return sum((Decimal(entry["money"]) for entry in ledger["entries"]), Decimal(0))
+
+
+def _fidelity(fidelity: Mapping[str, Any]) -> ConsoleRenderable:
+    error = fidelity["replay_error"]
+    words = [
+        "replay exact" if error == 0 else f"replay error {percent(error)}",
+        f"{100 * fidelity['explained_share']:.0f} % of starts explained",
+        f"gap-free {100 * fidelity['gapfree_error']:+.1f} %",
+        count(fidelity["dropped_edges"], "edge") + " dropped",
+        _clock(fidelity["clock"]),
+    ]
+    return Text("Fidelity: " + " · ".join(words), style="dim")
+
+
+def _clock(clock: Mapping[str, Any]) -> str:
+    offsets = {rank: offset["value"] for rank, offset in clock["offset_ns"].items() if offset and offset["value"]}
+    if not offsets:
+        return "no clock offset applied"
+    worst = max(offsets, key=lambda rank: abs(offsets[rank]))
+    most = f"most to rank {safe(worst)}: {duration(offsets[worst])}"
+    return f"clock offsets applied to {count(len(offsets), 'rank')}, {most}"
+
+
+def _heading(text: str) -> Text:
+    return Text(text, style="underline")
+
+
+def _table(*columns: str | tuple[str, Side], header: bool = True) -> Table:
+    """A table without lines: two columns of words, then figures; the second column gives way where room is short."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=header, header_style="dim")
+    for i, column in enumerate(columns):
+        default: Side = "left" if i < 2 else "right"
+        name, justify = column if isinstance(column, tuple) else (column, default)
+        # Rich narrows columns that may wrap before it narrows others; their texts are cut, not wrapped (see _in).
+        table.add_column(name, justify=justify, no_wrap=i != 1)
+    return table

@@ -1,0 +1,384 @@
+"""The command line: parses, calls the library, prints. Data on stdout, messages on stderr.
+
+Nothing heavy is imported before a command runs, so that help and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from taut import __version__
+from taut.errors import TautError, UsageError
+
+if TYPE_CHECKING:
+    from taut.ledger import Prices
+    from taut.replay import Change
+    from taut.run import Analysis, Run
+
+FAILED, USAGE, FINDINGS, INTERRUPTED = 1, 2, 3, 130
+FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
+NAMED_KEYS = ("class", "gate")
+"""Keys whose labels are names, of which a part is enough."""
+DEMO = Path(__file__).parent / "demo"
+SNIPPET = Path(__file__).parent / "brief" / "recording.txt"
+PATIENCE_S = 5.0
+"""Off a terminal, stages are named only after this long."""
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+EPILOG = """\b
+Exit codes: 0 done, 1 failure, 2 the question does not fit, 3 findings at or above
+--fail-on, 4 input refused, 130 interrupted.
+\b
+Shell completion:
+  bash   eval "$(_TAUT_COMPLETE=bash_source taut)"
+  zsh    eval "$(_TAUT_COMPLETE=zsh_source taut)"
+  fish   _TAUT_COMPLETE=fish_source taut | source
+"""
+
+
+class _Commands(click.Group):
+    """A group whose every failure is one line on stderr and an exit code of the design."""
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit as the design says."""
+        for name in ONE_THREAD:
+            # Idle worker threads of linear algebra that taut does not use would cost start-up time.
+            os.environ.setdefault(name, "1")
+        if not standalone_mode:
+            return super().main(args, prog_name, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(USAGE)
+        except click.ClickException as error:
+            _fail(_usage(error), error.exit_code)
+        except click.Abort:
+            _fail("interrupted", INTERRUPTED)
+        except TautError as error:
+            _fail(str(error), error.exit_code)
+        except Exception as error:
+            if os.environ.get("TAUT_DEBUG"):
+                raise
+            _fail(f"{type(error).__name__}: {error} (TAUT_DEBUG=1 shows the traceback)", FAILED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return error.format_message() + (f" (see: {context.command_path} --help)" if context else "")
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    _say(f"taut: {message}")
+    sys.exit(code)
+
+
+def _say(message: str) -> None:
+    """One line on stderr, whatever the message holds."""
+    from taut.brief.text import plain, safe
+
+    line = safe(message)
+    encoding = (getattr(sys.stderr, "encoding", None) or "ascii").lower()
+    click.echo(line if encoding.startswith("utf") else plain(line), err=True)
+
+
+@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="taut")
+def main() -> None:
+    """Where the accelerator bill really goes, why, and what would change it.
+
+    Start with: taut demo. Then: taut analyze TRACES.
+    """
+
+
+def _price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{3}|[€$£])", value.strip())
+    if not found:
+        raise click.BadParameter(f"{value!r} is no price: give amount and currency, for example 2.50EUR")
+    return found[1], {"€": "EUR", "$": "USD", "£": "GBP"}.get(found[2], found[2].upper())
+
+
+def _watts(_: click.Context, __: click.Parameter, value: str | None) -> list[float] | None:
+    if value is None:
+        return None
+    parts = value.split(",")
+    if len(parts) > 3 or not all(re.fullmatch(r"\d+(\.\d+)?", part.strip()) for part in parts):
+        raise click.BadParameter(f"{value!r}: give one to three numbers of watts, for example 700,450,120")
+    return [float(part) for part in parts]
+
+
+ANALYSIS_OPTIONS = (
+    click.option(
+        "-o", "--output", "folder", metavar="RUN", type=click.Path(file_okay=False),
+        help="Run folder to write  [default: ./taut-runs/<job>-<digest>]",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
+    click.option(
+        "--gpu-hour", "price", metavar="PRICE", callback=_price,
+        help="Price of one rank for one hour, for example 2.50EUR.",
+    ),
+    click.option(
+        "--power", metavar="WATTS", callback=_watts,
+        help="Watts per rank: LOAD[,STALL[,IDLE]]; one left out is as the one before.",
+    ),
+    click.option("--carbon", metavar="KG", type=click.FloatRange(min=0), help="kg CO2e per kWh; needs --power."),
+    click.option(
+        "--fail-on", metavar="SHARE", type=click.FloatRange(0, 1),
+        help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr."),
+)  # fmt: skip
+
+
+def _analysis_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What analyze and demo both take."""
+    for option in reversed(ANALYSIS_OPTIONS):
+        command = option(command)
+    return command
+
+
+@main.command(short_help="Say where a job's time went, why, and what would change it.")
+@click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@_analysis_options
+def analyze(inputs: tuple[str, ...], **options: Any) -> None:
+    """Say where a job's time went, why, and what would change it.
+
+    IN is a trace file, a folder or a tar.gz with the traces of all ranks, or - for standard input. Formats are
+    recognised. The result is also written to a run folder, which other commands take.
+    """
+    _analyze(inputs, **options)
+
+
+@main.command(short_help="Analyze a small built-in job.")
+@_analysis_options
+def demo(**options: Any) -> None:
+    """Analyze the small built-in job: four ranks, one of them behind a slow link."""
+    _analyze((str(DEMO),), **options)
+
+
+def _analyze(
+    inputs: Sequence[str], folder: str | None, as_json: bool, price: tuple[str, str] | None, power: list[float] | None,
+    carbon: float | None, fail_on: float | None, quiet: bool,
+) -> None:  # fmt: skip
+    from taut.run import analyze as run_analyze
+
+    prices = _prices(price, power, carbon)
+    with _progress(quiet) as stage:
+        analysis = run_analyze(inputs, prices=prices, progress=stage)
+        result = analysis.result
+        stage("saving")
+        run = analysis.save(folder)
+    _show(analysis, as_json)
+    failing = [] if fail_on is None else _failing(result, fail_on)
+    if not quiet:
+        for line in [*_failures(failing, fail_on), *_hints(result, run)]:
+            _say(line)
+    if failing:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _prices(price: tuple[str, str] | None, power: list[float] | None, carbon: float | None) -> Prices:
+    from decimal import Decimal
+
+    from taut.ledger import Prices
+
+    if carbon is not None and power is None:
+        raise UsageError("--carbon needs --power: without watts there are no kWh")
+    load, stall, idle = (*(power or ()), None, None, None)[:3]
+    amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
+    return Prices(amount, currency, load, stall, idle, carbon)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Names the stage at work: a spinner on a terminal, a line where it takes long, nothing if quiet."""
+    if quiet:
+        yield lambda stage: None
+    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from rich.console import Console
+
+        with Console(stderr=True).status("reading …") as status:
+            yield lambda stage: status.update(f"{stage} …")
+    else:
+        begin = time.monotonic()
+        yield lambda stage: _say(f"{stage} …") if time.monotonic() - begin > PATIENCE_S else None
+
+
+_INVISIBLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+def _print_json(text: str) -> None:
+    """One JSON object in UTF-8, with what a terminal might obey written as an escape."""
+    click.echo((_INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).rstrip() + "\n").encode(), nl=False)
+
+
+def _show(analysis: Analysis, as_json: bool) -> None:
+    if as_json:
+        _print_json(analysis.to_json())
+        return
+    from taut.brief.terminal import Screen, render
+
+    screen = Screen.of(sys.stdout)
+    click.echo(render(analysis.result, screen), nl=False, color=screen.styled)
+
+
+def _share(finding: dict[str, Any], result: dict[str, Any]) -> float:
+    return float(finding["recoverable_wall_ns"] / max(result["job"]["wall_ns"], 1))
+
+
+def _failing(result: dict[str, Any], fail_on: float) -> list[tuple[str, float]]:
+    shares = [(finding["id"], _share(finding, result)) for finding in result["findings"]]
+    return [(name, share) for name, share in shares if share >= fail_on]
+
+
+def _failures(failing: list[tuple[str, float]], fail_on: float | None) -> list[str]:
+    return [f"finding {name}: {share:.3f} of the wall is recoverable, --fail-on is {fail_on:g}" for name, share in failing]
+
+
+def _hints(result: dict[str, Any], run: Path) -> list[str]:
+    """What is missing, and as the last line what to do next."""
+    lines = [f"written: {run}"]
+    if result["job"]["ranks"] == 1 and result["job"]["world_size"] != 1:
+        lines += ["one rank tells no culprit; record all ranks (docs/recording.md):", ""]
+        lines += [f"    {line}" for line in SNIPPET.read_text(encoding="utf-8").splitlines()]
+        return [*lines, "", "next: taut analyze traces/"]
+    if result["ledger"]["currency"] is None:
+        lines.append("money is null: --gpu-hour 2.50EUR prices it")
+    return [*lines, f"next: taut whatif {shlex.quote(str(run))} {_worth_asking(result)}"]
+
+
+def _worth_asking(result: dict[str, Any]) -> str:
+    """The question that the result raises: its first finding, else its first cause, else its slowest rank."""
+    if result["findings"]:
+        first = result["findings"][0]
+        places = [f"link={link}" for link in first["links"]] or [f"rank={rank}" for rank in first["ranks"]]
+        return " ".join(f"--fix {place}" for place in places)
+    stages, ranks = result["whatif"]["by"].get("stage", {}), result["whatif"]["by"]["rank"]
+    if result["verdict"]["class"] == "structural" and len(stages) > 1:
+        return f"--fix stage={max(stages, key=stages.__getitem__)}"
+    if result["blame"]:
+        cause = result["blame"][0]["cause"]
+        return f"--fix link={cause['link']}" if cause["link"] else f"--fix rank={cause['rank']}"
+    return f"--fix rank={max(ranks, key=ranks.__getitem__)}"
+
+
+def _fixes(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, str]]:
+    out = []
+    for value in values:
+        key, equals, label = value.partition("=")
+        if not equals or not label or key not in FIX_KEYS:
+            raise click.BadParameter(f"{value!r}: give KEY=VALUE with KEY one of {', '.join(FIX_KEYS)}")
+        out.append((key, label))
+    return out
+
+
+def _delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[int, int, int]]:
+    out = []
+    for value in values:
+        found = dict(part.split("=", 1) for part in value.split(",") if "=" in part)
+        try:
+            if sorted(found) != ["ms", "rank", "step"]:
+                raise ValueError
+            out.append((int(found["rank"]), int(found["step"]), round(float(found["ms"]) * 1e6)))
+        except (ValueError, OverflowError):
+            raise click.BadParameter(f"{value!r}: write it like rank=3,step=10,ms=40") from None
+    return out
+
+
+@main.command(short_help="Replay a finished run with something changed.")
+@click.argument("run", metavar="RUN", type=click.Path())
+@click.option(
+    "--fix",
+    "fixes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_fixes,
+    help=f"Set one {', '.join(FIX_KEYS)} to its reference; may be given again.",
+)
+@click.option(
+    "--delay",
+    "delays",
+    metavar="rank=R,step=S,ms=MS",
+    multiple=True,
+    callback=_delays,
+    help="Delay a rank once, in one step; may be given again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")  # fmt: skip
+def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool) -> None:
+    """Replay a finished run with something changed: what would the wall clock have been?
+
+    Changes compose. References are those of the run: the same op on peers. Gaps are kept.
+
+    \b
+      taut whatif RUN --fix rank=3
+      taut whatif RUN --fix link=2:1 --fix class=all-reduce
+      taut whatif RUN --delay rank=3,step=10,ms=40
+    """
+    if not fixes and not delays:
+        raise UsageError("nothing to change: give --fix or --delay")
+    from taut.replay import replay
+    from taut.run import open_run
+
+    opened = open_run(run)
+    changes = _changes(opened, fixes, delays)
+    actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns
+    _show_change(
+        {
+            "actual_wall_ns": actual, "changed_wall_ns": changed, "saved_wall_ns": actual - changed,
+            "saved_share": (actual - changed) / max(actual, 1), "error": None, "changes": [c.reason for c in changes],
+        },
+        as_json,
+    )  # fmt: skip
+
+
+def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> list[Change]:
+    from taut.replay.whatif import delay, dimensions, fix
+
+    labels = {dimension.name: dimension.labels for dimension in dimensions(run.graph)}
+    changes = [fix(run.graph, run.reference_ns, key, _label(key, said, labels.get(key, []))) for key, said in fixes]
+    for (key, said), change in zip(fixes, changes, strict=True):
+        if len(change.ops) == 0:
+            _say(f"--fix {key}={said}: no reference is known for it, so nothing changes")
+    return changes + [delay(run.graph, rank, step, ns) for rank, step, ns in delays]
+
+
+def _label(key: str, said: str, labels: Sequence[str]) -> str:
+    """The label that is meant: itself, or the only one that holds it."""
+    if key not in NAMED_KEYS or said in labels:
+        return said
+    like = [label for label in labels if said.lower() in label.lower()]
+    if len(like) > 1:
+        some = ", ".join(like[:12]) + (" …" if len(like) > 12 else "")
+        raise UsageError(f"--fix {key}={said}: which of {some}?")
+    return like[0] if like else said
+
+
+def _show_change(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        _print_json(msgspec.json.format(msgspec.json.encode(result), indent=1).decode())
+        return
+    from taut.brief.terminal import Screen, render_change
+
+    screen = Screen.of(sys.stdout)
+    click.echo(render_change(result, screen), nl=False, color=screen.styled)

@@ -1,0 +1,244 @@
+"""Who is blamed, for how much, and who is not: jobs whose truth is known because they were built."""
+
+from __future__ import annotations
+
+from dataclasses import replace as edited
+from typing import Any
+
+import numpy as np
+import pytest
+
+from build import MS, analyze, barriers, job, ring_all_reduce
+from taut.run import Analysis
+from taut.tables import Trace
+
+
+def gaussian(rng: Any, steps: int, ranks: int, sigma: float = 0.05) -> Any:
+    """Relative work, steps × ranks."""
+    return 1 + sigma * rng.standard_normal((steps, ranks))
+
+
+def lognormal(rng: Any, steps: int, ranks: int, sigma: float = 0.1) -> Any:
+    return np.exp(sigma * rng.standard_normal((steps, ranks)))
+
+
+BASE, TRANSFER = 100 * MS, 5 * MS
+
+
+def culprits(done: Analysis) -> list[tuple[int, ...]]:
+    return [f.ranks for f in done.findings]
+
+
+# Healthy jobs
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_two_healthy_branches_at_five_percent_have_no_fault(ranks: int) -> None:
+    """Jitter has no culprit: over 60 seeds no finding, and no more fault than the stated false-alarm rate allows."""
+    blamed = fault = wait = 0
+    for seed in range(60):
+        done = analyze(barriers(BASE * gaussian(np.random.default_rng(seed), 30, ranks), TRANSFER))
+        totals = done.blame.totals
+        assert done.findings == []
+        assert totals["fault_ns"] + totals["jitter_ns"] + totals["structural_ns"] == totals["wait_ns"]
+        blamed += totals["fault_ns"] > 0
+        fault, wait = fault + totals["fault_ns"], wait + totals["wait_ns"]
+    assert fault < 0.01 * wait
+    assert blamed <= 3, "at 1 % a run, four of sixty have a chance below 0.5 %"
+
+
+@pytest.mark.parametrize("noise", [gaussian, lognormal])
+@pytest.mark.parametrize("ranks", [4, 8, 64])
+def test_a_healthy_job_has_no_finding(ranks: int, noise: Any) -> None:
+    """False alarms: none in 40 seeds."""
+    found = []
+    for seed in range(40):
+        done = analyze(barriers(BASE * noise(np.random.default_rng(1000 + seed), 20, ranks), TRANSFER))
+        found += [(seed, f.ranks, f.because) for f in done.findings]
+    assert found == []
+
+
+def test_unequal_but_stable_workers_are_no_finding() -> None:
+    """±10 % between workers, the same in every step, is heterogeneity and not a fault."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        speed = rng.uniform(0.9, 1.1, size=8)
+        done = analyze(barriers(BASE * speed * gaussian(rng, 20, 8, 0.02), TRANSFER))
+        assert done.findings == [], f"seed {seed}: speeds {np.round(speed, 3)}"
+
+
+def test_every_rank_twice_as_slow_in_one_role_is_structure() -> None:
+    """Two stages of unequal length: the shorter waits, for structure and jitter, not for a fault."""
+    work = BASE * gaussian(np.random.default_rng(0), 30, 8) * np.repeat([1.0, 2.0], 4)
+    done = analyze(barriers(work, TRANSFER, stage={r: r // 4 for r in range(8)}))
+    assert done.findings == []
+    assert done.blame.totals["structural_ns"] > 0.7 * done.blame.totals["wait_ns"]
+
+
+# One culprit
+
+
+@pytest.mark.parametrize("ranks", [4, 8, 32])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slow_rank_is_named_alone_and_its_gain_is_true(ranks: int, seed: int) -> None:
+    """+30 % on one rank: fault on it alone; recoverable within 3 % of the wall of what that job gives without it."""
+    noise = gaussian(np.random.default_rng(seed), 30, ranks, 0.02)
+    slow = np.where(np.arange(ranks) == 1, 1.3, 1.0)
+    done = analyze(barriers(BASE * noise * slow, TRANSFER))
+    healthy = analyze(barriers(BASE * noise, TRANSFER))
+    assert culprits(done) == [(1,)]
+    blamed = np.bincount(done.graph.rank_index(), weights=done.blame.fault_ns, minlength=ranks)
+    assert blamed.argmax() == 1
+    assert np.delete(blamed, 1).sum() == 0
+    truth = done.observed.wall_ns - healthy.observed.wall_ns
+    assert abs(done.findings[0].recoverable_wall_ns - truth) < 0.03 * done.observed.wall_ns
+    assert done.findings[0].steps[0] <= 2
+    assert done.findings[0].steps[1] >= 27
+    assert done.findings[0].confidence > 0.99
+
+
+def test_fixing_the_slowest_exposes_the_second_slowest() -> None:
+    """Blame is not saving: rank 0 at +50 % is charged more a step and victim than fixing it alone would bring."""
+    work = BASE * gaussian(np.random.default_rng(1), 30, 8, 0.01) * np.array([1.5, 1.4, 1, 1, 1, 1, 1, 1])
+    done = analyze(barriers(work, TRANSFER))
+    first = next(cause for cause in done.result["blame"] if cause["cause"]["rank"] == 0)
+    per_victim = first["wait_rank_ns"] / 7
+    assert first["recoverable_wall_ns"] == pytest.approx(0.1 * 30 * BASE, rel=0.2)
+    assert per_victim > 3 * first["recoverable_wall_ns"]
+
+
+def test_a_culprit_that_changes_is_seen_to_change() -> None:
+    """Rank 1 is slow in steps 0–29, rank 5 in steps 30–59: two findings, each with its own steps."""
+    work = BASE * gaussian(np.random.default_rng(2), 60, 8, 0.02)
+    work[:30, 1] *= 1.3
+    work[30:, 5] *= 1.3
+    found = {f.ranks: f.steps for f in analyze(barriers(work, TRANSFER)).findings}
+    assert set(found) == {(1,), (5,)}
+    assert found[1,][1] < 30 <= found[5,][0]
+    assert found[1,][0] <= 1
+    assert found[5,][1] >= 58
+
+
+def test_a_burst_is_bounded_by_its_steps() -> None:
+    """Rank 3 twice as slow in steps 20–27 of 60: the finding ends when the burst does."""
+    work = BASE * gaussian(np.random.default_rng(3), 60, 8, 0.02)
+    work[20:28, 3] *= 2
+    found = analyze(barriers(work, TRANSFER)).findings
+    assert [(f.ranks, f.steps) for f in found] == [((3,), (20, 27))]
+
+
+def test_the_cause_may_lie_gates_away() -> None:
+    """Chain of pairs: rank 3 is late for 2, which is late for 1, which is late for 0: rank 3 is blamed."""
+
+    def step(k: int) -> dict[int, str]:
+        return {
+            0: "a 10 | AR/x 1 | end 1",
+            1: "a 10 | AR/y 1 | AR/x 1 | end 1",
+            2: "a 10 | AR/z 1 | AR/y 1 | end 1",
+            3: "a 10 | AR/z 1 | end 1" if k % 8 else "a 40 | AR/z 1 | end 1",
+        }
+
+    done = analyze(job(step, steps=40, noise=0.01))
+    by_rank = np.bincount(done.graph.rank_index(), weights=done.blame.fault_ns, minlength=4)
+    assert by_rank.argmax() == 3
+    assert by_rank[:3].sum() < 0.01 * by_rank[3]
+    assert done.blame.matrix[3, 0] > 0, "rank 0 never meets rank 3, and yet waits for it"
+
+
+def test_who_is_faster_than_a_spoilt_reference_makes_nobody_guilty() -> None:
+    """Pairs (0,3), (1,4), (2,5); rank 1 is slow, which spoils the reference of its peers 0 and 2.
+
+    Ranks 3 and 5 are a little longer by role: ranks 0 and 2 wait for structure, and fault lies on rank 1 alone.
+    """
+    a = {0: 10, 1: 15, 2: 10}
+    scripts = {r: f"a {ms} | AR/p{r} 1 | AR 1" for r, ms in a.items()} | {r + 3: f"b 11 | AR/p{r} 1 | AR 1" for r in a}
+    done = analyze(job(scripts, steps=20, noise=0.005, stage={r: r // 3 for r in range(6)}))
+    by_rank = np.bincount(done.graph.rank_index(), weights=done.blame.fault_ns, minlength=6)
+    assert by_rank.argmax() == 1
+    assert np.delete(by_rank, 1).sum() < 0.005 * by_rank[1], by_rank.tolist()
+
+
+# Links
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_a_slow_ring_link_is_named_and_nobody_s_compute(ranks: int) -> None:
+    """One direction 2→3 at five times the time: the link, not the rank; recoverable near the truth."""
+    work = BASE * gaussian(np.random.default_rng(4), 20, ranks, 0.02)
+    done = analyze(ring_all_reduce(work, MS, {(2, 3): 5 * MS}))
+    healthy = analyze(ring_all_reduce(work, MS, {}))
+    assert [(f.links, f.ranks) for f in done.findings] == [(("2:3",), ())]
+    truth = done.observed.wall_ns - healthy.observed.wall_ns
+    assert done.findings[0].recoverable_wall_ns == pytest.approx(truth, rel=0.1)
+    assert "in that direction only" in done.findings[0].because
+
+
+def test_a_link_slow_both_ways_names_the_interface() -> None:
+    """Links into and out of rank 2 are slow: the endpoint they share is its NIC."""
+    work = BASE * gaussian(np.random.default_rng(5), 20, 6, 0.02)
+    done = analyze(ring_all_reduce(work, MS, {(1, 2): 5 * MS, (2, 3): 5 * MS}))
+    assert [(f.links, f.ranks) for f in done.findings] == [(("1:2", "2:3"), (2,))]
+    assert "rank 2: its network interface" in done.findings[0].because
+
+
+def test_a_healthy_ring_names_no_link() -> None:
+    """Ordinary differences between the ends of a ring are no finding."""
+    for seed in range(30):
+        work = BASE * gaussian(np.random.default_rng(seed), 20, 8)
+        assert analyze(ring_all_reduce(work, MS, {}, noise=0.1, seed=seed)).findings == []
+
+
+# Clocks
+
+
+def skewed(built: Trace, rank: int, offset_ns: int) -> Trace:
+    """The same trace with one rank's clock off."""
+    shift = np.where(built.ops.rank == rank, offset_ns, 0)
+    return edited(built, ops=built.ops.replace(start_ns=built.ops.start_ns + shift, end_ns=built.ops.end_ns + shift))
+
+
+HOSTS = {r: f"node {r // 2}" for r in range(6)}
+
+
+@pytest.mark.parametrize("offset_ms", [-20, 5, 30])
+def test_a_skewed_clock_is_estimated_and_not_blamed(offset_ms: int) -> None:
+    """One host's clock is off: its offset lies in the interval, and nobody is late."""
+    rng = np.random.default_rng(6)
+    work = BASE * gaussian(rng, 30, 6, 0.02)
+    transfer = TRANSFER + np.rint(rng.normal(0, 20_000, size=work.shape))
+    done = analyze(skewed(skewed(barriers(work, transfer, hosts=HOSTS), 4, offset_ms * MS), 5, offset_ms * MS))
+    clock = done.graph.clock
+    for rank, truth in enumerate([0, 0, 0, 0, offset_ms * MS, offset_ms * MS]):
+        assert clock.lo_ns[rank] <= truth <= clock.hi_ns[rank]
+        assert abs(clock.offset_ns[rank] - truth) < 50_000
+    assert done.findings == []
+    assert done.blame.totals["fault_ns"] == 0
+
+
+def test_a_lone_rank_on_another_host_may_be_skewed() -> None:
+    """+5 ms on rank 3 alone, on a host of its own."""
+    work = BASE * gaussian(np.random.default_rng(7), 30, 4, 0.02)
+    hosts = {0: "a", 1: "a", 2: "a", 3: "b"}
+    done = analyze(skewed(barriers(work, TRANSFER, hosts=hosts), 3, 5 * MS))
+    clock = done.graph.clock
+    assert clock.lo_ns[3] <= 5 * MS <= clock.hi_ns[3]
+    assert clock.offset_ns.tolist() == [0, 0, 0, 5 * MS]
+    assert done.findings == []
+
+
+def test_one_host_needs_no_fitting() -> None:
+    """Same host: offset 0 whatever the ends of the gates say."""
+    work = BASE * gaussian(np.random.default_rng(8), 30, 4, 0.02)
+    graph = analyze(skewed(barriers(work, TRANSFER), 3, 5 * MS)).graph
+    assert graph.clock.offset_ns.tolist() == [0, 0, 0, 0]
+    assert graph.clock.applied.tolist() == [0, 0, 0, 0]
+    assert graph.clock_residual_ns == 0
+
+
+def test_a_slow_link_is_not_absorbed_as_skew() -> None:
+    """Ranks on different hosts, link 2→3 slow: no offset is invented, the link is named."""
+    rng = np.random.default_rng(9)
+    work = BASE * gaussian(rng, 30, 4, 0.02)
+    done = analyze(ring_all_reduce(work, MS, {(2, 3): 8 * MS}, noise=0.2, hosts={r: f"node {r}" for r in range(4)}))
+    assert done.graph.clock.applied.tolist() == [0, 0, 0, 0]
+    assert [f.links for f in done.findings] == [("2:3",)]

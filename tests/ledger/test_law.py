@@ -1,0 +1,123 @@
+"""The conservation law: every rank-nanosecond has one fate, every wait is split without remainder, money closes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from build import MS, Do, analyze, barriers, job, play
+from jobs import jobs, nonsense
+from taut.ledger import Prices
+from taut.ledger.charge import FATES
+from taut.replay.blame import PARTS
+from taut.run import Analysis
+from taut.tables import Kind, Trace
+
+
+def assert_conserved(done: Analysis) -> None:
+    """Cells close to ranks × wall, parts to waits, the matrix to fault and gap."""
+    ledger, blame, graph = done.ledger, done.blame, done.graph
+    ranks = len(graph.ranks)
+    assert ledger.cells.rank_ns.dtype == np.int64
+    assert (ledger.cells.rank_ns >= 0).all()
+    assert int(ledger.cells.rank_ns.sum()) == ledger.total_rank_ns == ranks * done.observed.wall_ns
+    assert ledger.closes
+    per_rank = np.bincount(np.searchsorted(graph.ranks, ledger.cells.rank), weights=ledger.cells.rank_ns, minlength=ranks)
+    assert (per_rank == done.observed.wall_ns).all()
+    waits = blame.waits
+    assert (sum(waits.columns[part] for part in PARTS) == waits.wait_ns).all()
+    assert all((waits.columns[part] >= 0).all() for part in PARTS)
+    assert (waits.wait_ns == done.observed.wait_ns[waits.op]).all()
+    assert int(waits.wait_ns.sum()) == int(done.observed.wait_ns.sum())
+    assert int(blame.matrix.sum()) == int(blame.fault_ns.sum() + blame.gap_ns.sum())
+    assert int(blame.matrix.sum()) == blame.totals["fault_ns"] + blame.totals["gap_ns"]
+    cause = np.bincount(graph.rank_index(), weights=blame.fault_ns + blame.gap_ns, minlength=ranks)
+    assert (blame.matrix.sum(axis=1) == cause).all()
+    victims = np.bincount(graph.rank_index()[waits.op], weights=waits.fault_ns + waits.gap_ns, minlength=ranks)
+    assert (blame.matrix.sum(axis=0) == victims).all()
+    assert 0 <= ledger.hidden_wait_rank_ns <= blame.totals["wait_ns"]
+
+
+@settings(max_examples=120)
+@given(jobs())
+def test_a_job_is_conserved(built: Trace) -> None:
+    """Conservation law, on jobs with every verb, several lanes, launches, skewed and shivering clocks."""
+    assert_conserved(analyze(built))
+
+
+@settings(max_examples=120)
+@given(nonsense())
+def test_nonsense_is_conserved(built: Trace) -> None:
+    """Conservation law, on traces that contradict themselves."""
+    assert_conserved(analyze(built))
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 1 << 32), st.decimals("0.01", "99", places=2),
+    st.sampled_from([1e3, 1e6, 1e9, 1e12]), st.integers(1, 6),
+)  # fmt: skip
+def test_money_closes_to_the_last_digit(seed: int, price: Decimal, unit: float, ranks: int) -> None:
+    """Largest remainder: the lines sum exactly to the rounded total, and none is off by a unit or more."""
+    work = np.random.default_rng(seed).random((4, ranks)) * unit
+    ledger = analyze(barriers(work, int(unit / 10)), prices=Prices(price, "EUR")).ledger
+    lines = ledger.entries()
+    total = ledger.price(ledger.total_rank_ns)
+    assert sum(Decimal(line["money"]) for line in lines) == Decimal(total or "")
+    for line in lines:
+        exact = price * line["rank_ns"] / Decimal(3_600_000_000_000)
+        assert abs(Decimal(line["money"]) - exact) < Decimal("0.000001")
+
+
+def test_without_a_price_money_is_null() -> None:
+    """No price, no money: nothing is guessed."""
+    lines = analyze(job({0: "fwd 5 | AR 1", 1: "fwd 6 | AR 1"})).ledger.entries()
+    assert [line["money"] for line in lines] == [None] * len(FATES)
+    assert [line["joules"] for line in lines] == [None] * len(FATES)
+
+
+def test_joules_ride_on_the_same_cells() -> None:
+    """Load power while computing, stall power while communicating or waiting."""
+    ledger = analyze(job({0: "fwd 6 | AR 1", 1: "fwd 6 | AR 1"}), prices=Prices(load_w=500, stall_w=100)).ledger
+    assert sum(line["joules"] for line in ledger.entries()) == pytest.approx(2 * (0.006 * 500 + 0.001 * 100))
+
+
+def fates(built: Trace) -> dict[str, float]:
+    """Rank-milliseconds per fate, the empty ones left out."""
+    return {fate: ns / MS for fate, ns in analyze(built).ledger.by_fate.items() if ns}
+
+
+def test_each_moment_has_the_first_fate_that_applies() -> None:
+    """Compute before transfer before wait; idle time belongs to the op that follows."""
+    done = fates(job({0: "fwd 5 | AR 2", 1: "fwd 5 | . 1 | AR 2"}))
+    assert done["productive"] == 10
+    assert done["exposed transfer"] == 4
+    assert done["gap"] + done.get("unexplained", 0) == 2
+    assert sum(done.values()) == 2 * 8
+
+
+def test_a_wait_hidden_under_compute_is_not_in_the_ledger() -> None:
+    """Rank 0 waits 10 ms in its all-reduce while another lane computes: no rank-time is lost to waiting."""
+    hidden = job({0: ["fwd 1 | AR 2", "other 30"], 1: ["fwd 11 | AR 2", "other 30"]})
+    done = analyze(hidden)
+    assert int(done.observed.wait_ns.sum()) == 10 * MS
+    assert done.ledger.hidden_wait_rank_ns == 10 * MS
+    assert set(fates(hidden)) <= {"productive", "slow compute"}
+
+
+def test_half_a_wait_hidden_leaves_the_other_half() -> None:
+    """Rank 0 waits 10 ms, another lane computes for 4 of them: 6 ms of wait are exposed."""
+    done = analyze(job({0: ["fwd 1 | AR 2", "other 5"], 1: ["fwd 11 | AR 2", "other 5"]}))
+    wait = {"fault wait", "jitter wait", "structural wait", "unexplained"}
+    assert sum(ns for fate, ns in done.ledger.by_fate.items() if fate in wait) == 6 * MS
+    assert done.ledger.hidden_wait_rank_ns == 4 * MS
+
+
+def test_host_work_is_a_gap_for_the_accelerator() -> None:
+    """A loader that runs while nothing computes is host time; under compute it is not seen."""
+    ops = [Do(0, "load", 3 * MS, lane=1, kind=Kind.COORDINATE), Do(0, "fwd", 5 * MS, launch=0, idle=MS)]
+    assert fates(play(ops)) == {"productive": 5, "gap": 1}

@@ -1,0 +1,312 @@
+"""What a person at a shell can rely on: streams, exit codes, one line for a failure, and the same bytes twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import taut.run
+from taut.cli import main
+
+KEYS = {
+    "verdict": {"text", "class", "bound"},
+    "job": {"name", "ranks", "world_size", "steps", "ops", "wall_ns", "partial"},
+    "fidelity": {"replay_error", "gapfree_error", "explained_share", "dropped_edges", "clock"},
+    "whatif": {"actual_wall_ns", "ideal_wall_ns", "slowdown", "by", "explained"},
+    "waits": {
+        f"{part}_rank_ns"
+        for part in ("observed", "exposed", "fault", "jitter", "structural", "gap", "unexplained")
+    },
+    "coupling": {"reach_ranks", "reach_gates", "reach_hops", "amplification"},
+    "indices": {
+        "effective_throughput_ratio", "energy_per_useful_step", "runtime_variance_index", "sync_delay_amplification",
+        "replay_probability", "straggler_cascade_rate",
+    },
+    "regime": {"class", "reserve"},
+    "ledger": {"total_rank_ns", "entries", "currency", "closes"},
+}  # fmt: skip
+SLOW = "slow\x1b[2J\x9b31m\u202eop"
+"""A class name that would clear the screen, colour it and turn the line around."""
+
+
+def taut_(*args: object, **options: Any) -> Result:
+    """Run the command in this process; stdout and stderr apart."""
+    return CliRunner(env={"COLUMNS": "100", **options.pop("env", {})}).invoke(
+        main, [str(arg) for arg in args], prog_name="taut", **options
+    )
+
+
+def shell(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "taut", *map(str, args)]
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **env}, capture_output=True, timeout=120, check=False)
+
+
+def op_table(slow_ms: float = 40, name: str = SLOW, ranks: int = 4, steps: int = 8) -> str:
+    """Computes of 10 ms and a collective of 1 ms; the last rank is slower by ``slow_ms``."""
+    lines = ["rank,step,class,start_ms,duration_ms"]
+    for step in range(steps):
+        opens = step * 100 + 10.0 + slow_ms
+        for rank in range(ranks):
+            # Peers that agree to the nanosecond have no spread to be judged by.
+            took = 10.0 + 0.01 * ((rank * 7 + step * 3) % 5) + (slow_ms - 0.1 if rank == ranks - 1 else 0.0)
+            lines.append(f"{rank},{step},{name},{step * 100}.0,{took:.3f}")
+            lines.append(f"{rank},{step},all-reduce,{step * 100 + took:.3f},{opens + 1 - step * 100 - took:.3f}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """`taut demo --json`, once, and the run folder it wrote."""
+    run = tmp_path_factory.mktemp("demo") / "run"
+    return taut_("demo", "--json", "-o", run), run
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "ops.csv"
+    path.write_text(op_table(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def one_rank(tmp_path: Path) -> Path:
+    source = Path(taut.__path__[0]) / "demo" / "rank0.json.gz"
+    path = tmp_path / "alone.json"
+    path.write_bytes(gzip.decompress(source.read_bytes()))
+    return path
+
+
+def test_help_names_the_commands_and_how_to_complete_them() -> None:
+    shown = taut_("--help")
+    assert shown.exit_code == 0
+    assert all(word in shown.stdout for word in ("analyze", "demo", "whatif", "_TAUT_COMPLETE=bash_source"))
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom taut.cli import main\ntry:\n    main(['analyze', '--help'])\nexcept SystemExit:\n    pass\n"
+        "print(*(m for m in ('numpy', 'pyarrow', 'numba', 'rich', 'scipy') if m in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []
+
+
+def test_demo_names_the_slow_link_first(tmp_path: Path) -> None:
+    shown = taut_("demo", "-o", tmp_path / "run")
+    assert shown.exit_code == 0
+    first = shown.stdout.splitlines()[0]
+    assert "2:1" in first
+    assert "3:2" in first
+
+
+def test_json_is_one_object_with_the_keys_of_the_contract(demo: tuple[Result, Path]) -> None:
+    result = json.loads(demo[0].stdout)
+    assert [f"{key}: {sorted(names - set(result[key]))}" for key, names in KEYS.items() if names - set(result[key])] == []
+    assert {"cause", "wait_rank_ns", "share", "recoverable_wall_ns", "steps", "gates"} <= set(result["blame"][0])
+    assert {"id", "mode", "ranks", "links", "because", "confidence"} <= set(result["findings"][0])
+    assert result["findings"][0]["links"] == ["2:1", "3:2"]
+    assert result["ledger"]["closes"] is True
+
+
+def test_money_is_null_without_a_price_and_a_hint_says_so(demo: tuple[Result, Path]) -> None:
+    assert {entry["money"] for entry in json.loads(demo[0].stdout)["ledger"]["entries"]} == {None}
+    assert "--gpu-hour" in demo[0].stderr.splitlines()[-2]
+
+
+def test_a_price_gives_money_in_its_currency(tmp_path: Path) -> None:
+    shown = taut_("demo", "--json", "-o", tmp_path / "run", "--gpu-hour", "2.50EUR", "--power", "700,400")
+    ledger = json.loads(shown.stdout)["ledger"]
+    assert ledger["currency"] == "EUR"
+    assert all(entry["money"] is not None and entry["joules"] is not None for entry in ledger["entries"])
+    assert "null" not in shown.stderr
+
+
+def test_the_last_line_of_stderr_names_a_next_command_that_works(demo: tuple[Result, Path]) -> None:
+    last = demo[0].stderr.splitlines()[-1]
+    assert last.startswith(f"next: taut whatif {demo[1]} --fix ")
+    assert taut_(*last.removeprefix("next: taut ").split()).exit_code == 0
+
+
+def test_quiet_leaves_stderr_empty(tmp_path: Path) -> None:
+    assert taut_("demo", "-q", "-o", tmp_path / "run").stderr == ""
+
+
+def test_without_output_the_run_goes_to_taut_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert taut_("demo", "-q").exit_code == 0
+    (run,) = (tmp_path / "taut-runs").iterdir()
+    assert run.name.startswith("demo-")
+
+
+def test_a_run_folder_holds_the_result_and_its_tables(demo: tuple[Result, Path]) -> None:
+    names = {path.name for path in demo[1].iterdir()}
+    assert {"run.json", "ops.parquet", "gates.parquet", "waits.parquet", "ledger.parquet"} <= names
+    assert json.loads((demo[1] / "run.json").read_bytes())["result"] == json.loads(demo[0].stdout)
+
+
+def test_the_same_input_gives_the_same_bytes(demo: tuple[Result, Path], tmp_path: Path) -> None:
+    again = taut_("demo", "--json", "-o", tmp_path / "again")
+    assert again.stdout == demo[0].stdout
+    for path in demo[1].iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_whatif_without_the_slow_link_saves_time(demo: tuple[Result, Path]) -> None:
+    answer = json.loads(taut_("whatif", demo[1], "--fix", "link=2:1", "--json").stdout)
+    assert answer["saved_wall_ns"] > 0.2 * answer["actual_wall_ns"]
+    assert answer["actual_wall_ns"] - answer["changed_wall_ns"] == answer["saved_wall_ns"]
+    assert answer["error"] is None
+    assert len(answer["changes"]) == 1
+
+
+def test_whatif_shows_before_and_after(demo: tuple[Result, Path]) -> None:
+    lines = taut_("whatif", demo[1], "--fix", "link=2:1").stdout.splitlines()
+    assert lines[0].startswith("as it was")
+    assert "saves" in lines[1]
+
+
+def test_a_delay_costs_time(demo: tuple[Result, Path]) -> None:
+    answer = json.loads(taut_("whatif", demo[1], "--delay", "rank=1,step=9,ms=500", "--json").stdout)
+    assert 0.3e9 < -answer["saved_wall_ns"] <= 0.5e9
+
+
+def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result, Path]) -> None:
+    answer = json.loads(taut_("whatif", demo[1], "--fix", "class=ALL-reduce", "--json").stdout)
+    assert answer["changes"] == ["class gloo all-reduce at reference"]
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (["--fix", "rank=9"], "no such rank; it has 0, 1, 2, 3"),
+        (["--fix", "class=aten::"], "which of aten::"),
+        (["--fix", "class=nothing like it"], "no such class"),
+        (["--fix", "colour=red"], "one of rank, stage, dp_rank, class, link, gate"),
+        (["--fix", "rank"], "give KEY=VALUE"),
+        (["--delay", "rank=1,ms=4"], "rank=3,step=10,ms=40"),
+        (["--delay", "rank=1,step=999,ms=4"], "no op of that rank in that step"),
+        ([], "give --fix or --delay"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_a_question_that_does_not_fit_is_one_line_and_exit_2(demo: tuple[Result, Path], question: list[str], said: str) -> None:
+    answer = taut_("whatif", demo[1], *question)
+    assert answer.exit_code == 2
+    assert answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("taut: ")
+    assert said in line
+
+
+@pytest.mark.parametrize("option", [["--gpu-hour", "2.50"], ["--power", "a"], ["--carbon", "0.3"], ["--fail-on", "5"]])
+def test_a_bad_rate_is_exit_2_and_writes_nothing(tmp_path: Path, option: list[str]) -> None:
+    assert taut_("demo", "-o", tmp_path / "run", *option).exit_code == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_fail_on_exits_3_at_or_above_the_share(tmp_path: Path) -> None:
+    reached, not_reached = (taut_("demo", "-o", tmp_path / "run", "--fail-on", share) for share in ("0.05", "0.99"))
+    assert (reached.exit_code, not_reached.exit_code) == (3, 0)
+    assert reached.stdout == not_reached.stdout != ""
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\x00\x01", b'{"traceEvents": [', b"[" * 100_000])
+def test_refused_input_is_one_line_and_exit_4(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.json").write_bytes(content)
+    answer = taut_("analyze", tmp_path / "bad.json", "-o", tmp_path / "run")
+    assert answer.exit_code == 4
+    assert answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("taut: ")
+    assert "bad.json" in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_no_run_folder_is_exit_1(tmp_path: Path) -> None:
+    answer = taut_("whatif", tmp_path, "--fix", "rank=1")
+    assert (answer.exit_code, len(answer.stderr.splitlines())) == (1, 1)
+
+
+def test_a_folder_with_other_things_in_it_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    assert taut_("demo", "-o", tmp_path).exit_code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_interrupt_is_exit_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(taut.run, "analyze", interrupted)
+    answer = taut_("demo")
+    assert answer.exit_code == 130
+    assert answer.stderr.split("\n")[-2] == "taut: interrupted"
+
+
+def test_a_defect_is_one_line_that_says_how_to_see_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(taut.run, "analyze", broken)
+    answer = taut_("demo")
+    assert answer.exit_code == 1
+    assert answer.stderr == "taut: RuntimeError: two\\nlines (TAUT_DEBUG=1 shows the traceback)\n"
+
+
+def test_standard_input_is_read(tmp_path: Path) -> None:
+    answer = taut_("analyze", "-", "--json", "-o", tmp_path / "run", input=op_table())
+    assert json.loads(answer.stdout)["job"]["ranks"] == 4
+
+
+def test_names_from_a_trace_cannot_speak_to_the_terminal(table: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shown = taut_("analyze", table, "-o", run)
+    asked = taut_("whatif", run, "--fix", f"class={SLOW}")
+    wrong = taut_("whatif", run, "--fix", "class=nothing")
+    as_json = taut_("analyze", table, "-o", run, "--json")
+    assert "rank 3" in shown.stdout.splitlines()[0]
+    for output in (shown.output, asked.output, wrong.output, as_json.output):
+        assert not set(output) & {"\x1b", "\x9b", "\u202e"}
+    assert "slow\\x1b[2J" in shown.stdout
+    assert "slow\\x1b[2J" in wrong.stderr
+    assert any(SLOW in name for name in json.loads(as_json.stdout)["whatif"]["by"]["class"])
+
+
+def test_one_rank_alone_names_no_culprit_and_prints_how_to_record_all(one_rank: Path, tmp_path: Path, root: Path) -> None:
+    answer = taut_("analyze", one_rank, "-o", tmp_path / "run")
+    snippet = (root / "src" / "taut" / "brief" / "recording.txt").read_text(encoding="utf-8").splitlines()
+    assert answer.exit_code == 0
+    assert "One rank of 4" in answer.stdout
+    assert "Findings" not in answer.stdout
+    assert all(f"    {line}" in answer.stderr.splitlines() for line in snippet)
+    assert answer.stderr.splitlines()[-1] == "next: taut analyze traces/"
+
+
+def test_off_a_terminal_there_is_no_colour_no_animation_and_streams_are_apart(tmp_path: Path) -> None:
+    done = shell("demo", cwd=tmp_path)
+    assert done.returncode == 0
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert b"next:" not in done.stdout
+    assert done.stderr.splitlines()[-1].startswith(b"next: taut whatif taut-runs/demo-")
+
+
+def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
+    done = shell("demo", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 0
+    assert (done.stdout + done.stderr).isascii()
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m taut demo --json | head -c 1"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    assert done.stdout == b"{"
+    assert b"Traceback" not in done.stderr
+    assert b"BrokenPipe" not in done.stderr
