@@ -354,10 +354,13 @@ def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int
     from taut.replay.whatif import delay, dimensions, fix
 
     labels = {dimension.name: dimension.labels for dimension in dimensions(run.graph)}
-    changes = [fix(run.graph, run.reference_ns, key, _label(key, said, labels.get(key, []))) for key, said in fixes]
-    for (key, said), change in zip(fixes, changes, strict=True):
+    together: dict[str, list[str]] = {}
+    for key, said in fixes:
+        together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
+    changes = [fix(run.graph, run.reference_ns, key, named) for key, named in together.items()]
+    for (key, named), change in zip(together.items(), changes, strict=True):
         if len(change.ops) == 0:
-            _say(f"--fix {key}={said}: no reference is known for it, so nothing changes")
+            _say(f"--fix {key}={','.join(named)}: no reference is known for it, so nothing changes")
     return changes + [delay(run.graph, rank, step, ns) for rank, step, ns in delays]
 
 

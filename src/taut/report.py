@@ -272,7 +272,10 @@ def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
             "structural",
         )
     else:
-        text, kind = _quiet(a, share), "healthy"
+        few = g.trace.world_size is not None and 2 * len(g.ranks) < g.trace.world_size
+        text, kind = _quiet(a, share), "unknown" if few else "healthy"
+        if few:
+            text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
     return {"text": text + doubt, "class": kind, "bound": bound}
 
 

@@ -87,7 +87,7 @@ def analyze(
     say = progress or (lambda stage: None)
     say("reading")
     trace = read(paths)
-    return analyze_trace(trace, digest(paths), prices=prices, progress=progress)
+    return analyze_trace(trace, digest(paths, trace), prices=prices, progress=progress)
 
 
 def analyze_trace(
@@ -109,12 +109,13 @@ def analyze_trace(
     return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest)
 
 
-def digest(paths: Sequence[str | Path]) -> str:
-    """SHA-256 over the contents of the inputs, in the order of their names."""
+def digest(paths: Sequence[str | Path], trace: Trace) -> str:
+    """SHA-256 over the contents of the inputs, in the order of their names; of standard input, over what it held."""
     total = hashlib.sha256()
     for path in paths:
         if str(path) == "-":
-            total.update(b"-")
+            for column in trace.ops.columns.values():
+                total.update(np.ascontiguousarray(column).data)
             continue
         root = Path(path)
         files = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]

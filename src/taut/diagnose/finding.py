@@ -41,6 +41,14 @@ class Finding:
         return "f-" + hashlib.sha256(place.encode()).hexdigest()[:10]
 
 
+def spell(ns: float) -> str:
+    """A duration in the unit a person would use."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= size:
+            return f"{ns / size:.1f} {unit}" if abs(ns) < 100 * size else f"{ns / size:.0f} {unit}"
+    return f"{ns:.0f} ns"
+
+
 def episodes(score: Any, most: int = 4) -> list[tuple[int, int]]:
     """Spans of windows with the largest sums of a signed score (what was seen minus what noise would bring).
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import EPISODE_SHARE, EPISODE_STEPS, LISTED_SHARE, NOISE, Finding, episodes
+from taut.diagnose.finding import EPISODE_SHARE, EPISODE_STEPS, LISTED_SHARE, NOISE, Finding, episodes, spell
 from taut.graph import Graph
 from taut.replay import Batch, Blame, Timeline
 from taut.replay.blame import at_reference
-from taut.replay.ring import Ring, ring, without
+from taut.replay.ring import Ring, late_receivers, ring, without
 from taut.replay.whatif import link_ends
 from taut.tables import Kind
 
@@ -69,12 +69,12 @@ def _ranks(e: Evidence) -> list[Finding]:
         names = np.bincount(graph.ops.name[mine], weights=blame.fault_ns[mine])
         classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
         lost = int(caused[r, a : b + 1].sum())
-        excess = float(blame.excess_ns[key == k].sum()) / (b - a + 1) / 1e6
+        excess = spell(float(blame.excess_ns[key == k].sum()) / (b - a + 1))
         out.append(
             Finding(
                 MODE, (rank,), (), _stage(graph, r), classes, (int(graph.steps[a]), int(graph.steps[b])), lost, recovered,
-                _confidence(top[r], len(blame.waits)),
-                f"rank {rank} spends {excess:.3g} ms a step more in {classes[0] if classes else 'its work'} than its peers "
+                _confidence(top[r], len(blame.waits) * len(graph.ranks)),
+                f"rank {rank} spends {excess} a step more in {classes[0] if classes else 'its work'} than its peers "
                 f"do, {top[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it{why}",
             )
         )  # fmt: skip
@@ -126,24 +126,9 @@ def _links(e: Evidence) -> list[Finding]:
     rings = ring(e.graph)
     if rings is None:
         return []
-    index = e.graph.rank_index()[rings.rows]
-    slow, score = _late_receivers(rings.late_ns, index, len(e.graph.ranks))
-    return _link_finding(e, rings, slow[index], float(score[slow].min())) if slow.any() else []
-
-
-def _late_receivers(late: Any, index: Any, ranks: int) -> tuple[Any, Any]:
-    """Which ranks end later than the others as a rule: median lateness against the others' median and spread."""
-    from taut.graph.kernels import group_sort
-    from taut.replay.kernels import describe_cells, leave_one_out
-
-    order, begin = group_sort(index, ranks)
-    count = np.diff(begin)
-    middle, spread = describe_cells(late, order, begin)
-    reference = leave_one_out(middle, spread, np.flatnonzero(count), np.array([0, (count > 0).sum()]))[0]
-    noise = np.maximum(np.fmax(spread, np.nanmedian(spread)) if (count > 1).any() else 0.0, 1000.0)
-    score = np.nan_to_num((middle - reference) / (noise * 1.2533 / np.sqrt(np.maximum(count, 1)))) * (count >= 3)
-    alarm = NormalDist().inv_cdf(1 - 0.01 / ranks)
-    return (score > alarm) & (2 * (score > alarm).sum() <= ranks), score
+    slow, score = late_receivers(e.graph, rings)
+    mask = slow[e.graph.rank_index()[rings.rows]]
+    return _link_finding(e, rings, mask, float(score[slow].min())) if slow.any() else []
 
 
 def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Finding]:
@@ -169,7 +154,7 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
     pairs = sorted({(int(s), int(r)) for s, r in zip(sender[chosen], receiver[chosen], strict=True)})
     shared = set.intersection(*(set(pair) for pair in pairs)) if len(pairs) > 1 else set()
     names = tuple(dict.fromkeys(graph.names[i] for i in graph.ops.name[chosen]))[:3]
-    typical = float(np.median(rings.late_ns[slow])) / 1e6
+    typical = spell(float(np.median(rings.late_ns[slow])))
     text = ", ".join(f"{s}:{r}" for s, r in pairs)
     where = f"they share rank {next(iter(shared))}: its network interface" if shared else "in that direction only"
     return [
@@ -178,7 +163,7 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
             (int(graph.steps[a]), int(graph.steps[b])),
             int(late[inside].sum() + e.blame.fault_ns[rows].sum()), int(saved.sum()),
             _confidence(score, len(graph.ranks)),
-            f"ranks {sorted({r for _, r in pairs})} end ring collectives last, {typical:.3g} ms after the others, whoever "
+            f"ranks {sorted({r for _, r in pairs})} end ring collectives last, {typical} after the others, whoever "
             f"arrives last: slow link {text} ({where}); every chunk crosses it, so the whole collective waits{why}",
         )
     ]  # fmt: skip

@@ -62,7 +62,7 @@ def _same_host(host: Any) -> Any:
 def _lateness(ops: Table, gate: Any, count: int, ranks: Any) -> tuple[Any, Any]:
     """End of every rank minus end of the first rank, and the shortest transfer, per gate that holds all ranks."""
     full = np.isin(ops.verb, EVERYBODY) & (gate >= 0)
-    per_gate = np.bincount(gate[full], minlength=count)
+    per_gate = np.bincount(gate[full], minlength=count + 1)
     use = full & (per_gate[np.maximum(gate, 0)] == len(ranks))
     if not use.any():
         return np.zeros((0, len(ranks))), np.zeros(0)

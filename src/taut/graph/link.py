@@ -214,7 +214,8 @@ def _anchors(ops: Table, segment: Any, explained: Any) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
     from taut.graph.kernels import order_groups
 
-    order, begin = order_groups(*numbered(segment, ops.rank), ops.start_ns, ops.end_ns)
+    launched = (ops.launch >= 0).astype(np.int64)
+    order, begin = order_groups(*numbered(segment, ops.rank), ops.start_ns, launched)
     loose = np.ones(len(ops), dtype=bool)
     loose[explained] = False
     loose[order[begin[:-1]]] = False

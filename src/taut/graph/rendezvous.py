@@ -21,6 +21,8 @@ EXPLAINS = 1.5
 """A partition explains the durations if its residual is within this factor of the best one's."""
 UNNAMED = 0.2
 """A class without a telling name is a rendezvous only if that takes away four fifths of its spread."""
+NOTICEABLE = 0.01
+"""… and only if that spread was more than rounding, as a share of the duration."""
 STEPS = 8
 """Groups are inferred from this many steps."""
 
@@ -82,7 +84,7 @@ def _partition(ops: Table, rows: Any, stages: Any, dps: Any, named: bool) -> str
     if not candidates:
         return None
     best = min(c[0] for c in candidates)
-    if not named and best > UNNAMED * alone:
+    if not named and (best > UNNAMED * alone or alone < NOTICEABLE * float((end - start).mean())):
         return None
     explaining = [c for c in candidates if c[0] <= EXPLAINS * best + 1000]
     return min(explaining, key=lambda c: c[1])[2]

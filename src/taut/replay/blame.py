@@ -20,7 +20,8 @@ from taut.replay.timeline import Change, Timeline, replay
 from taut.tables import Table, col
 
 FALSE_ALARMS = 0.01
-"""Chance that a whole run of healthy, Gaussian jitter has any fault blamed (Bonferroni over its waits)."""
+"""Chance that a whole run of healthy, Gaussian jitter has any fault blamed: Bonferroni over its waits, and over the
+ranks, because the last arriver is chosen among them."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     wait = observed.wait_ns[waited]
     least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
     rank, ranks = graph.rank_index().astype(np.int64), len(graph.ranks)
-    threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited), 1))
+    threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited) * ranks, 1))
     fault, structural, score, cause, matrix = split_work(
         waited, least, ordinary.wait_ns[waited], threshold, gap_free.arrival_ns, gap_free.opening_ns,
         gap_free.bound, gap_free.opener, graph.work_ns, peers.value_ns, peers.within_ns, peers.between_ns, rank, ranks,

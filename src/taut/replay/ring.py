@@ -8,6 +8,7 @@ crossing, and the whole gate lost that many times as much: a reference that need
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from taut.graph import Graph
 from taut.tables import Verb
 
 RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
+FALSE_ALARMS = 0.01
+"""Chance that any rank of a healthy run is called the receiver of a slow link."""
 LEAST = 20
 """Without its slow link a transfer keeps at least one part in this many of its time: a chunk is an estimate."""
 
@@ -45,13 +48,40 @@ def ring(graph: Graph) -> Ring | None:
     return Ring(rows, graph.work_ns[rows] - least[gate], least, members)
 
 
-def without(graph: Graph, rings: Ring, slow: Any) -> Any:
-    """Work of every op if the links into the ``slow`` receivers (mask over rings.rows) were like the others, ns."""
+def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
+    """(which ranks end later than the others as a rule, score of every rank): the receivers of slow links.
+
+    Median lateness against the median of the other ranks, in units of its standard error; the null is that all ranks
+    end alike, the alarm corrected for the number of ranks. When most ranks are late, none is.
+    """
+    from taut.graph.kernels import group_sort
+    from taut.replay.kernels import describe_cells, leave_one_out
+
+    ranks = len(graph.ranks)
+    order, begin = group_sort(graph.rank_index()[rings.rows], ranks)
+    count = np.diff(begin)
+    middle, spread = describe_cells(rings.late_ns, order, begin)
+    reference = leave_one_out(middle, spread, np.flatnonzero(count), np.array([0, (count > 0).sum()]))[0]
+    typical = np.nanmedian(spread) if (count > 1).any() else 0.0
+    error = np.maximum(np.fmax(spread, typical), 1000.0) * 1.2533 / np.sqrt(np.maximum(count, 1))
+    score = np.nan_to_num((middle - reference) / error) * (count >= 3)
+    slow = score > NormalDist().inv_cdf(1 - FALSE_ALARMS / ranks)
+    return slow & (2 * slow.sum() <= ranks), score
+
+
+def without(graph: Graph, rings: Ring, mended: Any) -> Any:
+    """Work of every op if the links into some receivers (mask over rings.rows) were like the others, ns.
+
+    A round of the ring takes as long as its slowest link: what another slow link still costs is not saved.
+    """
     gate = graph.gate[rings.rows]
-    chunk = np.zeros(len(rings.members), dtype=np.int64)
-    np.maximum.at(chunk, gate[slow], rings.late_ns[slow])
+    still = late_receivers(graph, rings)[0][graph.rank_index()[rings.rows]] & ~mended
+    chunk, left = np.zeros(len(rings.members), dtype=np.int64), np.zeros(len(rings.members), dtype=np.int64)
+    np.maximum.at(chunk, gate[mended], rings.late_ns[mended])
+    np.maximum.at(left, gate[still], rings.late_ns[still])
     hops = (rings.members - 1) * np.where(graph.gates.verb == Verb.ALL_REDUCE, 2, 1)
-    common = np.maximum(rings.least_ns - (hops - 1) * chunk, rings.least_ns // LEAST)
+    saved = (hops - 1) * np.maximum(chunk - left, 0)
+    common = np.maximum(rings.least_ns - saved, rings.least_ns // LEAST)
     work = graph.work_ns.copy()
-    work[rings.rows] = common[gate] + np.where(slow, 0, rings.late_ns)
+    work[rings.rows] = common[gate] + np.where(mended, 0, rings.late_ns)
     return work

@@ -236,7 +236,7 @@ def batch(graph: Graph) -> Batch:
     target = np.repeat(np.arange(n), np.diff(graph.pred_ptr))
     within = graph.window[graph.pred] == graph.window[target]
     closes = np.ones(n, dtype=bool)
-    closes[graph.pred[within]] = False
+    closes[graph.pred[within & (graph.lag_ns >= 0)]] = False
     followers = np.bincount(graph.pred, minlength=n)
     chain = (np.diff(graph.pred_ptr)[target] == 1) & (followers[graph.pred] == 1) & within & (graph.lag_ns >= 0)
     chain &= (graph.join[graph.pred] < 0) & (graph.wait[graph.pred] < 0)

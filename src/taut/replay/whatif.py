@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,27 +175,48 @@ def _explained(
     return worst_ranks if worst_key is not None else None, last_stage if last_key is not None else None
 
 
-def fix(graph: Graph, reference_ns: Any, dimension: str, label: str) -> Change:
-    """Set one rank, stage, data-parallel rank, class, gate class or link to its leave-one-out reference, gaps kept."""
+def fix(graph: Graph, reference_ns: Any, dimension: str, labels: Sequence[str]) -> Change:
+    """Set ranks, stages, data-parallel ranks, classes, gate classes or links to their reference, gaps kept.
+
+    The reference is the leave-one-out one: for a rank (or a class) its role peers, for a stage or a data-parallel rank
+    the same ops on the other stages or data-parallel ranks, for a link of a ring what the ring would be without it.
+    """
+    ops = _selected(graph, dimension, labels)
+    reason = f"{dimension} {', '.join(labels)} at reference"
+    if dimension == "link":
+        rings = ring(graph)
+        mended = np.isin(rings.rows, ops) if rings is not None else None
+        if rings is not None and mended is not None and mended.any():
+            return Change(rings.rows, "work", "set", without(graph, rings, mended)[rings.rows], reason)
+    value = _from_the_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
+    known = ~np.isnan(value)
+    return Change(ops[known], "work", "set", np.rint(value[known]).astype(np.int64), reason)
+
+
+def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Any:
+    """Ops of the named keys of a dimension."""
     found = next((d for d in dimensions(graph) if d.name == dimension), None)
     if found is None:
         known = ", ".join(d.name for d in dimensions(graph))
-        raise UsageError(f"--fix {dimension}={label}: this run knows no {dimension}; it has {known}")
-    if label not in found.labels:
-        some = ", ".join(found.labels[:12]) + (" …" if len(found.labels) > 12 else "")
-        raise UsageError(f"--fix {dimension}={label}: no such {dimension}; it has {some}")
-    ops = np.flatnonzero(found.key == found.labels.index(label))
-    if dimension == "link":
-        rings = ring(graph)
-        if rings is not None:
-            slow = np.isin(rings.rows, ops)
-            if slow.any():
-                return Change(
-                    rings.rows, "work", "set", without(graph, rings, slow)[rings.rows], f"link {label} like the others"
-                )
-    known_ref = ~np.isnan(reference_ns[ops])
-    value = np.rint(reference_ns[ops][known_ref]).astype(np.int64)
-    return Change(ops[known_ref], "work", "set", value, f"{dimension} {label} at reference")
+        raise UsageError(f"--fix {dimension}={labels[0]}: this run knows no {dimension}; it has {known}")
+    for label in labels:
+        if label not in found.labels:
+            some = ", ".join(found.labels[:12]) + (" …" if len(found.labels) > 12 else "")
+            raise UsageError(f"--fix {dimension}={label}: no such {dimension}; it has {some}")
+    return np.flatnonzero(np.isin(found.key, [found.labels.index(label) for label in labels]))
+
+
+def _from_the_others(graph: Graph, ops: Any) -> Any:
+    """Median work of the same class among all ops that are not selected; NaN where there is none."""
+    from taut.graph.kernels import group_sort
+    from taut.replay.kernels import describe_cells
+
+    place = np.where(graph.ops.part >= 0, 0, reference.position(graph))
+    cls, classes = numbered(graph.ops.name, graph.ops.size, place)
+    rest = np.ones(len(graph), dtype=bool)
+    rest[ops] = False
+    order, begin = group_sort(cls[rest], classes)
+    return describe_cells(graph.work_ns[rest], order, begin)[0][cls[ops]]
 
 
 def delay(graph: Graph, rank: int, step: int, ns: int) -> Change:
@@ -203,4 +224,4 @@ def delay(graph: Graph, rank: int, step: int, ns: int) -> Change:
     ops = np.flatnonzero((graph.ops.rank == rank) & (graph.steps[graph.window] == step))
     if len(ops) == 0:
         raise UsageError(f"--delay rank={rank},step={step}: no op of that rank in that step")
-    return Change(ops[:1], "gap", "add", ns, f"rank {rank} delayed by {ns} ns in step {step}")
+    return Change(ops[:1], "gap", "add", ns, f"rank {rank} delayed by {ns / 1e6:g} ms in step {step}")
