@@ -1,60 +1,104 @@
-"""Kernels that run as plain Python while the input is small, and compiled beyond.
+"""Kernels: functions over arrays that run as machine code where that pays, and as plain Python where it does not.
 
-Loading the compiler costs more than half a second of CPU, and a cold cache many seconds more; a graph of a few thousand
-ops is swept in less than that by the interpreter. A kernel is an ordinary function over arrays. Called with small arrays
-before anything was compiled, it runs as it stands (or as its ``plain`` twin, where numpy does the same faster); with a
-large one it is compiled, cached on disk, and from then on always used so. Both ways give the same numbers.
+A call tries, in this order: code loaded before; code that an earlier run left behind (``native.py``); for small arrays,
+before anything was compiled, plain Python (or the ``plain`` numpy twin), because a few thousand rows take less than the
+compiler takes to load; and last, compilation by numba, whose result is left for the next run. All give the same numbers.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 SMALL = 10_000
-"""Rows up to which the interpreter is faster than loading the compiler."""
+"""Rows up to which plain Python is faster than loading the compiler."""
+_COMPILING = threading.Lock()
 
 
 class Kernel:
-    """One kernel; calls decide between plain and compiled."""
+    """One kernel; calls decide how it runs."""
 
     def __init__(
         self, function: Callable[..., Any], plain: Callable[..., Any] | None, lists: bool, options: dict[str, Any]
     ) -> None:
         self.function, self.twin, self.lists, self.options = function, plain, lists, options
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
-        self._plain: Callable[..., Any] | None = None
-        self._compiled: Callable[..., Any] | None = None
+        self._loaded: dict[str, Callable[..., Any] | None] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel on arrays and numbers."""
-        if self._compiled is None and "numba" not in sys.modules and max(map(_rows, args)) <= SMALL:
-            return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
-        return self.compiled(*args)
+        from taut import native
 
-    @property
+        kind = native.signature(args)
+        if kind is None:
+            return self.compiled(*args)
+        ready = self._loaded.get(kind)
+        if ready is None and kind not in self._loaded:
+            ready = self._loaded[kind] = native.load(self.source, self._file, self.__name__, kind)
+        if ready is not None:
+            return ready(*args)
+        if "numba" not in sys.modules and max(map(_rows, args)) <= SMALL:
+            return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
+        return self._compile(kind)(*args)
+
+    def _compile(self, kind: str) -> Callable[..., Any]:
+        """Compile for one signature, once, and leave the code for the next run."""
+        from taut import native
+
+        with _COMPILING:
+            if self._loaded.get(kind) is None:
+                compiled = self._jit()
+
+                def first(*args: Any) -> Any:
+                    out = compiled(*args)
+                    native.store(self.source, self._file, self.__name__, kind, compiled)
+                    self._loaded[kind] = compiled
+                    return out
+
+                return first
+        return self._loaded[kind] or self.compiled
+
+    @cached_property
     def plain(self) -> Callable[..., Any]:
         """The kernel as Python runs it: its twin, or itself with the plain forms of the kernels it calls."""
-        if self._plain is None:
-            self._plain = self.twin or self._rebound(lambda k: k.plain)
-        return self._plain
+        return self.twin or self._rebound(lambda k: k.plain)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """The kernel compiled by numba, with the compiled forms of the kernels it calls."""
+        return self._jit()
+
+    def _jit(self) -> Any:
+        from numba import njit
+
+        return njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
+
+    @cached_property
+    def source(self) -> str:
+        """What decides what the kernel does: its code, its constants, its options, and the kernels it calls."""
+        code, space = self.function.__code__, self.function.__globals__
+        parts = [code.co_code.hex(), repr(code.co_consts[1:]), repr(code.co_names), repr(code.co_varnames)]
+        parts += [f"{k}={sorted(v) if isinstance(v, set) else v!r}" for k, v in sorted(self.options.items())]
+        for name in code.co_names:
+            used = space.get(name)
+            if isinstance(used, Kernel):
+                parts.append(used.source)
+            elif isinstance(used, (int, float)):
+                parts.append(f"{name}={used!r}")
+        return "\n".join(parts)
 
     @property
-    def compiled(self) -> Callable[..., Any]:
-        """The kernel compiled (and cached on disk) with the compiled forms of the kernels it calls."""
-        if self._compiled is None:
-            from numba import njit
-
-            bound = self._rebound(lambda k: k.compiled)
-            self._compiled = njit(cache=True, nogil=True, **self.options)(bound)
-        return self._compiled
+    def _file(self) -> str:
+        return self.function.__code__.co_filename
 
     def _rebound(self, form: Callable[[Kernel], Callable[..., Any]]) -> Callable[..., Any]:
         """The function in a namespace where other kernels are what they should be called as."""
-        names = self.function.__code__.co_names
         space = self.function.__globals__
+        names = self.function.__code__.co_names
         others = {n: form(space[n]) for n in names if isinstance(space.get(n), Kernel)}
         if not others:
             return self.function

@@ -141,7 +141,8 @@ def _write(analysis: Analysis, folder: Path) -> None:
     graph = analysis.graph
 
     def put(name: str, table: Any) -> None:
-        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", compression_level=1, write_statistics=False)
+        few = [field.name for field in table.schema if field.type.bit_width < 64] if name != "members" else True
+        pq.write_table(table, folder / f"{name}.parquet", compression="lz4", use_dictionary=few, write_statistics=False)
 
     ops = graph.ops.to_arrow()
     for name in OP_ARRAYS:
@@ -197,7 +198,7 @@ def open_run(folder: str | Path) -> Run:
             raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
         about = meta["graph"]
         tables = {
-            name: pq.read_table(root / f"{name}.parquet") for name in ("ops", "edges", "events", "gates", "members", "clock")
+            name: pq.ParquetFile(root / f"{name}.parquet").read() for name in ("ops", "edges", "events", "gates", "members", "clock")
         }
     except (OSError, KeyError, msgspec.DecodeError, pa.ArrowInvalid) as error:
         raise RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again") from None

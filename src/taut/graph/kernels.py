@@ -118,58 +118,61 @@ EARLY_NS = 10_000_000
 
 
 @kernel(lists=True)
-def idle_causes(lane: Any, start: Any, end: Any, kind: Any, begin: int, stop: int, lanes: int, slack: int) -> tuple[Any, Any]:
+def idle_causes(lane: Any, start: Any, end: Any, kind: Any, cuts: Any, lanes: int, slack: int) -> tuple[Any, Any]:
     """Edges that explain why an idle lane woke up: (cause op, woken op).
 
-    Ops begin..stop belong to one rank and are sorted by start. A lane that was idle and wakes at t waited for the op of
-    another kind, on another lane, that ended nearest to t: before it, or a little after, since the end of a
+    Ops cuts[g]..cuts[g+1] belong to one rank and are sorted by start. A lane that was idle and wakes at t waited for the
+    op of another kind, on another lane, that ended nearest to t: before it, or a little after, since the end of a
     communication is recorded when its own thread runs again. Whatever else of that kind ended while the lane was idle,
     up to that one, is linked as well: a caller that waits for several waits for all.
     """
-    count = stop - begin
-    comm, rest = np.empty(count, np.int64), np.empty(count, np.int64)
-    n_comm, n_rest = 0, 0
-    for u in np.argsort(end[begin:stop]) + begin:
-        if kind[u] == 1:
-            comm[n_comm] = u
-            n_comm += 1
-        else:
-            rest[n_rest] = u
-            n_rest += 1
-    free = np.full(lanes, -(1 << 62), np.int64)
-    causes = np.empty(4 * count + 4, np.int64)
-    woken = np.empty(4 * count + 4, np.int64)
-    m, comm_done, rest_done = 0, 0, 0
-    for i in range(begin, stop):
-        t = start[i]
-        while comm_done < n_comm and end[comm[comm_done]] <= t + EARLY_NS:
-            comm_done += 1
-        while rest_done < n_rest and end[rest[rest_done]] <= t:
-            rest_done += 1
-        a = lane[i]
-        idle = t - free[a] if free[a] > -(1 << 61) else 25 * slack
-        if idle > slack:
-            other, done = (rest, rest_done) if kind[i] == 1 else (comm, comm_done)
-            nearest, distance = -1, max(slack, idle)
-            k = done - 1
-            while k >= 0 and k > done - 65 and end[other[k]] > t - idle:
-                u = other[k]
-                away = t - end[u] if end[u] <= t else 2 * (end[u] - t)
-                if lane[u] != a and start[u] < t and away < distance:
-                    nearest, distance = k, away
-                k -= 1
-            k = nearest
-            while k >= 0 and k > nearest - 16 and end[other[k]] > t - idle and m < len(causes):
-                u = other[k]
-                if lane[u] != a and start[u] < t:
-                    causes[m] = u
-                    woken[m] = i
-                    m += 1
-                    if kind[i] == 1:
-                        break
-                k -= 1
-        if end[i] > free[a]:
-            free[a] = end[i]
+    n = len(start)
+    causes = np.empty(4 * n + 4, np.int64)
+    woken = np.empty(4 * n + 4, np.int64)
+    comm, rest = np.empty(n, np.int64), np.empty(n, np.int64)
+    free = np.empty(lanes, np.int64)
+    m = 0
+    for g in range(len(cuts) - 1):
+        begin, stop = cuts[g], cuts[g + 1]
+        n_comm, n_rest, comm_done, rest_done = 0, 0, 0, 0
+        for u in np.argsort(end[begin:stop]) + begin:
+            if kind[u] == 1:
+                comm[n_comm] = u
+                n_comm += 1
+            else:
+                rest[n_rest] = u
+                n_rest += 1
+        free[:] = -(1 << 62)
+        for i in range(begin, stop):
+            t = start[i]
+            while comm_done < n_comm and end[comm[comm_done]] <= t + EARLY_NS:
+                comm_done += 1
+            while rest_done < n_rest and end[rest[rest_done]] <= t:
+                rest_done += 1
+            a = lane[i]
+            idle = t - free[a] if free[a] > -(1 << 61) else 25 * slack
+            if idle > slack:
+                other, done = (rest, rest_done) if kind[i] == 1 else (comm, comm_done)
+                nearest, distance = -1, max(slack, idle)
+                k = done - 1
+                while k >= 0 and k > done - 65 and end[other[k]] > t - idle:
+                    u = other[k]
+                    away = t - end[u] if end[u] <= t else 2 * (end[u] - t)
+                    if lane[u] != a and start[u] < t and away < distance:
+                        nearest, distance = k, away
+                    k -= 1
+                k = nearest
+                while k >= 0 and k > nearest - 16 and end[other[k]] > t - idle and m < len(causes):
+                    u = other[k]
+                    if lane[u] != a and start[u] < t:
+                        causes[m] = u
+                        woken[m] = i
+                        m += 1
+                        if kind[i] == 1:
+                            break
+                    k -= 1
+            if end[i] > free[a]:
+                free[a] = end[i]
     return causes[:m], woken[:m]
 
 

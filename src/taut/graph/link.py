@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -257,12 +256,8 @@ def _wake_edges(ops: Table, segment: Any) -> list[Edges]:
         return []
     order, cuts = order_groups(*numbered(segment, ops.rank), ops.start_ns, ops.end_ns)
     lane, start, end, kind = (a[order] for a in (ops.lane, ops.start_ns, ops.end_ns, ops.kind))
-    source, target = [], []
-    for begin, stop in pairwise(cuts):
-        a, b = idle_causes(lane, start, end, kind, begin, stop, lanes, IDLE_NS)
-        source.append(order[a])
-        target.append(order[b])
-    s, t = np.concatenate(source), np.concatenate(target)
+    cause, woken = idle_causes(lane, start, end, kind, cuts, lanes, IDLE_NS)
+    s, t = order[cause], order[woken]
     return [Edges(s, t, np.minimum(ops.start_ns[t] - ops.end_ns[s], 0))]
 
 

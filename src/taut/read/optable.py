@@ -147,7 +147,7 @@ def _arrow(data: bytes, label: str) -> Any:
         if data[:4] == b"PAR1":
             import pyarrow.parquet as pq
 
-            return pq.read_table(pa.BufferReader(data), use_threads=False)
+            return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
         import pyarrow.csv
 
         return pyarrow.csv.read_csv(io.BytesIO(data))

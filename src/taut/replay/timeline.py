@@ -177,10 +177,11 @@ class Batch:
         columns = [np.where(k >= 0, k + o, -1)[p.ops] for (k, _), o in zip(cuts, offsets[:-1], strict=True)]
         key = np.stack(columns, axis=1).astype(np.int64)
         work, changed = base[p.ops], other[p.ops]
+        before, after = gap[p.ops].astype(np.float64), other_gap[p.ops].astype(np.float64)
 
         def block(first: int) -> Any:
             return sweep_many(
-                p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, gap[p.ops], other_gap[p.ops],
+                p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, before, after,
                 p.op_register, p.slot_register, p.n_ops, p.n_slots, work, changed, key, first,
                 min(width, int(offsets[-1]) - first), p.window, len(g.steps), p.closes,
             )  # fmt: skip
