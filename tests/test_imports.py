@@ -12,15 +12,16 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
 
-GROUND = ("tables", "errors", "jit")
+GROUND = ("tables", "errors", "native", "jit")
 STAIRS = ("graph", "replay", "diagnose", "control", "ledger", "project")
 ASIDE = ("read", "brief", "audit")
 TOP = ("watch", "serve", "lab", "report", "run", "cli", "__init__", "__main__")
-WORLDLY = ("read", "audit", "brief", "watch", "serve", "lab", "run", "cli", "__main__")
+WORLDLY = ("native", "read", "audit", "brief", "watch", "serve", "lab", "run", "cli", "__main__")
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "jit": set(),
+    "native": set(),
+    "jit": {"native"},
     "tables": {"errors"},
     **{room: set(GROUND) for room in ASIDE},
     **{room: {*GROUND, "read", *STAIRS[:level]} for level, room in enumerate(STAIRS)},

@@ -10,11 +10,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from taut.errors import InputRefused, RunError, TautError, UsageError
-    from taut.graph import Graph, link
-    from taut.ledger import Ledger, Prices, charge
+    from taut.graph import Graph
+    from taut.graph.link import link
+    from taut.ledger import Ledger, Prices
+    from taut.ledger.charge import charge
     from taut.read import read
-    from taut.replay import Blame, Change, Timeline, WhatIf, blame, replay
+    from taut.replay import Blame, Change, Timeline, WhatIf, replay
     from taut.replay import decompose as whatif
+    from taut.replay.blame import blame
     from taut.run import Analysis, Run, analyze, open_run
     from taut.tables import Table, Trace
 

@@ -46,6 +46,18 @@ Shell completion:
 """
 
 
+def _keep_memory() -> None:
+    """Have the C library keep freed memory: handing large arrays back and forth costs a third of a big job's time."""
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in ((-3, 1 << 30), (-1, (1 << 31) - 1), (-2, 64 << 20)):
+            mallopt(option, value)
+    except (OSError, AttributeError):
+        pass  # another C library: only slower
+
+
 class _Commands(click.Group):
     """A group whose every failure is one line on stderr and an exit code of the design."""
 
@@ -57,6 +69,7 @@ class _Commands(click.Group):
         **extra: Any,
     ) -> Any:
         """Run, and exit as the design says."""
+        _keep_memory()
         for name in ONE_THREAD:
             # Idle worker threads of linear algebra that taut does not use would cost start-up time.
             os.environ.setdefault(name, "1")

@@ -72,10 +72,11 @@ class Kernel:
         """The kernel compiled by numba, with the compiled forms of the kernels it calls."""
         return self._jit()
 
-    def _jit(self) -> Any:
+    def _jit(self) -> Callable[..., Any]:
         from numba import njit
 
-        return njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
+        made: Callable[..., Any] = njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
+        return made
 
     @cached_property
     def source(self) -> str:

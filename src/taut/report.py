@@ -104,7 +104,7 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
     ops = np.flatnonzero(caused)
     if len(ops) == 0:
         return []
-    index, sender = g.rank_index(), link_ends(g)[0]
+    index, sender = g.rank_index, link_ends(g)[0]
     by_link = (g.ops.kind == Kind.COMMUNICATE) & (sender >= 0) & (b.fault_ns > 0)
     from_gap = (b.gap_ns > b.fault_ns).astype(np.int64)
     ids, count = numbered(index[ops], g.ops.name[ops], by_link[ops], from_gap[ops])
@@ -311,7 +311,7 @@ def _quiet(a: Analysis, share: dict[str, float]) -> str:
     text = f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps, {waiting:.0f} % waiting at gates"
     totals = a.blame.totals
     if totals["gap_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
-        by_rank = np.bincount(a.graph.rank_index(), weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
+        by_rank = np.bincount(a.graph.rank_index, weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
         worst = int(np.argmax(by_rank))
         part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
         text += f", {part:.0f} % of it for gaps on rank {int(a.graph.ranks[worst])} (host, launch, input)"

@@ -11,6 +11,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,8 @@ from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, deco
 from taut.report import report
 from taut.tables import Member, Op, Table, Trace
 
+TWO_AT_ONCE = 1_000_000
+"""Ops from which the what-ifs run beside blame and ledger, on the second core."""
 FORMAT = 1
 """Version of the run folder's layout."""
 
@@ -84,10 +87,10 @@ def analyze(
     paths: Sequence[str | Path], *, prices: Prices | None = None, progress: Callable[[str], None] | None = None
 ) -> Analysis:
     """Read traces and answer: where did the bill go, why, and what would change it."""
-    say = progress or (lambda stage: None)
-    say("reading")
-    trace = read(paths)
-    return analyze_trace(trace, digest(paths, trace), prices=prices, progress=progress)
+    (progress or (lambda stage: None))("reading")
+    box = [read(paths)]
+    name = digest(paths, box[0])
+    return analyze_trace(box.pop(), name, prices=prices, progress=progress)
 
 
 def analyze_trace(
@@ -97,15 +100,23 @@ def analyze_trace(
     say = progress or (lambda stage: None)
     say("linking")
     graph = link(trace)
+    del trace  # a large job's ops need not be held twice
     say("replaying")
     observed, gap_free, prepared = replay(graph), replay(graph, gaps=False), batch(graph)
-    say("asking what if")
-    whatif = decompose(graph, prepared, dimensions(graph))
-    say("blaming")
-    blamed = blame(graph, observed, gap_free)
-    findings = diagnose(Evidence(graph, observed, blamed, prepared))
-    say("closing the ledger")
-    ledger = charge(graph, observed, blamed, prices)
+
+    def charged() -> tuple[Blame, list[Finding], Ledger]:
+        blamed = blame(graph, observed, gap_free)
+        findings = diagnose(Evidence(graph, observed, blamed, prepared))
+        return blamed, findings, charge(graph, observed, blamed, prices)
+
+    say("asking what if, blaming, closing the ledger")
+    if len(graph) < TWO_AT_ONCE:
+        whatif, (blamed, findings, ledger) = decompose(graph, prepared, dimensions(graph)), charged()
+    else:
+        with ThreadPoolExecutor(max_workers=1) as other:
+            asked = other.submit(lambda: decompose(graph, prepared, dimensions(graph)))
+            blamed, findings, ledger = charged()
+            whatif = asked.result()
     return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest)
 
 
@@ -141,21 +152,24 @@ def _write(analysis: Analysis, folder: Path) -> None:
     graph = analysis.graph
 
     def put(name: str, table: Any) -> None:
-        few = [field.name for field in table.schema if field.type.bit_width < 64] if name != "members" else True
-        pq.write_table(table, folder / f"{name}.parquet", compression="lz4", use_dictionary=few, write_statistics=False)
+        path = folder / f"{name}.parquet"
+        pq.write_table(table, path, compression="lz4", use_dictionary=name == "members", write_statistics=False)
 
     ops = graph.ops.to_arrow()
     for name in OP_ARRAYS:
         ops = ops.append_column(name, pa.array(getattr(graph, name)))
     ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
     ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr)))
-    put("ops", ops)
-    put("edges", pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}))
-    put("events", pa.table({"event": graph.events}))
-    for name, _ in TABLES:
-        put(name, getattr(graph, name).to_arrow())
-    put("waits", analysis.blame.waits.to_arrow())
-    put("ledger", analysis.ledger.cells.to_arrow())
+    tables = {
+        "ops": ops,
+        "edges": pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}),
+        "events": pa.table({"event": graph.events}),
+        "waits": analysis.blame.waits.to_arrow(),
+        "ledger": analysis.ledger.cells.to_arrow(),
+        **{name: getattr(graph, name).to_arrow() for name, _ in TABLES},
+    }
+    with ThreadPoolExecutor(max_workers=2 if len(graph) > TWO_AT_ONCE else 1) as pool:
+        list(pool.map(put, tables, tables.values()))
     trace = graph.trace
     meta = {
         "format": FORMAT,
@@ -198,7 +212,8 @@ def open_run(folder: str | Path) -> Run:
             raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
         about = meta["graph"]
         tables = {
-            name: pq.ParquetFile(root / f"{name}.parquet").read() for name in ("ops", "edges", "events", "gates", "members", "clock")
+            name: pq.ParquetFile(root / f"{name}.parquet").read()
+            for name in ("ops", "edges", "events", "gates", "members", "clock")
         }
     except (OSError, KeyError, msgspec.DecodeError, pa.ArrowInvalid) as error:
         raise RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again") from None

@@ -87,7 +87,7 @@ def test_a_slow_rank_is_named_alone_and_its_gain_is_true(ranks: int, seed: int) 
     done = analyze(barriers(BASE * noise * slow, TRANSFER))
     healthy = analyze(barriers(BASE * noise, TRANSFER))
     assert culprits(done) == [(1,)]
-    blamed = np.bincount(done.graph.rank_index(), weights=done.blame.fault_ns, minlength=ranks)
+    blamed = np.bincount(done.graph.rank_index, weights=done.blame.fault_ns, minlength=ranks)
     assert blamed.argmax() == 1
     assert np.delete(blamed, 1).sum() == 0
     truth = done.observed.wall_ns - healthy.observed.wall_ns
@@ -139,7 +139,7 @@ def test_the_cause_may_lie_gates_away() -> None:
         }
 
     done = analyze(job(step, steps=40, noise=0.01))
-    by_rank = np.bincount(done.graph.rank_index(), weights=done.blame.fault_ns, minlength=4)
+    by_rank = np.bincount(done.graph.rank_index, weights=done.blame.fault_ns, minlength=4)
     assert by_rank.argmax() == 3
     assert by_rank[:3].sum() < 0.01 * by_rank[3]
     assert done.blame.matrix[3, 0] > 0, "rank 0 never meets rank 3, and yet waits for it"
@@ -153,7 +153,7 @@ def test_who_is_faster_than_a_spoilt_reference_makes_nobody_guilty() -> None:
     a = {0: 10, 1: 15, 2: 10}
     scripts = {r: f"a {ms} | AR/p{r} 1 | AR 1" for r, ms in a.items()} | {r + 3: f"b 11 | AR/p{r} 1 | AR 1" for r in a}
     done = analyze(job(scripts, steps=20, noise=0.005, stage={r: r // 3 for r in range(6)}))
-    by_rank = np.bincount(done.graph.rank_index(), weights=done.blame.fault_ns, minlength=6)
+    by_rank = np.bincount(done.graph.rank_index, weights=done.blame.fault_ns, minlength=6)
     assert by_rank.argmax() == 1
     assert np.delete(by_rank, 1).sum() < 0.005 * by_rank[1], by_rank.tolist()
 

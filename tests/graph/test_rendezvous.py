@@ -127,7 +127,7 @@ def test_the_slowed_worker_is_the_finding(healthy: Analysis, slowed: Analysis) -
     assert [(f.ranks, f.stages) for f in slowed.findings] == [((PP + 2,), (2,))]
     cost = slowed.observed.wall_ns - healthy.observed.wall_ns
     assert slowed.findings[0].recoverable_wall_ns == pytest.approx(cost, rel=0.03)
-    by_rank = np.bincount(slowed.graph.rank_index(), weights=slowed.blame.fault_ns, minlength=DP * PP)
+    by_rank = np.bincount(slowed.graph.rank_index, weights=slowed.blame.fault_ns, minlength=DP * PP)
     assert by_rank[PP + 2] > 0.98 * by_rank.sum(), "its pipeline neighbours are innocent"
 
 

@@ -50,9 +50,7 @@ def test_several_devices_have_lanes_of_their_own(tiny: Any) -> None:
 
 
 def test_a_cuda_graph_launches_many_kernels(tiny: Any) -> None:
-    trace = load(
-        tiny, [tiny.launch(3, 0, name="cudaGraphLaunch"), tiny.kernel("a", 3, 10, 5), tiny.kernel("b", 3, 15, 5)]
-    )
+    trace = load(tiny, [tiny.launch(3, 0, name="cudaGraphLaunch"), tiny.kernel("a", 3, 10, 5), tiny.kernel("b", 3, 15, 5)])
     assert [op["launch"] for op in device_ops(tiny, trace)] == ["cudaGraphLaunch"] * 2
     assert trace.counts["cuda graph launches"] == 1
     assert trace.counts["launched by cuda graphs"] == 2
@@ -128,9 +126,7 @@ def test_record_param_comms_of_the_same_external_id_describes_a_kernel_without_a
     assert op["size"] == 400
 
 
-@pytest.mark.parametrize(
-    ("note", "verb"), [("nccl:all_to_all", "all-to-all"), ("nccl:send", "send"), ("nccl:recv", "recv")]
-)
+@pytest.mark.parametrize(("note", "verb"), [("nccl:all_to_all", "all-to-all"), ("nccl:send", "send"), ("nccl:recv", "recv")])
 def test_the_annotation_says_what_a_sendrecv_kernel_is(tiny: Any, note: str, verb: str) -> None:
     events = [
         tiny.event("user_annotation", note, 0, 20, **{"Input Dims": [[8, 4]], "Input type": ["long"]}),

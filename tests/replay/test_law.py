@@ -67,7 +67,7 @@ def test_a_batch_over_ranks_lanes_and_gates_is_single_replays(built: Trace, seed
     """The cuts that what-ifs make (along chains, blind to them, or neither), asked together, with gaps or without."""
     graph = link(built)
     other = np.random.default_rng(seed).integers(0, 10 * MS, size=len(graph))
-    cuts = [graph.rank_index(), graph.ops.lane, np.where(graph.gate >= 0, graph.ops.rank, -1), graph.window]
+    cuts = [graph.rank_index, graph.ops.lane, np.where(graph.gate >= 0, graph.ops.rank, -1), graph.window]
     for gap in (graph.gap_ns, np.zeros_like(graph.gap_ns)):
         asked = [(np.asarray(key, dtype=np.int64), int(key.max()) + 1) for key in cuts if key.max() >= 0]
         for (key, keys), walls in zip(asked, batch(graph).many(graph.work_ns, other, asked, gap), strict=True):

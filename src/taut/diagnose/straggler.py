@@ -43,7 +43,7 @@ def detect(evidence: Evidence) -> list[Finding]:
 def _ranks(e: Evidence) -> list[Finding]:
     graph, blame = e.graph, e.blame
     own = graph.ops.kind != Kind.COMMUNICATE
-    index = graph.rank_index()
+    index = graph.rank_index
     cells = index * len(graph.steps) + graph.window
     caused = np.bincount(cells[own], weights=blame.fault_ns[own], minlength=len(graph.ranks) * len(graph.steps))
     caused = caused.reshape(len(graph.ranks), -1)
@@ -97,7 +97,7 @@ def _top_scores(e: Evidence) -> Any:
     waits, score = e.blame.waits, np.nan_to_num(e.blame.score)
     top = np.zeros(len(e.graph.ranks))
     at_fault = waits.fault_ns > 0
-    np.maximum.at(top, e.graph.rank_index()[waits.opener[at_fault]], score[at_fault])
+    np.maximum.at(top, e.graph.rank_index[waits.opener[at_fault]], score[at_fault])
     return top
 
 
@@ -127,7 +127,7 @@ def _links(e: Evidence) -> list[Finding]:
     if rings is None:
         return []
     slow, score = late_receivers(e.graph, rings)
-    mask = slow[e.graph.rank_index()[rings.rows]]
+    mask = slow[e.graph.rank_index[rings.rows]]
     return _link_finding(e, rings, mask, float(score[slow].min())) if slow.any() else []
 
 

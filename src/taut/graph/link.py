@@ -43,12 +43,12 @@ def link(trace: Trace) -> Graph:
     windows = steps.windows(trace)
     if not windows.keep.any():
         raise InputRefused(trace.source or trace.name, "no operator lies inside a step", "profile at least one whole step")
-    rows = np.flatnonzero(windows.keep)
-    ops = _renumber(trace.ops.take(rows), rows, len(trace.ops))
-    window = np.searchsorted(windows.labels, windows.step[rows])
+    rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows.step)
+    ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
+    window = np.searchsorted(windows.labels, ops.step)
     verb, group, peer, names = rendezvous.infer(ops, trace.members)
     group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
-    ops = ops.replace(verb=verb, group=group, peer=peer, step=windows.step[rows])
+    ops = ops.replace(verb=verb, group=group, peer=peer)
     matching = gates.match(ops, ops.group.astype(np.int64))
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members)
 
@@ -58,6 +58,14 @@ def link(trace: Trace) -> Graph:
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
     return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
+
+
+def _in_time(ops: Table, rows: Any, step: Any) -> Any:
+    """Rows by step, rank and time: whatever groups them later finds them sorted already."""
+    from taut.graph.kernels import order_groups
+
+    order, _ = order_groups(*numbered(step[rows], ops.rank[rows]), ops.start_ns[rows], ops.end_ns[rows])
+    return rows[order]
 
 
 def _renumber(ops: Table, rows: Any, total: int) -> Table:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from taut.graph.ids import greatest, least, numbered
 from taut.tables import Table, Trace, col
 
 
@@ -105,6 +107,23 @@ class Graph:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
 
+    @cached_property
     def rank_index(self) -> Any:
         """Each op's rank as an index into ``ranks``."""
-        return np.searchsorted(self.ranks, self.ops.rank)
+        low = int(self.ranks[0])
+        where = np.zeros(int(self.ranks[-1]) - low + 1, dtype=np.int64)
+        where[self.ranks - low] = np.arange(len(self.ranks))
+        return where[self.ops.rank - low]
+
+    @cached_property
+    def place(self) -> Any:
+        """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
+        from taut.graph.kernels import turn
+
+        ops = self.ops
+        family, families = numbered(ops.name, ops.size)
+        cell, cells = numbered(family, ops.rank, self.window)
+        nth, count = turn(cell, cells)
+        rows = count[cell]
+        agreed = (least(family, families, rows) == greatest(family, families, rows))[family]
+        return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))

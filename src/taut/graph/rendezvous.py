@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.ids import greatest, least, numbered, occurrence
+from taut.graph.ids import distinct, greatest, least, numbered, occurrence
 from taut.tables import NULL, Table, Verb
 
 VALID_SHARE = 0.99
@@ -29,38 +29,52 @@ STEPS = 8
 
 def infer(ops: Table, members: Table) -> tuple[Any, Any, Any, list[str]]:
     """(verb, group, peer, new group names) for every op; given groups and peers are kept."""
-    verb, group, peer = ops.verb.copy(), ops.group.astype(np.int64), ops.peer.copy()
-    index = np.searchsorted(members.rank, ops.rank)
-    stage, dp = members.stage[index].astype(np.int64), members.dp_rank[index].astype(np.int64)
-    names: list[str] = []
+    verb, group, peer = ops.verb, ops.group.astype(np.int64), ops.peer
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
-    if len(members) > 1:
-        roles = bool((members.stage >= 0).any())
-        open_ops = np.flatnonzero((group < 0) & ~p2p & ((ops.verb != Verb.NONE) | roles))
-        sample = _first_steps(ops.step[open_ops])
-        for name in np.flatnonzero(np.bincount(ops.name[open_ops])):
-            mine = ops.name[open_ops] == name
-            named = bool((ops.verb[open_ops[mine]] != Verb.NONE).any())
-            label = _partition(ops, open_ops[mine & sample], stage, dp, named)
-            if label is None:
-                continue
-            rows = open_ops[mine]
-            key = {"stage": stage, "dp": dp}[label][rows] if label else np.zeros(len(rows), dtype=np.int64)
-            values, where = np.unique(key, return_inverse=True)
-            group[rows] = len(names) + where.ravel()
-            names += [f"{label} {v}" if label else "all" for v in values]
-            if not named:
-                verb[rows] = Verb.BARRIER
-    unpaired = p2p & (peer < 0)
-    if unpaired.any() and (members.stage >= 0).all():
-        _peers(ops, np.flatnonzero(unpaired), stage, dp, members, peer)
+    roles = bool((members.stage >= 0).any())
+    loose = (group < 0) & ~p2p & ((ops.verb != Verb.NONE) | roles)
+    unpaired = p2p & (peer < 0) & bool((members.stage >= 0).all())
+    if len(members) < 2 or not (loose.any() or unpaired.any()):
+        return verb, group, peer, []
+    index = np.searchsorted(members.rank, ops.rank)
+    sample = np.flatnonzero(_first_steps(ops.step))
+    few = ops.take(sample)
+    stage, dp = members.stage[index[sample]].astype(np.int64), members.dp_rank[index[sample]].astype(np.int64)
+    offset, key, barrier, names = _partitions(few, loose[sample], stage, dp, members, ops.name)
+    found = np.flatnonzero(loose & (offset[ops.name] >= 0))
+    group[found] = offset[ops.name[found]] + key[ops.name[found], index[found]]
+    verb = np.where(loose & barrier[ops.name], Verb.BARRIER, verb).astype(np.int8)
+    if unpaired.any():
+        to = _peers(few, np.flatnonzero(unpaired[sample]), stage, dp, members, len(offset))
+        other = to[ops.name, (ops.verb == Verb.SEND).astype(np.int64), index]
+        peer = np.where(unpaired, other, peer).astype(np.int32)
     return verb, group, peer, names
 
 
 def _first_steps(step: Any) -> Any:
     """A few steps are evidence enough."""
-    labels = np.unique(step)
+    labels = distinct(step)
     return step <= labels[min(len(labels), STEPS) - 1] if len(labels) else np.zeros(0, dtype=bool)
+
+
+def _partitions(ops: Table, loose: Any, stage: Any, dp: Any, members: Table, all_names: Any) -> tuple[Any, Any, Any, list[str]]:
+    """Per class name: offset of its first group (-1: none), group of every rank inside it, and if it is a barrier."""
+    classes = int(all_names.max()) + 1
+    offset, key = np.full(classes, NULL, dtype=np.int64), np.zeros((classes, len(members)), dtype=np.int64)
+    barrier = np.zeros(classes, dtype=bool)
+    names: list[str] = []
+    rows = np.flatnonzero(loose)
+    for name in np.flatnonzero(np.bincount(ops.name[rows], minlength=1)).tolist():
+        mine = rows[ops.name[rows] == name]
+        named = bool((ops.verb[mine] != Verb.NONE).any())
+        label = _partition(ops, mine, stage, dp, named)
+        if label is None:
+            continue
+        values = {"stage": members.stage, "dp": members.dp_rank}.get(label, np.zeros(len(members), dtype=np.int64))
+        kinds, where = np.unique(values, return_inverse=True)
+        offset[name], key[name], barrier[name] = len(names), where.ravel(), not named
+        names += [f"{label} {v}" if label else "all" for v in kinds]
+    return offset, key, barrier, names
 
 
 def _partition(ops: Table, rows: Any, stages: Any, dps: Any, named: bool) -> str | None:
@@ -95,29 +109,36 @@ def _spread(work: Any) -> float:
     return float(np.abs(work - np.median(work)).mean())
 
 
-def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, peer: Any) -> None:
-    """Sends of a class go to the next or to the previous stage: whichever makes the two ends end together."""
+def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, classes: int) -> Any:
+    """Other end of the receives and sends of every class on every rank, -1 for none: [class, is a send, rank].
+
+    Sends of a class go to the next or to the previous stage: whichever lets each find an other end that overlaps it.
+    """
     stages = int(members.stage.max()) + 1
-    at = {
-        (int(m_dp), int(m_stage)): int(r) for r, m_stage, m_dp in zip(members.rank, members.stage, members.dp_rank, strict=True)
-    }
-    lookup = np.full((int(members.dp_rank.max()) + 2, stages), NULL, dtype=np.int64)
-    for (m_dp, m_stage), rank in at.items():
-        lookup[m_dp, m_stage] = rank
-    for name in np.unique(ops.name[rows]):
+    at = np.full((int(members.dp_rank.max()) + 2, stages), NULL, dtype=np.int64)
+    at[members.dp_rank, members.stage] = members.rank
+    out = np.full((classes, 2, len(members)), NULL, dtype=np.int64)
+    for name in np.flatnonzero(np.bincount(ops.name[rows])).tolist():
         mine = rows[ops.name[rows] == name]
         sends = ops.verb[mine] == Verb.SEND
-        sample = _first_steps(ops.step[mine])
-        best: tuple[float, Any] | None = None
+        best = 0.5
         for shift in (1, -1):
-            to = np.where(sends, stage[mine] + shift, stage[mine] - shift)
-            inside = (to >= 0) & (to < stages) | _wraps(stage[mine], sends, stages, shift)
-            other = np.where(inside, lookup[dp[mine], to % stages], NULL)
-            score = _agreement(ops, mine[sample], sends[sample], other[sample])
-            if best is None or score > best[0]:
-                best = score, other
-        if best is not None and best[0] > 0.5:
-            peer[mine] = best[1]
+            wraps = _wraps(stage[mine], sends, stages, shift)
+            options = [
+                _neighbour(at, members.stage.astype(np.int64), members.dp_rank, s, stages, wraps) for s in (-shift, shift)
+            ]
+            other = np.stack(options)[sends.astype(np.int64), np.searchsorted(members.rank, ops.rank[mine])]
+            score = _agreement(ops, mine, sends, other)
+            if score > best:
+                best, out[name] = score, np.stack(options)
+    return out
+
+
+def _neighbour(at: Any, stage: Any, dp: Any, shift: int, stages: int, wraps: bool) -> Any:
+    """Rank of the same data-parallel index some stages on, -1 beyond the ends of a pipeline that does not wrap."""
+    to = stage + shift
+    inside = (to >= 0) & (to < stages) | wraps
+    return np.where(inside, at[dp, to % stages], NULL)
 
 
 def _wraps(stage: Any, sends: Any, stages: int, shift: int) -> bool:

@@ -44,17 +44,19 @@ class Context:
     parts: dict[str, Any]
     """Exposed wait per op, by part of the wait."""
 
-
-def _slow(c: Context) -> Any:
-    """Exposed compute above its reference."""
-    compute = c.graph.ops.kind == Kind.COMPUTE
-    work = np.maximum(c.graph.work_ns, 1)
-    share = np.clip(c.blame.excess_ns / work, 0, 1)
-    return np.where(compute, np.floor(c.working * share).astype(np.int64), 0)
+    @cached_property
+    def slow(self) -> Any:
+        """Exposed compute above its reference."""
+        over = (self.graph.ops.kind == Kind.COMPUTE) & (self.blame.excess_ns > 0) & (self.working > 0)
+        rows = np.flatnonzero(over)
+        share = np.minimum(self.blame.excess_ns[rows] / np.maximum(self.graph.work_ns[rows], 1), 1)
+        out = np.zeros(len(self.graph), dtype=np.int64)
+        out[rows] = np.floor(self.working[rows] * share).astype(np.int64)
+        return out
 
 
 def _productive(c: Context) -> Any:
-    return np.where(c.graph.ops.kind == Kind.COMPUTE, c.working, 0) - _slow(c)
+    return np.where(c.graph.ops.kind == Kind.COMPUTE, c.working, 0) - c.slow
 
 
 def _meets(c: Context) -> Any:
@@ -75,7 +77,7 @@ def _host(c: Context) -> Any:
 
 CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
     ("productive", _productive),
-    ("slow compute", _slow),
+    ("slow compute", lambda c: c.slow),
     ("exposed transfer", _transfer),
     ("communication undivided", _undivided),
     ("fault wait", lambda c: c.parts["fault_ns"]),
@@ -170,7 +172,7 @@ def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None
 
     ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
     segment = graph.segment[graph.window].astype(np.int64)
-    group = segment * ranks + graph.rank_index()
+    group = segment * ranks + graph.rank_index
     stop = np.zeros(segments, dtype=np.int64)
     np.maximum.at(stop, segment, observed.end_ns)
     order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
@@ -207,7 +209,7 @@ def _exposed_parts(blame: Blame, waiting: Any) -> dict[str, Any]:
 def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
     graph = context.graph
     ranks = len(graph.ranks)
-    index, rows = graph.rank_index(), []
+    index, rows = graph.rank_index, []
     for fate, (_, claim) in enumerate(CATEGORIES):
         ns = claim(context)
         used = np.flatnonzero(ns)

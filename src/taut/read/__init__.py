@@ -144,9 +144,7 @@ def _nothing(
     if dumps:
         return NotATrace(where, "only flight-recorder dumps here", "put the profiler traces of the job beside them")
     known = "Kineto JSON, op tables (Parquet, CSV) and step times (CSV)"
-    return NotATrace(
-        where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}"
-    )
+    return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
 
 
 def _job_name(path: str | Path) -> str:

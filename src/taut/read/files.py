@@ -147,12 +147,7 @@ def _unwrap(stream: IO[bytes], label: str, archive: bool) -> Iterator[Member]:
             yield from _tar(stream, label)
         else:
             raise InputRefused(label, "an archive inside an archive", "unpack the outer one first")
-    elif (
-        head[:4] == b"\x28\xb5\x2f\xfd"
-        or head[:6] == b"\xfd7zXZ\x00"
-        or head[:3] == b"BZh"
-        or head[:4] == b"PK\x03\x04"
-    ):
+    elif head[:4] == b"\x28\xb5\x2f\xfd" or head[:6] == b"\xfd7zXZ\x00" or head[:3] == b"BZh" or head[:4] == b"PK\x03\x04":
         raise NotATrace(label, "compressed in a way taut does not read", "use gzip, or a tar of traces")
     else:
         yield Member(label, head, stream)

@@ -87,9 +87,7 @@ def _group(value: Any) -> str:
 def _config(config: Any) -> dict[str, list[int]]:
     groups = config if isinstance(config, dict) else {}
     named = {
-        str(entry.get("name") or key): rank_list(entry.get("ranks"))
-        for key, entry in groups.items()
-        if isinstance(entry, dict)
+        str(entry.get("name") or key): rank_list(entry.get("ranks")) for key, entry in groups.items() if isinstance(entry, dict)
     }
     return {name: ranks for name, ranks in named.items() if name and ranks}
 

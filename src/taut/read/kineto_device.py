@@ -23,9 +23,7 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     launch = np.append(call_rows, NULL)[issuer]
     collective = events.named(work, is_collective_kernel)
     _add_work(events, work[~collective], launch[~collective], rows)
-    _add_collectives(
-        events, work[collective], launch[collective], np.append(calls, -1)[issuer[collective]], rows, groups
-    )
+    _add_collectives(events, work[collective], launch[collective], np.append(calls, -1)[issuer[collective]], rows, groups)
     _count_graphs(events, calls, issuer, rows)
     coordinate(rows, events, events.chosen(NOTE, is_loader), "input", "input: DataLoader")
     saves = np.concatenate([events.chosen(kind, is_checkpoint) for kind in (CPU_OP, NOTE)])

@@ -216,9 +216,7 @@ class _Columns:
         self.parts.append((kind, name, start, end, place, correlation, external, size))
         self.length += len(events)
 
-    def _link_device(
-        self, events: list[Event], work: Ints, place: Ints, correlation: Ints, external: Ints, size: Ints
-    ) -> None:
+    def _link_device(self, events: list[Event], work: Ints, place: Ints, correlation: Ints, external: Ints, size: Ints) -> None:
         busy = [events[i] for i in work.tolist()]
         args = args_of(busy, DeviceArgs)
         correlation[work], external[work] = _ints([a.correlation for a in args]), _ints([a.external for a in args])

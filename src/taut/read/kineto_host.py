@@ -48,27 +48,21 @@ def _is_input(name: str) -> bool:
 
 def _holds_op(events: Events, notes: Ints, ops: Ints) -> Mask:
     """Whether an operator begins inside the annotation on its thread."""
-    around = containing(
-        events.place[notes], events.start[notes], events.end[notes], events.place[ops], events.start[ops]
-    )
+    around = containing(events.place[notes], events.start[notes], events.end[notes], events.place[ops], events.start[ops])
     return np.isin(np.arange(len(notes)), around)
 
 
 def _outside_transfers(events: Events, outer: Ints, calls: Ints, transfers: Ints, rows: Rows) -> Ints:
     """Without the copies that a collective makes on a run-loop thread of its own: they are part of it."""
     loops = transfers[~np.isin(events.place[transfers], events.place[calls])]
-    around = containing(
-        events.place[loops], events.start[loops], events.end[loops], events.place[outer], events.start[outer]
-    )
+    around = containing(events.place[loops], events.start[loops], events.end[loops], events.place[outer], events.start[outer])
     rows.counts["dropped: inside a collective"] += int((around >= 0).sum())
     return outer[around < 0]
 
 
 def _add_ops(events: Events, outer: Ints, calls: Ints, rows: Rows) -> Ints:
     """Outermost operators, cut where they issue collectives; returns the row of each call."""
-    holder = containing(
-        events.place[outer], events.start[outer], events.end[outer], events.place[calls], events.start[calls]
-    )
+    holder = containing(events.place[outer], events.start[outer], events.end[outer], events.place[calls], events.start[calls])
     whole = outer[~np.isin(np.arange(len(outer)), holder)]
     rows.add(
         events.start[whole],

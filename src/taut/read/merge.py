@@ -144,8 +144,7 @@ def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list
     said = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in gaps[:12]) + (" …" if len(gaps) > 12 else "")
     several = len(gaps) > 1 or gaps[0][0] != gaps[0][1]
     return [
-        f"rank{'s' if several else ''} {said} of {world_size} missing: "
-        f"waits for {'them' if several else 'it'} cannot be seen"
+        f"rank{'s' if several else ''} {said} of {world_size} missing: waits for {'them' if several else 'it'} cannot be seen"
     ]
 
 

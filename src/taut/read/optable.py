@@ -229,7 +229,14 @@ def _relative(step: Any, start: Any) -> bool:
 
 
 def _members(ops: Table, ints: dict[str, Any], table: Any, host: str | None, good: Any) -> Table:
-    ranks, first = np.unique(ops.rank, return_index=True)
+    low = int(ops.rank.min())
+    if int(ops.rank.max()) - low > 16 * len(ops) + 1024:
+        ranks, first = np.unique(ops.rank, return_index=True)
+    else:
+        where = np.full(int(ops.rank.max()) - low + 1, NULL, dtype=np.int64)
+        where[ops.rank[::-1] - low] = np.arange(len(ops))[::-1]
+        ranks = np.flatnonzero(where >= 0)
+        first, ranks = where[ranks], ranks + low
     columns: dict[str, Any] = {"rank": ranks}
     for key in ("stage", "dp_rank"):
         if key in ints:

@@ -93,7 +93,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     waited = np.flatnonzero(observed.wait_ns > 0)
     wait = observed.wait_ns[waited]
     least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
-    rank, ranks = graph.rank_index().astype(np.int64), len(graph.ranks)
+    rank, ranks = graph.rank_index.astype(np.int64), len(graph.ranks)
     threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited) * ranks, 1))
     fault, structural, score, cause, matrix = split_work(
         waited, least, ordinary.wait_ns[waited], threshold, gap_free.arrival_ns, gap_free.opening_ns,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from taut.graph import Graph
-from taut.graph.ids import greatest, least, numbered
+from taut.graph.ids import numbered
 from taut.tables import NULL
 
 
@@ -27,31 +27,19 @@ class Reference:
     between_ns: Any
 
 
-def position(graph: Graph) -> Any:
-    """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
-    from taut.graph.kernels import turn
-
-    ops = graph.ops
-    family, families = numbered(ops.name, ops.size)
-    cell, cells = numbered(family, ops.rank, graph.window)
-    nth, count = turn(cell, cells)
-    agreed = (least(family, families, count[cell]) == greatest(family, families, count[cell]))[family]
-    return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))
-
-
 def across(graph: Graph) -> Any:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
     from taut.graph.kernels import group_sort
     from taut.replay.kernels import describe_cells
 
     ops = graph.ops
-    place = np.where(ops.part >= 0, 0, position(graph))
+    place = np.where(ops.part >= 0, 0, graph.place)
     cls, classes = numbered(ops.name, ops.size, place)
     meets = graph.gate >= 0
-    order, begin = group_sort(cls, classes)
-    median, _ = describe_cells(graph.work_ns, order, begin)
-    mean = np.bincount(cls, weights=graph.work_ns, minlength=classes) / np.maximum(np.diff(begin), 1)
-    return np.rint(np.where(meets, median[cls], mean[cls])).astype(np.int64)
+    order, begin = group_sort(cls[meets], classes)
+    median, _ = describe_cells(graph.work_ns[meets], order, begin)
+    mean = np.bincount(cls, weights=graph.work_ns, minlength=classes) / np.maximum(np.bincount(cls, minlength=classes), 1)
+    return np.rint(np.where(meets, np.nan_to_num(median)[cls], mean[cls])).astype(np.int64)
 
 
 def peers(graph: Graph) -> Reference:
@@ -64,16 +52,16 @@ def peers(graph: Graph) -> Reference:
 
     ops = graph.ops
     base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
-    cls, classes = numbered(graph.roles, ops.name, ops.size, position(graph), graph.gate >= 0)
-    rest = _leave_one_out(graph, graph.work_ns - base, cls, classes)
+    cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place, graph.gate >= 0)
+    rest = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
     return Reference(base + rest.value_ns, rest.within_ns, rest.between_ns)
 
 
-def _leave_one_out(graph: Graph, values: Any, cls: Any, classes: int) -> Reference:
+def _leave_one_out(values: Any, cls: Any, classes: int, rank: Any) -> Reference:
     from taut.graph.kernels import group_sort
     from taut.replay.kernels import describe_cells, leave_one_out
 
-    cell, cells = numbered(cls, graph.ops.rank)
+    cell, cells = numbered(cls, rank)
     order, begin = group_sort(cell, cells)
     median, spread = describe_cells(values, order, begin)
     class_of_cell = np.zeros(cells, dtype=np.int64)
@@ -84,12 +72,19 @@ def _leave_one_out(graph: Graph, values: Any, cls: Any, classes: int) -> Referen
 
 
 def gap_peers(graph: Graph) -> Any:
-    """Reference gap of every op: the gap before the same op after the same predecessor, on the other ranks."""
+    """Reference gap of every op: the gap before the same op after the same predecessor, on the other ranks.
+
+    NaN where there is nobody to ask, and for classes that have no gap at all.
+    """
     ops = graph.ops
-    first = graph.pred[np.minimum(graph.pred_ptr[:-1], max(len(graph.pred) - 1, 0))] if len(graph.pred) else None
     before = np.full(len(ops), NULL, dtype=np.int64)
-    if first is not None:
-        has = np.diff(graph.pred_ptr) > 0
-        before[has] = ops.name[first[has]]
+    has = np.diff(graph.pred_ptr) > 0
+    before[has] = ops.name[graph.pred[graph.pred_ptr[:-1][has]]]
     cls, classes = numbered(graph.roles, before, ops.name, ops.size)
-    return _leave_one_out(graph, graph.gap_ns, cls, classes).value_ns
+    gaps = np.zeros(classes, dtype=bool)
+    gaps[cls[graph.gap_ns > 0]] = True
+    rows = np.flatnonzero(gaps[cls])
+    out = np.full(len(ops), np.nan)
+    if len(rows):
+        out[rows] = _leave_one_out(graph.gap_ns[rows], *numbered(cls[rows]), ops.rank[rows]).value_ns
+    return out

@@ -58,7 +58,7 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     from taut.replay.kernels import describe_cells, leave_one_out
 
     ranks = len(graph.ranks)
-    order, begin = group_sort(graph.rank_index()[rings.rows], ranks)
+    order, begin = group_sort(graph.rank_index[rings.rows], ranks)
     count = np.diff(begin)
     middle, spread = describe_cells(rings.late_ns, order, begin)
     reference = leave_one_out(middle, spread, np.flatnonzero(count), np.array([0, (count > 0).sum()]))[0]
@@ -75,7 +75,7 @@ def without(graph: Graph, rings: Ring, mended: Any) -> Any:
     A round of the ring takes as long as its slowest link: what another slow link still costs is not saved.
     """
     gate = graph.gate[rings.rows]
-    still = late_receivers(graph, rings)[0][graph.rank_index()[rings.rows]] & ~mended
+    still = late_receivers(graph, rings)[0][graph.rank_index[rings.rows]] & ~mended
     chunk, left = np.zeros(len(rings.members), dtype=np.int64), np.zeros(len(rings.members), dtype=np.int64)
     np.maximum.at(chunk, gate[mended], rings.late_ns[mended])
     np.maximum.at(left, gate[still], rings.late_ns[still])

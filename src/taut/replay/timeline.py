@@ -119,6 +119,10 @@ PARALLEL = 1_000_000
 """Batches of fewer op visits than this are not worth a second thread."""
 
 
+FOLD = 0.2
+"""Share of ops that must be foldable for a second program to pay."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Replays side by side on one graph; prepared once, asked often."""
@@ -128,7 +132,7 @@ class Batch:
     short: Program
     """The program with chains of ops that nobody else looks at folded into the op that ends them."""
 
-    COLUMNS = 32
+    COLUMNS = 64
 
     def walls(self, base: Any, other: Any, key: Any, keys: int, gap: Any, other_gap: Any = None) -> Any:
         """Window lengths, one column per key k: ops with key k take ``other`` work and gap, the rest ``base`` and ``gap``."""
@@ -152,17 +156,17 @@ class Batch:
                 groups["blind"].append(i)
             else:
                 groups["whole"].append(i)
+        short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else gap
         for how, members in groups.items():
-            if members:
-                program = self.whole if how == "whole" else self.short
-                program_gap = gap if how == "whole" else self.short.folded_gap(base, gap)
-                changed = {
-                    "whole": gap if other_gap is None else other_gap,
-                    "along": self.short.folded_gap(other, gap),
-                    "blind": program_gap,
-                }[how]
-                walls = self._walls(program, base, other, [cuts[i] for i in members], program_gap, changed)
-                out.update(zip(members, walls, strict=True))
+            if not members:
+                continue
+            chosen = [cuts[i] for i in members]
+            if how == "whole":
+                walls = self._walls(self.whole, base, other, chosen, gap, gap if other_gap is None else other_gap)
+            else:
+                changed = self.short.folded_gap(other, gap) if how == "along" else short_gap
+                walls = self._walls(self.short, base, other, chosen, short_gap, changed)
+            out.update(zip(members, walls, strict=True))
         return [out[i] for i in range(len(cuts))]
 
     def _walls(
@@ -246,12 +250,14 @@ def batch(graph: Graph) -> Batch:
     onward[folded] = graph.lag_ns[chain]
     follower = np.full(n, -1, dtype=np.int64)
     follower[folded] = target[chain]
-    owner, first = fold(follower)
     everything = np.arange(n)
     none = np.zeros(0, dtype=np.int64)
     whole = _program(graph, everything, everything, everything, none, none, closes)
     folded = np.flatnonzero(follower >= 0)
+    if len(folded) < FOLD * n:
+        return Batch(graph, whole, whole)
     kept = np.flatnonzero(follower < 0)
+    owner, first = fold(follower)
     return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward[folded], closes))
 
 

@@ -47,7 +47,7 @@ class WhatIf:
 
 def dimensions(graph: Graph) -> list[Dimension]:
     """Rank, stage, data-parallel rank, class, link and gate class of a graph's ops."""
-    members, index = graph.members, graph.rank_index()
+    members, index = graph.members, graph.rank_index
     out = [Dimension("rank", index, [str(r) for r in graph.ranks])]
     for name, values in (("stage", members.stage), ("dp_rank", members.dp_rank)):
         if (values >= 0).any():
@@ -153,7 +153,7 @@ def _explained(
     """M_W and M_S: the share of (observed − ideal) recovered by idealising the worst workers, or the last stage."""
     if actual == ideal:
         return None, None
-    members, index = graph.members, graph.rank_index()
+    members, index = graph.members, graph.rank_index
     worst_key = last_key = None
     if len(members) > 1:
         if "stage" in by and "dp_rank" in by:
@@ -211,7 +211,7 @@ def _from_the_others(graph: Graph, ops: Any) -> Any:
     from taut.graph.kernels import group_sort
     from taut.replay.kernels import describe_cells
 
-    place = np.where(graph.ops.part >= 0, 0, reference.position(graph))
+    place = np.where(graph.ops.part >= 0, 0, graph.place)
     cls, classes = numbered(graph.ops.name, graph.ops.size, place)
     rest = np.ones(len(graph), dtype=bool)
     rest[ops] = False
