@@ -33,6 +33,7 @@ class Kernel:
         """Run the kernel on arrays and numbers."""
         from taut import native
 
+        args = tuple(_dense(value) for value in args)
         kind = native.signature(args)
         if kind is None:
             return self.compiled(*args)
@@ -123,6 +124,11 @@ def kernel(
 def _rows(value: Any) -> int:
     shape = getattr(value, "shape", None)
     return int(shape[0]) if shape else 0
+
+
+def _dense(value: Any) -> Any:
+    flags = getattr(value, "flags", None)
+    return value if flags is None or flags.c_contiguous else value.copy()
 
 
 def _listed(value: Any) -> Any:

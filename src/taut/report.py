@@ -110,18 +110,19 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
     ids, count = numbered(index[ops], g.ops.name[ops], by_link[ops], from_gap[ops])
     sums = np.bincount(ids, weights=caused[ops], minlength=count)
     top = np.argsort(-sums, kind="stable")[:TOP_CAUSES]
-    key = np.full(len(g), -1, dtype=np.int64)
+    place = np.full((len(g.ranks), len(g.names)), -1, dtype=np.int64)
     rows = []
     for k, cause in enumerate(top):
         mine = ops[ids == cause]
-        same = (index == index[mine[0]]) & (g.ops.name == g.ops.name[mine[0]])
-        key[same & (key < 0)] = k
-        rows.append((mine, int(sums[cause])))
+        where = index[mine[0]], g.ops.name[mine[0]]
+        place[where] = k if place[where] < 0 else place[where]
+        rows.append((mine, int(sums[cause]), int(place[where])))
+    key = place[index, g.ops.name]
     other_gap = np.where(np.isnan(b.gap_reference), g.gap_ns, np.minimum(g.gap_ns, np.nan_to_num(b.gap_reference)))
     walls = a.batch.walls(g.work_ns, at_reference(g, b.peers), key, len(rows), g.gap_ns, other_gap.astype(np.int64)).sum(axis=0)
     total = max(b.totals["wait_ns"], 1)
     out = []
-    for k, (mine, wait) in enumerate(rows):
+    for mine, wait, k in rows:
         op = mine[0]
         gates = g.gate[mine]
         stage = int(g.members.stage[index[op]])

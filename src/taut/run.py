@@ -102,7 +102,8 @@ def analyze_trace(
     graph = link(trace)
     del trace  # a large job's ops need not be held twice
     say("replaying")
-    observed, gap_free, prepared = replay(graph), replay(graph, gaps=False), batch(graph)
+    observed, prepared = replay(graph), batch(graph)
+    gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
 
     def charged() -> tuple[Blame, list[Finding], Ledger]:
         blamed = blame(graph, observed, gap_free)

@@ -102,7 +102,10 @@ class Member:
 
 
 class Table:
-    """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``."""
+    """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
+
+    A column that was not given is one value repeated, which takes no memory however many rows there are.
+    """
 
     def __init__(self, row: type, columns: Mapping[str, Any], length: int | None = None) -> None:
         fields = dataclasses.fields(row)
@@ -119,8 +122,10 @@ class Table:
                 array = np.asarray(columns[f.name]).astype(dtype, copy=False)
                 if len(array) != length:
                     raise TypeError(f"column {f.name} has {len(array)} rows, expected {length}")
-            else:
+            elif dtype is object:
                 array = np.full(length, f.default, dtype=dtype)
+            else:
+                array = np.broadcast_to(np.array(f.default, dtype=dtype), (length,))
             self.columns[f.name] = array
         self._length = length
 
@@ -135,8 +140,12 @@ class Table:
 
     def take(self, index: Array) -> Table:
         """The rows selected by an index array or a boolean mask."""
-        taken = {name: array[index] for name, array in self.columns.items()}
-        return Table(self.row, taken, len(next(iter(taken.values()))))
+        length = len(np.empty(self._length, dtype=np.bool_)[index])
+        taken = {
+            name: np.broadcast_to(array[0], (length,)) if constant(array) else array[index]
+            for name, array in self.columns.items()
+        }
+        return Table(self.row, taken, length)
 
     def replace(self, **columns: Array) -> Table:
         """The same table with some columns exchanged."""
@@ -174,8 +183,15 @@ class Table:
         return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
 
 
+def constant(column: Array) -> bool:
+    """True for a column that is one value repeated."""
+    return len(column) > 0 and column.strides == (0,)
+
+
 def concat(row: type, tables: Sequence[Table]) -> Table:
     """One table out of many of the same row type."""
+    if len(tables) == 1:
+        return tables[0]
     if not tables:
         return Table(row, {}, 0)
     names = [f.name for f in dataclasses.fields(row)]

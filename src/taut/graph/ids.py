@@ -9,27 +9,33 @@ import numpy as np
 
 def numbered(*keys: Any) -> tuple[Any, int]:
     """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
-    packed = np.zeros(len(keys[0]), dtype=np.int64)
-    if len(packed) == 0:
-        return packed, 0
-    span = 1
-    for column in keys:
-        key = np.asarray(column)
+    n = len(keys[0])
+    if n == 0:
+        return np.zeros(0, dtype=np.int64), 0
+    packed, below, span = np.zeros(n, dtype=np.int64), 0, 1
+    for key in keys:
         low, high = int(key.min()), int(key.max())
-        if span * (high - low + 1) > 1 << 62:
-            distinct, packed = np.unique(packed, return_inverse=True)
-            span = len(distinct)
+        wide = high - low + 1
+        if wide == 1:
+            continue
+        if span * wide > 1 << 62:
+            found, packed = np.unique(packed, return_inverse=True)
+            below, span = 0, len(found)
         if span > 1:
-            packed *= high - low + 1
-        packed = packed + (key.astype(np.int64) - low)
-        span *= high - low + 1
-    if span <= 16 * len(packed) + 1024:
+            packed *= wide
+        packed += key
+        below, span = below * wide + low, span * wide
+    packed -= below
+    if span <= 16 * n + 1024:
         present = np.zeros(span, dtype=bool)
         present[packed] = True
-        dense = np.cumsum(present) - 1
+        if present.all():
+            return packed, span
+        dense = np.cumsum(present)
+        dense -= 1
         return dense[packed], int(dense[-1]) + 1
-    distinct, ids = np.unique(packed, return_inverse=True)
-    return ids.ravel(), len(distinct)
+    found, ids = np.unique(packed, return_inverse=True)
+    return ids.ravel(), len(found)
 
 
 def distinct(values: Any) -> Any:

@@ -12,11 +12,12 @@ from taut.jit import kernel
 @kernel(lists=True)
 def order_events(
     pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int, segment: Any, segments: int
-) -> tuple[Any, Any, int]:
-    """Kahn's algorithm over arrivals and ends: (events, arrival position of each op, ops placed).
+) -> tuple[Any, Any, Any]:
+    """Kahn's algorithm over arrivals and ends: (events, op at each position, position of each op).
 
-    Segments follow one another, so that a sweep touches little memory at a time. Fewer ops placed than there are means
-    a cycle, which only gates can close.
+    Events speak of positions: p means that the op at position p arrives, ~p that it ends after waiting. Segments follow
+    one another, so that a sweep touches little memory at a time. An op without a position (-1) is on a cycle, which
+    only gates, or edges against time, can close.
     """
     n = len(join)
     waiting = np.empty(n, np.int64)
@@ -67,6 +68,7 @@ def order_events(
     head, tail, next_segment = 0, 0, 0
     events = np.empty(2 * n, np.int64)
     position = np.full(n, -1, np.int64)
+    order = np.empty(n, np.int64)
     ending = np.empty(n, np.int64)
     placed, written = 0, 0
     while head < tail or next_segment < segments:
@@ -79,8 +81,9 @@ def order_events(
         v = queue[head]
         head += 1
         position[v] = placed
+        order[placed] = v
+        events[written] = placed
         placed += 1
-        events[written] = v
         written += 1
         ends = 0
         if join[v] >= 0:
@@ -91,7 +94,7 @@ def order_events(
         elif absent[wait[v]] == 0 and join[v] != wait[v]:
             ending[0] = v
             ends = 1
-            events[written] = ~v
+            events[written] = ~position[v]
             written += 1
         if join[v] >= 0 and absent[join[v]] == 0:
             s = join[v]
@@ -100,7 +103,7 @@ def order_events(
                 if position[w] >= 0 and (w != v or join[v] == wait[v]):
                     ending[ends] = w
                     ends += 1
-                    events[written] = ~w
+                    events[written] = ~position[w]
                     written += 1
         for k in range(ends):
             u = ending[k]
@@ -110,7 +113,7 @@ def order_events(
                 if waiting[w] == 0:
                     queue[tail] = w
                     tail += 1
-    return events[:written], position, placed
+    return events[:written], order[:placed], position
 
 
 EARLY_NS = 10_000_000
@@ -225,24 +228,97 @@ def order_groups_plain(group: Any, groups: int, start: Any, end: Any) -> tuple[A
     return np.lexsort((end, start, group)), begin
 
 
+FEW_ROWS = 24
+"""Groups up to this size are sorted by insertion alone."""
+
+
 @kernel(plain=order_groups_plain)
 def order_groups(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
     """Rows by group, then start, then end: (order, begin of each group in it)."""
     order, begin = group_sort(group, groups)
     for g in range(groups):
         lo, hi = begin[g], begin[g + 1]
-        mine = order[lo:hi]
-        sorted_already = True
-        for k in range(1, len(mine)):
-            if start[mine[k]] < start[mine[k - 1]]:
-                sorted_already = False
-                break
-        if not sorted_already:
-            mine = mine[np.argsort(start[mine], kind="mergesort")]
-        for k in range(1, len(mine)):
+        if hi - lo > FEW_ROWS:
+            tidy = True
+            for k in range(lo + 1, hi):
+                if start[order[k]] < start[order[k - 1]]:
+                    tidy = False
+                    break
+            if not tidy:
+                mine = order[lo:hi]
+                order[lo:hi] = mine[np.argsort(start[mine], kind="mergesort")]
+        for k in range(lo + 1, hi):
+            v = order[k]
             j = k
-            while j > 0 and start[mine[j]] == start[mine[j - 1]] and end[mine[j]] < end[mine[j - 1]]:
-                mine[j], mine[j - 1] = mine[j - 1], mine[j]
+            while j > lo:
+                u = order[j - 1]
+                if start[u] < start[v] or (start[u] == start[v] and end[u] <= end[v]):
+                    break
+                order[j] = u
                 j -= 1
-        order[lo:hi] = mine
+            order[j] = v
     return order, begin
+
+
+@kernel(lists=True)
+def scan_lanes(order: Any, begins: Any, start: Any, end: Any, kind: Any, timer: int, most: int) -> tuple[Any, Any, int]:
+    """Neighbours in lane order: (part of the same grouped call, overlaps the one before, how many overlap).
+
+    A grouped call is several communications of one interval. An overlap counts if it is more than timer noise, which
+    is at least ``timer``, at most ``most``, and in between half of the shorter op.
+    """
+    n = len(order)
+    sibling = np.zeros(n, np.bool_)
+    over = np.zeros(n, np.bool_)
+    count = 0
+    for i in range(1, n):
+        if begins[i]:
+            continue
+        v, u = order[i], order[i - 1]
+        if start[v] == start[u] and end[v] == end[u] and end[v] > start[v] and kind[v] == 1 and kind[u] == 1:
+            sibling[i] = True
+            continue
+        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
+        if start[v] < end[u] - slack:
+            over[i] = True
+            count += 1
+    return sibling, over, count
+
+
+@kernel(lists=True)
+def lane_edges(order: Any, begins: Any, sibling: Any) -> tuple[Any, Any]:
+    """Every op follows the op, or all ops of the grouped call, before it in its lane: (source, target)."""
+    n = len(order)
+    source, target = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
+    m = 0
+    last_begin, last_end, block = 0, 0, 0
+    for i in range(n):
+        if begins[i]:
+            last_begin, last_end, block = i, i, i
+        elif not sibling[i]:
+            last_begin, last_end, block = block, i, i
+        for k in range(last_begin, last_end):
+            if m == len(source):
+                source, target = np.append(source, source), np.append(target, target)
+            source[m] = order[k]
+            target[m] = order[i]
+            m += 1
+    return source[:m], target[:m]
+
+
+@kernel(lists=True)
+def hold_edges(source: Any, target: Any, lag: Any, start: Any, end: Any, timer: int, most: int) -> tuple[Any, Any, Any, int]:
+    """Edges the trace does not contradict, with the lag that timer noise leaves: (source, target, lag, dropped)."""
+    m = 0
+    n = len(source)
+    sources, targets, lags = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(n):
+        u, v = source[i], target[i]
+        early = end[u] + lag[i] - start[v]
+        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
+        if early <= slack:
+            sources[m] = u
+            targets[m] = v
+            lags[m] = lag[i] - max(early, 0)
+            m += 1
+    return sources[:m], targets[:m], lags[:m], n - m

@@ -12,7 +12,7 @@ from taut.errors import InputRefused
 from taut.graph import clocks, gates, hidden, rendezvous, steps
 from taut.graph.ids import numbered
 from taut.graph.model import Gate, Graph
-from taut.tables import NULL, Kind, Op, Table, Trace, Verb
+from taut.tables import NULL, Op, Table, Trace, Verb, constant
 
 OVERLAP_NS = 1_000_000
 """An op may begin this much before its predecessor ends (timer noise) and still follow it."""
@@ -43,7 +43,7 @@ def link(trace: Trace) -> Graph:
     windows = steps.windows(trace)
     if not windows.keep.any():
         raise InputRefused(trace.source or trace.name, "no operator lies inside a step", "profile at least one whole step")
-    rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows.step)
+    rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows)
     ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
     window = np.searchsorted(windows.labels, ops.step)
     verb, group, peer, names = rendezvous.infer(ops, trace.members)
@@ -60,16 +60,19 @@ def link(trace: Trace) -> Graph:
     return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
 
 
-def _in_time(ops: Table, rows: Any, step: Any) -> Any:
-    """Rows by step, rank and time: whatever groups them later finds them sorted already."""
+def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
+    """Rows by segment, rank and time: whatever groups them later finds them sorted already."""
     from taut.graph.kernels import order_groups
 
-    order, _ = order_groups(*numbered(step[rows], ops.rank[rows]), ops.start_ns[rows], ops.end_ns[rows])
+    segment = windows.segment[np.searchsorted(windows.labels, windows.step[rows])]
+    order, _ = order_groups(*numbered(segment, ops.rank[rows]), ops.start_ns[rows], ops.end_ns[rows])
     return rows[order]
 
 
 def _renumber(ops: Table, rows: Any, total: int) -> Table:
     """Launch rows after the cut: an op whose launch was cut away has none."""
+    if constant(ops.launch):
+        return ops
     new = np.full(total + 1, NULL, dtype=np.int64)
     new[rows] = np.arange(len(rows))
     return ops.replace(launch=new[ops.launch])
@@ -82,10 +85,6 @@ def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
     return origin, start - origin[segment], end - origin[segment]
 
 
-def _tolerance(duration_a: Any, duration_b: Any, timer_ns: int) -> Any:
-    return np.minimum(OVERLAP_NS, np.maximum(timer_ns, np.minimum(duration_a, duration_b) // 2))
-
-
 @dataclass(frozen=True)
 class Lanes:
     """Ops in lane order: ``order``, where a lane begins, and where an op belongs to the same grouped call as the last."""
@@ -96,35 +95,27 @@ class Lanes:
     sibling: Any
 
 
-def _lanes(ops: Table, lane: Any, segment: Any, start: Any, end: Any, timer_ns: int) -> Lanes:
-    """Lane order; what is shorter than the timer's error goes before what seems to begin with it."""
-    from taut.graph.kernels import order_groups
-
-    group, groups = numbered(segment, ops.rank, lane)
-    instant = end - start <= timer_ns
-    order, begin = order_groups(group, groups, np.where(instant, start - timer_ns, start), end)
-    begins = np.zeros(len(order), dtype=bool)
-    begins[begin[:-1]] = True
-    s, e, communicates = start[order], end[order], ops.kind[order] == Kind.COMMUNICATE
-    same = (s[1:] == s[:-1]) & (e[1:] == e[:-1]) & (e[1:] > s[1:]) & communicates[1:] & communicates[:-1] & ~begins[1:]
-    return Lanes(lane, order, begins, np.concatenate([[False], same]))
-
-
 def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int) -> Lanes:
-    """Lanes in which no two ops overlap by more than timer noise: what overlaps moves to a lane of its own."""
-    lane = ops.lane.astype(np.int64)
+    """Lanes in which no two ops overlap by more than timer noise: what overlaps moves to a lane of its own.
+
+    What is shorter than the timer's error goes before what seems to begin with it.
+    """
+    from taut.graph.kernels import order_groups, scan_lanes
+
+    lane = ops.lane
+    early = np.where(end - start <= timer_ns, start - timer_ns, start)
     for _ in range(64):
-        lanes = _lanes(ops, lane, segment, start, end, timer_ns)
-        s, e = start[lanes.order], end[lanes.order]
-        tolerance = _tolerance(e[1:] - s[1:], e[:-1] - s[:-1], timer_ns)
-        over = np.concatenate([[False], s[1:] < e[:-1] - tolerance]) & ~lanes.begins & ~lanes.sibling
-        if not over.any():
+        order, begin = order_groups(*numbered(segment, ops.rank, lane), early, end)
+        begins = np.zeros(len(order), dtype=bool)
+        begins[begin[:-1]] = True
+        sibling, over, count = scan_lanes(order, begins, start, end, ops.kind, timer_ns, OVERLAP_NS)
+        if count == 0:
             break
-        over[1:] &= ~over[:-1] | lanes.sibling[1:]
-        lane = lane.copy()
-        lane[lanes.order[over]] += int(lane.max()) + 1
+        over[1:] &= ~over[:-1] | sibling[1:]
+        lane = lane.astype(np.int64)
+        lane[order[over]] += int(lane.max()) + 1
         lane = numbered(lane)[0]
-    return lanes
+    return Lanes(lane, order, begins, sibling)
 
 
 def _assemble(
@@ -144,8 +135,8 @@ def _assemble(
     broken = 0
     while True:
         ptr, pred, lag = _csr(edges, n)
-        events, position, placed = order_events(ptr, pred, join, wait, slots, segment, len(origin))
-        if placed == n:
+        events, order, position = order_events(ptr, pred, join, wait, slots, segment, len(origin))
+        if len(order) == n:
             break
         stuck = position < 0
         victim = _gate_to_break(ops, gate, stuck)
@@ -163,12 +154,7 @@ def _assemble(
     work = _work(ops, wait, wait_lag, opens)
     gap = _gaps(ops, ptr, pred, lag)
 
-    order = np.empty(n, dtype=np.int64)
-    order[position] = np.arange(n)
     new_ptr, new_pred, new_lag = _permute_csr(ptr, pred, lag, order, position)
-    sign = events < 0
-    real = np.where(sign, ~events, events)
-    moved = position[real]
     partial = [*trace.partial, *windows.notes]
     if broken:
         partial.append(f"{broken} gates wait for each other in a circle: taken apart, their waits are not seen")
@@ -176,23 +162,29 @@ def _assemble(
         partial.append(f"{matching.misaligned} collectives have no counterpart in the others' order and are not matched")
     extended = _extend_groups(trace, names)
     ordered = ops.take(order)
-    launch = np.where(ordered.launch >= 0, position[ordered.launch], NULL)
-    ordered = ordered.replace(launch=launch)
-    index = np.searchsorted(trace.members.rank, ordered.rank)
+    if not constant(ordered.launch):
+        ordered = ordered.replace(launch=np.where(ordered.launch >= 0, position[ordered.launch], NULL))
     graph = Graph(
         trace=extended, ops=ordered, work_ns=work[order], gap_ns=gap[order],
         pred_ptr=new_ptr, pred=new_pred, lag_ns=new_lag,
         join=join[order].astype(np.int32), wait=wait[order].astype(np.int32), wait_lag_ns=wait_lag[order], slots=slots,
-        events=np.where(sign, ~moved, moved), gate=gate[order].astype(np.int32), explained=explained[order],
+        events=events, gate=gate[order].astype(np.int32), explained=explained[order],
         gates=_gate_table(ops, gate, matching.gates - broken, extended, window, windows.labels),
         window=window[order].astype(np.int32), steps=windows.labels, segment=np.asarray(windows.segment, dtype=np.int32),
         origin_ns=origin, members=trace.members, clock=clock, clock_residual_ns=residual,
         dropped_edges=dropped + late, partial=tuple(partial),
         counts={**trace.counts, "gates": matching.gates - broken, "unmatched": matching.unmatched,
                 "misaligned": matching.misaligned, "circular gates": broken},
-        roles=np.maximum(trace.members.stage[index], 0).astype(np.int32),
+        roles=_roles(trace.members, ordered.rank),
     )  # fmt: skip
     return graph
+
+
+def _roles(members: Table, rank: Any) -> Any:
+    """Role of each op: its rank's stage, or one for all."""
+    if (members.stage <= 0).all():
+        return np.broadcast_to(np.int32(0), (len(rank),))
+    return np.maximum(members.stage, 0).astype(np.int32)[np.searchsorted(members.rank, rank)]
 
 
 def _extend_groups(trace: Trace, names: list[str]) -> Trace:
@@ -203,18 +195,25 @@ def _extend_groups(trace: Trace, names: list[str]) -> Trace:
 
 def _edges(ops: Table, lanes: Lanes, segment: Any, timer_ns: int, members: Table) -> tuple[Edges, Edges, int]:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
-    parts = [_lane_edges(lanes), _launch_edges(ops, segment), *_wake_edges(ops, segment)]
-    unseen = hidden.edges(ops, lanes.order, lanes.begins, segment, members)
-    parts.append(Edges(*unseen, np.zeros(len(unseen[0]), dtype=np.int64)))
+    from taut.graph.kernels import hold_edges, lane_edges
+
+    follows = lane_edges(lanes.order, lanes.begins, lanes.sibling)
+    parts = [
+        _plain(*follows),
+        _launch_edges(ops, segment),
+        *_wake_edges(ops, segment),
+    ]
+    parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, segment, members)))
     joined = Edges.join(parts)
-    source, target, lag = joined.source, joined.target, joined.lag
-    early = ops.end_ns[source] + lag - ops.start_ns[target]
-    length = ops.end_ns - ops.start_ns
-    tolerance = _tolerance(length[source], length[target], timer_ns)
-    good = early <= tolerance
-    lag = lag - np.maximum(early, 0)
-    kept = Edges(source[good], target[good], lag[good])
-    return kept, _anchors(ops, segment, kept.target), int((~good).sum())
+    source, target, lag, dropped = hold_edges(
+        joined.source, joined.target, joined.lag, ops.start_ns, ops.end_ns, timer_ns, OVERLAP_NS
+    )
+    return Edges(source, target, lag), _anchors(ops, segment, target), dropped
+
+
+def _plain(source: Any, target: Any) -> Edges:
+    """Edges without a lag."""
+    return Edges(source, target, np.zeros(len(source), dtype=np.int64))
 
 
 def _anchors(ops: Table, segment: Any, explained: Any) -> Edges:
@@ -229,21 +228,6 @@ def _anchors(ops: Table, segment: Any, explained: Any) -> Edges:
     place = np.flatnonzero(loose[order])
     source, target = order[place - 1], order[place]
     return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
-
-
-def _lane_edges(lanes: Lanes) -> Edges:
-    """Every op follows the op (or the grouped ops) before it in its lane."""
-    order, leads = lanes.order, ~lanes.sibling
-    block = np.cumsum(leads) - 1
-    begins = np.flatnonzero(leads)
-    sizes = np.diff(np.append(begins, len(order)))
-    rows = np.flatnonzero(~lanes.begins[begins][block])
-    before = block[rows] - 1
-    repeat = sizes[before]
-    target = np.repeat(order[rows], repeat)
-    offset = np.arange(len(target)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
-    source = order[np.repeat(begins[before], repeat) + offset]
-    return Edges(source, target, np.zeros(len(target), dtype=np.int64))
 
 
 def _launch_edges(ops: Table, segment: Any) -> Edges:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -59,13 +60,13 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
 
 def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) -> Table:
     """The ops with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
-    launch = np.where(ops.launch >= 0, ops.launch + offset, NULL)
-    return ops.replace(
-        name=np.append(names, NULL)[ops.name],
-        lane=np.append(lanes, NULL)[ops.lane],
-        group=np.append(groups, NULL)[ops.group],
-        launch=launch,
-    )
+    columns: dict[str, Any] = {}
+    for name, codes in (("name", names), ("lane", lanes), ("group", groups)):
+        if not np.array_equal(codes, np.arange(len(codes))):
+            columns[name] = np.append(codes, NULL)[ops.columns[name]]
+    if offset:
+        columns["launch"] = np.where(ops.launch >= 0, ops.launch + offset, NULL)
+    return ops.replace(**columns)
 
 
 def _window(trace: Trace) -> tuple[int, int]:

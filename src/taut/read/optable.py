@@ -37,6 +37,8 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
 TIMER_NS = 200_000
 """Without lanes the ops of a rank are put in one line; their timers were read by different threads."""
 REQUIRED = ("rank", "step", "name", "start", "duration")
+FAR = 4_000_000_000_000_000_000
+"""Times beyond this many ns (126 years) are no times, and their sums would overflow."""
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 VERBS: tuple[tuple[str, Verb], ...] = (
@@ -90,9 +92,12 @@ def load(data: bytes, label: str) -> Trace:
     start, start_ok = _ns(table, str(named["start"]), label)
     duration, duration_ok = _ns(table, str(named["duration"]), label)
     good = start_ok & duration_ok & (duration >= 0)
-    counts = {"events": len(good), "ops": int(good.sum())}
-    if not good.all():
-        counts["dropped: negative or not a number"] = int((~good).sum())
+    rows = len(good)
+    counts = {"events": rows, "ops": int(good.sum())}
+    if good.all():
+        good = slice(None)
+    else:
+        counts["dropped: negative or not a number"] = rows - counts["ops"]
         if not good.any():
             raise InputRefused(label, "no row has a finite start and a duration of at least 0")
 
@@ -112,11 +117,11 @@ def load(data: bytes, label: str) -> Trace:
         "verb": np.array(verb_of, dtype=np.int8)[name_id],
         "kind": np.array(kind_of, dtype=np.int8)[name_id],
         "start_ns": start,
-        "end_ns": start + np.maximum(duration, 0),
-        "part": _part(ints, len(good), named["group"] is not None),
+        "end_ns": start + duration,
+        "part": _part(ints, rows, named["group"] is not None),
     }
     ops.update({key: ints[key] for key in ("size", "peer") if key in ints})
-    lanes, ops["lane"] = _dictionary(table, named["lane"]) if named["lane"] else (["ops"], np.zeros(len(good), np.int32))
+    lanes, ops["lane"] = _dictionary(table, named["lane"]) if named["lane"] else (["ops"], np.zeros(rows, np.int32))
     groups: list[str] = []
     if named["group"]:
         groups, index = _dictionary(table, named["group"])
@@ -124,13 +129,14 @@ def load(data: bytes, label: str) -> Trace:
         if "seq" in ints:
             ops["seq"] = ints["seq"]
     relative = _relative(ops["step"][good], start[good])
-    rows = Table(Op, ops).take(good)
+    table_of = Table(Op, ops)
+    kept = table_of if isinstance(good, slice) else table_of.take(good)
     return Trace(
-        ops=rows,
+        ops=kept,
         names=classes,
         lanes=lanes,
         groups=groups,
-        members=_members(rows, {k: v[good] for k, v in ints.items()}, table, named["host"], good),
+        members=_members(kept, {k: v[good] for k, v in ints.items()}, table, named["host"], good),
         marks=Table(Mark, {}, 0),
         name=label.rsplit("/", 1)[-1].split(".")[0] or "table",
         source=label,
@@ -161,9 +167,11 @@ def _ns(table: Any, column: str, label: str) -> tuple[Any, Any]:
     if values.dtype.kind not in "iuf":
         raise InputRefused(label, f"column {column} holds no numbers")
     suffix = column.lower().rsplit("_", 1)[-1]
+    if values.dtype == np.int64 and UNITS_NS.get(suffix, 1.0) == 1.0:
+        return values, np.True_ if values.min() > -FAR and values.max() < FAR else np.abs(values) < FAR
     factor = UNITS_NS.get(suffix, 1e9 if values.dtype.kind == "f" else 1.0)
     wide = values.astype(np.float64) * factor if values.dtype.kind == "f" or factor != 1.0 else values
-    ok = np.isfinite(wide) & (np.abs(wide) < 9e18)
+    ok = np.isfinite(wide) & (np.abs(wide) < FAR)
     return np.rint(np.where(ok, wide, 0)).astype(np.int64), ok
 
 
@@ -177,19 +185,21 @@ def _ints(table: Any, column: str, label: str) -> Any:
     values = table[column]
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise InputRefused(label, f"column {column} holds no numbers")
-    return values.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return values.fill_null(-1).to_numpy(zero_copy_only=False)
 
 
 def _dictionary(table: Any, column: str) -> tuple[list[str], Any]:
     import pyarrow as pa
 
-    values = table[column].combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    encoded = values.cast(pa.string()).fill_null("").dictionary_encode()
+    values = table[column]
+    if not pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string()).dictionary_encode()
+    encoded = values.unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+        encoded = encoded.chunk(0)
+    names = [str(name) for name in encoded.dictionary.to_pylist()]
+    index = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int32)
+    return ([*names, ""], index) if encoded.null_count else (names, index)
 
 
 def _meaning(name: str) -> tuple[Verb, Kind, str]:
@@ -206,11 +216,13 @@ def _meaning(name: str) -> tuple[Verb, Kind, str]:
 
 def _part(ints: dict[str, Any], n: int, grouped: bool) -> Any:
     """Which micro-batch: its own column, else the sequence number, unless that counts a group's collectives."""
-    part = ints.get("part", np.full(n, -1, dtype=np.int64))
+    if "part" not in ints and ("seq" not in ints or grouped):
+        return np.broadcast_to(np.int32(NULL), (n,))
+    part = ints.get("part", np.broadcast_to(np.int64(NULL), (n,)))
     if "seq" in ints and not grouped:
         part = np.where(part < 0, ints["seq"], part)
     if "chunk" in ints and ints["chunk"].max(initial=0) > 0:
-        part = part + np.maximum(ints["chunk"], 0) * (int(part.max(initial=0)) + 1)
+        part = part + np.maximum(ints["chunk"], 0).astype(np.int64) * (int(part.max(initial=0)) + 1)
     return part
 
 

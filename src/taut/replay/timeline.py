@@ -143,19 +143,18 @@ class Batch:
 
         A cut that is constant along folded chains (a rank), or blind to them (a link), is asked of the short program.
         """
-        kept, folded = self.short.owner, self.short.folded
+        folded = self.short.folded
+        heirs = self.short.owner[folded]
         moved = base if other_gap is None else None
         out: dict[int, Any] = {}
         groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
         for i, (key, _) in enumerate(cuts):
             if moved is None or not len(folded):
                 groups["whole"].append(i)
-            elif (key[folded] == key[kept[folded]]).all():
-                groups["along"].append(i)
-            elif (key[folded] < 0).all():
-                groups["blind"].append(i)
             else:
-                groups["whole"].append(i)
+                carried = key[folded]
+                along, blind = np.array_equal(carried, key[heirs]), bool((carried < 0).all())
+                groups["along" if along else "blind" if blind else "whole"].append(i)
         short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else gap
         for how, members in groups.items():
             if not members:
@@ -178,10 +177,13 @@ class Batch:
 
         g, p = self.graph, program
         offsets = np.cumsum([0] + [count for _, count in cuts])
-        columns = [np.where(k >= 0, k + o, -1)[p.ops] for (k, _), o in zip(cuts, offsets[:-1], strict=True)]
-        key = np.stack(columns, axis=1).astype(np.int64)
-        work, changed = base[p.ops], other[p.ops]
-        before, after = gap[p.ops].astype(np.float64), other_gap[p.ops].astype(np.float64)
+        here = slice(None) if len(p.ops) == len(g) else p.ops
+        key = np.empty((len(p.ops), len(cuts)), dtype=np.int64)
+        for column, ((k, _), offset) in enumerate(zip(cuts, offsets[:-1], strict=True)):
+            mine = k[here]
+            key[:, column] = np.where(mine >= 0, mine + offset, -1)
+        work, changed = base[here], other[here]
+        before, after = gap[here].astype(np.float64), other_gap[here].astype(np.float64)
 
         def block(first: int) -> Any:
             return sweep_many(
