@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def _callable(symbol: str, returns: list[str], code: bytes, types: str) -> Calla
 
 
 def _unpack(room: Any, kinds: list[str]) -> list[Any]:
-    """Returned numbers, and returned arrays copied out of memory that is then given back."""
+    """Returned numbers, and returned arrays over memory that is given back when the last of them goes."""
     out: list[Any] = []
     i = 0
     for kind in kinds:
@@ -143,18 +144,11 @@ def _unpack(room: Any, kinds: list[str]) -> list[Any]:
         else:
             owner, _, items, size, data = room[i : i + FIXED]
             shape = tuple(room[i + FIXED : i + FIXED + int(kind[1])])
-            array = np.empty(shape, dtype=kind[0])
-            if items:
-                ctypes.memmove(array.ctypes.data, data, items * size)
-            _engine()
-            _release(owner)
-            out.append(array)
+            memory = (ctypes.c_char * (items * size)).from_address(data)
+            weakref.finalize(memory, _helpers()["release"], owner)
+            out.append(np.frombuffer(memory, dtype=kind[0]).reshape(shape) if items else np.zeros(shape, dtype=kind[0]))
             i += FIXED + 2 * int(kind[1])
     return out
-
-
-def _release(owner: int) -> None:
-    _helpers()["release"](owner)
 
 
 @functools.cache

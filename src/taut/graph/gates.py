@@ -85,17 +85,17 @@ def _collectives(ops: Table, group: Any, rows: Any, gate: Any) -> tuple[int, int
     return count, misaligned
 
 
-def _issue(ops: Table) -> Any:
-    """When an op was issued: its launch's start where known, else its own."""
-    launched = ops.launch >= 0
-    return np.where(launched, ops.start_ns[np.where(launched, ops.launch, 0)], ops.start_ns)
+def _issue(ops: Table, rows: Any) -> Any:
+    """When ops were issued: their launch's start where known, else their own."""
+    launch = ops.launch[rows]
+    return ops.start_ns[np.where(launch >= 0, launch, rows)]
 
 
 def _in_order(ops: Table, rows: Any) -> Any:
     """Rows by rank, then by when they were issued."""
     from taut.graph.kernels import order_groups
 
-    issue = _issue(ops)[rows]
+    issue = _issue(ops, rows)
     return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from taut.errors import InputRefused
 from taut.graph import clocks, gates, hidden, rendezvous, steps
-from taut.graph.ids import numbered
+from taut.graph.ids import least, numbered
 from taut.graph.model import Gate, Graph
 from taut.tables import NULL, Op, Table, Trace, Verb, constant
 
@@ -52,9 +52,8 @@ def link(trace: Trace) -> Graph:
     matching = gates.match(ops, ops.group.astype(np.int64))
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members)
 
-    shift = clock.offset_ns[np.searchsorted(trace.members.rank, ops.rank)]
     segment = windows.segment[window].astype(np.int64)
-    origin, start, end = _axis(ops.start_ns - shift, ops.end_ns - shift, segment)
+    origin, start, end = _axis(*_aligned(ops, clock), segment)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
     return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
@@ -64,8 +63,11 @@ def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
     """Rows by segment, rank and time: whatever groups them later finds them sorted already."""
     from taut.graph.kernels import order_groups
 
-    segment = windows.segment[np.searchsorted(windows.labels, windows.step[rows])]
-    order, _ = order_groups(*numbered(segment, ops.rank[rows]), ops.start_ns[rows], ops.end_ns[rows])
+    here = slice(None) if len(rows) == len(ops) else rows
+    keys = [ops.rank[here]]
+    if windows.segment.max(initial=0) > 0:
+        keys.insert(0, windows.segment[np.searchsorted(windows.labels, windows.step[here])])
+    order, _ = order_groups(*numbered(*keys), ops.start_ns[here], ops.end_ns[here])
     return rows[order]
 
 
@@ -80,9 +82,19 @@ def _renumber(ops: Table, rows: Any, total: int) -> Table:
 
 def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
     """Times relative to the origin of their segment: its first start."""
-    origin = np.full(int(segment.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(origin, segment, start)
+    if segment.max() == 0:
+        first = start.min()
+        return np.array([first]), start - first, end - first
+    origin = least(segment, int(segment.max()) + 1, start)
     return origin, start - origin[segment], end - origin[segment]
+
+
+def _aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
+    """Starts and ends on the first rank's clock."""
+    if not clock.offset_ns.any():
+        return ops.start_ns, ops.end_ns
+    shift = clock.offset_ns[np.searchsorted(clock.rank, ops.rank)]
+    return ops.start_ns - shift, ops.end_ns - shift
 
 
 @dataclass(frozen=True)
@@ -220,10 +232,13 @@ def _anchors(ops: Table, segment: Any, explained: Any) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
     from taut.graph.kernels import order_groups
 
-    launched = (ops.launch >= 0).astype(np.int64)
-    order, begin = order_groups(*numbered(segment, ops.rank), ops.start_ns, launched)
     loose = np.ones(len(ops), dtype=bool)
     loose[explained] = False
+    group, groups = numbered(segment, ops.rank)
+    if int(loose.sum()) == groups:  # only the first op of every rank: there is nothing before it
+        return _plain(*np.zeros((2, 0), dtype=np.int64))
+    launched = (ops.launch >= 0).astype(np.int64)
+    order, begin = order_groups(group, groups, ops.start_ns, launched)
     loose[order[begin[:-1]]] = False
     place = np.flatnonzero(loose[order])
     source, target = order[place - 1], order[place]

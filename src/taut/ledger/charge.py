@@ -210,19 +210,24 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
     graph = context.graph
     ranks = len(graph.ranks)
     index, rows = graph.rank_index, []
+    cell, cells = numbered(index, graph.window, graph.ops.name)
+    member = np.zeros(cells, dtype=np.int64)
+    member[cell] = np.arange(len(graph))
     for fate, (_, claim) in enumerate(CATEGORIES):
         ns = claim(context)
-        used = np.flatnonzero(ns)
-        cell, cells = numbered(index[used], graph.window[used], graph.ops.name[used])
-        sums, first = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
-        np.add.at(sums, cell, ns[used])
-        first[cell] = used
-        rows.append((index[first], graph.window[first], fate, graph.ops.name[first], sums))
+        if not ns.any():
+            continue
+        sums = np.bincount(cell, weights=ns, minlength=cells).astype(np.int64)
+        used = np.flatnonzero(sums)
+        first = member[used]
+        rows.append((index[first], graph.window[first], fate, graph.ops.name[first], sums[used]))
     last_window = np.array([np.flatnonzero(graph.segment == s)[-1] for s in range(segments)])
     for g in np.flatnonzero(tail):
         absent = begin[g] == begin[g + 1]
         fate = FATES.index("unobserved" if absent else "unexplained")
         rows.append((np.array([g % ranks]), np.array([last_window[g // ranks]]), fate, np.array([-1]), tail[g : g + 1]))
+    if not rows:
+        return Table(Cell, {}, 0)
     return Table(
         Cell,
         {
