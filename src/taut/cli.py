@@ -197,9 +197,9 @@ def _analyze(
     prices = _prices(price, power, carbon)
     with _progress(quiet) as stage:
         analysis = run_analyze(inputs, prices=prices, progress=stage)
-        result = analysis.result
         stage("saving")
         run = analysis.save(folder)
+    result = analysis.result
     _show(analysis, as_json)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:

@@ -169,10 +169,17 @@ def _write(analysis: Analysis, folder: Path) -> None:
         "ledger": analysis.ledger.cells.to_arrow(),
         **{name: getattr(graph, name).to_arrow() for name, _ in TABLES},
     }
-    with ThreadPoolExecutor(max_workers=2 if len(graph) > TWO_AT_ONCE else 1) as pool:
-        list(pool.map(put, tables, tables.values()))
-    trace = graph.trace
-    meta = {
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        written = pool.map(put, tables, tables.values())
+        meta = _meta(analysis)
+        list(written)
+    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+
+def _meta(analysis: Analysis) -> dict[str, Any]:
+    """What ``run.json`` holds: the result, and what the tables refer to."""
+    graph, trace = analysis.graph, analysis.graph.trace
+    return {
         "format": FORMAT,
         "version": __version__,
         "digest": analysis.digest,
@@ -186,7 +193,6 @@ def _write(analysis: Analysis, folder: Path) -> None:
             "dropped_edges": graph.dropped_edges, "partial": list(graph.partial), "counts": dict(graph.counts),
         },
     }  # fmt: skip
-    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "peer": ("peer", "peer_rank", "root"),
     "host": ("host", "hostname", "host_name"),
 }
+LARGE = 8 << 20
+"""Bytes of Parquet from which a second core is worth its overhead."""
 TIMER_NS = 200_000
 """Without lanes the ops of a rank are put in one line; their timers were read by different threads."""
 REQUIRED = ("rank", "step", "name", "start", "duration")
@@ -153,7 +155,7 @@ def _arrow(data: bytes, label: str) -> Any:
         if data[:4] == b"PAR1":
             import pyarrow.parquet as pq
 
-            return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+            return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=len(data) > LARGE)
         import pyarrow.csv
 
         return pyarrow.csv.read_csv(io.BytesIO(data))

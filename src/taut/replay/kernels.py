@@ -327,6 +327,8 @@ ENOUGH_PEERS = 5
 """Ranks of one class that tell what is ordinary by themselves, where each did it only once."""
 
 
+UNEQUAL = 0.1
+"""Two ranks alone cannot tell a slow one from unequal ones: this share of the work is then taken as ordinary spread."""
 FEW = 4
 """A spread taken from few ranks is itself uncertain: it is widened by 1 + FEW / (ranks − 2), which keeps the false alarms
 of stable but unequal ranks at 2 % for four of them and below 1 % from eight on (bench/size.py)."""
@@ -356,7 +358,10 @@ def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any
         known = spread[mine]
         known = np.sort(known[~np.isnan(known)])
         w = middle(known, -1) if len(known) > 0 else (0.0 if m >= ENOUGH_PEERS else np.nan)
-        apart = (quantile(ordered, m - 1, 0.75) - quantile(ordered, m - 1, 0.25)) / 1.349 * (1 + FEW / max(m - 2, 1))
+        if m == 2:
+            apart = UNEQUAL * abs(ordered[0])
+        else:
+            apart = (quantile(ordered, m - 1, 0.75) - quantile(ordered, m - 1, 0.25)) / 1.349 * (1 + FEW / (m - 2))
         for i in range(m):
             c = mine[rank[i]]
             reference[c] = middle(ordered, i)
