@@ -41,6 +41,7 @@ def report(a: Analysis) -> dict[str, Any]:
         "blame": _blame(a),
         "waits": _waits(a),
         "coupling": _coupling(a),
+        "windows": _windows(a),
         "gates": _gates(a),
         "collectives": _undivided(a),
         "findings": findings,
@@ -141,6 +142,22 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
             }
         )  # fmt: skip
     return out
+
+
+def _windows(a: Analysis) -> list[dict[str, Any]]:
+    """Step by step: how long it took, the wait that faults and gaps caused in it, and the rank that caused most."""
+    g, b = a.graph, a.blame
+    caused = (b.fault_ns + b.gap_ns).astype(np.float64)
+    by_rank = np.bincount(g.rank_index * len(g.steps) + g.window, weights=caused, minlength=len(g.ranks) * len(g.steps))
+    by_rank = by_rank.reshape(len(g.ranks), -1)
+    top, total = by_rank.argmax(axis=0), by_rank.sum(axis=0)
+    return [
+        {
+            "step": int(step), "wall_ns": int(wall), "caused_rank_ns": int(total[w]),
+            "top_cause": int(g.ranks[top[w]]) if total[w] > 0 else None,
+        }
+        for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))
+    ]  # fmt: skip
 
 
 def _gates(a: Analysis) -> list[dict[str, Any]]:
@@ -326,12 +343,8 @@ def _quiet(a: Analysis, share: dict[str, float]) -> str:
 
 
 def _worst_stage(a: Analysis) -> str:
-    stages = a.whatif.by.get("stage", {})
-    if len(stages) < 2:
+    """The stage that is too long, if one clearly is."""
+    stages = sorted(((v, k) for k, v in a.whatif.by.get("stage", {}).items()), reverse=True)
+    if len(stages) < 2 or stages[0][0] < 1.02 or stages[0][0] - 1 < 2 * (stages[1][0] - 1):
         return ""
-    worst = max(stages, key=lambda k: stages[k])
-    return (
-        f"Stage {worst} is the longest: alone it slows the job by {100 * (stages[worst] - 1):.0f} %."
-        if stages[worst] > 1.02
-        else ""
-    )
+    return f"Stage {stages[0][1]} is the longest: alone it slows the job by {100 * (stages[0][0] - 1):.0f} %."

@@ -143,3 +143,30 @@ def test_one_rank_of_an_op_table_alone_is_read() -> None:
     """One rank: no groups can be inferred, nobody is blamed."""
     graph = link(op_table([op for op in one_f_one_b(1, 4, 40, 80, dp=2, steps=2) if op.rank == 0], roles=False))
     assert len(graph.gates) == 0
+
+
+def test_stages_are_read_off_who_sends_first() -> None:
+    """Two pipelines of three ranks, interleaved in rank order; activations go first, gradients come back."""
+    import numpy as np
+
+    from taut.graph import roles
+    from taut.tables import Member, Op, Table, Verb
+
+    forward = [(0, 2), (2, 4), (1, 3), (3, 5)]
+    hops = [(a, b, t) for t, (a, b) in enumerate(forward)] + [(b, a, 10 - t) for t, (a, b) in enumerate(forward)]
+    rank, peer, start = (np.array(column) for column in zip(*hops, strict=True))
+    ops = Table(Op, {"rank": rank, "peer": peer, "start_ns": start, "verb": np.full(len(hops), Verb.SEND), "step": start * 0})
+    members = roles.infer(ops, Table(Member, {"rank": np.arange(6)}))
+    assert members.stage.tolist() == [0, 0, 1, 1, 2, 2]
+    assert members.dp_rank.tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_ring_is_no_pipeline() -> None:
+    import numpy as np
+
+    from taut.graph import roles
+    from taut.tables import Member, Op, Table, Verb
+
+    rank = np.arange(4)
+    ops = Table(Op, {"rank": rank, "peer": (rank + 1) % 4, "start_ns": rank, "verb": np.full(4, Verb.SEND), "step": rank * 0})
+    assert (roles.infer(ops, Table(Member, {"rank": rank})).stage == -1).all()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.graph import clocks, gates, hidden, rendezvous, steps
+from taut.graph import clocks, gates, hidden, rendezvous, roles, steps
 from taut.graph.ids import least, numbered
 from taut.graph.model import Gate, Graph
 from taut.tables import NULL, Op, Table, Trace, Verb, constant
@@ -46,6 +46,7 @@ def link(trace: Trace) -> Graph:
     rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows)
     ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
     window = np.searchsorted(windows.labels, ops.step)
+    trace = replace(trace, members=roles.infer(ops, trace.members))
     verb, group, peer, names = rendezvous.infer(ops, trace.members)
     group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
     ops = ops.replace(verb=verb, group=group, peer=peer)
@@ -200,9 +201,7 @@ def _roles(members: Table, rank: Any) -> Any:
 
 
 def _extend_groups(trace: Trace, names: list[str]) -> Trace:
-    import dataclasses
-
-    return dataclasses.replace(trace, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
+    return replace(trace, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
 
 
 def _edges(ops: Table, lanes: Lanes, segment: Any, timer_ns: int, members: Table) -> tuple[Edges, Edges, int]:

@@ -46,6 +46,27 @@ class Timeline:
         return self.opening_ns - self.arrival_ns
 
     @cached_property
+    def critical(self) -> Any:
+        """True for ops whose work moves the end of their segment: the critical path."""
+        return self._backward[0]
+
+    @cached_property
+    def slack_ns(self) -> Any:
+        """How much later each op may end before its segment ends later."""
+        return self._backward[1]
+
+    @cached_property
+    def _backward(self) -> Any:
+        from taut.replay.kernels import backward
+
+        g = self.graph
+        segment = g.segment[g.window].astype(np.int64)
+        return backward(
+            g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, g.slots, self.gap_ns, self.arrival_ns,
+            self.opening_ns, self.end_ns, self.bound, self.opener, segment, int(g.segment.max()) + 1,
+        )  # fmt: skip
+
+    @cached_property
     def completion_ns(self) -> Any:
         """When the last op of each window ended, in its segment's time."""
         return completion(self.graph, self.end_ns)
