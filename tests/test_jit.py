@@ -12,7 +12,7 @@ import pytest
 
 from taut import native
 from taut.graph import kernels as graph_kernels
-from taut.replay import kernels as replay_kernels
+from taut.replay import split
 
 RNG = np.random.default_rng(0)
 GROUP = RNG.integers(0, 7, 200)
@@ -21,8 +21,8 @@ CASES = {
     "turn": (graph_kernels.turn, (GROUP, 7)),
     "group_sort": (graph_kernels.group_sort, (GROUP, 7)),
     "order_groups": (graph_kernels.order_groups, (GROUP, 7, START, START + 3)),
-    "fastest_other": (replay_kernels.fastest_other, (GROUP - 1, 6, START)),
-    "describe_cells": (replay_kernels.describe_cells, (START, *graph_kernels.group_sort(GROUP, 7))),
+    "fastest_other": (split.fastest_other, (GROUP - 1, 6, START)),
+    "describe_cells": (split.describe_cells, (START, *graph_kernels.group_sort(GROUP, 7))),
 }
 
 

@@ -168,7 +168,7 @@ class Ledger:
 def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None) -> Ledger:
     """Give every rank-nanosecond of the observed timeline its fate."""
     from taut.graph.kernels import order_groups
-    from taut.replay.kernels import expose
+    from taut.replay.split import expose
 
     ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
     segment = graph.segment[graph.window].astype(np.int64)

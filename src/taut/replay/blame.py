@@ -85,7 +85,7 @@ def at_reference(graph: Graph, peers: reference.Reference) -> Any:
 
 def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     """Split and charge every wait of the observed timeline."""
-    from taut.replay.kernels import split_gaps, split_work
+    from taut.replay.split import split_gaps, split_work
 
     peers = reference.peers(graph)
     ordinary = replay(graph, [Change(slice(None), "work", "set", at_reference(graph, peers))], gaps=False)

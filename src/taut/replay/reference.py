@@ -30,7 +30,7 @@ class Reference:
 def across(graph: Graph) -> Any:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
     from taut.graph.kernels import group_sort
-    from taut.replay.kernels import describe_cells
+    from taut.replay.split import describe_cells
 
     ops = graph.ops
     place = np.where(ops.part >= 0, 0, graph.place)
@@ -48,7 +48,7 @@ def peers(graph: Graph) -> Reference:
     Members of a gate are compared inside it, with the fastest of the others: what slows the whole gate is common to
     all, and a slow link shows as ending later than they did.
     """
-    from taut.replay.kernels import fastest_other
+    from taut.replay.split import fastest_other
 
     ops = graph.ops
     base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
@@ -59,7 +59,7 @@ def peers(graph: Graph) -> Reference:
 
 def _leave_one_out(values: Any, cls: Any, classes: int, rank: Any) -> Reference:
     from taut.graph.kernels import group_sort
-    from taut.replay.kernels import describe_cells, leave_one_out
+    from taut.replay.split import describe_cells, leave_one_out
 
     cell, cells = numbered(cls, rank)
     order, begin = group_sort(cell, cells)

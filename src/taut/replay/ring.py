@@ -55,7 +55,7 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     end alike, the alarm corrected for the number of ranks. When most ranks are late, none is.
     """
     from taut.graph.kernels import group_sort
-    from taut.replay.kernels import describe_cells, leave_one_out
+    from taut.replay.split import describe_cells, leave_one_out
 
     ranks = len(graph.ranks)
     order, begin = group_sort(graph.rank_index[rings.rows], ranks)

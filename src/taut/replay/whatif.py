@@ -209,7 +209,7 @@ def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Any:
 def _from_the_others(graph: Graph, ops: Any) -> Any:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
     from taut.graph.kernels import group_sort
-    from taut.replay.kernels import describe_cells
+    from taut.replay.split import describe_cells
 
     place = np.where(graph.ops.part >= 0, 0, graph.place)
     cls, classes = numbered(graph.ops.name, graph.ops.size, place)
