@@ -51,8 +51,8 @@ def _keep_memory() -> None:
     import ctypes
 
     try:
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in ((-3, 1 << 30), (-1, (1 << 31) - 1), (-2, 64 << 20)):
+        mallopt = ctypes.CDLL(None).mallopt  # of threshold for mappings, of trimming, padding, number of arenas
+        for option, value in ((-3, 1 << 30), (-1, (1 << 31) - 1), (-2, 64 << 20), (-8, 1)):
             mallopt(option, value)
     except (OSError, AttributeError):
         pass  # another C library: only slower
