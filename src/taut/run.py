@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ from taut.report import report
 from taut.tables import Member, Op, Table, Trace
 
 TWO_AT_ONCE = 1_000_000
-"""Ops from which the what-ifs run beside blame and ledger, on the second core."""
+"""Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
 FORMAT = 1
 """Version of the run folder's layout."""
 
@@ -105,20 +105,22 @@ def analyze_trace(
     observed, prepared = replay(graph), batch(graph)
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
 
-    def charged() -> tuple[Blame, list[Finding], Ledger]:
-        blamed = blame(graph, observed, gap_free)
-        findings = diagnose(Evidence(graph, observed, blamed, prepared))
-        return blamed, findings, charge(graph, observed, blamed, prices)
-
     say("asking what if, blaming, closing the ledger")
-    if len(graph) < TWO_AT_ONCE:
-        whatif, (blamed, findings, ledger) = decompose(graph, prepared, dimensions(graph)), charged()
-    else:
-        with ThreadPoolExecutor(max_workers=1) as other:
-            asked = other.submit(lambda: decompose(graph, prepared, dimensions(graph)))
-            blamed, findings, ledger = charged()
-            whatif = asked.result()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        beside = pool.submit if len(graph) >= TWO_AT_ONCE else _at_once
+        asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
+        blamed = blame(graph, observed, gap_free)
+        diagnosed = beside(lambda: diagnose(Evidence(graph, observed, blamed, prepared)))
+        ledger = charge(graph, observed, blamed, prices)
+        whatif, findings = asked.result(), diagnosed.result()
     return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest)
+
+
+def _at_once(work: Callable[[], Any]) -> Future[Any]:
+    """Do it here and now: a small job gains nothing from a second thread."""
+    done: Future[Any] = Future()
+    done.set_result(work())
+    return done
 
 
 def digest(paths: Sequence[str | Path], trace: Trace) -> str:

@@ -322,3 +322,17 @@ def hold_edges(source: Any, target: Any, lag: Any, start: Any, end: Any, timer: 
             lags[m] = lag[i] - max(early, 0)
             m += 1
     return sources[:m], targets[:m], lags[:m], n - m
+
+
+@kernel(lists=True)
+def in_order(group: Any, groups: int, start: Any, end: Any) -> int:
+    """1 if the rows of every group come by start, then end; else 0."""
+    last_start = np.full(groups, -(1 << 62), np.int64)
+    last_end = np.full(groups, -(1 << 62), np.int64)
+    for i in range(len(group)):
+        g = group[i]
+        if start[i] < last_start[g] or (start[i] == last_start[g] and end[i] < last_end[g]):
+            return 0
+        last_start[g] = start[i]
+        last_end[g] = end[i]
+    return 1

@@ -61,15 +61,16 @@ def link(trace: Trace) -> Graph:
 
 
 def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
-    """Rows by segment, rank and time: whatever groups them later finds them sorted already."""
-    from taut.graph.kernels import order_groups
+    """Rows in which the ops of a rank follow one another in time, as whatever numbers them later expects."""
+    from taut.graph.kernels import in_order, order_groups
 
     here = slice(None) if len(rows) == len(ops) else rows
     keys = [ops.rank[here]]
     if windows.segment.max(initial=0) > 0:
         keys.insert(0, windows.segment[np.searchsorted(windows.labels, windows.step[here])])
-    order, _ = order_groups(*numbered(*keys), ops.start_ns[here], ops.end_ns[here])
-    return rows[order]
+    group, groups = numbered(*keys)
+    start, end = ops.start_ns[here], ops.end_ns[here]
+    return rows if in_order(group, groups, start, end) else rows[order_groups(group, groups, start, end)[0]]
 
 
 def _renumber(ops: Table, rows: Any, total: int) -> Table:
