@@ -33,7 +33,8 @@ def across(graph: Graph) -> Any:
     from taut.replay.split import describe_cells
 
     ops = graph.ops
-    place = np.where(ops.part >= 0, 0, graph.place)
+    named = ops.part >= 0
+    place = np.zeros(len(ops), dtype=np.int64) if named.all() else np.where(named, 0, graph.place)
     cls, classes = numbered(ops.name, ops.size, place)
     meets = graph.gate >= 0
     order, begin = group_sort(cls[meets], classes)
