@@ -11,7 +11,6 @@ import pytest
 from build import MS, Do, barriers, one_f_one_b, play, system
 from taut.graph import Graph, link
 from taut.replay import Change, replay
-from taut.replay.kernels import backward
 from taut.replay.whatif import delay
 from taut.tables import Trace, Verb
 
@@ -189,16 +188,6 @@ def test_noise_makes_an_idle_wave_decay() -> None:
     assert front[-1] < late / 2
 
 
-def critical(graph: Graph, changes: list[Change] = []) -> tuple[Any, Any]:  # noqa: B006
-    """(critical mask, slack) per op, from one forward and one reverse sweep."""
-    t = replay(graph, changes)
-    segment = graph.segment[graph.window].astype(np.int64)
-    return backward(
-        graph.events, graph.pred_ptr, graph.pred, graph.lag_ns, graph.join, graph.wait, graph.wait_lag_ns, graph.slots,
-        t.gap_ns, t.arrival_ns, t.opening_ns, t.end_ns, t.bound, t.opener, segment, int(segment.max()) + 1,
-    )  # fmt: skip
-
-
 def network(seed: int, nodes: int, replicas: int) -> tuple[list[tuple[int, int]], Graph]:
     """A random network of activities: ops are arcs a → b between events, each after all arcs into a."""
     rng = np.random.default_rng(seed)
@@ -214,7 +203,7 @@ def test_criticality_over_any_cut_is_one(seed: int) -> None:
     """Σ of criticality over any s–t cut, forward minus backward, is 1 in every replica."""
     nodes, replicas = 9, 200
     arcs, graph = network(seed, nodes, replicas)
-    on_path = critical(graph)[0].reshape(replicas, len(arcs)).astype(int)
+    on_path = replay(graph).critical.reshape(replicas, len(arcs)).astype(int)
     tail, head = np.array(arcs).T
     for cut in range(200):
         inside = np.random.default_rng(cut).random(nodes) < 0.5
@@ -229,11 +218,11 @@ def test_sensitivity_is_the_chance_to_be_critical(seed: int) -> None:
     replicas, extra = 300, UNIT // 3
     arcs, graph = network(seed, 7, replicas)
     base = replay(graph).window_ns
-    before = critical(graph)[0].reshape(replicas, len(arcs))
+    before = replay(graph).critical.reshape(replicas, len(arcs))
     for e in range(len(arcs)):
         change = [Change(np.arange(replicas) * len(arcs) + e, "work", "add", extra)]
         gained = (replay(graph, change).window_ns - base) / extra
-        after = critical(graph, change)[0].reshape(replicas, len(arcs))[:, e]
+        after = replay(graph, change).critical.reshape(replicas, len(arcs))[:, e]
         assert (before[:, e] <= gained).all()
         assert (gained <= after).all()
         assert before[:, e].mean() <= gained.mean() <= after.mean()
@@ -243,7 +232,7 @@ def test_sensitivity_is_the_chance_to_be_critical(seed: int) -> None:
 def test_slack_is_how_much_later_an_op_may_end(seed: int) -> None:
     """An op that ends later by its slack moves nothing; by one more nanosecond, the end moves by one."""
     arcs, graph = network(seed, 7, 1)
-    slack, wall = critical(graph)[1], replay(graph).wall_ns
+    slack, wall = replay(graph).slack_ns, replay(graph).wall_ns
     for e in range(len(arcs)):
         assert replay(graph, [Change([e], "work", "add", slack[e])]).wall_ns == wall
         assert replay(graph, [Change([e], "work", "add", slack[e] + 1)]).wall_ns == wall + 1
@@ -253,7 +242,7 @@ def test_criticality_and_slack_pass_through_gates() -> None:
     """Barrier job: in every step exactly the slowest rank is critical, and the others' slack is their wait."""
     work = np.rint(np.random.default_rng(9).exponential(size=(200, 6)) * UNIT)
     graph = link(barriers(work, MS))
-    on_path, slack = critical(graph)
+    on_path, slack = replay(graph).critical, replay(graph).slack_ns
     fwd = np.flatnonzero(graph.ops.name == 0)
     step, rank = graph.ops.step[fwd], graph.ops.rank[fwd]
     table = np.zeros((200, 6), dtype=bool)

@@ -1,8 +1,7 @@
 """Graph + Timeline → findings: one file per failure mode."""
 
 from taut.diagnose import straggler
-from taut.diagnose.finding import Finding
-from taut.diagnose.straggler import Evidence
+from taut.diagnose.finding import Evidence, Finding
 
 DETECTORS = (straggler,)
 

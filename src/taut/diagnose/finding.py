@@ -1,4 +1,4 @@
-"""A finding: a diagnosed failure mode with evidence, place, time, cost and confidence."""
+"""What every detector gets (evidence) and gives (findings: failure mode, place, time, cost and confidence)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from taut.graph import Graph
+from taut.replay import Batch, Blame, Timeline
 
 LISTED_SHARE = 0.03
 """A finding recovers at least this share of the wall …"""
@@ -17,6 +20,16 @@ LEAST_EPISODE = 0.05
 """Spans with less than this share of the whole score are noise around the others."""
 NOISE = 1.5
 """Spreads of ordinary variation taken off a window's excess before spans are cut."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What every detector gets."""
+
+    graph: Graph
+    observed: Timeline
+    blame: Blame
+    batch: Batch
 
 
 @dataclass(frozen=True)

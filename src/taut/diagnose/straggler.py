@@ -8,31 +8,20 @@ ends. Arrival order says rank, ending order says link, the endpoint two slow lin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import EPISODE_SHARE, EPISODE_STEPS, LISTED_SHARE, NOISE, Finding, episodes, spell
+from taut.diagnose.finding import EPISODE_SHARE, EPISODE_STEPS, LISTED_SHARE, NOISE, Evidence, Finding, episodes, spell
 from taut.graph import Graph
-from taut.replay import Batch, Blame, Timeline
+from taut.replay import Timeline
 from taut.replay.blame import at_reference
 from taut.replay.ring import Ring, late_receivers, ring, without
 from taut.replay.whatif import link_ends
 from taut.tables import Kind
 
 MODE = "straggler cascade"
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What every detector gets."""
-
-    graph: Graph
-    observed: Timeline
-    blame: Blame
-    batch: Batch
 
 
 def detect(evidence: Evidence) -> list[Finding]:

@@ -45,12 +45,11 @@ def fit(ops: Table, gate: Any, count: int, members: Table) -> tuple[Table, int |
     constant = high - low <= np.maximum(FLOOR_NS, CONSTANT * np.abs(offset))
     applied = constant & (np.abs(offset) > np.maximum(WORTH_NS, 3 * noise / np.sqrt(len(fast)))) & ~_same_host(host)
     half = 1.96 * noise / np.sqrt(len(fast)) + np.median(noise)
-    value = np.where(applied, offset, 0.0)
     lo = np.where(applied, offset - half, np.minimum(np.quantile(late, 0.05, axis=0), -half))
     hi = np.where(applied, offset + half, np.maximum(np.quantile(late, 0.95, axis=0), half))
-    columns = {"offset_ns": value, "lo_ns": lo, "hi_ns": hi}
-    rounded = {key: np.rint(v - (v[0] if key == "offset_ns" else 0)).astype(np.int64) for key, v in columns.items()}
-    residual = int(np.median(np.abs(fast - np.where(constant, offset, np.median(fast, axis=0)))))
+    columns = {"offset_ns": np.where(applied, offset, 0.0), "lo_ns": lo, "hi_ns": hi}
+    rounded = {key: np.rint(v).astype(np.int64) for key, v in columns.items()}
+    residual = int(np.median(np.abs(fast - offset)))
     return Table(Clock, {"rank": ranks, "applied": applied.astype(np.int8), **rounded}), residual
 
 

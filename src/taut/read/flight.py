@@ -94,6 +94,8 @@ def _config(config: Any) -> dict[str, list[int]]:
 
 def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Trace:
     """The trace with group and sequence number of every collective that a dump of its rank also has."""
+    if not dumps:
+        return replace(trace, counts={**trace.counts, **counts})
     groups = Codes({name: code for code, name in enumerate(trace.groups)})
     group, seq = trace.ops.group.copy(), trace.ops.seq.copy()
     matched = 0
@@ -104,15 +106,13 @@ def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Tra
         group[rows[named]] = groups.of(dump.group[i] for i in entries[named].tolist())
         matched += len(rows)
     ranks = {name: members for dump in dumps for name, members in dump.group_ranks.items()}
-    counts = {**trace.counts, **counts}
-    if dumps:
-        counts |= {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
+    found = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
     return replace(
         trace,
         ops=trace.ops.replace(group=group, seq=seq),
         groups=list(map(str, groups)),
         group_ranks={**ranks, **trace.group_ranks},
-        counts=counts,
+        counts={**trace.counts, **counts, **found},
     )
 
 

@@ -27,15 +27,20 @@ class Reference:
     between_ns: Any
 
 
+def whatever_role(graph: Graph) -> tuple[Any, int]:
+    """Class of every op whatever its role and micro-batch, and how many there are."""
+    ops = graph.ops
+    named = ops.part >= 0
+    place = np.zeros(len(ops), dtype=np.int64) if named.all() else np.where(named, 0, graph.place)
+    return numbered(ops.name, ops.size, place)
+
+
 def across(graph: Graph) -> Any:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
     from taut.graph.kernels import group_sort
     from taut.replay.split import describe_cells
 
-    ops = graph.ops
-    named = ops.part >= 0
-    place = np.zeros(len(ops), dtype=np.int64) if named.all() else np.where(named, 0, graph.place)
-    cls, classes = numbered(ops.name, ops.size, place)
+    cls, classes = whatever_role(graph)
     meets = graph.gate >= 0
     order, begin = group_sort(cls[meets], classes)
     median, _ = describe_cells(graph.work_ns[meets], order, begin)

@@ -39,6 +39,9 @@ class Timeline:
     """The op whose arrival opened the gate this op waited at; -1 if it did not wait."""
     gap_ns: Any
     work_ns: Any
+    join: Any
+    wait: Any
+    """Slots joined and waited at, as the changes left them."""
 
     @cached_property
     def wait_ns(self) -> Any:
@@ -62,8 +65,8 @@ class Timeline:
         g = self.graph
         segment = g.segment[g.window].astype(np.int64)
         return backward(
-            g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, g.slots, self.gap_ns, self.arrival_ns,
-            self.opening_ns, self.end_ns, self.bound, self.opener, segment, int(g.segment.max()) + 1,
+            g.events, g.pred_ptr, g.pred, g.lag_ns, self.join, self.wait, g.wait_lag_ns, g.slots, self.gap_ns,
+            self.arrival_ns, self.opening_ns, self.end_ns, self.bound, self.opener, segment, int(g.segment.max()) + 1,
         )  # fmt: skip
 
     @cached_property
@@ -74,7 +77,7 @@ class Timeline:
     @cached_property
     def wall_ns(self) -> int:
         """The sum of the observed step windows."""
-        return int(window_times(self.graph, self.completion_ns).sum())
+        return int(self.window_ns.sum())
 
     @cached_property
     def window_ns(self) -> Any:
@@ -120,7 +123,7 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     arrival, opening, end, bound, opener = sweep(
         graph.events, graph.pred_ptr, graph.pred, graph.lag_ns, join, wait, graph.wait_lag_ns, graph.slots, work, gap
     )
-    return Timeline(graph, arrival, opening, end, bound, opener, gap, work)
+    return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
 
 
 def _edit(values: Any, change: Change) -> Any:
@@ -166,11 +169,10 @@ class Batch:
         """
         folded = self.short.folded
         heirs = self.short.owner[folded]
-        moved = base if other_gap is None else None
         out: dict[int, Any] = {}
         groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
         for i, (key, _) in enumerate(cuts):
-            if moved is None or not len(folded):
+            if other_gap is not None or not len(folded):
                 groups["whole"].append(i)
             else:
                 carried = key[folded]

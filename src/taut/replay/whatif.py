@@ -58,7 +58,7 @@ def dimensions(graph: Graph) -> list[Dimension]:
     link = links(graph)
     if link is not None:
         out.append(link)
-    if graph.gates is not None and len(graph.gates):
+    if len(graph.gates):
         out.append(_gate_classes(graph))
     return out
 
@@ -71,7 +71,7 @@ def _classes(graph: Graph) -> Dimension:
 
 
 def _gate_classes(graph: Graph) -> Dimension:
-    """Gates by place in the step: verb and turn, the same gate in every step."""
+    """Gates by class and size."""
     ops, meets = graph.ops, graph.gate >= 0
     ids, count = numbered(np.where(meets, ops.name, -1), np.where(meets, ops.size, -1))
     labels = [""] * count
@@ -211,8 +211,7 @@ def _from_the_others(graph: Graph, ops: Any) -> Any:
     from taut.graph.kernels import group_sort
     from taut.replay.split import describe_cells
 
-    place = np.where(graph.ops.part >= 0, 0, graph.place)
-    cls, classes = numbered(graph.ops.name, graph.ops.size, place)
+    cls, classes = reference.whatever_role(graph)
     rest = np.ones(len(graph), dtype=bool)
     rest[ops] = False
     order, begin = group_sort(cls[rest], classes)
