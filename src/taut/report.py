@@ -326,7 +326,10 @@ def _alone(a: Analysis, share: dict[str, float]) -> str:
 
 def _quiet(a: Analysis, share: dict[str, float]) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
-    text = f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps, {waiting:.0f} % waiting at gates"
+    text = (
+        f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps and waits for them; "
+        f"in all {waiting:.0f} % waiting at gates"
+    )
     totals = a.blame.totals
     if totals["gap_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
         by_rank = np.bincount(a.graph.rank_index, weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
