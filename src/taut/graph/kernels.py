@@ -289,21 +289,24 @@ def scan_lanes(order: Any, begins: Any, start: Any, end: Any, kind: Any, timer: 
 def lane_edges(order: Any, begins: Any, sibling: Any) -> tuple[Any, Any]:
     """Every op follows the op, or all ops of the grouped call, before it in its lane: (source, target)."""
     n = len(order)
-    source, target = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
-    m = 0
-    last_begin, last_end, block = 0, 0, 0
+    first, stop = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    begin, block, m = 0, 0, 0
     for i in range(n):
         if begins[i]:
-            last_begin, last_end, block = i, i, i
+            begin, block = i, i
         elif not sibling[i]:
-            last_begin, last_end, block = block, i, i
-        for k in range(last_begin, last_end):
-            if m == len(source):
-                source, target = np.append(source, source), np.append(target, target)
+            begin, block = block, i
+        first[i] = begin
+        stop[i] = block
+        m += block - begin
+    source, target = np.empty(m, np.int64), np.empty(m, np.int64)
+    m = 0
+    for i in range(n):
+        for k in range(first[i], stop[i]):
             source[m] = order[k]
             target[m] = order[i]
             m += 1
-    return source[:m], target[:m]
+    return source, target
 
 
 @kernel(lists=True)
