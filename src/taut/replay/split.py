@@ -33,6 +33,25 @@ def quantile(ordered: Any, skip: int, q: float) -> float:
 
 
 @kernel()
+def distance(ordered: Any, center: float) -> float:
+    """Median distance of the elements of a sorted array from a value: the farthest is always at one of the ends."""
+    n = len(ordered)
+    left, right = 0, n - 1
+    far, upper = 0.0, 0.0
+    for i in range(n - 1, (n - 1) // 2 - 1, -1):
+        below, above = center - ordered[left], ordered[right] - center
+        if below > above:
+            far = below
+            left += 1
+        else:
+            far = above
+            right -= 1
+        if i == n // 2:
+            upper = far
+    return float(0.5 * (far + upper))
+
+
+@kernel()
 def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
     """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail.
 
@@ -49,8 +68,7 @@ def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
         if len(mine) == 2:
             spread[c] = (mine[1] - mine[0]) / 1.128
         elif len(mine) > 2:
-            deviation = np.sort(np.abs(mine - median[c]))
-            spread[c] = max(1.4826 * middle(deviation, -1), (quantile(mine, -1, 0.9) - median[c]) / 1.2816)
+            spread[c] = max(1.4826 * distance(mine, median[c]), (quantile(mine, -1, 0.9) - median[c]) / 1.2816)
     return median, spread
 
 
