@@ -124,15 +124,14 @@ def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots
 
 def sweep_many_plain(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
-    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, first: int,
+    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, offset: Any,
     columns: int, window: Any, windows: int, closes: Any,
 ) -> Any:  # fmt: skip
     """``sweep_many`` with numpy over the columns."""
-    state, arrived = np.zeros((n_ops + 1, columns)), np.zeros((n_ops + 1, columns))
+    state = np.zeros((n_ops + 1, columns))
     opens, done = np.full((n_slots + 1, columns), -1e300), np.zeros((windows, columns))
-    mine = key - first
-    mine[(mine < 0) | (mine >= columns)] = -1
-    hits = [[int(k) for k in row if k >= 0] for row in mine]
+    mine = np.where(key >= 0, key + offset[:, None], -1).T
+    hits = [[k for k in row if 0 <= k < columns] for row in mine.tolist()]
     more_gap, more_work = (other_gap - gap).tolist(), (other - base).tolist()
     seen = set()
     pred_ptr, pred, lag, gap, base, wait_lag = (a.tolist() for a in (pred_ptr, pred, lag, gap, base, wait_lag))
@@ -140,7 +139,7 @@ def sweep_many_plain(
     for event in events.tolist():
         v = event if event >= 0 else ~event
         r = op_register[v]
-        row = arrived[r]
+        row = state[r]
         if event >= 0:
             ready = np.zeros(columns)
             for i in range(pred_ptr[v], pred_ptr[v + 1]):
@@ -154,31 +153,40 @@ def sweep_many_plain(
                 seen.add(join[v])
             if wait[v] >= 0:
                 continue
-            np.add(row, base[v], out=state[r])
         else:
             gate = opens[slot_register[wait[v]]]
-            np.add(np.maximum(row, gate + wait_lag[v]), base[v], out=state[r])
+            np.maximum(row, gate + wait_lag[v], out=row)
+        row += base[v]
         for k in hits[v]:
-            state[r, k] += more_work[v]
+            row[k] += more_work[v]
         if closes[v]:
-            np.maximum(done[window[v]], state[r], out=done[window[v]])
+            np.maximum(done[window[v]], row, out=done[window[v]])
     return done.astype(np.int64)
+
+
+@kernel()
+def shift(row: Any, key: Any, offset: Any, v: int, by: float) -> None:
+    """Add to the columns that ask for op v."""
+    for d in range(len(offset)):
+        k = key[d, v] + offset[d]
+        if key[d, v] >= 0 and 0 <= k < len(row):
+            row[k] += by
 
 
 @kernel(plain=sweep_many_plain, fastmath={"nnan", "ninf", "nsz"})
 def sweep_many(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
-    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, first: int,
+    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, offset: Any,
     columns: int, window: Any, windows: int, closes: Any,
 ) -> Any:  # fmt: skip
     """Replays side by side, in floats (exact below 2**53 ns) so that columns vectorise.
 
-    Column k takes ``other`` work and ``other_gap`` for ops one of whose keys is first+k, ``base`` and ``gap`` for the rest.
+    Column k takes ``other`` work and ``other_gap`` for ops one of whose keys d (unless negative) is k - offset[d],
+    ``base`` and ``gap`` for the rest. An op's register holds its arrival until it has ended.
 
     Returns when each window's last op ended, per column; ``closes`` marks the ops that can be the last.
     """
     state = np.zeros((n_ops + 1, columns), np.float64)
-    arrived = np.zeros((n_ops + 1, columns), np.float64)
     opens = np.zeros((n_slots + 1, columns), np.float64)
     seen = np.zeros(len(slot_register), np.bool_)
     done = np.zeros((windows, columns), np.float64)
@@ -188,46 +196,42 @@ def sweep_many(
         add = np.float64(base[v])
         if event >= 0:
             lo, hi = pred_ptr[v], pred_ptr[v + 1]
-            own = np.float64(gap[v])
+            own = gap[v]
             if lo == hi:
                 for k in range(columns):
-                    arrived[r, k] = own
+                    state[r, k] = own
             else:
                 u = op_register[pred[lo]]
                 late = np.float64(lag[lo])
                 for k in range(columns):
-                    arrived[r, k] = max(state[u, k] + late, 0.0) + own
+                    state[r, k] = max(state[u, k] + late, 0.0) + own
                 for i in range(lo + 1, hi):
                     u = op_register[pred[i]]
                     late = np.float64(lag[i]) + own
                     for k in range(columns):
-                        arrived[r, k] = max(arrived[r, k], state[u, k] + late)
-            for d in range(key.shape[1]):
-                mine = key[v, d] - first
-                if 0 <= mine < columns:
-                    arrived[r, mine] += other_gap[v] - gap[v]
+                        state[r, k] = max(state[r, k], state[u, k] + late)
+            if other_gap[v] != gap[v]:
+                shift(state[r], key, offset, v, other_gap[v] - gap[v])
             if join[v] >= 0:
                 s = slot_register[join[v]]
                 if seen[join[v]]:
                     for k in range(columns):
-                        opens[s, k] = max(opens[s, k], arrived[r, k])
+                        opens[s, k] = max(opens[s, k], state[r, k])
                 else:
                     seen[join[v]] = True
                     for k in range(columns):
-                        opens[s, k] = arrived[r, k]
+                        opens[s, k] = state[r, k]
             if wait[v] >= 0:
                 continue
             for k in range(columns):
-                state[r, k] = arrived[r, k] + add
+                state[r, k] += add
         else:
             s = slot_register[wait[v]]
             late = np.float64(wait_lag[v])
             for k in range(columns):
-                state[r, k] = max(arrived[r, k], opens[s, k] + late) + add
-        for d in range(key.shape[1]):
-            mine = key[v, d] - first
-            if 0 <= mine < columns:
-                state[r, mine] += other[v] - base[v]
+                state[r, k] = max(state[r, k], opens[s, k] + late) + add
+        if other[v] != base[v]:
+            shift(state[r], key, offset, v, np.float64(other[v] - base[v]))
         if closes[v]:
             w = window[v]
             for k in range(columns):

@@ -156,7 +156,7 @@ class Batch:
     short: Program
     """The program with chains of ops that nobody else looks at folded into the op that ends them."""
 
-    COLUMNS = 64
+    COLUMNS = 128
 
     def walls(self, base: Any, other: Any, key: Any, keys: int, gap: Any, other_gap: Any = None) -> Any:
         """Window lengths, one column per key k: ops with key k take ``other`` work and gap, the rest ``base`` and ``gap``."""
@@ -201,17 +201,16 @@ class Batch:
         g, p = self.graph, program
         offsets = np.cumsum([0] + [count for _, count in cuts])
         here = slice(None) if len(p.ops) == len(g) else p.ops
-        key = np.empty((len(p.ops), len(cuts)), dtype=np.int64)
-        for column, ((k, _), offset) in enumerate(zip(cuts, offsets[:-1], strict=True)):
-            mine = k[here]
-            key[:, column] = np.where(mine >= 0, mine + offset, -1)
+        key = np.empty((len(cuts), len(p.ops)), dtype=np.int32)
+        for row, (k, _) in zip(key, cuts, strict=True):
+            row[:] = k[here]
         work, changed = base[here], other[here]
         before, after = gap[here].astype(np.float64), other_gap[here].astype(np.float64)
 
         def block(first: int) -> Any:
             return sweep_many(
                 p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, before, after,
-                p.op_register, p.slot_register, p.n_ops, p.n_slots, work, changed, key, first,
+                p.op_register, p.slot_register, p.n_ops, p.n_slots, work, changed, key, offsets[:-1] - first,
                 min(width, int(offsets[-1]) - first), p.window, len(g.steps), p.closes,
             )  # fmt: skip
 
