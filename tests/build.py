@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph import Clock, Gate, Graph
+from taut.graph import Clock, Graph
 from taut.run import Analysis, analyze_trace
 from taut.tables import Kind, Member, Op, Table, Trace, Verb
 
@@ -390,7 +390,7 @@ def system(
         trace=Trace(ops=Table(Op, {}, 0), names=["op"], lanes=["lane"], groups=[], members=members), ops=ops,
         work_ns=work.ravel(), gap_ns=zero, pred_ptr=ptr, pred=pred, lag_ns=np.zeros(len(pred), dtype=np.int64),
         join=none, wait=none, explained=np.tile(count, replicas) > 0, wait_lag_ns=zero,
-        slots=0, events=np.arange(total), gate=none, gates=Table(Gate, {}, 0),
+        slots=0, events=np.arange(total), gate=none,
         window=window.astype(np.int32), steps=np.arange(windows),
         segment=np.arange(replicas) if step is None else np.zeros(windows, dtype=np.int64),
         origin_ns=np.zeros(replicas, dtype=np.int64), members=members, clock=Table(Clock, {"rank": members.rank}),

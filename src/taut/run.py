@@ -145,7 +145,7 @@ def _safe(name: str) -> str:
 
 
 OP_ARRAYS = ("work_ns", "gap_ns", "join", "wait", "wait_lag_ns", "gate", "explained", "window", "roles")
-TABLES: tuple[tuple[str, type], ...] = (("gates", Gate), ("members", Member), ("clock", Clock))
+TABLES = ("gates", "members", "clock")
 
 
 def _write(analysis: Analysis, folder: Path) -> None:
@@ -169,7 +169,7 @@ def _write(analysis: Analysis, folder: Path) -> None:
         "events": pa.table({"event": graph.events}),
         "waits": analysis.blame.waits.to_arrow(),
         "ledger": analysis.ledger.cells.to_arrow(),
-        **{name: getattr(graph, name).to_arrow() for name, _ in TABLES},
+        **{name: getattr(graph, name).to_arrow() for name in TABLES},
     }
     with ThreadPoolExecutor(max_workers=1) as pool:
         written = pool.map(put, tables, tables.values())
@@ -221,8 +221,7 @@ def open_run(folder: str | Path) -> Run:
             raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
         about = meta["graph"]
         tables = {
-            name: pq.ParquetFile(root / f"{name}.parquet").read()
-            for name in ("ops", "edges", "events", "gates", "members", "clock")
+            name: pq.ParquetFile(root / f"{name}.parquet").read() for name in ("ops", "edges", "events", "members", "clock")
         }
     except (OSError, KeyError, msgspec.DecodeError, pa.ArrowInvalid) as error:
         raise RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again") from None
@@ -239,7 +238,7 @@ def open_run(folder: str | Path) -> Run:
         trace=trace, ops=Table.from_arrow(Op, ops.select(columns)),
         pred_ptr=np.concatenate([[0], np.cumsum(ops["preds"].to_numpy())]).astype(np.int64),
         pred=tables["edges"]["pred"].to_numpy(), lag_ns=tables["edges"]["lag_ns"].to_numpy(),
-        events=tables["events"]["event"].to_numpy(), gates=Table.from_arrow(Gate, tables["gates"]),
+        events=tables["events"]["event"].to_numpy(),
         clock=Table.from_arrow(Clock, tables["clock"]), members=trace.members, slots=about["slots"],
         steps=np.array(about["steps"]), segment=np.array(about["segment"], dtype=np.int32),
         origin_ns=np.array(about["origin_ns"]), clock_residual_ns=about["clock_residual_ns"],

@@ -8,7 +8,6 @@ is matched and the rest left alone: a wrong match is worse than none. Sends meet
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from taut.graph.ids import greatest, least, numbered, occurrence
+from taut.graph.model import Gate, Graph
 from taut.tables import NULL, Table, Verb
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
@@ -163,12 +163,27 @@ def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
     return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())
 
 
-def expected(ops: Table, gate: Any, count: int, groups: Sequence[str], ranks: Mapping[str, Sequence[int]]) -> Any:
-    """How many members each gate should have, -1 where the trace does not say."""
-    size = np.array([len(ranks.get(g, ())) or NULL for g in groups] + [NULL])
-    out = np.full(count, NULL, dtype=np.int64)
-    inside = gate >= 0
-    out[gate[inside]] = size[ops.group[inside]]
-    p2p = inside & ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV))
-    out[gate[p2p]] = 2
-    return out
+def table(graph: Graph) -> Table:
+    """The gates of a graph: one row each, with who came last and by how much."""
+    from taut.graph.kernels import order_groups
+
+    ops, rows = graph.ops, np.flatnonzero(graph.gate >= 0)
+    if len(rows) == 0:
+        return Table(Gate, {}, 0)
+    gate = graph.gate[rows].astype(np.int64)
+    order, begin = order_groups(gate, int(gate.max()) + 1, ops.start_ns[rows], ops.end_ns[rows])
+    rows, begins, sizes = rows[order], begin[:-1], np.diff(begin)
+    last = rows[begins + sizes - 1]
+    middle = (ops.start_ns[rows[begins + (sizes - 1) // 2]] + ops.start_ns[rows[begins + sizes // 2]]) // 2
+    wanted = np.array([len(graph.trace.group_ranks.get(g, ())) or NULL for g in graph.trace.groups] + [NULL])
+    p2p = (ops.verb[last] == Verb.SEND) | (ops.verb[last] == Verb.RECV)
+    return Table(
+        Gate,
+        {
+            "gate": np.arange(len(last)), "verb": ops.verb[last], "name": ops.name[last],
+            "step": graph.steps[graph.window[last]], "group": ops.group[last], "members": sizes,
+            "expected": np.where(p2p, 2, wanted[ops.group[last]]), "opens_ns": ops.start_ns[last],
+            "last_rank": ops.rank[last], "late_ns": ops.start_ns[last] - middle,
+            "size": np.maximum.reduceat(ops.size[rows], begins),
+        },
+    )  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 from taut.errors import InputRefused
 from taut.graph import clocks, gates, hidden, rendezvous, roles, steps
 from taut.graph.ids import least, numbered
-from taut.graph.model import Gate, Graph
+from taut.graph.model import Graph
 from taut.tables import NULL, Op, Table, Trace, Verb, constant
 
 OVERLAP_NS = 1_000_000
@@ -183,7 +183,6 @@ def _assemble(
         pred_ptr=new_ptr, pred=new_pred, lag_ns=new_lag,
         join=join[order].astype(np.int32), wait=wait[order].astype(np.int32), wait_lag_ns=wait_lag[order], slots=slots,
         events=events, gate=gate[order].astype(np.int32), explained=explained[order],
-        gates=_gate_table(ops, gate, matching.gates - broken, extended, window, windows.labels),
         window=window[order].astype(np.int32), steps=windows.labels, segment=np.asarray(windows.segment, dtype=np.int32),
         origin_ns=origin, members=trace.members, clock=clock, clock_residual_ns=residual,
         dropped_edges=dropped + late, partial=tuple(partial),
@@ -336,25 +335,3 @@ def _cut(edges: Edges, stuck: Any) -> tuple[Edges, int]:
         bad = stuck[edges.source] & stuck[edges.target]
     keep = ~bad
     return Edges(edges.source[keep], edges.target[keep], edges.lag[keep]), int(bad.sum())
-
-
-def _gate_table(ops: Table, gate: Any, count: int, trace: Trace, window: Any, labels: Any) -> Table:
-    from taut.graph.kernels import order_groups
-
-    rows = np.flatnonzero(gate >= 0)
-    if len(rows) == 0:
-        return Table(Gate, {}, 0)
-    order, begin = order_groups(gate[rows], count, ops.start_ns[rows], ops.end_ns[rows])
-    rows, ids, begins, sizes = rows[order], np.arange(count), begin[:-1], np.diff(begin)
-    last = rows[begins + sizes - 1]
-    middle = (ops.start_ns[rows[begins + (sizes - 1) // 2]] + ops.start_ns[rows[begins + sizes // 2]]) // 2
-    wanted = gates.expected(ops, gate, count, trace.groups, trace.group_ranks)
-    return Table(
-        Gate,
-        {
-            "gate": ids, "verb": ops.verb[last], "name": ops.name[last], "step": labels[window[last]],
-            "group": ops.group[last], "members": sizes, "expected": wanted[ids], "opens_ns": ops.start_ns[last],
-            "last_rank": ops.rank[last], "late_ns": ops.start_ns[last] - middle,
-            "size": np.maximum.reduceat(ops.size[rows], begins),
-        },
-    )  # fmt: skip

@@ -71,7 +71,6 @@ class Graph:
     """Gate number of each op, -1 for none."""
     explained: Any
     """True for ops that follow another op; False for those merely anchored in time."""
-    gates: Table
     window: Any
     """Index of each op's step among the kept steps (0, 1, …)."""
     steps: Any
@@ -106,6 +105,13 @@ class Graph:
     def edges(self) -> int:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
+
+    @cached_property
+    def gates(self) -> Table:
+        """One row per gate: where and when it opened, and who came last."""
+        from taut.graph.gates import table
+
+        return table(self)
 
     @cached_property
     def rank_index(self) -> Any:

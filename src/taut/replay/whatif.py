@@ -58,7 +58,7 @@ def dimensions(graph: Graph) -> list[Dimension]:
     link = links(graph)
     if link is not None:
         out.append(link)
-    if len(graph.gates):
+    if (graph.gate >= 0).any():
         out.append(_gate_classes(graph))
     return out
 
@@ -118,7 +118,7 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
     ring = (graph.gate >= 0) & np.isin(ops.verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))
     rows = np.flatnonzero(ring)
     if len(rows):
-        rows = rows[order_groups(graph.gate[rows], len(graph.gates), ops.rank[rows], ops.rank[rows])[0]]
+        rows = rows[order_groups(graph.gate[rows], graph.slots, ops.rank[rows], ops.rank[rows])[0]]
         gate, rank = graph.gate[rows], ops.rank[rows].astype(np.int64)
         begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
         ends = np.append(begins[1:], len(rows))
