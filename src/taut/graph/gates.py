@@ -16,7 +16,7 @@ import numpy as np
 
 from taut.graph.ids import greatest, least, numbered, occurrence
 from taut.graph.model import Gate, Graph
-from taut.tables import NULL, Table, Verb
+from taut.tables import NULL, Table, Verb, constant
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 ROOT_GIVES = (Verb.BROADCAST, Verb.SCATTER)
@@ -145,7 +145,8 @@ def _channels(ops: Table, rows: Any, gate: Any, count: int) -> int:
     """Send k of a channel (sender, receiver, step, part) meets receive k."""
     if len(rows) == 0:
         return count
-    rows = _in_order(ops, rows)
+    if not constant(ops.launch):  # else issued when begun, and in that order already
+        rows = _in_order(ops, rows)
     sends = ops.verb[rows] == Verb.SEND
     rank, peer = ops.rank[rows].astype(np.int64), ops.peer[rows].astype(np.int64)
     source, sink = np.where(sends, rank, peer), np.where(sends, peer, rank)
