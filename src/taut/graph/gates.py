@@ -34,13 +34,13 @@ class Matching:
     """Collectives left out because ranks disagree about the order."""
 
 
-def match(ops: Table, group: Any) -> Matching:
-    """Match collectives and point-to-point ops; ``group`` may carry inferred groups (-1: unknown)."""
+def match(ops: Table, window: Any) -> Matching:
+    """Match collectives and point-to-point ops inside each window."""
     gate = np.full(len(ops), NULL, dtype=np.int64)
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
-    collective = (ops.verb != Verb.NONE) & ~p2p & (group >= 0)
-    count, misaligned = _collectives(ops, group, np.flatnonzero(collective), gate)
-    count = _channels(ops, np.flatnonzero(p2p & (ops.peer >= 0)), gate, count)
+    collective = (ops.verb != Verb.NONE) & ~p2p & (ops.group >= 0)
+    count, misaligned = _collectives(ops, window, np.flatnonzero(collective), gate)
+    count = _channels(ops, window, np.flatnonzero(p2p & (ops.peer >= 0)), gate, count)
     gate, count = _drop_lonely(gate, count)
     unmatched = int(((ops.verb != Verb.NONE) & (gate < 0)).sum())
     return Matching(gate, count, unmatched, misaligned)
@@ -59,11 +59,11 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
     return join.astype(np.int32), wait.astype(np.int32), count
 
 
-def _collectives(ops: Table, group: Any, rows: Any, gate: Any) -> tuple[int, int]:
+def _collectives(ops: Table, window: Any, rows: Any, gate: Any) -> tuple[int, int]:
     if len(rows) == 0:
         return 0, 0
     rows = _in_order(ops, rows)
-    g, rank, step = group[rows].astype(np.int64), ops.rank[rows], ops.step[rows].astype(np.int64)
+    g, rank, step = ops.group[rows].astype(np.int64), ops.rank[rows], window[rows]
     seq = ops.seq[rows]
     sequenced = _sequenced(g, seq)
     place = np.where(sequenced, seq, occurrence(g, step, rank))
@@ -141,7 +141,7 @@ def _by_longest_common_order(
     return number, count, misaligned
 
 
-def _channels(ops: Table, rows: Any, gate: Any, count: int) -> int:
+def _channels(ops: Table, window: Any, rows: Any, gate: Any, count: int) -> int:
     """Send k of a channel (sender, receiver, step, part) meets receive k."""
     if len(rows) == 0:
         return count
@@ -150,7 +150,7 @@ def _channels(ops: Table, rows: Any, gate: Any, count: int) -> int:
     sends = ops.verb[rows] == Verb.SEND
     rank, peer = ops.rank[rows].astype(np.int64), ops.peer[rows].astype(np.int64)
     source, sink = np.where(sends, rank, peer), np.where(sends, peer, rank)
-    channel, _ = numbered(source, sink, ops.step[rows], ops.part[rows])
+    channel, _ = numbered(numbered(source, sink)[0], window[rows], ops.part[rows])
     number, pairs = numbered(channel, occurrence(channel, sends))
     gate[rows] = count + number
     return count + pairs

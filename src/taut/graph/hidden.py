@@ -24,7 +24,7 @@ AGREES = 0.9
 LEAST_STEPS = 5
 
 
-def edges(ops: Table, order: Any, begins: Any, segment: Any, members: Table) -> tuple[Any, Any]:
+def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> tuple[Any, Any]:
     """(source, target) of the edges that explain big recurring gaps."""
     none = np.zeros(0, dtype=np.int64)
     if len(members) < 2:
@@ -33,8 +33,8 @@ def edges(ops: Table, order: Any, begins: Any, segment: Any, members: Table) -> 
     follows = ~begins
     before[order[follows]] = order[np.flatnonzero(follows) - 1]
     gap = np.where(before >= 0, ops.start_ns - ops.end_ns[before], 0)
-    step, steps = numbered(segment, ops.step)
-    big = gap > BIG * float(np.median(greatest(step, steps, ops.end_ns) - least(step, steps, ops.start_ns)))
+    steps = int(window.max()) + 1
+    big = gap > BIG * float(np.median(greatest(window, steps, ops.end_ns) - least(window, steps, ops.start_ns)))
     if big.sum() < LEAST_STEPS:
         return none, none
     classes = np.unique(ops.name[big])

@@ -50,7 +50,7 @@ def link(trace: Trace) -> Graph:
     verb, group, peer, names = rendezvous.infer(ops, trace.members)
     group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
     ops = ops.replace(verb=verb, group=group, peer=peer)
-    matching = gates.match(ops, ops.group.astype(np.int64))
+    matching = gates.match(ops, window)
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members)
 
     segment = windows.segment[window].astype(np.int64)
@@ -107,6 +107,9 @@ class Lanes:
     order: Any
     begins: Any
     sibling: Any
+    rank: Any
+    """Number of the op's rank in its segment, of ``ranks``."""
+    ranks: int
 
 
 def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int) -> Lanes:
@@ -116,10 +119,10 @@ def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int)
     """
     from taut.graph.kernels import order_groups, scan_lanes
 
-    lane = ops.lane
+    lane, (rank, ranks) = ops.lane, numbered(segment, ops.rank)
     early = np.where(end - start <= timer_ns, start - timer_ns, start)
     for _ in range(64):
-        order, begin = order_groups(*numbered(segment, ops.rank, lane), early, end)
+        order, begin = order_groups(*numbered(rank, lane), early, end)
         begins = np.zeros(len(order), dtype=bool)
         begins[begin[:-1]] = True
         sibling, over, count = scan_lanes(order, begins, start, end, ops.kind, timer_ns, OVERLAP_NS)
@@ -129,7 +132,7 @@ def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int)
         lane = lane.astype(np.int64)
         lane[order[over]] += int(lane.max()) + 1
         lane = numbered(lane)[0]
-    return Lanes(lane, order, begins, sibling)
+    return Lanes(lane, order, begins, sibling, rank, ranks)
 
 
 def _assemble(
@@ -140,11 +143,12 @@ def _assemble(
 
     n = len(ops)
     join, wait, slots = gates.slots(ops, matching.gate, matching.gates)
-    edges, anchors, dropped = _edges(ops, lanes, segment, trace.timer_ns, trace.members)
+    edges, anchors, dropped = _edges(ops, lanes, window, segment, trace.timer_ns, trace.members)
     explained = np.zeros(n, dtype=bool)
     explained[edges.target] = True
     edges = Edges.join([edges, anchors])
-    wait, wait_lag, late = _who_waited(ops, join, wait, slots)
+    opens = _openings(ops, join, slots)
+    wait, wait_lag, late = _who_waited(ops, wait, opens)
     gate = matching.gate
     broken = 0
     while True:
@@ -164,7 +168,6 @@ def _assemble(
         gate = np.where(open_again, NULL, gate)
     if broken:
         gate = np.where(gate >= 0, np.unique(gate, return_inverse=True)[1].ravel() - int((gate < 0).any()), NULL)
-    opens = _openings(ops, join, slots)
     work = _work(ops, wait, wait_lag, opens)
     gap = _gaps(ops, ptr, pred, lag)
 
@@ -204,7 +207,9 @@ def _extend_groups(trace: Trace, names: list[str]) -> Trace:
     return replace(trace, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
 
 
-def _edges(ops: Table, lanes: Lanes, segment: Any, timer_ns: int, members: Table) -> tuple[Edges, Edges, int]:
+def _edges(
+    ops: Table, lanes: Lanes, window: Any, segment: Any, timer_ns: int, members: Table
+) -> tuple[Edges, Edges, int]:  # fmt: skip
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
     from taut.graph.kernels import hold_edges, lane_edges
 
@@ -212,14 +217,14 @@ def _edges(ops: Table, lanes: Lanes, segment: Any, timer_ns: int, members: Table
     parts = [
         _plain(*follows),
         _launch_edges(ops, segment),
-        *_wake_edges(ops, segment),
+        *_wake_edges(ops, lanes),
+        _plain(*hidden.edges(ops, lanes.order, lanes.begins, window, members)),
     ]
-    parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, segment, members)))
     joined = Edges.join(parts)
     source, target, lag, dropped = hold_edges(
         joined.source, joined.target, joined.lag, ops.start_ns, ops.end_ns, timer_ns, OVERLAP_NS
     )
-    return Edges(source, target, lag), _anchors(ops, segment, target), dropped
+    return Edges(source, target, lag), _anchors(ops, lanes, target), dropped
 
 
 def _plain(source: Any, target: Any) -> Edges:
@@ -227,17 +232,16 @@ def _plain(source: Any, target: Any) -> Edges:
     return Edges(source, target, np.zeros(len(source), dtype=np.int64))
 
 
-def _anchors(ops: Table, segment: Any, explained: Any) -> Edges:
+def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
     from taut.graph.kernels import order_groups
 
     loose = np.ones(len(ops), dtype=bool)
     loose[explained] = False
-    group, groups = numbered(segment, ops.rank)
-    if int(loose.sum()) == groups:  # only the first op of every rank: there is nothing before it
+    if int(loose.sum()) == lanes.ranks:  # only the first op of every rank: there is nothing before it
         return _plain(*np.zeros((2, 0), dtype=np.int64))
     launched = (ops.launch >= 0).astype(np.int64)
-    order, begin = order_groups(group, groups, ops.start_ns, launched)
+    order, begin = order_groups(lanes.rank, lanes.ranks, ops.start_ns, launched)
     loose[order[begin[:-1]]] = False
     place = np.flatnonzero(loose[order])
     source, target = order[place - 1], order[place]
@@ -253,16 +257,16 @@ def _launch_edges(ops: Table, segment: Any) -> Edges:
     return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
 
 
-def _wake_edges(ops: Table, segment: Any) -> list[Edges]:
+def _wake_edges(ops: Table, lanes: Lanes) -> list[Edges]:
     """Why an idle lane woke: work of another kind that ended just before, on another lane of the same rank."""
     from taut.graph.kernels import idle_causes, order_groups
 
-    lanes = int(ops.lane.max()) + 1
-    if lanes == 1:
+    count = int(ops.lane.max()) + 1
+    if count == 1:
         return []
-    order, cuts = order_groups(*numbered(segment, ops.rank), ops.start_ns, ops.end_ns)
+    order, cuts = order_groups(lanes.rank, lanes.ranks, ops.start_ns, ops.end_ns)
     lane, start, end, kind = (a[order] for a in (ops.lane, ops.start_ns, ops.end_ns, ops.kind))
-    cause, woken = idle_causes(lane, start, end, kind, cuts, lanes, IDLE_NS)
+    cause, woken = idle_causes(lane, start, end, kind, cuts, count, IDLE_NS)
     s, t = order[cause], order[woken]
     return [Edges(s, t, np.minimum(ops.start_ns[t] - ops.end_ns[s], 0))]
 
@@ -275,9 +279,8 @@ def _openings(ops: Table, join: Any, slots: int) -> Any:
     return opens
 
 
-def _who_waited(ops: Table, join: Any, wait: Any, slots: int) -> tuple[Any, Any, int]:
+def _who_waited(ops: Table, wait: Any, opens: Any) -> tuple[Any, Any, int]:
     """Who ended before the slot opened did not wait for it, unless by less than the clock can tell."""
-    opens = _openings(ops, join, slots)
     waits = wait >= 0
     short = np.where(waits, opens[np.maximum(wait, 0)] - ops.end_ns, 0)
     allowed = np.maximum(GATE_NS, np.minimum(OVERLAP_NS, (ops.end_ns - ops.start_ns) // 20))
