@@ -262,25 +262,21 @@ def batch(graph: Graph) -> Batch:
     from taut.replay.kernels import fold
 
     n = len(graph)
-    target = np.repeat(np.arange(n), np.diff(graph.pred_ptr))
-    within = graph.window[graph.pred] == graph.window[target]
+    preds = np.diff(graph.pred_ptr)
+    target = np.repeat(np.arange(n), preds)
+    within = (graph.window[graph.pred] == graph.window[target]) & (graph.lag_ns >= 0)
     closes = np.ones(n, dtype=bool)
-    closes[graph.pred[within & (graph.lag_ns >= 0)]] = False
-    followers = np.bincount(graph.pred, minlength=n)
-    chain = (np.diff(graph.pred_ptr)[target] == 1) & (followers[graph.pred] == 1) & within & (graph.lag_ns >= 0)
-    chain &= (graph.join[graph.pred] < 0) & (graph.wait[graph.pred] < 0)
-    folded = graph.pred[chain]
-    onward = np.zeros(n, dtype=np.int64)
-    onward[folded] = graph.lag_ns[chain]
-    follower = np.full(n, -1, dtype=np.int64)
-    follower[folded] = target[chain]
-    everything = np.arange(n)
-    none = np.zeros(0, dtype=np.int64)
+    closes[graph.pred[within]] = False
+    everything, none = np.arange(n), np.zeros(0, dtype=np.int64)
     whole = _program(graph, everything, everything, everything, none, none, closes)
-    folded = np.flatnonzero(follower >= 0)
-    if len(folded) < FOLD * n:
+    private = (np.bincount(graph.pred, minlength=n) == 1) & (graph.join < 0) & (graph.wait < 0)
+    chain = within & (preds == 1)[target] & private[graph.pred]
+    if chain.sum() < FOLD * n:
         return Batch(graph, whole, whole)
-    kept = np.flatnonzero(follower < 0)
+    follower, onward = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    follower[graph.pred[chain]] = target[chain]
+    onward[graph.pred[chain]] = graph.lag_ns[chain]
+    folded, kept = np.flatnonzero(follower >= 0), np.flatnonzero(follower < 0)
     owner, first = fold(follower)
     return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward[folded], closes))
 
@@ -289,11 +285,11 @@ def _program(graph: Graph, ops: Any, owner: Any, heads: Any, folded: Any, onward
     """The program over the kept ops; each takes the predecessors of the head of its chain."""
     from taut.replay.kernels import registers
 
-    number = np.full(len(graph), -1, dtype=np.int64)
-    number[ops] = np.arange(len(ops))
     if len(ops) == len(graph):
         ptr, pred, lag, events = graph.pred_ptr, graph.pred, graph.lag_ns, graph.events
     else:
+        number = np.full(len(graph), -1, dtype=np.int64)
+        number[ops] = np.arange(len(ops))
         counts = np.diff(graph.pred_ptr)[heads]
         ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         take = np.repeat(graph.pred_ptr[heads] - ptr[:-1], counts) + np.arange(ptr[-1])

@@ -111,10 +111,9 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
 
     ops = graph.ops
     sender, receiver = np.full(len(ops), -1, dtype=np.int64), np.full(len(ops), -1, dtype=np.int64)
-    p2p = (graph.gate >= 0) & (ops.peer >= 0) & ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV))
-    sends = p2p & (ops.verb == Verb.SEND)
-    sender[p2p] = np.where(sends, ops.rank, ops.peer)[p2p]
-    receiver[p2p] = np.where(sends, ops.peer, ops.rank)[p2p]
+    p2p = np.flatnonzero((graph.gate >= 0) & (ops.peer >= 0) & ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)))
+    sends, rank, peer = ops.verb[p2p] == Verb.SEND, ops.rank[p2p], ops.peer[p2p]
+    sender[p2p], receiver[p2p] = np.where(sends, rank, peer), np.where(sends, peer, rank)
     ring = (graph.gate >= 0) & np.isin(ops.verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))
     rows = np.flatnonzero(ring)
     if len(rows):
@@ -164,9 +163,9 @@ def _explained(
             score = np.array([by["rank"][str(r)] for r in members.rank])
         count = max(1, int(len(members) * WORST_SHARE))
         worst = np.argsort(-score, kind="stable")[:count]
-        worst_key = np.where(np.isin(index, worst), 0, -1)
+        worst_key = np.where(np.isin(np.arange(len(members)), worst), 0, -1)[index]
     if "stage" in by and len(by["stage"]) > 1:
-        last_key = np.where(members.stage[index] == members.stage.max(), 0, -1)
+        last_key = np.where(members.stage == members.stage.max(), 0, -1)[index]
 
     none = np.full(len(graph), -1)
     cuts = [(none if key is None else key, 1) for key in (worst_key, last_key)]
