@@ -229,7 +229,7 @@ def _indices(a: Analysis) -> dict[str, Any]:
     ideal = a.whatif.ideal_wall_ns / max(len(times), 1)
     actual = a.gap_free.window_ns.astype(np.float64)
     return {
-        "effective_throughput_ratio": _bootstrap(actual, lambda x: float(ideal / x.mean()) if x.mean() > 0 else float("nan")),
+        "effective_throughput_ratio": _bootstrap(actual, lambda x: _over(ideal, x.mean(axis=-1))),
         "energy_per_useful_step": None,
         "runtime_variance_index": _bootstrap(times, _variance_index) if len(times) >= 8 else None,
         "sync_delay_amplification": None,
@@ -238,21 +238,29 @@ def _indices(a: Analysis) -> dict[str, Any]:
     }
 
 
-def _variance_index(times: Any) -> float:
-    low, middle, high = np.quantile(times, (0.05, 0.5, 0.95))
-    return float((high - low) / (3.29 * middle)) if middle > 0 else float("nan")
+def _variance_index(times: Any) -> Any:
+    low, middle, high = np.quantile(times, (0.05, 0.5, 0.95), axis=-1)
+    return _over(high - low, 3.29 * middle)
+
+
+def _over(part: Any, whole: Any) -> Any:
+    """A ratio, NaN where the whole is not positive."""
+    return part / np.where(whole > 0, whole, np.nan)
 
 
 def _bootstrap(sample: Any, statistic: Any, draws: int = 200) -> dict[str, float] | None:
-    """Value with a 95 % interval from resampled steps; seeded, so that the same input gives the same bytes."""
-    value = statistic(sample)
+    """Value with a 95 % interval from resampled steps; seeded, so that the same input gives the same bytes.
+
+    The statistic is taken along the last axis.
+    """
+    value = float(statistic(sample))
     if not np.isfinite(value):
         return None
     if len(sample) < 2:
         return {"value": value, "lo": value, "hi": value}
     rng = np.random.default_rng(0)
     draws_of = sample[rng.integers(0, len(sample), size=(draws, len(sample)))]
-    low, high = np.quantile([statistic(x) for x in draws_of], (0.025, 0.975))
+    low, high = np.quantile(statistic(draws_of), (0.025, 0.975))
     return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
 
 
