@@ -155,7 +155,10 @@ def _arrow(data: bytes, label: str) -> Any:
         if data[:4] == b"PAR1":
             import pyarrow.parquet as pq
 
-            return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=len(data) > LARGE)
+            schema = pq.read_schema(pa.BufferReader(data))
+            name = find(schema.names, "name")
+            words = [f.name for f in schema if f.name == name and pa.types.is_string(f.type)]
+            return pq.ParquetFile(pa.BufferReader(data), read_dictionary=words).read(use_threads=len(data) > LARGE)
         import pyarrow.csv
 
         return pyarrow.csv.read_csv(io.BytesIO(data))
@@ -187,7 +190,7 @@ def _ints(table: Any, column: str, label: str) -> Any:
     values = table[column]
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise InputRefused(label, f"column {column} holds no numbers")
-    return values.fill_null(-1).to_numpy(zero_copy_only=False)
+    return (values.fill_null(-1) if values.null_count else values).to_numpy(zero_copy_only=False)
 
 
 def _dictionary(table: Any, column: str) -> tuple[list[str], Any]:
@@ -200,8 +203,10 @@ def _dictionary(table: Any, column: str) -> tuple[list[str], Any]:
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0)
     names = [str(name) for name in encoded.dictionary.to_pylist()]
-    index = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int32)
-    return ([*names, ""], index) if encoded.null_count else (names, index)
+    index = encoded.indices
+    if encoded.null_count:
+        index, names = index.fill_null(len(names)), [*names, ""]
+    return names, index.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def _meaning(name: str) -> tuple[Verb, Kind, str]:
