@@ -16,12 +16,12 @@ def order_events(
     """Kahn's algorithm over arrivals and ends: (events, op at each position, position of each op).
 
     Events speak of positions: p means that the op at position p arrives, ~p that it ends after waiting. Segments follow
-    one another, so that a sweep touches little memory at a time. An op without a position (-1) is on a cycle, which
-    only gates, or edges against time, can close.
+    one another, so that a sweep touches little memory at a time; so does keeping what is looked up in 32 bits. An op
+    without a position (-1) is on a cycle, which only gates, or edges against time, can close.
     """
     n = len(join)
-    waiting = np.empty(n, np.int64)
-    succ_ptr = np.zeros(n + 1, np.int64)
+    waiting = np.empty(n, np.int32)
+    succ_ptr = np.zeros(n + 1, np.int32)
     for v in range(n):
         waiting[v] = pred_ptr[v + 1] - pred_ptr[v]
         for i in range(pred_ptr[v], pred_ptr[v + 1]):
@@ -29,14 +29,14 @@ def order_events(
     for v in range(n):
         succ_ptr[v + 1] += succ_ptr[v]
     fill = succ_ptr[:-1].copy()
-    succ = np.empty(len(pred), np.int64)
+    succ = np.empty(len(pred), np.int32)
     for v in range(n):
         for i in range(pred_ptr[v], pred_ptr[v + 1]):
             u = pred[i]
             succ[fill[u]] = v
             fill[u] += 1
-    absent = np.zeros(slots + 1, np.int64)
-    waiters_ptr = np.zeros(slots + 2, np.int64)
+    absent = np.zeros(slots + 1, np.int32)
+    waiters_ptr = np.zeros(slots + 2, np.int32)
     for v in range(n):
         if join[v] >= 0:
             absent[join[v]] += 1
@@ -45,31 +45,31 @@ def order_events(
     for s in range(slots):
         waiters_ptr[s + 1] += waiters_ptr[s]
     fill_w = waiters_ptr[:-1].copy()
-    waiters = np.empty(waiters_ptr[slots], np.int64)
+    waiters = np.empty(waiters_ptr[slots], np.int32)
     for v in range(n):
         if wait[v] >= 0:
             waiters[fill_w[wait[v]]] = v
             fill_w[wait[v]] += 1
 
-    roots_ptr = np.zeros(segments + 1, np.int64)
+    roots_ptr = np.zeros(segments + 1, np.int32)
     for v in range(n):
         if waiting[v] == 0:
             roots_ptr[segment[v] + 1] += 1
     for s in range(segments):
         roots_ptr[s + 1] += roots_ptr[s]
     fill_r = roots_ptr[:-1].copy()
-    roots = np.empty(roots_ptr[segments], np.int64)
+    roots = np.empty(roots_ptr[segments], np.int32)
     for v in range(n):
         if waiting[v] == 0:
             roots[fill_r[segment[v]]] = v
             fill_r[segment[v]] += 1
 
-    queue = np.empty(n, np.int64)
+    queue = np.empty(n, np.int32)
     head, tail, next_segment = 0, 0, 0
     events = np.empty(2 * n, np.int64)
     position = np.full(n, -1, np.int64)
     order = np.empty(n, np.int64)
-    ending = np.empty(n, np.int64)
+    ending = np.empty(n, np.int32)
     placed, written = 0, 0
     while head < tail or next_segment < segments:
         if head == tail:
