@@ -144,3 +144,41 @@ def test_gradient_accumulation_joins_profiler_steps(tiny: Any) -> None:
     assert (trace.marks.end_ns - tiny.BASE_NS).tolist() == [200_000, 400_000]
     assert [op["step"] for op in tiny.ops_of(trace)] == [0, 0, 2, 2, -1]
     assert trace.counts["profiler steps without their optimiser step"] == 1
+
+
+def test_an_operator_that_waits_for_a_transfer_is_cut_there(tiny: Any) -> None:
+    """FSDP reduces inside a backward node and blocks in it: that time is a wait, not work."""
+    events = [
+        tiny.event("cpu_op", "autograd::engine::evaluate_function: Post", 0, 1200),
+        tiny.c10d("allreduce_", 10, 5, [[[64]], []]),
+        tiny.gloo("all_reduce", 12, 988, 64),
+        tiny.event("cpu_op", "aten::copy_", 1050, 100),
+    ]
+    ops = [op for op in tiny.ops_of(load(tiny, events)) if op["lane"] == "thread 1"]
+    assert [(op["start"], op["end"]) for op in ops] == [(0, 10), (10, 15), (1000, 1200)]
+
+
+def test_work_that_merely_outlasts_a_transfer_is_not_cut(tiny: Any) -> None:
+    events = [
+        tiny.c10d("allreduce_", 0, 5, [[[64]], []]),
+        tiny.gloo("all_reduce", 2, 998, 64),
+        tiny.event("cpu_op", "autograd::engine::evaluate_function: Mul", 10, 1100),
+        tiny.event("cpu_op", "MulBackward", 12, 1090),
+    ]
+    ops = [op for op in tiny.ops_of(load(tiny, events)) if op["kind"] == "compute"]
+    assert [(op["start"], op["end"]) for op in ops] == [(10, 1110)]
+
+
+def test_hops_recorded_by_the_hook_name_both_ends(tiny: Any) -> None:
+    shape = {"Input Dims": [[8, 4]], "Input type": ["float"]}
+    events = [
+        tiny.event("cpu_op", "taut::recv", 0, 50, **shape, **{"Src Rank": 3, "Dst Rank": 0, "Seq": 7}),
+        tiny.c10d("recv_", 1, 2, [[[8, 4]], []]),
+        tiny.gloo("recv", 2, 47, 32, tid=1),
+        tiny.event("cpu_op", "taut::send", 60, 5, **shape, **{"Src Rank": 0, "Dst Rank": 2, "Seq": 1}),
+    ]
+    ops = tiny.ops_of(load(tiny, events))
+    assert [(op["verb"], op["peer"], op["size"], op["start"], op["end"]) for op in ops] == [
+        ("recv", 3, 128, 0, 50),
+        ("send", 2, 128, 60, 65),
+    ]

@@ -127,8 +127,15 @@ def _matches(trace: Trace, dump: Dump) -> tuple[Ints, Ints]:
     finish = np.where(call >= 0, ops.end_ns[call], ops.start_ns[rows])
     order = np.lexsort((rows, begin))
     rows, begin, finish, issued = rows[order], begin[order], finish[order], call[order] >= 0
-    entry = np.searchsorted(dump.created_ns, finish + CREATED_NS, "right") - 1
-    slack = np.where(issued, CREATED_NS, EARLIER_NS)
-    good = (entry >= 0) & (dump.created_ns[np.maximum(entry, 0)] >= begin - slack) if len(dump.seq) else entry > 0
-    good &= np.concatenate([[True], entry[1:] > entry[:-1]]) if len(entry) else good
+    if not len(dump.seq) or not len(rows):
+        return rows[:0], rows[:0]
+    # An entry is created after its call began, before the next call does; without the call, some time before the transfer.
+    following = np.append(begin[1:], np.iinfo(np.int64).max)
+    after = np.searchsorted(dump.created_ns, begin - CREATED_NS // 4, "left")
+    before = np.searchsorted(dump.created_ns, finish + CREATED_NS, "right") - 1
+    entry = np.minimum(np.where(issued, after, before), len(dump.seq) - 1)
+    created = dump.created_ns[np.maximum(entry, 0)]
+    during = (created >= begin - CREATED_NS // 4) & ((created <= finish + CREATED_NS) | (created < following))
+    good = (entry >= 0) & np.where(issued, during, created >= begin - EARLIER_NS)
+    good &= np.concatenate([[True], entry[1:] > entry[:-1]])
     return rows[good], entry[good]

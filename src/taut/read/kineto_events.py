@@ -33,6 +33,9 @@ from taut.read.kineto_json import (
 DEVICE, RUNTIME, CPU_OP, NOTE = range(4)
 """What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation."""
 
+HOPS = ("taut::send", "taut::recv")
+"""taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom."""
+
 LIMIT_NS = 4.5e18
 """Half of 64 bits: a time and its base may each reach it."""
 
@@ -141,7 +144,7 @@ def category(cat: str | None) -> int:
 
 def is_comm(name: str) -> bool:
     """Whether an event of this name says something about a collective."""
-    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "ncclDev")) or name == "record_param_comms"
+    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "ncclDev", *HOPS)) or name == "record_param_comms"
 
 
 def is_checkpoint(name: str) -> bool:

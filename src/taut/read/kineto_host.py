@@ -8,8 +8,8 @@ import numpy as np
 
 from taut.read.columns import Ints, Mask, containing
 from taut.read.kineto_device import is_loader, message_bytes, outermost, peer_argument
-from taut.read.kineto_events import CPU_OP, NOTE, Events, is_checkpoint
-from taut.read.kineto_json import CommArgs, elements
+from taut.read.kineto_events import CPU_OP, HOPS, NOTE, Events, is_checkpoint
+from taut.read.kineto_json import CommArgs, elements, integer
 from taut.read.kineto_rows import NAME_LENGTH, Groups, Rows, communicate_name, coordinate, thread_lanes
 from taut.read.words import element_bytes, verb_of
 from taut.tables import NULL, Kind, Verb
@@ -23,17 +23,30 @@ _SENT = {
 }
 _SENT |= {"c10d::reduce_scatter_": 1, "c10d::gather_": 1, "c10d::scatter_": 1}
 
+ENGINE = "autograd::engine::evaluate_function"
+WOKEN_NS, WAITED_NS = 400_000, 200_000
+"""An operator that waited does something this soon after the transfer, and had done nothing for this long before."""
+
 
 def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     """Ops of a trace that has only host events."""
     ops = events.rows(CPU_OP)
+    hops = events.chosen(CPU_OP, lambda name: name in HOPS)
     calls = outermost(events, events.chosen(CPU_OP, lambda name: name.startswith("c10d::")))
+    calls = calls[~_inside(events, calls, hops)]
     transfers = events.chosen(NOTE, lambda name: name.startswith("gloo:"))
+    transfers = transfers[~_inside(events, transfers, hops)]
     outer = outermost(events, ops)
+    outer = outer[~np.isin(outer, hops) & ~events.named(outer, _is_wait)]
     rows.counts["dropped: nested cpu_op"] += len(ops) - len(outer)
     outer = _outside_transfers(events, outer, calls, transfers, rows)
-    call_rows = _add_ops(events, outer, calls, rows)
-    _add_transfers(events, transfers, calls, call_rows, rows, groups)
+    transfers = transfers[np.argsort(events.start[transfers], kind="stable")]
+    issued = _match(events, transfers, calls)
+    waits = _waits(events, transfers, issued, calls, ops, outer)
+    rows.counts["waits inside operators cut out"] += len(waits)
+    call_rows = _add_ops(events, outer, calls, waits, rows)
+    _add_transfers(events, transfers, issued, calls, call_rows, rows, groups)
+    _add_hops(events, hops, rows)
     inputs = events.chosen(NOTE, _is_input)
     idle = inputs[~_holds_op(events, inputs, ops)]
     for code in np.unique(events.name[idle]).tolist():
@@ -55,15 +68,55 @@ def _holds_op(events: Events, notes: Ints, ops: Ints) -> Mask:
 def _outside_transfers(events: Events, outer: Ints, calls: Ints, transfers: Ints, rows: Rows) -> Ints:
     """Without the copies that a collective makes on a run-loop thread of its own: they are part of it."""
     loops = transfers[~np.isin(events.place[transfers], events.place[calls])]
-    around = containing(events.place[loops], events.start[loops], events.end[loops], events.place[outer], events.start[outer])
-    rows.counts["dropped: inside a collective"] += int((around >= 0).sum())
-    return outer[around < 0]
+    inside = _inside(events, outer, loops)
+    rows.counts["dropped: inside a collective"] += int(inside.sum())
+    return outer[~inside]
 
 
-def _add_ops(events: Events, outer: Ints, calls: Ints, rows: Rows) -> Ints:
-    """Outermost operators, cut where they issue collectives; returns the row of each call."""
+def _inside(events: Events, chosen: Ints, around: Ints) -> Mask:
+    """Whether each event begins inside one of the others, on the same thread."""
+    place, start, end = events.place, events.start, events.end
+    return containing(place[around], start[around], end[around], place[chosen], start[chosen]) >= 0
+
+
+def _waits(events: Events, transfers: Ints, issued: Ints, calls: Ints, ops: Ints, outer: Ints) -> Ints:
+    """(thread, start, end) of the time that operators spend blocked until a transfer ends, one row each.
+
+    Some say so. Of the others, only an operator that wraps others can wait inside: an engine's node, or one that issues
+    collectives itself. It waited if nothing happens on its thread until the transfer ends, and something does at once
+    afterwards; what an operator without others inside does meanwhile is its own work.
+    """
+    place, start, end = events.place, events.start, events.end
+    wraps = events.named(outer, lambda name: name.startswith(ENGINE))
+    holder = containing(place[outer], start[outer], end[outer], place[calls], start[calls])
+    wraps[holder[holder >= 0]] = True
+    known = issued >= 0
+    thread, ended = place[calls[issued[known]]], end[transfers[known]]
+    around = containing(place[outer], start[outer], end[outer], thread, ended)
+    inside = (around >= 0) & wraps[around] if len(outer) else np.zeros(len(thread), dtype=np.bool_)
+    said = events.chosen(CPU_OP, _is_wait)
+    found = [np.stack([place[said], start[said], end[said]], axis=1)]
+    for t in np.unique(thread[inside]).tolist():
+        mine = ops[place[ops] == t]
+        turns = np.concatenate([start[mine], end[mine]])
+        begins = (np.arange(len(turns)) < len(mine))[np.argsort(turns, kind="stable")]
+        turns.sort()
+        at = np.unique(ended[inside & (thread == t)])
+        k = np.searchsorted(turns, at)
+        waited = (turns[k] - at <= WOKEN_NS) & (at - turns[k - 1] >= WAITED_NS) & ~(begins[k - 1] & ~begins[k])
+        found.append(np.stack([np.full(len(at), t), turns[k - 1], at], axis=1)[waited])
+    return np.concatenate(found)
+
+
+def _is_wait(name: str) -> bool:
+    return name.endswith("::wait_tensor")
+
+
+def _add_ops(events: Events, outer: Ints, calls: Ints, waits: Ints, rows: Rows) -> Ints:
+    """Outermost operators, cut where they issue collectives and where they wait for them; returns the row of each call."""
     holder = containing(events.place[outer], events.start[outer], events.end[outer], events.place[calls], events.start[calls])
-    whole = outer[~np.isin(np.arange(len(outer)), holder)]
+    waiting = containing(events.place[outer], events.start[outer], events.end[outer], waits[:, 0], waits[:, 1])
+    whole = outer[~np.isin(np.arange(len(outer)), [*holder, *waiting])]
     rows.add(
         events.start[whole],
         events.end[whole],
@@ -79,38 +132,42 @@ def _add_ops(events: Events, outer: Ints, calls: Ints, rows: Rows) -> Ints:
         lane=thread_lanes(events, rows, calls, "thread"),
         name=rows.renamed(events, calls),
     )
-    _add_pieces(events, outer, calls, holder, rows)
+    inside: dict[int, list[tuple[int, int]]] = {}
+    for call, held in zip(calls.tolist(), holder.tolist(), strict=True):
+        if held >= 0 and int(outer[held]) != call:
+            inside.setdefault(int(outer[held]), []).append((int(events.start[call]), int(events.end[call])))
+    for (_, since, until), held in zip(waits.tolist(), waiting.tolist(), strict=True):
+        if held >= 0:
+            inside.setdefault(int(outer[held]), []).append((since, until))
+    _add_pieces(events, inside, rows)
     return call_rows
 
 
-def _add_pieces(events: Events, outer: Ints, calls: Ints, holder: Ints, rows: Rows) -> None:
-    """What is left of an operator before, between and after the calls inside it."""
-    inside: dict[int, list[int]] = {}
-    for call, held in zip(calls.tolist(), holder.tolist(), strict=True):
-        if held >= 0 and int(outer[held]) != call:
-            inside.setdefault(int(outer[held]), []).append(call)
+def _add_pieces(events: Events, inside: dict[int, list[tuple[int, int]]], rows: Rows) -> None:
+    """What is left of an operator before, between and after the calls and waits inside it."""
     pieces: list[tuple[int, int, int, int, int]] = []
-    for op, held_calls in inside.items():
+    for op, held in inside.items():
         name = events.names[events.name[op]][:NAME_LENGTH]
         lane, size = rows.lanes[f"thread {events.threads[events.place[op]]}"], int(events.size[op])
         at, part = int(events.start[op]), name
-        for call in sorted(held_calls, key=lambda row: int(events.start[row])):
-            pieces.append((at, max(at, int(events.start[call])), lane, rows.names[part], size))
-            at, part = int(events.end[call]), f"{name} (after)"
+        for begin, end in sorted(held):
+            if begin > at:
+                pieces.append((at, begin, lane, rows.names[part], size))
+            at, part = max(at, end), f"{name} (after)"
         pieces.append((at, max(at, int(events.end[op])), lane, rows.names[part], size))
     if pieces:
         start, end, lane_of, name_of, size_of = np.array(pieces, dtype=np.int64).T
         rows.add(start, end, kind=Kind.COMPUTE, lane=lane_of, name=name_of, size=size_of)
 
 
-def _add_transfers(events: Events, transfers: Ints, calls: Ints, call_rows: Ints, rows: Rows, groups: Groups) -> None:
-    transfers = transfers[np.argsort(events.start[transfers], kind="stable")]
-    issued = _match(events, transfers, calls)
+def _add_transfers(
+    events: Events, transfers: Ints, issued: Ints, calls: Ints, call_rows: Ints, rows: Rows, groups: Groups
+) -> None:
     about = [
         _rendezvous(events, row, int(calls[i]) if i >= 0 else -1, groups)
-        for row, i in zip(transfers.tolist(), issued, strict=True)
+        for row, i in zip(transfers.tolist(), issued.tolist(), strict=True)
     ]
-    rows.counts["collectives without their call"] += issued.count(-1)
+    rows.counts["collectives without their call"] += int((issued < 0).sum())
     rows.add(
         events.start[transfers],
         events.end[transfers],
@@ -121,11 +178,30 @@ def _add_transfers(events: Events, transfers: Ints, calls: Ints, call_rows: Ints
         group=rows.groups.of(group for _, group, *_ in about),
         size=np.array([size for *_, size, _ in about], dtype=np.int64),
         peer=np.array([peer for *_, peer in about], dtype=np.int64),
-        launch=np.append(call_rows, NULL)[np.array(issued, dtype=np.int64)],
+        launch=np.append(call_rows, NULL)[issued],
     )
 
 
-def _match(events: Events, transfers: Ints, calls: Ints) -> list[int]:
+def _add_hops(events: Events, hops: Ints, rows: Rows) -> None:
+    """Sends and receives that taut's own hook recorded: they say between whom they go."""
+    said = [events.comm[row] for row in hops.tolist()]
+    verb = np.array([verb_of(events.names[code]) for code in events.name[hops].tolist()], dtype=np.int64)
+    ends = [(integer(about.source), integer(about.target)) for about in said]
+    peer = [target if verb == Verb.SEND else source for (source, target), verb in zip(ends, verb.tolist(), strict=True)]
+    rows.add(
+        events.start[hops],
+        events.end[hops],
+        kind=Kind.COMMUNICATE,
+        lane=thread_lanes(events, rows, hops, "thread"),
+        name=np.array([communicate_name(rows, "gloo", Verb(v)) for v in verb.tolist()], dtype=np.int64),
+        verb=verb,
+        size=np.array([message_bytes(about) for about in said], dtype=np.int64),
+        peer=np.clip(np.array(peer, dtype=np.int64), NULL, 2**31 - 1),
+        seq=np.array([integer(about.Seq) for about in said], dtype=np.int64),
+    )
+
+
+def _match(events: Events, transfers: Ints, calls: Ints) -> Ints:
     """For each transfer the index of the call that issued it: in order, of the same kind and size."""
     waiting: dict[tuple[Verb, int], deque[int]] = {}
     for i in np.argsort(events.start[calls], kind="stable").tolist():
@@ -140,7 +216,7 @@ def _match(events: Events, transfers: Ints, calls: Ints) -> list[int]:
             issued.append(queue.popleft())
         else:
             issued.append(-1)
-    return issued
+    return np.array(issued, dtype=np.int64)
 
 
 def _shown_as(call: str) -> Verb:
