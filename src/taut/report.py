@@ -45,6 +45,7 @@ def report(a: Analysis) -> dict[str, Any]:
         "gates": _gates(a),
         "collectives": _undivided(a),
         "findings": findings,
+        "recoverable_wall_ns": a.recoverable_wall_ns,
         "indices": _indices(a),
         "regime": {"class": None, "reserve": None},
         "ledger": ledger,
@@ -95,6 +96,7 @@ def _finding(f: Any) -> dict[str, Any]:
         "id": f.id, "mode": f.mode, "ranks": list(f.ranks), "links": list(f.links), "stages": list(f.stages),
         "classes": list(f.classes), "steps": list(f.steps), "lost_rank_ns": f.lost_rank_ns,
         "recoverable_wall_ns": f.recoverable_wall_ns, "confidence": f.confidence, "because": f.because,
+        "alternatives": list(f.alternatives),
     }  # fmt: skip
 
 

@@ -56,6 +56,12 @@ class Analysis:
         """What ``taut analyze --json`` prints."""
         return report(self)
 
+    @cached_property
+    def recoverable_wall_ns(self) -> int:
+        """What mending all findings together would save: less than their sum where they hide each other."""
+        changes = [change for finding in self.findings for change in finding.changes]
+        return self.observed.wall_ns - replay(self.graph, changes).wall_ns if changes else 0
+
     @property
     def verdict(self) -> str:
         """The answer in a sentence or two."""

@@ -1,9 +1,9 @@
 """Graph + Timeline → findings: one file per failure mode."""
 
-from taut.diagnose import straggler
+from taut.diagnose import stall, straggler
 from taut.diagnose.finding import Evidence, Finding
 
-DETECTORS = (straggler,)
+DETECTORS = (straggler, stall)
 
 
 def diagnose(evidence: Evidence) -> list[Finding]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from taut.diagnose.slower import Slower
 from taut.graph import Graph
-from taut.replay import Batch, Blame, Timeline
+from taut.replay import Batch, Blame, Change, Timeline, replay
 
 LISTED_SHARE = 0.03
 """A finding recovers at least this share of the wall …"""
@@ -31,6 +35,11 @@ class Evidence:
     blame: Blame
     batch: Batch
 
+    @cached_property
+    def slower(self) -> Slower:
+        """What became slower during the run, and since when."""
+        return Slower(self.graph)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -46,12 +55,37 @@ class Finding:
     recoverable_wall_ns: int
     confidence: float
     because: str
+    changes: tuple[Change, ...] = field(default=(), repr=False, compare=False)
+    """What mending it would change: replayed, it gives the recoverable wall time."""
+    alternatives: tuple[str, ...] = ()
+    """What else it may be, where these traces cannot tell; the reason says which measurement would."""
 
     @property
     def id(self) -> str:
         """Stays the same for the same input."""
         place = f"{self.mode}|{self.ranks}|{self.links}|{self.stages}|{self.steps}"
         return "f-" + hashlib.sha256(place.encode()).hexdigest()[:10]
+
+
+def listed(recovered: int, in_span: int, observed: Timeline, first: int, last: int) -> str | None:
+    """Why a finding is worth listing, '' if by its share of the wall, None if it is not."""
+    if recovered >= LISTED_SHARE * observed.wall_ns:
+        return ""
+    spent = int(observed.window_ns[first : last + 1].sum())
+    if last - first + 1 >= EPISODE_STEPS and in_span >= EPISODE_SHARE * spent:
+        share = 100 * recovered / max(observed.wall_ns, 1)
+        return f"; {share:.1f} % of the run, but {100 * in_span / spent:.0f} % of these {last - first + 1} steps"
+    return None
+
+
+def confidence(score: float, tests: int) -> float:
+    """One minus the corrected chance of such a score under the null."""
+    return float(1 - min(1.0, max(tests, 1) * NormalDist().cdf(-score)))
+
+
+def recovered(evidence: Evidence, changes: Sequence[Change]) -> Any:
+    """Wall time per window that replaying the changes saves, gaps of the others kept, ns."""
+    return evidence.observed.window_ns - replay(evidence.graph, changes).window_ns
 
 
 def spell(ns: float) -> str:

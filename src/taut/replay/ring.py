@@ -19,6 +19,8 @@ from taut.tables import Verb
 RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
 FALSE_ALARMS = 0.01
 """Chance that any rank of a healthy run is called the receiver of a slow link."""
+HABIT = 4
+"""Ranks of one healthy host end up to this many times the range of its earlier half later than that half."""
 LEAST = 20
 """Without its slow link a transfer keeps at least one part in this many of its time: a chunk is an estimate."""
 
@@ -65,8 +67,14 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     typical = np.nanmedian(spread) if (count > 1).any() else 0.0
     error = np.maximum(np.fmax(spread, typical), 1000.0) * 1.2533 / np.sqrt(np.maximum(count, 1))
     score = np.nan_to_num((middle - reference) / error) * (count >= 3)
-    slow = score > NormalDist().inv_cdf(1 - FALSE_ALARMS / ranks)
+    slow = (score > NormalDist().inv_cdf(1 - FALSE_ALARMS / ranks)) & (middle > _habit(middle[count > 0]))
     return slow & (2 * slow.sum() <= ranks), score
+
+
+def _habit(middle: Any) -> float:
+    """How late a rank may end by habit: beyond the earlier half of the ranks by some times their own range."""
+    early = np.sort(middle)[: (len(middle) + 1) // 2]
+    return float(early[-1] + HABIT * (early[-1] - early[0])) if len(early) else 0.0
 
 
 def without(graph: Graph, rings: Ring, mended: Any) -> Any:

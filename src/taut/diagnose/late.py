@@ -1,0 +1,164 @@
+"""Ranks that are late by their own work: which, since when, in which classes, and what mending them would save.
+
+Two null hypotheses. In time: the rank's own work and gaps, against what the others did in the same steps, have the same
+level in every span of the run (``change.py``). Between peers, for what was there from the first step on: the net excess
+of the last arriver over its waiting peers is ordinary variation, inside the prediction interval that the peers
+themselves give (Bonferroni over all waits of the run, see ``replay/blame.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, listed, recovered, spell
+from taut.diagnose.slower import Place
+from taut.graph import Graph
+from taut.replay import Change
+from taut.replay.blame import at_reference
+from taut.tables import Kind
+
+SHARED = 0.15
+"""A rank whose own work grew by this share of what its transfers grew by is slow itself: its network is not to blame."""
+MOST = 0.5
+"""Share of a rank's excess in the loader or the checkpoint from which that is the failure mode."""
+
+
+def late_ranks(e: Evidence) -> list[Finding]:
+    """Findings about ranks, of whatever mode."""
+    in_time = {place.rank: _in_time(e, place) for place in e.slower.ranks}
+    found = [f for f in in_time.values() if f is not None]
+    return [*found, *_among_peers(e, {r for r, f in in_time.items() if f is not None})]
+
+
+def absorbed(e: Evidence, links: Place) -> bool:
+    """Whether slow transfers are the work of a slow rank among those whose links they are."""
+    return any(_takes(e, rank, links) for rank in e.slower.ranks)
+
+
+def _takes(e: Evidence, rank: Place, links: Place) -> bool:
+    together = min(rank.last, links.last) >= max(rank.first, links.first)
+    number = int(e.graph.ranks[rank.rank])
+    touched = any(number in pair for pair in links.links) and (not links.owners or number in links.owners)
+    return together and touched and rank.extra_ns >= SHARED * links.extra_ns
+
+
+def _in_time(e: Evidence, place: Place) -> Finding | None:
+    graph, a, b = e.graph, place.first, place.last
+    within = (graph.window >= a) & (graph.window <= b)
+    mine = np.flatnonzero(e.slower.own & (graph.rank_index == place.rank) & within)
+    usual = e.slower.outside(graph.work_ns, a, b)
+    usual_work = np.where(np.isnan(usual), e.blame.peers.value_ns, usual)
+    usual_gap = e.slower.outside(graph.gap_ns, a, b)
+    reason = f"rank {int(graph.ranks[place.rank])} as before"
+    changes = [_set(mine, "work", usual_work, reason), _set(mine, "gap", usual_gap, reason)]
+    for links in [place, *e.slower.links]:
+        if links.gates is not None and (links is place or _takes(e, place, links)):
+            changes.append(_set(np.flatnonzero(within & (graph.gate >= 0) & links.gates[graph.gate]), "work", usual, reason))
+    saved = recovered(e, changes)
+    why = listed(int(saved.sum()), int(saved[a : b + 1].sum()), e.observed, a, b)
+    if why is None:
+        return None
+    excess = np.nan_to_num(graph.work_ns - usual_work)[mine]
+    by_name = np.bincount(graph.ops.name[mine], weights=excess, minlength=len(graph.names))
+    classes = [graph.names[i] for i in np.argsort(-by_name)[:3] if by_name[i] > 0]
+    mode = _mode(graph, by_name)
+    rank, steps = int(graph.ranks[place.rank]), (int(graph.steps[a]), int(graph.steps[b]))
+    waited = e.blame.waits.opener
+    opened = (graph.rank_index[waited] == place.rank) & within[waited]
+    lost = int(e.blame.waits.wait_ns[opened].sum())
+    how = "now and then far more" if place.spikes else "more"
+    return Finding(
+        mode, (rank,), (), _stage(graph, place.rank), tuple(classes), steps, lost, int(saved.sum()),
+        confidence(place.score, 1),
+        f"rank {rank} spends {spell(place.extra_ns)} a step {how} in its own work from step {steps[0]} on, most of it in "
+        f"{classes[0] if classes else 'gaps'}, against its own steps before and what the others did meanwhile "
+        f"({place.score:.1f} standard errors); they wait for it{why}",
+        changes=tuple(changes),
+    )  # fmt: skip
+
+
+def _set(ops: Any, what: Any, values: Any, reason: str) -> Change:
+    known = ops[~np.isnan(values[ops])]
+    return Change(known, what, "set", np.rint(values[known]).astype(np.int64), reason)
+
+
+def _mode(graph: Graph, by_name: Any) -> str:
+    """Which failure mode an excess is, from the classes that hold it; a gap is the shadow of an op on another lane."""
+    total = np.maximum(by_name, 0).sum()
+    for mode, words in (("input stall", ("input", "data_load", "dataload")), ("checkpoint stall", ("checkpoint",))):
+        here = sum(by_name[i] for i, name in enumerate(graph.names) if name.lower().startswith(words))
+        if here >= MOST * total > 0:
+            return mode
+    return "straggler cascade"
+
+
+def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
+    """Ranks that are slower than their peers, those already known left out."""
+    graph, blame = e.graph, e.blame
+    own = graph.ops.kind != Kind.COMMUNICATE
+    index = graph.rank_index
+    cells = index * len(graph.steps) + graph.window
+    caused = np.bincount(cells[own], weights=blame.fault_ns[own], minlength=len(graph.ranks) * len(graph.steps))
+    caused = caused.reshape(len(graph.ranks), -1)
+    score = _excess_score(e, own, cells).reshape(len(graph.ranks), -1)
+    late = [r for r in np.flatnonzero(caused.sum(axis=1) > 0).tolist() if r not in known]
+    spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
+    if not spans:
+        return []
+    key = np.full(len(graph), -1, dtype=np.int64)
+    for k, (r, a, b) in enumerate(spans):
+        key[own & (index == r) & (graph.window >= a) & (graph.window <= b)] = k
+    usual = at_reference(graph, blame.peers)
+    walls = e.batch.walls(graph.work_ns, usual, key, len(spans), graph.gap_ns)
+    saved = e.observed.window_ns[:, None] - walls
+    top = _top_scores(e)
+    out = []
+    for k, (r, a, b) in enumerate(spans):
+        recovered = int(saved[:, k].sum())
+        why = listed(recovered, saved[a : b + 1, k].sum(), e.observed, a, b)
+        if why is None:
+            continue
+        rank = int(graph.ranks[r])
+        mine = (key == k) & (blame.fault_ns > 0)
+        names = np.bincount(graph.ops.name[mine], weights=blame.fault_ns[mine])
+        classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
+        lost = int(caused[r, a : b + 1].sum())
+        mode = _mode(graph, np.bincount(graph.ops.name[key == k], blame.excess_ns[key == k], len(graph.names)))
+        excess = spell(float(blame.excess_ns[key == k].sum()) / (b - a + 1))
+        out.append(
+            Finding(
+                mode, (rank,), (), _stage(graph, r), classes, (int(graph.steps[a]), int(graph.steps[b])), lost, recovered,
+                confidence(top[r], len(blame.waits) * len(graph.ranks)),
+                f"rank {rank} spends {excess} a step more in {classes[0] if classes else 'its work'} than its peers "
+                f"do, {top[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it{why}",
+                changes=(Change(np.flatnonzero(key == k), "work", "set", usual[key == k], f"rank {rank} like its peers"),),
+            )
+        )  # fmt: skip
+    return out
+
+
+def _excess_score(e: Evidence, own: Any, cells: Any) -> Any:
+    """Excess of every rank in every window, less what its peers' ordinary spread would bring."""
+    peers, size = e.blame.peers, len(e.graph.ranks) * len(e.graph.steps)
+
+    def total(values: Any) -> Any:
+        return np.bincount(cells[own], weights=np.nan_to_num(values[own]), minlength=size)
+
+    spread = np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
+    return total(e.blame.excess_ns) - NOISE * spread
+
+
+def _top_scores(e: Evidence) -> Any:
+    """Largest score among the waits that each rank opened."""
+    waits, score = e.blame.waits, np.nan_to_num(e.blame.score)
+    top = np.zeros(len(e.graph.ranks))
+    at_fault = waits.fault_ns > 0
+    np.maximum.at(top, e.graph.rank_index[waits.opener[at_fault]], score[at_fault])
+    return top
+
+
+def _stage(graph: Graph, index: int) -> tuple[int, ...]:
+    stage = int(graph.members.stage[index])
+    return (stage,) if stage >= 0 else ()

@@ -1,0 +1,276 @@
+"""What became slower during a run: a rank in its own work, or a group of ranks in its transfers, and since when.
+
+The reference is the same rank, or the same rendezvous, outside the span: the first choice of the design, because it needs
+no peers, and because peers are slow too when a whole gate is. What all ranks share in a step is taken out first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from taut.diagnose.change import LEAST_STEPS, OUTLIER, Span, concentrated, levels, noise, outliers
+from taut.graph import Graph
+from taut.graph.ids import numbered
+from taut.replay.whatif import link_ends
+from taut.tables import Kind, Verb
+
+LATE = 0.5
+"""Members that end at least this share of the latest member's lateness later than before are receivers of slow links."""
+CHUNK = 0.3
+"""The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
+SPIKE_NS = 2_000_000
+"""Transfers that take less than this longer are no spikes, however regular the others are."""
+FALSE_ALARMS = 0.02
+"""Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One rank, or some directed links, slower in windows first … last."""
+
+    first: int
+    last: int
+    score: float
+    spikes: bool
+    extra_ns: float
+    """Mean per window, ns."""
+    rank: int = -1
+    """Index of the rank; -1 for links."""
+    links: tuple[tuple[int, int], ...] = ()
+    gates: Any = None
+    """Mask over the gates whose transfers it holds up; None where a rank holds up none by itself."""
+
+    @property
+    def total_ns(self) -> float:
+        """Over its windows."""
+        return self.extra_ns * (self.last - self.first + 1)
+
+    @property
+    def owners(self) -> set[int]:
+        """Ranks that all the links share: whose network interface it may be."""
+        return set.intersection(*(set(pair) for pair in self.links)) if self.links else set()
+
+
+class Slower:
+    """The series of a graph, and what changed in them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.windows, self.count = len(graph.steps), len(graph.ranks)
+        self.own = graph.ops.kind != Kind.COMMUNICATE
+
+    @cached_property
+    def classes(self) -> tuple[Any, int]:
+        """The same op of the same rank at the same place in the step."""
+        ops = self.graph.ops
+        return numbered(ops.rank, ops.name, ops.size, self.graph.place)
+
+    def outside(self, values: Any, first: int, last: int, but: Any = None) -> Any:
+        """Median of an op's class outside windows first … last or outside ``but`` (a mask of ops); NaN where there is none."""
+        from taut.graph.kernels import group_sort
+        from taut.replay.split import describe_cells
+
+        cls, count = self.classes
+        window = self.graph.window
+        use = (window < first) | (window > last) if but is None else ~but
+        order, begin = group_sort(cls[use], count)
+        return describe_cells(values[use], order, begin)[0][cls]
+
+    def _table(self, values: Any, key: Any, count: int, window: Any) -> Any:
+        return np.bincount(key * self.windows + window, weights=values, minlength=count * self.windows).reshape(
+            count, self.windows
+        )
+
+    @cached_property
+    def _busy(self) -> Any:
+        """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
+        g, own = self.graph, self.own
+        busy = self._table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
+        return busy - _shared(busy)
+
+    @cached_property
+    def ranks(self) -> list[Place]:
+        """Ranks that take longer by themselves: all the time since some step, or now and then."""
+        if self.count < 2 or self.windows < LEAST_STEPS:
+            return []
+        found = [
+            Place(s.first, s.last, s.score, False, _extra(self._busy[s.series], s), rank=s.series) for s in levels(self._busy)
+        ]
+        return [*found, *self._stalls({place.rank for place in found})]
+
+    def _stalls(self, known: set[int]) -> list[Place]:
+        """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
+        spikes = outliers(self._busy)
+        gates, out = self._hiccups[0], []
+        for rank in np.flatnonzero(spikes.sum(axis=1) >= 2).tolist():
+            chance = concentrated(int(spikes[rank].sum()), int(spikes.sum()), 1 / self.count, self.count)
+            if rank in known or chance >= FALSE_ALARMS:
+                continue
+            mine = np.zeros(len(self.graph.gates), dtype=bool)
+            mine[self.graph.gate[(self.graph.rank_index == rank) & (self.graph.gate >= 0)]] = True
+            mine &= np.isin(np.arange(len(mine)), gates)
+            at = np.concatenate([np.flatnonzero(spikes[rank]), self._gates[0][mine]])
+            span = Span(rank, int(at.min()), int(at.max()), -np.log10(max(chance, 1e-16)))
+            out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=mine))
+        return out
+
+    @cached_property
+    def _gates(self) -> tuple[Any, Any, Any]:
+        """Per gate: window, shortest and longest transfer of its members."""
+        g = self.graph
+        inside = g.gate >= 0
+        gate, work = g.gate[inside], g.work_ns[inside]
+        window, low, high = np.zeros(len(g.gates), dtype=np.int64), np.full(len(g.gates), np.inf), np.zeros(len(g.gates))
+        window[gate] = g.window[inside]
+        np.minimum.at(low, gate, work)
+        np.maximum.at(high, gate, work)
+        return window, low, high
+
+    @cached_property
+    def _groups(self) -> tuple[Any, int]:
+        """Who meets at a gate: the process group, or the two ends of a hop, in its direction."""
+        g = self.graph
+        sender, receiver = (np.full(len(g.gates), -1, dtype=np.int64) for _ in range(2))
+        hops = np.flatnonzero((g.gate >= 0) & np.isin(g.ops.verb, (Verb.SEND, Verb.RECV)))
+        ends = link_ends(g)
+        sender[g.gate[hops]], receiver[g.gate[hops]] = ends[0][hops], ends[1][hops]
+        return numbered(np.where(sender >= 0, -1, g.gates.group), sender, receiver)
+
+    @cached_property
+    def links(self) -> list[Place]:
+        """Links behind the groups whose transfers take longer; then those whose transfers now and then take far longer."""
+        g = self.graph
+        if not len(g.gates) or self.count < 2 or self.windows < LEAST_STEPS:
+            return []
+        window, _, high = self._gates
+        group, count = self._groups
+        total = self._table(high, group, count, window)
+        found = [s for s in levels(total) if (total[s.series] > 0).all()]
+        out = []
+        while found:
+            worst = max(found, key=lambda s: _extra(total[s.series], s))
+            together = [s for s in found if min(s.last, worst.last) - max(s.first, worst.first) > 0]
+            place = self._links(together, worst, total)
+            out += [place] if place.links else []
+            found = [s for s in found if s not in together]
+        lossy = self._lossy
+        if lossy is None:
+            return out
+        # Losses may be dense for a while: the longer story is the better one, if both tell of the same place.
+        same = [p for p in out if p.owners & lossy.owners and p.total_ns < lossy.total_ns]
+        return [p for p in out if p not in same] + [lossy] if same or not out else out
+
+    def _links(self, together: list[Span], worst: Span, total: Any) -> Place:
+        """The links that slow groups have in common: of every group those into the members that end later than before."""
+        group, _ = self._groups
+        named: list[tuple[int, int]] = []
+        gates = np.zeros(len(self.graph.gates), dtype=bool)
+        for span in sorted(together, key=lambda s: -_extra(total[s.series], s)):
+            mine = group == span.series
+            gates |= mine
+            named += self._late_links(mine, span, _extra(total[span.series], span))
+        links = tuple(dict.fromkeys(named))
+        owners = Place(0, 0, 0, False, 0, links=links).owners
+        if not owners and len(links) > 1:
+            # Two places at once, or noise in a small group: keep to the rank that the worst group's links share.
+            weight: dict[int, float] = {}
+            for span in together:
+                slower = _extra(total[span.series], span)
+                for pair in self._late_links(group == span.series, span, slower):
+                    for end in pair:
+                        weight[end] = weight.get(end, 0.0) + slower
+            owner = max(weight, key=lambda r: weight[r])
+            links = tuple(pair for pair in links if owner in pair)
+        extra = sum(_extra(total[s.series], s) for s in together)
+        return Place(worst.first, worst.last, worst.score, False, extra, links=links, gates=gates)
+
+    def _late_links(self, gates: Any, span: Span, slower: float) -> list[tuple[int, int]]:
+        """Links into the members that end later than before; of two members that end alike, both ways."""
+        g = self.graph
+        sender, receiver = link_ends(g)
+        rows = np.flatnonzero((g.gate >= 0) & (sender >= 0) & (g.ops.rank == receiver))
+        rows = rows[gates[g.gate[rows]]]
+        if not len(rows):
+            return []  # a barrier, or a verb whose algorithm is not known
+        late = g.work_ns[rows] - self._gates[1][g.gate[rows]]
+        pair, pairs = numbered(sender[rows], receiver[rows])
+        series = self._table(late, pair, pairs, g.window[rows])
+        extra = np.array([_extra(row, span) for row in series])
+        clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
+        if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
+            return []  # all end together: the ring is slower, none of its links more than the others
+        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
+        first = np.zeros(pairs, dtype=np.int64)
+        first[pair] = rows
+        return [(int(sender[i]), int(receiver[i])) for i in first[chosen]]
+
+    @cached_property
+    def _hiccups(self) -> tuple[Any, Any]:
+        """Gates whose transfer took far longer than their class does, and the index of the rank that ended last in each."""
+        from taut.graph.kernels import group_sort
+        from taut.replay.split import describe_cells
+
+        g = self.graph
+        if not len(g.gates):
+            return (np.zeros(0, dtype=np.int64),) * 2
+        high = self._gates[2]
+        cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
+        below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
+        far = high > -below[cls] + np.maximum(OUTLIER * np.nan_to_num(spread)[cls], SPIKE_NS)
+        rows = np.flatnonzero((g.gate >= 0) & far[g.gate])
+        rows = rows[g.work_ns[rows] >= high[g.gate[rows]]]
+        gates, first = np.unique(g.gate[rows], return_index=True)
+        return gates, g.rank_index[rows[first]]
+
+    @cached_property
+    def _lossy(self) -> Place | None:
+        """Lost packets: transfers that now and then take far longer, on the links of one rank more often than by chance."""
+        g = self.graph
+        gates, last = self._hiccups
+        sender, receiver = link_ends(g)
+        ends = np.flatnonzero((g.gate >= 0) & (sender >= 0) & (g.ops.rank == receiver))
+        ends = ends[np.isin(g.gate[ends], gates)]
+        into = {(int(gate), int(rank)): (int(s), int(r)) for gate, rank, s, r in
+                zip(g.gate[ends], g.rank_index[ends], sender[ends], receiver[ends], strict=True)}  # fmt: skip
+        hit = [
+            (gate, into[gate, rank]) for gate, rank in zip(gates.tolist(), last.tolist(), strict=True) if (gate, rank) in into
+        ]
+        every = {(int(a), int(b)) for a, b in zip(sender[sender >= 0], receiver[sender >= 0], strict=True)}
+        best: tuple[float, int] = (1.0, -1)
+        for rank in g.ranks.tolist():
+            share = sum(rank in pair for pair in every) / max(len(every), 1)
+            best = min(best, (concentrated(sum(rank in pair for _, pair in hit), len(hit), share, self.count), rank))
+        chance, owner = best
+        if chance >= FALSE_ALARMS:
+            return None
+        mine = np.zeros(len(g.gates), dtype=bool)
+        mine[[gate for gate, pair in hit if owner in pair]] = True
+        window, _, high = self._gates
+        at = window[mine]
+        extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
+        links = tuple(sorted({pair for _, pair in hit if owner in pair}))
+        return Place(int(at.min()), int(at.max()), -np.log10(max(chance, 1e-16)), True, extra, links=links, gates=mine)
+
+
+def _shared(busy: Any) -> Any:
+    """What the others did more than usual in a step, per rank: the median over them."""
+    deviation = np.sort(busy - np.median(busy, axis=1, keepdims=True), axis=0)
+    own = busy - np.median(busy, axis=1, keepdims=True)
+    n = len(busy)
+    low, high = (n - 2) // 2, (n - 1) // 2
+
+    # Leaving one of n sorted values out moves the middle by at most one place.
+    def left_out(place: int) -> Any:
+        return np.where(own <= deviation[place], deviation[place + 1], deviation[place])
+
+    return 0.5 * (left_out(low) + left_out(high))
+
+
+def _extra(series: Any, span: Span) -> float:
+    """Mean inside the span above the mean outside it."""
+    inside = series[span.first : span.last + 1]
+    return float(inside.mean() - (series.sum() - inside.sum()) / max(len(series) - len(inside), 1))

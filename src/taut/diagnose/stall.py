@@ -1,0 +1,17 @@
+"""Input stall and checkpoint stall: a rank is late because its loader or its checkpoint takes longer than that class does.
+
+Null hypotheses and tests are those of ``late.py``; what makes it a stall is that most of the excess lies in the host ops
+of the loader or of the checkpoint, on the branch that the others wait for.
+"""
+
+from __future__ import annotations
+
+from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.late import late_ranks
+
+MODES = ("input stall", "checkpoint stall")
+
+
+def detect(evidence: Evidence) -> list[Finding]:
+    """Ranks whose excess is a stall."""
+    return [f for f in late_ranks(evidence) if f.mode in MODES]
