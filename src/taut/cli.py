@@ -19,6 +19,7 @@ import click
 
 from taut import __version__
 from taut.errors import TautError, UsageError
+from taut.lab.cli import lab
 
 if TYPE_CHECKING:
     from taut.ledger import Prices
@@ -398,3 +399,6 @@ def _show_change(result: dict[str, Any], as_json: bool) -> None:
 
     screen = Screen.of(sys.stdout)
     click.echo(render_change(result, screen), nl=False, color=screen.styled)
+
+
+main.add_command(lab)

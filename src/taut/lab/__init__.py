@@ -1,0 +1,1 @@
+"""Real jobs with real faults: ground truth, and the score of what ``taut analyze`` made of them."""

@@ -1,0 +1,342 @@
+"""The lab's host process: the switch of its network, the parent of its ranks, the one who turns faults on and off.
+
+``lab/run.py`` starts it in a process and network namespace of its own, so that everything in it dies with it. It reads
+one spec per line, runs it, and answers with one line each: what was made, or what went wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import mmap
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut.errors import TautError
+from taut.lab import net, truth
+from taut.lab.spec import FATAL, PERIOD_MS, RELAYED, Spec, clocks, draw
+from taut.lab.truth import Injected, Truth
+
+POLL_S = 0.003
+SAMPLE_S = 0.2
+HUNG_S, DUMP_S = 15, 1.5
+"""After this long a hung job has come to its end; dumping the flight recorders takes no longer than that."""
+PATIENCE_S = 300
+"""A part that takes longer than this has failed."""
+
+
+class Answer(msgspec.Struct):
+    """One line to whoever asked."""
+
+    folder: str = ""
+    error: str = ""
+    seconds: float = 0.0
+
+
+def main(cgroup: str) -> None:
+    """Serve specs from standard input until it closes."""
+
+    import taut.lab.rank  # noqa: F401
+
+    net.switch()
+    network = Network()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        spec = msgspec.json.decode(line, type=Spec)
+        began = time.monotonic()
+        answer = Answer(folder=spec.folder)
+        scratch = Path(spec.folder + ".partial")
+        try:
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(parents=True)
+            with_truth = Host(spec, scratch, Path(cgroup), network).run()
+            truth.save(with_truth, scratch)
+            shutil.rmtree(spec.folder, ignore_errors=True)
+            scratch.replace(spec.folder)
+        except Exception as error:  # one run that fails must not take the lab with it
+            answer.error = f"{type(error).__name__}: {error}"[:400]
+            shutil.rmtree(scratch, ignore_errors=True)
+        answer.seconds = time.monotonic() - began
+        print(msgspec.json.encode(answer).decode(), flush=True)
+
+
+class Network:
+    """The sockets of a lab, made when first needed, used by run after run."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[int, bool], net.Socket] = {}
+
+    def sockets(self, ranks: int, relayed: set[int]) -> list[net.Socket]:
+        """One plugged socket for every rank, all others unplugged."""
+        wanted = [(rank, rank in relayed) for rank in range(ranks)]
+        for key, place in self.made.items():
+            if key not in wanted:
+                place.plug(False)
+        for key in wanted:
+            if key not in self.made:
+                self.made[key] = net.Socket(*key)
+            self.made[key].plug(True)
+        return [self.made[key] for key in wanted]
+
+
+class Host:
+    """One lab run from the outside."""
+
+    def __init__(self, spec: Spec, folder: Path, cgroup: Path, network: Network) -> None:
+        self.spec, self.folder = spec, folder
+        self.injected = draw(spec)
+        self.sockets = network.sockets(spec.ranks, {i.ranks[0] for i in self.injected if i.fault in RELAYED})
+        self.progress = np.frombuffer(mmap.mmap(-1, 8 * (spec.ranks + 1)), dtype=np.int64)
+        self.pids: list[int] = []
+        self.links: list[Connection] = []
+        self.faults = Faults(self, cgroup)
+        self.told: dict[str, list[Any]] = {}
+        self.skewed_at = 0
+
+    def run(self) -> Truth:
+        """Start the ranks, lead them through the parts, and say what was done to them."""
+        try:
+            self._start()
+            self.told["plain"] = self._gather()
+            for part in self.spec.parts:
+                self.progress[:-1] = -1
+                began = time.monotonic_ns()
+                self._tell("go")
+                self.told[part] = self._gather(part)
+                self.skewed_at = (began + time.monotonic_ns()) // 2 - began
+                self._write_logs(part)
+        finally:
+            self._end()
+        return self._truth()
+
+    def _start(self) -> None:
+        from taut.lab import rank as rank_process
+
+        for rank, place in enumerate(self.sockets):
+            ours, theirs = Pipe()
+            pid = os.fork()
+            if pid == 0:
+                rank_process.main(self.spec, rank, self.injected, place, theirs, self.progress, self.folder)
+            theirs.close()
+            self.pids.append(pid)
+            self.links.append(ours)
+
+    def _tell(self, word: str) -> None:
+        for link in self.links:
+            link.send(word)
+
+    def _gather(self, part: str = "") -> list[Any]:
+        """What every rank tells about a part; None for a rank that did not come back."""
+        told: list[Any] = [None] * self.spec.ranks
+        open_ = dict(enumerate(self.links))
+        patience = time.monotonic() + PATIENCE_S
+        sample = _Sampler(self.pids, self.folder / part / "host.csv") if part else None
+        while open_:
+            ready = set(wait(list(open_.values()), POLL_S))
+            for rank, link in list(open_.items()):
+                if link in ready:
+                    told[rank] = self._checked(rank, part, _received(link))
+                    del open_[rank]
+            if part == "faulted":
+                self.faults.at(int(self.progress[:-1].max()))
+            if sample is not None:
+                sample.tick()
+            if self.spec.fault in FATAL and part == "faulted" and self._is_over(set(open_)):
+                break
+            if time.monotonic() > patience:
+                raise TautError(f"{part or 'start'}: ranks {sorted(open_)} did not come back in {PATIENCE_S} s")
+        self.faults.clear()
+        if sample is not None:
+            sample.write()
+        return told
+
+    def _is_over(self, silent: set[int]) -> bool:
+        """Whether a job that was hung or killed has come to its end: the survivors are back, or hang as well."""
+        if silent > set(self.injected[0].ranks) and time.monotonic() < self.faults.since + HUNG_S:
+            return False
+        if silent and self.progress[-1] == 0:
+            self.progress[-1] = 1  # whoever does not come back dumps its flight recorder
+            time.sleep(DUMP_S)
+        return bool(silent)
+
+    def _checked(self, rank: int, part: str, answer: Any) -> Any:
+        """What a rank told, unless it failed where no failure was ordered."""
+        failed = answer if isinstance(answer, str) else answer.failed
+        if failed and not (self.spec.fault in FATAL and part == "faulted"):
+            raise TautError(f"{part or 'start'}: rank {rank} failed: {failed}")
+        return answer
+
+    def _write_logs(self, part: str) -> None:
+        with (self.folder / part / "steps.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(("rank", "step", "start_ns", "end_ns", "loss"))
+            for rank, told in enumerate(self.told[part]):
+                for step, (_, _, begin, end, loss) in enumerate(getattr(told, "steps", ())):
+                    rows.writerow((rank, step, begin, end, f"{loss:.6f}"))
+
+    def cpu_share(self, rank: int) -> float:
+        """CPU seconds per second that a rank used in the first healthy part."""
+        told = self.told["healthy-0"][rank]
+        return float(told.cpu_s / ((told.steps[-1][1] - told.steps[0][0]) / 1e9))
+
+    def _end(self) -> None:
+        self.faults.clear()
+        for pid in self.pids:
+            _kill(pid)
+        for pid in self.pids:
+            os.waitpid(pid, 0)
+
+    def _truth(self) -> Truth:
+        spec = self.spec
+        skew = clocks(spec)
+        plain, healthy = self._walls("plain"), [self._walls(p) for p in spec.parts if p != "faulted"]
+        bytes_of = {
+            kind: float(sum(f.stat().st_size for f in (self.folder / "faulted").glob(pattern)))
+            for kind, pattern in (("trace_bytes", "rank*.json.gz"), ("flight_bytes", "flight*"), ("log_bytes", "steps.csv"))
+        }
+        for shard in self.folder.glob("shard*.pt"):
+            shard.unlink()
+        return Truth(
+            job=spec.job, fault=spec.fault, seed=spec.seed, ranks=spec.ranks, injected=self.injected,
+            faulted_ns=tuple(self._walls("faulted")), healthy_ns=tuple(tuple(w) for w in healthy),
+            skew_ns={r: ns + ppm * 1e-6 * self.skewed_at for r, (ns, ppm) in skew.items()},
+            skew_ppm={r: ppm for r, (_, ppm) in skew.items()},
+            overhead={
+                "plain_ms": float(np.median(plain)) / 1e6, "profiled_ms": float(np.median(healthy)) / 1e6, **bytes_of,
+            },
+        )  # fmt: skip
+
+    def _walls(self, part: str) -> list[int]:
+        """Wall time of every step but the first: from the latest end of the one before to its own latest end."""
+        ends = [[row[1] for row in told.steps] for told in self.told[part] if hasattr(told, "steps")]
+        if not ends:
+            return []
+        latest = np.array([max(e[s] for e in ends) for s in range(min(map(len, ends)))])
+        return [int(ns) for ns in np.diff(latest)]
+
+
+class Faults:
+    """Turns on and off what is done to ranks from the outside."""
+
+    def __init__(self, host: Host, cgroup: Path) -> None:
+        self.host, self.cgroup = host, cgroup
+        self.on: list[Injected] = []
+        self.since = float("inf")
+        """When the first fault was turned on."""
+        self.stopping = threading.Event()
+
+    def at(self, step: int) -> None:
+        """Called all the time: what begins or ends with this step."""
+        for fault in self.host.injected:
+            inside = fault.first_step <= step <= fault.last_step
+            if inside and fault not in self.on:
+                self.on.append(fault)
+                self.since = min(self.since, time.monotonic())
+                self._turn(fault, True)
+
+    def clear(self) -> None:
+        """Everything off."""
+        while self.on:
+            self._turn(self.on.pop(), False)
+
+    def _turn(self, fault: Injected, on: bool) -> None:
+        match fault.fault:
+            case "link" | "link-one-way":
+                (net.slow if on else net.restore)(fault, self.host.sockets)
+            case "latency" | "loss":
+                s = fault.strength if on else {}
+                self.host.sockets[fault.ranks[0]].disturb(s.get("ms", 0), s.get("jitter_ms", 0), s.get("loss", 0))
+            case "quota":
+                self._quota(fault, on)
+            case "stall":
+                self._stall(fault, on)
+
+    def _quota(self, fault: Injected, on: bool) -> None:
+        rank = fault.ranks[0]
+        period = PERIOD_MS * 1000
+        quota = max(int(period * self.host.cpu_share(rank) / fault.strength["slowdown"]), 1000) if on else -1
+        if (self.cgroup / "cpu.cfs_quota_us").exists():
+            (self.cgroup / "cpu.cfs_period_us").write_text(str(period))
+            (self.cgroup / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (self.cgroup / "cpu.max").write_text(f"{quota if on else 'max'} {period}")
+        if on:
+            (self.cgroup / "cgroup.procs").write_text(str(self.host.pids[rank]))
+
+    def _stall(self, fault: Injected, on: bool) -> None:
+        if not on:
+            self.stopping.set()
+            return
+        self.stopping.clear()
+        threading.Thread(target=self._pulses, args=(fault,), daemon=True).start()
+
+    def _pulses(self, fault: Injected) -> None:
+        pid = self.host.pids[fault.ranks[0]]
+        stopped, running = fault.strength["on_ms"] / 1e3, (fault.strength["period_ms"] - fault.strength["on_ms"]) / 1e3
+        while not self.stopping.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            self.stopping.wait(stopped)
+            os.kill(pid, signal.SIGCONT)
+            self.stopping.wait(running)
+
+
+class _Sampler:
+    """Host metrics of every rank, from outside: CPU time, memory, bytes on its interface."""
+
+    HEAD = ("rank", "time_ns", "cpu_ns", "rss_bytes", "received_bytes", "sent_bytes")
+
+    def __init__(self, pids: list[int], path: Path) -> None:
+        self.pids, self.path, self.rows, self.due = pids, path, list[tuple[int, ...]](), 0.0
+
+    def tick(self) -> None:
+        """Sample if it is time to."""
+        if time.monotonic() < self.due:
+            return
+        self.due = time.monotonic() + SAMPLE_S
+        for rank, pid in enumerate(self.pids):
+            self.rows += _sampled(rank, pid)
+
+    def write(self) -> None:
+        """All samples as one table."""
+        with self.path.open("w", newline="") as file:
+            csv.writer(file).writerows([self.HEAD, *self.rows])
+
+
+def _sampled(rank: int, pid: int) -> Iterator[tuple[int, ...]]:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        card = next(x for x in Path(f"/proc/{pid}/net/dev").read_text().splitlines() if x.strip().startswith("eth0"))
+    except (OSError, StopIteration):
+        return  # the rank is gone
+    counters = card.split(":")[1].split()
+    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    cpu, rss = (int(stat[11]) + int(stat[12])) * tick, int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
+    yield rank, time.time_ns(), cpu, rss, int(counters[0]), int(counters[8])
+
+
+def _received(link: Connection) -> Any:
+    try:
+        return link.recv()
+    except (EOFError, OSError):
+        return "ended without a word"
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,145 @@
+"""One rank of a lab job: a forked process in its own network, doing the recorded parts as it is told."""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerAction, ProfilerActivity, profile
+
+from taut.lab import net
+from taut.lab.jobs import Job, Pace
+from taut.lab.net import Socket
+from taut.lab.spec import FATAL, PLAIN, Spec, clocks
+from taut.lab.truth import Injected
+
+PORT = 29500
+TIMEOUT_S, FATAL_TIMEOUT_S = 25, 6
+
+
+@dataclass
+class Part:
+    """What a rank tells about one part of the run."""
+
+    steps: list[tuple[int, int, int, int, float]] = field(default_factory=list)
+    """Start and end by the machine's clock, start and end by the rank's own, ns; the loss."""
+    cpu_s: float = 0.0
+    failed: str = ""
+
+
+def main(
+    spec: Spec, rank: int, injected: tuple[Injected, ...], place: Socket, host: Connection, progress: Any, folder: Path
+) -> None:
+    """Never returns: ends the process, because gloo's teardown can deadlock."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        place.enter()
+        _rank(spec, rank, injected, host, progress, folder)
+        code = 0
+    except BaseException as error:
+        host.send(f"rank {rank}: {type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connection, progress: Any, folder: Path) -> None:
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]})
+    torch.set_num_threads(1)
+    timeout = timedelta(seconds=FATAL_TIMEOUT_S if spec.fault in FATAL else TIMEOUT_S)
+    store = f"tcp://{net.address(0)}:{PORT}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=spec.ranks, timeout=timeout)
+    pace = Pace(spec, rank, injected)
+    job = Job(spec, rank, pace)
+    scratch = str(folder)
+    if spec.fault in FATAL:
+        threading.Thread(target=_watch, args=(folder / "faulted", rank, progress), daemon=True).start()
+    host.send(_steps(job, pace, "plain", range(PLAIN), progress, scratch))
+    for part in spec.parts:
+        host.recv()
+        (folder / part).mkdir(exist_ok=True)
+        _set_clock(spec, rank, part)
+        dist.barrier()
+        host.send(_recorded(spec, job, pace, part, progress, folder / part))
+    dist.barrier()
+
+
+def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Any, folder: Path) -> Part:
+    """One part under the profiler; what was recorded is written even if the job fails in the middle."""
+    last = spec.steps - 1
+    recorder = profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        schedule=lambda step: ProfilerAction.RECORD_AND_SAVE if step == last else ProfilerAction.RECORD,
+    )
+    recorder.start()
+    told = _steps(job, pace, part, range(spec.steps), progress, str(folder.parent), recorder)
+    recorder.stop()
+    if part != "faulted":
+        return told  # recorded all the same, so that the counterfactual pays the same overhead
+    raw = folder / f"rank{job.rank}.json"
+    recorder.export_chrome_trace(str(raw))
+    with gzip.open(raw.with_suffix(".json.gz"), "wb", compresslevel=1) as file:
+        file.write(raw.read_bytes())
+    raw.unlink()
+    _dump(folder, job.rank)
+    return told
+
+
+def _dump(folder: Path, rank: int) -> None:
+    """Write the flight recorder."""
+    dump = torch._C._distributed_c10d._dump_fr_trace_json()  # type: ignore[attr-defined]
+    (folder / f"flight_rank{rank}.json").write_bytes(dump if isinstance(dump, bytes) else dump.encode())
+
+
+def _watch(folder: Path, rank: int, progress: Any) -> None:
+    """Runs beside the job: dumps the flight recorder of a rank that hangs, when told to."""
+    while progress[-1] == 0:
+        time.sleep(0.1)
+    folder.mkdir(exist_ok=True)
+    _dump(folder, rank)
+
+
+def _steps(job: Job, pace: Pace, part: str, steps: range, progress: Any, scratch: str, recorder: Any = None) -> Part:
+    told = Part()
+    cpu = time.process_time()
+    for step in steps:
+        progress[job.rank] = step
+        pace.begin(part, step)
+        if pace.due("kill"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if pace.due("hang"):
+            time.sleep(3600)
+        begin, own = time.monotonic_ns(), time.time_ns()
+        try:
+            loss = job.step(step, scratch)
+        except (RuntimeError, OSError) as error:
+            told.failed = str(error).splitlines()[0][:200]
+            break
+        end = time.monotonic_ns()
+        told.steps.append((begin, end, own, own + end - begin, loss))
+        if recorder is not None and step < steps[-1]:
+            recorder.step()
+    told.cpu_s = time.process_time() - cpu
+    return told
+
+
+def _set_clock(spec: Spec, rank: int, part: str) -> None:
+    """A wrong clock for the ranks that have one, in the analysed part only."""
+    wrong = clocks(spec).get(rank)
+    if wrong is not None:
+        offset, ppm = wrong if part == "faulted" else (0.0, 0.0)
+        ctypes.CDLL(None).skew_set(ctypes.c_longlong(int(offset)), ctypes.c_double(ppm))

@@ -1,0 +1,220 @@
+"""What ``taut analyze`` made of a lab run, held against the truth: one row per run, and a summary over many.
+
+Only the first finding counts as the answer, because that is what a person acts on. A run that shows nothing where
+something was done is *missed*, and its saving was predicted as zero: it stays in every figure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from taut.lab.truth import MODES, Injected, Truth
+
+Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
+HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
+"""Faults that are none: nothing may be found."""
+WORTH = 5
+"""Standard errors that a measured saving must be worth before a prediction is held against it."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One scored run: what it was, what was found and whether that is right; ``extra`` findings fit nothing that was done."""
+
+    job: str
+    fault: str
+    seed: int
+    ranks: int
+    modelled: bool
+    detected: bool
+    verdict: Verdict
+    found: str
+    """The first findings in a few words; of a failed analysis, why it failed."""
+    wanted: str
+    extra: int = 0
+    link_fault: bool = False
+    onset_error_steps: int | None = None
+    saving_ns: float | None = None
+    """What removing the fault really saved on the wall, ns; below, what fixing all findings was predicted to save."""
+    saving_se_ns: float | None = None
+    predicted_ns: float | None = None
+    counterfactual_error: float | None = None
+    """|predicted − measured| ÷ measured; None where the saving is below five standard errors."""
+    clock_error_ns: float | None = None
+    """Largest |estimated − true| offset against the first rank's clock, ns; None where there was nothing to fit."""
+    clock_covered: float | None = None
+    closes: bool = False
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A count out of a number with Wilson's 95 % interval; None where there is nothing to count."""
+
+    count: int
+    of: int
+    value: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """How a figure is spread over ``n`` runs; None where there are none."""
+
+    n: int
+    median: float | None = None
+    p90: float | None = None
+    max: float | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The score of a whole matrix; rows that wait for a mode not built yet are only counted, failed ones are not right."""
+
+    right: Share
+    precision: Share
+    recall: Share
+    false_findings: Share
+    false_per_20: tuple[float, ...]
+    """Healthy runs with a finding, per 20: value, lower and upper end; empty without healthy runs."""
+    extra: int
+    counterfactual: Spread
+    counterfactual_no_change: float = 1.0
+    onset_steps: Spread
+    clock_ns: Spread
+    """Largest clock error of each run without a faulty link, ns."""
+    clock_covered: float | None
+    """Mean share of ranks whose interval holds the truth in runs with a faulty link, 0–1."""
+    closes: Share
+    not_yet: dict[str, int]
+    failed: int
+
+
+def attempt(truth: Truth, analysed: Callable[[], Mapping[str, Any]], built: frozenset[str]) -> Row:
+    """Score an analysis that may fail: whatever it raises becomes one row, and the matrix goes on."""
+    try:
+        result = analysed()
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        can = {i.mode for i in truth.injected} <= {None, *built}
+        return _row(truth, verdict="failed" if can else "not yet", detected=False, found=why)
+    return score(result, truth, built)
+
+
+def score(result: Mapping[str, Any], truth: Truth, built: frozenset[str]) -> Row:
+    """Hold one result against the truth; ``built`` are the modes that have a detector."""
+    findings, faults = result["findings"], [i for i in truth.injected if i.mode is not None]
+    verdict = _verdict(findings, faults, truth, built)
+    (saving, se), joint = truth.saving_ns, result.get("recoverable_wall_ns")
+    predicted = float(sum(f["recoverable_wall_ns"] for f in findings) if joint is None else joint)
+    worth = truth.fault not in HEALTHY and verdict != "not yet" and saving > 0 and saving >= WORTH * se
+    clock_error, covered = _clock(result["fidelity"]["clock"]["offset_ns"], truth)
+    return _row(
+        truth, verdict=verdict, detected=bool(findings), found=_say(findings), predicted_ns=predicted,
+        onset_error_steps=_onset(findings, faults, result["job"].get("first_step", 0)),
+        extra=sum(not any(_fits(f, fault) for fault in faults) for f in findings),
+        counterfactual_error=abs(predicted - saving) / saving if worth else None,
+        clock_error_ns=clock_error, clock_covered=covered, closes=bool(result["ledger"]["closes"]),
+    )  # fmt: skip
+
+
+def _row(truth: Truth, **judged: Any) -> Row:
+    saving, se = (None if np.isnan(value) else value for value in truth.saving_ns)
+    done = [{"mode": i.mode, "ranks": i.ranks, "links": i.links, "steps": (i.first_step, i.last_step)} for i in truth.injected]
+    return Row(
+        job=truth.job, fault=truth.fault, seed=truth.seed, ranks=truth.ranks, modelled=truth.modelled,
+        wanted=_say([what for what in done if what["mode"]]), link_fault=any(i.links for i in truth.injected),
+        saving_ns=saving, saving_se_ns=se, **judged,
+    )  # fmt: skip
+
+
+def _verdict(findings: Sequence[Mapping[str, Any]], faults: Sequence[Injected], truth: Truth, built: frozenset[str]) -> Verdict:
+    if truth.fault in HEALTHY:
+        return "false finding" if findings else "quiet"
+    if {fault.mode for fault in faults} - built:
+        return "not yet"
+    if not findings or any(_fits(findings[0], fault) for fault in faults):
+        return "right" if all(any(_fits(f, fault) for f in findings) for fault in faults) else "missed"
+    return "wrong place" if any(_names(findings[0], fault) for fault in faults) else "wrong mode"
+
+
+def _names(finding: Mapping[str, Any], fault: Injected) -> bool:
+    """The mode, or several modes it cannot tell apart, this one among them."""
+    return fault.mode in (finding["mode"], *(finding.get("alternatives") or ()))
+
+
+def _fits(finding: Mapping[str, Any], fault: Injected) -> bool:
+    """Mode and place: a rank; a link and at most one more; a network interface by its links, or its rank and any link."""
+    ranks, links = set(finding["ranks"]), finding["links"]
+    if not fault.links:
+        placed = ranks == set(fault.ranks) and not links
+    elif len(fault.links) == 1:
+        placed = fault.links[0] in links and len(links) <= 2
+    else:
+        owner = set(fault.ranks[:1])
+        placed = bool(links and owner) and (ranks == owner or all(owner & set(map(int, link.split(":"))) for link in links))
+    return placed and _names(finding, fault)
+
+
+def _onset(findings: Sequence[Mapping[str, Any]], faults: Sequence[Injected], begin: int) -> int | None:
+    """Begin of the first finding against the fault it fits; a fault older than the trace begins with the trace."""
+    late = [f["steps"][0] - max(fault.first_step, begin) for f in findings[:1] for fault in faults if _fits(f, fault)]
+    return min(late, key=abs, default=None)
+
+
+def _clock(offsets: Mapping[str, Mapping[str, float] | None], truth: Truth) -> tuple[float | None, float | None]:
+    """(largest error, share covered) over the ranks but the first; nothing where all are known to share one clock."""
+    known = {int(rank): offset for rank, offset in offsets.items() if offset is not None}
+    others = sorted(known)[1:]
+    if not others or (not truth.skew_ns and all(known[r]["lo"] == known[r]["hi"] for r in others)):
+        return None, None
+    true = {r: truth.skew_ns.get(r, 0.0) - truth.skew_ns.get(min(known), 0.0) for r in others}
+    covered = sum(known[r]["lo"] <= true[r] <= known[r]["hi"] for r in others)
+    return max(abs(known[r]["value"] - true[r]) for r in others), covered / len(others)
+
+
+def _say(whats: Sequence[Mapping[str, Any]]) -> str:
+    """Findings, or faults in the words of findings: what, where and when."""
+    said = []
+    for what in whats:
+        mode = " or ".join((what["mode"], *(what.get("alternatives") or ())))
+        place = [f"{key[:-1]} {', '.join(map(str, what[key]))}" for key in ("links", "ranks") if what[key]]
+        said.append(f"{mode}, {' of '.join(place) or 'no place'}, steps {what['steps'][0]}–{what['steps'][1]}")
+    return "; ".join(said[:2] + [f"and {len(said) - 2} more"] * (len(said) > 2)) or "nothing"
+
+
+def summarise(rows: Sequence[Row]) -> Summary:
+    """The figures of a matrix."""
+    judged, failed = [r for r in rows if r.verdict != "not yet"], sum(r.verdict == "failed" for r in rows)
+    faulted = [r for r in judged if r.fault not in HEALTHY]
+    healthy = [r for r in judged if r.fault in HEALTHY and r.verdict != "failed"]
+    caught, alarms = sum(r.detected for r in faulted), wilson(sum(r.detected for r in healthy), len(healthy))
+    covered = [r.clock_covered for r in judged if r.clock_covered is not None and r.link_fault]
+    return Summary(
+        right=wilson(sum(r.verdict == "right" for r in faulted), len(faulted)),
+        precision=wilson(caught, caught + alarms.count), recall=wilson(caught, len(faulted)), false_findings=alarms,
+        false_per_20=tuple(20 * v for v in (alarms.value, alarms.lo, alarms.hi) if v is not None),
+        extra=sum(r.extra for r in faulted), counterfactual=spread(r.counterfactual_error for r in faulted),
+        onset_steps=spread(abs(r.onset_error_steps) for r in faulted if r.onset_error_steps is not None),
+        clock_ns=spread(r.clock_error_ns for r in judged if not r.link_fault),
+        clock_covered=sum(covered) / len(covered) if covered else None, failed=failed,
+        closes=wilson(sum(r.closes for r in judged), len(judged) - failed),
+        not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
+    )  # fmt: skip
+
+
+def wilson(count: int, of: int) -> Share:
+    """A share with Wilson's 95 % interval."""
+    from scipy.stats import binomtest
+
+    if of == 0:
+        return Share(count, of)
+    interval = binomtest(count, of).proportion_ci(0.95, method="wilson")
+    return Share(count, of, count / of, float(interval.low), float(interval.high))
+
+
+def spread(values: Iterable[float | None]) -> Spread:
+    """Median, 90 % quantile and largest of the values that are there."""
+    known = [value for value in values if value is not None]
+    return Spread(len(known), *np.quantile(known, (0.5, 0.9, 1.0)).tolist()) if known else Spread(0)

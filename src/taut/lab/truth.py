@@ -1,0 +1,104 @@
+"""What was done to a job, and what it really cost: ``truth.json``, which no reader ever opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from taut.errors import RunError
+
+TRUTH = "truth.json"
+TRACES = "faulted"
+"""Folder inside a lab run that ``taut analyze`` gets; beside it ``healthy-0``, ``healthy-1``: the counterfactual."""
+
+MODES: dict[str, str | None] = {
+    "none": None,
+    "skew": None,
+    "slow": "straggler cascade",
+    "quota": "straggler cascade",
+    "stall": "straggler cascade",
+    "link": "straggler cascade",
+    "link-one-way": "straggler cascade",
+    "latency": "straggler cascade",
+    "loss": "straggler cascade",
+    "moving": "straggler cascade",
+    "loader": "input stall",
+    "checkpoint": "checkpoint stall",
+    "two": "straggler cascade",
+    "drift": "silent degradation",
+    "out-of-step": "partial synchronisation loss",
+    "hang": "hang",
+    "kill": "hang",
+}
+"""Every fault of the lab, and the failure mode that a finding about it must name; None: no finding at all."""
+
+
+class Injected(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing done to the job: what, where, when and how strongly."""
+
+    fault: str
+    ranks: tuple[int, ...] = ()
+    """The rank at fault; of a link slow both ways, the rank whose network interface it is."""
+    links: tuple[str, ...] = ()
+    """Directed links at fault, sender then receiver, ``2:1``; empty where a rank itself is slow."""
+    classes: tuple[str, ...] = ()
+    first_step: int
+    last_step: int
+    strength: dict[str, float] = {}
+    """How strongly, in named units (``ms``, ``mbit``, ``loss`` …)."""
+
+    @property
+    def mode(self) -> str | None:
+        """Failure mode that a finding about this must name."""
+        return MODES[self.fault]
+
+
+class Truth(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything known of one lab run."""
+
+    job: str
+    fault: str
+    seed: int
+    ranks: int
+    injected: tuple[Injected, ...]
+    modelled: bool = False
+    faulted_ns: tuple[int, ...]
+    """Wall time of every kept step of the analysed run, ns."""
+    healthy_ns: tuple[tuple[int, ...], ...] = ()
+    """The same steps without the fault: once per run of the counterfactual, interleaved with the faulted one."""
+    skew_ns: dict[int, float] = {}
+    """Offset of each shifted rank's clock against the true one in the middle of the analysed run, ns."""
+    skew_ppm: dict[int, float] = {}
+    overhead: dict[str, float] = {}
+    """What recording cost: step time with and without the profiler (ms), bytes written by kind."""
+
+    @property
+    def saving_ns(self) -> tuple[float, float]:
+        """(what removing the fault really saved over the run, its standard error), ns; NaN without a counterfactual."""
+        if not self.healthy_ns or not self.faulted_ns:
+            return float("nan"), float("nan")
+        steps = min(len(self.faulted_ns), *(len(h) for h in self.healthy_ns))
+        healthy = np.array([h[:steps] for h in self.healthy_ns], dtype=np.float64)
+        if self.modelled:
+            return float(np.sum(self.faulted_ns[:steps]) - healthy.sum(axis=1).mean()), 0.0
+        saved = float(np.sum(self.faulted_ns[:steps]) - healthy.sum(axis=1).mean())
+        within = healthy.var(ddof=1) * steps if healthy.size > 1 else float("nan")
+        between = healthy.sum(axis=1).var(ddof=1) if len(healthy) > 1 else 0.0
+        return saved, float(np.sqrt(max(within, between) * (1 + 1 / len(healthy))))
+
+
+def save(truth: Truth, folder: Path) -> None:
+    """Write ``truth.json`` into a lab run."""
+    (folder / TRUTH).write_bytes(msgspec.json.format(msgspec.json.encode(truth), indent=1))
+
+
+def load(folder: Path) -> Truth:
+    """Read a lab run's truth back; one clear line if it is none."""
+    try:
+        return msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth)
+    except FileNotFoundError:
+        raise RunError(f"{folder}: not a lab run (no {TRUTH}); make one with: taut lab run -o {folder}") from None
+    except msgspec.DecodeError as error:
+        raise RunError(f"{folder / TRUTH}: damaged ({str(error)[:100]}); run the lab again") from None
