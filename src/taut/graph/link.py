@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.graph import clocks, gates, hidden, rendezvous, roles, steps
+from taut.graph import clocks, gates, hidden, rendezvous, roles, steps, wakes
 from taut.graph.ids import least, numbered
 from taut.graph.model import Graph
 from taut.tables import NULL, Op, Table, Trace, Verb, constant
@@ -18,8 +18,6 @@ OVERLAP_NS = 1_000_000
 """An op may begin this much before its predecessor ends (timer noise) and still follow it."""
 GATE_NS = 50_000
 """A member may end this much before the last arrives (clock residual) and still have waited for it."""
-IDLE_NS = 20_000
-"""A lane idle for longer than this asks for an explanation."""
 
 
 @dataclass
@@ -217,7 +215,7 @@ def _edges(
     parts = [
         _plain(*follows),
         _launch_edges(ops, segment),
-        *_wake_edges(ops, lanes),
+        *_wake_edges(ops, lanes, window, members, timer_ns),
         _plain(*hidden.edges(ops, lanes.order, lanes.begins, window, members)),
     ]
     joined = Edges.join(parts)
@@ -257,18 +255,11 @@ def _launch_edges(ops: Table, segment: Any) -> Edges:
     return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
 
 
-def _wake_edges(ops: Table, lanes: Lanes) -> list[Edges]:
-    """Why an idle lane woke: work of another kind that ended just before, on another lane of the same rank."""
-    from taut.graph.kernels import idle_causes, order_groups
-
-    count = int(ops.lane.max()) + 1
-    if count == 1:
-        return []
-    order, cuts = order_groups(lanes.rank, lanes.ranks, ops.start_ns, ops.end_ns)
-    lane, start, end, kind = (a[order] for a in (ops.lane, ops.start_ns, ops.end_ns, ops.kind))
-    cause, woken = idle_causes(lane, start, end, kind, cuts, count, IDLE_NS)
-    s, t = order[cause], order[woken]
-    return [Edges(s, t, np.minimum(ops.start_ns[t] - ops.end_ns[s], 0))]
+def _wake_edges(ops: Table, lanes: Lanes, window: Any, members: Table, timer_ns: int) -> list[Edges]:
+    """What woke idle lanes (a wake-up may be recorded before its cause's end), and what that teaches of busy ones."""
+    found = wakes.edges(ops, lanes, window, _roles(members, ops.rank), timer_ns)
+    seen = Edges(found.source, found.target, np.minimum(ops.start_ns[found.target] - ops.end_ns[found.source], 0))
+    return [seen, _plain(found.learned_source, found.learned_target)]
 
 
 def _openings(ops: Table, join: Any, slots: int) -> Any:
