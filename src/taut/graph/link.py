@@ -49,10 +49,10 @@ def link(trace: Trace) -> Graph:
     group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
     ops = ops.replace(verb=verb, group=group, peer=peer)
     matching = gates.match(ops, window)
-    clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members)
+    clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members, drifts=not trace.relative)
 
     segment = windows.segment[window].astype(np.int64)
-    origin, start, end = _axis(*_aligned(ops, clock), segment)
+    origin, start, end = _axis(*clocks.aligned(ops, clock), segment)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
     return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
@@ -87,14 +87,6 @@ def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
         return np.array([first]), start - first, end - first
     origin = least(segment, int(segment.max()) + 1, start)
     return origin, start - origin[segment], end - origin[segment]
-
-
-def _aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
-    """Starts and ends on the first rank's clock."""
-    if not clock.offset_ns.any():
-        return ops.start_ns, ops.end_ns
-    shift = clock.offset_ns[np.searchsorted(clock.rank, ops.rank)]
-    return ops.start_ns - shift, ops.end_ns - shift
 
 
 @dataclass(frozen=True)
