@@ -1,13 +1,17 @@
-"""Clock offsets between ranks, from the ends of gates that everybody waits for.
+"""Clock offsets and drifts between ranks, from the ends of gates that everybody waits for.
 
 Ranks of one host share a clock: no fitting. Otherwise the end times of full rendezvous coincide up to the offset, but
 only where the network treats all members alike: behind a slow link the receivers end late, and aligning them would
-erase the link and blame the innocent. An offset is therefore applied only if it is the same in every fast gate; when
-lateness varies from gate to gate it is a link or a rank, the offset stays 0 and its interval says how far it could be.
+erase the link and blame the innocent. What tells them apart: a clock is wrong by the same amount whatever the bytes, from
+the first step on, or by an amount that grows evenly with time. So lateness that grows with bytes is believed only as far
+as the smallest gates show it, and lateness that begins during the run is a link or a rank: the offset stays 0 and its
+interval says how far it could be. Where no gate holds all ranks, groups that share a rank are fitted one after another.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,57 +21,200 @@ from taut.graph.model import Clock
 from taut.tables import Table
 
 CONSTANT = 0.1
-"""An offset may vary by this share of itself from gate to gate; a link's lateness varies more."""
+"""An offset may vary by this share of itself over the run; a link's lateness varies more."""
 FLOOR_NS = 500_000
 """… or by this much: scheduling noise of an ordinary host."""
+SURE = 4.0
+"""Standard errors beyond which a change with bytes or time is one."""
 WORTH_NS = 50_000
 """Offsets below this are not applied: the residual of the fit is of that size."""
+TOLD_NS = WORTH_NS / 2
+"""Changes below this are none, however regular the ends are."""
 PRIOR_NS = 1_000_000
 """Half width of the prior: hosts that keep time by NTP agree to a millisecond."""
+DRIFT_PPM = 20.0
+"""A drift is given only if its standard error is below this."""
+MOST_PPM = 200.0
+"""No clock runs away faster than this; lateness that does is something else."""
+LEAST_GATES, FEW_GATES, BLOCKS = 3, 8, 6
+"""Gates without which there is no fit; gates that count as the smallest; blocks of the run whose levels must agree."""
 
 
-def fit(ops: Table, gate: Any, count: int, members: Table) -> tuple[Table, int | None]:
+@dataclass(frozen=True)
+class Fit:
+    """Clocks against one rank's, one entry each: where they are, how fast they run away, and how well that is known."""
+
+    offset: Any
+    slope: Any
+    """ns per ns."""
+    drifting: Any
+    """True where the ends lie clearly closer together with the drift than without."""
+    steady: Any
+    """False where the lateness began during the run, or is one of bytes: no clock."""
+    noise: Any
+    error: Any
+    slope_error: Any
+    low: Any
+    high: Any
+
+    def chosen(self, other: Fit, mask: Any) -> Fit:
+        """This fit where the mask holds, else the other."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Fit(*(np.where(mask, mine, theirs) for mine, theirs in pairs))
+
+    def believed(self) -> Any:
+        """Offsets that were there all the time and stand out of the scatter of single gates."""
+        least = np.maximum(np.maximum(WORTH_NS, self.noise), SURE * self.error)
+        return self.steady & (np.abs(self.offset) > least)
+
+    def interval(self, believed: Any) -> tuple[Any, Any]:
+        """Where the clocks may be: around the offset or, where that is not believed, as far as ends were apart."""
+        half = 1.96 * self.error + np.median(self.noise) / 1.4826
+        low = np.where(believed, self.offset - half, np.minimum(self.low, -half))
+        return low, np.where(believed, self.offset + half, np.maximum(self.high, half))
+
+
+def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = True) -> tuple[Table, int | None]:
     """(one row per rank, residual ns); the residual is None when no gate could be used."""
-    ranks = members.rank
+    ranks, host = members.rank, members.host
     n = len(ranks)
-    zero = np.zeros(n, dtype=np.int64)
-    unknown = Table(Clock, {"rank": ranks, "offset_ns": zero, "lo_ns": zero - PRIOR_NS, "hi_ns": zero + PRIOR_NS})
-    host = members.host
+    offset, slope, slope_error, noise = np.zeros((4, n))
     if n < 2 or (host[0] != "" and all(h == host[0] for h in host)):
-        return Table(Clock, {"rank": ranks, "offset_ns": zero}), 0
-    late, size = _lateness(ops, gate, count, ranks)
-    if len(late) < 3:
-        return unknown, None
-    fast = late[size <= np.median(size)]
-    offset = np.median(fast, axis=0)
-    low, high = np.quantile(fast, (0.1, 0.9), axis=0)
-    noise = 1.4826 * np.median(np.abs(fast - offset), axis=0)
-    constant = high - low <= np.maximum(FLOOR_NS, CONSTANT * np.abs(offset))
-    applied = constant & (np.abs(offset) > np.maximum(WORTH_NS, 3 * noise / np.sqrt(len(fast)))) & ~_same_host(host)
-    half = 1.96 * noise / np.sqrt(len(fast)) + np.median(noise)
-    lo = np.where(applied, offset - half, np.minimum(np.quantile(late, 0.05, axis=0), -half))
-    hi = np.where(applied, offset + half, np.maximum(np.quantile(late, 0.95, axis=0), half))
-    columns = {"offset_ns": np.where(applied, offset, 0.0), "lo_ns": lo, "hi_ns": hi}
-    rounded = {key: np.rint(v).astype(np.int64) for key, v in columns.items()}
-    residual = int(np.median(np.abs(fast - offset)))
-    return Table(Clock, {"rank": ranks, "applied": applied.astype(np.int8), **rounded}), residual
+        return Table(Clock, {"rank": ranks, "offset_ns": np.zeros(n)}), 0
+    lo, hi = np.full(n, -PRIOR_NS, dtype=np.float64), np.full(n, PRIOR_NS, dtype=np.float64)
+    applied, drifting, told, known = (np.arange(n) == place for place in (-1, -1, 0, 0))
+    lo[0] = hi[0] = 0.0
+    middle = _middle(ops)
+    for at, rows in _legs(ops, gate, count, ranks, known, chain=all(h != "" for h in host)):
+        here = int(np.argmax(known[at]))
+        base, leg, new = at[here], _clocks(ops, rows, here, middle, drifts), ~known[at]
+        apart = np.array([h == "" or h != host[base] for h in host[at]])
+        believed = leg.believed() & apart
+        low, high = leg.interval(believed)
+        to = at[new]
+        offset[to], lo[to], hi[to] = offset[base] + (believed * leg.offset)[new], lo[base] + low[new], hi[base] + high[new]
+        slope[to], slope_error[to] = slope[base] + leg.slope[new], np.hypot(slope_error[base], leg.slope_error[new])
+        applied[to], drifting[to] = (applied[base] | believed)[new], (drifting[base] | (believed & leg.drifting))[new]
+        told[to], noise[to], known[to] = told[base] & (leg.steady & apart)[new], leg.noise[new], True
+    if not known[1:].any():
+        return Table(Clock, {"rank": ranks, "lo_ns": lo, "hi_ns": hi}), None
+    told &= (slope_error < DRIFT_PPM * 1e-6) & (np.arange(n) > 0)
+    columns = {
+        "rank": ranks, "offset_ns": np.rint(offset), "lo_ns": np.rint(lo), "hi_ns": np.rint(hi),
+        "applied": applied.astype(np.int8) + drifting, "drift_ppm": np.where(told | drifting, 1e6 * slope, np.nan),
+    }  # fmt: skip
+    return Table(Clock, columns), int(np.median(noise[known]) / 1.4826)
 
 
-def _same_host(host: Any) -> Any:
-    """Ranks on the first rank's host: their clock is its clock."""
-    return np.array([h != "" and h == host[0] for h in host])
+def aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
+    """Starts and ends on the first rank's clock."""
+    if not clock.applied.any():
+        return ops.start_ns, ops.end_ns
+    at = np.searchsorted(clock.rank, ops.rank)
+    shift = clock.offset_ns[at]
+    if not (clock.applied > 1).any():
+        return ops.start_ns - shift, ops.end_ns - shift
+    rate, middle = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at], _middle(ops)
+
+    def moved(time: Any) -> Any:
+        return time - shift - np.rint(rate * (time - middle)).astype(np.int64)
+
+    return moved(ops.start_ns), moved(ops.end_ns)
 
 
-def _lateness(ops: Table, gate: Any, count: int, ranks: Any) -> tuple[Any, Any]:
-    """End of every rank minus end of the first rank, and the shortest transfer, per gate that holds all ranks."""
-    full = np.isin(ops.verb, EVERYBODY) & (gate >= 0)
-    per_gate = np.bincount(gate[full], minlength=count + 1)
-    use = full & (per_gate[np.maximum(gate, 0)] == len(ranks))
-    if not use.any():
-        return np.zeros((0, len(ranks))), np.zeros(0)
-    rows = np.flatnonzero(use)
-    rows = rows[np.lexsort((ops.rank[rows], gate[rows]))]
-    end = ops.end_ns[rows].reshape(-1, len(ranks))
-    start = ops.start_ns[rows].reshape(-1, len(ranks))
-    late = end - end[:, :1]
-    return late, (end - start).min(axis=1)
+def _middle(ops: Table) -> int:
+    """The middle of the run: where the offset is given, if it drifts."""
+    return (int(ops.start_ns.min()) + int(ops.end_ns.max())) // 2
+
+
+def _legs(ops: Table, gate: Any, count: int, ranks: Any, known: Any, chain: bool) -> Iterator[tuple[Any, Any]]:
+    """(ranks as indices, rows of ops as gates × ranks): all ranks if they meet, then groups that reach ranks not yet known.
+
+    A chain of groups is followed only where the hosts are known to be several.
+    """
+    full = np.flatnonzero(np.isin(ops.verb, EVERYBODY) & (gate >= 0))
+    full = full[np.lexsort((ops.rank[full], gate[full]))] if chain else full
+    size = np.bincount(gate[full], minlength=count + 1)[gate[full]]
+    world = full[size == len(ranks)]
+    if len(world) >= LEAST_GATES * len(ranks):
+        yield np.arange(len(ranks)), world[np.lexsort((ops.rank[world], gate[world]))].reshape(-1, len(ranks))
+    legs = []
+    for group in np.unique(ops.group[full]) if chain and not known.all() else ():
+        mine = ops.group[full] == group
+        at = np.unique(np.searchsorted(ranks, ops.rank[full[mine]]))
+        rows = full[mine & (size == len(at))]
+        if len(rows) >= LEAST_GATES * len(at):
+            legs.append((at, rows.reshape(-1, len(at))))
+    legs.sort(key=lambda leg: (-len(leg[0]), -len(leg[1])))
+    while True:
+        leg = next((leg for leg in legs if known[leg[0]].any() and not known[leg[0]].all()), None)
+        if leg is None:
+            return
+        yield leg
+
+
+def _clocks(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
+    """Clocks of a group against one of its members, from its gates.
+
+    The receiver of a slow link ends one chunk later than the others, so what a chunk can explain must be constant.
+    """
+    rows = rows[np.lexsort((ops.end_ns[rows[:, base]], ops.step[rows[:, base]]))]
+    end = ops.end_ns[rows]
+    late, time = end - end[:, [base]], (end[:, base] - middle).astype(np.float64)
+    transfer, size = (end - ops.start_ns[rows]).min(axis=1), ops.size[rows].max(axis=1)
+    if (size < 0).any():
+        fast = transfer <= np.median(transfer)
+        found = _level(late[fast], time[fast], drifts)
+    else:
+        found = _beyond_bytes(late, time, size, drifts)
+    chunk = float(np.median(transfer)) / (rows.shape[1] - 1)
+    strict = found.high - found.low <= np.maximum(FLOOR_NS, CONSTANT * np.abs(found.offset))
+    return replace(found, steady=found.steady & (strict | (np.abs(found.offset) > chunk)))
+
+
+def _beyond_bytes(late: Any, time: Any, size: Any, drifts: bool) -> Fit:
+    """Levels from all gates or, where bytes matter, from the smallest, as far as bytes do not explain those too."""
+    whole = _level(late, time, drifts)
+    few = min(max(FEW_GATES, len(size) // 8), len(size))
+    small, large = size <= np.sort(size)[few - 1], size >= np.sort(size)[-few]
+    if (small & large).any():
+        return whole
+    (at_small, error_small), (at_large, error_large) = _median(late[small]), _median(late[large])
+    growth = np.abs(at_large - at_small)
+    smallest = _level(late[small], time[small], drifts)
+    carried = growth * float(size[small].mean() / (size[large].mean() - size[small].mean()))
+    flat = carried <= np.maximum(CONSTANT * np.abs(smallest.offset), TOLD_NS)
+    smallest = replace(smallest, steady=smallest.steady & flat)
+    return smallest.chosen(whole, growth > np.maximum(SURE * np.hypot(error_small, error_large), TOLD_NS))
+
+
+def _median(values: Any) -> tuple[Any, Any]:
+    """(median, standard error) of every column, from the values around it: ends of several modes have an uncertain one."""
+    ordered, n = np.sort(values, axis=0), len(values)
+    reach = SURE * np.sqrt(n) / 2
+    low, high = ordered[max(int((n - 1) / 2 - reach), 0)], ordered[min(int(np.ceil((n - 1) / 2 + reach)), n - 1)]
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2, (high - low) / (2 * SURE)
+
+
+def _level(late: Any, time: Any, drifts: bool) -> Fit:
+    """The level of every column, its slope in time, and whether it was there all the time."""
+    third = max(len(late) // 3, 1)
+    slope, slope_error = np.zeros(late.shape[1]), np.full(late.shape[1], np.inf)
+    run = float(time[-third:].mean() - time[:third].mean())
+    if drifts and run > 0:
+        (first, first_error), (last, last_error) = _median(late[:third]), _median(late[-third:])
+        slope, slope_error = (last - first) / run, np.hypot(first_error, last_error) / run
+    drifting = (np.abs(slope) > SURE * slope_error) & (np.abs(slope) * float(time[-1] - time[0]) > WORTH_NS)
+    drifting &= np.abs(slope) < MOST_PPM * 1e-6
+    flat = late - np.where(drifting, slope, 0.0) * time[:, None]
+    offset, error = _median(flat)
+    noise = 1.4826 * np.median(np.abs(flat - offset), axis=0)
+    # Scatter from one gate to the next, so that a level that jumps is not counted as such.
+    scatter = 1.4826 * np.median(np.abs(np.diff(flat, axis=0)), axis=0) / np.sqrt(2)
+    allowed = np.maximum(np.maximum(CONSTANT * np.abs(offset), scatter), TOLD_NS)
+    steady = np.ones(len(offset), dtype=bool)
+    for block in np.array_split(flat, min(BLOCKS, max(len(late) // 3, 1))):
+        level, unsure = _median(block)
+        steady &= np.abs(level - offset) <= np.maximum(allowed, SURE * unsure)
+    low, high = np.quantile(late, (0.05, 0.95), axis=0)
+    return Fit(offset, slope, drifting, steady, noise, error, slope_error, low, high)

@@ -121,20 +121,24 @@ EARLY_NS = 10_000_000
 
 
 @kernel(lists=True)
-def idle_causes(lane: Any, start: Any, end: Any, kind: Any, cuts: Any, lanes: int, slack: int) -> tuple[Any, Any]:
-    """Edges that explain why an idle lane woke up: (cause op, woken op).
+def idle_causes(
+    lane: Any, start: Any, end: Any, kind: Any, cuts: Any, lanes: int, slack: int
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """Edges that explain why an idle lane woke up: (cause op, woken op), and the same of one kind: (cause op, woken op).
 
     Ops cuts[g]..cuts[g+1] belong to one rank and are sorted by start. A lane that was idle and wakes at t waited for the
     op of another kind, on another lane, that ended nearest to t: before it, or a little after, since the end of a
     communication is recorded when its own thread runs again. Whatever else of that kind ended while the lane was idle,
-    up to that one, is linked as well: a caller that waits for several waits for all.
+    up to that one, is linked as well: a caller that waits for several waits for all. Where no other kind ended within
+    ``slack`` of t, the last of the same kind to do so on another lane may be the cause; whether it is, recurrence decides.
     """
     n = len(start)
     causes = np.empty(4 * n + 4, np.int64)
     woken = np.empty(4 * n + 4, np.int64)
+    kin, kin_woken = np.empty(n, np.int64), np.empty(n, np.int64)
     comm, rest = np.empty(n, np.int64), np.empty(n, np.int64)
     free = np.empty(lanes, np.int64)
-    m = 0
+    m, kins = 0, 0
     for g in range(len(cuts) - 1):
         begin, stop = cuts[g], cuts[g + 1]
         n_comm, n_rest, comm_done, rest_done = 0, 0, 0, 0
@@ -174,9 +178,20 @@ def idle_causes(lane: Any, start: Any, end: Any, kind: Any, cuts: Any, lanes: in
                         if kind[i] == 1:
                             break
                     k -= 1
+                if nearest < 0 or distance > slack:
+                    same, done = (comm, comm_done) if kind[i] == 1 else (rest, rest_done)
+                    k = done - 1
+                    while k >= 0 and k > done - 65 and end[same[k]] >= t - slack:
+                        u = same[k]
+                        if end[u] <= t and lane[u] != a and start[u] < t:
+                            kin[kins] = u
+                            kin_woken[kins] = i
+                            kins += 1
+                            break
+                        k -= 1
             if end[i] > free[a]:
                 free[a] = end[i]
-    return causes[:m], woken[:m]
+    return causes[:m], woken[:m], kin[:kins], kin_woken[:kins]
 
 
 def turn_plain(ids: Any, count: int) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.graph import clocks, gates, hidden, rendezvous, roles, steps
+from taut.graph import clocks, gates, hidden, rendezvous, roles, steps, wakes
 from taut.graph.ids import least, numbered
 from taut.graph.model import Graph
 from taut.tables import NULL, Op, Table, Trace, Verb, constant
@@ -18,8 +18,6 @@ OVERLAP_NS = 1_000_000
 """An op may begin this much before its predecessor ends (timer noise) and still follow it."""
 GATE_NS = 50_000
 """A member may end this much before the last arrives (clock residual) and still have waited for it."""
-IDLE_NS = 20_000
-"""A lane idle for longer than this asks for an explanation."""
 
 
 @dataclass
@@ -51,10 +49,10 @@ def link(trace: Trace) -> Graph:
     group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
     ops = ops.replace(verb=verb, group=group, peer=peer)
     matching = gates.match(ops, window)
-    clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members)
+    clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members, drifts=not trace.relative)
 
     segment = windows.segment[window].astype(np.int64)
-    origin, start, end = _axis(*_aligned(ops, clock), segment)
+    origin, start, end = _axis(*clocks.aligned(ops, clock), segment)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
     return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
@@ -89,14 +87,6 @@ def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
         return np.array([first]), start - first, end - first
     origin = least(segment, int(segment.max()) + 1, start)
     return origin, start - origin[segment], end - origin[segment]
-
-
-def _aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
-    """Starts and ends on the first rank's clock."""
-    if not clock.offset_ns.any():
-        return ops.start_ns, ops.end_ns
-    shift = clock.offset_ns[np.searchsorted(clock.rank, ops.rank)]
-    return ops.start_ns - shift, ops.end_ns - shift
 
 
 @dataclass(frozen=True)
@@ -217,7 +207,7 @@ def _edges(
     parts = [
         _plain(*follows),
         _launch_edges(ops, segment),
-        *_wake_edges(ops, lanes),
+        *_wake_edges(ops, lanes, window, members, timer_ns),
         _plain(*hidden.edges(ops, lanes.order, lanes.begins, window, members)),
     ]
     joined = Edges.join(parts)
@@ -257,18 +247,11 @@ def _launch_edges(ops: Table, segment: Any) -> Edges:
     return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
 
 
-def _wake_edges(ops: Table, lanes: Lanes) -> list[Edges]:
-    """Why an idle lane woke: work of another kind that ended just before, on another lane of the same rank."""
-    from taut.graph.kernels import idle_causes, order_groups
-
-    count = int(ops.lane.max()) + 1
-    if count == 1:
-        return []
-    order, cuts = order_groups(lanes.rank, lanes.ranks, ops.start_ns, ops.end_ns)
-    lane, start, end, kind = (a[order] for a in (ops.lane, ops.start_ns, ops.end_ns, ops.kind))
-    cause, woken = idle_causes(lane, start, end, kind, cuts, count, IDLE_NS)
-    s, t = order[cause], order[woken]
-    return [Edges(s, t, np.minimum(ops.start_ns[t] - ops.end_ns[s], 0))]
+def _wake_edges(ops: Table, lanes: Lanes, window: Any, members: Table, timer_ns: int) -> list[Edges]:
+    """What woke idle lanes (a wake-up may be recorded before its cause's end), and what that teaches of busy ones."""
+    found = wakes.edges(ops, lanes, window, _roles(members, ops.rank), timer_ns)
+    seen = Edges(found.source, found.target, np.minimum(ops.start_ns[found.target] - ops.end_ns[found.source], 0))
+    return [seen, _plain(found.learned_source, found.learned_target)]
 
 
 def _openings(ops: Table, join: Any, slots: int) -> Any:

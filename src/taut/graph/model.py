@@ -43,10 +43,11 @@ class Clock:
     """Clock of one rank against rank 0's (or the lowest rank's)."""
 
     rank: int = col("int32", "participant")
-    offset_ns: int = col("int64", "rank's clock minus the first rank's clock, ns", 0)
+    offset_ns: int = col("int64", "rank's clock minus the first rank's clock in the middle of the run, ns", 0)
     lo_ns: int = col("int64", "lower end of the interval, ns", 0)
     hi_ns: int = col("int64", "upper end of the interval, ns", 0)
-    applied: int = col("int8", "1 if the ops were shifted by the offset", 0)
+    applied: int = col("int8", "1 if the ops were shifted by the offset, 2 if by the drift as well", 0)
+    drift_ppm: float = col("float64", "how much faster it runs than the first rank's, ppm; NaN if unknown", np.nan)
 
 
 @dataclass(frozen=True)
