@@ -76,7 +76,7 @@ def _fidelity(a: Analysis) -> dict[str, Any]:
                 str(r): {"value": int(v), "lo": int(lo), "hi": int(hi)}
                 for r, v, lo, hi in zip(clock.rank, clock.offset_ns, clock.lo_ns, clock.hi_ns, strict=True)
             },
-            "drift_ppm": {str(r): None for r in clock.rank},
+            "drift_ppm": {str(r): None if np.isnan(d) else float(d) for r, d in zip(clock.rank, clock.drift_ppm, strict=True)},
             "residual_ns": g.clock_residual_ns,
         },
     }

@@ -19,7 +19,7 @@ LISTED_SHARE = 0.03
 """A finding recovers at least this share of the wall …"""
 EPISODE_SHARE = 0.10
 """… or this share of its own steps, if there are at least EPISODE_STEPS of them, and says so."""
-EPISODE_STEPS = 3
+EPISODE_STEPS = 5
 LEAST_EPISODE = 0.05
 """Spans with less than this share of the whole score are noise around the others."""
 NOISE = 1.5
@@ -67,7 +67,7 @@ class Finding:
         return "f-" + hashlib.sha256(place.encode()).hexdigest()[:10]
 
 
-def listed(recovered: int, in_span: int, observed: Timeline, first: int, last: int) -> str | None:
+def worth(recovered: int, in_span: int, observed: Timeline, first: int, last: int) -> str | None:
     """Why a finding is worth listing, '' if by its share of the wall, None if it is not."""
     if recovered >= LISTED_SHARE * observed.wall_ns:
         return ""

@@ -12,24 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, listed, recovered, spell
+from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, spell, worth
 from taut.diagnose.slower import Place
 from taut.graph import Graph
 from taut.replay import Change
 from taut.replay.blame import at_reference
 from taut.tables import Kind
 
-SHARED = 0.15
+SHARED = 0.5
 """A rank whose own work grew by this share of what its transfers grew by is slow itself: its network is not to blame."""
+LEAST = 0.01
+"""Excess of less than this share of the wall is not looked into."""
 MOST = 0.5
 """Share of a rank's excess in the loader or the checkpoint from which that is the failure mode."""
 
 
 def late_ranks(e: Evidence) -> list[Finding]:
     """Findings about ranks, of whatever mode."""
-    in_time = {place.rank: _in_time(e, place) for place in e.slower.ranks}
-    found = [f for f in in_time.values() if f is not None]
-    return [*found, *_among_peers(e, {r for r, f in in_time.items() if f is not None})]
+    least = LEAST * e.observed.wall_ns
+    places = [place for place in e.slower.ranks if place.total_ns >= least]
+    return [*(_in_time(e, place) for place in places), *_among_peers(e, {place.rank for place in places})]
 
 
 def absorbed(e: Evidence, links: Place) -> bool:
@@ -41,10 +43,11 @@ def _takes(e: Evidence, rank: Place, links: Place) -> bool:
     together = min(rank.last, links.last) >= max(rank.first, links.first)
     number = int(e.graph.ranks[rank.rank])
     touched = any(number in pair for pair in links.links) and (not links.owners or number in links.owners)
-    return together and touched and rank.extra_ns >= SHARED * links.extra_ns
+    enough = together and touched and rank.extra_ns >= SHARED * links.extra_ns
+    return enough and e.slower.holds_up(rank.rank, links.first, links.last)
 
 
-def _in_time(e: Evidence, place: Place) -> Finding | None:
+def _in_time(e: Evidence, place: Place) -> Finding:
     graph, a, b = e.graph, place.first, place.last
     within = (graph.window >= a) & (graph.window <= b)
     mine = np.flatnonzero(e.slower.own & (graph.rank_index == place.rank) & within)
@@ -56,10 +59,6 @@ def _in_time(e: Evidence, place: Place) -> Finding | None:
     for links in [place, *e.slower.links]:
         if links.gates is not None and (links is place or _takes(e, place, links)):
             changes.append(_set(np.flatnonzero(within & (graph.gate >= 0) & links.gates[graph.gate]), "work", usual, reason))
-    saved = recovered(e, changes)
-    why = listed(int(saved.sum()), int(saved[a : b + 1].sum()), e.observed, a, b)
-    if why is None:
-        return None
     excess = np.nan_to_num(graph.work_ns - usual_work)[mine]
     by_name = np.bincount(graph.ops.name[mine], weights=excess, minlength=len(graph.names))
     classes = [graph.names[i] for i in np.argsort(-by_name)[:3] if by_name[i] > 0]
@@ -70,11 +69,11 @@ def _in_time(e: Evidence, place: Place) -> Finding | None:
     lost = int(e.blame.waits.wait_ns[opened].sum())
     how = "now and then far more" if place.spikes else "more"
     return Finding(
-        mode, (rank,), (), _stage(graph, place.rank), tuple(classes), steps, lost, int(saved.sum()),
+        mode, (rank,), (), _stage(graph, place.rank), tuple(classes), steps, lost, 0,
         confidence(place.score, 1),
         f"rank {rank} spends {spell(place.extra_ns)} a step {how} in its own work from step {steps[0]} on, most of it in "
         f"{classes[0] if classes else 'gaps'}, against its own steps before and what the others did meanwhile "
-        f"({place.score:.1f} standard errors); they wait for it{why}",
+        f"({place.score:.1f} standard errors); they wait for it",
         changes=tuple(changes),
     )  # fmt: skip
 
@@ -117,8 +116,7 @@ def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
     out = []
     for k, (r, a, b) in enumerate(spans):
         recovered = int(saved[:, k].sum())
-        why = listed(recovered, saved[a : b + 1, k].sum(), e.observed, a, b)
-        if why is None:
+        if worth(recovered, int(saved[a : b + 1, k].sum()), e.observed, a, b) is None:
             continue
         rank = int(graph.ranks[r])
         mine = (key == k) & (blame.fault_ns > 0)
@@ -132,7 +130,7 @@ def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
                 mode, (rank,), (), _stage(graph, r), classes, (int(graph.steps[a]), int(graph.steps[b])), lost, recovered,
                 confidence(top[r], len(blame.waits) * len(graph.ranks)),
                 f"rank {rank} spends {excess} a step more in {classes[0] if classes else 'its work'} than its peers "
-                f"do, {top[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it{why}",
+                f"do, {top[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it",
                 changes=(Change(np.flatnonzero(key == k), "work", "set", usual[key == k], f"rank {rank} like its peers"),),
             )
         )  # fmt: skip

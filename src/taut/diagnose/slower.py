@@ -20,6 +20,10 @@ from taut.tables import Kind, Verb
 
 LATE = 0.5
 """Members that end at least this share of the latest member's lateness later than before are receivers of slow links."""
+WORTH = 0.03
+"""Class names that hold less of the ranks' own work than this are not searched one by one."""
+GREW, MATTERS = 1.2, 0.1
+"""Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
 CHUNK = 0.3
 """The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
 SPIKE_NS = 2_000_000
@@ -93,14 +97,35 @@ class Slower:
         return busy - _shared(busy)
 
     @cached_property
+    def _by_name(self) -> tuple[Any, Any]:
+        """Work of every rank in every class name that holds some share of it, likewise; and the rank of each series.
+
+        What slows one kind of work only would drown in the noise of all the others.
+        """
+        g, own = self.graph, self.own
+        share = np.bincount(g.ops.name[own], weights=g.work_ns[own], minlength=len(g.names))
+        chosen = np.flatnonzero(share >= WORTH * max(share.sum(), 1.0))
+        where = np.full(len(g.names), -1)
+        where[chosen] = np.arange(len(chosen))
+        rows = np.flatnonzero(own & (where[g.ops.name] >= 0))
+        key = where[g.ops.name[rows]] * self.count + g.rank_index[rows]
+        took = self._table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
+        took = took.reshape(len(chosen), self.count, self.windows)
+        y = np.concatenate([one - _shared(one) for one in took]) if len(chosen) else took.reshape(0, self.windows)
+        return y, np.tile(np.arange(self.count), len(chosen))
+
+    @cached_property
     def ranks(self) -> list[Place]:
         """Ranks that take longer by themselves: all the time since some step, or now and then."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        found = [
-            Place(s.first, s.last, s.score, False, _extra(self._busy[s.series], s), rank=s.series) for s in levels(self._busy)
-        ]
-        return [*found, *self._stalls({place.rank for place in found})]
+        best: dict[int, Place] = {}
+        for y, ranks in (self._busy, np.arange(self.count)), self._by_name:
+            for s in levels(y):
+                place = Place(s.first, s.last, s.score, False, _extra(y[s.series], s), rank=int(ranks[s.series]))
+                if place.rank not in best or place.total_ns > best[place.rank].total_ns:
+                    best[place.rank] = place
+        return [*best.values(), *self._stalls(set(best))]
 
     def _stalls(self, known: set[int]) -> list[Place]:
         """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
@@ -139,6 +164,20 @@ class Slower:
         ends = link_ends(g)
         sender[g.gate[hops]], receiver[g.gate[hops]] = ends[0][hops], ends[1][hops]
         return numbered(np.where(sender >= 0, -1, g.gates.group), sender, receiver)
+
+    def holds_up(self, rank: int, first: int, last: int) -> bool:
+        """Whether all transfers that a rank takes part in take longer in a span: its doing, not that of one of its links."""
+        g = self.graph
+        window, _, high = self._gates
+        group, count = self._groups
+        mine = np.zeros(len(g.gates), dtype=bool)
+        mine[g.gate[(g.gate >= 0) & (g.rank_index == rank)]] = True
+        inside = (window >= first) & (window <= last)
+        took = [np.bincount(group[mine & part], weights=high[mine & part], minlength=count) for part in (inside, ~inside)]
+        steps = last - first + 1
+        during, before = took[0] / steps, took[1] / max(self.windows - steps, 1)
+        matter = before >= MATTERS * before.sum()
+        return bool((during[matter] >= GREW * before[matter]).all())
 
     @cached_property
     def links(self) -> list[Place]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import Evidence, Finding, confidence, episodes, listed, recovered, spell
+from taut.diagnose.finding import Evidence, Finding, confidence, episodes, spell
 from taut.diagnose.late import absorbed, late_ranks
 from taut.diagnose.slower import Place
 from taut.replay import Change
@@ -40,23 +40,19 @@ def _since(e: Evidence, place: Place) -> list[Finding]:
     rows, usual = rows[known], np.rint(usual[known]).astype(np.int64)
     text = ", ".join(f"{s}:{r}" for s, r in place.links)
     change = Change(rows, "work", "set", usual, f"link {text} as before")
-    saved = recovered(e, [change])
-    why = listed(int(saved.sum()), int(saved[a : b + 1].sum()), e.observed, a, b)
-    if why is None:
-        return []
     owners = place.owners if len(place.links) > 1 else set()
     names = np.bincount(graph.ops.name[rows], weights=np.maximum(graph.work_ns[rows] - usual, 0))
     classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
     where = f" (they share rank {min(owners)}: its network interface)" if len(owners) == 1 else ""
     how = "now and then take far longer" if place.spikes else "take longer"
-    doubt = " Lost packets or congestion: retransmission counters of the two hosts would tell." if place.spikes else ""
+    doubt = " (lost packets or congestion: retransmission counters of the two hosts would tell)" if place.spikes else ""
     lost = int(np.maximum(graph.work_ns[rows] - usual, 0).sum())
     return [
         Finding(
             MODE, tuple(sorted(owners)) if len(owners) == 1 else (), tuple(f"{s}:{r}" for s, r in place.links), (), classes,
-            (int(graph.steps[a]), int(graph.steps[b])), lost, int(saved.sum()), confidence(place.score, 1),
+            (int(graph.steps[a]), int(graph.steps[b])), lost, 0, confidence(place.score, 1),
             f"transfers over link {text} {how} from step {int(graph.steps[a])} on, {spell(place.extra_ns)} a step, while the "
-            f"ranks' own work does not{where}; every transfer of their groups waits for it{why}.{doubt}",
+            f"ranks' own work does not{where}; every transfer of their groups waits for it{doubt}",
             changes=(change,),
         )
     ]  # fmt: skip
@@ -73,7 +69,7 @@ def _links(e: Evidence) -> list[Finding]:
 
 def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Finding]:
     """One finding for the slow links of a run, with what the rings would be without them."""
-    graph, observed, rows = e.graph, e.observed, rings.rows
+    graph, rows = e.graph, rings.rows
     window = graph.window[rows]
     late = np.where(slow, rings.late_ns, 0)
     per_window = np.bincount(window, weights=late, minlength=len(graph.steps))
@@ -83,10 +79,6 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
     a, b = spans[0]
     inside = (window >= a) & (window <= b)
     change = Change(rows[inside], "work", "set", without(graph, rings, slow)[rows[inside]], "ring without its slow links")
-    saved = recovered(e, [change])
-    why = listed(int(saved.sum()), int(saved[a : b + 1].sum()), observed, a, b)
-    if why is None:
-        return []
     sender, receiver = link_ends(graph)
     chosen = rows[slow]
     pairs = sorted({(int(s), int(r)) for s, r in zip(sender[chosen], receiver[chosen], strict=True)})
@@ -99,10 +91,10 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
         Finding(
             MODE, tuple(sorted(shared)), tuple(f"{s}:{r}" for s, r in pairs), (), names,
             (int(graph.steps[a]), int(graph.steps[b])),
-            int(late[inside].sum() + e.blame.fault_ns[rows].sum()), int(saved.sum()),
+            int(late[inside].sum() + e.blame.fault_ns[rows].sum()), 0,
             confidence(score, len(graph.ranks)),
             f"ranks {sorted({r for _, r in pairs})} end ring collectives last, {typical} after the others, whoever "
-            f"arrives last: slow link {text} ({where}); every chunk crosses it, so the whole collective waits{why}",
+            f"arrives last: slow link {text} ({where}); every chunk crosses it, so the whole collective waits",
             changes=(change,),
         )
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from taut.errors import UsageError
 from taut.lab.truth import MODES, Injected
 
 JOBS = ("ddp", "fsdp", "tp-fsdp", "pipeline", "hsdp")
-STEPS = 32
+STEPS = 30
 """Steps of a recorded part; the first is dropped by the analysis because the profiler slows it."""
 PLAIN = 8
 """Steps before, without the profiler: they warm the job up and say what recording costs."""

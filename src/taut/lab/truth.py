@@ -75,16 +75,24 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     """What recording cost: step time with and without the profiler (ms), bytes written by kind."""
 
     @property
+    def onset(self) -> int:
+        """Index of the first kept step in which something was done; 0 if nothing was."""
+        return max(min((i.first_step for i in self.injected), default=1) - 1, 0)
+
+    @property
     def saving_ns(self) -> tuple[float, float]:
-        """(what removing the fault really saved over the run, its standard error), ns; NaN without a counterfactual."""
+        """(what removing the fault really saved, its standard error), ns; NaN without a counterfactual.
+
+        Over the steps since the onset: before it nothing was done, and any difference is noise.
+        """
         if not self.healthy_ns or not self.faulted_ns:
             return float("nan"), float("nan")
-        steps = min(len(self.faulted_ns), *(len(h) for h in self.healthy_ns))
-        healthy = np.array([h[:steps] for h in self.healthy_ns], dtype=np.float64)
+        steps = slice(self.onset, min(len(self.faulted_ns), *(len(h) for h in self.healthy_ns)))
+        healthy = np.array([h[steps] for h in self.healthy_ns], dtype=np.float64)
+        saved = float(np.sum(self.faulted_ns[steps]) - healthy.sum(axis=1).mean())
         if self.modelled:
-            return float(np.sum(self.faulted_ns[:steps]) - healthy.sum(axis=1).mean()), 0.0
-        saved = float(np.sum(self.faulted_ns[:steps]) - healthy.sum(axis=1).mean())
-        within = healthy.var(ddof=1) * steps if healthy.size > 1 else float("nan")
+            return saved, 0.0
+        within = healthy.var(ddof=1) * healthy.shape[1] if healthy.size > 1 else float("nan")
         between = healthy.sum(axis=1).var(ddof=1) if len(healthy) > 1 else 0.0
         return saved, float(np.sqrt(max(within, between) * (1 + 1 / len(healthy))))
 

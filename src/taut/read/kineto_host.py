@@ -24,8 +24,9 @@ _SENT = {
 _SENT |= {"c10d::reduce_scatter_": 1, "c10d::gather_": 1, "c10d::scatter_": 1}
 
 ENGINE = "autograd::engine::evaluate_function"
-WOKEN_NS, WAITED_NS = 400_000, 200_000
-"""An operator that waited does something this soon after the transfer, and had done nothing for this long before."""
+WOKEN_NS, WAITED_NS = 5_000_000, 200_000
+"""An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
+this long before."""
 
 
 def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
@@ -37,6 +38,9 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     transfers = events.chosen(NOTE, lambda name: name.startswith("gloo:"))
     transfers = transfers[~_inside(events, transfers, hops)]
     outer = outermost(events, ops)
+    saves = outermost(events, events.chosen(NOTE, is_checkpoint))
+    saves = saves[~_holds_op(events, saves, calls)]  # one that communicates is not one op
+    outer = outer[~_inside(events, outer, saves)]
     outer = outer[~np.isin(outer, hops) & ~events.named(outer, _is_wait)]
     rows.counts["dropped: nested cpu_op"] += len(ops) - len(outer)
     outer = _outside_transfers(events, outer, calls, transfers, rows)
@@ -51,8 +55,8 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     idle = inputs[~_holds_op(events, inputs, ops)]
     for code in np.unique(events.name[idle]).tolist():
         name = "DataLoader" if is_loader(events.names[code]) else events.names[code]
-        coordinate(rows, events, idle[events.name[idle] == code], "input", f"input: {name}")
-    coordinate(rows, events, outermost(events, events.chosen(NOTE, is_checkpoint)), "checkpoint", "checkpoint")
+        coordinate(rows, events, idle[events.name[idle] == code], "thread", f"input: {name}")
+    coordinate(rows, events, saves, "thread", "checkpoint")
 
 
 def _is_input(name: str) -> bool:

@@ -19,6 +19,10 @@ from taut.tables import Verb
 RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
 FALSE_ALARMS = 0.01
 """Chance that any rank of a healthy run is called the receiver of a slow link."""
+OF_A_ROUND = 2.0
+"""A receiver is late by one round; twice that is no ring."""
+UNLIKE = 4
+"""Collectives whose sizes differ by this factor tell a slow link from a busy host."""
 HABIT = 4
 """Ranks of one healthy host end up to this many times the range of its earlier half later than that half."""
 LEAST = 20
@@ -68,7 +72,33 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     error = np.maximum(np.fmax(spread, typical), 1000.0) * 1.2533 / np.sqrt(np.maximum(count, 1))
     score = np.nan_to_num((middle - reference) / error) * (count >= 3)
     slow = (score > NormalDist().inv_cdf(1 - FALSE_ALARMS / ranks)) & (middle > _habit(middle[count > 0]))
+    slow &= _like_a_link(graph, rings, slow[graph.rank_index[rings.rows]])
     return slow & (2 * slow.sum() <= ranks), score
+
+
+def _like_a_link(graph: Graph, rings: Ring, late: Any) -> bool:
+    """Whether lateness is what a slow link would give: a round of the whole transfer, and more in larger collectives.
+
+    A busy host is late in all of them, whatever their size, and by more than a round if it is late once for all.
+    """
+    rows, lateness = rings.rows[late], rings.late_ns[late]
+    size, verb = graph.ops.size[rows], graph.ops.verb[rows]
+    large = 2 * size > size.max(initial=0)
+    whole = graph.work_ns[rows] - lateness  # what the others took
+    for kind in np.unique(verb[large]):
+        mine = large & (verb == kind)
+        share = np.median(lateness[mine] * _rounds(graph, rings, rows)[mine] / np.maximum(whole[mine], 1))
+        if share > OF_A_ROUND:
+            return False
+    if not len(size) or size.min() <= 0 or size.max() < UNLIKE * size.min():
+        return True
+    return bool(np.median(lateness[large]) >= 2 * np.median(lateness[size < 2 * size.min()]))
+
+
+def _rounds(graph: Graph, rings: Ring, rows: Any) -> Any:
+    """How often each chunk crosses a link; gloo's reduce-scatter is an all-reduce."""
+    both = (Verb.ALL_REDUCE, Verb.REDUCE_SCATTER) if graph.trace.backend == "gloo" else (Verb.ALL_REDUCE,)
+    return (rings.members[graph.gate[rows]] - 1) * np.where(np.isin(graph.ops.verb[rows], both), 2, 1)
 
 
 def _habit(middle: Any) -> float:
