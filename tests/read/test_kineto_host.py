@@ -117,7 +117,7 @@ def test_waiting_for_data_is_coordination_only_where_no_operator_runs(tiny: Any)
         tiny.event("cpu_op", "aten::randn", 22, 5),
     ]
     first, second = tiny.ops_of(load(tiny, events))
-    assert (first["kind"], first["name"], first["lane"]) == ("coordinate", "input: data_load", "input 1")
+    assert (first["kind"], first["name"], first["lane"]) == ("coordinate", "input: data_load", "thread 1")
     assert second["name"] == "aten::randn"
 
 
@@ -181,4 +181,18 @@ def test_hops_recorded_by_the_hook_name_both_ends(tiny: Any) -> None:
     assert [(op["verb"], op["peer"], op["size"], op["start"], op["end"]) for op in ops] == [
         ("recv", 3, 128, 0, 50),
         ("send", 2, 128, 60, 65),
+    ]
+
+
+def test_a_checkpoint_is_one_op_of_its_thread_with_all_that_runs_inside(tiny: Any) -> None:
+    events = [
+        tiny.event("cpu_op", "aten::add", 0, 10),
+        tiny.event("user_annotation", "checkpoint", 20, 100),
+        tiny.event("cpu_op", "aten::copy_", 30, 10),
+        tiny.event("cpu_op", "aten::mul", 130, 10),
+    ]
+    assert [(op["name"], op["lane"]) for op in tiny.ops_of(load(tiny, events))] == [
+        ("aten::add", "thread 1"),
+        ("checkpoint", "thread 1"),
+        ("aten::mul", "thread 1"),
     ]
