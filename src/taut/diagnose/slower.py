@@ -26,6 +26,7 @@ GREW, MATTERS = 1.2, 0.1
 """Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
 CHUNK = 0.3
 """The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
+LEAST_HICCUPS = 5
 SPIKE_NS = 2_000_000
 """Transfers that take less than this longer are no spikes, however regular the others are."""
 FALSE_ALARMS = 0.02
@@ -230,13 +231,11 @@ class Slower:
     def _late_links(self, gates: Any, span: Span, slower: float) -> list[tuple[int, int]]:
         """Links into the members that end later than before; of two members that end alike, both ways."""
         g = self.graph
-        sender, receiver = link_ends(g)
-        rows = np.flatnonzero((g.gate >= 0) & (sender >= 0) & (g.ops.rank == receiver))
-        rows = rows[gates[g.gate[rows]]]
+        rows, sender, receiver = (column[gates[g.gate[self._ends[0]]]] for column in self._ends)
         if not len(rows):
             return []  # a barrier, or a verb whose algorithm is not known
         late = g.work_ns[rows] - self._gates[1][g.gate[rows]]
-        pair, pairs = numbered(sender[rows], receiver[rows])
+        pair, pairs = numbered(sender, receiver)
         series = self._table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
@@ -244,7 +243,7 @@ class Slower:
             return []  # all end together: the ring is slower, none of its links more than the others
         chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
         first = np.zeros(pairs, dtype=np.int64)
-        first[pair] = rows
+        first[pair] = np.arange(len(rows))
         return [(int(sender[i]), int(receiver[i])) for i in first[chosen]]
 
     @cached_property
@@ -266,33 +265,41 @@ class Slower:
         return gates, g.rank_index[rows[first]]
 
     @cached_property
+    def _ends(self) -> tuple[Any, Any, Any]:
+        """Ops that show how long a transfer over a link into their rank took, with that link's ends."""
+        g = self.graph
+        sender, receiver = link_ends(g)
+        rows = np.flatnonzero((g.gate >= 0) & (sender >= 0) & (g.ops.rank == receiver))
+        return rows, sender[rows], receiver[rows]
+
+    @cached_property
     def _lossy(self) -> Place | None:
         """Lost packets: transfers that now and then take far longer, on the links of one rank more often than by chance."""
         g = self.graph
         gates, last = self._hiccups
-        sender, receiver = link_ends(g)
-        ends = np.flatnonzero((g.gate >= 0) & (sender >= 0) & (g.ops.rank == receiver))
-        ends = ends[np.isin(g.gate[ends], gates)]
-        into = {(int(gate), int(rank)): (int(s), int(r)) for gate, rank, s, r in
-                zip(g.gate[ends], g.rank_index[ends], sender[ends], receiver[ends], strict=True)}  # fmt: skip
-        hit = [
-            (gate, into[gate, rank]) for gate, rank in zip(gates.tolist(), last.tolist(), strict=True) if (gate, rank) in into
-        ]
-        every = {(int(a), int(b)) for a, b in zip(sender[sender >= 0], receiver[sender >= 0], strict=True)}
-        best: tuple[float, int] = (1.0, -1)
-        for rank in g.ranks.tolist():
-            share = sum(rank in pair for pair in every) / max(len(every), 1)
-            best = min(best, (concentrated(sum(rank in pair for _, pair in hit), len(hit), share, self.count), rank))
-        chance, owner = best
+        rows, sender, receiver = self._ends
+        if len(gates) < LEAST_HICCUPS or not len(rows):
+            return None
+        slot, where = np.searchsorted(gates, g.gate[rows]).clip(0, len(gates) - 1), g.rank_index[rows]
+        ended_last = (gates[slot] == g.gate[rows]) & (last[slot] == where)
+        hit = np.stack([sender[ended_last], receiver[ended_last]], axis=1)
+        every = np.unique(np.stack([sender, receiver], axis=1), axis=0)
+        chance, owner = min((self._chance(hit, every, rank), rank) for rank in np.unique(hit).tolist())
         if chance >= FALSE_ALARMS:
             return None
+        its = (hit == owner).any(axis=1)
         mine = np.zeros(len(g.gates), dtype=bool)
-        mine[[gate for gate, pair in hit if owner in pair]] = True
+        mine[g.gate[rows[ended_last][its]]] = True
         window, _, high = self._gates
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
-        links = tuple(sorted({pair for _, pair in hit if owner in pair}))
+        links = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
         return Place(int(at.min()), int(at.max()), -np.log10(max(chance, 1e-16)), True, extra, links=links, gates=mine)
+
+    def _chance(self, hit: Any, every: Any, rank: int) -> float:
+        """Chance that links of one rank are hit that often, if every link is as likely to be."""
+        on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
+        return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
 
 
 def _shared(busy: Any) -> Any:
