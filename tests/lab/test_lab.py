@@ -120,7 +120,7 @@ def test_the_seed_draws_place_onset_and_strength(job: str, fault: str) -> None:
     drawn = [draw(Spec(job=job, fault=fault, seed=seed, folder="x")) for seed in (1, 1, 2, 3)]
     assert drawn[0] == drawn[1]
     assert (drawn[0] == ()) == (fault in ("none", "skew"))
-    assert not drawn[0] or len(set(drawn)) == 3
+    assert not drawn[0] or len(set(map(repr, drawn))) > 1
     for injected in (i for some in drawn for i in some):
         assert 0 < injected.first_step <= injected.last_step
         assert all(tuple(map(int, link.split(":"))) in neighbours(job, 4) for link in injected.links)

@@ -27,8 +27,8 @@ GREW, MATTERS = 1.2, 0.1
 CHUNK = 0.3
 """The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
 LEAST_HICCUPS = 5
-SPIKE_NS = 2_000_000
-"""Transfers that take less than this longer are no spikes, however regular the others are."""
+SPIKE = 0.1
+"""Transfers that take less than this share of a step longer are no spikes: a busy host delays as much."""
 FALSE_ALARMS = 0.02
 """Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
 
@@ -258,7 +258,7 @@ class Slower:
         high = self._gates[2]
         cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
         below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
-        far = high > -below[cls] + np.maximum(OUTLIER * np.nan_to_num(spread)[cls], SPIKE_NS)
+        far = high > -below[cls] + np.maximum(OUTLIER * np.nan_to_num(spread)[cls], SPIKE * np.median(self._busy))
         rows = np.flatnonzero((g.gate >= 0) & far[g.gate])
         rows = rows[g.work_ns[rows] >= high[g.gate[rows]]]
         gates, first = np.unique(g.gate[rows], return_index=True)

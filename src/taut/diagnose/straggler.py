@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import Evidence, Finding, confidence, episodes, spell
+from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
 from taut.diagnose.late import absorbed, late_ranks
 from taut.diagnose.slower import Place
 from taut.replay import Change
@@ -21,6 +21,8 @@ from taut.replay.whatif import link_ends
 
 MODE = "straggler cascade"
 MODES = (MODE,)
+WITHOUT_PAST = 0.1
+"""A link that was slow all along is believed from this share of the wall on: busy hosts end late, too, and no past tells."""
 
 
 def detect(evidence: Evidence) -> list[Finding]:
@@ -79,6 +81,8 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
     a, b = spans[0]
     inside = (window >= a) & (window <= b)
     change = Change(rows[inside], "work", "set", without(graph, rings, slow)[rows[inside]], "ring without its slow links")
+    if recovered(e, [change]).sum() < WITHOUT_PAST * e.observed.wall_ns:
+        return []
     sender, receiver = link_ends(graph)
     chosen = rows[slow]
     pairs = sorted({(int(s), int(r)) for s, r in zip(sender[chosen], receiver[chosen], strict=True)})

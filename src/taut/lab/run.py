@@ -75,6 +75,7 @@ class Lab:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._host.kill()
         self._host.communicate()
+        self._log.close()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()

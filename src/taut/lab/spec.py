@@ -76,7 +76,7 @@ def neighbours(job: str, ranks: int) -> list[tuple[int, int]]:
 def draw(spec: Spec) -> tuple[Injected, ...]:
     """Place, onset and strength of a run's fault, from its seed."""
     rng = np.random.default_rng((spec.seed, zlib.crc32(spec.job.encode()), zlib.crc32(spec.fault.encode()), spec.ranks))
-    onset, last = int(rng.integers(8, 13)), spec.steps - 1
+    onset, last = int(rng.integers(spec.steps // 4 + 1, spec.steps // 3 + 3)), spec.steps - 1
     rank = int(rng.integers(spec.ranks))
 
     def injected(fault: str, rank: int, first: int = onset, last: int = last) -> Injected:

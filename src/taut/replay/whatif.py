@@ -104,8 +104,8 @@ def links(graph: Graph) -> Dimension | None:
 def link_ends(graph: Graph) -> tuple[Any, Any]:
     """(sender, receiver) of the link whose speed an op's transfer shows, -1 where none.
 
-    A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's ring sends
-    r → r−1, NCCL's r → r+1, in the order of the group's ranks.
+    A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's rings send
+    r → r−1 (its all-gather r → r+1), NCCL's r → r+1, in the order of the group's ranks.
     """
     from taut.graph.kernels import order_groups
 
@@ -124,7 +124,8 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
         up, down = np.roll(rank, -1), np.roll(rank, 1)
         up[ends - 1] = rank[begins]
         down[begins] = rank[ends - 1]
-        sender[rows] = up if graph.trace.backend == "gloo" else down
+        descending = (graph.trace.backend == "gloo") & (ops.verb[rows] != Verb.ALL_GATHER)
+        sender[rows] = np.where(descending, up, down)
         receiver[rows] = rank
     return sender, receiver
 
