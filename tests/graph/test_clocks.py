@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from build import MS, one_f_one_b, play
 from taut.graph import link
 from taut.lab.model import JOBS, modelled
 from taut.replay import replay
@@ -82,3 +83,14 @@ def test_lateness_that_begins_is_no_clock(late_ns: int, begins: float) -> None:
     late = (ops.rank == 5) & (ops.verb == Verb.ALL_REDUCE) & (ops.step > since)
     graph = link(replace(built, ops=ops.replace(end_ns=ops.end_ns + late * late_ns)))
     assert not graph.clock.applied.any()
+
+
+def test_hops_there_and_back_tell_a_clock_where_no_gate_holds_all_ranks() -> None:
+    """A pipeline of four ranks on four hosts; rank 2's clock is 7 ms ahead."""
+    ops = one_f_one_b(4, 6, 5, 8, 0.5, noise=0.02, steps=20)
+    trace = play(ops, hosts={r: f"host {r}" for r in range(4)})
+    ahead = 7 * MS * (trace.ops.rank == 2)
+    wrong = replace(trace, ops=trace.ops.replace(start_ns=trace.ops.start_ns + ahead, end_ns=trace.ops.end_ns + ahead))
+    offset = link(wrong).clock.offset_ns
+    assert np.abs(offset - [0, 0, 7 * MS, 0]).max() < 0.2 * MS
+    assert np.abs(link(trace).clock.offset_ns).max() == 0

@@ -5,7 +5,8 @@ only where the network treats all members alike: behind a slow link the receiver
 erase the link and blame the innocent. What tells them apart: a clock is wrong by the same amount whatever the bytes, from
 the first step on, or by an amount that grows evenly with time. So lateness that grows with bytes is believed only as far
 as the smallest gates show it, and lateness that begins during the run is a link or a rank: the offset stays 0 and its
-interval says how far it could be. Where no gate holds all ranks, groups that share a rank are fitted one after another.
+interval says how far it could be. Where no gate holds all ranks, groups that share a rank are fitted one after another,
+and then pairs that send each other something: the quickest hop there and the quickest hop back differ by twice the offset.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from taut.graph.gates import EVERYBODY
 from taut.graph.model import Clock
-from taut.tables import Table
+from taut.tables import Table, Verb
 
 CONSTANT = 0.1
 """An offset may vary by this share of itself over the run; a link's lateness varies more."""
@@ -87,7 +88,8 @@ def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = Tru
     middle = _middle(ops)
     for at, rows in _legs(ops, gate, count, ranks, known, chain=all(h != "" for h in host)):
         here = int(np.argmax(known[at]))
-        base, leg, new = at[here], _clocks(ops, rows, here, middle, drifts), ~known[at]
+        fitted = _there_and_back if rows.ndim == 3 else _clocks
+        base, leg, new = at[here], fitted(ops, rows, here, middle, drifts), ~known[at]
         apart = np.array([h == "" or h != host[base] for h in host[at]])
         believed = leg.believed() & apart
         low, high = leg.interval(believed)
@@ -146,11 +148,46 @@ def _legs(ops: Table, gate: Any, count: int, ranks: Any, known: Any, chain: bool
         if len(rows) >= LEAST_GATES * len(at):
             legs.append((at, rows.reshape(-1, len(at))))
     legs.sort(key=lambda leg: (-len(leg[0]), -len(leg[1])))
+    legs += _hops(ops, gate, count, ranks) if chain and not known.all() else []
     while True:
         leg = next((leg for leg in legs if known[leg[0]].any() and not known[leg[0]].all()), None)
         if leg is None:
             return
         yield leg
+
+
+def _hops(ops: Table, gate: Any, count: int, ranks: Any) -> list[tuple[Any, Any]]:
+    """(two ranks as indices, rows of ops as steps × direction × (send, receive)): the quickest hop of every step each way."""
+    send, receive = np.full((2, count), -1, dtype=np.int64)
+    for slot, verb in ((send, Verb.SEND), (receive, Verb.RECV)):
+        rows = np.flatnonzero((gate >= 0) & (ops.verb == verb))
+        slot[gate[rows]] = rows
+    both = (send >= 0) & (receive >= 0)
+    send, receive = send[both], receive[both]
+    took, step = ops.end_ns[receive] - ops.start_ns[send], ops.step[send]
+    order = np.lexsort((took, step, ops.rank[receive], ops.rank[send]))
+    key = np.stack([ops.rank[send], ops.rank[receive], step], axis=1)[order]
+    first = np.concatenate([[True], (np.diff(key, axis=0) != 0).any(axis=1)]) if len(key) else np.zeros(0, dtype=bool)
+    quickest = {tuple(k): (send[i], receive[i]) for k, i in zip(key[first].tolist(), order[first].tolist(), strict=True)}
+    legs: dict[tuple[int, int], list[Any]] = {}
+    for (a, b, s), there in quickest.items():
+        back = quickest.get((b, a, s))
+        if a < b and back is not None:
+            legs.setdefault((a, b), []).append((there, back))
+    found = ((np.searchsorted(ranks, pair), np.array(rows)) for pair, rows in legs.items() if len(rows) >= LEAST_GATES)
+    return sorted(found, key=lambda leg: -len(leg[1]))
+
+
+def _there_and_back(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
+    """Clock of one of two ranks against the other's: half the difference between the ways there and back."""
+    took = ops.end_ns[rows[:, :, 1]] - ops.start_ns[rows[:, :, 0]]
+    half = (took[:, 0] - took[:, 1]) / 2 * (1 if base == 0 else -1)
+    late = np.zeros((len(rows), 2))
+    late[:, 1 - base] = half
+    found = _level(late, (ops.end_ns[rows[:, 0, 1]] - middle).astype(np.float64), drifts)
+    # The two ways need not take equally long: by as much as the quicker hops took, at most.
+    unequal = np.where(np.arange(2) == base, 0.0, float(np.median(took.sum(axis=1))) / 4)
+    return replace(found, error=np.hypot(found.error, unequal / SURE))
 
 
 def _clocks(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:

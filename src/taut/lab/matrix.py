@@ -8,7 +8,7 @@ from pathlib import Path
 from taut.diagnose import DETECTORS
 from taut.lab.model import modelled
 from taut.lab.score import HEALTHY, Row, attempt
-from taut.lab.spec import JOBS, Spec
+from taut.lab.spec import JOBS, STEPS, Spec
 from taut.lab.truth import MODES, TRACES, load
 from taut.run import analyze, analyze_trace
 
@@ -18,6 +18,8 @@ REPEATS = 4
 """Jobs that every fault is tried on by default; a fault whose mode is not built yet is tried on one."""
 QUIET = {"none": 17, "skew": 4}
 """Healthy runs by default."""
+RARE = ("loss",)
+"""Faults that show now and then only: their runs are twice as long."""
 MODEL_FAULTS = ("slow", "stall", "link", "link-one-way", "moving", "loader", "checkpoint", "two")
 MODEL_SIZES = ((64, 4), (128, 2), (256, 1), (1024, 1))
 """Ranks of modelled jobs, and how often each fault is tried on each job at that size (1,024 ranks: on one job)."""
@@ -35,8 +37,9 @@ def plan(seed: int, folder: Path, jobs: Sequence[str] = (), faults: Sequence[str
             if (faults and fault not in faults) or i >= (min(count, len(able)) if jobs else count) or not able:
                 continue
             job = able[(place + seed + i) % len(able)]
-            number = 1000 * seed + i
-            specs.append(Spec(job=job, fault=fault, ranks=ranks, seed=number, folder=str(folder / f"{fault}-{job}-{number}")))
+            number, steps = 1000 * seed + i, STEPS * (2 if fault in RARE else 1)
+            name = str(folder / f"{fault}-{job}-{number}")
+            specs.append(Spec(job=job, fault=fault, ranks=ranks, seed=number, steps=steps, folder=name))
     return specs
 
 
