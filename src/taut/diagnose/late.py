@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.diagnose.change import LEAST_STEPS
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, spell, worth
 from taut.diagnose.slower import Place
 from taut.graph import Graph
@@ -21,6 +22,8 @@ from taut.tables import Kind
 
 SHARED = 0.5
 """A rank whose own work grew by this share of what its transfers grew by is slow itself: its network is not to blame."""
+RECURS = 3
+"""Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
 LEAST = 0.01
 """Excess of less than this share of the wall is not looked into."""
 MOST = 0.5
@@ -103,7 +106,8 @@ def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
     caused = caused.reshape(len(graph.ranks), -1)
     score = _excess_score(e, own, cells).reshape(len(graph.ranks), -1)
     late = [r for r in np.flatnonzero(caused.sum(axis=1) > 0).tolist() if r not in known]
-    spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
+    least = RECURS if len(graph.steps) >= LEAST_STEPS else 1
+    spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if np.count_nonzero(caused[r, a : b + 1]) >= least]
     if not spans:
         return []
     key = np.full(len(graph), -1, dtype=np.int64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from taut.diagnose import DETECTORS
@@ -68,11 +70,15 @@ def model_plan(seed: int, jobs: Sequence[str] = (), faults: Sequence[str] = ()) 
                     yield job, fault, ranks, number
 
 
-def judge_model(runs: Iterable[tuple[str, str, int, int]]) -> Iterator[Row]:
-    """Generate, analyse and score modelled jobs."""
-    for job, fault, ranks, seed in runs:
-        trace, truth = modelled(job, fault, ranks, seed)
-        yield attempt(truth, lambda trace=trace: analyze_trace(trace).result, BUILT)  # type: ignore[misc]
+def judge_model(runs: Sequence[tuple[str, str, int, int]]) -> Iterator[Row]:
+    """Generate, analyse and score modelled jobs, one on every core, in the order asked."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_judged, runs, chunksize=4)
+
+
+def _judged(run: tuple[str, str, int, int]) -> Row:
+    trace, truth = modelled(*run)
+    return attempt(truth, lambda: analyze_trace(trace).result, BUILT)
 
 
 __all__ = ["BUILT", "HEALTHY", "judge", "judge_model", "model_plan", "plan"]
