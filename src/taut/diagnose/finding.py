@@ -40,6 +40,13 @@ class Evidence:
         """What became slower during the run, and since when."""
         return Slower(self.graph)
 
+    @cached_property
+    def late(self) -> list[Finding]:
+        """Ranks that are late by their own work, of whatever mode: several detectors ask."""
+        from taut.diagnose.late import late_ranks
+
+        return late_ranks(self)
+
 
 @dataclass(frozen=True)
 class Finding:

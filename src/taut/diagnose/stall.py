@@ -7,11 +7,10 @@ of the loader or of the checkpoint, on the branch that the others wait for.
 from __future__ import annotations
 
 from taut.diagnose.finding import Evidence, Finding
-from taut.diagnose.late import late_ranks
 
 MODES = ("input stall", "checkpoint stall")
 
 
 def detect(evidence: Evidence) -> list[Finding]:
     """Ranks whose excess is a stall."""
-    return [f for f in late_ranks(evidence) if f.mode in MODES]
+    return [f for f in evidence.late if f.mode in MODES]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
-from taut.diagnose.late import absorbed, late_ranks
+from taut.diagnose.late import absorbed
 from taut.diagnose.slower import Place
 from taut.replay import Change
 from taut.replay.ring import Ring, late_receivers, ring, without
@@ -29,7 +29,7 @@ def detect(evidence: Evidence) -> list[Finding]:
     """Links first: what a slow link explains is not the fault of its receiver."""
     since = [f for place in evidence.slower.links if not absorbed(evidence, place) for f in _since(evidence, place)]
     links = since or ([] if evidence.slower.links else _links(evidence))
-    return [*links, *(f for f in late_ranks(evidence) if f.mode == MODE)]
+    return [*links, *(f for f in evidence.late if f.mode == MODE)]
 
 
 def _since(e: Evidence, place: Place) -> list[Finding]:
