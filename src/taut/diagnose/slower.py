@@ -6,8 +6,10 @@ no peers, and because peers are slow too when a whole gate is. What all ranks sh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -57,7 +59,13 @@ class Place:
     @property
     def owners(self) -> set[int]:
         """Ranks that all the links share: whose network interface it may be."""
-        return set.intersection(*(set(pair) for pair in self.links)) if self.links else set()
+        return shared_ends(self.links)
+
+
+def shared_ends(links: Iterable[tuple[int, int]]) -> set[int]:
+    """Ranks that all of some links have in common."""
+    ends = [set(pair) for pair in links]
+    return set.intersection(*ends) if ends else set()
 
 
 class Slower:
@@ -136,11 +144,10 @@ class Slower:
             chance = concentrated(int(spikes[rank].sum()), int(spikes.sum()), 1 / self.count, self.count)
             if rank in known or chance >= FALSE_ALARMS:
                 continue
-            mine = np.zeros(len(self.graph.gates), dtype=bool)
-            mine[self.graph.gate[(self.graph.rank_index == rank) & (self.graph.gate >= 0)]] = True
+            mine = self._gates_of(rank)
             mine &= np.isin(np.arange(len(mine)), gates)
             at = np.concatenate([np.flatnonzero(spikes[rank]), self._gates[0][mine]])
-            span = Span(rank, int(at.min()), int(at.max()), -np.log10(max(chance, 1e-16)))
+            span = Span(rank, int(at.min()), int(at.max()), _quantile(chance))
             out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=mine))
         return out
 
@@ -166,13 +173,18 @@ class Slower:
         sender[g.gate[hops]], receiver[g.gate[hops]] = ends[0][hops], ends[1][hops]
         return numbered(np.where(sender >= 0, -1, g.gates.group), sender, receiver)
 
-    def holds_up(self, rank: int, first: int, last: int) -> bool:
-        """Whether all transfers that a rank takes part in take longer in a span: its doing, not that of one of its links."""
+    def _gates_of(self, rank: int) -> Any:
+        """Mask over the gates that a rank takes part in."""
         g = self.graph
-        window, _, high = self._gates
-        group, count = self._groups
         mine = np.zeros(len(g.gates), dtype=bool)
         mine[g.gate[(g.gate >= 0) & (g.rank_index == rank)]] = True
+        return mine
+
+    def holds_up(self, rank: int, first: int, last: int) -> bool:
+        """Whether all transfers that a rank takes part in take longer in a span: its doing, not that of one of its links."""
+        window, _, high = self._gates
+        group, count = self._groups
+        mine = self._gates_of(rank)
         inside = (window >= first) & (window <= last)
         took = [np.bincount(group[mine & part], weights=high[mine & part], minlength=count) for part in (inside, ~inside)]
         steps = last - first + 1
@@ -207,26 +219,20 @@ class Slower:
     def _links(self, together: list[Span], worst: Span, total: Any) -> Place:
         """The links that slow groups have in common: of every group those into the members that end later than before."""
         group, _ = self._groups
-        named: list[tuple[int, int]] = []
-        gates = np.zeros(len(self.graph.gates), dtype=bool)
-        for span in sorted(together, key=lambda s: -_extra(total[s.series], s)):
-            mine = group == span.series
-            gates |= mine
-            named += self._late_links(mine, span, _extra(total[span.series], span))
-        links = tuple(dict.fromkeys(named))
-        owners = Place(0, 0, 0, False, 0, links=links).owners
-        if not owners and len(links) > 1:
-            # Two places at once, or noise in a small group: keep to the rank that the worst group's links share.
+        gates = np.isin(group, [span.series for span in together])
+        slower = {span: _extra(total[span.series], span) for span in together}
+        costly = sorted(together, key=lambda s: -slower[s])
+        named = {span: self._late_links(group == span.series, span, slower[span]) for span in costly}
+        links = tuple(dict.fromkeys(pair for pairs in named.values() for pair in pairs))
+        if len(links) > 1 and not shared_ends(links):
+            # Two places at once, or noise in a small group: keep to the rank whose links cost most.
             weight: dict[int, float] = {}
-            for span in together:
-                slower = _extra(total[span.series], span)
-                for pair in self._late_links(group == span.series, span, slower):
-                    for end in pair:
-                        weight[end] = weight.get(end, 0.0) + slower
+            for span, pairs in named.items():
+                for end in (end for pair in pairs for end in pair):
+                    weight[end] = weight.get(end, 0.0) + slower[span]
             owner = max(weight, key=lambda r: weight[r])
             links = tuple(pair for pair in links if owner in pair)
-        extra = sum(_extra(total[s.series], s) for s in together)
-        return Place(worst.first, worst.last, worst.score, False, extra, links=links, gates=gates)
+        return Place(worst.first, worst.last, worst.score, False, sum(slower.values()), links=links, gates=gates)
 
     def _late_links(self, gates: Any, span: Span, slower: float) -> list[tuple[int, int]]:
         """Links into the members that end later than before; of two members that end alike, both ways."""
@@ -294,12 +300,17 @@ class Slower:
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
         links = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
-        return Place(int(at.min()), int(at.max()), -np.log10(max(chance, 1e-16)), True, extra, links=links, gates=mine)
+        return Place(int(at.min()), int(at.max()), _quantile(chance), True, extra, links=links, gates=mine)
 
     def _chance(self, hit: Any, every: Any, rank: int) -> float:
         """Chance that links of one rank are hit that often, if every link is as likely to be."""
         on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
         return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
+
+
+def _quantile(chance: float) -> float:
+    """A chance as standard errors of a normal variable."""
+    return NormalDist().inv_cdf(1 - max(chance, 1e-16))
 
 
 def _shared(busy: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
 from taut.diagnose.late import absorbed
-from taut.diagnose.slower import Place
+from taut.diagnose.slower import Place, shared_ends
 from taut.replay import Change
 from taut.replay.ring import Ring, late_receivers, ring, without
 from taut.replay.whatif import link_ends
@@ -27,12 +27,12 @@ WITHOUT_PAST = 0.1
 
 def detect(evidence: Evidence) -> list[Finding]:
     """Links first: what a slow link explains is not the fault of its receiver."""
-    since = [f for place in evidence.slower.links if not absorbed(evidence, place) for f in _since(evidence, place)]
+    since = [_since(evidence, place) for place in evidence.slower.links if not absorbed(evidence, place)]
     links = since or ([] if evidence.slower.links else _links(evidence))
     return [*links, *(f for f in evidence.late if f.mode == MODE)]
 
 
-def _since(e: Evidence, place: Place) -> list[Finding]:
+def _since(e: Evidence, place: Place) -> Finding:
     """Links whose transfers take longer from some step on."""
     graph, a, b = e.graph, place.first, place.last
     inside = (graph.gate >= 0) & (graph.window >= a) & (graph.window <= b) & place.gates[np.maximum(graph.gate, 0)]
@@ -49,15 +49,13 @@ def _since(e: Evidence, place: Place) -> list[Finding]:
     how = "now and then take far longer" if place.spikes else "take longer"
     doubt = " (lost packets or congestion: retransmission counters of the two hosts would tell)" if place.spikes else ""
     lost = int(np.maximum(graph.work_ns[rows] - usual, 0).sum())
-    return [
-        Finding(
-            MODE, tuple(sorted(owners)) if len(owners) == 1 else (), tuple(f"{s}:{r}" for s, r in place.links), (), classes,
-            (int(graph.steps[a]), int(graph.steps[b])), lost, 0, confidence(place.score, 1),
-            f"transfers over link {text} {how} from step {int(graph.steps[a])} on, {spell(place.extra_ns)} a step, while the "
-            f"ranks' own work does not{where}; every transfer of their groups waits for it{doubt}",
-            changes=(change,),
-        )
-    ]  # fmt: skip
+    return Finding(
+        MODE, tuple(sorted(owners)) if len(owners) == 1 else (), tuple(f"{s}:{r}" for s, r in place.links), (), classes,
+        (int(graph.steps[a]), int(graph.steps[b])), lost, 0, confidence(place.score, 1),
+        f"transfers over link {text} {how} from step {int(graph.steps[a])} on, {spell(place.extra_ns)} a step, while the "
+        f"ranks' own work does not{where}; every transfer of their groups waits for it{doubt}",
+        changes=(change,), alternatives=("fabric contention",) if place.spikes else (),
+    )  # fmt: skip
 
 
 def _links(e: Evidence) -> list[Finding]:
@@ -86,7 +84,7 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
     sender, receiver = link_ends(graph)
     chosen = rows[slow]
     pairs = sorted({(int(s), int(r)) for s, r in zip(sender[chosen], receiver[chosen], strict=True)})
-    shared = set.intersection(*(set(pair) for pair in pairs)) if len(pairs) > 1 else set()
+    shared = shared_ends(pairs) if len(pairs) > 1 else set()
     names = tuple(dict.fromkeys(graph.names[i] for i in graph.ops.name[chosen]))[:3]
     typical = spell(float(np.median(rings.late_ns[slow])))
     text = ", ".join(f"{s}:{r}" for s, r in pairs)

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -29,6 +30,8 @@ from taut.lab import net, truth
 from taut.lab.spec import FATAL, PERIOD_MS, RELAYED, Spec, clocks, draw
 from taut.lab.truth import Injected, Truth
 
+NEEDED = ("taut.lab.rank", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel")
+"""Imported once, before any fork: every rank of every run would take seconds for them."""
 POLL_S = 0.003
 SAMPLE_S = 0.2
 HUNG_S, DUMP_S = 15, 1.5
@@ -47,9 +50,8 @@ class Answer(msgspec.Struct):
 
 def main(cgroup: str) -> None:
     """Serve specs from standard input until it closes."""
-
-    import taut.lab.rank  # noqa: F401
-
+    for module in NEEDED:
+        import_module(module)
     net.switch()
     network = Network()
     print("ready", flush=True)
@@ -238,7 +240,7 @@ class Faults:
         self.stopping = threading.Event()
 
     def at(self, step: int) -> None:
-        """Called all the time: what begins or ends with this step."""
+        """Called all the time: turns on what begins with this step; everything is turned off after the part."""
         for fault in self.host.injected:
             inside = fault.first_step <= step <= fault.last_step
             if inside and fault not in self.on:
@@ -285,11 +287,12 @@ class Faults:
     def _pulses(self, fault: Injected) -> None:
         pid = self.host.pids[fault.ranks[0]]
         stopped, running = fault.strength["on_ms"] / 1e3, (fault.strength["period_ms"] - fault.strength["on_ms"]) / 1e3
-        while not self.stopping.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            self.stopping.wait(stopped)
-            os.kill(pid, signal.SIGCONT)
-            self.stopping.wait(running)
+        with contextlib.suppress(ProcessLookupError):  # the rank ended meanwhile
+            while not self.stopping.is_set():
+                os.kill(pid, signal.SIGSTOP)
+                self.stopping.wait(stopped)
+                os.kill(pid, signal.SIGCONT)
+                self.stopping.wait(running)
 
 
 class _Sampler:

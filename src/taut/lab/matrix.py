@@ -9,7 +9,7 @@ from pathlib import Path
 
 from taut.diagnose import DETECTORS
 from taut.lab.model import modelled
-from taut.lab.score import HEALTHY, Row, attempt
+from taut.lab.score import Row, attempt
 from taut.lab.spec import JOBS, STEPS, Spec
 from taut.lab.truth import MODES, TRACES, load
 from taut.run import analyze, analyze_trace
@@ -81,4 +81,4 @@ def _judged(run: tuple[str, str, int, int]) -> Row:
     return attempt(truth, lambda: analyze_trace(trace).result, BUILT)
 
 
-__all__ = ["BUILT", "HEALTHY", "judge", "judge_model", "model_plan", "plan"]
+__all__ = ["BUILT", "judge", "judge_model", "model_plan", "plan"]

@@ -42,8 +42,6 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def parts(self) -> tuple[str, ...]:
         """Recorded parts in order: the faulted one between two healthy ones, last if the job does not survive it."""
-        if self.fault == "none":
-            return ("healthy-0", "faulted", "healthy-1")
         return ("healthy-0", "healthy-1", "faulted") if self.fault in FATAL else ("healthy-0", "faulted", "healthy-1")
 
     def check(self) -> None:
