@@ -101,6 +101,21 @@ class Member:
     device: str = col("str", "accelerator model; empty if unknown", "")
 
 
+@dataclass(frozen=True)
+class Call:
+    """One communication call as a rank's flight recorder holds it: that it was made, and in which order."""
+
+    rank: int = col("int32", "participant that made it")
+    group: int = col("int32", "index into Trace.groups: its process group")
+    name: int = col("int32", "index into Trace.names: its class name; -1 where only the group's status tells of it")
+    seq: int = col("int64", "sequence number inside its group, sends and receives counted apart from collectives")
+    verb: int = col("int8", "tables.Verb: the rendezvous it takes part in, 0 for none", 0)
+    peer: int = col("int32", "the other rank of a send or receive; -1 for a collective")
+    size: int = col("int64", "elements of what is sent; -1 if not recorded")
+    created_ns: int = col("int64", "when it was made, ns in the rank's own clock; -1 where only the group's status tells of it")
+    done: int = col("int8", "1 if it completed, 0 if it did not", 0)
+
+
 class Table:
     """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
 
@@ -224,9 +239,12 @@ class Trace:
     """How far a recorded time may be off: ops of one lane may overlap by this much."""
     group_ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Process group name → its global ranks, where the trace says so."""
+    calls: Table = field(default_factory=lambda: Table(Call, {}, 0))
+    """What flight recorders hold, of the ranks in ``dumped``, each rank's calls in the order in which it made them."""
+    dumped: Sequence[int] = ()
     partial: Sequence[str] = ()
     """What is missing and what that does to the answer, one line each."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Events seen, used and dropped, by reason."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member)
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call)

@@ -47,7 +47,8 @@ def test_a_rank_that_was_always_slower_by_habit_is_no_change() -> None:
 def test_what_all_ranks_share_is_nobodys_fault() -> None:
     work = jitter(1, 8)
     work[ONSET:] += 40 * MS
-    assert analyze(barriers(work, 5 * MS)).findings == []
+    found = analyze(barriers(work, 5 * MS)).findings
+    assert [(f.mode, f.ranks, f.classes, f.steps[0]) for f in found] == [("silent degradation", (), ("fwd",), ONSET)]
 
 
 def test_a_stage_without_peers_is_measured_against_its_own_past() -> None:

@@ -225,9 +225,3 @@ def test_the_flight_recorder_names_group_and_sequence(tiny: Any, write: Write) -
     assert found == [("0", 8), ("tp", 3)]
     assert trace.group_ranks["tp"] == [0, 1]
     assert trace.counts["collectives named by the flight recorder"] == 2
-
-
-def test_flight_recorder_dumps_alone_are_no_trace(write: Write) -> None:
-    folder = write("fr_rank0.json", json.dumps({"entries": [fr_entry(1, 5)], "pg_status": {}}).encode()).parent
-    with pytest.raises(NotATrace, match="put the profiler traces of the job beside them"):
-        read([folder])

@@ -28,8 +28,12 @@ OUTLIER = 4.0
 """Spreads above the median from which a step is a spike."""
 REMOVED = 2.0
 """Levels taken out of a series before its autocorrelation is estimated."""
-UNSURE = 4.0
+MOST_RED = 0.95
+"""Autocorrelation beyond which a series says nothing of its level."""
+UNSURE = 2.0
 """A spread taken from n steps is uncertain itself: the alarm is raised by this many nths, which keeps the size."""
+GROWS = 5.0
+"""Log likelihood ratio from which a series is said to grow instead of standing at a new level."""
 LEAST_OUTSIDE, LEAST_INSIDE = 3, 3
 """Steps that must lie outside a span, to know the level before, and inside it."""
 LEAST_STEPS = LEAST_OUTSIDE + LEAST_INSIDE
@@ -50,19 +54,29 @@ class Span:
     """In standard errors."""
 
 
-def noise(y: Any) -> Any:
-    """Spread of each series from step to step: from differences, so that a level that jumps is not counted as noise."""
-    steps = np.diff(y, axis=1)
-    own = 1.4826 * np.median(np.abs(steps), axis=1) / np.sqrt(2)
-    return np.maximum(np.maximum(own, np.median(own)), 1e-3 * np.abs(np.median(y)) + 1.0)
+def noise(y: Any, kin: Any = None) -> Any:
+    """Spread of each series from step to step: from differences, so that a level that jumps is not counted as noise.
+
+    At least that of the median series among its kin (a number for each series; all are kin if there is none).
+    """
+    own = 1.4826 * np.median(np.abs(np.diff(y, axis=1)), axis=1) / np.sqrt(2)
+    typical, middle = (_among_kin(values, kin) for values in (own, np.abs(np.median(y, axis=1))))
+    return np.maximum(np.maximum(own, typical), 1e-3 * middle + 1.0)
 
 
-def levels(y: Any) -> list[Span]:
-    """At most one span for every series (row of ``y``)."""
+def _among_kin(values: Any, kin: Any) -> Any:
+    """The median over the kin of each series."""
+    if kin is None:
+        return np.full(len(values), np.median(values))
+    return np.array([np.median(values[kin == k]) for k in range(int(kin.max(initial=-1)) + 1)])[kin]
+
+
+def levels(y: Any, kin: Any = None) -> list[Span]:
+    """At most one span for every series (row of ``y``); kin are series whose noise is of one kind."""
     count, n = y.shape
     if n < LEAST_STEPS or count == 0:
         return []
-    z = _standard(y)
+    z = _standard(y, kin)
     edges = np.unique(np.linspace(0, n, min(n, GRID) + 1).astype(np.int64))
     first, last = np.triu_indices(len(edges), 1)
     begin, end = edges[first], edges[last]
@@ -73,10 +87,15 @@ def levels(y: Any) -> list[Span]:
     alarm = NormalDist().inv_cdf(1 - FALSE_ALARMS / (len(begin) * count)) * (1 + UNSURE / n)
     wide, narrow = np.clip(z, -2 * CLIP, 2 * CLIP), np.clip(z, -CLIP, CLIP)
     far, near = _best(wide, begin, end), _best(narrow, begin, end)
+    alarmed = np.flatnonzero((near[2] > alarm) | (far[2] > alarm))
+    if not len(alarmed):
+        return []
+    rho = _among_kin(_lag_one(_without(narrow, near[0], near[1])), kin)
     out = []
-    for i in np.flatnonzero((near[2] > alarm) | (far[2] > alarm)).tolist():
-        span = _apart(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]))
-        span = span or _higher(narrow[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm)
+    for i in alarmed.tolist():
+        apart = APART * _widened(rho[i])
+        span = _apart(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]), apart)
+        span = span or _higher(narrow[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
         out += [span] if span else []
     return out
 
@@ -96,41 +115,76 @@ def _best(z: Any, begin: Any, end: Any) -> tuple[Any, Any, Any]:
     return begin[at], end[at], best
 
 
-def _apart(z: Any, series: int, a: int, b: int, score: float) -> Span | None:
+def _apart(z: Any, series: int, a: int, b: int, score: float, apart: float) -> Span | None:
     """A span whose steps nearly all lie far above nearly all the others: unmistakable, however few those are."""
     low, high = np.quantile(z[a:b], 0.2), np.quantile(np.delete(z, slice(a, b)), 0.8)
-    return Span(series, a, b - 1, score) if b - a >= LEAST_APART and low - high >= APART else None
+    return Span(series, a, b - 1, score) if b - a >= LEAST_APART and low - high >= apart else None
 
 
-def _higher(z: Any, series: int, a: int, b: int, score: float, alarm: float) -> Span | None:
+def _higher(z: Any, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
     """A span whose mean is higher by more than chance explains."""
     outside, within = np.delete(z, slice(a, b)), z[a:b]
-    clear = score / _redness(z - np.where(_between(len(z), a, b), within.mean(), outside.mean()))
+    clear = score / _redness(_without(z[None, :], np.array([a]), np.array([b])), rho)
     return Span(series, a, b - 1, clear) if clear > alarm and np.median(within) - np.median(outside) > MOSTLY else None
 
 
-def _between(n: int, a: int, b: int) -> Any:
-    return (np.arange(n) >= a) & (np.arange(n) < b)
+def _without(z: Any, begin: Any, end: Any) -> Any:
+    """Every series less the mean inside its span, and less the mean outside it."""
+    at = np.arange(z.shape[1])
+    inside = (at >= begin[:, None]) & (at < end[:, None])
+    within, rest = ((z * part).sum(axis=1) / np.maximum(part.sum(axis=1), 1) for part in (inside, ~inside))
+    return z - np.where(inside, within[:, None], rest[:, None])
 
 
-def _redness(rest: Any) -> float:
+def _redness(rest: Any, rho: float) -> float:
     """By how much more the mean of such a series wanders than that of independent steps (AR(1), from lag 1).
 
-    Taking the best span's levels out first makes a series look less red than it is: hence the correction.
+    ``rho`` is what its kin have: of a single short series it is uncertain, so the larger of the two counts.
     """
-    rho = float((rest[1:] * rest[:-1]).sum() / max((rest**2).sum(), 1e-12))
-    rho = min(rho + (1 + 4 * rho) * REMOVED / len(rest), 0.95)
-    wide = max(1.4826 * float(np.median(np.abs(rest))), 1.0)
-    return wide * float(np.sqrt((1 + rho) / (1 - rho))) if rho > 0 else wide
+    rho = min(max(rho, float(_lag_one(rest)[0]), 0.0), MOST_RED)
+    return max(float(np.std(rest)), _widened(rho)) * float(np.sqrt((1 + rho) / (1 - rho)))
+
+
+def _lag_one(rest: Any) -> Any:
+    """Autocorrelation of every series at lag 1; taking levels out makes a series look less red than it is: corrected."""
+    rho = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum((rest**2).sum(axis=1), 1e-12)
+    return rho + (1 + 4 * rho) * REMOVED / rest.shape[1]
+
+
+def _widened(rho: float) -> float:
+    """Spread of red noise, against what its differences from step to step suggest."""
+    return float(1 / np.sqrt(1 - min(max(rho, 0.0), MOST_RED)))
+
+
+def ramp(series: Any, span: Span) -> int | None:
+    """The window from which a series grows step by step, None if it rather stands at a new level.
+
+    Both shapes have a begin and a size, and end with the span; the sum of distances from each, whatever the begin, tells
+    which fits better (Laplace likelihoods, so that hiccups do not decide).
+    """
+    y, n = np.asarray(series, dtype=np.float64)[: span.last + 1], span.last + 1
+    outside = np.delete(series, slice(span.first, n))
+    at = np.arange(n)
+    best = {"level": (np.inf, 0), "ramp": (np.inf, 0)}
+    for begin in range(min(LEAST_OUTSIDE, span.first), n - LEAST_INSIDE + 1):
+        rest = np.concatenate([y[:begin], np.asarray(series, dtype=np.float64)[n:]])
+        base = float(np.median(rest if len(rest) >= LEAST_OUTSIDE else outside))
+        before = np.abs(y[:begin] - base).sum()
+        above, time = y[begin:] - base, at[begin:] - begin + 1.0
+        slope = float(np.median(above / time))
+        slope = float((above * time).sum() / (time**2).sum()) if slope > 0 else 0.0
+        for shape, fitted in (("level", np.median(above)), ("ramp", slope * time)):
+            best[shape] = min(best[shape], (float(before + np.abs(above - fitted).sum()), begin))
+    return best["ramp"][1] if n * np.log(max(best["level"][0], 1e-9) / max(best["ramp"][0], 1e-9)) > GROWS else None
 
 
 def outliers(y: Any) -> Any:
     """Mask of the steps that stand far above the median of their series."""
-    return _standard(y) > OUTLIER
+    return _standard(y, None) > OUTLIER
 
 
-def _standard(y: Any) -> Any:
-    return (y - np.median(y, axis=1, keepdims=True)) / noise(y)[:, None]
+def _standard(y: Any, kin: Any) -> Any:
+    return (y - np.median(y, axis=1, keepdims=True)) / noise(y, kin)[:, None]
 
 
 def concentrated(hits: int, events: int, share: float, places: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from taut.diagnose.slower import Slower
 from taut.graph import Graph
 from taut.replay import Batch, Blame, Change, Timeline, replay
 
+if TYPE_CHECKING:
+    from taut.diagnose.synchronisation import Apart
+
 LISTED_SHARE = 0.03
 """A finding recovers at least this share of the wall …"""
-EPISODE_SHARE = 0.10
+EPISODE_SHARE = 0.05
 """… or this share of its own steps, if there are at least EPISODE_STEPS of them, and says so."""
 EPISODE_STEPS = 5
 LEAST_EPISODE = 0.05
@@ -39,6 +42,13 @@ class Evidence:
     def slower(self) -> Slower:
         """What became slower during the run, and since when."""
         return Slower(self.graph)
+
+    @cached_property
+    def apart(self) -> Apart | None:
+        """A group of ranks that fell out of step with the others."""
+        from taut.diagnose.synchronisation import apart
+
+        return apart(self.graph)
 
     @cached_property
     def late(self) -> list[Finding]:
@@ -66,6 +76,9 @@ class Finding:
     """What mending it would change: replayed, it gives the recoverable wall time."""
     alternatives: tuple[str, ...] = ()
     """What else it may be, where these traces cannot tell; the reason says which measurement would."""
+
+    certain: str = ""
+    """Why it is listed whatever it recovers; empty if that is to be weighed."""
 
     @property
     def id(self) -> str:

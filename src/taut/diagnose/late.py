@@ -65,12 +65,12 @@ def _in_time(e: Evidence, place: Place) -> Finding:
     excess = np.nan_to_num(graph.work_ns - usual_work)[mine]
     by_name = np.bincount(graph.ops.name[mine], weights=excess, minlength=len(graph.names))
     classes = [graph.names[i] for i in np.argsort(-by_name)[:3] if by_name[i] > 0]
-    mode = _mode(graph, by_name)
+    mode = _mode(e, place, by_name)
     rank, steps = int(graph.ranks[place.rank]), (int(graph.steps[a]), int(graph.steps[b]))
     waited = e.blame.waits.opener
     opened = (graph.rank_index[waited] == place.rank) & within[waited]
     lost = int(e.blame.waits.wait_ns[opened].sum())
-    how = "now and then far more" if place.spikes else "more"
+    how = "now and then far more" if place.spikes else "more with every step" if place.grows else "more"
     return Finding(
         mode, (rank,), (), _stage(graph, place.rank), tuple(classes), steps, lost, 0,
         confidence(place.score, 1),
@@ -86,7 +86,15 @@ def _set(ops: Any, what: Any, values: Any, reason: str) -> Change:
     return Change(known, what, "set", np.rint(values[known]).astype(np.int64), reason)
 
 
-def _mode(graph: Graph, by_name: Any) -> str:
+def _mode(e: Evidence, place: Place, by_name: Any) -> str:
+    """Which failure mode an excess in time is: of a group out of step, a stall, growing, or a straggler's."""
+    if e.apart is not None and e.apart.holds(place.rank, place.first, place.last):
+        return "partial synchronisation loss"
+    mode = _mode_of(e.graph, by_name)
+    return "silent degradation" if place.grows and mode == "straggler cascade" else mode
+
+
+def _mode_of(graph: Graph, by_name: Any) -> str:
     """Which failure mode an excess is, from the classes that hold it; a gap is the shadow of an op on another lane."""
     total = np.maximum(by_name, 0).sum()
     for mode, words in (("input stall", ("input", "data_load", "dataload")), ("checkpoint stall", ("checkpoint",))):
@@ -127,7 +135,7 @@ def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
         names = np.bincount(graph.ops.name[mine], weights=blame.fault_ns[mine])
         classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
         lost = int(caused[r, a : b + 1].sum())
-        mode = _mode(graph, np.bincount(graph.ops.name[key == k], blame.excess_ns[key == k], len(graph.names)))
+        mode = _mode_of(graph, np.bincount(graph.ops.name[key == k], blame.excess_ns[key == k], len(graph.names)))
         excess = spell(float(blame.excess_ns[key == k].sum()) / (b - a + 1))
         out.append(
             Finding(

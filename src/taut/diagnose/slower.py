@@ -6,15 +6,15 @@ no peers, and because peers are slow too when a whole gate is. What all ranks sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from taut.diagnose.change import LEAST_STEPS, OUTLIER, Span, concentrated, levels, noise, outliers
+from taut.diagnose.change import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, concentrated, levels, noise, outliers, ramp
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay.whatif import link_ends
@@ -48,6 +48,10 @@ class Place:
     rank: int = -1
     """Index of the rank; -1 for links."""
     links: tuple[tuple[int, int], ...] = ()
+    name: int = -1
+    """Index of the class name that takes longer on all ranks; -1 for one rank, and for links."""
+    grows: bool = False
+    """Whether it gets slower from step to step."""
     gates: Any = None
     """Mask over the gates whose transfers it holds up; None where a rank holds up none by itself."""
 
@@ -106,11 +110,17 @@ class Slower:
         return busy - _shared(busy)
 
     @cached_property
-    def _by_name(self) -> tuple[Any, Any]:
-        """Work of every rank in every class name that holds some share of it, likewise; and the rank of each series.
+    def _by_name(self) -> Any:
+        """Work of every rank in every class name that holds some share of it, likewise: name by name, all ranks.
 
         What slows one kind of work only would drown in the noise of all the others.
         """
+        y = [one - _shared(one) for one in self._took[1]]
+        return np.concatenate(y) if y else np.zeros((0, self.windows))
+
+    @cached_property
+    def _took(self) -> tuple[Any, Any]:
+        """Class names that hold some share of the ranks' own work; name × rank × window: their work."""
         g, own = self.graph, self.own
         share = np.bincount(g.ops.name[own], weights=g.work_ns[own], minlength=len(g.names))
         chosen = np.flatnonzero(share >= WORTH * max(share.sum(), 1.0))
@@ -119,22 +129,32 @@ class Slower:
         rows = np.flatnonzero(own & (where[g.ops.name] >= 0))
         key = where[g.ops.name[rows]] * self.count + g.rank_index[rows]
         took = self._table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
-        took = took.reshape(len(chosen), self.count, self.windows)
-        y = np.concatenate([one - _shared(one) for one in took]) if len(chosen) else took.reshape(0, self.windows)
-        return y, np.tile(np.arange(self.count), len(chosen))
+        return chosen, took.reshape(len(chosen), self.count, self.windows)
+
+    @cached_property
+    def everywhere(self) -> list[Place]:
+        """Classes whose work takes longer since some step, to the end, on the ranks together: their median."""
+        if self.windows < LEAST_STEPS:
+            return []
+        names, took = self._took
+        middle = np.array([np.median(one[one.any(axis=1)], axis=0) for one in took]).reshape(len(names), self.windows)
+        return [
+            Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), name=int(names[s.series]), grows=grows)
+            for s, grows in _shaped(middle, np.arange(len(names)))
+            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1
+        ]
 
     @cached_property
     def ranks(self) -> list[Place]:
         """Ranks that take longer by themselves: all the time since some step, or now and then."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        best: dict[int, Place] = {}
-        for y, ranks in (self._busy, np.arange(self.count)), self._by_name:
-            for s in levels(y):
-                place = Place(s.first, s.last, s.score, False, _extra(y[s.series], s), rank=int(ranks[s.series]))
-                if place.rank not in best or place.total_ns > best[place.rank].total_ns:
-                    best[place.rank] = place
-        return [*best.values(), *self._stalls(set(best))]
+        found: dict[int, list[Place]] = {}
+        for y in self._busy, self._by_name:
+            for s, grows in _shaped(y, np.arange(len(y)) // self.count):
+                extra, rank = _extra(y[s.series], s), s.series % self.count
+                found.setdefault(rank, []).append(Place(s.first, s.last, s.score, False, extra, rank=rank, grows=grows))
+        return [*map(_together, found.values()), *self._stalls(set(found))]
 
     def _stalls(self, known: set[int]) -> list[Place]:
         """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
@@ -306,6 +326,19 @@ class Slower:
         """Chance that links of one rank are hit that often, if every link is as likely to be."""
         on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
         return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
+
+
+def _shaped(y: Any, kin: Any) -> Iterator[tuple[Span, bool]]:
+    """Spans in which series are higher, and whether they grow there; those that grow begin where the growth does."""
+    for s in levels(y, kin):
+        begin = ramp(y[s.series], s)
+        yield (s, False) if begin is None else (replace(s, first=begin), True)
+
+
+def _together(places: list[Place]) -> Place:
+    """What a rank's series say of it: the largest says how much, the clearest in which shape."""
+    largest, clearest = max(places, key=lambda p: p.total_ns), max(places, key=lambda p: p.score)
+    return replace(largest, grows=True, first=clearest.first) if clearest.grows else replace(largest, grows=False)
 
 
 def _quantile(chance: float) -> float:

@@ -48,9 +48,10 @@ def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
     traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
     refused = [part.found for part in parts if isinstance(part.found, InputRefused)]
     dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
-    if not traces:
+    if not traces and not any(dump.rank >= 0 for dump in dumps):
         raise _nothing(paths, parts, refused, dumps)
-    trace = merge.merge(traces, refused, name=_job_name(paths[0]), source=_source(paths))
+    about = {"name": _job_name(paths[0]), "source": _source(paths)}
+    trace = merge.merge(traces, refused, **about) if traces else flight.alone(dumps, refused, **about)
     skipped = sum(part.found is None for part in parts)
     return flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
 
@@ -142,7 +143,7 @@ def _nothing(
     if refused:
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
     if dumps:
-        return NotATrace(where, "only flight-recorder dumps here", "put the profiler traces of the job beside them")
+        return NotATrace(where, "dumps that do not say their rank", "end each file's name in its rank")
     known = "Kineto JSON, op tables (Parquet, CSV) and step times (CSV)"
     return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
 

@@ -1,4 +1,8 @@
-"""Flight-recorder dumps (JSON) that lie beside traces: they know a collective's process group and sequence number."""
+"""Flight-recorder dumps, JSON or pickle: which communication calls a rank made, of which group, in which order.
+
+Beside traces they name the group and sequence number of every collective. Alone they tell who did not come to a gate,
+which is all that is left of a job that hangs.
+"""
 
 from __future__ import annotations
 
@@ -11,77 +15,178 @@ import msgspec
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.read.columns import Codes, Ints
-from taut.read.kineto_json import integer
-from taut.read.kineto_rows import rank_list
+from taut.read import pickles
+from taut.read.columns import Codes, Ints, Mask
+from taut.read.kineto_json import elements, integer
+from taut.read.kineto_rows import NAME_LENGTH, rank_list
 from taut.read.words import verb_of
-from taut.tables import Kind, Trace, Verb
+from taut.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
 
 CREATED_NS = 200_000
 """A dump entry is created while its call runs; clocks of the two records agree to well within this."""
 EARLIER_NS = 60_000_000_000
 _SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})(?!.*\d)")
+_HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 
 
 @dataclass
 class Dump:
-    """The collectives one rank recorded, in order of creation."""
+    """The calls one rank recorded, in order of creation."""
 
     label: str
     rank: int
-    created_ns: Ints
-    verb: Ints
-    seq: Ints
-    group: list[str]
+    calls: Table
+    """Rows of tables.Call; ``group`` and ``name`` index the two lists."""
+    names: list[str]
+    groups: list[str]
     group_ranks: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def collectives(self) -> Table:
+        """The recorded calls that all members of a group take part in."""
+        hop = (self.calls.verb == Verb.SEND) | (self.calls.verb == Verb.RECV)
+        return self.calls.take((self.calls.created_ns >= 0) & ~hop)
 
 
 def sniff(head: bytes) -> bool:
-    """A JSON object with the keys of a dump."""
+    """A JSON object with the keys of a dump, or a pickle: no trace is one."""
     text = head.lstrip()
-    return text[:1] == b"{" and any(word in text for word in _SPOKEN)
+    return pickles.sniff(head) or (text[:1] == b"{" and any(word in text for word in _SPOKEN))
 
 
 class _Entry(msgspec.Struct):
+    record_id: Any = None
+    pg_id: Any = None
     time_created_ns: Any = None
+    time_discovered_started_ns: Any = None
+    time_discovered_completed_ns: Any = None
     profiling_name: Any = None
     collective_seq_id: Any = None
+    p2p_seq_id: Any = None
     process_group: Any = None
+    input_sizes: Any = None
+    state: Any = None
+    retired: Any = None
     is_p2p: Any = None
 
 
 class _File(msgspec.Struct):
     entries: list[_Entry] = []
     pg_config: Any = None
+    pg_status: Any = None
     rank: Any = None
+    nccl_version: Any = None
 
 
-def load(data: bytes | bytearray, label: str) -> Dump:
-    """One dump; the rank comes from the dump if it says, else from the file name, else it is -1."""
+def load(data: bytes | bytearray, label: str) -> Dump | None:
+    """One dump; the rank comes from the dump if it says, else from the file name, else it is -1. None: another pickle."""
     try:
-        dump = msgspec.json.decode(data, type=_File)
+        if pickles.sniff(data[:2]):
+            value = pickles.plain(data, label)
+            if not isinstance(value, dict) or "entries" not in value:
+                return None
+            dump = msgspec.convert(value, type=_File)
+        else:
+            dump = msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable flight-recorder dump: {error}", "leave it out") from None
-    entries = [entry for entry in dump.entries if integer(entry.time_created_ns) > 0 and entry.is_p2p is not True]
-    entries.sort(key=lambda entry: integer(entry.time_created_ns))
+    entries = [entry for entry in dump.entries if integer(entry.time_created_ns) > 0]
+    entries.sort(key=lambda entry: (integer(entry.time_created_ns), integer(entry.record_id)))
     rank = integer(dump.rank)
     if rank < 0:
         found = _RANK.search(re.split(r"[/\\:]", label)[-1])
         rank = int(found[1]) if found else -1
-    return Dump(
-        label=label,
-        rank=rank,
-        created_ns=np.array([integer(entry.time_created_ns) for entry in entries], dtype=np.int64),
-        verb=np.array([verb_of(str(entry.profiling_name)) for entry in entries], dtype=np.int64),
-        seq=np.array([integer(entry.collective_seq_id) for entry in entries], dtype=np.int64),
-        group=[_group(entry.process_group) for entry in entries],
-        group_ranks=_config(dump.pg_config),
+    names, groups, members = Codes(), Codes(), _config(dump.pg_config)
+    peer = [_hop(entry, members) for entry in entries]
+    hop = np.array([entry.is_p2p is True for entry in entries], dtype=np.bool_)
+    seq = [integer(e.p2p_seq_id if p2p else e.collective_seq_id) for e, p2p in zip(entries, hop.tolist(), strict=True)]
+    known = Table(
+        Call,
+        {
+            "group": groups.of(_group(entry.process_group) for entry in entries),
+            "name": names.of(_name(entry.profiling_name) for entry in entries),
+            "seq": seq,
+            "verb": [verb_of(str(entry.profiling_name)) for entry in entries],
+            "peer": peer,
+            "size": [elements(entry.input_sizes) for entry in entries],
+            "created_ns": [integer(entry.time_created_ns) for entry in entries],
+            "done": _done(dump, entries, seq, hop),
+        },
+        len(entries),
     )
+    reached = _reached(dump, entries, members)
+    counted = Table(
+        Call,
+        {
+            "group": groups.of(name for name, _, _ in reached),
+            "seq": [enqueued for _, enqueued, _ in reached],
+            "done": [int(completed >= enqueued) for _, enqueued, completed in reached],
+        },
+        len(reached),
+    )
+    calls = concat(Call, [known, counted])
+    calls = calls.replace(rank=np.full(len(calls), rank))
+    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
 
 
 def _group(value: Any) -> str:
-    return str(value[0]) if isinstance(value, list) and value else ""
+    return str(value[0]) if isinstance(value, (list, tuple)) and value else ""
+
+
+def _name(value: Any) -> str:
+    """The call's class: the ends of a hop are its place, not its class."""
+    return _HOP.sub("", str(value)).strip()[:NAME_LENGTH]
+
+
+def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
+    """Global rank of the other end of a send or receive, -1 for a collective: names hold ranks inside the group."""
+    found = _HOP.search(str(entry.profiling_name)) if entry.is_p2p is True else None
+    if found is None:
+        return NULL
+    other, ranks = int(found[3]), members.get(_group(entry.process_group), ())
+    return ranks[other] if other < len(ranks) else NULL
+
+
+def _done(dump: _File, entries: Sequence[_Entry], seq: Sequence[int], hop: Mask) -> list[int]:
+    """1 if the call completed, 0 if not; the status of its group decides where the entry itself does not say.
+
+    A group's status counts its sends and receives, too, so it says nothing of the collectives of a group that has any.
+    """
+    mixed = {integer(entry.pg_id) for entry, p2p in zip(entries, hop.tolist(), strict=True) if p2p}
+    completed = {pg: value[1] for pg, value in _status(dump).items() if pg not in mixed}
+    nccl = dump.nccl_version is not None  # other backends retire a call when it times out, too
+    return [
+        int(e.state == "completed" or (nccl and e.retired is True) or 0 <= s <= completed.get(integer(e.pg_id), -1))
+        for e, s in zip(entries, seq, strict=True)
+    ]
+
+
+def _status(dump: _File) -> dict[int, tuple[int, int]]:
+    """Last call enqueued and last completed of every group, by the number the process itself gives the group."""
+    status = dump.pg_status if isinstance(dump.pg_status, dict) else {}
+    return {
+        integer(str(key)): (integer(value.get("last_enqueued_collective")), integer(value.get("last_completed_collective")))
+        for key, value in status.items()
+        if isinstance(value, dict) and integer(str(key)) >= 0
+    }
+
+
+def _reached(dump: _File, entries: Sequence[_Entry], members: Mapping[str, Sequence[int]]) -> list[tuple[str, int, int]]:
+    """(group, last call enqueued, last completed) of the groups that no entry speaks of.
+
+    A process numbers its groups in the order of their names, leaving out those it is no member of: where the counts agree,
+    and the entries agree, that order tells which is which.
+    """
+    status = sorted(_status(dump).items())
+    named = {integer(entry.pg_id): _group(entry.process_group) for entry in entries}
+    if len(status) != len(members) or not all(name.isdigit() for name in members):
+        return []
+    order = sorted(members, key=int)
+    agreed = all(named.get(pg, name) == name for (pg, _), name in zip(status, order, strict=True))
+    if not agreed:
+        return []
+    return [(name, *status[i][1]) for i, name in enumerate(order) if status[i][0] not in named and status[i][1][0] >= 0]
 
 
 def _config(config: Any) -> dict[str, list[int]]:
@@ -92,33 +197,86 @@ def _config(config: Any) -> dict[str, list[int]]:
     return {name: ranks for name, ranks in named.items() if name and ranks}
 
 
+def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
+    """The trace of a job of which only dumps are left: every call as an op as long as nothing else is known to follow.
+
+    When calls end is not recorded, so none is a rendezvous: what they tell is their order, and who is missing.
+    """
+    known = [dump for dump in dumps if dump.rank >= 0]
+    last = max((int(dump.calls.created_ns.max()) for dump in known if len(dump.calls)), default=0)
+    names, ops = Codes(), []
+    for dump in known:
+        calls = dump.calls.take(dump.calls.created_ns >= 0)
+        begin = calls.created_ns
+        ops.append(
+            Table(
+                Op,
+                {
+                    "rank": calls.rank,
+                    "lane": np.zeros(len(begin)),
+                    "step": np.zeros(len(begin)),
+                    "kind": np.full(len(begin), Kind.COMMUNICATE),
+                    "name": names.of(dump.names[i] for i in calls.name.tolist()),
+                    "start_ns": begin,
+                    "end_ns": np.append(begin[1:], last) if len(begin) else begin,
+                },
+                len(begin),
+            )
+        )
+    world = sorted({rank for dump in known for ranks in dump.group_ranks.values() for rank in ranks})
+    return Trace(
+        ops=concat(Op, ops),
+        names=list(map(str, names)),
+        lanes=["calls"],
+        groups=[],
+        members=Table(Member, {"rank": np.unique([dump.rank for dump in known])}),
+        name=name,
+        source=source,
+        world_size=len(world) or None,
+        partial=[
+            "only flight-recorder dumps: calls and their order, not how long anything took",
+            *(f"no dump of rank {rank}" for rank in world if rank not in {dump.rank for dump in known}),
+            *(f"{error.where} left out: {error.why}" for error in refused),
+        ],
+    )
+
+
 def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Trace:
-    """The trace with group and sequence number of every collective that a dump of its rank also has."""
+    """The trace with the calls of its dumps, and with group and sequence number of every collective that a dump also has."""
+    dumps = [dump for dump in dumps if dump.rank >= 0]
     if not dumps:
         return replace(trace, counts={**trace.counts, **counts})
     groups = Codes({name: code for code, name in enumerate(trace.groups)})
+    names = Codes({name: code for code, name in enumerate(trace.names)})
     group, seq = trace.ops.group.copy(), trace.ops.seq.copy()
-    matched = 0
+    matched, calls = 0, []
     for dump in dumps:
+        own = groups.of(dump.groups)
         rows, entries = _matches(trace, dump)
-        seq[rows] = dump.seq[entries]
-        named = np.flatnonzero(np.array([bool(dump.group[i]) for i in entries.tolist()], dtype=np.bool_))
-        group[rows[named]] = groups.of(dump.group[i] for i in entries[named].tolist())
+        found = dump.collectives.take(entries)
+        seq[rows] = found.seq
+        named = np.array([bool(dump.groups[i]) for i in found.group.tolist()], dtype=np.bool_)
+        group[rows[named]] = own[found.group[named]]
         matched += len(rows)
+        called = np.append(names.of(dump.names), NULL)  # a call known by its group's status only has no name
+        calls.append(dump.calls.replace(group=own[dump.calls.group], name=called[dump.calls.name]))
     ranks = {name: members for dump in dumps for name, members in dump.group_ranks.items()}
-    found = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
+    found_counts = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
     return replace(
         trace,
         ops=trace.ops.replace(group=group, seq=seq),
+        names=list(map(str, names)),
         groups=list(map(str, groups)),
         group_ranks={**ranks, **trace.group_ranks},
-        counts={**trace.counts, **counts, **found},
+        calls=concat(Call, calls),
+        dumped=tuple(sorted({dump.rank for dump in dumps})),
+        counts={**trace.counts, **counts, **found_counts},
     )
 
 
 def _matches(trace: Trace, dump: Dump) -> tuple[Ints, Ints]:
-    """Rows of ops and entries of the dump that are the same collective."""
-    ops = trace.ops
+    """Rows of ops and collectives of the dump that are the same."""
+    ops, created_ns = trace.ops, dump.collectives.created_ns
     mine = (ops.rank == dump.rank) & (ops.kind == Kind.COMMUNICATE) & (ops.seq < 0)
     mine &= (ops.verb != Verb.SEND) & (ops.verb != Verb.RECV)
     rows = np.flatnonzero(mine)
@@ -127,14 +285,14 @@ def _matches(trace: Trace, dump: Dump) -> tuple[Ints, Ints]:
     finish = np.where(call >= 0, ops.end_ns[call], ops.start_ns[rows])
     order = np.lexsort((rows, begin))
     rows, begin, finish, issued = rows[order], begin[order], finish[order], call[order] >= 0
-    if not len(dump.seq) or not len(rows):
+    if not len(created_ns) or not len(rows):
         return rows[:0], rows[:0]
     # An entry is created after its call began, before the next call does; without the call, some time before the transfer.
     following = np.append(begin[1:], np.iinfo(np.int64).max)
-    after = np.searchsorted(dump.created_ns, begin - CREATED_NS // 4, "left")
-    before = np.searchsorted(dump.created_ns, finish + CREATED_NS, "right") - 1
-    entry = np.minimum(np.where(issued, after, before), len(dump.seq) - 1)
-    created = dump.created_ns[np.maximum(entry, 0)]
+    after = np.searchsorted(created_ns, begin - CREATED_NS // 4, "left")
+    before = np.searchsorted(created_ns, finish + CREATED_NS, "right") - 1
+    entry = np.minimum(np.where(issued, after, before), len(created_ns) - 1)
+    created = created_ns[np.maximum(entry, 0)]
     during = (created >= begin - CREATED_NS // 4) & ((created <= finish + CREATED_NS) | (created < following))
     good = (entry >= 0) & np.where(issued, during, created >= begin - EARLIER_NS)
     good &= np.concatenate([[True], entry[1:] > entry[:-1]])

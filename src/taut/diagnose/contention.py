@@ -1,0 +1,119 @@
+"""Fabric contention: the same transfer takes longer when others of the same ranks are under way, not when it is larger.
+
+Null hypothesis: among transfers of one class (group, name, bytes, place in the step), those that open while a transfer of
+another group is in progress at one of their ranks take no longer than those that open alone. Ranks of the durations inside
+each class, summed over the classes (stratified Wilcoxon test), so neither size nor place nor class can make it; steps are
+the sample, so a class counts once a step. What is under way *when a transfer opens* is counted: a transfer that takes
+longer meets more others later on, which proves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.diagnose.finding import Evidence, Finding, spell
+from taut.graph import Graph
+from taut.graph.ids import numbered
+from taut.replay import Change
+
+MODE = "fabric contention"
+MODES = (MODE,)
+FALSE_ALARMS = 0.01
+"""Chance that a job without contention is said to have some."""
+SLOWER = 1.3
+"""Times by which transfers in company take longer than those alone, at least: less is the ordinary price of overlap."""
+LEAST = 5
+"""Transfers of a class that must have been alone, and that must have been in company."""
+
+
+def detect(evidence: Evidence) -> list[Finding]:
+    """At most one finding: all classes of transfers that suffer from company."""
+    from scipy.stats import norm
+
+    graph = evidence.graph
+    if not len(graph.gates):
+        return []
+    took, company, cls, count = _transfers(graph)
+    tested = _tested(company, cls, count)
+    if not tested.any():
+        return []
+    score, ratio = _stratified(took[tested], company[tested], cls[tested], count)
+    chance = float(norm.sf(score))
+    if chance >= FALSE_ALARMS or ratio < SLOWER:
+        return []
+    alone = _median(took, cls, count, ~company & tested)[cls]
+    slow = tested & company & (took > alone)
+    rows = np.flatnonzero((graph.gate >= 0) & slow[np.maximum(graph.gate, 0)])
+    usual = np.minimum(graph.work_ns[rows], np.rint(alone[graph.gate[rows]])).astype(np.int64)
+    names = np.bincount(graph.ops.name[rows], weights=graph.work_ns[rows] - usual)
+    at = graph.window[rows]
+    return [
+        Finding(
+            MODE, (), (), (), tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0),
+            (int(graph.steps[at.min()]), int(graph.steps[at.max()])), int((graph.work_ns[rows] - usual).sum()), 0, 1 - chance,
+            f"{int(slow.sum())} transfers that open while others of the same ranks are under way take {ratio:.1f} times as "
+            f"long as the same transfers alone ({spell(float(np.median(alone[slow])))}), at the same size and place in the "
+            f"step ({score:.1f} standard errors over {int(tested.sum())} transfers)",
+            changes=(Change(rows, "work", "set", usual, "transfers as if alone"),),
+        )
+    ]  # fmt: skip
+
+
+def _transfers(graph: Graph) -> tuple[Any, Any, Any, int]:
+    """Per gate: how long its transfer took, whether another one was under way, its class, and how many classes there are."""
+    rows = np.flatnonzero(graph.gate >= 0)
+    gate, gates = graph.gate[rows], len(graph.gates)
+    end, work = graph.ops.end_ns[rows], graph.work_ns[rows]
+    opens = end - work
+    lane = numbered(graph.rank_index[rows], graph.segment[graph.window[rows]])[0]
+    group = numbered(lane, graph.gates.group[gate])[0]
+    active = _under_way(lane, opens, end) - _under_way(group, opens, end)  # a group's own transfers queue by design
+    company, took, place = np.zeros(gates, dtype=bool), np.zeros(gates), np.zeros(gates, dtype=np.int64)
+    np.logical_or.at(company, gate, active > 0)
+    np.maximum.at(took, gate, work)
+    place[gate] = graph.place[rows]
+    cls, count = numbered(graph.gates.group, graph.gates.name, graph.gates.size, place)
+    return took, company, cls, count
+
+
+def _under_way(lane: Any, opens: Any, end: Any) -> Any:
+    """How many intervals of its lane are under way when each begins, itself not counted."""
+    zero = int(opens.min())
+    span = int(end.max()) - zero + 1
+    begins, ends = (np.sort(lane * span + (t - zero)) for t in (opens, end))
+    now = lane * span + (opens - zero)
+    # In every lane as many end as begin, so what the lanes before it did cancels.
+    return np.searchsorted(begins, now, "left") - np.searchsorted(ends, now, "right")
+
+
+def _tested(company: Any, cls: Any, count: int) -> Any:
+    """Mask over the gates of the classes that have enough of both kinds."""
+    together = np.bincount(cls, weights=company, minlength=count)
+    alone = np.bincount(cls, minlength=count) - together
+    return ((together >= LEAST) & (alone >= LEAST))[cls]
+
+
+def _stratified(took: Any, company: Any, cls: Any, count: int) -> tuple[float, float]:
+    """Wilcoxon's rank sum of those in company, summed over classes, in standard errors; and the typical ratio of medians."""
+    order = np.lexsort((took, cls))
+    begin = np.searchsorted(cls[order], np.arange(count))
+    rank = np.empty(len(took))
+    rank[order] = np.arange(len(took)) - begin[cls[order]] + 1.0
+    n = np.bincount(cls, minlength=count).astype(np.float64)
+    m = np.bincount(cls, weights=company, minlength=count)
+    total = np.bincount(cls, weights=rank * company, minlength=count)
+    weight = 1 / np.maximum(n + 1, 1)
+    expected, variance = m * (n + 1) / 2, m * (n - m) * (n + 1) / 12
+    score = (weight * (total - expected)).sum() / np.sqrt(max((weight**2 * variance).sum(), 1e-12))
+    used = n > 0
+    ratio = _median(took, cls, count, company)[used] / np.maximum(_median(took, cls, count, ~company)[used], 1.0)
+    return float(score), float(np.median(ratio))
+
+
+def _median(took: Any, cls: Any, count: int, mask: Any) -> Any:
+    from taut.graph.kernels import group_sort
+    from taut.replay.split import describe_cells
+
+    return describe_cells(took[mask], *group_sort(cls[mask], count))[0]

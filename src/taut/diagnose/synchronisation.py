@@ -1,0 +1,129 @@
+"""Partial synchronisation loss: ranks that used to meet no longer do, and the groups that are left drift apart.
+
+Which ranks meet, directly or through others, is read from the gates of every step. Null hypotheses: a stretch of steps in
+which fewer ranks meet is no longer than twice the stretches the job makes anyhow (local steps between two joint ones are
+a policy, not a fault); and in such a stretch the offsets between the groups change from step to step as often one way as
+the other (Wilcoxon's signed ranks at 1 %).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.diagnose.change import LEAST_INSIDE, LEAST_STEPS
+from taut.diagnose.finding import Evidence, Finding, spell
+from taut.graph import Graph
+
+MODE = "partial synchronisation loss"
+MODES = (MODE,)
+FALSE_ALARMS = 0.01
+"""Chance that groups which merely jitter against each other are said to drift."""
+LONGER = 2
+"""A stretch of steps apart must be this many times as long as any other to be more than the job's rhythm."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A group of ranks (indices) that lost the others in windows first … last."""
+
+    ranks: tuple[int, ...]
+    others: tuple[int, ...]
+    first: int
+    last: int
+    chance: float
+    drift_ns: float
+    """By how much the two drift apart in a step, ns."""
+
+    def holds(self, rank: int, first: int, last: int) -> bool:
+        """Whether a rank is of the group while it is apart."""
+        return rank in self.ranks and min(last, self.last) >= max(first, self.first)
+
+
+def apart(graph: Graph) -> Apart | None:
+    """The group that fell out of step, if any did."""
+    if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 4 or graph.trace.relative or not len(graph.gates):
+        return None
+    label = _meeting(graph)
+    many = np.array([len(np.unique(column)) for column in label.T])
+    stretch = _longest(many > many[: LEAST_INSIDE + 1].min())
+    if stretch is None:
+        return None
+    first, last = stretch
+    groups = [np.flatnonzero((label[:, first:last] == row).all(axis=1)) for row in np.unique(label[:, first:last], axis=0)]
+    groups = [group for group in groups if len(group) > 1]
+    if len(groups) < 2:
+        return None
+    begin = _begins(graph)
+    longer = [_longer(begin[group], first, last) for group in groups]
+    slow = groups[int(np.argmax(longer))]
+    rest = np.concatenate([group for group in groups if group is not slow])
+    moved = np.diff((np.nanmedian(begin[slow], axis=0) - np.nanmedian(begin[rest], axis=0))[first:last])
+    from scipy.stats import wilcoxon
+
+    chance = float(wilcoxon(moved).pvalue) if np.count_nonzero(moved) > 1 else 1.0
+    if chance >= FALSE_ALARMS:
+        return None
+    return Apart(tuple(slow.tolist()), tuple(rest.tolist()), first, last - 1, chance, float(abs(moved.mean())))
+
+
+def _meeting(graph: Graph) -> Any:
+    """Rank × window: ranks that meet in a window, through whatever gates, have the same label."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ranks, windows = len(graph.ranks), len(graph.steps)
+    rows = np.flatnonzero(graph.gate >= 0)
+    node, gate = graph.rank_index[rows] * windows + graph.window[rows], ranks * windows + graph.gate[rows]
+    size = ranks * windows + len(graph.gates)
+    links = coo_array((np.ones(len(rows), dtype=np.int8), (node, gate)), shape=(size, size))
+    return connected_components(links, directed=False)[1][: ranks * windows].reshape(ranks, windows)
+
+
+def _longest(mask: Any) -> tuple[int, int] | None:
+    """The longest run of a mask (begin, end), if it is much longer than all the others."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
+    runs = sorted(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True), key=lambda run: run[0] - run[1])
+    if not runs or runs[0][1] - runs[0][0] < LEAST_INSIDE + 1:
+        return None
+    other = max((end - begin for begin, end in runs[1:]), default=0)
+    return runs[0] if runs[0][1] - runs[0][0] > LONGER * other else None
+
+
+def _begins(graph: Graph) -> Any:
+    """Rank × window: when the first op began, ns."""
+    begin = np.full(len(graph.ranks) * len(graph.steps), np.inf)
+    np.minimum.at(begin, graph.rank_index * len(graph.steps) + graph.window, graph.ops.start_ns.astype(np.float64))
+    begin[np.isinf(begin)] = np.nan
+    return begin.reshape(len(graph.ranks), -1)
+
+
+def _longer(begin: Any, first: int, last: int) -> float:
+    """By how much the steps of a group got longer while it was apart, ns."""
+    took = np.diff(np.nanmedian(begin, axis=0))
+    inside = took[first : max(last - 1, first + 1)]
+    outside = np.delete(took, slice(first, last))
+    return float(np.median(inside) - np.median(outside)) if len(outside) else float(np.median(inside))
+
+
+def detect(evidence: Evidence) -> list[Finding]:
+    """At most one finding, with what its ranks do more than before."""
+    lost = evidence.apart
+    if lost is None:
+        return []
+    graph = evidence.graph
+    slow = [f for f in evidence.late if f.mode == MODE]
+    ranks, others = ([int(graph.ranks[r]) for r in some] for some in (lost.ranks, lost.others))
+    steps = int(graph.steps[lost.first]), int(graph.steps[lost.last])
+    return [
+        Finding(
+            MODE, tuple(ranks), (), (), tuple(dict.fromkeys(name for f in slow for name in f.classes))[:3], steps,
+            sum(f.lost_rank_ns for f in slow), 0, 1 - lost.chance,
+            f"from step {steps[0]} on ranks {ranks} no longer meet ranks {others} at any gate, as they did before; the two "
+            f"groups drift apart by {spell(lost.drift_ns)} a step (chance {lost.chance:.1g} if they only jittered)",
+            changes=tuple(change for f in slow for change in f.changes),
+            certain="" if slow else "what the ranks compute no longer agrees, whatever time it costs",
+        )
+    ]  # fmt: skip
