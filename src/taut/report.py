@@ -12,6 +12,7 @@ from taut.replay.whatif import link_ends
 from taut.tables import Kind, Verb
 
 if TYPE_CHECKING:
+    from taut.diagnose import Finding
     from taut.run import Analysis
 
 EXPLAINED_NS = 100_000
@@ -313,14 +314,25 @@ STRUCTURAL = 5
 
 def _found(a: Analysis) -> str:
     f = a.findings[0]
-    place = f"link {' and '.join(f.links)}" if f.links else f"rank {', '.join(map(str, f.ranks))}"
-    verb = "hold" if len(f.links) > 1 else "holds"
-    gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
     more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
+    if f.mode == "hang":
+        stopped = f"rank{'s' if len(f.ranks) > 1 else ''} {', '.join(map(str, f.ranks))}"
+        return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
+    verb = "hold" if len(f.links) > 1 or len(f.ranks) > 1 and not f.links else "holds"
+    gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
     return (
-        f"{f.mode.capitalize()}: {place} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
+        f"{f.mode.capitalize()}: {_place(f)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
         f"Fixing it recovers {gain:.1f} % of the wall clock."
     )
+
+
+def _place(f: Finding) -> str:
+    """Where a finding is, in the words of a sentence: links, ranks, stages, or what all ranks do."""
+    if f.links:
+        return f"link {' and '.join(f.links)}"
+    if f.ranks:
+        return f"rank {', '.join(map(str, f.ranks))}"
+    return f"stage {', '.join(map(str, f.stages))}" if f.stages else f"{f.classes[0]} on all ranks" if f.classes else "the job"
 
 
 def _alone(a: Analysis, share: dict[str, float]) -> str:

@@ -2,7 +2,7 @@
 
 Two shapes, two null hypotheses. *Micro-batches*: inside a rank's step, how long a micro-batch takes forward says nothing
 of how long it takes backward; sequence lengths and tokens per expert lengthen both, a slow device all micro-batches
-alike (correlation of the two, centred in the rank's step). *Stages*: the ranks of a stage do as much work a step as those
+alike (correlation of the two, centred in the rank's step, median over ranks). *Stages*: the ranks of a stage do as much work a step as those
 of the others, up to what the stages differ by from step to step. Either is reported only if evening out the work, the
 total kept, would recover something.
 """
@@ -39,21 +39,23 @@ def _micro_batches(e: Evidence) -> list[Finding]:
     from scipy.stats import t as student
 
     g = e.graph
-    passes = [_named(g, words) & (g.ops.part >= 0) & (g.ops.kind == Kind.COMPUTE) for words in (FORWARD, BACKWARD)]
+    usable = _innocent(e) & (g.ops.part >= 0) & (g.ops.kind == Kind.COMPUTE)
+    passes = [_named(g, words) & usable for words in (FORWARD, BACKWARD)]
     if not all(one.any() for one in passes):
         return []
     either = passes[0] | passes[1]
     cell, cells = numbered(g.rank_index, g.window, np.maximum(g.ops.part, 0))
     took = [np.bincount(cell[one], weights=g.work_ns[one], minlength=cells) for one in passes]
     both = (took[0] > 0) & (took[1] > 0)
-    step_of = np.zeros(cells, dtype=np.int64)
+    step_of, rank_of = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
     step, steps = numbered(g.rank_index, g.window)
-    step_of[cell] = step
+    step_of[cell], rank_of[cell] = step, g.rank_index
     x, y = (_centred(np.log(np.maximum(one[both], 1.0)), step_of[both], steps) for one in took)
     free = int(both.sum()) - len(np.unique(step_of[both])) - 1
     if free < 10 or not x.any() or not y.any():
         return []
-    r = float((x * y).sum() / np.sqrt((x**2).sum() * (y**2).sum()))
+    xy, xx, yy = (np.bincount(rank_of[both], weights=product) for product in (x * y, x * x, y * y))
+    r = float(np.median((xy / np.sqrt(np.maximum(xx * yy, 1e-12)))[xx > 0]))
     chance = float(student.sf(r * np.sqrt(free / max(1 - r * r, 1e-12)), free))
     if r < TOGETHER or chance >= FALSE_ALARMS:
         return []
@@ -78,12 +80,12 @@ def _stages(e: Evidence) -> list[Finding]:
     g = e.graph
     stage = np.asarray(g.members.stage)
     known = np.unique(stage[stage >= 0])
-    if len(known) < 2 or (stage < 0).any() or len(g.steps) < 3:
+    if len(known) < 2 or (stage < 0).any() or len(g.steps) < 3 or len(np.unique(stage[_ranks(e)])) < len(known):
         return []
-    own = g.ops.kind == Kind.COMPUTE
+    own = (g.ops.kind == Kind.COMPUTE) & _innocent(e)
     key = np.searchsorted(known, stage[g.rank_index]) * len(g.steps) + g.window
     total = np.bincount(key[own], weights=g.work_ns[own], minlength=len(known) * len(g.steps)).reshape(len(known), -1)
-    work = total / np.bincount(np.searchsorted(known, stage), minlength=len(known))[:, None]
+    work = total / np.maximum(np.bincount(np.searchsorted(known, stage[_ranks(e)]), minlength=len(known)), 1)[:, None]
     mean = work.mean(axis=0)
     longest = int(np.argmax(np.median(work, axis=1)))
     over = work[longest] / np.maximum(mean, 1.0)
@@ -104,6 +106,17 @@ def _stages(e: Evidence) -> list[Finding]:
             changes=(Change(rows, "work", "set", np.rint(even).astype(np.int64), "stages of equal work"),),
         )
     ]  # fmt: skip
+
+
+def _ranks(e: Evidence) -> Any:
+    """Mask of the ranks that are not late by themselves: a slow device makes its micro-batches and its stage long, too."""
+    late = {rank for finding in e.late for rank in finding.ranks}
+    return ~np.isin(e.graph.ranks, list(late))
+
+
+def _innocent(e: Evidence) -> Any:
+    """Mask of their ops."""
+    return _ranks(e)[e.graph.rank_index]
 
 
 def _named(graph: Graph, words: tuple[str, ...]) -> Any:

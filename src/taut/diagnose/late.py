@@ -53,12 +53,13 @@ def _takes(e: Evidence, rank: Place, links: Place) -> bool:
 def _in_time(e: Evidence, place: Place) -> Finding:
     graph, a, b = e.graph, place.first, place.last
     within = (graph.window >= a) & (graph.window <= b)
-    mine = np.flatnonzero(e.slower.own & (graph.rank_index == place.rank) & within)
+    all_of_it = np.flatnonzero((graph.rank_index == place.rank) & within)
+    mine = all_of_it[e.slower.own[all_of_it]]
     usual = e.slower.outside(graph.work_ns, a, b)
     usual_work = np.where(np.isnan(usual), e.blame.peers.value_ns, usual)
     usual_gap = e.slower.outside(graph.gap_ns, a, b)
     reason = f"rank {int(graph.ranks[place.rank])} as before"
-    changes = [_set(mine, "work", usual_work, reason), _set(mine, "gap", usual_gap, reason)]
+    changes = [_set(mine, "work", usual_work, reason), _set(all_of_it, "gap", usual_gap, reason)]
     for links in [place, *e.slower.links]:
         if links.gates is not None and (links is place or _takes(e, place, links)):
             changes.append(_set(np.flatnonzero(within & (graph.gate >= 0) & links.gates[graph.gate]), "work", usual, reason))

@@ -26,6 +26,10 @@ WORTH = 0.03
 """Class names that hold less of the ranks' own work than this are not searched one by one."""
 GREW, MATTERS = 1.2, 0.1
 """Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
+MINOR = 0.25
+"""Links that are late by less than this share of the latest are not named: the others delay them."""
+ALSO = 5.0
+"""Standard errors by which other groups must be slower in the same span to count as slow with the worst."""
 CHUNK = 0.3
 """The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
 LEAST_HICCUPS = 5
@@ -226,7 +230,7 @@ class Slower:
         while found:
             worst = max(found, key=lambda s: _extra(total[s.series], s))
             together = [s for s in found if min(s.last, worst.last) - max(s.first, worst.first) > 0]
-            place = self._links(together, worst, total)
+            place = self._links([*together, *_also(total, worst, {s.series for s in found})], worst, total)
             out += [place] if place.links else []
             found = [s for s in found if s not in together]
         lossy = self._lossy
@@ -241,36 +245,39 @@ class Slower:
         group, _ = self._groups
         gates = np.isin(group, [span.series for span in together])
         slower = {span: _extra(total[span.series], span) for span in together}
-        costly = sorted(together, key=lambda s: -slower[s])
-        named = {span: self._late_links(group == span.series, span, slower[span]) for span in costly}
-        links = tuple(dict.fromkeys(pair for pairs in named.values() for pair in pairs))
+        late: dict[tuple[int, int], float] = {}
+        for span in sorted(together, key=lambda s: -slower[s]):
+            for pair, extra in self._late_links(group == span.series, span, slower[span]).items():
+                late[pair] = late.get(pair, 0.0) + extra
+        links = tuple(pair for pair, extra in late.items() if extra >= MINOR * max(late.values()))
         if len(links) > 1 and not shared_ends(links):
-            # Two places at once, or noise in a small group: keep to the rank whose links cost most.
+            # Two places at once, noise in a small group, or a delay that the ring passes on: where most lateness meets.
             weight: dict[int, float] = {}
-            for span, pairs in named.items():
-                for end in (end for pair in pairs for end in pair):
-                    weight[end] = weight.get(end, 0.0) + slower[span]
+            for pair in links:
+                for end in pair:
+                    weight[end] = weight.get(end, 0.0) + late[pair]
             owner = max(weight, key=lambda r: weight[r])
             links = tuple(pair for pair in links if owner in pair)
         return Place(worst.first, worst.last, worst.score, False, sum(slower.values()), links=links, gates=gates)
 
-    def _late_links(self, gates: Any, span: Span, slower: float) -> list[tuple[int, int]]:
-        """Links into the members that end later than before; of two members that end alike, both ways."""
+    def _late_links(self, gates: Any, span: Span, slower: float) -> dict[tuple[int, int], float]:
+        """Links into the members that end later than before, and by how much (ns); of two that end alike, both ways."""
         g = self.graph
         rows, sender, receiver = (column[gates[g.gate[self._ends[0]]]] for column in self._ends)
         if not len(rows):
-            return []  # a barrier, or a verb whose algorithm is not known
+            return {}  # a barrier, or a verb whose algorithm is not known
         late = g.work_ns[rows] - self._gates[1][g.gate[rows]]
         pair, pairs = numbered(sender, receiver)
         series = self._table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
         if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
-            return []  # all end together: the ring is slower, none of its links more than the others
+            return {}  # all end together: the ring is slower, none of its links more than the others
         chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
-        return [(int(sender[i]), int(receiver[i])) for i in first[chosen]]
+        extra = extra if pairs > 2 else np.full(pairs, slower)  # two meet: both end when either does
+        return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}
 
     @cached_property
     def _hiccups(self) -> tuple[Any, Any]:
@@ -326,6 +333,20 @@ class Slower:
         """Chance that links of one rank are hit that often, if every link is as likely to be."""
         on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
         return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
+
+
+def _also(y: Any, worst: Span, known: set[int]) -> list[Span]:
+    """Other series that are higher in the very span of the worst: what is known need not be searched for."""
+    inside = _between(y.shape[1], worst.first, worst.last + 1)
+    more = y[:, inside].mean(axis=1) - y[:, ~inside].mean(axis=1)
+    score = more / (noise(y, np.arange(len(y))) * np.sqrt(1 / inside.sum() + 1 / (~inside).sum()))
+    grew = np.median(y[:, inside], axis=1) >= GREW * np.median(y[:, ~inside], axis=1)
+    rows = np.flatnonzero((score > ALSO) & grew & (y > 0).all(axis=1))
+    return [Span(int(i), worst.first, worst.last, float(score[i])) for i in rows if i not in known]
+
+
+def _between(n: int, a: int, b: int) -> Any:
+    return (np.arange(n) >= a) & (np.arange(n) < b)
 
 
 def _shaped(y: Any, kin: Any) -> Iterator[tuple[Span, bool]]:
