@@ -68,7 +68,7 @@ def drawn(data: bytes) -> list[Drawn]:
                 continue
             made = Drawn(*place(tracks, event.track_uuid), told.event_names[event.name_iid - 1].name, packet.timestamp)
             made.depth, made.args = len(stack), dict(argument(told, a) for a in event.debug_annotations)
-            made.flows_out, made.flows_in = list(event.flow_ids), list(event.terminating_flow_ids)
+            (made.flows_in if stack else made.flows_out).extend(event.flow_ids)
             stack.append(made)
             out.append(made)
     assert not any(stacks.values()), "every slice ends"

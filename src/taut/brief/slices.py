@@ -182,7 +182,7 @@ class _Sequence:
     def _work(self, values: Sequence[Any]) -> bytes:
         packet = self._event("TYPE_SLICE_BEGIN", *values[:2])
         packet.track_event.name_iid = len(self.slices.names) + 1
-        packet.track_event.terminating_flow_ids.append(values[2])
+        packet.track_event.flow_ids.append(values[2])  # not as its end: a viewer drops an arrow that ends before it begins
         return self._bytes(packet)
 
     def _end(self, values: Sequence[Any]) -> bytes:
