@@ -307,6 +307,36 @@ def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
     assert (done.stdout + done.stderr).isascii()
 
 
+def test_export_writes_a_trace_beside_the_tables_or_where_it_is_told(demo: tuple[Result, Path], tmp_path: Path) -> None:
+    pytest.importorskip("perfetto")
+    beside, told = taut_("export", demo[1], "--to", "perfetto"), tmp_path / "own.pftrace"
+    assert (beside.exit_code, beside.stdout) == (0, "")
+    assert beside.stderr == f"written: {demo[1] / 'perfetto.pftrace'}\n"
+    assert taut_("export", demo[1], "--to", "perfetto", "-o", told).exit_code == 0
+    piped = taut_("export", demo[1], "--to", "perfetto", "-o", "-")
+    (demo[1] / "perfetto.pftrace").rename(tmp_path / "perfetto.pftrace")
+    assert (tmp_path / "perfetto.pftrace").read_bytes() == told.read_bytes() == piped.stdout_bytes
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "code"), [(["--to", "paper"], 2), ([], 2), (["--to", "perfetto", "-o", "no/such/folder"], 1)]
+)
+def test_an_export_that_cannot_be_is_one_line(demo: tuple[Result, Path], question: list[str], code: int) -> None:
+    answer = taut_("export", demo[1], *question)
+    assert (answer.exit_code, answer.stdout, len(answer.stderr.splitlines())) == (code, "", 1)
+
+
+def test_export_without_its_package_says_what_to_install(
+    demo: tuple[Result, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
+    answer = taut_("export", demo[1], "--to", "perfetto", "-o", tmp_path / "trace")
+    assert answer.exit_code == 1
+    assert answer.stderr.rstrip().endswith("pip install 'taut[export]'")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m taut demo --json | head -c 1"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, timeout=120, check=True)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
@@ -87,6 +87,9 @@ class _Commands(click.Group):
             _fail("interrupted", INTERRUPTED)
         except TautError as error:
             _fail(str(error), error.exit_code)
+        except BrokenPipeError:  # the reader left early: there is nobody to tell
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(FAILED)
         except Exception as error:
             if os.environ.get("TAUT_DEBUG"):
                 raise
@@ -399,6 +402,57 @@ def _show_change(result: dict[str, Any], as_json: bool) -> None:
 
     screen = Screen.of(sys.stdout)
     click.echo(render_change(result, screen), nl=False, color=screen.styled)
+
+
+@main.command(short_help="Write a finished run in a form that other tools open.")
+@click.argument("run", metavar="RUN", type=click.Path())
+@click.option("--to", "form", type=click.Choice(["perfetto"]), required=True, help="The form to write.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True),
+    help="File to write, - for standard output  [default: RUN/perfetto.pftrace]",
+)  # fmt: skip
+def export(run: str, form: str, file: str | None) -> None:
+    """Write a finished run in a form that other tools open.
+
+    A Perfetto trace (open it at ui.perfetto.dev) has ranks as processes, lanes as threads and ops as slices, arrows from
+    the last at a gate to those it held up, waits, blame and findings as tracks of each rank, and every rank once more
+    with the ideal replay. Needs the extra: pip install 'taut[export]'.
+
+    \b
+      taut export RUN --to perfetto
+      taut export RUN --to perfetto -o - | gzip > run.pftrace.gz
+    """
+    if file == "-" and sys.stdout.isatty():
+        raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
+    from taut.export import perfetto
+    from taut.run import open_run
+
+    opened = open_run(run)
+    shown = opened.graph, opened.waits, opened.result["findings"]
+    if file == "-":
+        perfetto(*shown, sys.stdout.buffer)
+        return
+    path = Path(file) if file else opened.folder / f"{form}.pftrace"
+    with _whole(path) as out:
+        perfetto(*shown, out)
+    _say(f"written: {path}")
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that appears when it is complete; what is no file (a device, a pipe) is written to at once."""
+    special = path.exists() and not path.is_file()
+    scratch = path if special else path.with_name(f".{path.name}.part")
+    try:
+        with scratch.open("wb") as out:
+            yield out
+        if not special:
+            scratch.replace(path)
+    except OSError as error:
+        raise TautError(f"{path}: cannot be written ({error.strerror}); give another -o") from None
+    finally:
+        if not special:
+            scratch.unlink(missing_ok=True)
 
 
 main.add_command(lab)

@@ -212,12 +212,29 @@ class Run:
     reference_ns: Any
     result: dict[str, Any]
 
+    @cached_property
+    def waits(self) -> Table:
+        """The observed waits, split."""
+        return Table.from_arrow(Wait, _stored(self.folder, "waits"))
 
-def open_run(folder: str | Path) -> Run:
-    """Open a run folder; says in one line what is wrong with it if anything is."""
+
+def _stored(root: Path, name: str) -> Any:
+    """One table of a run folder."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    try:
+        return pq.ParquetFile(root / f"{name}.parquet").read()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _damaged(root, error) from None
+
+
+def _damaged(root: Path, error: Exception) -> RunError:
+    return RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again")
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open a run folder; says in one line what is wrong with it if anything is."""
     root = Path(folder)
     if not (root / "run.json").is_file():
         raise RunError(f"{root}: not a run folder (no run.json); make one with: taut analyze TRACES -o {root}")
@@ -226,11 +243,9 @@ def open_run(folder: str | Path) -> Run:
         if meta["format"] != FORMAT:
             raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
         about = meta["graph"]
-        tables = {
-            name: pq.ParquetFile(root / f"{name}.parquet").read() for name in ("ops", "edges", "events", "members", "clock")
-        }
-    except (OSError, KeyError, msgspec.DecodeError, pa.ArrowInvalid) as error:
-        raise RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again") from None
+    except (OSError, KeyError, msgspec.DecodeError) as error:
+        raise _damaged(root, error) from None
+    tables = {name: _stored(root, name) for name in ("ops", "edges", "events", "members", "clock")}
     ops = tables["ops"]
     columns = [f.name for f in dataclasses.fields(Op)]
     trace = Trace(

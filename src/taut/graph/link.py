@@ -54,6 +54,7 @@ def link(trace: Trace) -> Graph:
     segment = windows.segment[window].astype(np.int64)
     origin, start, end = _axis(*clocks.aligned(ops, clock), segment)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
+    trace = replace(trace, lanes=_lane_names(trace.lanes, ops.lane, lanes.lane))
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
     return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
 
@@ -123,6 +124,15 @@ def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int)
         lane[order[over]] += int(lane.max()) + 1
         lane = numbered(lane)[0]
     return Lanes(lane, order, begins, sibling, rank, ranks)
+
+
+def _lane_names(names: Sequence[str], before: Any, after: Any) -> Sequence[str]:
+    """The names of the lanes: what moved keeps that of the lane it came from."""
+    came = np.arange(len(names))
+    if after is not before:
+        came = np.zeros(int(after.max()) + 1, dtype=np.int64)
+        came[after] = before
+    return [names[lane] if lane < len(names) else f"lane {lane}" for lane in came.tolist()]
 
 
 def _assemble(

@@ -1,0 +1,71 @@
+"""A finished run in the forms that other tools open: what they show is computed here and rendered by ``brief``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from taut.brief.perfetto import Picture, render
+from taut.graph import Graph
+from taut.replay import Change, Timeline, reference, replay
+from taut.tables import Table
+
+
+def perfetto(graph: Graph, waits: Table, findings: Sequence[Mapping[str, Any]], out: BinaryIO) -> None:
+    """Write a job as a Perfetto trace, the ideal replay (that of ``whatif.ideal_wall_ns``) beside the observed one.
+
+    Waits are those of the blame, findings those of the result.
+    """
+    observed = replay(graph)
+    ideal = replay(graph, [Change(slice(None), "work", "set", reference.across(graph), "every op at reference")], gaps=False)
+    zero_ns = _zero_ns(graph, observed, ideal)[graph.segment][graph.window]
+    shown = _times(observed, zero_ns)
+    picture = Picture(
+        ops=graph.ops.replace(step=graph.steps[graph.window]), names=graph.names, lanes=graph.trace.lanes,
+        groups=graph.trace.groups, members=graph.members, rank=graph.rank_index, gate=graph.gate, observed=shown,
+        ideal=_times(ideal, zero_ns), waits=waits, findings=findings, spans=_spans(graph, shown, findings),
+    )  # fmt: skip
+    render(picture, out)
+
+
+def _times(timeline: Timeline, zero_ns: Any) -> dict[str, Any]:
+    """Times of every op on the axis of the trace, and what it did in between."""
+    return {
+        "start_ns": zero_ns + timeline.arrival_ns, "opening_ns": zero_ns + timeline.opening_ns,
+        "end_ns": zero_ns + timeline.end_ns, "work_ns": timeline.work_ns, "gap_ns": timeline.gap_ns,
+        "wait_ns": timeline.wait_ns,
+    }  # fmt: skip
+
+
+def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Any:
+    """Where each segment begins: when it did, or right after the one before where steps have no time in common."""
+    if not graph.trace.relative:
+        return graph.origin_ns - min(int(graph.origin_ns.min()), 0)
+    longest = np.zeros(int(graph.segment.max()) + 1, dtype=np.int64)
+    np.maximum.at(longest, graph.segment, np.maximum(observed.completion_ns, ideal.completion_ns))
+    return np.cumsum(longest) - longest
+
+
+def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each finding on each of its ranks: from their first to their last op in the steps it names."""
+    rows: list[tuple[int, int, int, int]] = []
+    step = graph.steps[graph.window]
+    for number, finding in enumerate(findings):
+        first, last = finding["steps"]
+        mine = np.flatnonzero((step >= first) & (step <= last) & np.isin(graph.ops.rank, _ranks(graph, finding)))
+        start = np.full(len(graph.ranks), np.iinfo(np.int64).max)
+        end = np.full(len(graph.ranks), -1)
+        np.minimum.at(start, graph.rank_index[mine], shown["start_ns"][mine])
+        np.maximum.at(end, graph.rank_index[mine], shown["end_ns"][mine])
+        rows += [(number, int(rank), int(start[rank]), int(end[rank])) for rank in np.flatnonzero(end >= 0)]
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    return dict(zip(("finding", "rank", "start_ns", "end_ns"), table.T, strict=True))
+
+
+def _ranks(graph: Graph, finding: Mapping[str, Any]) -> Any:
+    """The ranks a finding names, else the ends of its links, else those of its stages, else all."""
+    ends = [int(rank) for link in finding["links"] for rank in link.split(":")]
+    of_stages = graph.ranks[np.isin(graph.members.stage, finding["stages"])]
+    return next(ranks for ranks in (finding["ranks"], ends, of_stages, graph.ranks) if len(ranks))
