@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taut.diagnose.components import components, summary
 from taut.graph.ids import least, numbered
 from taut.replay.blame import at_reference
 from taut.replay.whatif import link_ends
@@ -30,8 +31,10 @@ def report(a: Analysis) -> dict[str, Any]:
         "hidden_wait_rank_ns": a.ledger.hidden_wait_rank_ns,
     }
     findings = [_finding(f) for f in a.findings]
+    parts = components(a.graph)
+    beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
     return {
-        "verdict": _verdict(a, fidelity["explained_share"]),
+        "verdict": {**_verdict(a, fidelity["explained_share"]), "components": beside},
         "job": _job(a),
         "fidelity": fidelity,
         "whatif": {
@@ -45,6 +48,7 @@ def report(a: Analysis) -> dict[str, Any]:
         "gates": _gates(a),
         "collectives": _undivided(a),
         "findings": findings,
+        "components": parts,
         "recoverable_wall_ns": a.recoverable_wall_ns,
         "indices": _indices(a),
         "regime": {"class": None, "reserve": None},
