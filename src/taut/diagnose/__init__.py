@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from taut.diagnose import stall, straggler
+from taut.diagnose import energy, stall, straggler
 from taut.diagnose.finding import LISTED_SHARE, Evidence, Finding, recovered, spell, worth
 
-DETECTORS = (straggler, stall)
+DETECTORS = (straggler, stall, energy)
 MOST_HIDDEN = 8
 """Findings that are worth nothing alone are tried behind the others, the costliest of them."""
 

@@ -65,7 +65,7 @@ def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> 
     first, last = min(int(s.time_ns[0]) for s in one.series), max(int(s.time_ns[-1]) for s in one.series)
     shifts = np.arange(-FARTHEST, FARTHEST + 1) * QUARTER_NS
     overlap = np.minimum(last + shifts, window[1]) - np.maximum(first + shifts, window[0])
-    if overlap[FARTHEST] > 0 or overlap.max() <= 0:
+    if overlap[FARTHEST] >= 0 or overlap.max() < 0:
         return one
     shift = int(shifts[np.argmax(overlap)])
     notes.append(f"{one.label}: dates without a time zone, moved by {shift / 3.6e12:+.2f} h to fall into the traced time")
