@@ -22,7 +22,7 @@ FLAGS = (*EVENTS, "power_capped")
 """Metrics of which the share of samples that are not zero is told."""
 BOARD_W: tuple[tuple[str, float], ...] = (
     ("B200", 1000.0), ("H200 NVL", 600.0), ("H200", 700.0), ("H100 PCIe", 350.0), ("H100 NVL", 400.0), ("H100", 700.0),
-    ("A100-PCIE", 300.0), ("A100 80GB PCIe", 300.0), ("A100", 400.0), ("V100-SXM2", 300.0), ("L40S", 350.0),
+    ("A100-PCIE-40GB", 250.0), ("A100 80GB PCIe", 300.0), ("A100", 400.0), ("V100-SXM2", 300.0), ("L40S", 350.0),
 )  # fmt: skip
 """Largest board power by the name of the device, W: NVIDIA's data sheets of the boards; the first name found counts."""
 DEFAULT = "default: "
