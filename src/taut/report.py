@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taut.diagnose.components import components, summary
 from taut.graph.ids import least, numbered
 from taut.replay.blame import at_reference
 from taut.replay.whatif import link_ends
@@ -31,8 +32,10 @@ def report(a: Analysis) -> dict[str, Any]:
         "hidden_wait_rank_ns": a.ledger.hidden_wait_rank_ns,
     }
     findings = [_finding(f) for f in a.findings]
+    parts = components(a.graph)
+    beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
     return {
-        "verdict": _verdict(a, fidelity["explained_share"]),
+        "verdict": {**_verdict(a, fidelity["explained_share"]), "components": beside},
         "job": _job(a),
         "fidelity": fidelity,
         "whatif": {
@@ -46,6 +49,7 @@ def report(a: Analysis) -> dict[str, Any]:
         "gates": _gates(a),
         "collectives": _undivided(a),
         "findings": findings,
+        "components": parts,
         "recoverable_wall_ns": a.recoverable_wall_ns,
         "indices": _indices(a),
         "regime": {"class": None, "reserve": None},
@@ -318,7 +322,7 @@ def _found(a: Analysis) -> str:
     if f.mode == "hang":
         stopped = f"rank{'s' if len(f.ranks) > 1 else ''} {', '.join(map(str, f.ranks))}"
         return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
-    verb = "hold" if len(f.links) > 1 or len(f.ranks) > 1 and not f.links else "holds"
+    verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links) else "holds"
     gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
     return (
         f"{f.mode.capitalize()}: {_place(f)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "

@@ -29,7 +29,7 @@ from taut.ledger.charge import Cell
 from taut.read import read
 from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
 from taut.report import report
-from taut.tables import Member, Op, Table, Trace
+from taut.tables import Member, Metric, Op, Table, Trace
 
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
@@ -162,7 +162,7 @@ def _write(analysis: Analysis, folder: Path) -> None:
 
     def put(name: str, table: Any) -> None:
         path = folder / f"{name}.parquet"
-        pq.write_table(table, path, compression="lz4", use_dictionary=name == "members", write_statistics=False)
+        pq.write_table(table, path, compression="lz4", use_dictionary=name in ("members", "metrics"), write_statistics=False)
 
     ops = graph.ops.to_arrow()
     for name in OP_ARRAYS:
@@ -175,6 +175,7 @@ def _write(analysis: Analysis, folder: Path) -> None:
         "events": pa.table({"event": graph.events}),
         "waits": analysis.blame.waits.to_arrow(),
         "ledger": analysis.ledger.cells.to_arrow(),
+        "metrics": graph.trace.metrics.to_arrow(),
         **{name: getattr(graph, name).to_arrow() for name in TABLES},
     }
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -268,7 +269,7 @@ def open_run(folder: str | Path) -> Run:
     return Run(root, graph, ops["reference_ns"].to_numpy(), meta["result"])
 
 
-ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell)
+ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell, Metric)
 """Row types of the tables in a run folder."""
 
 __all__ = ["ROWS", "Analysis", "Run", "analyze", "analyze_trace", "digest", "open_run"]

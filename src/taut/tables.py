@@ -116,6 +116,19 @@ class Call:
     done: int = col("int8", "1 if it completed, 0 if it did not", 0)
 
 
+@dataclass(frozen=True)
+class Metric:
+    """One sample of one component: what a sensor or a counter said, and when."""
+
+    time_ns: int = col("int64", "when it was sampled, ns in the clock of its host")
+    component: str = col("str", "what was measured: `rank 3`, `node7 gpu 0`, a host, a link or free text", "")
+    rank: int = col("int32", "the participant it belongs to; -1 if none or unknown")
+    metric: str = col("str", "name with its unit: `power_w`, `clock_mhz`, `temperature_c`, `utilisation_share`", "")
+    value: float = col("float64", "the sample; counters as their rate", np.nan)
+    limit: float = col("float64", "most it may be (utilisation, clock: least); NaN if the file names none", np.nan)
+    limit_source: str = col("str", "who says so; empty if there is no limit", "")
+
+
 class Table:
     """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
 
@@ -246,5 +259,7 @@ class Trace:
     """What is missing and what that does to the answer, one line each."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Events seen, used and dropped, by reason."""
+    metrics: Table = field(default_factory=lambda: Table(Metric, {}, 0))
+    """What lay beside the traces: samples of components, one series after the other, each in order of time."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call)
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric)

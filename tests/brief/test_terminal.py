@@ -201,3 +201,12 @@ def test_a_change_is_two_bars_on_one_scale(changed: int, said: str) -> None:
     assert said in after
     assert why == "rank 2 at reference"
     assert round(30 * 100 / max(100, changed)) == before.count("█")
+
+
+def test_components_stand_under_the_verdict_and_their_names_are_data() -> None:
+    result = copy.deepcopy(RESULT)
+    result["verdict"]["components"] = "1 of 2 components inside their limits; \x1b[2Jgpu is not"
+    assert render(result, Screen()).splitlines()[:2] == [
+        "Rank 2 holds the job up.",
+        r"1 of 2 components inside their limits; \x1b[2Jgpu is not.",
+    ]

@@ -124,7 +124,9 @@ def _in(text: str, style: str = "") -> Text:
 
 def _verdict(result: Mapping[str, Any]) -> ConsoleRenderable:
     verdict = result["verdict"]
-    return Text(safe(verdict["text"]), style=CLASS_STYLE.get(verdict["class"], "bold"))
+    said = Text(safe(verdict["text"]), style=CLASS_STYLE.get(verdict["class"], "bold"))
+    beside = verdict.get("components")
+    return Group(said, Text(f"{safe(beside)}.")) if beside else said
 
 
 def _job(result: Mapping[str, Any]) -> ConsoleRenderable:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from taut.diagnose import contention, degradation, hang, imbalance, stall, straggler, synchronisation, tail
+from taut.diagnose import contention, degradation, energy, hang, imbalance, stall, straggler, synchronisation, tail
 from taut.diagnose.finding import LISTED_SHARE, Evidence, Finding, recovered, spell, worth
 
-DETECTORS = (straggler, degradation, stall, synchronisation, contention, tail, imbalance, hang)
+DETECTORS = (straggler, degradation, stall, synchronisation, contention, tail, imbalance, energy, hang)
 MOST_HIDDEN = 8
 """Findings that are worth nothing alone are tried behind the others, the costliest of them."""
 

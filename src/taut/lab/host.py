@@ -298,7 +298,7 @@ class Faults:
 class _Sampler:
     """Host metrics of every rank, from outside: CPU time, memory, bytes on its interface."""
 
-    HEAD = ("rank", "time_ns", "cpu_ns", "rss_bytes", "received_bytes", "sent_bytes")
+    HEAD = ("rank", "time_ns", "cpu_ns", "rss_bytes", "received_bytes", "sent_bytes", "cpu_ns_limit", "rss_bytes_limit")
 
     def __init__(self, pids: list[int], path: Path) -> None:
         self.pids, self.path, self.rows, self.due = pids, path, list[tuple[int, ...]](), 0.0
@@ -326,7 +326,8 @@ def _sampled(rank: int, pid: int) -> Iterator[tuple[int, ...]]:
     counters = card.split(":")[1].split()
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     cpu, rss = (int(stat[11]) + int(stat[12])) * tick, int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
-    yield rank, time.time_ns(), cpu, rss, int(counters[0]), int(counters[8])
+    cores_ns, memory = (os.cpu_count() or 1) * 10**9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    yield rank, time.time_ns(), cpu, rss, int(counters[0]), int(counters[8]), cores_ns, memory
 
 
 def _received(link: Connection) -> Any:

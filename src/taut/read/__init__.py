@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.read import files, flight, kineto, merge, optable, steptimes
+from taut.read import files, flight, kineto, merge, metrics, optable, steptimes
 from taut.tables import Trace
 
 __all__ = ["FORMATS", "Format", "read"]
@@ -33,10 +33,10 @@ FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
 
 @dataclass
 class Part:
-    """What became of one member: a trace, a flight-recorder dump, a refusal, or nothing (skipped)."""
+    """What became of one member: a trace, what lies beside traces (a dump, metrics), a refusal, or nothing (skipped)."""
 
     label: str
-    found: Trace | flight.Dump | InputRefused | None
+    found: Trace | flight.Dump | metrics.Metrics | InputRefused | None
 
 
 def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Trace:
@@ -48,12 +48,14 @@ def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
     traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
     refused = [part.found for part in parts if isinstance(part.found, InputRefused)]
     dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
+    measured = [part.found for part in parts if isinstance(part.found, metrics.Metrics)]
     if not traces and not any(dump.rank >= 0 for dump in dumps):
-        raise _nothing(paths, parts, refused, dumps)
+        raise _nothing(paths, parts, refused, dumps, measured)
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
     trace = merge.merge(traces, refused, **about) if traces else flight.alone(dumps, refused, **about)
     skipped = sum(part.found is None for part in parts)
-    return flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
+    trace = flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
+    return metrics.apply(trace, measured)
 
 
 def _silent(done: int, total: int) -> None:
@@ -126,6 +128,8 @@ def _load_member(member: files.Member) -> Part:
                 return Part(member.label, reader.load(member.read(), member.label))
         if flight.sniff(member.head):
             return Part(member.label, flight.load(member.read(), member.label))
+        if metrics.sniff(member.head):
+            return Part(member.label, metrics.load(member.read(), member.label))
     except TooLarge:
         raise
     except InputRefused as refusal:
@@ -134,7 +138,11 @@ def _load_member(member: files.Member) -> Part:
 
 
 def _nothing(
-    paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], dumps: list[flight.Dump]
+    paths: Sequence[str | Path],
+    parts: list[Part],
+    refused: list[InputRefused],
+    dumps: list[flight.Dump],
+    measured: list[metrics.Metrics],
 ) -> InputRefused:
     """Why there is no trace."""
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
@@ -144,6 +152,8 @@ def _nothing(
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
     if dumps:
         return NotATrace(where, "dumps that do not say their rank", "end each file's name in its rank")
+    if measured:
+        return NotATrace(where, "only metrics here", "put the traces of the job beside them")
     known = "Kineto JSON, op tables (Parquet, CSV) and step times (CSV)"
     return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
 

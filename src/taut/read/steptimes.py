@@ -1,4 +1,4 @@
-"""Per-worker step times: a CSV with worker, step (or time index) and the time of that step.
+"""Per-worker step times: a CSV with worker, step (or time index) and the time of that step, optionally when it began.
 
 A worker's n-th sample is the job's n-th step: a compute op of that length on each worker, then a barrier that all
 workers join, because that is what a synchronous job does. The least a site can record:
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.tables import Kind, Member, Op, Table, Trace, Verb
+from taut.tables import Kind, Mark, Member, Op, Table, Trace, Verb
 
 WORKER = ("worker", "rank", "replica")
 STEP = ("time", "step", "sample", "iteration")
 TIME = ("batch_time_norm", "batch_time", "step_time", "step_time_s", "step_time_ms", "step_time_ns", "duration_ms")
 GPU = ("gpu",)
+START = "start_ns"
+"""When a step began: puts metrics that lie beside the table on its steps."""
 UNIT_NS = 1_000_000
 """A time without a unit counts as milliseconds: shares do not depend on it, and the briefing says so."""
 
@@ -60,8 +62,12 @@ def load(data: bytes, label: str) -> Trace:
     rank = worker[good][order].astype(np.int64)
     took = np.rint(values[good][order] * factor).astype(np.int64)
     n = len(rank)
+    marks: dict[str, Any] = {}
     begins = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
     steps = np.arange(n) - np.repeat(begins, np.diff(np.append(begins, n)))
+    if START in header and pa.types.is_integer(table[header[START]].type):
+        began = table[header[START]].fill_null(-1).to_numpy(zero_copy_only=False)[good][order]
+        marks = {"rank": rank, "step": steps, "start_ns": began, "end_ns": began + took}
     latest = np.zeros(int(steps.max()) + 1, dtype=np.int64)
     np.maximum.at(latest, steps, took)
 
@@ -94,6 +100,7 @@ def load(data: bytes, label: str) -> Trace:
         lanes=["worker"],
         groups=["all"],
         members=Table(Member, {"rank": np.unique(rank)}),
+        marks=Table(Mark, marks, n if marks else 0),
         name=label.rsplit("/", 1)[-1].split(".")[0] or "steps",
         source=label,
         relative=True,

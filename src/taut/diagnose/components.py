@@ -1,0 +1,126 @@
+"""Component view: every metric of every component against its limit, and who says that this is the limit.
+
+Evidence, never the verdict: a job may lose a third of its time while every component is inside its limits. A limit comes
+from the metrics file, else from DEFAULTS (and says so), else it is unknown. There is no default for utilisation, because
+an accelerator that waits in a collective reads as fully used, nor for temperature, because boards differ and tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from taut.graph import Graph
+
+FLOORS = ("utilisation_share", "clock_mhz", "memory_clock_mhz")
+"""Metrics whose limit is the least they should be; of all others it is the most."""
+EVENTS = ("slowdown", "xid", "ecc_uncorrected")
+"""Metrics that must not be anything but zero: the share of samples that were is compared."""
+FLAGS = (*EVENTS, "power_capped")
+"""Metrics of which the share of samples that are not zero is told."""
+BOARD_W: tuple[tuple[str, float], ...] = (
+    ("B200", 1000.0), ("H200 NVL", 600.0), ("H200", 700.0), ("H100 PCIe", 350.0), ("H100 NVL", 400.0), ("H100", 700.0),
+    ("A100-PCIE-40GB", 250.0), ("A100 80GB PCIe", 300.0), ("A100", 400.0), ("V100-SXM2", 300.0), ("L40S", 350.0),
+)  # fmt: skip
+"""Largest board power by the name of the device, W: NVIDIA's data sheets of the boards; the first name found counts."""
+DEFAULT = "default: "
+"""Opens the source of a limit that no file named."""
+
+
+def components(graph: Graph) -> list[dict[str, Any]]:
+    """One row per component and metric, as the JSON contract has it; empty without metrics."""
+    return [_row(graph, *series) for series in _series(graph)]
+
+
+def _series(graph: Graph) -> Iterator[tuple[str, int, str, Any, Any]]:
+    """Component, rank, metric, values and limits of each series, in the traced time where it was sampled then."""
+    table = graph.trace.metrics
+    if not len(table):
+        return
+    inside = _traced(graph, table.time_ns)
+    new = (table.component[1:] != table.component[:-1]) | (table.metric[1:] != table.metric[:-1])
+    edges = np.concatenate([[0], np.flatnonzero(new) + 1, [len(table)]])
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        rows = slice(first, last)
+        chosen = inside[rows] if inside[rows].any() else slice(None)
+        limit, source = table.limit[rows][chosen], table.limit_source[first]
+        yield table.component[first], int(table.rank[first]), table.metric[first], table.value[rows][chosen], (limit, source)
+
+
+def _traced(graph: Graph, time_ns: Any) -> Any:
+    """Which samples fall into the traced time; none where steps have no common time."""
+    marks = graph.trace.marks
+    if len(marks):
+        return (time_ns >= marks.start_ns.min()) & (time_ns <= marks.end_ns.max())
+    if graph.trace.relative:
+        return np.zeros(len(time_ns), dtype=bool)
+    begin = graph.origin_ns[graph.segment[graph.window]]
+    first, last = (begin + graph.ops.start_ns).min(), (begin + graph.ops.end_ns).max()
+    return (time_ns >= first) & (time_ns <= last)
+
+
+def _row(graph: Graph, component: str, rank: int, metric: str, values: Any, given: tuple[Any, str]) -> dict[str, Any]:
+    value, how = _value(metric, values)
+    limit, source = _limit(graph, rank, metric, *given)
+    least = metric in FLOORS
+    inside = None if limit is None else bool(value >= limit if least else value <= limit)
+    return {
+        "component": component, "rank": rank if rank >= 0 else None, "metric": metric, "value": value, "value_is": how,
+        "limit": limit, "limit_is": None if limit is None else "at least" if least else "at most", "limit_source": source,
+        "inside": inside, "samples": len(values),
+    }  # fmt: skip
+
+
+def _value(metric: str, values: Any) -> tuple[float, str]:
+    """What of a series is held against its limit, and what that is: single samples are no state of a component."""
+    if metric in FLAGS:
+        return float((values != 0).mean()), "share of samples"
+    if metric in FLOORS:
+        return float(np.median(values)), "median"
+    return float(np.quantile(values, 0.99)), "99th percentile"
+
+
+def _limit(graph: Graph, rank: int, metric: str, limit: Any, source: str) -> tuple[float | None, str | None]:
+    known = limit[np.isfinite(limit)]
+    if len(known):
+        return float(np.median(known)), source
+    if metric in EVENTS:
+        return 0.0, DEFAULT + "the device itself reports it as a protection or an error (NVML)"
+    if metric == "power_w" and rank >= 0:
+        device = str(graph.members.device[graph.members.rank == rank][0])
+        for name, power_w in BOARD_W:
+            if name.lower() in device.lower():
+                return power_w, DEFAULT + f"board power of {name} (NVIDIA data sheet)"
+    return None, None
+
+
+def summary(rows: list[dict[str, Any]], lost_share: float) -> str | None:
+    """The component view in one sentence beside the share of the wall that mending all findings saves; None without metrics."""
+    if not rows:
+        return None
+    state: dict[str, bool | None] = {}
+    for row in rows:
+        before = state.get(row["component"])
+        state[row["component"]] = row["inside"] if before is None else before and row["inside"] is not False
+    judged = [name for name, inside in state.items() if inside is not None]
+    outside = [name for name in judged if not state[name]]
+    unknown = len(state) - len(judged)
+    loses = f"the job loses {100 * lost_share:.0f} %" if lost_share > 0 else "no loss was found"
+    if not judged:
+        return f"{_many(len(state))} measured, no limit known; {loses}"
+    without = f", of {unknown} more no limit is known" if unknown else ""
+    if not outside:
+        return f"{len(judged)} of {_many(len(judged))} inside their limits{without}; {loses}"
+    row = next(r for r in rows if r["component"] == outside[0] and r["inside"] is False)
+    more = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
+    beyond = "below" if row["limit_is"] == "at least" else "above"
+    return (
+        f"{len(judged) - len(outside)} of {_many(len(judged))} inside their limits{without}; {outside[0]}{more} is not: "
+        f"{row['metric']} {row['value']:.4g} {beyond} {row['limit']:.4g} ({row['limit_source']}); {loses}"
+    )
+
+
+def _many(count: int) -> str:
+    return f"{count} component" if count == 1 else f"{count} components"

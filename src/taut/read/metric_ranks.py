@@ -1,0 +1,105 @@
+"""Metrics of files → one table beside the trace: whose they are, and at which time of the job."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from taut.read.metric_series import Metrics, Series
+from taut.read.metric_words import place
+from taut.tables import NULL, Metric, Table, Trace
+
+QUARTER_NS = 900_000_000_000
+"""Time zones differ by multiples of a quarter of an hour …"""
+FARTHEST = 56
+"""… and by at most this many of them."""
+
+
+def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:
+    """The trace with the metrics that lay beside it."""
+    if not found:
+        return trace
+    window, notes = _window(trace), list[str]()
+    series = _told_apart([_in_zone(one, window, notes) for one in found], set(trace.members.host))
+    ranks = _ranks(trace, series, notes)
+    names = [(rank if rank >= 0 else 1 << 30, s.component, s.metric) for rank, s in zip(ranks, series, strict=True)]
+    order = sorted(range(len(series)), key=lambda i: names[i])
+    series, ranks = [series[i] for i in order], [ranks[i] for i in order]
+    length = [len(s.time_ns) for s in series]
+    table = Table(
+        Metric,
+        {
+            "time_ns": np.concatenate([s.time_ns for s in series]),
+            "component": np.repeat(np.array([s.component for s in series], dtype=object), length),
+            "rank": np.repeat(ranks, length),
+            "metric": np.repeat(np.array([s.metric for s in series], dtype=object), length),
+            "value": np.concatenate([s.value for s in series]),
+            "limit": np.concatenate([s.limit for s in series]),
+            "limit_source": np.repeat(np.array([s.limit_source for s in series], dtype=object), length),
+        },
+    )
+    if window and not ((table.time_ns >= window[0]) & (table.time_ns <= window[1])).any():
+        notes.append("no metric was sampled while the job was traced: values are those of the whole files")
+    counts = {**trace.counts, "metric files": len(found), "metric samples": len(table)}
+    return replace(trace, metrics=table, partial=(*trace.partial, *dict.fromkeys(notes)), counts=counts)
+
+
+def _window(trace: Trace) -> tuple[int, int] | None:
+    """When the job was traced; None where times are relative to their step."""
+    if len(trace.marks):
+        return int(trace.marks.start_ns.min()), int(trace.marks.end_ns.max())
+    if trace.relative or not len(trace.ops):
+        return None
+    return int(trace.ops.start_ns.min()), int(trace.ops.end_ns.max())
+
+
+def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> Metrics:
+    """Dates without a zone are taken as UTC, or as the zone in which they fall into the traced time, if only one does."""
+    if not one.zoneless or window is None:
+        return one
+    first, last = min(int(s.time_ns[0]) for s in one.series), max(int(s.time_ns[-1]) for s in one.series)
+    shifts = np.arange(-FARTHEST, FARTHEST + 1) * QUARTER_NS
+    overlap = np.minimum(last + shifts, window[1]) - np.maximum(first + shifts, window[0])
+    if overlap[FARTHEST] >= 0 or overlap.max() < 0:
+        return one
+    shift = int(shifts[np.argmax(overlap)])
+    notes.append(f"{one.label}: dates without a time zone, moved by {shift / 3.6e12:+.2f} h to fall into the traced time")
+    return replace(one, series=[replace(s, time_ns=s.time_ns + shift) for s in one.series])
+
+
+def _told_apart(found: Sequence[Metrics], hosts: set[Any]) -> list[Series]:
+    """All series; where two files name the same component, the host or the file they are of tells them apart."""
+    files = Counter(component for one in found for component in {s.component for s in one.series})
+    out = []
+    for one in found:
+        parts = [part.split(".")[0] for part in re.split(r"[/\\:]", one.label) if part]
+        whose = next((p for p in parts if p in hosts), parts[-1] if parts else "")
+        for series in one.series:
+            shared = files[series.component] > 1 and place(series.component)[0] is None
+            out.append(replace(series, component=f"{whose} {series.component}") if shared else series)
+    return out
+
+
+def _ranks(trace: Trace, series: Sequence[Series], notes: list[str]) -> list[int]:
+    """The rank of each series, -1 if none: named, or the n-th rank of the host whose n-th accelerator it is."""
+    members = trace.members
+    of_host = {host: members.rank[members.host == host].tolist() for host in set(members.host) if host}
+    gpus = {place(s.component)[1:] for s in series if place(s.component)[2] is not None}
+    if len({host for host, _ in gpus}) == 1 and len(of_host) <= 1:
+        # One host is watched and the traces know no other: it is that one, if the numbers agree.
+        ranks = members.rank.tolist()
+        of_host = {next(iter(gpus))[0]: ranks} if len(gpus) == len(ranks) else of_host
+    out = []
+    for one in series:
+        rank, host, gpu = place(one.component)
+        here = of_host.get(host, [])
+        if rank is None and gpu is not None and gpu < len(here):
+            rank = here[gpu]
+            notes.append("metrics of accelerator n are taken as those of the n-th rank of its host")
+        out.append(rank if rank is not None and (members.rank == rank).any() else NULL)
+    return out

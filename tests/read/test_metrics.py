@@ -1,0 +1,205 @@
+"""Metrics beside the traces: every shape comes out in the same words, and bad ones are refused in a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from taut.errors import InputRefused, NotATrace, TooLarge
+from taut.read import metrics, read
+from taut.tables import Trace
+
+NOW_NS = 1_700_000_000_000_000_000
+
+SMI = b"""timestamp, index, utilization.gpu [%], power.draw [W], clocks.current.sm [MHz], temperature.gpu, \
+clocks_event_reasons.active, power.limit [W]
+2023/11/14 22:13:20.500, 0, 98 %, 512.25 W, 1980 MHz, 54, 0x0000000000000004, 700.00 W
+2023/11/14 22:13:20.500, 1, [N/A], [Not Supported], 1200 MHz, 91, 0x0000000000000048, 700.00 W
+"""
+TIDY = b"""time,component,metric,value,limit,limit_source,unit
+1700000000.5,rank 1,power,412000,700000,data sheet,mW
+1700000001.5,1,power,413000,700000,data sheet,mW
+1700000000.5,leaf1:eth3,received_total,100,,,
+1700000002.5,leaf1:eth3,received_total,500,,,
+1700000003.5,leaf1:eth3,received_total,10,,,
+"""
+LINES = b"""{"time": "2023-11-14T22:13:20.5Z", "component": "node7 gpu 0", "metric": "temperature", "value": 61, "x": {"y": 1}}
+{"time": "2023-11-14T22:13:21.5+00:00", "component": "node7 gpu 0", "metric": "temperature", "value": "62 C"}
+"""
+MATRIX = json.dumps(
+    {
+        "status": "success",
+        "data": {
+            "resultType": "matrix",
+            "result": [
+                {
+                    "metric": {
+                        "__name__": "DCGM_FI_DEV_GPU_UTIL",
+                        "gpu": "1",
+                        "Hostname": "node7",
+                        "instance": "10.0.0.7:9400",
+                    },
+                    "values": [[1700000000.5, "100"], [1700000001.5, "NaN"], [1700000002.5, "50"]],
+                }
+            ],
+        },
+    }
+).encode()
+HOST = b"""rank,time_ns,cpu_ns,rss_bytes,received_bytes,sent_bytes,cpu_ns_limit,rss_bytes_limit
+0,1700000000000000000,0,1000,0,0,2000000000,8000
+0,1700000001000000000,500000000,1200,4000,8000,2000000000,8000
+"""
+
+
+def rows(data: bytes) -> list[tuple[str, str, list[float], list[float], float | None, str]]:
+    """(component, metric, seconds after NOW_NS, values, limit, its source) of every series."""
+    assert metrics.sniff(data)
+    return [
+        (
+            s.component, s.metric, ((s.time_ns - NOW_NS) / 1e9).tolist(), np.round(s.value, 6).tolist(),
+            None if np.isnan(s.limit[0]) else float(s.limit[0]), s.limit_source,
+        )
+        for s in metrics.load(data, "m").series
+    ]  # fmt: skip
+
+
+def test_nvidia_smi() -> None:
+    assert rows(SMI) == [
+        ("gpu 0", "utilisation_share", [0.5], [0.98], None, ""),
+        ("gpu 0", "power_w", [0.5], [512.25], 700.0, "power_limit_w in the file"),
+        ("gpu 0", "clock_mhz", [0.5], [1980.0], None, ""),
+        ("gpu 1", "clock_mhz", [0.5], [1200.0], None, ""),
+        ("gpu 0", "temperature_c", [0.5], [54.0], None, ""),
+        ("gpu 1", "temperature_c", [0.5], [91.0], None, ""),
+        ("gpu 0", "slowdown", [0.5], [0.0], None, ""),
+        ("gpu 0", "power_capped", [0.5], [1.0], None, ""),
+        ("gpu 1", "slowdown", [0.5], [1.0], None, ""),
+        ("gpu 1", "power_capped", [0.5], [0.0], None, ""),
+    ]
+
+
+def test_tidy_csv_with_units_limits_and_a_counter_that_was_reset() -> None:
+    assert rows(TIDY) == [
+        ("rank 1", "power_w", [0.5, 1.5], [412.0, 413.0], 700.0, "data sheet"),
+        ("leaf1:eth3", "received_per_s", [2.5], [200.0], None, ""),
+    ]
+
+
+def test_json_lines() -> None:
+    assert rows(LINES) == [("node7 gpu 0", "temperature_c", [0.5, 1.5], [61.0, 62.0], None, "")]
+
+
+def test_prometheus_matrix() -> None:
+    assert rows(MATRIX) == [("node7 gpu 1", "utilisation_share", [0.5, 2.5], [1.0, 0.5], None, "")]
+
+
+def test_host_metrics_of_the_lab() -> None:
+    assert rows(HOST) == [
+        ("rank 0", "cpu_cores", [1.0], [0.5], 2.0, "the file"),
+        ("rank 0", "memory_used_bytes", [0.0, 1.0], [1000.0, 1200.0], 8000.0, "the file"),
+        ("rank 0", "received_bytes_per_s", [1.0], [4000.0], None, ""),
+        ("rank 0", "sent_bytes_per_s", [1.0], [8000.0], None, ""),
+    ]
+
+
+@pytest.mark.parametrize("unit", [("time_ns", 1e9), ("time_ms", 1e3), ("time", 1.0), ("time", 1e3), ("time", 1e6)])
+def test_times_in_whatever_unit(unit: tuple[str, float]) -> None:
+    name, factor = unit
+    data = f"{name},component,metric,value\n{int(1_700_000_001 * factor)},rank 0,power_w,1\n".encode()
+    assert rows(data)[0][2] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"time,metric,value\nsoon,power,much\n", "no row holds a time"),
+        (b"time,metric,value\n", "no row holds a time"),
+        (b"time,metric,metric,value\n1,a,b,2\n", "two columns of one name"),
+        (b"time,metric,value\n1,2\n", "not a readable CSV"),
+        (b"time,metric,value\n1,\xff\xfe,2\n", "not a readable CSV"),
+        (b'{"metric": "a", "value": 1}\n{"metric": ', "not readable as JSON lines"),
+        (b'{"metric": "a", "value": ' + b"[" * 100_000, "not readable as JSON lines"),
+        (b'{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": []}]}}', "without a metric name"),
+        (b'{"data": {"resultType": "matrix", "result": 3}}', "not a matrix"),
+    ],
+)
+def test_refused_in_one_line(data: bytes, why: str) -> None:
+    with pytest.raises(InputRefused, match=why) as caught:
+        metrics.load(data, "m.csv")
+    assert str(caught.value).startswith("m.csv: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_too_many_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST_SERIES", 2)
+    with pytest.raises(TooLarge):
+        metrics.load(b"time,component,metric,value\n" + b"".join(b"1,x%d,power,1\n" % i for i in range(3)), "m")
+
+
+def test_samples_that_are_no_numbers_or_no_times_are_left_out() -> None:
+    data = b"time,component,metric,value\n1,a,power,nan\n1,a,power,inf\n1e300,a,power,5\n2,a,power,7\n"
+    assert rows(data)[0][3] == [7.0]
+
+
+def job(tmp_path: Path, tiny: Any, hosts: tuple[str, ...], **files: bytes) -> Trace:
+    """A trace of one rank per host name, with metrics files beside it."""
+    for rank, host in enumerate(hosts):
+        events = [tiny.step(1, 0, 2_000_000), tiny.event("cpu_op", "aten::mm", 1, 1_999_000)]
+        data = tiny.as_bytes(events, rank=rank, world_size=len(hosts), **({"hostName": host} if host else {}))
+        (tmp_path / f"rank{rank}.json").write_bytes(data)
+    for name, data in files.items():
+        path = tmp_path / name.replace("__", "/")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    return read([tmp_path])
+
+
+def placed(trace: Trace) -> set[tuple[str, int]]:
+    return {(c, int(r)) for c, r in zip(trace.metrics.component, trace.metrics.rank, strict=True)}
+
+
+def test_a_named_rank_is_that_rank_and_a_link_is_none(tmp_path: Path, tiny: Any) -> None:
+    trace = job(tmp_path, tiny, ("", ""), tidy=TIDY)
+    assert placed(trace) == {("rank 1", 1), ("leaf1:eth3", -1)}
+    assert trace.counts["metric samples"] == 3
+
+
+def test_a_rank_that_is_not_in_the_job_is_none(tmp_path: Path, tiny: Any) -> None:
+    assert placed(job(tmp_path, tiny, ("",), tidy=TIDY)) == {("rank 1", -1), ("leaf1:eth3", -1)}
+
+
+def test_accelerators_of_the_only_host_are_its_ranks_and_that_is_said(tmp_path: Path, tiny: Any) -> None:
+    trace = job(tmp_path, tiny, ("", ""), smi=SMI)
+    assert placed(trace) == {("gpu 0", 0), ("gpu 1", 1)}
+    assert any("n-th rank of its host" in line for line in trace.partial)
+
+
+def test_more_accelerators_than_ranks_stay_unplaced(tmp_path: Path, tiny: Any) -> None:
+    assert placed(job(tmp_path, tiny, ("",), smi=SMI)) == {("gpu 0", -1), ("gpu 1", -1)}
+
+
+def test_dates_without_a_zone_are_moved_into_the_traced_time(tmp_path: Path, tiny: Any) -> None:
+    trace = job(tmp_path, tiny, ("", ""), smi=SMI.replace(b" 22:13", b" 23:43"))
+    assert set(trace.metrics.time_ns.tolist()) == {NOW_NS + 500_000_000}
+    assert any("-1.50 h" in line for line in trace.partial)
+
+
+def test_metrics_of_another_time_are_kept_and_that_is_said(tmp_path: Path, tiny: Any) -> None:
+    trace = job(tmp_path, tiny, ("", ""), tidy=TIDY.replace(b"17000000", b"15000000"))
+    assert any("no metric was sampled while" in line for line in trace.partial)
+
+
+def test_damaged_metrics_are_left_out_and_named(tmp_path: Path, tiny: Any) -> None:
+    trace = job(tmp_path, tiny, ("",), bad=b"time,metric,value\nx,y,z\n")
+    assert len(trace.metrics) == 0
+    assert any("no row holds a time" in line for line in trace.partial)
+
+
+def test_metrics_alone_are_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_bytes(TIDY)
+    with pytest.raises(NotATrace, match="only metrics here"):
+        read([tmp_path])
