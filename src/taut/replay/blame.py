@@ -59,6 +59,8 @@ class Blame:
     """Cause rank × victim rank, fault and gap together, rank-ns."""
     peers: reference.Reference
     gap_reference: Any
+    ordinary_ns: Any
+    """Per window: how long it takes with every op at its reference, without gaps."""
 
     @cached_property
     def totals(self) -> dict[str, int]:
@@ -113,4 +115,4 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
             "structural_ns": structural, "gap_ns": gap, "unexplained_ns": rest - gap,
         },
     )  # fmt: skip
-    return Blame(graph, table, score, threshold, cause, gap_cause, matrix + gap_matrix, peers, gap_reference)
+    return Blame(graph, table, score, threshold, cause, gap_cause, matrix + gap_matrix, peers, gap_reference, ordinary.window_ns)
