@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from taut.errors import InputRefused, NotATrace, TooLarge
 from taut.read import files, flight, kineto, merge, optable, steptimes
-from taut.tables import Trace
+from taut.read import progress as log
+from taut.tables import Table, Trace
 
 __all__ = ["FORMATS", "Format", "read"]
 
@@ -33,10 +34,10 @@ FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
 
 @dataclass
 class Part:
-    """What became of one member: a trace, a flight-recorder dump, a refusal, or nothing (skipped)."""
+    """What became of one member: a trace, a flight-recorder dump, a progress log, a refusal, or nothing (skipped)."""
 
     label: str
-    found: Trace | flight.Dump | InputRefused | None
+    found: Trace | flight.Dump | Table | InputRefused | None
 
 
 def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Trace:
@@ -48,9 +49,13 @@ def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
     traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
     refused = [part.found for part in parts if isinstance(part.found, InputRefused)]
     dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
+    logs = [part.found for part in parts if isinstance(part.found, Table)]
     if not traces:
-        raise _nothing(paths, parts, refused, dumps)
+        raise _nothing(paths, parts, refused, "flight-recorder dumps" if dumps else "progress logs" if logs else "")
+    logs += [trace.progress for _, trace in traces if len(trace.progress)]
     trace = merge.merge(traces, refused, name=_job_name(paths[0]), source=_source(paths))
+    if logs:
+        trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
     return flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
 
@@ -122,9 +127,10 @@ def _load_member(member: files.Member) -> Part:
     try:
         for reader in FORMATS:
             if reader.sniff(member.head):
-                return Part(member.label, reader.load(member.read(), member.label))
-        if flight.sniff(member.head):
-            return Part(member.label, flight.load(member.read(), member.label))
+                return Part(member.label, _load_trace(reader, member))
+        for beside in (flight, log):
+            if beside.sniff(member.head):
+                return Part(member.label, beside.load(member.read(), member.label))
     except TooLarge:
         raise
     except InputRefused as refusal:
@@ -132,17 +138,23 @@ def _load_member(member: files.Member) -> Part:
     return Part(member.label, None)
 
 
-def _nothing(
-    paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], dumps: list[flight.Dump]
-) -> InputRefused:
+def _load_trace(reader: Format, member: files.Member) -> Trace:
+    """A trace; a table of step times that also tells the loss is a progress log as well."""
+    if reader is not steptimes or not log.sniff(member.head):
+        return reader.load(member.read(), member.label)
+    data = member.read()
+    return replace(steptimes.load(data, member.label), progress=log.load(data, member.label))
+
+
+def _nothing(paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], beside: str) -> InputRefused:
     """Why there is no trace."""
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     if len(refused) == 1:
         return refused[0]
     if refused:
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
-    if dumps:
-        return NotATrace(where, "only flight-recorder dumps here", "put the profiler traces of the job beside them")
+    if beside:
+        return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
     known = "Kineto JSON, op tables (Parquet, CSV) and step times (CSV)"
     return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
 

@@ -47,9 +47,7 @@ def excess(blame: Blame) -> Excess:
     g, peers = blame.graph, blame.peers
     shape = len(g.ranks), len(g.steps)
     cell = g.rank_index * shape[1] + g.window
-    net, variance, shared, told = tally(
-        cell, shape[0] * shape[1], g.work_ns, peers.value_ns, peers.within_ns, peers.between_ns
-    )
+    net, variance, shared, told = tally(cell, shape[0] * shape[1], g.work_ns, peers.value_ns, peers.within_ns, peers.between_ns)
     spread = np.where(told, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
     level = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(net.size, 1))
     beyond = np.where(net > level * np.nan_to_num(spread, nan=np.inf), net, 0.0)
