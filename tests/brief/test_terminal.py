@@ -201,3 +201,13 @@ def test_a_change_is_two_bars_on_one_scale(changed: int, said: str) -> None:
     assert said in after
     assert why == "rank 2 at reference"
     assert round(30 * 100 / max(100, changed)) == before.count("█")
+
+
+def test_the_regime_and_what_was_kept_have_a_line_each() -> None:
+    back = {"value": 0.93, "lo": 0.9, "hi": 0.95}
+    regime = {"class": "stable", "reserve": {"value": 16.0, "lo": 16.0, "hi": None}, "marginal_return": back, "pays": 0.5}
+    log = {"kept_steps": 90, "executed_steps": 100, "kept_steps_per_rank_hour": {"value": 12.5, "lo": 11.0, "hi": 13.0}}
+    shown = " ".join(screen_of(regime=regime, progress=log).split())
+    assert "Regime: stable · the next accelerator brings 93.0 % of itself" in shown
+    assert "jitter may grow at least 16.0-fold before that is below 50.0 %" in shown
+    assert "Progress: 90 of 100 executed steps kept · 12.5 a rank-hour" in shown

@@ -268,9 +268,9 @@ def _ledger(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
 
 def _regime(result: Mapping[str, Any]) -> ConsoleRenderable | None:
     """How far the job is from not paying, and what was done for nothing, where a progress log tells."""
-    found, log = result["regime"], result.get("progress")
+    found, log = result.get("regime") or {}, result.get("progress")
     lines: list[ConsoleRenderable] = []
-    if found["class"]:
+    if found.get("class"):
         reserve, back = found["reserve"], found["marginal_return"]
         least = "at least " if reserve["hi"] is None else ""
         line = Text(f"Regime: {found['class']}", style="bold")
