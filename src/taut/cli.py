@@ -162,6 +162,11 @@ ANALYSIS_OPTIONS = (
         "--fail-on", metavar="SHARE", type=click.FloatRange(0, 1),
         help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
     ),
+    click.option(
+        "--pays", metavar="SHARE", type=click.FloatRange(0, 1, min_open=True),
+        help="Share of its own throughput the next accelerator must bring to pay  [default: 0.5]",
+    ),
+    click.option("--envelope", is_flag=True, help="Map what would dominate with more ranks, unequal ranks, more gates."),
     click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr."),
 )  # fmt: skip
 
@@ -194,13 +199,14 @@ def demo(**options: Any) -> None:
 
 def _analyze(
     inputs: Sequence[str], folder: str | None, as_json: bool, price: tuple[str, str] | None, power: list[float] | None,
-    carbon: float | None, fail_on: float | None, quiet: bool,
+    carbon: float | None, fail_on: float | None, pays: float | None, envelope: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from taut.run import analyze as run_analyze
 
     prices = _prices(price, power, carbon)
     with _progress(quiet) as stage:
-        analysis = run_analyze(inputs, prices=prices, progress=stage)
+        asked = {} if pays is None else {"pays": pays}
+        analysis = run_analyze(inputs, prices=prices, progress=stage, envelope=envelope, **asked)
         stage("saving")
         run = analysis.save(folder)
     result = analysis.result

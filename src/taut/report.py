@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taut.diagnose.components import components, summary
+from taut.diagnose.envelope import envelope
+from taut.diagnose.indices import indices
+from taut.diagnose.progress import executed, progress
+from taut.diagnose.regime import regime
 from taut.graph.ids import least, numbered
-from taut.replay.blame import at_reference
 from taut.replay.whatif import link_ends
 from taut.tables import Kind, Verb
 
@@ -23,7 +26,7 @@ TOP_CAUSES = 10
 
 def report(a: Analysis) -> dict[str, Any]:
     """The whole result, ready for JSON."""
-    fidelity = _fidelity(a)
+    g, fidelity = a.graph, _fidelity(a)
     ledger = {
         "total_rank_ns": a.ledger.total_rank_ns,
         "entries": a.ledger.entries(),
@@ -52,7 +55,9 @@ def report(a: Analysis) -> dict[str, Any]:
         "components": parts,
         "recoverable_wall_ns": a.recoverable_wall_ns,
         "indices": _indices(a),
-        "regime": {"class": None, "reserve": None},
+        "regime": regime(a.batch, a.blame, a.findings, a.pays),
+        "envelope": envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
+        "progress": progress(g.trace.progress, g.trace.world_size or len(g.ranks), a.observed.wall_ns / max(len(g.steps), 1)),
         "ledger": ledger,
     }  # fmt: skip
 
@@ -127,7 +132,7 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
         rows.append((mine, int(sums[cause]), int(place[where])))
     key = place[index, g.ops.name]
     other_gap = np.where(np.isnan(b.gap_reference), g.gap_ns, np.minimum(g.gap_ns, np.nan_to_num(b.gap_reference)))
-    walls = a.batch.walls(g.work_ns, at_reference(g, b.peers), key, len(rows), g.gap_ns, other_gap.astype(np.int64)).sum(axis=0)
+    walls = a.batch.walls(g.work_ns, b.usual_ns, key, len(rows), g.gap_ns, other_gap.astype(np.int64)).sum(axis=0)
     total = max(b.totals["wait_ns"], 1)
     out = []
     for mine, wait, k in rows:
@@ -232,43 +237,11 @@ def _coupling(a: Analysis) -> dict[str, Any]:
 
 
 def _indices(a: Analysis) -> dict[str, Any]:
-    times = a.observed.window_ns.astype(np.float64)
-    ideal = a.whatif.ideal_wall_ns / max(len(times), 1)
-    actual = a.gap_free.window_ns.astype(np.float64)
-    return {
-        "effective_throughput_ratio": _bootstrap(actual, lambda x: _over(ideal, x.mean(axis=-1))),
-        "energy_per_useful_step": None,
-        "runtime_variance_index": _bootstrap(times, _variance_index) if len(times) >= 8 else None,
-        "sync_delay_amplification": None,
-        "replay_probability": None,
-        "straggler_cascade_rate": None,
-    }
-
-
-def _variance_index(times: Any) -> Any:
-    low, middle, high = np.quantile(times, (0.05, 0.5, 0.95), axis=-1)
-    return _over(high - low, 3.29 * middle)
-
-
-def _over(part: Any, whole: Any) -> Any:
-    """A ratio, NaN where the whole is not positive."""
-    return part / np.where(whole > 0, whole, np.nan)
-
-
-def _bootstrap(sample: Any, statistic: Any, draws: int = 200) -> dict[str, float] | None:
-    """Value with a 95 % interval from resampled steps; seeded, so that the same input gives the same bytes.
-
-    The statistic is taken along the last axis.
-    """
-    value = float(statistic(sample))
-    if not np.isfinite(value):
-        return None
-    if len(sample) < 2:
-        return {"value": value, "lo": value, "hi": value}
-    rng = np.random.default_rng(0)
-    draws_of = sample[rng.integers(0, len(sample), size=(draws, len(sample)))]
-    low, high = np.quantile(statistic(draws_of), (0.025, 0.975))
-    return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
+    done = executed(a.graph.trace.progress)
+    return indices(
+        a.observed, a.gap_free, a.blame, a.whatif, *a.ledger.joules_by_step(a.graph.steps),
+        discarded=None if done is None else done.discarded, kept=1.0 if done is None else done.kept,
+    )  # fmt: skip
 
 
 def _bound(fates: dict[str, int]) -> str:

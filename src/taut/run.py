@@ -22,6 +22,7 @@ import numpy as np
 
 from taut import __version__
 from taut.diagnose import Evidence, Finding, diagnose
+from taut.diagnose.regime import PAYS
 from taut.errors import RunError
 from taut.graph import Clock, Gate, Graph, link
 from taut.ledger import Ledger, Prices, charge
@@ -50,6 +51,10 @@ class Analysis:
     findings: list[Finding]
     ledger: Ledger
     digest: str
+    pays: float = PAYS
+    """Share of its own throughput that the next accelerator must bring to pay."""
+    ask_envelope: bool = False
+    """Whether the result maps what dominates at other scales."""
 
     @cached_property
     def result(self) -> dict[str, Any]:
@@ -90,18 +95,20 @@ class Analysis:
 
 
 def analyze(
-    paths: Sequence[str | Path], *, prices: Prices | None = None, progress: Callable[[str], None] | None = None
-) -> Analysis:
+    paths: Sequence[str | Path], *, prices: Prices | None = None, progress: Callable[[str], None] | None = None,
+    pays: float = PAYS, envelope: bool = False,
+) -> Analysis:  # fmt: skip
     """Read traces and answer: where did the bill go, why, and what would change it."""
     (progress or (lambda stage: None))("reading")
     box = [read(paths)]
     name = digest(paths, box[0])
-    return analyze_trace(box.pop(), name, prices=prices, progress=progress)
+    return analyze_trace(box.pop(), name, prices=prices, progress=progress, pays=pays, envelope=envelope)
 
 
 def analyze_trace(
-    trace: Trace, digest: str = "", *, prices: Prices | None = None, progress: Callable[[str], None] | None = None
-) -> Analysis:
+    trace: Trace, digest: str = "", *, prices: Prices | None = None, progress: Callable[[str], None] | None = None,
+    pays: float = PAYS, envelope: bool = False,
+) -> Analysis:  # fmt: skip
     """The main job on a trace that is already read."""
     say = progress or (lambda stage: None)
     say("linking")
@@ -119,7 +126,7 @@ def analyze_trace(
         diagnosed = beside(lambda: diagnose(Evidence(graph, observed, blamed, prepared)))
         ledger = charge(graph, observed, blamed, prices)
         whatif, findings = asked.result(), diagnosed.result()
-    return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest)
+    return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest, pays, envelope)
 
 
 def _at_once(work: Callable[[], Any]) -> Future[Any]:

@@ -129,6 +129,19 @@ class Metric:
     limit_source: str = col("str", "who says so; empty if there is no limit", "")
 
 
+@dataclass(frozen=True)
+class Progress:
+    """One step of the outer loop as a progress log has it, in the order of execution."""
+
+    rank: int = col("int32", "participant that logged it; -1 if the log speaks for the job")
+    step: int = col("int64", "step number; one that comes again was executed again")
+    loss: float = col("float64", "loss or metric of the step; NaN if none, infinite or not a number", np.nan)
+    tokens: int = col("int64", "tokens or samples consumed in the step; -1 if not recorded")
+    kept: int = col("int8", "1 if the log says kept, 0 if discarded or skipped, -1 if it says nothing")
+    start_ns: int = col("int64", "when the step began, ns in the log's own clock; -1 if not recorded")
+    end_ns: int = col("int64", "when the step ended, or was logged, ns in the same clock; -1 if not recorded")
+
+
 class Table:
     """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
 
@@ -262,4 +275,7 @@ class Trace:
     metrics: Table = field(default_factory=lambda: Table(Metric, {}, 0))
     """What lay beside the traces: samples of components, one series after the other, each in order of time."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric)
+    progress: Table = field(default_factory=lambda: Table(Progress, {}, 0))
+    """Steps as the job's own logs tell them, where some lie beside the traces."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress)

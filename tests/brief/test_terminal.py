@@ -210,3 +210,13 @@ def test_components_stand_under_the_verdict_and_their_names_are_data() -> None:
         "Rank 2 holds the job up.",
         r"1 of 2 components inside their limits; \x1b[2Jgpu is not.",
     ]
+
+
+def test_the_regime_and_what_was_kept_have_a_line_each() -> None:
+    back = {"value": 0.93, "lo": 0.9, "hi": 0.95}
+    regime = {"class": "stable", "reserve": {"value": 16.0, "lo": 16.0, "hi": None}, "marginal_return": back, "pays": 0.5}
+    log = {"kept_steps": 90, "executed_steps": 100, "kept_steps_per_rank_hour": {"value": 12.5, "lo": 11.0, "hi": 13.0}}
+    shown = " ".join(render(RESULT | {"regime": regime, "progress": log}, Screen(80)).split())
+    assert "Regime: stable · the next accelerator brings 93.0 % of itself" in shown
+    assert "jitter may grow at least 16.0-fold before that is below 50.0 %" in shown
+    assert "Progress: 90 of 100 executed steps kept · 12.5 a rank-hour" in shown

@@ -212,7 +212,7 @@ def test_one_damaged_dump_is_left_out(tmp_path: Path) -> None:
 
 def test_dumps_that_do_not_say_their_rank(tmp_path: Path) -> None:
     (tmp_path / "dump").write_bytes(pickle.dumps(played({3: 9}, {}, 8)[0], protocol=2))
-    with pytest.raises(InputRefused, match="end each file's name in its rank"):
+    with pytest.raises(InputRefused, match="do not say their rank"):
         read([tmp_path])
 
 

@@ -82,6 +82,7 @@ def render(result: Mapping[str, Any], screen: Screen) -> str:
         _gates(result),
         _collectives(result),
         _ledger(result, screen),
+        _regime(result),
     ]
     shown = [part for part in parts if part is not None]
     return _print([*(x for part in shown for x in (part, Text())), _fidelity(result["fidelity"])], screen)
@@ -265,6 +266,28 @@ def _ledger(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
     if not ledger["closes"]:
         lines.append(Text(" the ledger does not close: please report this", style="bold red"))
     return Group(*lines)
+
+
+def _regime(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """How far the job is from not paying, and what was done for nothing, where a progress log tells."""
+    found, log = result.get("regime") or {}, result.get("progress")
+    lines: list[ConsoleRenderable] = []
+    if found.get("class"):
+        reserve, back = found["reserve"], found["marginal_return"]
+        least = "at least " if reserve["hi"] is None else ""
+        line = Text(f"Regime: {found['class']}", style="bold")
+        line.append(
+            f" · the next accelerator brings {percent(back['value'])} of itself · jitter may grow {least}"
+            f"{reserve['value']:.1f}-fold before that is below {percent(found['pays'])}",
+            style="not bold",
+        )
+        lines.append(line)
+    if log:
+        words = [f"Progress: {log['kept_steps']:,} of {count(log['executed_steps'], 'executed step')} kept"]
+        if log["kept_steps_per_rank_hour"]:
+            words.append(f"{log['kept_steps_per_rank_hour']['value']:,.4g} a rank-hour")
+        lines.append(Text(" · ".join(words)))
+    return Group(*lines) if lines else None
 
 
 def _bill(result: Mapping[str, Any]) -> str:

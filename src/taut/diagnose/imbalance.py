@@ -2,9 +2,9 @@
 
 Two shapes, two null hypotheses. *Micro-batches*: inside a rank's step, how long a micro-batch takes forward says nothing
 of how long it takes backward; sequence lengths and tokens per expert lengthen both, a slow device all micro-batches
-alike (correlation of the two, centred in the rank's step, median over ranks). *Stages*: the ranks of a stage do as much work a step as those
-of the others, up to what the stages differ by from step to step. Either is reported only if evening out the work, the
-total kept, would recover something.
+alike (correlation of the two, centred in the rank's step, median over ranks). *Stages*: the ranks of a stage do as much
+work a step as those of the others, up to what the stages differ by from step to step. Either is reported only if evening
+out the work, the total kept, would recover something.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes
 from taut.diagnose.slower import Place
 from taut.graph import Graph
 from taut.replay import Change
-from taut.replay.blame import at_reference
 from taut.tables import Kind
 
 SHARED = 0.5
@@ -122,7 +121,7 @@ def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
     key = np.full(len(graph), -1, dtype=np.int64)
     for k, (r, a, b) in enumerate(spans):
         key[own & (index == r) & (graph.window >= a) & (graph.window <= b)] = k
-    usual = at_reference(graph, blame.peers)
+    usual = blame.usual_ns
     walls = e.batch.walls(graph.work_ns, usual, key, len(spans), graph.gap_ns)
     saved = e.observed.window_ns[:, None] - walls
     top = _top_scores(e)

@@ -88,6 +88,8 @@ CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
     ("unobserved", lambda c: np.zeros(len(c.graph), dtype=np.int64)),
 )
 FATES = tuple(name for name, _ in CATEGORIES)
+AVOIDABLE = tuple(FATES.index(fate) for fate in ("slow compute", "fault wait", "jitter wait"))
+"""Fates that a job with every op at its reference does not have."""
 LOAD, STALL, IDLE = (0, 1), (2, 3, 4, 5, 6), (7, 8, 9)
 
 
@@ -144,6 +146,16 @@ class Ledger:
             kg = None if joules is None or carbon is None else joules / 3.6e6 * carbon
             out.append({"fate": fate, "rank_ns": rank_ns, "joules": joules, "money": money[i], "kg_co2e": kg})
         return out
+
+    def joules_by_step(self, steps: Any) -> tuple[Any, Any]:
+        """Joules of every step, and of what of it remains where every op takes its reference; None without power."""
+        if self.prices.load_w is None:
+            return None, None
+        watts = np.array([self.prices.watts(fate) for fate in range(len(FATES))])
+        joules = self.cells.rank_ns * 1e-9 * watts[self.cells.fate]
+        at, stays = np.searchsorted(steps, self.cells.step), ~np.isin(self.cells.fate, AVOIDABLE)
+        both = (np.bincount(at, weights=joules * part, minlength=len(steps)) for part in (1, stays))
+        return next(both), next(both)
 
     def price(self, rank_ns: int) -> str | None:
         """Money for some rank-time, six decimals."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from taut.errors import InputRefused, NotATrace, TooLarge
 from taut.read import files, flight, kineto, merge, metrics, optable, steptimes
-from taut.tables import Trace
+from taut.read import progress as log
+from taut.tables import Table, Trace
 
 __all__ = ["FORMATS", "Format", "read"]
 
@@ -33,10 +34,10 @@ FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
 
 @dataclass
 class Part:
-    """What became of one member: a trace, what lies beside traces (a dump, metrics), a refusal, or nothing (skipped)."""
+    """What became of one member: a trace, what lies beside traces (a dump, metrics, a progress log), a refusal, or nothing."""
 
     label: str
-    found: Trace | flight.Dump | metrics.Metrics | InputRefused | None
+    found: Trace | flight.Dump | metrics.Metrics | Table | InputRefused | None
 
 
 def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Trace:
@@ -49,10 +50,15 @@ def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
     refused = [part.found for part in parts if isinstance(part.found, InputRefused)]
     dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
     measured = [part.found for part in parts if isinstance(part.found, metrics.Metrics)]
+    logs = [part.found for part in parts if isinstance(part.found, Table)]
     if not traces and not any(dump.rank >= 0 for dump in dumps):
-        raise _nothing(paths, parts, refused, dumps, measured)
+        beside = {"flight-recorder dumps that do not say their rank": dumps, "metrics": measured, "progress logs": logs}
+        raise _nothing(paths, parts, refused, next((name for name, found in beside.items() if found), ""))
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
     trace = merge.merge(traces, refused, **about) if traces else flight.alone(dumps, refused, **about)
+    logs += [trace.progress for _, trace in traces if len(trace.progress)]
+    if logs:
+        trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
     trace = flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
     return metrics.apply(trace, measured)
@@ -125,11 +131,10 @@ def _load_member(member: files.Member) -> Part:
     try:
         for reader in FORMATS:
             if reader.sniff(member.head):
-                return Part(member.label, reader.load(member.read(), member.label))
-        if flight.sniff(member.head):
-            return Part(member.label, flight.load(member.read(), member.label))
-        if metrics.sniff(member.head):
-            return Part(member.label, metrics.load(member.read(), member.label))
+                return Part(member.label, _load_trace(reader, member))
+        for beside in (flight, log, metrics):
+            if beside.sniff(member.head):
+                return Part(member.label, beside.load(member.read(), member.label))
     except TooLarge:
         raise
     except InputRefused as refusal:
@@ -137,23 +142,23 @@ def _load_member(member: files.Member) -> Part:
     return Part(member.label, None)
 
 
-def _nothing(
-    paths: Sequence[str | Path],
-    parts: list[Part],
-    refused: list[InputRefused],
-    dumps: list[flight.Dump],
-    measured: list[metrics.Metrics],
-) -> InputRefused:
+def _load_trace(reader: Format, member: files.Member) -> Trace:
+    """A trace; a table of step times that also tells the loss is a progress log as well."""
+    if reader is not steptimes or not log.sniff(member.head):
+        return reader.load(member.read(), member.label)
+    data = member.read()
+    return replace(steptimes.load(data, member.label), progress=log.load(data, member.label))
+
+
+def _nothing(paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], beside: str) -> InputRefused:
     """Why there is no trace."""
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     if len(refused) == 1:
         return refused[0]
     if refused:
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
-    if dumps:
-        return NotATrace(where, "dumps that do not say their rank", "end each file's name in its rank")
-    if measured:
-        return NotATrace(where, "only metrics here", "put the traces of the job beside them")
+    if beside:
+        return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
     known = "Kineto JSON, op tables (Parquet, CSV) and step times (CSV)"
     return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
 

@@ -59,6 +59,10 @@ class Blame:
     """Cause rank × victim rank, fault and gap together, rank-ns."""
     peers: reference.Reference
     gap_reference: Any
+    usual_ns: Any
+    """Per op: its work at its reference, where it has one, else as it was."""
+    ordinary_ns: Any
+    """Per window: how long it takes with every op at its reference, without gaps."""
 
     @cached_property
     def totals(self) -> dict[str, int]:
@@ -88,7 +92,8 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     from taut.replay.split import split_gaps, split_work
 
     peers = reference.peers(graph)
-    ordinary = replay(graph, [Change(slice(None), "work", "set", at_reference(graph, peers))], gaps=False)
+    usual = at_reference(graph, peers)
+    ordinary = replay(graph, [Change(slice(None), "work", "set", usual)], gaps=False)
     gap_reference = reference.gap_peers(graph)
     waited = np.flatnonzero(observed.wait_ns > 0)
     wait = observed.wait_ns[waited]
@@ -113,4 +118,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
             "structural_ns": structural, "gap_ns": gap, "unexplained_ns": rest - gap,
         },
     )  # fmt: skip
-    return Blame(graph, table, score, threshold, cause, gap_cause, matrix + gap_matrix, peers, gap_reference)
+    return Blame(
+        graph, table, score, threshold, cause, gap_cause, matrix + gap_matrix, peers, gap_reference, usual,
+        ordinary.window_ns,
+    )  # fmt: skip

@@ -109,6 +109,15 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     """Replay the graph under changes; without any, the observed timeline to the nanosecond."""
     from taut.replay.kernels import sweep
 
+    work, gap, join, wait = changed(graph, changes, gaps)
+    arrival, opening, end, bound, opener = sweep(
+        graph.events, graph.pred_ptr, graph.pred, graph.lag_ns, join, wait, graph.wait_lag_ns, graph.slots, work, gap
+    )
+    return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
+
+
+def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Any, Any, Any, Any]:
+    """(work, gap, slots joined, slots waited at) of every op as the changes leave them."""
     work, gap = graph.work_ns, graph.gap_ns if gaps else np.zeros_like(graph.gap_ns)
     join, wait = graph.join, graph.wait
     for change in changes:
@@ -120,10 +129,7 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
             work = _edit(work, change)
         else:
             gap = _edit(gap, change)
-    arrival, opening, end, bound, opener = sweep(
-        graph.events, graph.pred_ptr, graph.pred, graph.lag_ns, join, wait, graph.wait_lag_ns, graph.slots, work, gap
-    )
-    return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
+    return work, gap, join, wait
 
 
 def _edit(values: Any, change: Change) -> Any:

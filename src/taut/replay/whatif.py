@@ -38,6 +38,9 @@ class WhatIf:
     by: Mapping[str, Mapping[str, float]]
     worst_ranks: float | None
     last_stage: float | None
+    actual_ns: Any
+    ideal_ns: Any
+    """The two walls, window by window."""
 
     @property
     def slowdown(self) -> float:
@@ -140,11 +143,11 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
     walls = prepared.many(ideal_work, graph.work_ns, [(zero - 1, 1), (zero, 1), *cuts], zero)
     ideal, actual, *columns = [w.sum(axis=0) for w in walls]
     by = {
-        d.name: {label: float(wall / max(ideal[0], 1)) for label, wall in zip(d.labels, walls, strict=True)}
-        for d, walls in zip(dims, columns, strict=True)
+        d.name: {label: float(wall / max(ideal[0], 1)) for label, wall in zip(d.labels, column, strict=True)}
+        for d, column in zip(dims, columns, strict=True)
     }
     worst, last = _explained(graph, prepared, ideal_work, zero, by, int(actual[0]), int(ideal[0]))
-    return WhatIf(int(actual[0]), int(ideal[0]), by, worst, last)
+    return WhatIf(int(actual[0]), int(ideal[0]), by, worst, last, walls[1][:, 0], walls[0][:, 0])
 
 
 def _explained(
