@@ -1,9 +1,9 @@
 """Restarts: where a run of a job goes on from another, step time and its spread before and after.
 
-Null hypothesis: a restart changes neither. Steps near the restart are compared, NEAR on each side, as ratios of trimmed
-means that allow for red steps (``diagnose/differ.py``); the spread of a step is its distance from the median of its side.
-Over several restarts the ratios are pooled. A spread that falls says that restarts reset instability, one that grows
-that they amplify it.
+Null hypothesis: a restart changes neither. Steps near the restart are compared, NEAR on each side, as ratios of means
+that allow for red steps (``diagnose/differ.py``); the spread is the mean distance from the median of a side. Over
+several restarts the ratios are pooled. A spread that falls says that restarts reset instability, one that grows that they
+amplify it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ FALSE_ALARMS = 0.05
 def restarts(rows: Sequence[dict[str, Any]], repeats: Sequence[Repeat], jobs: Sequence[str]) -> dict[str, Any]:
     """Every restart with its ratios, and what all of them say together."""
     at = list(_follow(rows, jobs))
-    level = [ratio(*_sides(repeats[i], repeats[j])) for i, j in at]
-    spread = [ratio(*map(_strays, _sides(repeats[i], repeats[j]))) for i, j in at]
+    sides = [_sides(repeats[i], repeats[j]) for i, j in at]
+    level = [ratio(before, after) for before, after in sides]
+    # Nothing is trimmed off distances from a median: of skewed steps that would take one side only.
+    spread = [ratio(_strays(before), _strays(after), trimmed=0.0) for before, after in sides]
     level_q, spread_q = (corrected([None if r is None else r.p for r in many]) for many in (level, spread))
     together = {"step_time": _pooled(level), "spread": _pooled(spread)}
     return {
@@ -37,7 +39,7 @@ def restarts(rows: Sequence[dict[str, Any]], repeats: Sequence[Repeat], jobs: Se
             {
                 "job": rows[i]["job"], "before": rows[i]["run"], "after": rows[j]["run"], "step": rows[j]["first_step"],
                 "rerun_steps": max(0, min(rows[i]["last_step"], rows[j]["last_step"]) - rows[j]["first_step"] + 1),
-                **{f"{side}_ns": float(np.median(x)) for side, x in _named(repeats[i], repeats[j])},
+                "before_ns": float(np.median(sides[k][0])), "after_ns": float(np.median(sides[k][1])),
                 "step_time": _json(level[k], level_q[k]), "spread": _json(spread[k], spread_q[k]),
             }
             for k, (i, j) in enumerate(at)
@@ -62,10 +64,6 @@ def _follow(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Iterator[tup
 def _sides(before: Repeat, after: Repeat) -> tuple[Any, Any]:
     """Step times just before and just after."""
     return before.step_ns[-NEAR:].astype(np.float64), after.step_ns[:NEAR].astype(np.float64)
-
-
-def _named(before: Repeat, after: Repeat) -> Iterator[tuple[str, Any]]:
-    return zip(("before", "after"), _sides(before, after), strict=True)
 
 
 def _strays(times: Any) -> Any:

@@ -23,8 +23,6 @@ CAUTION = 0.5
 """Standard errors that are added to the redness of a series."""
 REDDEST = 0.9
 """A series of steps is not taken to be redder than this."""
-SEEN = 0.5
-"""Red steps stay near each other, so that a short run shows only a part of its spread: taken to be at least this."""
 POOLED = 8
 """Series from which the redness of the others is a floor for each."""
 FLOOR = 1e-3
@@ -55,28 +53,26 @@ class Difference:
     hi: Any
 
 
-def levels(runs: Sequence[Any]) -> list[Level]:
+def levels(runs: Sequence[Any], trimmed: float = TRIMMED) -> list[Level]:
     """Level of every series (row) in every run (table of series × steps)."""
-    cut = [_cut(table) for table in runs]
+    cut = [_cut(table, trimmed) for table in runs]
     steps = sum(table.shape[1] for table in runs)
     red = sum(rho * table.shape[1] for (*_, rho), table in zip(cut, runs, strict=True)) / steps
     if len(red) >= POOLED:
         red = np.maximum(red, np.median(red))
     red = np.clip(red + CAUTION / np.sqrt(steps), 0.0, REDDEST)
     wider = (1 + red) / (1 - red)
-    out = []
-    for (mean, error, kept, _), table in zip(cut, runs, strict=True):
-        n = table.shape[1]
-        hidden = np.maximum(1 - (wider - 1) / (n - 1), SEEN)
-        out.append(Level(mean, error * wider / hidden, np.maximum((kept - 1) / wider, 1.0), n))
-    return out
+    return [
+        Level(mean, error * wider, np.maximum((kept - 1) / wider, 1.0), table.shape[1])
+        for (mean, error, kept, _), table in zip(cut, runs, strict=True)
+    ]
 
 
-def _cut(table: Any) -> tuple[Any, Any, int, Any]:
+def _cut(table: Any, trimmed: float) -> tuple[Any, Any, int, Any]:
     """Trimmed mean, squared error if steps were independent, steps kept, lag-1 correlation without its bias."""
     y = np.asarray(table, dtype=np.float64)
     n = y.shape[1]
-    off = int(TRIMMED * n)
+    off = int(trimmed * n)
     kept = n - 2 * off
     ordered = np.sort(y, axis=1)
     mean = ordered[:, off : n - off].mean(axis=1)
@@ -85,7 +81,7 @@ def _cut(table: Any) -> tuple[Any, Any, int, Any]:
     power = (rest**2).sum(axis=1)
     rho = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0)
     error = np.maximum(power / (kept * (kept - 1)), (FLOOR * np.abs(mean)) ** 2 / n)
-    return mean, error, kept, rho + (1 + 4 * rho) / n
+    return mean, error, kept, (n * rho + 1) / max(n - 4, n / 2)  # taking the mean out hides (1 + 4ρ)/n of it
 
 
 def differ(runs: Sequence[Any]) -> Difference | None:
@@ -140,11 +136,11 @@ class Ratio:
         return {k: float(np.exp(self.log + s * reach)) for k, s in (("value", 0), ("lo", -1), ("hi", 1))}
 
 
-def ratio(before: Any, after: Any) -> Ratio | None:
+def ratio(before: Any, after: Any, trimmed: float = TRIMMED) -> Ratio | None:
     """Of two series of positive values, after over before; None where too few steps tell."""
     if min(len(before), len(after)) < LEAST_STEPS:
         return None
-    a, b = levels([np.atleast_2d(before), np.atleast_2d(after)])
+    a, b = levels([np.atleast_2d(before), np.atleast_2d(after)], trimmed)
     if a.mean[0] <= 0 or b.mean[0] <= 0:
         return None
     errors = np.array([a.error[0] / a.mean[0] ** 2, b.error[0] / b.mean[0] ** 2])

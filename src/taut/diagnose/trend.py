@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import permutations
 from typing import Any
 
@@ -70,9 +71,17 @@ def _chance(y: Any, score: float, spread: float, rho: float) -> float:
 
 def _counted(y: Any, score: float) -> float:
     """Share of all orders of these values whose statistic is as far from zero."""
-    orders = y[np.array(list(permutations(range(len(y)))))]
-    first, last = np.triu_indices(len(y), 1)
-    return float((np.abs(np.sign(orders[:, last] - orders[:, first]).sum(axis=1)) >= abs(score)).mean())
+    first, last = _orders(len(y))
+    sign = np.sign(y[:, None] - y[None, :])
+    return float((np.abs(sign[last, first].sum(axis=1)) >= abs(score)).mean())
+
+
+@cache
+def _orders(n: int) -> tuple[Any, Any]:
+    """Of every order of n values, which value comes before which."""
+    orders = np.array(list(permutations(range(n))))
+    first, last = np.triu_indices(n, 1)
+    return orders[:, first], orders[:, last]
 
 
 def _red(rest: Any, level: float) -> float:
