@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.differ import differ, ratio
+from taut.diagnose.differ import differ, ratio, shifted
 from taut.diagnose.trend import trend
 
 NOMINAL, WARM = 0.05, 50
@@ -48,6 +48,15 @@ def differs(null: str, draws: int, runs: int, steps: int, between: float = 0.0) 
     tables = [100 + draw(null, rng, (draws, steps)) + between * rng.standard_normal((draws, 1)) for _ in range(runs)]
     found = (differ([table[i : i + 1] for table in tables]) for i in range(draws))
     return float(np.mean([one.p[0] <= NOMINAL for one in found if one is not None]))
+
+
+def changes(null: str, draws: int, steps: int, shift: float = 0.0, onset: float = 0.0, wider: float = 1.0) -> float:
+    """Share of single series that are said to have changed, if the later run shifts from some part of it on, or varies more."""
+    rng = np.random.default_rng([4, steps])
+    before, after = (100 + scale * draw(null, rng, (draws, steps)) for scale in (1.0, wider))
+    after[:, int(onset * steps) :] += shift
+    found = (shifted(before[i : i + 1], after[i : i + 1]) for i in range(draws))
+    return float(np.mean([p[0] <= NOMINAL for p in found if p is not None]))
 
 
 def spreads(null: str, draws: int, steps: int, grows: float = 1.0) -> float:
@@ -92,6 +101,22 @@ def main() -> None:
         (f"{runs} runs of {steps}" for runs, steps in shapes),
         [lambda effect, r=runs, s=steps: differs("red 0.5", draws // 4, r, s, float(effect)) for runs, steps in shapes],
         ("0.5", "1", "2", "4"),
+    )
+    lengths = (9, 16, 30, 100)
+    heads = [f"{n} steps" for n in lengths]
+    table("Changed, size", heads, [lambda null, n=n: changes(null, draws, n) for n in lengths], NULLS)
+    for title, onset in (("all the time", 0.0), ("from its middle on", 0.5)):
+        table(
+            f"Changed, power: the later run shifts {title} by so many standard deviations of a step",
+            heads,
+            [lambda shift, n=n, o=onset: changes("red 0.5", draws // 3, n, float(shift), o) for n in lengths],
+            ("1", "2", "4", "8"),
+        )
+    table(
+        "Changed, near miss: the level stays, the spread of steps grows by this factor",
+        heads,
+        [lambda factor, n=n: changes("red 0.5", draws // 3, n, wider=float(factor)) for n in lengths],
+        ("2", "4"),
     )
     table("Restart, size", (f"{n} steps a side" for n in sizes), [lambda x, n=n: spreads(x, draws, n) for n in sizes], NULLS)
     table(

@@ -63,6 +63,13 @@ def test_two_runs_have_no_trend_and_name_the_rank_that_changed(tmp_path: Path) -
     assert result["changed_tested"] == 6
 
 
+def test_what_begins_inside_a_run_is_a_change(tmp_path: Path) -> None:
+    before, after = 1e7 * np.random.default_rng(1).normal(1, 0.02, (2, 30, 3))
+    after[10:, 1] *= 1.4
+    runs = [str(analyze(barriers(work, 1_000_000)).save(tmp_path / f"{i}")) for i, work in enumerate((before, after))]
+    assert [row["rank"] for row in taut.compare(runs)["changed"]] == [1]
+
+
 def test_work_that_nobody_waits_for_changes_without_an_effect(tmp_path: Path) -> None:
     """Rank 0 is slower, but rank 2 was and stays the last."""
     runs = [save(tmp_path, "a", slow={2: 2.0}), save(tmp_path, "b", seed=1, slow={0: 1.3, 2: 2.0})]

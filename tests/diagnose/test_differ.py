@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from taut.diagnose.differ import differ, pooled, ratio
+from taut.diagnose.differ import differ, pooled, ratio, shifted
 
 SERIES = 1000
 
@@ -64,6 +64,29 @@ def test_a_shift_is_found_where_it_is() -> None:
     assert found is not None
     assert (found.p[:100] <= 0.01).mean() >= 0.8  # measured: 0.89
     assert (found.p[100:] <= 0.01).mean() <= 0.015
+
+
+@pytest.mark.parametrize("null", ["white", "heavy tails", "red"])
+@pytest.mark.parametrize("steps", [10, 16, 32])
+def test_two_runs_of_one_process_have_changed_at_the_stated_rate(null: str, steps: int) -> None:
+    rng = np.random.default_rng([7, steps])
+    a, b = draw(null, rng, steps), draw(null, rng, steps)
+    p = shifted(a, b)
+    assert (p <= 0.05).mean() <= 0.05 * 1.5
+    one_by_one = np.array([shifted(a[i : i + 1], b[i : i + 1])[0] for i in range(300)])
+    assert (one_by_one <= 0.05).mean() <= 0.05 * 1.5
+
+
+def test_a_shift_that_begins_inside_a_run_is_found() -> None:
+    """It makes the run look so red and wide that the jitter of both together would hide it."""
+    rng = np.random.default_rng(8)
+    a, b = draw("white", rng, 31, 40), draw("white", rng, 31, 40)
+    b[:, 10:] += 10
+    together = differ([a, b])
+    assert together is not None
+    assert (shifted(a, b) <= 0.01).mean() >= 0.95
+    assert (shifted(b, a) <= 0.01).mean() >= 0.95
+    assert (together.p <= 0.01).mean() <= 0.5
 
 
 def test_one_hiccup_is_no_shift() -> None:

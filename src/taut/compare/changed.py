@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.differ import differ
+from taut.diagnose.differ import shifted
 from taut.diagnose.repeat import Repeat
 from taut.diagnose.trend import corrected
 from taut.graph import Graph
@@ -30,10 +30,10 @@ def changed(before: Repeat, after: Repeat, graph: Graph) -> dict[str, Any]:
     """Rows of ``changed``, the largest effect first; how many were tested; the effect by class, by rank and of all."""
     keys = [key for key in before.rows if key in after.rows]
     tables = [run.work_ns[[run.rows[key] for key in keys]] for run in (before, after)]
-    found = differ(tables) if keys else None
-    if found is None:
+    p = shifted(*tables) if keys else None
+    if p is None:
         return {"changed": [], "changed_tested": 0, "changed_by": {"class": {}, "rank": {}, "all_wall_ns": None}}
-    q = np.array(corrected(found.p.tolist()), dtype=np.float64)
+    q = np.array(corrected(p.tolist()), dtype=np.float64)
     medians = [np.median(table, axis=1) for table in tables]
     moved = np.abs(medians[1] - medians[0])
     listed = [int(i) for i in np.argsort(-moved, kind="stable") if q[i] <= FALSE_SHARE and moved[i] > 0]
@@ -46,7 +46,7 @@ def changed(before: Repeat, after: Repeat, graph: Graph) -> dict[str, Any]:
         "changed": [
             {
                 "class": keys[i][0], "rank": keys[i][1], "before_ns": float(medians[0][i]), "after_ns": float(medians[1][i]),
-                "p": float(found.p[i]), "q": float(q[i]), "effect_wall_ns": replayed.get(keys[i]),
+                "p": float(p[i]), "q": float(q[i]), "effect_wall_ns": replayed.get(keys[i]),
             }
             for i in listed
         ],

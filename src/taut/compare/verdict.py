@@ -25,8 +25,8 @@ NULLS = {
         "size": TRENDS, "correction": "Benjamini-Hochberg over the quantities",
     },
     "changed": {
-        "null": "work a step has the same level in both runs; own spread, heavy tails and red steps allowed",
-        "test": "Welch on trimmed means, errors for red steps",
+        "null": "the steps of both runs are draws of one process; heavy tails and red steps allowed",
+        "test": "Welch on trimmed means, errors for red steps; from 16 steps on also by either run's jitter alone, times three",
         "size": FALSE_SHARE, "correction": "Benjamini-Hochberg over all classes and ranks",
     },
     "non_determinism": {

@@ -17,6 +17,8 @@ import numpy as np
 
 LEAST_STEPS = 5
 """Steps of a run below which its own jitter is not known."""
+LEAST_ALONE = 16
+"""Steps from which the jitter of one run alone is known well enough to judge another run by it."""
 TRIMMED = 0.2
 """Share of the steps that is taken off either end."""
 CAUTION = 0.5
@@ -110,6 +112,28 @@ def differ(runs: Sequence[Any]) -> Difference | None:
         np.where(expected > 0, fdtrc(top, bottom, ratio), 1.0), spread(1.0),
         spread(fdtri(top, bottom, 1 - tail)), spread(fdtri(top, bottom, tail)),
     )  # fmt: skip
+
+
+def shifted(before: Any, after: Any) -> Any | None:
+    """Chance per series that two runs are draws of one process, their levels compared; None where too few steps tell.
+
+    What begins in the middle of a run makes its steps look red and wide, which hides it. So the difference is judged by
+    the jitter of both runs, and, where they are long enough, by that of either alone: the smallest chance, times three.
+    """
+    from scipy.special import stdtr
+
+    both = differ([before, after])
+    if both is None:
+        return None
+    (a,), (b,) = levels([before]), levels([after])
+    if min(a.steps, b.steps) < LEAST_ALONE:
+        return both.p
+    apart = np.abs(a.mean - b.mean)
+    chances = [both.p]
+    for one, other in ((a, b), (b, a)):
+        error = np.sqrt(one.error * (1 + one.steps / other.steps))
+        chances.append(2 * stdtr(one.freedom, -apart / np.where(error > 0, error, 1.0)))
+    return np.minimum(len(chances) * np.min(chances, axis=0), 1.0)
 
 
 @dataclass(frozen=True)
