@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from taut.diagnose.differ import differ, ratio, shifted
-from taut.diagnose.trend import trend
+from taut.diagnose.trend import corrected, trend
 
 NOMINAL, WARM = 0.05, 50
 NULLS = ("white", "heavy tails", "skewed", "red 0.3", "red 0.5", "red 0.7")
@@ -57,6 +57,16 @@ def changes(null: str, draws: int, steps: int, shift: float = 0.0, onset: float 
     after[:, int(onset * steps) :] += shift
     found = (shifted(before[i : i + 1], after[i : i + 1]) for i in range(draws))
     return float(np.mean([p[0] <= NOMINAL for p in found if p is not None]))
+
+
+def listed(null: str, draws: int, steps: int, series: int = 100) -> float:
+    """Share of comparisons of that many unchanged series that list any of them."""
+    found = 0
+    for seed in range(draws):
+        rng = np.random.default_rng([5, steps, seed])
+        p = shifted(*(100 + draw(null, rng, (series, steps)) for _ in range(2)))
+        found += min(q for q in corrected(p.tolist()) if q is not None) <= NOMINAL
+    return found / draws
 
 
 def spreads(null: str, draws: int, steps: int, grows: float = 1.0) -> float:
@@ -102,9 +112,15 @@ def main() -> None:
         [lambda effect, r=runs, s=steps: differs("red 0.5", draws // 4, r, s, float(effect)) for runs, steps in shapes],
         ("0.5", "1", "2", "4"),
     )
-    lengths = (9, 16, 30, 100)
+    lengths = (9, 16, 24, 30, 100)
     heads = [f"{n} steps" for n in lengths]
     table("Changed, size", heads, [lambda null, n=n: changes(null, draws, n) for n in lengths], NULLS)
+    table(
+        "Changed, anything listed where none of 100 series changed",
+        heads,
+        [lambda null, n=n: listed(null, draws // 3, n) for n in lengths],
+        NULLS,
+    )
     for title, onset in (("all the time", 0.0), ("from its middle on", 0.5)):
         table(
             f"Changed, power: the later run shifts {title} by so many standard deviations of a step",

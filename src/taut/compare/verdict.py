@@ -26,7 +26,7 @@ NULLS = {
     },
     "changed": {
         "null": "the steps of both runs are draws of one process; heavy tails and red steps allowed",
-        "test": "Welch on trimmed means, errors for red steps; from 16 steps on also by either run's jitter alone, times three",
+        "test": "Welch on trimmed means, errors for red steps; from 24 steps on also by either run's jitter alone, times three",
         "size": FALSE_SHARE, "correction": "Benjamini-Hochberg over all classes and ranks",
     },
     "non_determinism": {

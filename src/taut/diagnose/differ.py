@@ -17,8 +17,11 @@ import numpy as np
 
 LEAST_STEPS = 5
 """Steps of a run below which its own jitter is not known."""
-LEAST_ALONE = 16
+LEAST_ALONE = 24
 """Steps from which the jitter of one run alone is known well enough to judge another run by it."""
+CLEAR = 3.0
+"""Spreads of a run's steps by which another run must be apart to be judged by that run alone: skewed steps look quiet by
+chance, and a run that only varies more has not shifted."""
 TRIMMED = 0.2
 """Share of the steps that is taken off either end."""
 CAUTION = 0.5
@@ -42,6 +45,8 @@ class Level:
     """Squared standard error."""
     freedom: Any
     """Degrees of freedom of the error."""
+    spread: Any
+    """Of single steps."""
     steps: int
 
 
@@ -65,7 +70,7 @@ def levels(runs: Sequence[Any], trimmed: float = TRIMMED) -> list[Level]:
     red = np.clip(red + CAUTION / np.sqrt(steps), 0.0, REDDEST)
     wider = (1 + red) / (1 - red)
     return [
-        Level(mean, error * wider, np.maximum((kept - 1) / wider, 1.0), table.shape[1])
+        Level(mean, error * wider, np.maximum((kept - 1) / wider, 1.0), np.sqrt(error * table.shape[1]), table.shape[1])
         for (mean, error, kept, _), table in zip(cut, runs, strict=True)
     ]
 
@@ -118,7 +123,8 @@ def shifted(before: Any, after: Any) -> Any | None:
     """Chance per series that two runs are draws of one process, their levels compared; None where too few steps tell.
 
     What begins in the middle of a run makes its steps look red and wide, which hides it. So the difference is judged by
-    the jitter of both runs, and, where they are long enough, by that of either alone: the smallest chance, times three.
+    the jitter of both runs, and, where they are long enough and their levels clearly apart, by that of either alone: the
+    smallest chance, times three.
     """
     from scipy.special import stdtr
 
@@ -132,7 +138,8 @@ def shifted(before: Any, after: Any) -> Any | None:
     chances = [both.p]
     for one, other in ((a, b), (b, a)):
         error = np.sqrt(one.error * (1 + one.steps / other.steps))
-        chances.append(2 * stdtr(one.freedom, -apart / np.where(error > 0, error, 1.0)))
+        chance = 2 * stdtr(one.freedom, -apart / np.where(error > 0, error, 1.0))
+        chances.append(np.where(apart >= CLEAR * one.spread, chance, 1.0))
     return np.minimum(len(chances) * np.min(chances, axis=0), 1.0)
 
 
