@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from taut.compare import compare
     from taut.errors import InputRefused, RunError, TautError, UsageError
     from taut.graph import Graph
     from taut.graph.link import link
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from taut.tables import Table, Trace
 
 _WHERE = {
+    "compare": "compare",
     "InputRefused": "errors", "RunError": "errors", "TautError": "errors", "UsageError": "errors",
     "Graph": "graph", "link": "graph",
     "Ledger": "ledger", "Prices": "ledger", "charge": "ledger",
@@ -35,7 +37,7 @@ _WHERE = {
 
 __all__ = [
     "Analysis", "Blame", "Change", "Graph", "InputRefused", "Ledger", "Prices", "Run", "RunError", "Table", "TautError",
-    "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "blame", "charge", "link", "open_run", "read", "replay",
+    "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "blame", "charge", "compare", "link", "open_run", "read", "replay",
     "whatif",
 ]  # fmt: skip
 

@@ -398,11 +398,15 @@ def _label(key: str, said: str, labels: Sequence[str]) -> str:
     return like[0] if like else said
 
 
+def _print_object(result: dict[str, Any]) -> None:
+    import msgspec
+
+    _print_json(msgspec.json.format(msgspec.json.encode(result), indent=1).decode())
+
+
 def _show_change(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        import msgspec
-
-        _print_json(msgspec.json.format(msgspec.json.encode(result), indent=1).decode())
+        _print_object(result)
         return
     from taut.brief.terminal import Screen, render_change
 
@@ -459,6 +463,33 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
     finally:
         if not special:
             scratch.unlink(missing_ok=True)
+
+
+@main.command(short_help="Say what changed between two or more runs.")
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, type=click.Path())
+@click.option("--same-job", is_flag=True, help="Take all runs as runs of one job, whatever their names.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -> None:
+    """Say what changed between two or more runs: trends, work by class and rank, repeats, restarts.
+
+    RUN is a run folder. Runs are taken in order of their time where all traces tell it, else as given. Trends need
+    three runs; what changed compares the first with the last. Runs of one job (by name, or --same-job) that go on
+    from each other are restarts; runs with the same graph are repeats.
+    """
+    from taut.compare import compare as run_compare
+
+    with _progress(quiet) as stage:
+        stage("comparing")
+        result = run_compare(runs, same_job=same_job)
+    if as_json:
+        _print_object(result)
+        return
+    from taut.brief.compare import render_compare
+    from taut.brief.terminal import Screen
+
+    screen = Screen.of(sys.stdout)
+    click.echo(render_compare(result, screen), nl=False, color=screen.styled)
 
 
 main.add_command(lab)

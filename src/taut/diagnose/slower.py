@@ -138,7 +138,7 @@ class Slower:
     @cached_property
     def everywhere(self) -> list[Place]:
         """Classes whose work takes longer since some step, to the end, on the ranks together: their median."""
-        if self.windows < LEAST_STEPS:
+        if self.count < 2 or self.windows < LEAST_STEPS:
             return []
         names, took = self._took
         middle = np.array([np.median(one[one.any(axis=1)], axis=0) for one in took]).reshape(len(names), self.windows)
