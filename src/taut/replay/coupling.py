@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from taut.replay.blame import Blame
 from taut.replay.response import Response, respond
 from taut.replay.timeline import Timeline
 from taut.replay.turnover import Turnover, turnover
+from taut.tables import NULL
 
 LEAST = 0.01
-"""A cause is felt by a victim, or across so many gates, from this share of all blamed wait on."""
+"""A cause is felt by a victim, or across so many gates, from this share on: of what the hardest hit pair has, of all."""
 PAIRS, ABSORBERS = 10, 5
 """Rows at most: of the matrix, and of the places where slack absorbs a delay."""
 WAITS = 50_000
@@ -23,8 +25,8 @@ WAITS = 50_000
 MOST_GATES = 64
 """Causes further away than this are counted as that far."""
 
-Hops = Callable[[int, int], int | None]
-"""Switches between two ranks; None where that is not known."""
+Hops = Callable[[Any, Any], Any]
+"""Switches between pairs of ranks, arrays in and out; NULL where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +42,31 @@ class Coupling:
     turnover: Turnover
     hops: Hops | None
 
-    @property
-    def pairs(self) -> list[tuple[int, int, int]]:
-        """(cause, victim, rank-ns) that are felt, the largest first."""
-        cause, victim = np.nonzero(self.matrix > LEAST * self.matrix.sum())
+    @cached_property
+    def pairs(self) -> tuple[Any, Any, Any, Any]:
+        """(cause, victim, rank-ns, hops) of the pairs that are felt, the largest first."""
+        cause, victim = np.nonzero(self.matrix > LEAST * self.matrix.max())
         caused = self.matrix[cause, victim]
-        ranks = self.graph.ranks
         top = np.argsort(-caused, kind="stable")
-        return [(int(ranks[cause[i]]), int(ranks[victim[i]]), int(caused[i])) for i in top]
+        ranks = self.graph.ranks.astype(np.int64)
+        cause, victim = ranks[cause[top]], ranks[victim[top]]
+        hops = np.full(len(top), NULL) if self.hops is None else self.hops(cause, victim)
+        return cause, victim, caused[top], hops
 
     def entry(self) -> dict[str, Any]:
         """Coupling in the words of ``--json``."""
-        pairs, between = self.pairs, self.hops or (lambda a, b: None)
-        hops = [between(a, b) for a, b, _ in pairs]
-        rows = [
-            {"cause": a, "victim": b, "rank_ns": ns, "hops": h}
-            for (a, b, ns), h in zip(pairs[:PAIRS], hops[:PAIRS], strict=True)
-        ]
-        first, *rest = [response.entry(ABSORBERS) for response in self.responses] or [None]
+        cause, victim, caused, hops = self.pairs
+        responses = [response.entry(ABSORBERS) for response in self.responses]
         return {
-            "reach_ranks": max((abs(a - b) for a, b, _ in pairs), default=0) if self.matrix.any() else None,
+            "reach_ranks": int(np.abs(cause - victim).max()) if len(cause) else None,
             "reach_gates": self.reach_gates,
-            "reach_hops": max((h for h in hops if h is not None), default=None),
+            "reach_hops": int(hops.max()) if (hops >= 0).any() else None,
             "amplification": self.amplification,
-            "matrix": rows,
-            "response": {**first, "median_rank": rest[0] if rest else None} if first else None,
+            "matrix": [
+                {"cause": int(a), "victim": int(b), "rank_ns": int(ns), "hops": int(h) if h >= 0 else None}
+                for a, b, ns, h in list(zip(cause, victim, caused, hops, strict=True))[:PAIRS]
+            ],
+            "response": {**responses[0], "median_rank": next(iter(responses[1:]), None)} if responses else None,
             "turnover": self.turnover.entry(),
         }
 
@@ -73,7 +75,7 @@ def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, h
     """Measure the coupling of a blamed graph: delays are put on the rank that is the largest cause, and on the median one."""
     median, caused = int(graph.ranks[len(graph.ranks) // 2]), blame.matrix.sum(axis=1)
     cause = int(graph.ranks[caused.argmax()]) if caused.any() else median
-    excess = float(np.maximum(blame.excess_ns, 0)[blame.fault_ns > 0].sum())
+    excess = float(np.maximum(blame.excess_ns[blame.fault_ns > 0], 0).sum())
     return Coupling(
         graph, blame.matrix, _reach_gates(graph, blame, observed, gap_free),
         float(blame.fault_ns.sum() / excess) if excess > 0 else None,
@@ -86,17 +88,15 @@ def _reach_gates(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timel
     """Gates between a cause and the furthest victims that feel it; the gate the victim waits at is the first."""
     from taut.replay.ripples import gates_between
 
-    waits, none = blame.waits, np.zeros(len(graph))
-    late = np.maximum(graph.gap_ns - np.nan_to_num(blame.gap_reference), 0.0)
-    found = np.zeros(MOST_GATES + 1)
-    for amount, timeline, work, gap in (
-        (waits.fault_ns, gap_free, np.maximum(blame.excess_ns, 0.0), none),
-        (waits.gap_ns, observed, none, late),
-    ):
+    waits, found = blame.waits, np.zeros(MOST_GATES + 1)
+    for amount, timeline, by_gap in ((waits.fault_ns, gap_free, False), (waits.gap_ns, observed, True)):
         blamed = np.flatnonzero(amount)
+        if len(blamed) == 0:
+            continue
         rows = blamed[:: len(blamed) // WAITS + 1]
+        excess = graph.gap_ns - np.nan_to_num(blame.gap_reference) if by_gap else blame.excess_ns
         found += gates_between(
-            waits.op[rows], amount[rows], timeline.bound, timeline.opener, graph.gate, work, gap, MOST_GATES
+            waits.op[rows], amount[rows], timeline.bound, timeline.opener, graph.gate, excess, by_gap, MOST_GATES
         )
     felt = np.flatnonzero(found > LEAST * found.sum())
     return int(felt.max()) if len(felt) else None

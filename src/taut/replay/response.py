@@ -101,9 +101,9 @@ class Response:
         total = int(self.absorbed_ns.sum())
         flat = self.absorbed_ns.ravel()
         top = [int(i) for i in np.argsort(-flat, kind="stable")[:most] if flat[i] > 0]
-        classes = self.absorbed_ns.shape[1]
+        classes, ranks = self.absorbed_ns.shape[1], self.graph.ranks
         return [
-            {"rank": int(self.graph.ranks[i // classes]), "class": self.graph.names[i % classes], "share": float(flat[i] / total)}
+            {"rank": int(ranks[i // classes]), "class": self.graph.names[i % classes], "share": float(flat[i] / total)}
             for i in top
         ]
 

@@ -5,6 +5,7 @@ Arrays in, arrays out (see ``jit.py`` for how they run).
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ def turnovers(
 def shuffled_plain(values: Any, order: Any, begin: Any, chance: Any) -> Any:
     """``shuffled`` on lists."""
     out, order, begin, chance = values.tolist(), order.tolist(), begin.tolist(), chance.tolist()
-    for low, high in zip(begin[:-1], begin[1:], strict=True):
+    for low, high in pairwise(begin):
         for i in range(high - 1, low, -1):
             a, b = order[i], order[low + int(chance[i] * (i - low + 1))]
             out[a], out[b] = out[b], out[a]
@@ -214,10 +215,10 @@ def turnovers_of_many_plain(
             later = t > arrival[v]
             np.copyto(opener[v], last[wait[v]], where=later)
             np.copyto(end[v], t + work[v], where=later)
-    last = [closers.plain(column, window, windows) for column in end.T]
+    final = [closers.plain(column, window, windows) for column in end.T]
     about = window.tolist(), windows, rank.tolist(), ranks, name.tolist(), classes
     walk = turnovers.plain
-    return np.array([walk(last[i], bound[:, i].tolist(), opener[:, i].tolist(), *about) for i in range(many)])
+    return np.array([walk(final[i], bound[:, i].tolist(), opener[:, i].tolist(), *about) for i in range(many)])
 
 
 @kernel(plain=turnovers_of_many_plain)
@@ -235,22 +236,23 @@ def turnovers_of_many(
 
 
 @kernel(lists=True)
-def gates_between(
-    waited: Any, amount: Any, bound: Any, opener: Any, meets: Any, work_excess: Any, gap_excess: Any, most: int
-) -> Any:
-    """Blamed wait by the number of gates between cause and victim: the excess nearest to the wait is charged first."""
+def gates_between(waited: Any, amount: Any, bound: Any, opener: Any, meets: Any, excess: Any, by_gap: bool, most: int) -> Any:
+    """Blamed wait by the number of gates between cause and victim: the excess nearest to the wait is charged first.
+
+    An op's excess is that of its work, or of the gap before it.
+    """
     found = np.zeros(most + 1, np.float64)
     for j in range(len(waited)):
         rest = float(amount[j])
         x = opener[waited[j]]
         g = 1
         while rest > 0 and x >= 0 and g <= most:
-            part = min(rest, gap_excess[x])
             u = bound[x]
-            if u >= 0:
-                part = min(rest, part + work_excess[u])
-            found[g] += part
-            rest -= part
+            cause = x if by_gap else u
+            if cause >= 0 and excess[cause] > 0:
+                part = min(rest, excess[cause])
+                found[g] += part
+                rest -= part
             if u < 0:
                 break
             g += meets[u] >= 0
