@@ -89,7 +89,7 @@ def _reach_gates(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timel
     from taut.replay.ripples import gates_between
 
     waits, found = blame.waits, np.zeros(MOST_GATES + 1)
-    for amount, timeline, by_gap in ((waits.fault_ns, gap_free, False), (waits.gap_ns, observed, True)):
+    for amount, timeline, by_gap in ((waits.fault_ns, gap_free, 0), (waits.gap_ns, observed, 1)):
         blamed = np.flatnonzero(amount)
         if len(blamed) == 0:
             continue

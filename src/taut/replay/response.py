@@ -159,14 +159,17 @@ def delayed(graph: Graph, observed: Timeline, ops: Any, delay_ns: int, steps: in
 
 
 def _plan(graph: Graph) -> tuple[int, Any]:
-    """(steps to follow a delay, windows to begin one in): as many as the visits allow, spread over the run."""
+    """(steps to follow a delay, windows to begin one in): as many as the visits allow, spread over the run.
+
+    No further than half of it, so that several windows can begin one.
+    """
     windows = len(graph.steps)
     starts = np.flatnonzero(np.diff(graph.segment, prepend=graph.segment[0] - 1))
     after = np.repeat(np.append(starts[1:], windows), np.diff(np.append(starts, windows))) - np.arange(windows) - 1
     affordable = int(VISITS / (len(graph) / windows))
     if affordable < 1:
         return 0, np.zeros(0, dtype=np.int64)
-    follow = min(STEPS, int(after.max()), isqrt(affordable) - 1)
+    follow = min(STEPS, (int(after.max()) + 1) // 2, isqrt(affordable) - 1)
     fit = np.flatnonzero(after >= follow)
     probes = min(PROBES, affordable // (follow + 1), len(fit))
     return follow, np.unique(fit[np.linspace(0, len(fit) - 1, probes).astype(np.int64)])

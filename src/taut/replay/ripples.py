@@ -115,24 +115,25 @@ def ripple(
     return shift, left, absorbed, caught
 
 
-def closers_plain(end: Any, window: Any, windows: int) -> Any:
+def closers_plain(end: Any, opener: Any, window: Any, windows: int) -> Any:
     """``closers`` with numpy."""
     last = np.full(windows, NEVER, np.int64)
     np.maximum.at(last, window, end)
-    rows = np.flatnonzero(end == last[window])[::-1]
+    rows = np.flatnonzero(end == last[window])
+    rows = rows[np.argsort(opener[rows] < 0, kind="stable")]
     closer = np.full(windows, -1, np.int64)
     closer[window[rows]] = rows
     return closer
 
 
 @kernel(plain=closers_plain)
-def closers(end: Any, window: Any, windows: int) -> Any:
-    """The op of each window that ends last (the first of them); -1 for a window without ops."""
+def closers(end: Any, opener: Any, window: Any, windows: int) -> Any:
+    """The op of each window that ends last, rather one that did not wait for another; -1 without ops."""
     closer = np.full(windows, -1, np.int64)
     for v in range(len(end)):
-        w = window[v]
-        if closer[w] < 0 or end[v] > end[closer[w]]:
-            closer[w] = v
+        c = closer[window[v]]
+        if c < 0 or end[v] > end[c] or (end[v] == end[c] and (opener[v] < 0 or opener[c] >= 0)):
+            closer[window[v]] = v
     return closer
 
 
@@ -215,7 +216,7 @@ def turnovers_of_many_plain(
             later = t > arrival[v]
             np.copyto(opener[v], last[wait[v]], where=later)
             np.copyto(end[v], t + work[v], where=later)
-    final = [closers.plain(column, window, windows) for column in end.T]
+    final = [closers.plain(end[:, i], opener[:, i], window, windows) for i in range(many)]
     about = window.tolist(), windows, rank.tolist(), ranks, name.tolist(), classes
     walk = turnovers.plain
     return np.array([walk(final[i], bound[:, i].tolist(), opener[:, i].tolist(), *about) for i in range(many)])
@@ -230,13 +231,13 @@ def turnovers_of_many(
     distance = np.empty((len(work), windows))
     for i in range(len(work)):
         _, _, end, bound, opener = sweep(events, pred_ptr, pred, lag, join, wait, wait_lag, slots, work[i], gap)
-        closer = closers(end, window, windows)
+        closer = closers(end, opener, window, windows)
         distance[i] = turnovers(closer, bound, opener, window, windows, rank, ranks, name, classes)
     return distance
 
 
 @kernel(lists=True)
-def gates_between(waited: Any, amount: Any, bound: Any, opener: Any, meets: Any, excess: Any, by_gap: bool, most: int) -> Any:
+def gates_between(waited: Any, amount: Any, bound: Any, opener: Any, meets: Any, excess: Any, by_gap: int, most: int) -> Any:
     """Blamed wait by the number of gates between cause and victim: the excess nearest to the wait is charged first.
 
     An op's excess is that of its work, or of the gap before it.

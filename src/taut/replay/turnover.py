@@ -63,7 +63,7 @@ def turnover(graph: Graph, gap_free: Timeline, *, seed: int = 0) -> Turnover:
 
     if len(graph.ranks) < 2:
         return Turnover(np.full(len(graph.steps), np.nan), None, 0)
-    last = closers(gap_free.end_ns, graph.window, len(graph.steps))
+    last = closers(gap_free.end_ns, gap_free.opener, graph.window, len(graph.steps))
     distance = turnovers(last, gap_free.bound, gap_free.opener, *_places(graph, len(graph)))
     ops = min(len(graph), NULL_OPS)
     tested = int(graph.window[ops:].min()) if ops < len(graph) else len(graph.steps)
