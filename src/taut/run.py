@@ -103,7 +103,7 @@ def analyze(
     paths: Sequence[str | Path], *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Analysis:  # fmt: skip
-    """Read traces (and where the ranks sit) and answer: where did the bill go, why, and what would change it."""
+    """Read traces and answer: where did the bill go, why, and what would change it."""
     (progress or (lambda stage: None))("reading")
     placed = None if topology is None else load_topology(topology)
     box = [read(paths)]

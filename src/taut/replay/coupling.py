@@ -55,7 +55,7 @@ class Coupling:
 
     def entry(self) -> dict[str, Any]:
         """Coupling in the words of ``--json``."""
-        cause, victim, caused, hops = self.pairs
+        cause, victim, _, hops = self.pairs
         responses = [response.entry(ABSORBERS) for response in self.responses]
         return {
             "reach_ranks": int(np.abs(cause - victim).max()) if len(cause) else None,
@@ -64,7 +64,7 @@ class Coupling:
             "amplification": self.amplification,
             "matrix": [
                 {"cause": int(a), "victim": int(b), "rank_ns": int(ns), "hops": int(h) if h >= 0 else None}
-                for a, b, ns, h in list(zip(cause, victim, caused, hops, strict=True))[:PAIRS]
+                for a, b, ns, h in zip(*(column[:PAIRS] for column in self.pairs), strict=True)
             ],
             "response": {**responses[0], "median_rank": next(iter(responses[1:]), None)} if responses else None,
             "turnover": self.turnover.entry(),

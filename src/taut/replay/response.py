@@ -27,7 +27,7 @@ STEPS = 8
 """Steps that a delay is followed for, after the one it begins in."""
 PROBES = 8
 """Steps at most in which a rank is delayed."""
-VISITS = 2_000_000
+VISITS = 1_000_000
 """Op visits that the probes of one rank may cost: above, fewer probes follow fewer steps; not one fits, nothing is asked."""
 GATES = 16
 """Gates after which no more are counted apart."""
