@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from build import MS, analyze, barriers, job, system
-from jobs import jobs
+from jobs import jobs, nonsense
 from taut.graph import Graph, link
 from taut.replay import Change, replay, ripples
 from taut.replay.response import Response, delayed, respond
@@ -169,6 +170,19 @@ def test_turnover_is_the_jaccard_distance_of_critical_rank_and_class_pairs() -> 
     found = turnover(graph, replay(graph, gaps=False))
     assert found.distance[1:].tolist() == [1 - 1 / 5, 0.0]
     assert found.value == pytest.approx(2 / 5)
+
+
+@settings(max_examples=60)
+@given(built=st.one_of(nonsense(), jobs()))
+def test_whatever_the_job_did_the_figures_are_shares_or_null(built: Trace) -> None:
+    coupling = analyze(built).result["coupling"]
+    json.dumps(coupling, allow_nan=False)
+    for response in filter(None, [coupling["response"], (coupling["response"] or {}).get("median_rank")]):
+        assert all(0 <= share <= 1 for share in [*response["left_by_step"], *response["left_by_gate"]])
+        assert 0 <= response["reached_ranks"] <= len(built.members)
+        assert sum(row["share"] for row in response["absorbed_by"]) <= 1 + 1e-9
+    told = coupling["turnover"]
+    assert all(told[key] is None or 0 <= told[key] <= 1 for key in ("value", "p", "expected"))
 
 
 @settings(max_examples=20)
