@@ -145,15 +145,17 @@ def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Resp
 
 def delayed(graph: Graph, observed: Timeline, ops: Any, delay_ns: int, steps: int) -> Response:
     """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
-    from taut.replay.ripples import last_ends, ripple
+    from taut.replay.ripples import NEVER, last_ends, ripple
 
     g, t = graph, observed
     last, final = last_ends(g.window, g.rank_index, t.end_ns, len(g.steps), len(g.ranks))
     until = final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
     shift, left, absorbed, caught = ripple(
-        g.events, g.pred_ptr, g.pred, g.lag_ns, t.join, t.wait, g.wait_lag_ns, g.slots, t.gap_ns,
+        g.events, g.pred_ptr, g.pred, g.lag_ns, t.join, t.wait, g.wait_lag_ns, t.gap_ns,
         t.arrival_ns, t.opening_ns, t.end_ns, g.ops.lane, int(g.ops.lane.max()) + 1, g.window, g.rank_index, len(g.ranks),
         g.ops.name, len(g.names), last, ops, until, delay_ns, steps + 1, GATES,
+        np.zeros(len(g), dtype=np.int64), np.zeros(len(g), dtype=np.int32), np.full(g.slots + 1, NEVER),
+        np.zeros(g.slots + 1, dtype=np.int32),
     )  # fmt: skip
     return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught))
 

@@ -5,7 +5,6 @@ Arrays in, arrays out (see ``jit.py`` for how they run).
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from taut.replay.kernels import sweep
 
 NEVER = -(1 << 62)
 """Before every time."""
+FEW = 32
+"""Groups up to this size are sorted by insertion: no memory is asked for."""
 
 
 @kernel(lists=True)
@@ -32,27 +33,24 @@ def last_ends(window: Any, rank: Any, end: Any, windows: int, ranks: int) -> tup
 
 @kernel(lists=True)
 def ripple(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any,
+    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any,
     arrival: Any, opening: Any, end: Any, lane: Any, lanes: int, window: Any, rank: Any, ranks: int, name: Any,
-    classes: int, last: Any, op: Any, until: Any, delay: int, steps: int, gates: int,
+    classes: int, last: Any, op: Any, until: Any, delay: int, steps: int, gates: int, late: Any, passed: Any, fresh: Any,
+    through: Any,
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """Delay one op after the other and follow what moves: exactly the difference that a replay with the delay shows.
 
     A delay only ever moves times back, so a new time is the greater of the old one and what moved predecessors demand;
     ops that nothing moved reaches are passed by. Probe p delays ``op[p]`` (ascending) and visits ops up to ``until[p]``.
+    The last four arguments are scratch: zeros per op, twice, and NEVER and zero per slot; they are left as they were.
 
     Returns (shift of each rank's last end: probes × steps since × ranks; greatest shift after passing g gates: probes ×
     gates; what lanes lost of their shift, rank × class; what they caught from others, in all).
     """
-    n = len(end)
     shift = np.zeros((len(op), steps, ranks), np.int64)
     left = np.zeros((len(op), gates + 1), np.int64)
     absorbed = np.zeros((ranks, classes), np.int64)
     caught = 0
-    late = np.zeros(n, np.int64)
-    passed = np.zeros(n, np.int32)
-    fresh = np.full(slots + 1, NEVER, np.int64)
-    through = np.zeros(slots + 1, np.int32)
     begin = 0
     for p in range(len(op)):
         while events[begin] != op[p]:
@@ -109,9 +107,9 @@ def ripple(
                 left[p, g] = max(left[p, g], late[v])
         for i in range(begin, k):
             v = events[i] if events[i] >= 0 else ~events[i]
-            late[v] = 0
+            late[v], passed[v] = 0, 0
             if join[v] >= 0:
-                fresh[join[v]] = NEVER
+                fresh[join[v]], through[join[v]] = NEVER, 0
     return shift, left, absorbed, caught
 
 
@@ -162,24 +160,30 @@ def turnovers(
 
 
 def shuffled_plain(values: Any, order: Any, begin: Any, chance: Any) -> Any:
-    """``shuffled`` on lists."""
-    out, order, begin, chance = values.tolist(), order.tolist(), begin.tolist(), chance.tolist()
-    for low, high in pairwise(begin):
-        for i in range(high - 1, low, -1):
-            a, b = order[i], order[low + int(chance[i] * (i - low + 1))]
-            out[a], out[b] = out[b], out[a]
-    return np.array(out, dtype=np.int64)
+    """``shuffled`` with numpy."""
+    out = values.copy()
+    out[order] = values[order[np.lexsort((chance, np.repeat(np.arange(len(begin) - 1), np.diff(begin))))]]
+    return out
 
 
 @kernel(plain=shuffled_plain)
 def shuffled(values: Any, order: Any, begin: Any, chance: Any) -> Any:
-    """The values exchanged inside each group of rows order[begin[k]:begin[k+1]] (Fisher and Yates; chances 0 to 1)."""
+    """The values exchanged inside each group of rows order[begin[k]:begin[k+1]], sorted by a chance per row."""
     out = values.copy()
+    place = np.arange(len(order))
     for k in range(len(begin) - 1):
-        low = begin[k]
-        for i in range(begin[k + 1] - 1, low, -1):
-            a, b = order[i], order[low + int(chance[i] * (i - low + 1))]
-            out[a], out[b] = out[b], out[a]
+        low, high = begin[k], begin[k + 1]
+        if high - low > FEW:
+            place[low:high] = low + np.argsort(chance[low:high])
+        else:
+            for i in range(low + 1, high):
+                j = i
+                while j > low and chance[place[j - 1]] > chance[i]:
+                    place[j] = place[j - 1]
+                    j -= 1
+                place[j] = i
+        for i in range(low, high):
+            out[order[i]] = values[order[place[i]]]
     return out
 
 
