@@ -28,7 +28,12 @@ def job(ranks: int, null: str, seed: int) -> Trace:
         "lognormal": lambda: rng.lognormal(0, 0.1, shape),
         "unequal": lambda: rng.normal(1, 0.02, shape),
     }[null]()
-    took = np.rint(1e8 * pace * draw).astype(np.int64)
+    return barriers(np.rint(1e8 * pace * draw).astype(np.int64))
+
+
+def barriers(took: np.ndarray) -> Trace:
+    """Steps × ranks of compute in ns, each step ended by a barrier."""
+    shape = took.shape
     opens = np.broadcast_to(took.max(axis=1, keepdims=True), shape)
     step, rank = (a.ravel() for a in np.indices(shape))
 
@@ -50,7 +55,7 @@ def job(ranks: int, null: str, seed: int) -> Trace:
             "seq": both(-1, step),
         },
     )
-    members = Table(Member, {"rank": np.arange(ranks)})
+    members = Table(Member, {"rank": np.arange(shape[1])})
     return Trace(ops, ["step", "barrier"], ["worker"], ["all"], members, relative=True)
 
 

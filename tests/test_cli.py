@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import taut.run
-from taut.cli import main
+from taut.cli import SNIPPET, main
 
 KEYS = {
     "verdict": {"text", "class", "bound"},
@@ -25,7 +25,7 @@ KEYS = {
         f"{part}_rank_ns"
         for part in ("observed", "exposed", "fault", "jitter", "structural", "gap", "unexplained")
     },
-    "coupling": {"reach_ranks", "reach_gates", "reach_hops", "amplification"},
+    "coupling": {"reach_ranks", "reach_gates", "reach_hops", "amplification", "matrix", "response", "turnover"},
     "indices": {
         "effective_throughput_ratio", "energy_per_useful_step", "runtime_variance_index", "sync_delay_amplification",
         "replay_probability", "straggler_cascade_rate",
@@ -231,6 +231,22 @@ def test_refused_input_is_one_line_and_exit_4(tmp_path: Path, content: bytes) ->
     assert line.startswith("taut: ")
     assert "bad.json" in line
     assert not (tmp_path / "run").exists()
+
+
+def test_a_topology_gives_hops_and_says_whom_it_does_not_place(tmp_path: Path) -> None:
+    """Demo ranks on two hosts of two racks, one of them nowhere; a file that is no topology is exit 4, nothing written."""
+    hosts = [("a", "r1", [0, 1]), ("b", "r2", [2])]
+    lines = [f"[[host]]\nname = '{name}'\nrack = '{rack}'\nranks = {ranks}\n" for name, rack, ranks in hosts]
+    (tmp_path / "topology.toml").write_text("".join(lines), encoding="utf-8")
+    shown = taut_("demo", "--json", "-o", tmp_path / "run", "--topology", tmp_path / "topology.toml")
+    result = json.loads(shown.stdout)
+    assert result["coupling"]["reach_hops"] == 3
+    assert {row["hops"] for row in result["coupling"]["matrix"]} == {0, 3, None}
+    assert "the topology does not place rank 3: hops to it are null" in result["job"]["partial"]
+    refused = taut_("demo", "-o", tmp_path / "other", "--topology", SNIPPET)
+    assert refused.exit_code == 4
+    assert len(refused.stderr.splitlines()) == 1
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_is_no_run_folder_is_exit_1(tmp_path: Path) -> None:

@@ -159,6 +159,10 @@ ANALYSIS_OPTIONS = (
     ),
     click.option("--carbon", metavar="KG", type=click.FloatRange(min=0), help="kg CO2e per kWh; needs --power."),
     click.option(
+        "--topology", metavar="FILE", type=click.Path(),
+        help="Where the ranks sit: topology.conf of Slurm, output of nvidia-smi topo -m, or TOML.",
+    ),
+    click.option(
         "--fail-on", metavar="SHARE", type=click.FloatRange(0, 1),
         help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
     ),
@@ -199,14 +203,14 @@ def demo(**options: Any) -> None:
 
 def _analyze(
     inputs: Sequence[str], folder: str | None, as_json: bool, price: tuple[str, str] | None, power: list[float] | None,
-    carbon: float | None, fail_on: float | None, pays: float | None, envelope: bool, quiet: bool,
+    carbon: float | None, topology: str | None, fail_on: float | None, pays: float | None, envelope: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from taut.run import analyze as run_analyze
 
     prices = _prices(price, power, carbon)
     with _progress(quiet) as stage:
         asked = {} if pays is None else {"pays": pays}
-        analysis = run_analyze(inputs, prices=prices, progress=stage, envelope=envelope, **asked)
+        analysis = run_analyze(inputs, prices=prices, topology=topology, progress=stage, envelope=envelope, **asked)
         stage("saving")
         run = analysis.save(folder)
     result = analysis.result

@@ -47,7 +47,7 @@ def report(a: Analysis) -> dict[str, Any]:
         },
         "blame": _blame(a),
         "waits": _waits(a),
-        "coupling": _coupling(a),
+        "coupling": a.coupling.entry(),
         "windows": _windows(a),
         "gates": _gates(a),
         "collectives": _undivided(a),
@@ -67,8 +67,16 @@ def _job(a: Analysis) -> dict[str, Any]:
     return {
         "name": g.trace.name, "ranks": len(g.ranks), "world_size": g.trace.world_size, "steps": len(g.steps),
         "first_step": int(g.steps[0]), "last_step": int(g.steps[-1]), "ops": len(g), "edges": g.edges, "gates": len(g.gates),
-        "wall_ns": a.observed.wall_ns, "partial": list(g.partial), "counts": dict(g.counts),
+        "wall_ns": a.observed.wall_ns, "partial": [*g.partial, *_unplaced(a)],
+        "counts": dict(g.counts),
     }  # fmt: skip
+
+
+def _unplaced(a: Analysis) -> list[str]:
+    """Ranks that the topology does not place."""
+    ranks = a.topology.unplaced(a.graph.members) if a.topology is not None else []
+    some = ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
+    return [f"the topology does not place rank {some}: hops to it are null"] if ranks else []
 
 
 def _fidelity(a: Analysis) -> dict[str, Any]:
@@ -163,10 +171,12 @@ def _windows(a: Analysis) -> list[dict[str, Any]]:
     by_rank = np.bincount(g.rank_index * len(g.steps) + g.window, weights=caused, minlength=len(g.ranks) * len(g.steps))
     by_rank = by_rank.reshape(len(g.ranks), -1)
     top, total = by_rank.argmax(axis=0), by_rank.sum(axis=0)
+    turnover = a.coupling.turnover.distance
     return [
         {
             "step": int(step), "wall_ns": int(wall), "caused_rank_ns": int(total[w]),
             "top_cause": int(g.ranks[top[w]]) if total[w] > 0 else None,
+            "turnover": float(turnover[w]) if np.isfinite(turnover[w]) else None,
         }
         for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))
     ]  # fmt: skip
@@ -217,23 +227,6 @@ def _undivided(a: Analysis) -> list[dict[str, Any]]:
             }
         )  # fmt: skip
     return sorted(out, key=lambda row: -int(row["wait_upper_bound_rank_ns"]))[:20]
-
-
-def _coupling(a: Analysis) -> dict[str, Any]:
-    matrix = a.blame.matrix
-    total = int(matrix.sum())
-    if total == 0:
-        return {"reach_ranks": None, "reach_gates": None, "reach_hops": None, "amplification": None}
-    ranks = a.graph.ranks.astype(np.int64)
-    felt = matrix > 0.01 * total
-    distance = np.abs(ranks[:, None] - ranks[None, :])
-    excess = float(np.maximum(a.blame.excess_ns, 0)[a.blame.fault_ns > 0].sum())
-    return {
-        "reach_ranks": int(distance[felt].max()) if felt.any() else 0,
-        "reach_gates": None,
-        "reach_hops": None,
-        "amplification": float(a.blame.fault_ns.sum() / excess) if excess > 0 else None,
-    }
 
 
 def _indices(a: Analysis) -> dict[str, Any]:

@@ -28,7 +28,10 @@ from taut.graph import Clock, Gate, Graph, link
 from taut.ledger import Ledger, Prices, charge
 from taut.ledger.charge import Cell
 from taut.read import read
+from taut.read.topology import Topology
+from taut.read.topology import load as load_topology
 from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
+from taut.replay.coupling import Coupling, couple
 from taut.report import report
 from taut.tables import Member, Metric, Op, Table, Trace
 
@@ -55,11 +58,18 @@ class Analysis:
     """Share of its own throughput that the next accelerator must bring to pay."""
     ask_envelope: bool = False
     """Whether the result maps what dominates at other scales."""
+    topology: Topology | None = None
 
     @cached_property
     def result(self) -> dict[str, Any]:
         """What ``taut analyze --json`` prints."""
         return report(self)
+
+    @cached_property
+    def coupling(self) -> Coupling:
+        """How the ranks hold on to each other: reach, response to a delay, turnover of the critical path."""
+        hops = self.topology.hops if self.topology is not None else None
+        return couple(self.graph, self.blame, self.observed, self.gap_free, hops)
 
     @cached_property
     def recoverable_wall_ns(self) -> int:
@@ -95,22 +105,24 @@ class Analysis:
 
 
 def analyze(
-    paths: Sequence[str | Path], *, prices: Prices | None = None, progress: Callable[[str], None] | None = None,
-    pays: float = PAYS, envelope: bool = False,
+    paths: Sequence[str | Path], *, prices: Prices | None = None, topology: str | Path | None = None,
+    progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
 ) -> Analysis:  # fmt: skip
     """Read traces and answer: where did the bill go, why, and what would change it."""
     (progress or (lambda stage: None))("reading")
+    placed = None if topology is None else load_topology(topology)
     box = [read(paths)]
     name = digest(paths, box[0])
-    return analyze_trace(box.pop(), name, prices=prices, progress=progress, pays=pays, envelope=envelope)
+    return analyze_trace(box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope)
 
 
 def analyze_trace(
-    trace: Trace, digest: str = "", *, prices: Prices | None = None, progress: Callable[[str], None] | None = None,
-    pays: float = PAYS, envelope: bool = False,
+    trace: Trace, digest: str = "", *, prices: Prices | None = None, topology: Topology | None = None,
+    progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
 ) -> Analysis:  # fmt: skip
     """The main job on a trace that is already read."""
     say = progress or (lambda stage: None)
+    placed = None if topology is None else topology.seated(trace.members)
     say("linking")
     graph = link(trace)
     del trace  # a large job's ops need not be held twice
@@ -126,7 +138,7 @@ def analyze_trace(
         diagnosed = beside(lambda: diagnose(Evidence(graph, observed, blamed, prepared)))
         ledger = charge(graph, observed, blamed, prices)
         whatif, findings = asked.result(), diagnosed.result()
-    return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest, pays, envelope)
+    return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest, pays, envelope, placed)
 
 
 def _at_once(work: Callable[[], Any]) -> Future[Any]:

@@ -36,6 +36,7 @@ RESULT: dict[str, Any] = {
         "clock": {"offset_ns": {"0": {"value": 0}, "1": {"value": 0}}, "drift_ppm": {}, "residual_ns": 0},
     },
     "blame": [ROW],
+    "coupling": {"response": None},
     "findings": [FINDING],
     "gates": [],
     "ledger": {
@@ -126,6 +127,25 @@ def test_collectives_seen_from_one_side_have_an_upper_bound_of_wait() -> None:
     shown = screen_of({"collectives": [{**row, "wait_upper_bound_rank_ns": 291_000_000}]})
     (line,) = (line for line in shown.splitlines() if "nccl all-reduce" in line)
     assert line.split()[2:] == ["25.0", "MB", "1,616", "298", "ms", "291", "ms", "4.00", "µs"]
+
+
+def test_coupling_says_in_a_line_how_far_a_delay_travels_and_who_absorbs_it() -> None:
+    """Nothing where no delay could be followed; the class of the absorber is a name from a trace."""
+    absorbed = [{"rank": 2, "class": "all\x1b[2J", "share": 0.8}]
+    other = {"rank": 1, "left_by_step": [0.25]}
+    response = {
+        "rank": 3, "reached_ranks": 4, "within_steps": 1, "left_by_step": [1.0, 0.6], "absorbed_by": absorbed,
+        "median_rank": other,
+    }  # fmt: skip
+    ranks = {"ranks": 4, "world_size": 4}
+    shown = " ".join(screen_of({"job": ranks, "coupling": {"response": response}}).split())
+    assert "A delay on rank 3 reaches all 4 ranks within 1 step; 40.0 % of it is absorbed, most of all by all" in shown
+    assert "on rank 2; of one on rank 1, 75.0 % is absorbed." in shown
+    assert "\x1b" not in shown
+    taut = response | {"left_by_step": [1.0, 1.0], "median_rank": None, "reached_ranks": 3}
+    shown = " ".join(screen_of({"job": ranks, "coupling": {"response": taut}}).split())
+    assert "A delay on rank 3 reaches 3 of 4 ranks within 1 step undiminished." in shown
+    assert "A delay" not in screen_of({"coupling": {"response": None}})
 
 
 def test_clock_offsets_that_were_applied_are_said() -> None:

@@ -32,6 +32,9 @@ LEAST_SHARE = 0.005
 LEAST_FATE = 0.001
 """A fate below this share of the rank time is named, without a line of its own."""
 
+ALL_LEFT = 0.9995
+"""A delay of which more is left has lost nothing."""
+
 CLASS_STYLE = {
     "healthy": "bold green",
     "component": "bold red",
@@ -81,6 +84,7 @@ def render(result: Mapping[str, Any], screen: Screen) -> str:
         _causes(result, screen),
         _gates(result),
         _collectives(result),
+        _coupling(result),
         _ledger(result, screen),
         _regime(result),
     ]
@@ -240,6 +244,25 @@ def _collectives(result: Mapping[str, Any]) -> ConsoleRenderable | None:
         times = (duration(row[key]) for key in ("rank_ns", "wait_upper_bound_rank_ns", "floor_ns"))
         table.add_row(_in(_short(row["class"])), size(row["bytes"]), f"{row['count']:,}", *times)
     return Group(_heading("Collectives seen from one side only"), Padding(table, (0, 0, 0, 1)))
+
+
+def _coupling(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """One line: how far a delay travels, and who absorbs it."""
+    response = (result.get("coupling") or {}).get("response")
+    if not response:
+        return None
+    ranks, reached, left = result["job"]["ranks"], response["reached_ranks"], response["left_by_step"][-1]
+    who = f"all {ranks:,} ranks" if reached == ranks else f"{reached:,} of {ranks:,} ranks"
+    told = [f"A delay on rank {response['rank']} reaches {who} within {count(response['within_steps'] or 1, 'step')}"]
+    if left >= ALL_LEFT:
+        told[0] += " undiminished"
+    else:
+        by = "".join(f", most of all by {_short(x['class'])} on rank {x['rank']}" for x in response["absorbed_by"][:1])
+        told.append(f"{percent(1 - left)} of it is absorbed{by}")
+    other = response["median_rank"]
+    if other and other["left_by_step"][-1] < ALL_LEFT:
+        told.append(f"of one on rank {other['rank']}, {percent(1 - other['left_by_step'][-1])} is absorbed")
+    return Text("; ".join(told) + ".")
 
 
 def _ledger(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:

@@ -1,0 +1,177 @@
+"""The response kernel: what becomes of a delay that is put on one op.
+
+In a coupled job a late rank makes its partners late, and those theirs: an idle wave, which travels so many ranks per
+step and loses height wherever somebody had slack. Without noise nobody has any, and the wave keeps its height for ever;
+ordinary variation gives some to everybody who is not the last. Measured by delaying a rank at the begin of some steps,
+one at a time, and following what moves (``ripples.ripple``, the difference between two replays without their cost).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from taut.graph import Graph
+from taut.replay.timeline import Timeline
+
+DELAY = 0.1
+"""The delay put in, as a share of the median step: long against jitter, short enough for slack to matter."""
+FELT = 0.1
+"""A rank is reached once its step ends later by this share of the delay."""
+STEPS = 8
+"""Steps that a delay is followed for, after the one it begins in."""
+PROBES = 8
+"""Steps at most in which a rank is delayed."""
+VISITS = 1_000_000
+"""Op visits that the probes of one rank may cost: above, fewer probes follow fewer steps; not one fits, nothing is asked."""
+GATES = 16
+"""Gates after which no more are counted apart."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """How the job answers to a delay of one rank, over several probes."""
+
+    graph: Graph
+    rank: int
+    delay_ns: int
+    shift_ns: Any
+    """Probes × steps since the delay × ranks: how much later the rank's step ended."""
+    gate_shift_ns: Any
+    """Probes × gates passed: the greatest shift of any op."""
+    absorbed_ns: Any
+    """Rank × class: shift that a lane had and lost when it came to an op of the class, all probes."""
+    caught_ns: int
+    """Shift that lanes caught from others, all probes: probes × delay + caught = absorbed + what the lanes still have."""
+
+    @cached_property
+    def felt(self) -> Any:
+        """Probes × steps since × ranks: who had been reached by then."""
+        return np.logical_or.accumulate(self.shift_ns >= max(FELT * self.delay_ns, 1), axis=1)
+
+    @property
+    def reached_ranks(self) -> int:
+        """Ranks reached in the end, itself counted; the median probe."""
+        return int(np.median(self.felt[:, -1].sum(axis=1)))
+
+    @property
+    def within_steps(self) -> int | None:
+        """Steps, the first counted, until all of those were reached; the median probe. None if nobody was."""
+        count = self.felt.sum(axis=2)
+        some = count[:, -1] > 0
+        return int(np.median((count == count[:, -1:]).argmax(axis=1)[some])) + 1 if some.any() else None
+
+    @property
+    def speed(self) -> dict[str, float] | None:
+        """Ranks per step and side that the front travels.
+
+        Distance is counted round the ring of rank numbers, so that neither end of them is special. A delay that reaches
+        rank d in its own step has travelled d ranks in one step.
+        """
+        ranks = self.felt.shape[2]
+        if ranks < 2 or not self.felt.any():
+            return None
+        away = np.abs(np.arange(ranks) - int(np.searchsorted(self.graph.ranks, self.rank)))
+        front = (self.felt * np.minimum(away, ranks - away)).max(axis=2)
+        return estimate((front / np.maximum(np.arange(front.shape[1]), 1)).max(axis=1))
+
+    @cached_property
+    def left(self) -> Any:
+        """Probes × steps since: share of the delay left, as the rank that is latest then shows it."""
+        return np.minimum(self.shift_ns.max(axis=2) / max(self.delay_ns, 1), 1.0)
+
+    @property
+    def decay(self) -> dict[str, float] | None:
+        """Share of the delay lost per step, until it is no longer felt; None where steps do not follow one another."""
+        steps = self.left.shape[1] - 1
+        if steps < 1:
+            return None
+        gone = self.left < FELT
+        upto = np.where(gone.any(axis=1), np.maximum(gone.argmax(axis=1), 1), steps)
+        last = np.take_along_axis(self.left, upto[:, None], axis=1)[:, 0]
+        return estimate((self.left[:, 0] - last) / upto)
+
+    def absorbers(self, most: int) -> list[dict[str, Any]]:
+        """Where shift was lost, the largest first: rank, class and share of all that was absorbed."""
+        total = int(self.absorbed_ns.sum())
+        flat = self.absorbed_ns.ravel()
+        top = [int(i) for i in np.argsort(-flat, kind="stable")[:most] if flat[i] > 0]
+        classes, ranks = self.absorbed_ns.shape[1], self.graph.ranks
+        return [
+            {"rank": int(ranks[i // classes]), "class": self.graph.names[i % classes], "share": float(flat[i] / total)}
+            for i in top
+        ]
+
+    def entry(self, most: int) -> dict[str, Any]:
+        """The response in the words of ``--json``."""
+        gates = np.median(self.gate_shift_ns / max(self.delay_ns, 1), axis=0)
+        seen = np.flatnonzero(gates > 0)
+        return {
+            "rank": self.rank, "delay_ns": self.delay_ns, "probes": len(self.shift_ns),
+            "speed_ranks_per_step": self.speed, "decay": self.decay,
+            "left_by_step": [float(x) for x in np.median(self.left, axis=0)],
+            "left_by_gate": [float(min(x, 1.0)) for x in gates[: int(seen[-1]) + 1]] if len(seen) else [],
+            "reached_ranks": self.reached_ranks, "within_steps": self.within_steps,
+            "absorbed_by": self.absorbers(most),
+        }  # fmt: skip
+
+
+def estimate(values: Any) -> dict[str, float]:
+    """Median of the probes, and between which values nine of ten lie."""
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+    return {"value": float(middle), "lo": float(low), "hi": float(high)}
+
+
+def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Response]:
+    """The response to a delay of each of these ranks; nothing where one probe would already cost too much."""
+    follow, windows = _plan(graph)
+    if len(windows) == 0:
+        return []
+    delay_ns = max(int(DELAY * np.median(observed.window_ns)), 1)
+    out = []
+    for rank in ranks:
+        mine = np.flatnonzero(graph.ops.rank == rank)
+        begins, first = np.unique(graph.window[mine], return_index=True)
+        ops = mine[first[np.isin(begins, windows)]]
+        if len(ops):
+            out.append(delayed(graph, observed, np.sort(ops), delay_ns, follow))
+    return out
+
+
+def delayed(graph: Graph, observed: Timeline, ops: Any, delay_ns: int, steps: int) -> Response:
+    """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
+    from taut.replay.ripples import NEVER, last_ends, ripple
+
+    g, t = graph, observed
+    last, final = last_ends(g.window, g.rank_index, t.end_ns, len(g.steps), len(g.ranks))
+    until = final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
+    shift, left, absorbed, caught = ripple(
+        g.events, g.pred_ptr, g.pred, g.lag_ns, t.join, t.wait, g.wait_lag_ns, t.gap_ns,
+        t.arrival_ns, t.opening_ns, t.end_ns, g.ops.lane, int(g.ops.lane.max()) + 1, g.window, g.rank_index, len(g.ranks),
+        g.ops.name, len(g.names), last, ops, until, delay_ns, steps + 1, GATES,
+        np.zeros(len(g), dtype=np.int64), np.zeros(len(g), dtype=np.int32), np.full(g.slots + 1, NEVER),
+        np.zeros(g.slots + 1, dtype=np.int32),
+    )  # fmt: skip
+    return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught))
+
+
+def _plan(graph: Graph) -> tuple[int, Any]:
+    """(steps to follow a delay, windows to begin one in): as many as the visits allow, spread over the run.
+
+    No further than half of it, so that several windows can begin one.
+    """
+    windows = len(graph.steps)
+    starts = np.flatnonzero(np.diff(graph.segment, prepend=graph.segment[0] - 1))
+    after = np.repeat(np.append(starts[1:], windows), np.diff(np.append(starts, windows))) - np.arange(windows) - 1
+    affordable = int(VISITS / (len(graph) / windows))
+    if affordable < 1:
+        return 0, np.zeros(0, dtype=np.int64)
+    follow = min(STEPS, (int(after.max()) + 1) // 2, isqrt(affordable) - 1)
+    fit = np.flatnonzero(after >= follow)
+    probes = min(PROBES, affordable // (follow + 1), len(fit))
+    return follow, np.unique(fit[np.linspace(0, len(fit) - 1, probes).astype(np.int64)])
