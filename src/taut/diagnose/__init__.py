@@ -19,16 +19,17 @@ def diagnose(evidence: Evidence) -> list[Finding]:
     found: list[Finding] = []
     hidden: list[Finding] = []
     for finding in (f for detector in DETECTORS for f in detector.detect(evidence)):
-        if finding.certain:
-            found.append(replace(finding, because=f"{finding.because}; {finding.certain}"))
-            continue
         saved = recovered(evidence, finding.changes)
         first, last = np.searchsorted(evidence.graph.steps, finding.steps)
-        why = worth(int(saved.sum()), int(saved[first : last + 1].sum()), evidence.observed, int(first), int(last))
+        why = (
+            f"; {finding.certain}"
+            if finding.certain
+            else worth(int(saved.sum()), int(saved[first : last + 1].sum()), evidence.observed, int(first), int(last))
+        )
         priced = replace(finding, recoverable_wall_ns=int(saved.sum()), because=finding.because + (why or ""))
         (hidden if why is None else found).append(priced)
     found += _behind(evidence, found, hidden)
-    return sorted(found, key=lambda f: (not f.certain, -f.recoverable_wall_ns, f.id))
+    return sorted(found, key=lambda f: (f.mode != hang.MODE, -f.recoverable_wall_ns, f.id))
 
 
 def _behind(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> list[Finding]:

@@ -25,7 +25,7 @@ def detect(evidence: Evidence) -> list[Finding]:
 def _everywhere(e: Evidence) -> list[Finding]:
     """One finding for all classes that take longer since about the same step."""
     places = e.slower.everywhere
-    if not places:
+    if not places or e.apart is not None:  # groups out of step do different things: no median speaks for both
         return []
     graph = e.graph
     worst = max(places, key=lambda place: place.total_ns)
