@@ -1,10 +1,11 @@
 """Record power, clock, temperature and step times of a step-periodic load on a real GPU, without and with a governor.
 
-    python bench/gpu_energy.py --out FOLDER [--seconds 60]
+    python bench/gpu_energy.py --out FOLDER [--seconds 60] [--lever duty|clock]
 
 Each step is a burst of matrix products, of random length, and a pause. Twice: *uncoupled*, and *governed* by a loop in
 this script: when the mean power of the last steps is above a set point (a share of what the uncoupled load drew) it
-lowers the locked SM clock, and raises it below; where clocks cannot be locked (no rights) it inserts idle time instead.
+inserts idle time, and takes it out below; with ``--lever clock`` it lowers and raises the locked SM clock instead, which
+needs the rights to set it and a board that nobody else uses.
 Writes FOLDER/uncoupled and FOLDER/governed, each with steps.csv (worker, step, step_time_ms, start_ns) and metrics.csv,
 which ``taut analyze FOLDER/governed`` reads. Needs torch with CUDA; NVML through pynvml, else nvidia-smi.
 """
@@ -159,10 +160,11 @@ def burst(torch: Any) -> Callable[[float], None]:
     return lambda share: run(max(1, round(share * per_burst)))
 
 
-def record(gpu: Any, load: Callable[[float], None], seconds: float, seed: int, set_point_w: float | None) -> tuple[Any, ...]:
-    """Steps and samples of one run, and the lever the governor used."""
+def record(
+    gpu: Any, load: Callable[[float], None], seconds: float, seed: int, set_point_w: float | None = None, lever: str = ""
+) -> tuple[Any, ...]:
+    """Steps and samples of one run, governed by a lever if a set point is given."""
     rng = np.random.default_rng(seed)
-    lever = "" if set_point_w is None else "clock" if gpu.lock(1.0) else "duty"
     sampler, steps, share, idle = Sampler(gpu), list[tuple[int, float]](), 1.0, 0.0
     sampler.start()
     ends = time.monotonic() + seconds
@@ -182,9 +184,7 @@ def record(gpu: Any, load: Callable[[float], None], seconds: float, seed: int, s
             idle = float(np.clip(idle + above * (BURST_S + PAUSE_S), 0.0, 1.0))
     sampler.ended.set()
     sampler.join()
-    if lever == "clock":
-        gpu.lock(None)
-    return steps, sampler.rows, lever
+    return steps, sampler.rows
 
 
 def write(folder: Path, steps: Any, rows: Any, limits: dict[str, tuple[float, str]]) -> None:
@@ -216,6 +216,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lever", choices=("duty", "clock"), default="duty", help="what the governor moves")
     args = parser.parse_args()
     try:
         import torch
@@ -233,17 +234,21 @@ def main() -> int:
             return 1
         gpu = Smi()
     load = burst(torch)
-    record(gpu, load, 10.0, args.seed, None)  # warms the board up
-    steps, rows, _ = record(gpu, load, args.seconds, args.seed, None)
+    if args.lever == "clock" and not gpu.lock(1.0):
+        print("clocks cannot be locked here: use --lever duty", file=sys.stderr)
+        return 1
+    record(gpu, load, 10.0, args.seed)  # warms the board up
+    steps, rows = record(gpu, load, args.seconds, args.seed)
     write(args.out / "uncoupled", steps, rows, gpu.limits())
     said = [described("uncoupled", steps, rows)]
     set_point_w = SET_POINT * float(np.mean([row[1] for row in rows]))
     try:
-        steps, rows, lever = record(gpu, load, args.seconds, args.seed + 1, set_point_w)
+        steps, rows = record(gpu, load, args.seconds, args.seed + 1, set_point_w, args.lever)
     finally:
-        gpu.lock(None)
+        if args.lever == "clock":
+            gpu.lock(None)
     write(args.out / "governed", steps, rows, gpu.limits())
-    said.append(described(f"governed by {lever} at {set_point_w:.0f} W", steps, rows))
+    said.append(described(f"governed by {args.lever} at {set_point_w:.0f} W", steps, rows))
     print(f"{torch.cuda.get_device_name(0)}: {'; '.join(said)}")
     return 0
 
