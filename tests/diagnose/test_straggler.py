@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from build import MS, analyze, barriers, job, ring_all_reduce
+from build import MS, Do, analyze, barriers, job, play, ring_all_reduce
 from taut.run import Analysis
-from taut.tables import Trace
+from taut.tables import Trace, Verb
 
 
 def gaussian(rng: Any, steps: int, ranks: int, sigma: float = 0.05) -> Any:
@@ -242,3 +242,22 @@ def test_a_slow_link_is_not_absorbed_as_skew() -> None:
     done = analyze(ring_all_reduce(work, MS, {(2, 3): 8 * MS}, noise=0.2, hosts={r: f"node {r}" for r in range(4)}))
     assert done.graph.clock.applied.tolist() == [0, 0, 0, 0]
     assert [f.links for f in done.findings] == [("2:3",)]
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_a_backward_straggler_that_all_reduce_hides(ranks: int) -> None:
+    """Every step ends for all ranks together, whoever was slow inside it: wall times differ by less than 0.3 %."""
+    rng = np.random.default_rng(ranks)
+    ops = []
+    for step in range(30):
+        for rank in range(ranks):
+            for part in range(4):
+                slow = 1.3 if rank == 1 and step >= 10 else 1.0
+                work = 10 * MS * slow * (1 + 0.02 * rng.standard_normal())
+                ops.append(Do(rank, f"backward {part}", round(work), step=step))
+                ops.append(Do(rank, "AR", MS, step=step, verb=Verb.ALL_REDUCE, size=4096 + part))
+    done = analyze(play(ops))
+    last = [int(done.observed.end_ns[done.graph.ops.rank == r].max()) for r in range(ranks)]
+    assert max(last) - min(last) < 0.003 * done.observed.wall_ns
+    assert (done.findings[0].mode, done.findings[0].ranks) == ("straggler cascade", (1,))
+    assert abs(done.findings[0].steps[0] - 10) <= 1

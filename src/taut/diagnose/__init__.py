@@ -8,8 +8,11 @@ import numpy as np
 
 from taut.diagnose import contention, degradation, energy, hang, imbalance, stall, straggler, synchronisation, tail
 from taut.diagnose.finding import LISTED_SHARE, Evidence, Finding, recovered, spell, worth
+from taut.diagnose.trend import corrected
 
 DETECTORS = (straggler, degradation, stall, synchronisation, contention, tail, imbalance, energy, hang)
+FALSE_DISCOVERIES = 0.05
+"""Share of the findings of many runs that may be false."""
 MOST_HIDDEN = 8
 """Findings that are worth nothing alone are tried behind the others, the costliest of them."""
 
@@ -18,7 +21,7 @@ def diagnose(evidence: Evidence) -> list[Finding]:
     """All findings of a run that are worth listing, the most recoverable first."""
     found: list[Finding] = []
     hidden: list[Finding] = []
-    for finding in (f for detector in DETECTORS for f in detector.detect(evidence)):
+    for finding in _discovered([detector.detect(evidence) for detector in DETECTORS]):
         saved = recovered(evidence, finding.changes)
         first, last = np.searchsorted(evidence.graph.steps, finding.steps)
         why = (
@@ -30,6 +33,17 @@ def diagnose(evidence: Evidence) -> list[Finding]:
         (hidden if why is None else found).append(priced)
     found += _behind(evidence, found, hidden)
     return sorted(found, key=lambda f: (f.mode != hang.MODE, -f.recoverable_wall_ns, f.id))
+
+
+def _discovered(by_mode: list[list[Finding]]) -> list[Finding]:
+    """Findings that stand when all that was tested is counted (Benjamini–Hochberg).
+
+    A detector has corrected for its own places and spans; one that found nothing counts as a test all the same.
+    """
+    findings = [finding for found in by_mode for finding in found]
+    silent = sum(not found for found in by_mode)
+    q = corrected([*(1 - finding.confidence for finding in findings), *[1.0] * silent])
+    return [finding for finding, value in zip(findings, q, strict=False) if (value or 0.0) <= FALSE_DISCOVERIES]
 
 
 def _behind(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> list[Finding]:

@@ -8,7 +8,7 @@ there, whatever their size: independent heavy tails do not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 from statistics import NormalDist
 from typing import Any
@@ -52,6 +52,8 @@ class Span:
     last: int
     score: float
     """In standard errors."""
+    tests: int = 1
+    """Spans and series among which it is the best."""
 
 
 def noise(y: Any, kin: Any = None) -> Any:
@@ -96,7 +98,7 @@ def levels(y: Any, kin: Any = None) -> list[Span]:
         apart = APART * _widened(rho[i])
         span = _apart(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]), apart)
         span = span or _higher(narrow[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
-        out += [span] if span else []
+        out += [replace(span, tests=len(begin) * count)] if span else []
     return out
 
 

@@ -9,13 +9,14 @@ longer meets more others later on, which proves nothing.
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from taut.diagnose.finding import Evidence, Finding, spell
 from taut.graph import Graph
-from taut.graph.ids import numbered
+from taut.graph.ids import distinct, numbered
 from taut.replay import Change
 
 MODE = "fabric contention"
@@ -30,17 +31,16 @@ LEAST = 5
 
 def detect(evidence: Evidence) -> list[Finding]:
     """At most one finding: all classes of transfers that suffer from company."""
-    from scipy.stats import norm
-
     graph = evidence.graph
-    if not len(graph.gates):
+    if not len(graph.gates) or len(distinct(graph.gates.group)) < 2:
         return []
-    took, company, cls, count = _transfers(graph)
+    took = evidence.slower.gates[2]
+    company, cls, count = _company(graph)
     tested = _tested(company, cls, count)
     if not tested.any():
         return []
     score, ratio = _stratified(took[tested], company[tested], cls[tested], count)
-    chance = float(norm.sf(score))
+    chance = NormalDist().cdf(-score)
     if chance >= FALSE_ALARMS or ratio < SLOWER:
         return []
     alone = _median(took, cls, count, ~company & tested)[cls]
@@ -61,8 +61,8 @@ def detect(evidence: Evidence) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _transfers(graph: Graph) -> tuple[Any, Any, Any, int]:
-    """Per gate: how long its transfer took, whether another one was under way, its class, and how many classes there are."""
+def _company(graph: Graph) -> tuple[Any, Any, int]:
+    """Per gate: whether a transfer of another group was under way, its class, and how many classes there are."""
     rows = np.flatnonzero(graph.gate >= 0)
     gate, gates = graph.gate[rows], len(graph.gates)
     end, work = graph.ops.end_ns[rows], graph.work_ns[rows]
@@ -70,12 +70,11 @@ def _transfers(graph: Graph) -> tuple[Any, Any, Any, int]:
     lane = numbered(graph.rank_index[rows], graph.segment[graph.window[rows]])[0]
     group = numbered(lane, graph.gates.group[gate])[0]
     active = _under_way(lane, opens, end) - _under_way(group, opens, end)  # a group's own transfers queue by design
-    company, took, place = np.zeros(gates, dtype=bool), np.zeros(gates), np.zeros(gates, dtype=np.int64)
-    np.logical_or.at(company, gate, active > 0)
-    np.maximum.at(took, gate, work)
+    company, place = np.zeros(gates, dtype=bool), np.zeros(gates, dtype=np.int64)
+    company[gate[active > 0]] = True
     place[gate] = graph.place[rows]
     cls, count = numbered(graph.gates.group, graph.gates.name, graph.gates.size, place)
-    return took, company, cls, count
+    return company, cls, count
 
 
 def _under_way(lane: Any, opens: Any, end: Any) -> Any:

@@ -39,7 +39,7 @@ def _everywhere(e: Evidence) -> list[Finding]:
     return [
         Finding(
             MODE, (), (), (), classes[:3], (first, last), int(np.maximum(graph.work_ns[rows] - usual, 0).sum()), 0,
-            confidence(worst.score, 1),
+            confidence(worst.score, worst.tests),
             f"{classes[0]} {how} from step {first} on, {spell(worst.extra_ns)} a step on all ranks alike "
             f"({worst.score:.1f} standard errors), so no peer shows it; nothing failed",
             changes=(Change(rows, "work", "set", usual, f"{classes[0]} as before"),),

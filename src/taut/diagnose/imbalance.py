@@ -36,7 +36,7 @@ def detect(evidence: Evidence) -> list[Finding]:
 
 
 def _micro_batches(e: Evidence) -> list[Finding]:
-    from scipy.stats import t as student
+    from scipy.special import stdtr
 
     g = e.graph
     usable = _innocent(e) & (g.ops.part >= 0) & (g.ops.kind == Kind.COMPUTE)
@@ -56,7 +56,7 @@ def _micro_batches(e: Evidence) -> list[Finding]:
         return []
     xy, xx, yy = (np.bincount(rank_of[both], weights=product) for product in (x * y, x * x, y * y))
     r = float(np.median((xy / np.sqrt(np.maximum(xx * yy, 1e-12)))[xx > 0]))
-    chance = float(student.sf(r * np.sqrt(free / max(1 - r * r, 1e-12)), free))
+    chance = float(stdtr(free, -r * np.sqrt(free / max(1 - r * r, 1e-12))))
     if r < TOGETHER or chance >= FALSE_ALARMS:
         return []
     rows = np.flatnonzero(either)
@@ -75,7 +75,7 @@ def _micro_batches(e: Evidence) -> list[Finding]:
 
 
 def _stages(e: Evidence) -> list[Finding]:
-    from scipy.stats import ttest_1samp
+    from scipy.special import stdtr
 
     g = e.graph
     stage = np.asarray(g.members.stage)
@@ -89,7 +89,9 @@ def _stages(e: Evidence) -> list[Finding]:
     mean = work.mean(axis=0)
     longest = int(np.argmax(np.median(work, axis=1)))
     over = work[longest] / np.maximum(mean, 1.0)
-    chance = len(known) * float(ttest_1samp(np.log(over), np.log(LONGER), alternative="greater").pvalue)
+    above = np.log(np.maximum(over, 1e-9)) - np.log(LONGER)
+    error = max(float(above.std(ddof=1)), 1e-9) / np.sqrt(len(above))
+    chance = len(known) * float(stdtr(len(above) - 1, -above.mean() / error))
     if not chance < FALSE_ALARMS:
         return []
     rows = np.flatnonzero(own)

@@ -73,7 +73,7 @@ def _in_time(e: Evidence, place: Place) -> Finding:
     how = "now and then far more" if place.spikes else "more with every step" if place.grows else "more"
     return Finding(
         mode, (rank,), (), _stage(graph, place.rank), tuple(classes), steps, lost, 0,
-        confidence(place.score, 1),
+        confidence(place.score, place.tests),
         f"rank {rank} spends {spell(place.extra_ns)} a step {how} in its own work from step {steps[0]} on, most of it in "
         f"{classes[0] if classes else 'gaps'}, against its own steps before and what the others did meanwhile "
         f"({place.score:.1f} standard errors); they wait for it",

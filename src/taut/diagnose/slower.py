@@ -49,6 +49,8 @@ class Place:
     spikes: bool
     extra_ns: float
     """Mean per window, ns."""
+    tests: int = 1
+    """Spans and series among which it is the best."""
     rank: int = -1
     """Index of the rank; -1 for links."""
     links: tuple[tuple[int, int], ...] = ()
@@ -143,7 +145,7 @@ class Slower:
         names, took = self._took
         middle = np.array([np.median(one[one.any(axis=1)], axis=0) for one in took]).reshape(len(names), self.windows)
         return [
-            Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), name=int(names[s.series]), grows=grows)
+            Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), s.tests, name=int(names[s.series]), grows=grows)
             for s, grows in _shaped(middle, np.arange(len(names)))
             if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1
         ]
@@ -157,7 +159,7 @@ class Slower:
         for y in self._busy, self._by_name:
             for s, grows in _shaped(y, np.arange(len(y)) // self.count):
                 extra, rank = _extra(y[s.series], s), s.series % self.count
-                found.setdefault(rank, []).append(Place(s.first, s.last, s.score, False, extra, rank=rank, grows=grows))
+                found.setdefault(rank, []).append(Place(s.first, s.last, s.score, False, extra, s.tests, rank, grows=grows))
         return [*map(_together, found.values()), *self._stalls(set(found))]
 
     def _stalls(self, known: set[int]) -> list[Place]:
@@ -170,13 +172,13 @@ class Slower:
                 continue
             mine = self._gates_of(rank)
             mine &= np.isin(np.arange(len(mine)), gates)
-            at = np.concatenate([np.flatnonzero(spikes[rank]), self._gates[0][mine]])
+            at = np.concatenate([np.flatnonzero(spikes[rank]), self.gates[0][mine]])
             span = Span(rank, int(at.min()), int(at.max()), _quantile(chance))
             out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=mine))
         return out
 
     @cached_property
-    def _gates(self) -> tuple[Any, Any, Any]:
+    def gates(self) -> tuple[Any, Any, Any]:
         """Per gate: window, shortest and longest transfer of its members."""
         g = self.graph
         inside = g.gate >= 0
@@ -206,7 +208,7 @@ class Slower:
 
     def holds_up(self, rank: int, first: int, last: int) -> bool:
         """Whether all transfers that a rank takes part in take longer in a span: its doing, not that of one of its links."""
-        window, _, high = self._gates
+        window, _, high = self.gates
         group, count = self._groups
         mine = self._gates_of(rank)
         inside = (window >= first) & (window <= last)
@@ -222,7 +224,7 @@ class Slower:
         g = self.graph
         if not len(g.gates) or self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        window, _, high = self._gates
+        window, _, high = self.gates
         group, count = self._groups
         total = self._table(high, group, count, window)
         found = [s for s in levels(total) if (total[s.series] > 0).all()]
@@ -258,7 +260,7 @@ class Slower:
                     weight[end] = weight.get(end, 0.0) + late[pair]
             owner = max(weight, key=lambda r: weight[r])
             links = tuple(pair for pair in links if owner in pair)
-        return Place(worst.first, worst.last, worst.score, False, sum(slower.values()), links=links, gates=gates)
+        return Place(worst.first, worst.last, worst.score, False, sum(slower.values()), worst.tests, links=links, gates=gates)
 
     def _late_links(self, gates: Any, span: Span, slower: float) -> dict[tuple[int, int], float]:
         """Links into the members that end later than before, and by how much (ns); of two that end alike, both ways."""
@@ -266,7 +268,7 @@ class Slower:
         rows, sender, receiver = (column[gates[g.gate[self._ends[0]]]] for column in self._ends)
         if not len(rows):
             return {}  # a barrier, or a verb whose algorithm is not known
-        late = g.work_ns[rows] - self._gates[1][g.gate[rows]]
+        late = g.work_ns[rows] - self.gates[1][g.gate[rows]]
         pair, pairs = numbered(sender, receiver)
         series = self._table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
@@ -288,7 +290,7 @@ class Slower:
         g = self.graph
         if not len(g.gates):
             return (np.zeros(0, dtype=np.int64),) * 2
-        high = self._gates[2]
+        high = self.gates[2]
         cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
         below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
         far = high > -below[cls] + np.maximum(OUTLIER * np.nan_to_num(spread)[cls], SPIKE * np.median(self._busy))
@@ -323,7 +325,7 @@ class Slower:
         its = (hit == owner).any(axis=1)
         mine = np.zeros(len(g.gates), dtype=bool)
         mine[g.gate[rows[ended_last][its]]] = True
-        window, _, high = self._gates
+        window, _, high = self.gates
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
         links = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))

@@ -51,7 +51,7 @@ def _since(e: Evidence, place: Place) -> Finding:
     lost = int(np.maximum(graph.work_ns[rows] - usual, 0).sum())
     return Finding(
         MODE, tuple(sorted(owners)) if len(owners) == 1 else (), tuple(f"{s}:{r}" for s, r in place.links), (), classes,
-        (int(graph.steps[a]), int(graph.steps[b])), lost, 0, confidence(place.score, 1),
+        (int(graph.steps[a]), int(graph.steps[b])), lost, 0, confidence(place.score, place.tests),
         f"transfers over link {text} {how} from step {int(graph.steps[a])} on, {spell(place.extra_ns)} a step, while the "
         f"ranks' own work does not{where}; every transfer of their groups waits for it{doubt}",
         changes=(change,), alternatives=("fabric contention",) if place.spikes else (),

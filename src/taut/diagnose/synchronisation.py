@@ -46,6 +46,10 @@ def apart(graph: Graph) -> Apart | None:
     """The group that fell out of step, if any did."""
     if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 4 or graph.trace.relative or not len(graph.gates):
         return None
+    widest = np.zeros(len(graph.steps), dtype=np.int64)
+    np.maximum.at(widest, np.searchsorted(graph.steps, graph.gates.step).clip(0, len(widest) - 1), graph.gates.members)
+    if (widest == len(graph.ranks)).all():
+        return None  # all meet in every step
     label = _meeting(graph)
     many = np.array([len(np.unique(column)) for column in label.T])
     stretch = _longest(many > many[: LEAST_INSIDE + 1].min())

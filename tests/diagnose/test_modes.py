@@ -1,0 +1,147 @@
+"""Failure modes beside stragglers: each found, and silent on the case that looks alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from build import MS, Do, analyze, barriers, play
+from taut.run import Analysis
+from taut.tables import Verb
+
+STEPS, ONSET, RANKS = 30, 10, 4
+
+
+def modes(done: Analysis) -> list[tuple[str, tuple[int, ...]]]:
+    return [(f.mode, f.ranks) for f in done.findings]
+
+
+def noisy(seed: int, ranks: int = RANKS, steps: int = STEPS) -> Any:
+    return 100 * MS * (1 + 0.02 * np.random.default_rng(seed).standard_normal((steps, ranks)))
+
+
+def test_a_rank_that_gets_slower_with_every_step_degrades() -> None:
+    work = noisy(1)
+    work[ONSET:, 2] += 3 * MS * np.arange(1, STEPS - ONSET + 1)
+    done = analyze(barriers(work, 5 * MS))
+    assert modes(done) == [("silent degradation", (2,))]
+    assert abs(done.findings[0].steps[0] - ONSET) <= 3
+
+
+def test_a_rank_at_a_new_level_is_a_straggler() -> None:
+    work = noisy(2)
+    work[ONSET:, 2] += 30 * MS
+    assert modes(analyze(barriers(work, 5 * MS))) == [("straggler cascade", (2,))]
+
+
+def test_a_class_that_grows_on_all_ranks_degrades_without_a_culprit() -> None:
+    work = noisy(3)
+    work[ONSET:] += (2 * MS * np.arange(1, STEPS - ONSET + 1))[:, None]
+    done = analyze(barriers(work, 5 * MS))
+    assert modes(done) == [("silent degradation", ())]
+    assert done.findings[0].classes == ("fwd",)
+
+
+@pytest.mark.parametrize("last", [16, 24])
+def test_what_passes_on_all_ranks_is_an_episode(last: int) -> None:
+    work = noisy(4)
+    work[ONSET:last] += 30 * MS
+    assert analyze(barriers(work, 5 * MS)).findings == []
+
+
+def in_groups(joint: Any, slow: float) -> list[Do]:
+    """Two pairs of ranks that meet in every step, and all four in the steps of a mask; the second pair may be slower."""
+    rng, ops = np.random.default_rng(5), []
+    for step in range(STEPS):
+        for rank in range(RANKS):
+            work = 50 * MS * (1 + 0.02 * rng.standard_normal() + (slow if rank >= 2 and not joint[step] else 0))
+            ops.append(Do(rank, "fwd", round(work), step=step))
+            ops.append(Do(rank, "AG", MS, step=step, verb=Verb.ALL_GATHER, group=f"pair {rank // 2}", size=64))
+            if joint[step]:
+                ops.append(Do(rank, "AR", MS, step=step, verb=Verb.ALL_REDUCE, group="all", size=64))
+    return ops
+
+
+def test_groups_that_no_longer_meet_and_come_apart() -> None:
+    done = analyze(play(in_groups(np.arange(STEPS) < ONSET, 0.2)))
+    assert modes(done)[0] == ("partial synchronisation loss", (2, 3))
+    assert done.findings[0].steps[0] == ONSET
+
+
+def test_local_steps_between_joint_ones_are_a_policy() -> None:
+    done = analyze(play(in_groups(np.arange(STEPS) % 5 == 4, 0.0)))
+    assert all(mode != "partial synchronisation loss" for mode, _ in modes(done))
+
+
+def sharing(seed: int, slower: float) -> list[Do]:
+    """A transfer of one group opens now and then while one of another group is under way at the same rank."""
+    rng, ops = np.random.default_rng(seed), []
+    for step in range(40):
+        met = bool(rng.integers(2))
+        took = 20 * MS * (slower if met else 1.0)
+        before = 15 * MS if met else 0
+        for rank in range(2):
+            ops.append(Do(rank, "fwd", 30 * MS, step=step))
+            noise = 1 + 0.05 * rng.standard_normal()
+            ops.append(Do(rank, "AR", round(took * noise), step=step, verb=Verb.ALL_REDUCE, group="a", size=64))
+            ops.append(Do(rank, "load", before + MS, lane=1, step=step))
+            ops.append(Do(rank, "AG", 20 * MS, lane=1, step=step, verb=Verb.ALL_GATHER, group="b", size=64))
+            ops.append(Do(rank, "rest", round(30 * MS + took - before - 21 * MS), lane=1, step=step))
+    return ops
+
+
+def test_transfers_that_suffer_from_company_contend() -> None:
+    assert ("fabric contention", ()) in modes(analyze(play(sharing(6, 2.0))))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_company_that_does_no_harm_is_no_contention(seed: int) -> None:
+    assert all(mode != "fabric contention" for mode, _ in modes(analyze(play(sharing(seed, 1.0)))))
+
+
+def fan_out(seed: int, inflated: float) -> list[Do]:
+    """Pairs, and all eight ranks: the wide gate takes as long as the longest of four pairs would, now and then longer."""
+    rng, ops = np.random.default_rng(seed), []
+    for step in range(120):
+        pairs = np.exp(0.3 * rng.standard_normal(4))
+        wide = np.exp(0.3 * rng.standard_normal(4)).max() * (inflated if rng.random() < 0.15 else 1.0)
+        for rank in range(8):
+            ops.append(Do(rank, "fwd", 5 * MS, step=step))
+            pair = round(5 * MS * pairs[rank // 2])
+            ops.append(Do(rank, "reduce", pair, step=step, verb=Verb.ALL_REDUCE, group=f"pair {rank // 2}", size=64))
+            ops.append(Do(rank, "reduce", round(5 * MS * wide), step=step, verb=Verb.ALL_REDUCE, group="all", size=64))
+    return ops
+
+
+def test_a_tail_that_grows_with_fan_out_is_inflated() -> None:
+    found = [f for f in analyze(play(fan_out(7, 6.0))).findings if f.mode == "tail latency inflation"]
+    assert len(found) == 1
+    assert "among 8 ranks" in found[0].because
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_longest_of_independent_tails_is_not(seed: int) -> None:
+    assert all(mode != "tail latency inflation" for mode, _ in modes(analyze(play(fan_out(seed, 1.0)))))
+
+
+def micro_batches(seed: int, together: bool) -> list[Do]:
+    """Eight micro-batches a step on four ranks: long ones are long both ways, or each way by itself."""
+    rng, ops = np.random.default_rng(seed), []
+    for step in range(20):
+        for rank in range(RANKS):
+            forward = np.exp(0.4 * rng.standard_normal(8))
+            backward = forward * np.exp(0.05 * rng.standard_normal(8)) if together else np.exp(0.4 * rng.standard_normal(8))
+            for name, lengths in (("forward", forward), ("backward", 2 * backward)):
+                ops += [Do(rank, name, round(5 * MS * x), step=step, part=i) for i, x in enumerate(lengths)]
+            ops.append(Do(rank, "AR", MS, step=step, verb=Verb.ALL_REDUCE, size=64))
+    return ops
+
+
+def test_micro_batches_that_are_long_both_ways_are_unequal_work() -> None:
+    assert modes(analyze(play(micro_batches(8, together=True)))) == [("work imbalance", ())]
+
+
+def test_micro_batches_that_are_long_one_way_are_noise() -> None:
+    assert analyze(play(micro_batches(9, together=False))).findings == []
