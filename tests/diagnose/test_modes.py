@@ -80,15 +80,13 @@ def sharing(seed: int, slower: float) -> list[Do]:
     rng, ops = np.random.default_rng(seed), []
     for step in range(40):
         met = bool(rng.integers(2))
-        took = 20 * MS * (slower if met else 1.0)
+        took = round(20 * MS * (slower if met else 1.0) * (1 + 0.05 * rng.standard_normal()))
         before = 15 * MS if met else 0
         for rank in range(2):
             ops.append(Do(rank, "fwd", 30 * MS, step=step))
-            noise = 1 + 0.05 * rng.standard_normal()
-            ops.append(Do(rank, "AR", round(took * noise), step=step, verb=Verb.ALL_REDUCE, group="a", size=64))
-            ops.append(Do(rank, "load", before + MS, lane=1, step=step))
+            ops.append(Do(rank, "load", before + MS, lane=1, step=step, launch=len(ops) - 1))
             ops.append(Do(rank, "AG", 20 * MS, lane=1, step=step, verb=Verb.ALL_GATHER, group="b", size=64))
-            ops.append(Do(rank, "rest", round(30 * MS + took - before - 21 * MS), lane=1, step=step))
+            ops.append(Do(rank, "AR", took, step=step, verb=Verb.ALL_REDUCE, group="a", size=64))
     return ops
 
 

@@ -28,6 +28,8 @@ OUTLIER = 4.0
 """Spreads above the median from which a step is a spike."""
 REMOVED = 2.0
 """Levels taken out of a series before its autocorrelation is estimated."""
+LEAST_KIN = 3
+"""Series of a kind that it takes to say how red that kind is."""
 MOST_RED = 0.95
 """Autocorrelation beyond which a series says nothing of its level."""
 UNSURE = 2.0
@@ -92,14 +94,29 @@ def levels(y: Any, kin: Any = None) -> list[Span]:
     alarmed = np.flatnonzero((near[2] > alarm) | (far[2] > alarm))
     if not len(alarmed):
         return []
-    rho = _among_kin(_lag_one(_without(narrow, near[0], near[1])), kin)
+    rho = _among_kin(_lag_one(_without(narrow, near[0], near[1])), kin) if _many(kin, count) else np.full(count, -1.0)
     out = []
     for i in alarmed.tolist():
         apart = APART * _widened(rho[i])
         span = _apart(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]), apart)
         span = span or _higher(narrow[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
-        out += [replace(span, tests=len(begin) * count)] if span else []
+        out += [_stretched(z[i], replace(span, tests=len(begin) * count))] if span else []
     return out
+
+
+def _stretched(z: Any, span: Span) -> Span:
+    """The span with the steps beside it that belong to it: on the mean they are nearer to its level than to the other.
+
+    The clearest span is not the longest: it leaves out an end that is only a little lower.
+    """
+    a, b = span.first, span.last + 1
+    outside = float(np.median(np.delete(z, slice(a, b))))
+    middle = outside + 0.5 * (float(np.median(z[a:b])) - outside)
+    after = np.flatnonzero(np.cumsum(z[b:] - middle) > 0)
+    before = np.flatnonzero(np.cumsum(z[:a][::-1] - middle) > 0)
+    last = b + (int(after[-1]) + 1 if len(after) else 0) - 1
+    first = a - (int(before[-1]) + 1 if len(before) else 0)
+    return replace(span, first=max(first, min(a, LEAST_OUTSIDE)), last=last)
 
 
 def _best(z: Any, begin: Any, end: Any) -> tuple[Any, Any, Any]:
@@ -126,7 +143,8 @@ def _apart(z: Any, series: int, a: int, b: int, score: float, apart: float) -> S
 def _higher(z: Any, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
     """A span whose mean is higher by more than chance explains."""
     outside, within = np.delete(z, slice(a, b)), z[a:b]
-    clear = score / _redness(_without(z[None, :], np.array([a]), np.array([b])), rho)
+    shapes = _without(z[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
+    clear = score / min(_redness(rest, rho) for rest in shapes)
     return Span(series, a, b - 1, clear) if clear > alarm and np.median(within) - np.median(outside) > MOSTLY else None
 
 
@@ -136,6 +154,22 @@ def _without(z: Any, begin: Any, end: Any) -> Any:
     inside = (at >= begin[:, None]) & (at < end[:, None])
     within, rest = ((z * part).sum(axis=1) / np.maximum(part.sum(axis=1), 1) for part in (inside, ~inside))
     return z - np.where(inside, within[:, None], rest[:, None])
+
+
+def _without_ramp(z: Any, a: int, b: int) -> Any:
+    """A series less the ramp, from wherever it begins to the end of the span, that fits it best."""
+    at, best = np.arange(len(z)), z[None, :] - z.mean()
+    for begin in range(min(LEAST_OUTSIDE, a), b - LEAST_INSIDE + 1):
+        shape = np.where(at < b, np.maximum(at - begin + 1.0, 0.0), 0.0)
+        shape -= shape.mean()
+        rest = z - z.mean() - shape * float((shape * z).sum() / (shape**2).sum())
+        best = rest[None, :] if (rest**2).sum() < (best**2).sum() else best
+    return best
+
+
+def _many(kin: Any, count: int) -> bool:
+    """Whether series have kin enough to tell what noise they share."""
+    return count / (1 if kin is None else int(kin.max()) + 1) >= LEAST_KIN
 
 
 def _redness(rest: Any, rho: float) -> float:

@@ -26,6 +26,8 @@ WORTH = 0.03
 """Class names that hold less of the ranks' own work than this are not searched one by one."""
 GREW, MATTERS = 1.2, 0.1
 """Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
+ALIKE = 0.25
+"""Quantile over ranks that speaks for all of them: a few that became slow do not move it."""
 MINOR = 0.25
 """Links that are late by less than this share of the latest are not named: the others delay them."""
 ALSO = 5.0
@@ -139,11 +141,12 @@ class Slower:
 
     @cached_property
     def everywhere(self) -> list[Place]:
-        """Classes whose work takes longer since some step, to the end, on the ranks together: their median."""
+        """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
         names, took = self._took
-        middle = np.array([np.median(one[one.any(axis=1)], axis=0) for one in took]).reshape(len(names), self.windows)
+        alike = [np.quantile(one[one.any(axis=1)], ALIKE, axis=0, method="lower") for one in took]
+        middle = np.array(alike).reshape(len(names), self.windows)
         return [
             Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), s.tests, name=int(names[s.series]), grows=grows)
             for s, grows in _shaped(middle, np.arange(len(names)))
