@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.finding import Evidence, Finding, student
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay import Change
@@ -36,8 +36,6 @@ def detect(evidence: Evidence) -> list[Finding]:
 
 
 def _micro_batches(e: Evidence) -> list[Finding]:
-    from scipy.special import stdtr
-
     g = e.graph
     usable = _innocent(e) & (g.ops.part >= 0) & (g.ops.kind == Kind.COMPUTE)
     passes = [_named(g, words) & usable for words in (FORWARD, BACKWARD)]
@@ -56,7 +54,7 @@ def _micro_batches(e: Evidence) -> list[Finding]:
         return []
     xy, xx, yy = (np.bincount(rank_of[both], weights=product) for product in (x * y, x * x, y * y))
     r = float(np.median((xy / np.sqrt(np.maximum(xx * yy, 1e-12)))[xx > 0]))
-    chance = float(stdtr(free, -r * np.sqrt(free / max(1 - r * r, 1e-12))))
+    chance = student(r * np.sqrt(free / max(1 - r * r, 1e-12)), free)
     if r < TOGETHER or chance >= FALSE_ALARMS:
         return []
     rows = np.flatnonzero(either)
@@ -75,8 +73,6 @@ def _micro_batches(e: Evidence) -> list[Finding]:
 
 
 def _stages(e: Evidence) -> list[Finding]:
-    from scipy.special import stdtr
-
     g = e.graph
     stage = np.asarray(g.members.stage)
     known = np.unique(stage[stage >= 0])
@@ -91,7 +87,7 @@ def _stages(e: Evidence) -> list[Finding]:
     over = work[longest] / np.maximum(mean, 1.0)
     above = np.log(np.maximum(over, 1e-9)) - np.log(LONGER)
     error = max(float(above.std(ddof=1)), 1e-9) / np.sqrt(len(above))
-    chance = len(known) * float(stdtr(len(above) - 1, -above.mean() / error))
+    chance = len(known) * student(float(above.mean()) / error, len(above) - 1)
     if not chance < FALSE_ALARMS:
         return []
     rows = np.flatnonzero(own)

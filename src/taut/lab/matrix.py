@@ -16,7 +16,7 @@ from taut.run import analyze, analyze_trace
 
 BUILT = frozenset(mode for detector in DETECTORS for mode in detector.MODES)
 """Failure modes that a detector exists for: the others are scored *not yet*."""
-REPEATS = 4
+REPEATS = 3
 """Jobs that every fault is tried on by default; a fault whose mode is not built yet is tried on one."""
 QUIET = {"none": 17, "skew": 4}
 """Healthy runs by default."""
