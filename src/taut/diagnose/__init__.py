@@ -35,13 +35,13 @@ def diagnose(evidence: Evidence) -> list[Finding]:
     return sorted(found, key=lambda f: (f.mode != hang.MODE, -f.recoverable_wall_ns, f.id))
 
 
-def _discovered(by_mode: list[list[Finding]]) -> list[Finding]:
+def _discovered(by_mode: list[list[Finding] | None]) -> list[Finding]:
     """Findings that stand when all that was tested is counted (Benjamini–Hochberg).
 
-    A detector has corrected for its own places and spans; one that found nothing counts as a test all the same.
+    A detector has corrected for its own places and spans; one that tested and found nothing counts all the same.
     """
-    findings = [finding for found in by_mode for finding in found]
-    silent = sum(not found for found in by_mode)
+    findings = [finding for found in by_mode for finding in found or ()]
+    silent = sum(found == [] for found in by_mode)
     q = corrected([*(1 - finding.confidence for finding in findings), *[1.0] * silent])
     return [finding for finding, value in zip(findings, q, strict=False) if (value or 0.0) <= FALSE_DISCOVERIES]
 

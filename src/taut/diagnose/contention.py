@@ -29,16 +29,16 @@ LEAST = 5
 """Transfers of a class that must have been alone, and that must have been in company."""
 
 
-def detect(evidence: Evidence) -> list[Finding]:
+def detect(evidence: Evidence) -> list[Finding] | None:
     """At most one finding: all classes of transfers that suffer from company."""
     graph = evidence.graph
     if not len(graph.gates) or len(distinct(graph.gates.group)) < 2:
-        return []
+        return None
     took = evidence.slower.gates[2]
     company, cls, count = _company(graph)
     tested = _tested(company, cls, count)
     if not tested.any():
-        return []
+        return None
     score, ratio = _stratified(took[tested], company[tested], cls[tested], count)
     chance = NormalDist().cdf(-score)
     if chance >= FALSE_ALARMS or ratio < SLOWER:

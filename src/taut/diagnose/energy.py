@@ -53,7 +53,7 @@ class Loop:
     alternatives: tuple[str, ...] = ()
 
 
-def detect(evidence: Evidence) -> list[Finding]:
+def detect(evidence: Evidence) -> list[Finding] | None:
     """One finding for all ranks that swing, with the gain of the surest."""
     steps = steps_of(evidence.graph, (POWER, CLOCK, TEMPERATURE), LEAST_STEPS)
     tested = {index: loops(one) for index, one in steps.items()}
@@ -63,7 +63,7 @@ def detect(evidence: Evidence) -> list[Finding]:
         sure = [one for one in some if one.chance * tests <= FALSE_ALARMS and one.gain["hi"] >= NEAR]
         if sure:
             found[index] = min(sure, key=lambda one: one.chance)
-    return [_finding(evidence, steps, found, tests)] if found else []
+    return [_finding(evidence, steps, found, tests)] if found else [] if tests else None
 
 
 def loops(steps: Steps) -> list[Loop]:

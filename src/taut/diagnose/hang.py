@@ -30,15 +30,15 @@ NAMED = 6
 """Ranks that a sentence lists; of more it says how many there are."""
 
 
-def detect(evidence: Evidence) -> list[Finding]:
+def detect(evidence: Evidence) -> list[Finding] | None:
     """At most one finding: all who stopped, together."""
     trace = evidence.graph.trace
     if not len(trace.calls):
-        return []
+        return None
     calls = Calls(trace)
     stopped = calls.stopped
     if not stopped:
-        return []
+        return None  # exact: there is no chance to correct for
     waiting = sorted(calls.waits_for)
     names = Counter(call.name for rank in waiting for call in calls.open[rank] if call.missing & stopped)
     classes, last = tuple(name for name, _ in names.most_common(3)), int(evidence.graph.steps[-1])

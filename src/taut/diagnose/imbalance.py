@@ -30,17 +30,18 @@ LONGER = 1.1
 FORWARD, BACKWARD = ("forward", "fwd"), ("backward", "bwd")
 
 
-def detect(evidence: Evidence) -> list[Finding]:
+def detect(evidence: Evidence) -> list[Finding] | None:
     """Unequal micro-batches, and stages that are too long."""
-    return [*_micro_batches(evidence), *_stages(evidence)]
+    found = [one for one in (_micro_batches(evidence), _stages(evidence)) if one is not None]
+    return [finding for one in found for finding in one] if found else None
 
 
-def _micro_batches(e: Evidence) -> list[Finding]:
+def _micro_batches(e: Evidence) -> list[Finding] | None:
     g = e.graph
     usable = _innocent(e) & (g.ops.part >= 0) & (g.ops.kind == Kind.COMPUTE)
     passes = [_named(g, words) & usable for words in (FORWARD, BACKWARD)]
     if not all(one.any() for one in passes):
-        return []
+        return None
     either = passes[0] | passes[1]
     cell, cells = numbered(g.rank_index, g.window, np.maximum(g.ops.part, 0))
     took = [np.bincount(cell[one], weights=g.work_ns[one], minlength=cells) for one in passes]
@@ -51,7 +52,7 @@ def _micro_batches(e: Evidence) -> list[Finding]:
     x, y = (_centred(np.log(np.maximum(one[both], 1.0)), step_of[both], steps) for one in took)
     free = int(both.sum()) - len(np.unique(step_of[both])) - 1
     if free < 10 or not x.any() or not y.any():
-        return []
+        return None
     xy, xx, yy = (np.bincount(rank_of[both], weights=product) for product in (x * y, x * x, y * y))
     r = float(np.median((xy / np.sqrt(np.maximum(xx * yy, 1e-12)))[xx > 0]))
     chance = student(r * np.sqrt(free / max(1 - r * r, 1e-12)), free)
@@ -72,12 +73,12 @@ def _micro_batches(e: Evidence) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _stages(e: Evidence) -> list[Finding]:
+def _stages(e: Evidence) -> list[Finding] | None:
     g = e.graph
     stage = np.asarray(g.members.stage)
     known = np.unique(stage[stage >= 0])
     if len(known) < 2 or (stage < 0).any() or len(g.steps) < 3 or len(np.unique(stage[_ranks(e)])) < len(known):
-        return []
+        return None
     own = (g.ops.kind == Kind.COMPUTE) & _innocent(e)
     key = np.searchsorted(known, stage[g.rank_index]) * len(g.steps) + g.window
     total = np.bincount(key[own], weights=g.work_ns[own], minlength=len(known) * len(g.steps)).reshape(len(known), -1)

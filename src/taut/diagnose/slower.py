@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.change import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, concentrated, levels, noise, outliers, ramp
+from taut.diagnose.change import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, concentrated, heaped, levels, noise, outliers, ramp
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay.whatif import link_ends
@@ -35,6 +35,8 @@ ALSO = 5.0
 CHUNK = 0.3
 """The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
 LEAST_HICCUPS = 5
+MOST_STALLS = 16
+"""Ranks that may be said to stop now and then: those with the longest stops are asked."""
 SPIKE = 0.1
 """Transfers that take less than this share of a step longer are no spikes: a busy host delays as much."""
 FALSE_ALARMS = 0.02
@@ -169,8 +171,12 @@ class Slower:
         """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
         spikes = outliers(self._busy)
         gates, out = self._hiccups[0], []
-        for rank in np.flatnonzero(spikes.sum(axis=1) >= 2).tolist():
-            chance = concentrated(int(spikes[rank].sum()), int(spikes.sum()), 1 / self.count, self.count)
+        above = self._busy - np.median(self._busy, axis=1, keepdims=True)
+        place, weight = np.nonzero(spikes)[0], above[spikes]
+        often = np.flatnonzero(np.bincount(place, minlength=self.count) >= 2)
+        total = np.bincount(place, weights=weight, minlength=self.count)
+        for rank in often[np.argsort(-total[often], kind="stable")][:MOST_STALLS].tolist():
+            chance = heaped(weight, place == rank, 1 / self.count, self.count)
             if rank in known or chance >= FALSE_ALARMS:
                 continue
             mine = self._gates_of(rank)

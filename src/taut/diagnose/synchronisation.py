@@ -114,11 +114,11 @@ def _longer(begin: Any, first: int, last: int) -> float:
     return float(np.median(inside) - np.median(outside)) if len(outside) else float(np.median(inside))
 
 
-def detect(evidence: Evidence) -> list[Finding]:
+def detect(evidence: Evidence) -> list[Finding] | None:
     """At most one finding, with what its ranks do more than before."""
     lost = evidence.apart
     if lost is None:
-        return []
+        return None
     graph = evidence.graph
     slow = [f for f in evidence.late if f.mode == MODE]
     ranks, others = ([int(graph.ranks[r]) for r in some] for some in (lost.ranks, lost.others))

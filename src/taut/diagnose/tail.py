@@ -25,20 +25,20 @@ DRAWS = 999
 """Samples drawn under the null hypothesis."""
 
 
-def detect(evidence: Evidence) -> list[Finding]:
+def detect(evidence: Evidence) -> list[Finding] | None:
     """One finding for every class name whose widest fan-out has too long a tail."""
     graph = evidence.graph
     if not len(graph.gates):
-        return []
+        return None
     took = evidence.slower.gates[2]
-    out = []
+    out: list[Finding | None] = []
     cls, count = numbered(graph.gates.name)
     for one in range(count):
         mine = np.flatnonzero(cls == one)
         members = graph.gates.members[mine]
         wide = [n for n in np.unique(members).tolist() if np.count_nonzero(members == n) >= LEAST]
         out += [_compared(evidence, took, mine[members == wide[0]], mine[members == n], len(wide) - 1) for n in wide[1:]]
-    return [finding for finding in out if finding is not None]
+    return [finding for finding in out if finding is not None] if out else None
 
 
 def _compared(e: Evidence, took: Any, narrow: Any, wide: Any, tests: int) -> Finding | None:
