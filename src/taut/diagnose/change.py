@@ -101,7 +101,7 @@ def levels(y: Any, kin: Any = None) -> list[Span]:
     for i in alarmed.tolist():
         apart = APART * _widened(rho[i])
         span = _apart(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]), apart)
-        span = span or _higher(narrow[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
+        span = span or _higher(z[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
         out += [_stretched(z[i], replace(span, tests=len(begin) * count))] if span else []
     return out
 
@@ -114,11 +114,16 @@ def _stretched(z: Any, span: Span) -> Span:
     a, b = span.first, span.last + 1
     outside = float(np.median(np.delete(z, slice(a, b))))
     middle = outside + 0.5 * (float(np.median(z[a:b])) - outside)
-    after = np.flatnonzero(np.cumsum(z[b:] - middle) > 0)
-    before = np.flatnonzero(np.cumsum(z[:a][::-1] - middle) > 0)
-    last = b + (int(after[-1]) + 1 if len(after) else 0) - 1
-    first = a - (int(before[-1]) + 1 if len(before) else 0)
-    return replace(span, first=max(first, min(a, LEAST_OUTSIDE)), last=last)
+    after, before = (_belonging(beside - middle) for beside in (z[b:], z[:a][::-1]))
+    return replace(span, first=max(a - before, min(a, LEAST_OUTSIDE)), last=b + after - 1)
+
+
+def _belonging(above: Any) -> int:
+    """How many of the next values belong, as long as their sum has not been below zero: those with the largest sum."""
+    total = np.cumsum(np.clip(above, -CLIP, CLIP))
+    below = np.flatnonzero(total < 0)
+    total = total[: below[0]] if len(below) else total
+    return int(np.argmax(total)) + 1 if len(total) and total.max() > 0 else 0
 
 
 def _best(z: Any, begin: Any, end: Any) -> tuple[Any, Any, Any]:
@@ -145,7 +150,7 @@ def _apart(z: Any, series: int, a: int, b: int, score: float, apart: float) -> S
 def _higher(z: Any, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
     """A span whose mean is higher by more than chance explains."""
     outside, within = np.delete(z, slice(a, b)), z[a:b]
-    shapes = _without(z[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
+    shapes = _without(np.clip(z, -CLIP, CLIP)[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
     clear = score / min(_redness(rest, rho) for rest in shapes)
     return Span(series, a, b - 1, clear) if clear > alarm and np.median(within) - np.median(outside) > MOSTLY else None
 
@@ -166,7 +171,7 @@ def _without_ramp(z: Any, a: int, b: int) -> Any:
         shape -= shape.mean()
         rest = z - z.mean() - shape * float((shape * z).sum() / (shape**2).sum())
         best = rest[None, :] if (rest**2).sum() < (best**2).sum() else best
-    return best
+    return np.clip(best, -CLIP, CLIP)
 
 
 def _many(kin: Any, count: int) -> bool:
@@ -217,8 +222,11 @@ def ramp(series: Any, span: Span) -> int | None:
 
 
 def outliers(y: Any) -> Any:
-    """Mask of the steps that stand far above the median of their series."""
-    return _standard(y, None) > OUTLIER
+    """Mask of the steps that stand far above the median of their series, the first of those that follow each other."""
+    z = _standard(y, None)
+    far = z > OUTLIER * _widened(float(np.median(_lag_one(np.clip(z, -CLIP, CLIP)))))
+    far[:, 1:] &= ~far[:, :-1]
+    return far
 
 
 def _standard(y: Any, kin: Any) -> Any:

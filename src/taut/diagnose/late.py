@@ -33,7 +33,7 @@ def late_ranks(e: Evidence) -> list[Finding]:
     """Findings about ranks, of whatever mode."""
     least = LEAST * e.observed.wall_ns
     places = [place for place in e.slower.ranks if place.total_ns >= least]
-    return [*(_in_time(e, place) for place in places), *_among_peers(e, {place.rank for place in places})]
+    return [*(_in_time(e, place) for place in places), *_among_peers(e, places)]
 
 
 def absorbed(e: Evidence, links: Place) -> bool:
@@ -104,8 +104,8 @@ def _mode_of(graph: Graph, by_name: Any) -> str:
     return "straggler cascade"
 
 
-def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
-    """Ranks that are slower than their peers, those already known left out."""
+def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
+    """Ranks that are slower than their peers, where they are not already known to be."""
     graph, blame = e.graph, e.blame
     own = graph.ops.kind != Kind.COMMUNICATE
     index = graph.rank_index
@@ -113,9 +113,10 @@ def _among_peers(e: Evidence, known: set[int]) -> list[Finding]:
     caused = np.bincount(cells[own], weights=blame.fault_ns[own], minlength=len(graph.ranks) * len(graph.steps))
     caused = caused.reshape(len(graph.ranks), -1)
     score = _excess_score(e, own, cells).reshape(len(graph.ranks), -1)
-    late = [r for r in np.flatnonzero(caused.sum(axis=1) > 0).tolist() if r not in known]
+    late = np.flatnonzero(caused.sum(axis=1) > 0).tolist()
     least = RECURS if len(graph.steps) >= LEAST_STEPS else 1
     spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if np.count_nonzero(caused[r, a : b + 1]) >= least]
+    spans = [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
     if not spans:
         return []
     key = np.full(len(graph), -1, dtype=np.int64)
