@@ -95,7 +95,7 @@ def _red(rest: Any, level: float) -> float:
     n = len(rest)
     if np.ptp(rest) <= EVEN * level:
         return 0.0
-    scores = ndtri((rankdata(rest) - 0.5) / n)
+    scores = ndtri((rankdata(np.round(rest / level, 9)) - 0.5) / n)  # values that differ by rounding only are tied
     power = float((scores**2).sum())
     rho = float((scores[1:] * scores[:-1]).sum()) / power if power > 0 else 0.0
     return float(np.clip(rho + (1 + 4 * rho) * REMOVED / n + 1 / np.sqrt(n), 0.0, REDDEST))
