@@ -359,3 +359,10 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert done.stdout == b"{"
     assert b"Traceback" not in done.stderr
     assert b"BrokenPipe" not in done.stderr
+
+
+def test_a_hang_fails_whatever_it_recovers_and_says_where_to_look(shared: Path, tmp_path: Path) -> None:
+    result = taut_("analyze", shared / "flight-recorder" / "lock_gil_1st", "-o", tmp_path / "run", "--fail-on", "0.05")
+    assert result.exit_code == 3
+    assert "Hang: ranks 9, 14 stopped" in result.stdout
+    assert "next: stacks and logs of rank 9, 14" in result.stderr

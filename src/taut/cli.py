@@ -269,7 +269,8 @@ def _show(analysis: Analysis, as_json: bool) -> None:
 
 
 def _share(finding: dict[str, Any], result: dict[str, Any]) -> float:
-    return float(finding["recoverable_wall_ns"] / max(result["job"]["wall_ns"], 1))
+    """Share of the wall that a finding costs: all of it, if the job stopped."""
+    return 1.0 if finding["mode"] == "hang" else float(finding["recoverable_wall_ns"] / max(result["job"]["wall_ns"], 1))
 
 
 def _failing(result: dict[str, Any], fail_on: float) -> list[tuple[str, float]]:
@@ -290,6 +291,9 @@ def _hints(result: dict[str, Any], run: Path) -> list[str]:
         return [*lines, "", "next: taut analyze traces/"]
     if result["ledger"]["currency"] is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
+    if result["findings"] and result["findings"][0]["mode"] == "hang":
+        stopped = ", ".join(map(str, result["findings"][0]["ranks"]))
+        return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
     return [*lines, f"next: taut whatif {shlex.quote(str(run))} {_worth_asking(result)}"]
 
 
@@ -297,8 +301,10 @@ def _worth_asking(result: dict[str, Any]) -> str:
     """The question that the result raises: its first finding, else its first cause, else its slowest rank."""
     if result["findings"]:
         first = result["findings"][0]
-        places = [f"link={link}" for link in first["links"]] or [f"rank={rank}" for rank in first["ranks"]]
-        return " ".join(f"--fix {place}" for place in places)
+        named = (("link", "links"), ("rank", "ranks"), ("stage", "stages"), ("class", "classes"))
+        places = next(([f"{key}={place}" for place in first[many]] for key, many in named if first[many]), [])
+        if places:
+            return " ".join(f"--fix {shlex.quote(place)}" for place in places)
     stages, ranks = result["whatif"]["by"].get("stage", {}), result["whatif"]["by"]["rank"]
     if result["verdict"]["class"] == "structural" and len(stages) > 1:
         return f"--fix stage={max(stages, key=stages.__getitem__)}"

@@ -257,7 +257,7 @@ def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
         "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
     )
     if a.findings:
-        text, kind = _found(a), "component"
+        text, kind = _found(a), "structural" if a.findings[0].mode == "work imbalance" else "component"
     elif len(g.ranks) == 1:
         text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
     elif explained < 0.5:

@@ -165,9 +165,12 @@ def _finding(finding: Mapping[str, Any], result: Mapping[str, Any]) -> list[tupl
     head = Text(safe(finding["mode"]), style="bold")
     head.append(f" · {_places(finding)} · {span(*finding['steps'])} · {_sure(finding['confidence'])}", style="not bold")
     cost = [f"lost {duration(finding['lost_rank_ns'])} rank time", _priced(finding["lost_rank_ns"], result)]
+    because = Text(f"because {safe(finding['because'])}")
+    if finding["mode"] == "hang":  # what it goes on to cost is not in the dumps
+        return [(head, 1), (Text(f"at least {' · '.join(filter(None, cost))}"), 3), (because, 3)]
     gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
     gain.append(f" · {' · '.join(filter(None, cost))}", style="not bold")
-    return [(head, 1), (gain, 3), (Text(f"because {safe(finding['because'])}"), 3)]
+    return [(head, 1), (gain, 3), (because, 3)]
 
 
 def _places(finding: Mapping[str, Any]) -> str:

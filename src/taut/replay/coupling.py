@@ -79,7 +79,7 @@ def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, h
     return Coupling(
         graph, blame.matrix, _reach_gates(graph, blame, observed, gap_free),
         float(blame.fault_ns.sum() / excess) if excess > 0 else None,
-        respond(graph, observed, list(dict.fromkeys([cause, median]))) if len(graph.ranks) > 1 else [],
+        respond(graph, observed, list(dict.fromkeys([cause, median]))) if len(graph.gates) else [],
         turnover(graph, gap_free), hops,
     )  # fmt: skip
 
