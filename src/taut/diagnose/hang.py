@@ -128,8 +128,7 @@ class Calls:
         out = {}
         for (group, rank, peer, sends), mine in ends.items():
             if self._count_alike(group, rank, peer):
-                last = max(self.hops[group, peer].values(), default=-1)
-                out.update({row: int(t.seq[row]) <= last for row in mine})
+                out.update({row: int(t.seq[row]) <= self._last_hop(group, peer) for row in mine})
             else:
                 theirs = ends.get((group, peer, rank, not sends), [])
                 out.update({row: n < len(theirs) for n, row in enumerate(mine)})
@@ -144,8 +143,20 @@ class Calls:
             out[group, rank][peer] = max(seq, out[group, rank].get(peer, -1))
         return out
 
+    @cached_property
+    def counted(self) -> dict[tuple[int, int], int]:
+        """Last call of a rank in a group of which its dump holds nothing but the status: it completed all it made."""
+        t = self.table
+        rows = np.flatnonzero(t.created_ns < 0)
+        return {(int(t.group[row]), int(t.rank[row])): int(t.seq[row]) for row in rows}
+
+    def _last_hop(self, group: int, rank: int) -> int:
+        return max([*self.hops[group, rank].values(), self.counted.get((group, rank), -1)])
+
     def _count_alike(self, group: int, rank: int, peer: int) -> bool:
-        return set(self.hops[group, rank]) == {peer} and set(self.hops[group, peer]) == {rank}
+        """Whether two ranks number their sends and receives alike: neither has another peer in the group."""
+        theirs = set(self.hops[group, peer])
+        return set(self.hops[group, rank]) == {peer} and (theirs == {rank} or (not theirs and (group, peer) in self.counted))
 
     @cached_property
     def waits_for(self) -> dict[int, set[int]]:
@@ -174,11 +185,9 @@ class Calls:
         group, seq, peer = call.gate
         if peer >= 0:
             theirs = [o.gate[1] for o in self.open.get(other, ()) if o.gate[0] == group and o.gate[2] == rank]
-            return (
-                seq not in theirs and self.hops[group, peer][rank] >= seq
-                if self._count_alike(group, rank, peer)
-                else not theirs
-            )
+            if not self._count_alike(group, rank, peer):
+                return not theirs
+            return seq not in theirs and self._last_hop(group, peer) >= seq
         return self.made[group].get(other, -1) >= seq and not any(o.gate == call.gate for o in self.open.get(other, ()))
 
     def _silent(self, call: Open) -> set[int]:
