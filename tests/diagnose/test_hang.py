@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taut.diagnose.hang import Calls
 from taut.errors import InputRefused
 from taut.read import read
 from taut.run import Analysis, analyze_trace
+from taut.tables import Member, Table
 
 TP, PP, DP = 2, 2, 3
 RANKS = TP * PP * DP
@@ -23,7 +26,10 @@ RANKS = TP * PP * DP
 def groups_of(rank: int) -> dict[str, list[int]]:
     """Process groups of a rank in a job with tensor, pipeline and data parallelism, numbered over the whole job."""
     tp, pp, dp = rank % TP, rank // TP % PP, rank // (TP * PP)
-    where = lambda t, p, d: t + TP * p + TP * PP * d  # noqa: E731
+
+    def where(t: int, p: int, d: int) -> int:
+        return t + TP * p + TP * PP * d
+
     return {
         "0": list(range(RANKS)),
         f"1{pp}{dp}": [where(t, pp, dp) for t in range(TP)],
@@ -178,6 +184,14 @@ def test_a_rank_that_left_no_dump(tmp_path: Path) -> None:
 
 def test_a_job_that_finished_has_no_finding(tmp_path: Path) -> None:
     assert analysed(tmp_path, played({}, {}, 8)).findings == []
+
+
+def test_dumps_of_some_ranks_beside_the_traces_of_all_are_no_hang(tmp_path: Path) -> None:
+    dumps = json.loads(json.dumps(played({}, {}, 8)).replace("nccl:", "gloo:"))
+    traced = analysed(tmp_path, dumps, without=(2, 3)).graph.trace
+    everybody = Table(Member, {"rank": list(range(RANKS))})
+    assert Calls(traced).stopped == {2, 3}, "of two who left nothing it cannot be known"
+    assert Calls(replace(traced, members=everybody)).stopped == set()
 
 
 def test_a_rank_that_makes_another_call(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Open:
     """Group, sequence number, and the peer of a send or receive (-1 for a collective)."""
     name: str
     order: int
-    """Place among the calls of its rank."""
+    """Row among all calls: those of a rank are in the order in which it made them."""
     created_ns: int
     missing: frozenset[int]
     """Members that did not make it."""
@@ -70,6 +70,8 @@ class Calls:
     def __init__(self, trace: Trace) -> None:
         self.trace, self.table = trace, trace.calls
         self.dumped = set(trace.dumped)
+        self.alive = self.dumped | set(trace.members.rank.tolist())
+        """Ranks that left something: a dump, or a trace. One that left a trace only is no suspect."""
         self.hop = np.isin(self.table.verb, (Verb.SEND, Verb.RECV))
         mixed = np.unique(self.table.group[self.hop])
         counted = (self.table.created_ns < 0) & np.isin(self.table.group, mixed)  # counts hops and collectives together
@@ -110,11 +112,11 @@ class Calls:
 
     @cached_property
     def _unsure(self) -> set[int]:
-        """The last collective of every rank in every group that has a member without a dump: perhaps it failed."""
+        """The last collective of every rank in every group that has a member who left nothing: perhaps it failed."""
         t = self.table
         rows = np.flatnonzero(self.collective & (t.created_ns >= 0))
         last = {(rank, group): row for rank, group, row in zip(t.rank[rows], t.group[rows], rows, strict=True)}
-        return {int(row) for (_, group), row in last.items() if not self.dumped.issuperset(self.members(int(group)))}
+        return {int(row) for (_, group), row in last.items() if not self.alive.issuperset(self.members(int(group)))}
 
     def _met(self) -> dict[int, bool]:
         """Of every open send and receive, whether the other end made its part.
@@ -194,7 +196,7 @@ class Calls:
         """Members without a dump, where nobody else keeps a call open: whoever completed it shows that they came."""
         group, _, peer = call.gate
         members = {peer} if peer >= 0 else set(self.members(group))
-        return members - self.dumped
+        return members - self.alive
 
     @cached_property
     def stopped(self) -> set[int]:
