@@ -32,8 +32,8 @@ LEAST_KIN = 3
 """Series of a kind that it takes to say how red that kind is."""
 MOST_RED = 0.95
 """Autocorrelation beyond which a series says nothing of its level."""
-DRAWS = 9999
-"""Samples drawn to tell how events fall by chance."""
+DRAWS, DRAWN = 9999, 500
+"""Samples drawn to tell how events fall by chance, and the most events that are drawn."""
 UNSURE = 2.0
 """A spread taken from n steps is uncertain itself: the alarm is raised by this many nths, which keeps the size."""
 GROWS = 5.0
@@ -237,8 +237,11 @@ def heaped(weights: Any, mine: Any, share: float, places: int) -> float:
     """Chance that events on one place (a mask) are so many, or weigh so much, of all events, each falling there with ``share``.
 
     The smaller of two chances, twice: of the count, and of the weight (seeded draws): small events say little of large ones.
+    Of many events the count says enough, and draws would take too much memory.
     """
     counted = concentrated(int(mine.sum()), len(weights), share, places)
+    if len(weights) > DRAWN:
+        return counted
     drawn = (np.random.default_rng(len(weights)).random((DRAWS, len(weights))) < share) @ weights
     weighed = places * (1 + np.count_nonzero(drawn >= (weights * mine).sum() * (1 - 1e-9))) / (DRAWS + 1)
     return min(1.0, 2 * min(counted, weighed))
