@@ -359,7 +359,8 @@ def _delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> lis
 def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool) -> None:
     """Replay a finished run with something changed: what would the wall clock have been?
 
-    Changes compose. References are those of the run: the same op on peers. Gaps are kept.
+    Changes compose. A rank or link that became slow is replayed as it was before; anything else like its peers.
+    Gaps are kept.
 
     \b
       taut whatif RUN --fix rank=3
@@ -377,13 +378,25 @@ def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, 
     _show_change(
         {
             "actual_wall_ns": actual, "changed_wall_ns": changed, "saved_wall_ns": actual - changed,
-            "saved_share": (actual - changed) / max(actual, 1), "error": None, "changes": [c.reason for c in changes],
+            "saved_share": (actual - changed) / max(actual, 1), "error": _error(fixes, delays),
+            "changes": list(dict.fromkeys(change.reason for change in changes)),
         },
         as_json,
     )  # fmt: skip
 
 
+def _error(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> dict[str, float] | None:
+    """How far such predictions were from what really happened, where the lab has measured it."""
+    from taut.replay.whatif import MEASURED
+
+    if delays or any(key not in MEASURED for key, _ in fixes):
+        return None
+    known = [MEASURED[key] for key, _ in fixes]
+    return {"lo": min(lo for lo, _ in known), "hi": max(hi for _, hi in known)}
+
+
 def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> list[Change]:
+    from taut.diagnose.before import as_before
     from taut.replay.whatif import delay, dimensions, fix
 
     labels = {dimension.name: dimension.labels for dimension in dimensions(run.graph)}
@@ -391,9 +404,11 @@ def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int
     for key, said in fixes:
         together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
     changes = [fix(run.graph, run.reference_ns, key, named) for key, named in together.items()]
-    for (key, named), change in zip(together.items(), changes, strict=True):
-        if len(change.ops) == 0:
+    past = [as_before(run.graph, run.reference_ns, key, named) for key, named in together.items()]
+    for (key, named), change, before in zip(together.items(), changes, past, strict=True):
+        if len(change.ops) == 0 and not before:
             _say(f"--fix {key}={','.join(named)}: no reference is known for it, so nothing changes")
+    changes += [change for before in past for change in before]
     return changes + [delay(run.graph, rank, step, ns) for rank, step, ns in delays]
 
 

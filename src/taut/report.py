@@ -176,6 +176,7 @@ def _windows(a: Analysis) -> list[dict[str, Any]]:
         {
             "step": int(step), "wall_ns": int(wall), "caused_rank_ns": int(total[w]),
             "top_cause": int(g.ranks[top[w]]) if total[w] > 0 else None,
+            "effective_throughput_ratio": float(a.whatif.ideal_ns[w] / max(a.whatif.actual_ns[w], 1)),
             "turnover": float(turnover[w]) if np.isfinite(turnover[w]) else None,
         }
         for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from build import MS, Do, analyze, barriers, one_f_one_b, play, ring_all_reduce
+from taut.diagnose.before import as_before
+from taut.replay import replay
 from taut.run import Analysis
 from taut.tables import Kind, Trace, Verb
 
@@ -78,6 +80,9 @@ def test_a_link_that_becomes_slow_is_named_by_who_ends_last(
     assert first(done)[:3] == ("straggler cascade", ranks, links)
     assert abs(first(done)[3] - ONSET) <= 1
     assert saved(done) == pytest.approx(7 * 8, rel=0.08), "eight rounds, each 7 ms longer"
+    asked = replay(done.graph, as_before(done.graph, done.blame.usual_ns, "link", links))
+    assert done.observed.wall_ns - asked.wall_ns == done.findings[0].recoverable_wall_ns, "what-if and finding agree"
+    assert as_before(done.graph, done.blame.usual_ns, "link", ["3:4"]) == []
 
 
 def _joined(before: Trace, after: Trace) -> Trace:

@@ -14,6 +14,7 @@ import numpy as np
 from taut.diagnose.slower import Slower
 from taut.graph import Graph
 from taut.replay import Batch, Blame, Change, Timeline, replay
+from taut.replay.exposed import Exposed, exposed
 
 if TYPE_CHECKING:
     from taut.diagnose.synchronisation import Apart
@@ -42,6 +43,11 @@ class Evidence:
     def slower(self) -> Slower:
         """What became slower during the run, and since when."""
         return Slower(self.graph)
+
+    @cached_property
+    def exposed(self) -> Exposed:
+        """What of the ops' time is not hidden under other lanes."""
+        return exposed(self.graph, self.observed)
 
     @cached_property
     def apart(self) -> Apart | None:

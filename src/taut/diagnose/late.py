@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.diagnose.before import rank_before, takes
 from taut.diagnose.change import LEAST_STEPS
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, spell, worth
 from taut.diagnose.slower import Place
@@ -19,8 +20,6 @@ from taut.graph import Graph
 from taut.replay import Change
 from taut.tables import Kind
 
-SHARED = 0.5
-"""A rank whose own work grew by this share of what its transfers grew by is slow itself: its network is not to blame."""
 RECURS = 3
 """Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
 LEAST = 0.01
@@ -38,38 +37,22 @@ def late_ranks(e: Evidence) -> list[Finding]:
 
 def absorbed(e: Evidence, links: Place) -> bool:
     """Whether slow transfers are the work of a slow rank among those whose links they are."""
-    return any(_takes(e, rank, links) for rank in e.slower.ranks)
-
-
-def _takes(e: Evidence, rank: Place, links: Place) -> bool:
-    together = min(rank.last, links.last) >= max(rank.first, links.first)
-    number = int(e.graph.ranks[rank.rank])
-    touched = any(number in pair for pair in links.links) and (not links.owners or number in links.owners)
-    enough = together and touched and rank.extra_ns >= SHARED * links.extra_ns
-    return enough and e.slower.holds_up(rank.rank, links.first, links.last)
+    return any(takes(e.slower, rank, links) for rank in e.slower.ranks)
 
 
 def _in_time(e: Evidence, place: Place) -> Finding:
     graph, a, b = e.graph, place.first, place.last
     within = (graph.window >= a) & (graph.window <= b)
-    all_of_it = np.flatnonzero((graph.rank_index == place.rank) & within)
-    mine = all_of_it[e.slower.own[all_of_it]]
-    usual = e.slower.outside(graph.work_ns, a, b)
-    usual_work = np.where(np.isnan(usual), e.blame.peers.value_ns, usual)
-    usual_gap = e.slower.outside(graph.gap_ns, a, b)
-    reason = f"rank {int(graph.ranks[place.rank])} as before"
-    changes = [_set(mine, "work", usual_work, reason), _set(all_of_it, "gap", usual_gap, reason)]
-    for links in [place, *e.slower.links]:
-        if links.gates is not None and (links is place or _takes(e, place, links)):
-            changes.append(_set(np.flatnonzero(within & (graph.gate >= 0) & links.gates[graph.gate]), "work", usual, reason))
-    excess = np.nan_to_num(graph.work_ns - usual_work)[mine]
+    changes = rank_before(e.slower, place, e.blame.peers.value_ns)
+    mine, usual = changes[0].ops, changes[0].value
+    excess = graph.work_ns[mine] - usual
     by_name = np.bincount(graph.ops.name[mine], weights=excess, minlength=len(graph.names))
     classes = [graph.names[i] for i in np.argsort(-by_name)[:3] if by_name[i] > 0]
     mode = _mode(e, place, by_name)
     rank, steps = int(graph.ranks[place.rank]), (int(graph.steps[a]), int(graph.steps[b]))
     waited = e.blame.waits.opener
     opened = (graph.rank_index[waited] == place.rank) & within[waited]
-    lost = int(e.blame.waits.wait_ns[opened].sum())
+    lost = int(e.exposed.waiting[e.blame.waits.op[opened]].sum())
     how = "now and then far more" if place.spikes else "more with every step" if place.grows else "more"
     return Finding(
         mode, (rank,), (), _stage(graph, place.rank), tuple(classes), steps, lost, 0,
@@ -77,13 +60,8 @@ def _in_time(e: Evidence, place: Place) -> Finding:
         f"rank {rank} spends {spell(place.extra_ns)} a step {how} in its own work from step {steps[0]} on, most of it in "
         f"{classes[0] if classes else 'gaps'}, against its own steps before and what the others did meanwhile "
         f"({place.score:.1f} standard errors); they wait for it",
-        changes=tuple(changes),
+        changes=changes,
     )  # fmt: skip
-
-
-def _set(ops: Any, what: Any, values: Any, reason: str) -> Change:
-    known = ops[~np.isnan(values[ops])]
-    return Change(known, what, "set", np.rint(values[known]).astype(np.int64), reason)
 
 
 def _mode(e: Evidence, place: Place, by_name: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.diagnose.before import links_before
 from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
 from taut.diagnose.late import absorbed
 from taut.diagnose.slower import Place, shared_ends
@@ -35,20 +36,17 @@ def detect(evidence: Evidence) -> list[Finding]:
 def _since(e: Evidence, place: Place) -> Finding:
     """Links whose transfers take longer from some step on."""
     graph, a, b = e.graph, place.first, place.last
-    inside = (graph.gate >= 0) & (graph.window >= a) & (graph.window <= b) & place.gates[np.maximum(graph.gate, 0)]
-    rows = np.flatnonzero(inside)
-    usual = e.slower.outside(graph.work_ns, a, b, inside)[rows]
-    known = ~np.isnan(usual)
-    rows, usual = rows[known], np.rint(usual[known]).astype(np.int64)
+    change = links_before(e.slower, place)
+    rows, usual = change.ops, change.value
     text = ", ".join(f"{s}:{r}" for s, r in place.links)
-    change = Change(rows, "work", "set", usual, f"link {text} as before")
     owners = place.owners if len(place.links) > 1 else set()
     names = np.bincount(graph.ops.name[rows], weights=np.maximum(graph.work_ns[rows] - usual, 0))
     classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
     where = f" (they share rank {min(owners)}: its network interface)" if len(owners) == 1 else ""
     how = "now and then take far longer" if place.spikes else "take longer"
     doubt = " (lost packets or congestion: retransmission counters of the two hosts would tell)" if place.spikes else ""
-    lost = int(np.maximum(graph.work_ns[rows] - usual, 0).sum())
+    slow = np.clip((graph.work_ns[rows] - usual) / np.maximum(graph.work_ns[rows], 1), 0, 1)
+    lost = int((e.exposed.working[rows] * slow).sum())
     return Finding(
         MODE, tuple(sorted(owners)) if len(owners) == 1 else (), tuple(f"{s}:{r}" for s, r in place.links), (), classes,
         (int(graph.steps[a]), int(graph.steps[b])), lost, 0, confidence(place.score, place.tests),

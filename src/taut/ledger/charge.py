@@ -1,8 +1,7 @@
 """The ledger: every rank-nanosecond has one fate and one cause; integers; they sum to ranks × wall.
 
-A rank has many lanes, so at each nanosecond the first that applies: some lane computes; some lane transfers; some lane
-waits at a gate; some lane is busy on the host; else the time before the next op is a gap. What hides under compute is
-not in the ledger.
+A rank has many lanes; which of them counts at each nanosecond is in ``replay/exposed.py``. What hides under compute is not
+in the ledger.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay import Blame, Timeline
+from taut.replay.exposed import exposed
 from taut.tables import Kind, Table, col
 
 
@@ -179,24 +179,11 @@ class Ledger:
 
 def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None) -> Ledger:
     """Give every rank-nanosecond of the observed timeline its fate."""
-    from taut.graph.kernels import order_groups
-    from taut.replay.split import expose
-
-    ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
-    segment = graph.segment[graph.window].astype(np.int64)
-    group = segment * ranks + graph.rank_index
-    stop = np.zeros(segments, dtype=np.int64)
-    np.maximum.at(stop, segment, observed.end_ns)
-    order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
-    level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 3, 1)).astype(np.int64)
-    working, waiting, idle, tail = expose(
-        begin, np.repeat(stop, ranks), order, ops.lane.astype(np.int64), int(ops.lane.max()) + 1,
-        observed.arrival_ns, observed.opening_ns, observed.end_ns, level,
-    )  # fmt: skip
-    context = Context(graph, blame, working, waiting, idle, _exposed_parts(blame, waiting))
-    cells = _cells(context, tail, begin, segments)
-    hidden = blame.totals["wait_ns"] - int(waiting.sum())
-    return Ledger(cells, int(stop.sum()) * ranks, hidden, prices or Prices())
+    shown = exposed(graph, observed)
+    context = Context(graph, blame, shown.working, shown.waiting, shown.idle, _exposed_parts(blame, shown.waiting))
+    cells = _cells(context, shown.tail, shown.begin, len(shown.stop))
+    hidden = blame.totals["wait_ns"] - int(shown.waiting.sum())
+    return Ledger(cells, int(shown.stop.sum()) * len(graph.ranks), hidden, prices or Prices())
 
 
 def _exposed_parts(blame: Blame, waiting: Any) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""Exposed time: what a rank was doing at every nanosecond, when many of its lanes do something at once.
+
+The first that applies: some lane computes; some lane transfers; some lane waits at a gate; some lane is busy on the host;
+else the time before the next op is idle. What hides under another lane is not exposed, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.graph import Graph
+from taut.replay.timeline import Timeline
+from taut.tables import Kind
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """Per op, ns: its exposed work, its exposed wait, and the idle time before it."""
+
+    working: Any
+    waiting: Any
+    idle: Any
+    tail: Any
+    """Per rank of each segment: time after its last op, ns."""
+    begin: Any
+    """Per rank of each segment: its first place in the order of its ops; one more than there are."""
+    stop: Any
+    """Per segment: when its last op ends, ns from its origin."""
+
+
+def exposed(graph: Graph, observed: Timeline) -> Exposed:
+    """Exposed time of every op of the observed timeline."""
+    from taut.graph.kernels import order_groups
+    from taut.replay.split import expose
+
+    ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
+    segment = graph.segment[graph.window].astype(np.int64)
+    group = segment * ranks + graph.rank_index
+    stop = np.zeros(segments, dtype=np.int64)
+    np.maximum.at(stop, segment, observed.end_ns)
+    order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
+    level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 3, 1)).astype(np.int64)
+    working, waiting, idle, tail = expose(
+        begin, np.repeat(stop, ranks), order, ops.lane.astype(np.int64), int(ops.lane.max()) + 1,
+        observed.arrival_ns, observed.opening_ns, observed.end_ns, level,
+    )  # fmt: skip
+    return Exposed(working, waiting, idle, tail, begin, stop)
