@@ -21,8 +21,9 @@ LEAST = 3
 """Values below which there is no trend to speak of: two points always lie on a line."""
 EXACT = 7
 """Up to this many values all their orders are counted."""
-REMOVED = 2.0
-"""Level and slope are taken out before the redness is estimated, which makes a series look less red."""
+LOST, TAKEN = 2.0, 4.0
+"""Level and slope are taken out before the redness is estimated, which makes a series of n values look less red: by so many
+nths, and by so many nths of itself."""
 REDDEST = 0.95
 """Beyond this a series wanders so much that nothing can be said, and saying so needs a finite number."""
 EVEN = 1e-9
@@ -98,7 +99,7 @@ def _red(rest: Any, level: float) -> float:
     scores = ndtri((rankdata(np.round(rest / level, 9)) - 0.5) / n)  # values that differ by rounding only are tied
     power = float((scores**2).sum())
     rho = float((scores[1:] * scores[:-1]).sum()) / power if power > 0 else 0.0
-    return float(np.clip(rho + (1 + 4 * rho) * REMOVED / n + 1 / np.sqrt(n), 0.0, REDDEST))
+    return float(np.clip((rho + LOST / n) / max(1 - TAKEN / n, 0.5) + 1 / np.sqrt(n), 0.0, REDDEST))
 
 
 def _variance(y: Any, rho: float) -> float:
