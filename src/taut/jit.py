@@ -37,9 +37,11 @@ class Kernel:
         kind = native.signature(args)
         if kind is None:
             return self.compiled(*args)
-        ready = self._loaded.get(kind)
-        if ready is None and kind not in self._loaded:
-            ready = self._loaded[kind] = native.load(self.source, self._file, self.__name__, kind)
+        if kind not in self._loaded:
+            with _COMPILING:  # one engine loads for all threads, one at a time
+                if kind not in self._loaded:
+                    self._loaded[kind] = native.load(self.source, self._file, self.__name__, kind)
+        ready = self._loaded[kind]
         if ready is not None:
             return ready(*args)
         if "numba" not in sys.modules and max(map(_rows, args)) <= SMALL:
