@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.read import files, flight, kineto, merge, metrics, optable, steptimes
+from taut.read import chakra, execution, files, flight, kineto, merge, metrics, optable, schedule, steptimes
 from taut.read import progress as log
 from taut.tables import Table, Trace
 
@@ -37,7 +37,7 @@ class Part:
     """What became of one member: a trace, what lies beside traces (a dump, metrics, a progress log), a refusal, or nothing."""
 
     label: str
-    found: Trace | flight.Dump | metrics.Metrics | Table | InputRefused | None
+    found: Trace | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | Table | InputRefused | None
 
 
 def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Trace:
@@ -51,8 +51,19 @@ def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
     dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
     measured = [part.found for part in parts if isinstance(part.found, metrics.Metrics)]
     logs = [part.found for part in parts if isinstance(part.found, Table)]
+    executed = [part.found for part in parts if isinstance(part.found, execution.Execution)]
+    plans = [part.found for part in parts if isinstance(part.found, chakra.Plan)]
+    if traces:
+        refused += [InputRefused(plan.label, "without starts, beside traces that have them") for plan in plans]
+    elif plans:
+        traces = schedule.laid_out(plans)
     if not traces and not any(dump.rank >= 0 for dump in dumps):
-        beside = {"flight-recorder dumps that do not say their rank": dumps, "metrics": measured, "progress logs": logs}
+        beside = {
+            "execution traces without times": executed,
+            "flight-recorder dumps that do not say their rank": dumps,
+            "metrics": measured,
+            "progress logs": logs,
+        }
         raise _nothing(paths, parts, refused, next((name for name, found in beside.items() if found), ""))
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
     trace = merge.merge(traces, refused, **about) if traces else flight.alone(dumps, refused, **about)
@@ -61,7 +72,7 @@ def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
         trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
     trace = flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
-    return metrics.apply(trace, measured)
+    return metrics.apply(execution.apply(trace, executed), measured)
 
 
 def _silent(done: int, total: int) -> None:
@@ -132,7 +143,7 @@ def _load_member(member: files.Member) -> Part:
         for reader in FORMATS:
             if reader.sniff(member.head):
                 return Part(member.label, _load_trace(reader, member))
-        for beside in (flight, log, metrics):
+        for beside in (flight, chakra, execution, log, metrics):
             if beside.sniff(member.head):
                 return Part(member.label, beside.load(member.read(), member.label))
     except TooLarge:
@@ -159,7 +170,7 @@ def _nothing(paths: Sequence[str | Path], parts: list[Part], refused: list[Input
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
     if beside:
         return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
-    known = "Kineto JSON, op tables (Parquet, CSV) and step times (CSV)"
+    known = "Kineto JSON, Chakra (protobuf, JSON), op tables (Parquet, CSV) and step times (CSV)"
     return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
 
 
