@@ -26,6 +26,9 @@ EPOCH_NS = 10**18
 """Starts from here on count from 1970, so that none can be 0 (which protobuf leaves out)."""
 TIMELESS = 0.1
 """With more than this share of the computing nodes without a duration, no schedule means anything."""
+COMPARED = 200_000_000
+"""Messages that are compared, at most, to find out whether they recur."""
+ONE_STEP = "no step marks, and the messages do not recur: the whole trace is one step"
 UNFOLLOWED = "some dependencies name a node that is not in the trace: they are not followed"
 NOT_MATCHED = "some collectives name the dimensions of the network that they span, not their group: they are not matched"
 
@@ -60,7 +63,8 @@ class Plan:
         for codes, words in ((rows.names, self.names), (rows.lanes, self.lanes), (rows.groups, self.groups)):
             codes.of(words)
         rows.add(start, end, **self.columns)
-        ops = rows.table(rank, Table(Mark, {}, 0))
+        marks = Table(Mark, {}, 0) if self._recurs() else _one_step(rank, start, end)
+        ops = rows.table(rank, marks)
         counts = self.counts + rows.counts
         counts["ops"] = len(ops)
         return Trace(
@@ -69,11 +73,25 @@ class Plan:
             lanes=list(map(str, rows.lanes)),
             groups=list(map(str, rows.groups)),
             members=Table(Member, {"rank": np.array([rank])}, 1),
+            marks=marks,
             source=self.label,
             group_ranks=self.group_ranks,
-            partial=self.notes,
+            partial=[*self.notes, ONE_STEP] if len(marks) else self.notes,
             counts=dict(counts),
         )
+
+    def _recurs(self) -> bool:
+        """Whether the messages are one sequence, three times or more: then these are steps, which the graph will find."""
+        rows = np.flatnonzero(self.columns["verb"] != Verb.NONE)
+        rows = rows[np.argsort(self.place[rows], kind="stable")]
+        told = self.columns["verb"][rows] * (1 << 56) + self.columns["size"][rows]
+        periods = range(1, min(len(rows) // 3, COMPARED // max(len(rows), 1)) + 1)
+        return any((told[period:] == told[:-period]).all() for period in periods)
+
+
+def _one_step(rank: int, start: Ints, end: Ints) -> Table:
+    column = {"rank": [rank], "step": [0], "start_ns": [start.min()], "end_ns": [int(end.max()) + 1]}
+    return Table(Mark, {name: np.array(value) for name, value in column.items()}, 1)
 
 
 def sniff(head: bytes) -> bool:

@@ -21,9 +21,10 @@ from taut.read.words import verb_of
 from taut.tables import NULL
 
 _SPOKEN = (b'"workload_graph"', b'"durationMicros"', b'"duration_micros"', b'"COMP_NODE"', b'"COMM_COLL_NODE"')
-_NEXT_OBJECT = re.compile(rb"(?:\n\}|\}\s*\n)\s*(?=\{)")
+_BETWEEN = re.compile(rb"\}\s*(?=\{)")
 Deps = list[Int64] | None
-_SPLIT = (b"}{", b"}\n{", b"}\r\n{")
+OBJECTS, VALUES = 5_000_000, 50_000_000
+"""More objects, or values, in one file than an execution trace of one rank holds."""
 
 
 def sniff(head: bytes) -> bool:
@@ -117,6 +118,8 @@ class _Graph(msgspec.Struct):
 
 def nodes(data: bytes | bytearray, label: str) -> Nodes:
     """The nodes of a JSON trace."""
+    if data.count(b"{") > OBJECTS or data.count(b",") > VALUES:
+        raise TooLarge(label, f"more than {OBJECTS:,} objects or {VALUES:,} values", "trace fewer steps")
     try:
         found, rank = _decode(bytes(data))
     except RecursionError:
@@ -136,16 +139,24 @@ def _decode(data: bytes) -> tuple[list[_Node], int]:
     text = data.lstrip()
     if text[:1] == b"[":
         return msgspec.json.decode(text, type=list[_Node], strict=False), NULL
-    if not any(cut in text for cut in _SPLIT):
+    try:
         graph = msgspec.json.decode(text, type=_Graph, strict=False)
         return graph.workload_graph or graph.nodes or graph.node or [], graph.rank
-    # Strings hold no line breaks, so a brace at the end of a line and one at the begin of the next are the objects' own.
-    joined = b"[" + _NEXT_OBJECT.sub(lambda cut: cut[0].rstrip() + b",", text) + b"]"
-    head, *found = msgspec.json.decode(joined, type=list[_Node], strict=False)
+    except msgspec.DecodeError:
+        joined, cuts = _BETWEEN.subn(_comma, text)
+        if not cuts:
+            raise
+    head, *found = msgspec.json.decode(b"[" + joined + b"]", type=list[_Node], strict=False)
     if head.id >= 0 or head.name:
         return [head, *found], NULL
     head.absorb()
     return found, head.rank
+
+
+def _comma(cut: re.Match[bytes]) -> bytes:
+    """Objects behind each other become a list. Strings hold no line breaks, so a break beside the braces proves them real."""
+    broken = b"\n" in cut[0] or cut.string[cut.start() - 1 : cut.start()] == b"\n"
+    return b"}," if broken else cut[0]
 
 
 def _columns(found: Sequence[_Node], rank: int) -> Nodes:
@@ -197,7 +208,7 @@ def _needs(found: Sequence[_Node]) -> tuple[Ints, Ints, Mask]:
     """(row, id of the node that it depends on, whether that is a control dependency)."""
     owner, needed, control = [], [], []
     for key in ("ctrlDeps", "ctrl_deps", "dataDeps", "data_deps"):
-        lists: list[list[int]] = [told or [] for told in map(attrgetter(key), found)]
+        lists: list[Sequence[int]] = [told or () for told in map(attrgetter(key), found)]
         length = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
         owner.append(np.repeat(np.arange(len(found)), length))
         needed.append(np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(length.sum())))

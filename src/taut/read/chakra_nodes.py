@@ -17,7 +17,19 @@ from taut.tables import NULL, Verb
 METADATA, MEM_LOAD, MEM_STORE, COMPUTE, SEND, RECV, COLLECTIVE, STORAGE, BATCH, CHECKPOINT = range(1, 11)
 """Node types, in the numbers of the current schema."""
 
-TYPES = ("INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL")
+TYPES = (
+    "INVALID",
+    "METADATA",
+    "MEM_LOAD",
+    "MEM_STORE",
+    "COMP",
+    "COMM_SEND",
+    "COMM_RECV",
+    "COMM_COLL",
+    "STORAGE",
+    "BATCH",
+    "CHECKPOINT",
+)
 VERBS = (
     Verb.ALL_REDUCE, Verb.REDUCE, Verb.ALL_GATHER, Verb.GATHER, Verb.SCATTER, Verb.BROADCAST, Verb.ALL_TO_ALL,
     Verb.REDUCE_SCATTER, Verb.REDUCE_SCATTER, Verb.BARRIER,
@@ -30,8 +42,10 @@ NUMBERS = (
 )  # fmt: skip
 """Attributes that are numbers."""
 
-LONGEST_US = 4_000_000_000_000_000
-"""Times and durations beyond this many µs (a century since 1970) are none."""
+DEPENDENCIES = 30_000_000
+"""More dependencies in one file than an execution trace of one rank holds."""
+MOST_US = {"start": 4_000_000_000_000_000, "duration": 4_000_000_000_000}
+"""Times beyond a century after 1970, and durations of more than some weeks, are none."""
 
 
 @dataclass
@@ -96,20 +110,15 @@ class Nodes:
 
 def nanoseconds(us: Ints, counts: Counter[str], what: str) -> Ints:
     """µs → ns; what no clock shows is absent."""
-    wild = (us > LONGEST_US) | (us < NULL)
+    wild = (us > MOST_US[what]) | (us < NULL)
     counts[f"dropped: {what} out of range"] += int(wild.sum())
     return np.where(wild | (us < 0), NULL, np.where(wild, 0, us) * 1000)
 
 
-_GROUPS = re.compile(r"\[\s*\{.*\}\s*\]", re.DOTALL)
-
-
 def process_groups(text: str) -> dict[str, list[int]]:
     """Process group → ranks out of the JSON that torch records when groups are made, however it is quoted."""
-    found = _GROUPS.search(text[: 8 << 20])
-    if found is None:
-        return {}
-    for quoted in (found[0], found[0].replace('\\"', '"'), found[0].replace("\\\\", "\\").replace('\\"', '"')):
+    text = text[text.find("[{") : text.rfind("}]") + 2]
+    for quoted in (text, text.replace('\\"', '"'), text.replace("\\\\", "\\").replace('\\"', '"')):
         try:
             listed = msgspec.json.decode(quoted)
         except (msgspec.DecodeError, RecursionError, UnicodeError):

@@ -11,9 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut.errors import InputRefused
+from taut.errors import InputRefused, TooLarge
 from taut.read import wire
-from taut.read.chakra_nodes import MEM_LOAD, METADATA, NUMBERS, VERBS, Needs, Nodes, codes_of, nanoseconds, process_groups
+from taut.read.chakra_nodes import (
+    DEPENDENCIES,
+    MEM_LOAD,
+    METADATA,
+    NUMBERS,
+    VERBS,
+    Needs,
+    Nodes,
+    codes_of,
+    nanoseconds,
+    process_groups,
+)
 from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_rows import NAME_LENGTH
 from taut.tables import NULL, Verb
@@ -175,7 +186,7 @@ class _Reader:
         self.parts: list[dict[str, Ints]] = []
         self.needs: list[tuple[Ints, Ints, Mask]] = []
         self.group_ranks: dict[str, list[int]] = {}
-        self.length = 0
+        self.length = self.needed = 0
 
     def add(self, begin: Ints, finish: Ints) -> None:
         found = wire.fields_of(self.data, begin, finish, self.label)
@@ -230,6 +241,9 @@ class _Reader:
             owner, needed = np.append(plain.owner, owner) + self.length, np.append(plain.value, needed)
             control = np.full(len(owner), number == 4 and self.layout is CURRENT)
             self.needs.append((owner, needed, control))
+            self.needed += len(owner)
+        if self.needed > DEPENDENCIES:
+            raise TooLarge(self.label, f"more than {DEPENDENCIES:,} dependencies", "trace fewer steps")
 
     def _made_groups(self, found: wire.Fields, part: dict[str, Ints]) -> None:
         """Process groups out of the inputs of the node that torch records when groups are made."""
@@ -249,7 +263,7 @@ class _Reader:
         verbs = np.array([*self.layout.verbs, NULL], dtype=np.int64)
         kind = columns["comm_type"]
         columns["comm_type"] = verbs[np.where((kind >= 0) & (kind < len(verbs) - 1), kind, len(verbs) - 1)]
-        duration = np.where(columns["duration"] > 0, columns["duration"], columns["runtime"])
+        duration = np.where(np.isin(columns["duration"], (NULL, 0)), columns["runtime"], columns["duration"])
         return Nodes(
             id=columns["id"],
             type=columns["type"],

@@ -115,7 +115,7 @@ def call_of(node: Node) -> Call | None:
     )
 
 
-def _bytes(values: Any) -> int:
+def _bytes(values: Any, depth: int = 3) -> int:
     """Bytes of tensors, each of which is ``[id, storage, offset, elements, bytes of one, device]``; -1 for none."""
     total = -1
     for value in values if isinstance(values, list) else []:
@@ -124,7 +124,7 @@ def _bytes(values: Any) -> int:
         if len(value) == 6 and isinstance(value[5], str) and type(value[3]) is int and type(value[4]) is int:
             size = value[3] * value[4]
         else:
-            size = _bytes(value) if any(isinstance(inner, list) for inner in value) else -1
+            size = _bytes(value, depth - 1) if depth else -1
         if 0 <= size < 2**60:
             total = min(max(total, 0) + size, 2**60)
     return total

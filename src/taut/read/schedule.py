@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.errors import InputRefused
 from taut.jit import kernel
 from taut.read.chakra import Plan
 from taut.read.columns import Ints, Mask
@@ -18,6 +19,7 @@ INSTANT = "some messages have no duration: they are waited for, but take no time
 ALONE = "some messages have no counterpart on the other ranks, or another one: they are laid out alone"
 CIRCULAR = "some messages wait for each other in a circle: they are laid out alone"
 HOP = 0
+LONGEST_NS = 4e18
 
 
 def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
@@ -25,6 +27,8 @@ def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
     ranks = _ranks(plans)
     offset = np.concatenate([[0], np.cumsum([len(plan.place) for plan in plans])])
     duration = np.concatenate([plan.duration_ns for plan in plans])
+    if duration.sum(dtype=np.float64) > LONGEST_NS:
+        raise InputRefused(plans[0].label, "durations of more than a century together", "check their unit: they are µs")
     gates = _Gates(plans, ranks, offset, duration)
     start, end, circular = _times(*_edges(plans, offset), duration, gates)
     traces = []

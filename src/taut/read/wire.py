@@ -18,7 +18,7 @@ from taut.read.columns import Ints
 
 VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
 """Wire types; the others are groups."""
-MESSAGES = 20_000_000
+MESSAGES = 10_000_000
 """More messages in one file than an execution trace of one rank holds."""
 MESSAGE_BYTES = 16 << 20
 SLICE_BYTES = 8 << 20
