@@ -284,6 +284,23 @@ def test_steps_are_left_to_be_found_where_messages_recur(write: Write) -> None:
     assert link(trace).steps.tolist() == [0, 1, 2, 3]
 
 
+def test_messages_without_a_duration_are_waited_for_all_the_same(write: Write) -> None:
+    for rank in range(2):
+        pairs = [
+            (
+                node(k + 1, "work", COMP, (k,) if k else (), duration=9 + 4 * rank),
+                node(k + 2, "meet", COLL, (k + 1,), comm_type=0, comm_size=8),
+            )
+            for k in range(0, 12, 2)
+        ]
+        path = write(f"job.{rank}.et", file(*(made for pair in pairs for made in pair)))
+    trace = read([path.parent])
+    graph = link(trace)
+    assert trace.counts["messages without a duration"] == 12
+    assert (len(graph.steps), gates.table(graph).last_rank.tolist()) == (6, [1] * 6)
+    assert not graph.clock.applied.any()
+
+
 def test_a_file_of_many_nodes_is_a_chain_as_long(write: Write) -> None:
     chain = [node(i, "work", COMP, (i - 1, i - 2), duration=3, tensor_size=i, is_cpu_op=False) for i in range(2, 1002)]
     trace = read([write("job.0.et", file(*chain))])

@@ -20,7 +20,7 @@ from taut.read.kineto_rows import NAME_LENGTH
 from taut.read.words import verb_of
 from taut.tables import NULL
 
-_SPOKEN = (b'"workload_graph"', b'"durationMicros"', b'"duration_micros"', b'"COMP_NODE"', b'"COMM_COLL_NODE"')
+_SPOKEN = (b'"workload_graph"', b'"COMP_NODE"', b'"COMM_COLL_NODE"', b'"COMM_SEND_NODE"', b'"COMM_RECV_NODE"')
 _BETWEEN = re.compile(rb"\}\s*(?=\{)")
 Deps = list[Int64] | None
 OBJECTS, VALUES = 5_000_000, 50_000_000

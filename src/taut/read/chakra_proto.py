@@ -110,11 +110,12 @@ class Attributes:
 
     def __init__(self, data: bytes | bytearray, spans: wire.Fields, layout: Layout, label: str) -> None:
         inner = wire.fields_of(data, spans.value, spans.value + spans.length, label)
-        names, titles = Codes(), inner.spans(1)
-        name = np.full(len(spans.owner) + 1, NULL, dtype=np.int64)
-        name[titles.owner] = names.of(_texts(data, titles))
+        titles = inner.spans(1)
+        name = np.full(len(spans.owner), NULL, dtype=np.int64)
+        name[titles.owner], words = wire.words(data, titles)
         self._name = name[inner.owner]
-        self._data, self._spans, self._inner, self._layout, self._names = data, spans, inner, layout, names
+        self._names = {word: code for code, word in enumerate(words)}
+        self._data, self._spans, self._inner, self._layout = data, spans, inner, layout
         value, numeric = self._values()
         self.number: dict[str, tuple[Ints, Ints]] = {}
         """Attribute → (nodes, their values)."""
@@ -135,19 +136,20 @@ class Attributes:
         zigzag = np.isin(inner.number, layout.zigzag) & (inner.wire == wire.VARINT)
         value = np.where(zigzag, (value >> 1 & (2**63 - 1)) ^ -(value & 1), value)
         for kind in (wire.FIXED64, wire.FIXED32):
-            real = np.isin(inner.number, layout.real) & (inner.wire == kind)
-            value = np.where(real, _rounded(value, kind), value)
-            numeric |= real
+            real = np.flatnonzero(np.isin(inner.number, layout.real) & (inner.wire == kind))
+            value[real] = _rounded(value[real], kind)
+            numeric[real] = True
         return value, numeric | zigzag
 
     def _groups(self, value: Ints, numeric: Mask) -> list[tuple[int, str]]:
         """(node, name of its process group), which some write as a number."""
         inner, mine = self._inner, self._is("pg_name")
         rows = np.flatnonzero(mine & (numeric | (inner.number == self._layout.text) & (inner.wire == wire.SPAN)))
-        words = _texts(self._data, inner.take(rows))
+        index, words = wire.words(self._data, inner.take(rows))
+        texts = [word.decode("utf-8", "replace")[:NAME_LENGTH] for word in words]
         named = [
-            str(number) if plain else word.decode("utf-8", "replace")[:NAME_LENGTH]
-            for word, number, plain in zip(words, value[rows].tolist(), numeric[rows].tolist(), strict=True)
+            str(number) if plain else texts[i]
+            for i, number, plain in zip(index.tolist(), value[rows].tolist(), numeric[rows].tolist(), strict=True)
         ]
         return list(zip(self._spans.owner[inner.owner[rows]].tolist(), named, strict=True))
 
@@ -164,10 +166,6 @@ class Attributes:
         for node, flag in zip(self._spans.owner[np.append(plain.owner, owner)].tolist(), flags, strict=True):
             some[node] = some.get(node, 0) | int(flag == 0)
         return list(some.items())
-
-
-def _texts(data: bytes | bytearray, spans: wire.Fields) -> list[bytes]:
-    return [bytes(data[at : at + size]) for at, size in zip(spans.value.tolist(), spans.length.tolist(), strict=True)]
 
 
 def _rounded(bits: Ints, kind: int) -> Ints:
@@ -209,7 +207,8 @@ class _Reader:
     def _names(self, found: wire.Fields, n: int) -> Ints:
         spans = found.spans(2)
         name = np.full(n, NULL, dtype=np.int64)
-        name[spans.owner] = self.names.of(text[: 4 * NAME_LENGTH] for text in _texts(self.data, spans))
+        index, words = wire.words(self.data, spans)
+        name[spans.owner] = self.names.of(word[: 4 * NAME_LENGTH] for word in words)[index]
         name[name < 0] = self.names[b""] if (name < 0).any() else 0
         return name
 
@@ -251,7 +250,7 @@ class _Reader:
         if not made or self.layout is not CURRENT:
             return
         inputs = found.spans(8)
-        for text in _texts(self.data, inputs.take(np.isin(part["name"][inputs.owner], made))):
+        for text in wire.words(self.data, inputs.take(np.isin(part["name"][inputs.owner], made)))[1]:
             self.group_ranks.update(process_groups(text.decode("utf-8", "replace")))
 
     def finish(self) -> Nodes:

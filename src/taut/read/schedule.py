@@ -20,6 +20,8 @@ ALONE = "some messages have no counterpart on the other ranks, or another one: t
 CIRCULAR = "some messages wait for each other in a circle: they are laid out alone"
 HOP = 0
 LONGEST_NS = 4e18
+LEAST_NS = 1
+"""A message without a duration lasts so long: what meets must end after it began."""
 
 
 def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
@@ -27,18 +29,18 @@ def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
     ranks = _ranks(plans)
     offset = np.concatenate([[0], np.cumsum([len(plan.place) for plan in plans])])
     duration = np.concatenate([plan.duration_ns for plan in plans])
+    duration[np.concatenate([_untimed(plan) for plan in plans])] = LEAST_NS
     if duration.sum(dtype=np.float64) > LONGEST_NS:
         raise InputRefused(plans[0].label, "durations of more than a century together", "check their unit: they are µs")
     gates = _Gates(plans, ranks, offset, duration)
     start, end, circular = _times(*_edges(plans, offset), duration, gates)
     traces = []
     for plan, rank, at, to in zip(plans, ranks, offset[:-1].tolist(), offset[1:].tolist(), strict=True):
-        message = (plan.columns["kind"] == Kind.COMMUNICATE) & (plan.columns["verb"] != Verb.NONE)
         plan.notes.append(LAID_OUT)
         if (gates.of[at:to] >= 0).any():
             plan.notes.append(SHORTEST)
         said = (
-            ("messages without a duration", message & (plan.duration_ns == 0), INSTANT),
+            ("messages without a duration", _untimed(plan), INSTANT),
             ("messages that wait in a circle", circular[at:to], CIRCULAR),
             ("messages without a counterpart", gates.alone[at:to], ALONE),
         )
@@ -48,6 +50,13 @@ def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
                 plan.notes.append(note)
         traces.append((plan.label, plan.trace(rank, start[at:to], end[at:to])))
     return traces
+
+
+def _untimed(plan: Plan) -> Mask:
+    """Messages without a duration."""
+    message = (plan.columns["kind"] == Kind.COMMUNICATE) & (plan.columns["verb"] != Verb.NONE)
+    untimed: Mask = message & (plan.duration_ns == 0)
+    return untimed
 
 
 def _ranks(plans: Sequence[Plan]) -> list[int]:
@@ -98,8 +107,8 @@ class _Gates:
                 self.alone[[row for line in sides.values() for row in line]] = True
             elif len(lines) > 1:
                 self.of[lines] = np.arange(len(lasts), len(lasts) + lines.shape[1])
-                took = np.where(duration[lines] > 0, duration[lines], np.iinfo(np.int64).max).min(axis=0)
-                lasts += np.where(took < np.iinfo(np.int64).max, took, 0).tolist()
+                known = np.where(duration[lines] > LEAST_NS, duration[lines], LONGEST_NS).min(axis=0)
+                lasts += np.where(known < LONGEST_NS, known, LEAST_NS).astype(np.int64).tolist()
         self.lasts: Ints = np.array(lasts, dtype=np.int64)
         """How long each gate's transfer takes: as its quickest member says."""
 

@@ -158,6 +158,18 @@ def numbers(data: Any, begin: Any, finish: Any) -> tuple[Any, Any, int]:
     return span, value, -1
 
 
+@kernel(lists=True)
+def digests(data: Any, begin: Any, length: Any) -> Any:
+    """A number for the bytes of each span, the same for the same bytes."""
+    out = np.empty(len(begin), np.int64)
+    for i in range(len(begin)):
+        digest = length[i]
+        for at in range(begin[i], begin[i] + length[i]):
+            digest = (digest & 36028797018963967) * 131 + (data[at] & 255)
+        out[i] = digest
+    return out
+
+
 def messages(data: bytes | bytearray, label: str) -> tuple[Ints, Ints]:
     """Where the messages of a file lie that stand behind their lengths."""
     begin, finish, bad = frames(np.frombuffer(data, dtype=np.int8), MESSAGES + 1)
@@ -194,3 +206,11 @@ def numbers_of(data: bytes | bytearray, packed: Fields, label: str) -> tuple[Int
     if bad >= 0:
         raise InputRefused(label, f"no number at byte {bad:,}: damaged, or no Chakra trace", REMEDY)
     return packed.owner[span], value
+
+
+def words(data: bytes | bytearray, spans: Fields) -> tuple[Ints, list[bytes]]:
+    """(index into the words, the distinct words) of spans, most of which say the same as others."""
+    digest = digests(np.frombuffer(data, dtype=np.int8), spans.value, spans.length)
+    _, first, index = np.unique(digest, return_index=True, return_inverse=True)
+    begin, length = spans.value[first].tolist(), spans.length[first].tolist()
+    return index.ravel(), [bytes(data[at : at + size]) for at, size in zip(begin, length, strict=True)]
