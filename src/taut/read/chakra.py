@@ -309,9 +309,11 @@ class _Ops:
         memory = np.isin(nodes.type[rows], (MEM_LOAD, MEM_STORE))
         which = np.select([host, stream >= 0, message, memory], [0, 1, 2, 3], 4)
         number = np.where(which == 0, tid, np.where(which == 1, stream, NULL))
-        used, inverse = np.unique(np.stack([which, number]), axis=1, return_inverse=True)
+        numbers, place = np.unique(number, return_inverse=True)
+        used, inverse = np.unique(which * len(numbers) + place.ravel(), return_inverse=True)
         words = ("thread", "stream", "network", "memory", "compute")
-        named = [words[w] if n < 0 else f"{words[w]} {n}" for w, n in used.T.tolist()]
+        pairs = zip((used // len(numbers)).tolist(), numbers[used % len(numbers)].tolist(), strict=True)
+        named = [words[w] if n < 0 else f"{words[w]} {n}" for w, n in pairs]
         return self.lanes.of(named)[inverse.ravel()]
 
     def _name_codes(self, message: Mask, verb: Ints) -> Ints:

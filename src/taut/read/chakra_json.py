@@ -95,11 +95,11 @@ class _Node(msgspec.Struct, gc=False):
     involved_dim: Any = None
     rank: Int64 = NULL
     inputs: msgspec.Raw = msgspec.Raw(b"null")
-    attr: list[_Attribute] = []
+    attr: list[_Attribute] | None = None
 
     def absorb(self) -> None:
         """Attributes become fields of the same name."""
-        for attribute in self.attr:
+        for attribute in self.attr or ():
             if attribute.name in _NUMERIC:
                 setattr(self, attribute.name, _number(attribute.value()))
             elif attribute.name in ("comm_type", "pg_name", "involved_dim", "is_cpu_op"):
@@ -126,6 +126,7 @@ def nodes(data: bytes | bytearray, label: str) -> Nodes:
         raise TooLarge(label, "nested too deeply to be a trace") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputRefused(label, f"not valid trace JSON: {error}", "write the trace again, or leave this file out") from None
+    found = [node for node in found if node.id >= 0 or node.Id >= 0]
     if not found:
         raise InputRefused(label, "no node in this trace", "convert the trace again")
     for node in found:
