@@ -1,0 +1,49 @@
+"""How long a collective takes: closed forms of the algorithms, from latency and bandwidth.
+
+``alpha`` is the time of a message whatever its size, ``beta`` the time of a byte. A member sends and receives at once.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+ALGORITHMS = ("ring", "tree", "halving-doubling")
+
+
+def rounds(verb: str, algorithm: str, members: int, size: float) -> tuple[float, float]:
+    """(messages one after the other, bytes one member sends) of a collective over ``size`` bytes.
+
+    The size is that of the whole vector: what an all-gather ends with, what a reduce-scatter begins with.
+    """
+    n, deep = members, ceil(log2(max(members, 1)))
+    if n <= 1:
+        return 0.0, 0.0
+    part = (n - 1) / n * size
+    if verb == "all-to-all":
+        return n - 1, part
+    if verb == "send":
+        return 1, size
+    once = {"ring": (n - 1, part), "halving-doubling": (deep, part), "tree": (deep, deep * size)}[algorithm]
+    return (2 * once[0], 2 * once[1]) if verb == "all-reduce" else once
+
+
+def time_ns(verb: str, algorithm: str, members: int, size: float, gb_per_s: float, latency_us: float) -> float:
+    """Time of a collective whose members all send at this rate; ``best`` takes the quickest algorithm for the size."""
+    if algorithm == "best":
+        return min(time_ns(verb, one, members, size, gb_per_s, latency_us) for one in ALGORITHMS)
+    messages, sent = rounds(verb, algorithm, members, size)
+    return messages * latency_us * 1e3 + sent / gb_per_s
+
+
+def loggp_ring(members: int, size: int, latency: int, overhead: int, per_byte: int) -> int:
+    """Ring all-reduce in the LogGP model, exact."""
+    return 2 * (members - 1) * (latency + 2 * overhead + (size // members - 1) * per_byte)
+
+
+def loggp_halving_doubling(members: int, size: int, latency: int, overhead: int, per_byte: int) -> int:
+    """Recursive halving and doubling all-reduce in the LogGP model, exact: each half is half as long as the one before."""
+    total, part = 0, size
+    for _ in range(members.bit_length() - 1):
+        part //= 2
+        total += 2 * (latency + 2 * overhead + (part - 1) * per_byte)
+    return total

@@ -1,0 +1,146 @@
+"""The grid: the ranks of a job as an array, played step after step without a single edge in memory.
+
+An op adds work, drawn for each; a collective along an axis is a maximum along it; a pipeline hop is a look at another
+stage. Tensor-parallel members are drawn together (see ``noise.py``), so the array is stages × replicas, and a step is one
+sweep over the program of a replica for each of them. It is the max-plus system of the graph, and gives its numbers.
+
+Every draw is a hash of seed, step, replica and op: the same numbers in any order, on any number of cores, on any device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.jit import kernel
+from taut.project.noise import POINTS, REACH
+from taut.project.pipeline import Program
+
+COMPILED = 50_000
+"""Ops from which the compiler is worth its start."""
+
+
+@kernel()
+def mix(x: int) -> int:
+    """A hash of 32 bits into 32 bits."""
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
+    return x ^ (x >> 16)
+
+
+@kernel()
+def play(
+    before: Any, needs: Any, stage: Any, cell: Any, fixed: Any, drawn: Any, which: Any, tables: Any, hop: Any, slow: Any,
+    begin: Any, first: int, last: int, step: int, seed: int, points: int, reach: float, ends: Any,
+) -> float:  # fmt: skip
+    """One step of replicas first … last: when each of their stages ends (``ends``, replicas × stages).
+
+    Op i takes fixed + drawn × its look-up in a table × what its stage is slower by; if it needs another op it waits for
+    that one's end and ``hop``. Returns the work that was done, for accounts.
+    """
+    n = len(before)
+    end = np.empty(n)
+    key = mix(mix(seed & 0xFFFFFFFF) ^ ((step * 0x9E3779B9) & 0xFFFFFFFF))
+    scale = (points - 1) / (2 * reach)
+    total = 0.0
+    for r in range(first, last):
+        mine = mix(key ^ ((r * 0x85EBCA6B + 0x1234567) & 0xFFFFFFFF))
+        for i in range(n):
+            t = begin[r]
+            if before[i] >= 0:
+                t = end[before[i]]
+            u = needs[i]
+            if u >= 0:
+                t = max(t, end[u] + hop[i])
+            c = cell[i]
+            took = fixed[c]
+            if drawn[c] > 0:
+                x = (mix(mine ^ ((i * 0xC2B2AE35) & 0xFFFFFFFF)) + 0.5) / 4294967296.0
+                at = (np.log(x / (1 - x)) + reach) * scale
+                k = min(int(at), points - 2)
+                part = at - k
+                took += drawn[c] * slow[r, stage[i]] * ((1 - part) * tables[which[c], k] + part * tables[which[c], k + 1])
+            total += took
+            end[i] = t + took
+            ends[r, stage[i]] = end[i]
+    return total
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One replica's program with its work, and how many replicas there are."""
+
+    program: Program
+    fixed_ns: Any
+    """Per direction and chunk: work that does not stray."""
+    drawn_ns: Any
+    """Per direction and chunk: mean of the work that does."""
+    tables: Any
+    """Quantiles of the drawn work over its mean, a row per direction."""
+    hop_ns: float
+    replicas: int
+    slow: Any = None
+    """Replicas × stages: how many times as long a tensor-parallel group takes for good."""
+
+    def step(self, begin: Any, step: int, seed: int, pool: ThreadPoolExecutor | None = None, parts: int = 1) -> Any:
+        """When every stage of every replica ends its ops in one step: replicas × stages."""
+        p = self.program
+        ends = np.empty((self.replicas, p.stages))
+        slow = np.ones((self.replicas, p.stages)) if self.slow is None else self.slow
+        which = np.repeat(np.arange(2), p.chunks)
+        hop = np.where((p.needs >= 0) & (p.stage[np.maximum(p.needs, 0)] != p.stage), self.hop_ns, 0.0)
+        args = (
+            p.before, p.needs, p.stage, p.direction * p.chunks + p.chunk, self.fixed_ns.ravel(), self.drawn_ns.ravel(), which,
+            self.tables, hop, slow, begin,
+        )  # fmt: skip
+        cuts = np.linspace(0, self.replicas, min(parts, self.replicas) + 1).astype(int).tolist()
+
+        def some(k: int) -> float:
+            return float(play(*args, cuts[k], cuts[k + 1], step, seed, POINTS, REACH, ends))
+
+        if pool is None:
+            for k in range(len(cuts) - 1):
+                some(k)
+        else:
+            list(pool.map(some, range(len(cuts) - 1)))
+        return ends
+
+
+Gate = Callable[[Any], Any]
+"""What a synchronisation makes of the replicas' arrivals (replicas × stages): when each may go on."""
+
+
+def barrier(arrived: Any) -> Any:
+    """Everybody waits for the last."""
+    return np.broadcast_to(arrived.max(axis=0), arrived.shape)
+
+
+def fastest(count: int) -> Gate:
+    """Everybody waits for the ``count`` fastest; the others are cancelled."""
+    return lambda arrived: np.broadcast_to(np.partition(arrived, count - 1, axis=0)[count - 1], arrived.shape)
+
+
+def steps(
+    grid: Grid, count: int, seed: int = 0, *, gate: Gate = barrier, every: int = 1, sync_ns: float = 0.0, after_ns: float = 0.0,
+    cores: int = 1,
+) -> Any:  # fmt: skip
+    """How long every step takes: replicas meet at the gate every so many steps; then the optimiser, which ends the step.
+
+    A step is as long as the slowest replica's time from the end of the step before; between meetings replicas drift apart.
+    """
+    if count * grid.replicas * len(grid.program) > COMPILED:
+        import numba  # noqa: F401  (once it is there, kernels are compiled however few rows they are given)
+
+    begin, out, done = np.zeros(grid.replicas), np.empty(count), 0.0
+    with ThreadPoolExecutor(cores) as pool:
+        for k in range(count):
+            ends = grid.step(begin, k, seed, pool if cores > 1 else None, 4 * cores)
+            if (k + 1) % every == 0:
+                ends = gate(ends) + sync_ns
+            begin = ends.max(axis=1) + after_ns
+            out[k], done = begin.max() - done, begin.max()
+    return out

@@ -1,0 +1,88 @@
+"""How work strays: distributions as tables of quantiles, so that a draw is a look-up whatever the distribution is.
+
+A table holds the quantiles of work over its mean at GRID points that lie evenly in log odds; between them it is linear,
+beyond them it goes on as it ended. What several ranks do between two rendezvous counts as the longest of them, and a
+chunk of layers is the sum of many of these: both are put into the table, so that one draw stands for them all.
+"""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from taut.project.scenario import Noise
+
+POINTS, REACH = 2049, 23.0
+"""Points of a table, and the log odds of its ends: chances of one in ten thousand million."""
+GRID = np.linspace(-REACH, REACH, POINTS)
+DRAWN = 1 << 16
+"""Sums that are drawn to know their distribution."""
+EULER = 0.5772156649015329
+
+
+def quantile(noise: Noise, chance: Any, upper: Any, measured: Any = None) -> Any:
+    """Work over its mean that is not exceeded with this chance; ``upper`` is one minus it, where that is known better."""
+    from scipy.special import ndtri
+
+    c, kind = noise.spread, noise.distribution
+    if kind == "none":
+        return np.ones_like(chance)
+    if kind == "measured":
+        return np.quantile(measured, chance)
+    if kind == "exponential":
+        return 1 + c * (-np.log(upper) - 1)
+    if kind == "gumbel":
+        scale = c * sqrt(6) / pi
+        return 1 + scale * (-np.log(-np.log1p(-upper)) - EULER)
+    if kind == "pareto":
+        a = noise.tail
+        return upper ** (-1 / a) * (a - 1) / a
+    z = np.where(chance < 0.5, ndtri(chance), -ndtri(upper))
+    if kind == "gaussian":
+        return np.maximum(1 + c * z, 0.0)
+    wide = np.log1p(c * c)
+    return np.exp(sqrt(wide) * z - wide / 2)
+
+
+def odds(x: Any) -> tuple[Any, Any]:
+    """(chance, one minus it) of log odds."""
+    return 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))
+
+
+def longest(noise: Noise, members: int, measured: Any = None) -> Any:
+    """Quantiles at GRID of the longest of so many ranks."""
+    upper = odds(GRID)[1]
+    # The n-th root of a chance near one loses its digits; one minus it does not.
+    each = -np.expm1(np.log1p(-np.minimum(upper, 1 - 1e-16)) / members)
+    return quantile(noise, np.clip(1 - each, 1e-300, 1.0), np.clip(each, 1e-300, 1.0), measured)
+
+
+def table(noise: Noise, members: int = 1, parts: int = 1, seed: int = 0, measured: Any = None) -> Any:
+    """Quantiles at GRID of the mean of so many parts, each the longest of so many ranks."""
+    one = longest(noise, members, measured)
+    if parts <= 1 or noise.distribution == "none":
+        return one
+    rng, total = np.random.default_rng(seed), np.zeros(DRAWN)
+    for _ in range(min(parts, 64)):
+        u = rng.random(DRAWN)
+        total += np.interp(np.log(u) - np.log1p(-u), GRID, one)
+    mean = np.sort(total / min(parts, 64))
+    if parts > 64:  # the more parts, the nearer to their mean: as the square root says
+        mean = mean.mean() + (mean - mean.mean()) * sqrt(64 / parts)
+    return _smooth(mean)
+
+
+def _smooth(values: Any) -> Any:
+    """Quantiles at GRID of sorted draws; beyond the draws the last hundredth on either side tells how it goes on."""
+    n = len(values)
+    chance = (np.arange(n) + 0.5) / n
+    at = np.log(chance) - np.log1p(-chance)
+    out = np.interp(GRID, at, values)
+    few = n // 100
+    for side, a, b in ((1, -few, -few // 10), (-1, few, few // 10)):
+        beyond = side * (GRID - at[b]) > 0
+        slope = (values[b] - values[a]) / (at[b] - at[a])
+        out[beyond] = values[b] + slope * (GRID[beyond] - at[b])
+    return np.maximum(out, 0.0)

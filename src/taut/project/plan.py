@@ -1,0 +1,106 @@
+"""A scenario's step, noise left out: what every chunk of layers takes in each direction, the hops, the synchronisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.project import work
+from taut.project.fabric import Net
+from taut.project.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Times of one replica, ns, and how many rendezvous are in them."""
+
+    forward_ns: Any
+    """Per chunk: one micro-batch through its layers, transfers inside the stage included."""
+    backward_ns: Any
+    transfer_ns: tuple[float, float]
+    """Of these, the transfers of one chunk, forward and backward."""
+    gates: tuple[int, int]
+    """Rendezvous inside one chunk, forward and backward: tensor, context and expert parallel groups meet there."""
+    hop_ns: float
+    """From one stage to the next."""
+    sync_ns: float
+    """Data-parallel synchronisation that does not hide under the backward pass."""
+    hidden_ns: float
+    """What of it does."""
+    optimiser_ns: float
+
+
+def plan(s: Scenario, net: Net | None = None) -> Plan:
+    """The step of a scenario."""
+    net = net or Net(s)
+    m, j = s.model, s.job
+    one = work.layer(s)
+    inside = _inside_ns(s, net)
+    layers = m.layers // (j.pp * j.virtual_pp)
+    again = 1 if j.recompute == "full" else 0
+    forward = layers * max(one.forward_ns + inside, one.host_ns)
+    backward = layers * max(one.backward_ns(j.recompute) + inside * (1 + again), one.issued_ns(j.recompute))
+    gather = _gathered_ns(s, net)
+    chunks = j.pp * j.virtual_pp
+    forwards, backwards = np.full(chunks, forward + layers * gather[0]), np.full(chunks, backward + layers * gather[1])
+    head = work.head_ns(s)
+    forwards[-1] += head / 3
+    backwards[-1] += 2 * head / 3
+    gates = 2 if j.tp * j.cp * j.ep > 1 else 0
+    sync = _synchronised_ns(s, net) / j.steps_between_syncs
+    hidden = min(j.overlap_share * sync, float(backwards.max()) * j.virtual_pp * min(j.micro_batches, 1))
+    hop = net.ns("send", "pp", _activation_bytes(s) / j.tp) if j.pp > 1 else 0.0
+    return Plan(
+        forwards, backwards, (layers * (inside + gather[0]), layers * (inside * (1 + again) + gather[1])),
+        (gates * layers, gates * layers * (1 + again)), hop, sync - hidden, hidden, work.optimiser_ns(s),
+    )  # fmt: skip
+
+
+def _activation_bytes(s: Scenario) -> float:
+    return work.HALF * work.tokens_of(s.model, s.job) * s.model.hidden
+
+
+def _inside_ns(s: Scenario, net: Net) -> float:
+    """Transfers of a layer's forward pass inside a stage: two all-reduces of tensor parallelism (sequence parallelism moves
+    the same bytes in two halves), keys and values of context parallelism, tokens to their experts and back."""
+    m, j, size = s.model, s.job, _activation_bytes(s)
+    total = 0.0
+    if j.tp > 1:
+        halves = ("reduce-scatter", "all-gather") if j.sequence_parallel else ("all-reduce",)
+        total += 2 * sum(net.ns(verb, "tp", size) for verb in halves)
+    if j.cp > 1:
+        kv = (m.kv_heads or m.heads) / m.heads
+        total += net.ns("all-gather", "cp", 2 * kv * size * j.cp / j.tp)
+    if j.ep > 1:
+        total += 2 * net.ns("all-to-all", "ep", size * m.experts_per_token / j.tp)
+    return total
+
+
+def _gathered_ns(s: Scenario, net: Net) -> tuple[float, float]:
+    """Under fully sharded state, per layer: parameters are gathered before each pass, gradients scattered after the last."""
+    j = s.job
+    if j.sharding not in ("zero3", "hsdp"):
+        return 0.0, 0.0
+    size = work.HALF * work.layer_parameters(s.model) / j.tp
+    axis = "dp" if j.sharding == "zero3" else "shard"
+    gather = net.ns("all-gather", axis, size)
+    scatter = net.ns("reduce-scatter", axis, size * j.gradient_bytes / work.HALF)
+    again = 1 if j.recompute == "full" else 0
+    exposed = 1 - j.overlap_share
+    return gather * exposed, (gather * (1 + again * 0) + scatter) * exposed
+
+
+def _synchronised_ns(s: Scenario, net: Net) -> float:
+    """Gradients over data-parallel ranks, once a step; sharded optimisers scatter them and gather parameters instead."""
+    j = s.job
+    held = work.stage_parameters(s)
+    gradients, weights = j.gradient_bytes * held, work.HALF * held
+    if j.sharding == "zero3":
+        return 0.0
+    if j.sharding == "hsdp":
+        return net.ns("all-reduce", "replica", gradients / net.members("shard"))
+    if j.sharding in ("zero1", "zero2"):
+        return net.ns("reduce-scatter", "dp", gradients) + net.ns("all-gather", "dp", weights)
+    return net.ns("all-reduce", "dp", gradients)

@@ -1,0 +1,314 @@
+"""A scenario: workload × fabric × policy × noise × prices, as one strict TOML file says them.
+
+Every key is a field below and carries its unit; an unknown key is refused, a missing one takes the default and is listed as
+such. A device or a fabric is a table, or the name of one that ships with taut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from taut.errors import InputRefused
+
+Count = Annotated[int, Meta(ge=1)]
+Some = Annotated[int, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Strict(Struct, forbid_unknown_fields=True, frozen=True):
+    """A table of the file: unknown keys are refused."""
+
+
+class Model(Strict, frozen=True):
+    """A transformer by its hyperparameters."""
+
+    layers: Count
+    hidden: Count
+    heads: Count
+    sequence: Count
+    vocab: Count = 51200
+    kv_heads: Some = 0
+    """Heads of keys and values; 0 for as many as heads."""
+    ffn: Some = 0
+    """Width of the feed-forward block; 0 for four times hidden."""
+    gated: bool = False
+    """Whether the feed-forward block has a gate (three matrices instead of two)."""
+    experts: Some = 0
+    """Experts of a mixture; 0 for a dense model."""
+    experts_per_token: Some = 0
+    flash_attention: bool = False
+    """Whether the scores of attention stay on the chip."""
+
+
+class Job(Strict, frozen=True):
+    """How the model is trained, and how it is cut."""
+
+    global_batch: Count
+    micro_batch: Count = 1
+    dp: Count = 1
+    tp: Count = 1
+    pp: Count = 1
+    cp: Count = 1
+    ep: Count = 1
+    virtual_pp: Count = 1
+    """Chunks of layers a pipeline stage holds (interleaved schedule)."""
+    schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    sharding: Literal["none", "zero1", "zero2", "zero3", "hsdp"] = "none"
+    shard: Some = 0
+    """Ranks that share one copy of the state under hsdp; 0 for those of a node."""
+    recompute: Literal["none", "selective", "full"] = "none"
+    sequence_parallel: bool = False
+    precision: Literal["bf16", "fp16", "fp8"] = "bf16"
+    gradient_bytes: Literal[2, 4] = 2
+    overlap_share: Share = 0.0
+    """Share of the data-parallel transfers that may hide under the backward pass."""
+    steps_between_syncs: Count = 1
+    """Steps between two data-parallel synchronisations (local steps)."""
+
+    @property
+    def world(self) -> int:
+        """Ranks of the job."""
+        return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a replica in a step."""
+        return self.global_batch // (self.dp * self.micro_batch)
+
+
+class Device(Strict, frozen=True):
+    """An accelerator: peak, what of it is reached, memory, power and price."""
+
+    name: str
+    peak_tflops: Positive
+    memory_gb: Positive
+    memory_gb_per_s: Positive
+    gemm_share: Share = 0.8
+    """Share of the peak that a large matrix product reaches."""
+    gemm_half_depth: NotNegative = 150.0
+    """Inner dimension at which a matrix product reaches half of that."""
+    processors: Count = 108
+    """Multiprocessors that the tiles of a product are dealt to."""
+    memory_share: Share = 0.75
+    """Share of the memory bandwidth that element-wise work reaches."""
+    kernel_us: NotNegative = 5.0
+    """Time a kernel takes whatever it does."""
+    host_layer_us: NotNegative = 1000.0
+    """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it."""
+    idle_w: NotNegative = 73.0
+    stall_w: NotNegative = 150.0
+    load_w: NotNegative = 550.0
+    price_per_hour: NotNegative | None = None
+
+
+class Tier(Strict, frozen=True):
+    """One level of a fabric: so many devices reach each other through it."""
+
+    name: str
+    devices: Count
+    """Devices below one switch (or island) of this tier."""
+    gb_per_s: Positive
+    """What one device can send through this tier when nobody else does."""
+    latency_us: NotNegative = 0.0
+    jitter_share: NotNegative = 0.0
+    oversubscription: Annotated[float, Meta(ge=1)] = 1.0
+    """Bandwidth below the switch over bandwidth above it."""
+    striped: bool = False
+    """Whether one flow may use the ports of all devices of its node."""
+    ports_per_device: NotNegative = 1.0
+    price_per_port: NotNegative | None = None
+    port_w: NotNegative = 0.0
+    algorithm: Literal["ring", "tree", "halving-doubling", "best"] = "ring"
+
+
+class Fabric(Strict, frozen=True):
+    """What joins the devices: tiers from the inside out."""
+
+    name: str
+    tiers: Annotated[tuple[Tier, ...], Meta(min_length=1)]
+    topology: Literal["fat-tree", "rail-optimised", "rail-only", "dragonfly", "torus"] = "fat-tree"
+    torus: tuple[Count, ...] = ()
+    """Nodes along each dimension of a torus."""
+    placement: Literal["packed", "scattered"] = "packed"
+
+    @property
+    def node(self) -> int:
+        """Devices of a node: those of the innermost tier."""
+        return self.tiers[0].devices
+
+
+class Noise(Strict, frozen=True):
+    """How work strays: relative to its mean, op by op, rank by rank, and slowly."""
+
+    distribution: Literal["none", "gaussian", "lognormal", "exponential", "gumbel", "pareto", "measured"] = "lognormal"
+    spread: NotNegative = 0.02
+    """Standard deviation of an op's work, as a share of it (pareto: not used)."""
+    tail: Annotated[float, Meta(gt=1)] = 3.0
+    """Exponent of a pareto distribution."""
+    run: str = ""
+    """Run folder that measured noise is drawn from."""
+    ranks_spread: NotNegative = 0.005
+    """Standard deviation of what ranks differ by for good, as a share of their work."""
+    slow_share: Share = 0.0
+    """Share of the devices of an older generation …"""
+    slow_factor: Annotated[float, Meta(ge=1)] = 1.0
+    """… and how many times as long they take."""
+    drift_share: NotNegative = 0.0
+    """Standard deviation of a slow drift (heat), as a share of the work …"""
+    drift_steps: Positive = 200.0
+    """… and the steps over which it forgets itself."""
+
+
+class Failure(Strict, frozen=True):
+    """What fails, how often, what it takes with it, and what a restart costs."""
+
+    device_per_1000_node_days: NotNegative = 0.0
+    node_per_1000_node_days: NotNegative = 0.0
+    rack_per_1000_rack_days: NotNegative = 0.0
+    pod_per_1000_pod_days: NotNegative = 0.0
+    nodes_per_rack: Count = 4
+    racks_per_pod: Count = 16
+    detect_s: NotNegative = 120.0
+    repair_hours: NotNegative = 12.0
+    restart_s: NotNegative = 300.0
+    """Scheduling, start and restore of the job, if nobody else restores."""
+    restore_contention: NotNegative = 0.0
+    """By how much a restore gets longer when every node restores at once, as a share."""
+    warmup_steps: NotNegative = 0.0
+    """Steps after a restart over which the job gains its speed …"""
+    warmup_share: NotNegative = 0.0
+    """… and how much slower the first of them is, as a share."""
+    redrawn_share: Share = 0.0
+    """Share of the placement that a restart draws anew: slow ranks may be found again, or lost."""
+    spares: Some = 0
+    """Nodes held ready."""
+    checkpoint_s: NotNegative = 0.0
+    checkpoint_overlap: Share = 0.0
+    """Share of a checkpoint that hides under work."""
+    checkpoint_every_s: NotNegative = 0.0
+    """0 for the best interval."""
+
+
+class Price(Strict, frozen=True):
+    """Rates; what is not given stays unpriced."""
+
+    currency: str = ""
+    pue: Annotated[float, Meta(ge=1)] = 1.56
+    kwh: NotNegative | None = None
+    kg_co2e_per_kwh: NotNegative | None = None
+    step_deadline_ms: NotNegative | None = None
+    """A promise: steps that take longer …"""
+    penalty: NotNegative | None = None
+    """… cost this much each."""
+
+
+class Scenario(Strict, frozen=True):
+    """One file."""
+
+    model: Model
+    job: Job
+    device: Device
+    fabric: Fabric
+    name: str = "scenario"
+    noise: Noise = Noise()
+    failure: Failure = Failure()
+    price: Price = Price()
+
+
+def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[Scenario, list[str]]:
+    """The scenario in a TOML table, and the keys that were not given and took their defaults."""
+    try:
+        scenario = msgspec.convert(table, Scenario)
+    except msgspec.ValidationError as error:
+        raise _refused(error, label, text) from None
+    _check(scenario, label, text)
+    return scenario, list(_defaults(Scenario, table))
+
+
+def _defaults(kind: type[Struct], given: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for field in msgspec.structs.fields(kind):
+        value = given.get(field.name)
+        inner = field.type
+        if isinstance(inner, type) and issubclass(inner, Struct):
+            yield from _defaults(inner, value or {}, f"{path}{field.name}.")
+        elif field.name == "tiers":
+            for i, tier in enumerate(value or ()):
+                yield from _defaults(Tier, tier, f"{path}tiers[{i}].")
+        elif value is None and not field.required:
+            yield path + field.name
+
+
+def _refused(error: msgspec.ValidationError, label: str, text: str) -> InputRefused:
+    """What msgspec says, with the line and the way out."""
+    said, _, where = str(error).partition(" - at `")
+    path = where.rstrip("`").removeprefix("$").lstrip(".")
+    unknown = re.search(r"unknown field `(\w+)`", said)
+    missing = re.search(r"missing required field `(\w+)`", said)
+    key = ".".join(filter(None, (path, (unknown or missing or [None, ""])[1])))
+    if unknown:
+        return InputRefused(place(label, text, key), f"no such key: {key}", f"known here: {', '.join(_known(path))}")
+    if missing:
+        return InputRefused(place(label, text, path), f"{key} is missing", "give it, with the unit its name carries")
+    return InputRefused(place(label, text, key), f"{key}: {said[:1].lower()}{said[1:]}", "correct the value")
+
+
+def _known(path: str) -> list[str]:
+    """The keys of the table at a path."""
+    kind: Any = Scenario
+    for part in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
+        kind = Tier if part == "tiers" else next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
+    return [field.name for field in msgspec.structs.fields(kind)]
+
+
+def place(label: str, text: str, key: str) -> str:
+    """``file:line`` of a key; the file alone where the line cannot be told."""
+    *tables, name = re.sub(r"\[.*?\]|\[\.\.\.\]", "", key).split(".")
+    table, inside, header = ".".join(tables), not tables, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r"\s*\[\[?\s*([\w.]+)\s*\]\]?", line)
+        if found:
+            inside = found[1] in (table, key)
+            header = number if inside else header
+        elif inside and re.match(rf"\s*{re.escape(name)}\s*=", line):
+            return f"{label}:{number}"
+    return f"{label}:{header}" if header else label
+
+
+def _check(s: Scenario, label: str, text: str) -> None:
+    """What no single value can be blamed for."""
+    for wrong, key, why, remedy in _contradictions(s):
+        if wrong:
+            raise InputRefused(place(label, text, key), f"{key}: {why}", remedy)
+
+
+def _contradictions(s: Scenario) -> Sequence[tuple[bool, str, str, str]]:
+    m, j = s.model, s.job
+    batch, chunks = j.dp * j.micro_batch, j.pp * j.virtual_pp
+    per_token = 1 <= m.experts_per_token <= m.experts
+    return (
+        (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
+        (m.heads % j.tp != 0, "job.tp", f"tp {j.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
+        (m.layers % chunks != 0, "job.pp", f"{chunks} pipeline chunks (pp × virtual_pp) do not divide {m.layers} layers",
+         "choose pp and virtual_pp so that each chunk has as many layers"),
+        (j.global_batch % batch != 0, "job.global_batch", f"{j.global_batch} is no multiple of dp × micro_batch = {batch}",
+         "change global_batch, dp or micro_batch"),
+        (j.virtual_pp > 1 and j.schedule != "interleaved", "job.virtual_pp",
+         f"{j.virtual_pp} chunks need an interleaved schedule", 'set schedule = "interleaved"'),
+        (j.schedule == "interleaved" and j.micro_batches % j.pp != 0, "job.global_batch",
+         f"an interleaved schedule needs micro-batches in multiples of pp: {j.micro_batches} for pp {j.pp}",
+         "change global_batch or micro_batch"),
+        (m.experts > 0 and m.experts % j.ep != 0, "job.ep", f"ep {j.ep} does not divide {m.experts} experts",
+         "choose a divisor"),
+        (m.experts == 0 and j.ep > 1, "job.ep", "a dense model has no experts to spread", "set ep = 1, or model.experts"),
+        (m.experts > 0 and not per_token, "model.experts_per_token", f"{m.experts_per_token} of {m.experts} experts per token",
+         "give 1 or more, at most experts"),
+        (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
+        (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
+    )  # fmt: skip
