@@ -163,6 +163,16 @@ ANALYSIS_OPTIONS = (
         help="Where the ranks sit: topology.conf of Slurm, output of nvidia-smi topo -m, or TOML.",
     ),
     click.option(
+        "--metrics", metavar="AT", multiple=True,
+        help="Metrics that do not lie beside the traces: a file, or the address of a Prometheus (http://host:9090); "
+        "may be given again. TAUT_METRICS_TOKEN is its bearer token.",
+    ),
+    click.option(
+        "--map", "places", metavar="LABELS",
+        help="Labels of --metrics that make a rank: 'Hostname,gpu→rank' (a host and the index of its accelerator) or "
+        "'worker→rank' (the rank itself); -> will do.",
+    ),
+    click.option(
         "--fail-on", metavar="SHARE", type=click.FloatRange(0, 1),
         help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
     ),
@@ -203,13 +213,14 @@ def demo(**options: Any) -> None:
 
 def _analyze(
     inputs: Sequence[str], folder: str | None, as_json: bool, price: tuple[str, str] | None, power: list[float] | None,
-    carbon: float | None, topology: str | None, fail_on: float | None, pays: float | None, envelope: bool, quiet: bool,
+    carbon: float | None, topology: str | None, metrics: tuple[str, ...], places: str | None, fail_on: float | None,
+    pays: float | None, envelope: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from taut.run import analyze as run_analyze
 
     prices = _prices(price, power, carbon)
     with _progress(quiet) as stage:
-        asked = {} if pays is None else {"pays": pays}
+        asked: dict[str, Any] = {"metrics": metrics, "places": places, **({} if pays is None else {"pays": pays})}
         analysis = run_analyze(inputs, prices=prices, topology=topology, progress=stage, envelope=envelope, **asked)
         stage("saving")
         run = analysis.save(folder)

@@ -107,12 +107,13 @@ class Analysis:
 def analyze(
     paths: Sequence[str | Path], *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
+    metrics: Sequence[str | Path] = (), places: str | None = None,
 ) -> Analysis:  # fmt: skip
     """Read traces and answer: where did the bill go, why, and what would change it."""
     (progress or (lambda stage: None))("reading")
     placed = None if topology is None else load_topology(topology)
-    box = [read(paths)]
-    name = digest(paths, box[0])
+    box = [read(paths, metrics_at=metrics, places=places)]
+    name = digest(paths, box[0], metrics_given=bool(metrics))
     return analyze_trace(box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope)
 
 
@@ -148,8 +149,9 @@ def _at_once(work: Callable[[], Any]) -> Future[Any]:
     return done
 
 
-def digest(paths: Sequence[str | Path], trace: Trace) -> str:
-    """SHA-256 over the contents of the inputs, in the order of their names; of standard input, over what it held."""
+def digest(paths: Sequence[str | Path], trace: Trace, metrics_given: bool = False) -> str:
+    """SHA-256 over the contents of the inputs, in the order of their names; of standard input and of metrics that lie
+    elsewhere, over what they held."""
     total = hashlib.sha256()
     for path in paths:
         if str(path) == "-":
@@ -161,6 +163,11 @@ def digest(paths: Sequence[str | Path], trace: Trace) -> str:
         for file in files:
             with file.open("rb") as stream:
                 total.update(hashlib.file_digest(stream, "sha256").digest())
+    if metrics_given:
+        table = trace.metrics
+        total.update("\0".join(dict.fromkeys(map("\1".join, zip(table.component, table.metric, strict=True)))).encode())
+        for column in (table.time_ns, table.rank, table.value, table.limit):
+            total.update(np.ascontiguousarray(column).data)
     return total.hexdigest()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.read import metrics, read
+from taut.read import metric_series, metrics, read
 from taut.tables import Trace
 
 NOW_NS = 1_700_000_000_000_000_000
@@ -135,7 +135,7 @@ def test_refused_in_one_line(data: bytes, why: str) -> None:
 
 
 def test_too_many_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_SERIES", 2)
+    monkeypatch.setattr(metric_series, "MOST_SERIES", 2)
     with pytest.raises(TooLarge):
         metrics.load(b"time,component,metric,value\n" + b"".join(b"1,x%d,power,1\n" % i for i in range(3)), "m")
 

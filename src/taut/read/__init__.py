@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.read import chakra, execution, files, flight, kineto, merge, metrics, optable, schedule, steptimes
+from taut.read import chakra, execution, files, flight, kineto, merge, metric_given, metrics, optable, schedule, steptimes
 from taut.read import progress as log
 from taut.tables import Table, Trace
 
@@ -40,8 +40,17 @@ class Part:
     found: Trace | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | Table | InputRefused | None
 
 
-def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Trace:
-    """One Trace out of the files, folders, archives or standard input (``-``) that hold a job's traces."""
+def read(
+    paths: Sequence[str | Path],
+    *,
+    metrics_at: Sequence[str | Path] = (),
+    places: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """One Trace out of the files, folders, archives or standard input (``-``) that hold a job's traces.
+
+    ``metrics_at`` are further files of metrics, or a Prometheus; ``places`` says which of their labels make a rank.
+    """
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
     inputs = files.expand(paths)
@@ -72,7 +81,8 @@ def read(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
         trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
     trace = flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
-    return metrics.apply(execution.apply(trace, executed), measured)
+    trace = execution.apply(trace, executed)
+    return metrics.apply(trace, [*measured, *metric_given.load(metrics_at, trace, places)])
 
 
 def _silent(done: int, total: int) -> None:
@@ -142,7 +152,7 @@ def _load_member(member: files.Member) -> Part:
     try:
         for reader in FORMATS:
             if reader.sniff(member.head):
-                return Part(member.label, _load_trace(reader, member))
+                return Part(member.label, _load_first(reader, member))
         for beside in (flight, chakra, execution, log, metrics):
             if beside.sniff(member.head):
                 return Part(member.label, beside.load(member.read(), member.label))
@@ -153,11 +163,13 @@ def _load_member(member: files.Member) -> Part:
     return Part(member.label, None)
 
 
-def _load_trace(reader: Format, member: files.Member) -> Trace:
-    """A trace; a table of step times that also tells the loss is a progress log as well."""
-    if reader is not steptimes or not log.sniff(member.head):
-        return reader.load(member.read(), member.label)
+def _load_first(reader: Format, member: files.Member) -> Trace | metrics.Metrics:
+    """A trace, or metrics if a Parquet file holds those; a table of step times that also tells the loss is a progress log."""
     data = member.read()
+    if reader is optable and metrics.is_parquet(data):
+        return metrics.load(data, member.label)
+    if reader is not steptimes or not log.sniff(member.head):
+        return reader.load(data, member.label)
     return replace(steptimes.load(data, member.label), progress=log.load(data, member.label))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from taut.read.metric_series import Metrics, Series
-from taut.read.metric_words import place
 from taut.tables import NULL, Metric, Table, Trace
 
 QUARTER_NS = 900_000_000_000
@@ -24,9 +23,11 @@ def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:
     """The trace with the metrics that lay beside it."""
     if not found:
         return trace
-    window, notes = _window(trace), list[str]()
+    window, notes = traced(trace), [line for one in found for line in one.notes]
     series = _told_apart([_in_zone(one, window, notes) for one in found], set(trace.members.host))
-    ranks = _ranks(trace, series, notes)
+    ranks = ranks_of(trace, series)
+    if any(rank >= 0 and s.place.rank is None for rank, s in zip(ranks, series, strict=True)):
+        notes.append("metrics of accelerator n are taken as those of the n-th rank of its host")
     names = [(rank if rank >= 0 else 1 << 30, s.component, s.metric) for rank, s in zip(ranks, series, strict=True)]
     order = sorted(range(len(series)), key=lambda i: names[i])
     series, ranks = [series[i] for i in order], [ranks[i] for i in order]
@@ -49,7 +50,7 @@ def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:
     return replace(trace, metrics=table, partial=(*trace.partial, *dict.fromkeys(notes)), counts=counts)
 
 
-def _window(trace: Trace) -> tuple[int, int] | None:
+def traced(trace: Trace) -> tuple[int, int] | None:
     """When the job was traced; None where times are relative to their step."""
     if len(trace.marks):
         return int(trace.marks.start_ns.min()), int(trace.marks.end_ns.max())
@@ -79,27 +80,41 @@ def _told_apart(found: Sequence[Metrics], hosts: set[Any]) -> list[Series]:
     for one in found:
         parts = [part.split(".")[0] for part in re.split(r"[/\\:]", one.label) if part]
         whose = next((p for p in parts if p in hosts), parts[-1] if parts else "")
+        whose = one.label.partition("://")[2] or whose
         for series in one.series:
-            shared = files[series.component] > 1 and place(series.component)[0] is None
-            out.append(replace(series, component=f"{whose} {series.component}") if shared else series)
+            at = series.place
+            if files[at.component] > 1 and at.rank is None:
+                at = at._replace(component=f"{whose} {at.component}", host=at.host or whose)
+            out.append(replace(series, place=at))
     return out
 
 
-def _ranks(trace: Trace, series: Sequence[Series], notes: list[str]) -> list[int]:
-    """The rank of each series, -1 if none: named, or the n-th rank of the host whose n-th accelerator it is."""
+def hosts_of(trace: Trace) -> dict[str, list[int]]:
+    """The ranks of each host that the traces name."""
     members = trace.members
-    of_host = {host: members.rank[members.host == host].tolist() for host in set(members.host) if host}
-    gpus = {place(s.component)[1:] for s in series if place(s.component)[2] is not None}
-    if len({host for host, _ in gpus}) == 1 and len(of_host) <= 1:
+    return {host: members.rank[members.host == host].tolist() for host in dict.fromkeys(members.host) if host}
+
+
+def host_in(host: str, hosts: Collection[str]) -> str:
+    """A host as the traces write it, with its domain or without; empty if it is none of them."""
+    if host in hosts:
+        return host
+    alike = [other for other in hosts if other.split(".")[0] == host.split(".")[0] and ("." in other) != ("." in host)]
+    return alike[0] if len(alike) == 1 else ""
+
+
+def ranks_of(trace: Trace, series: Sequence[Series]) -> list[int]:
+    """The rank of each series, -1 if none: named, or the n-th rank of the host whose n-th accelerator it is."""
+    members, of_host = trace.members, hosts_of(trace)
+    gpus = {(s.place.host, s.place.gpu) for s in series if s.place.gpu is not None}
+    if len({host for host, _ in gpus}) == 1 and len(of_host) <= 1 and len(gpus) == len(members):
         # One host is watched and the traces know no other: it is that one, if the numbers agree.
-        ranks = members.rank.tolist()
-        of_host = {next(iter(gpus))[0]: ranks} if len(gpus) == len(ranks) else of_host
+        of_host = {next(iter(gpus))[0]: members.rank.tolist()}
     out = []
     for one in series:
-        rank, host, gpu = place(one.component)
-        here = of_host.get(host, [])
+        rank, gpu = one.place.rank, one.place.gpu
+        here = of_host.get(host_in(one.place.host, of_host), [])
         if rank is None and gpu is not None and gpu < len(here):
             rank = here[gpu]
-            notes.append("metrics of accelerator n are taken as those of the n-th rank of its host")
         out.append(rank if rank is not None and (members.rank == rank).any() else NULL)
     return out

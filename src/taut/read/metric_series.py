@@ -1,180 +1,278 @@
-"""Cells of a file → series of metrics: times in ns, numbers in the units of this house, components in one way of writing."""
+"""What any door found, labelled as it was written → series in the words of this house.
+
+A door hands over ``Found``: a metric's name, the labels (or columns) that say where it was taken, times and values. Here
+labels become places, masks become flags, counters their rates, and a metric that is another's limit becomes that.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from taut.errors import InputRefused
-from taut.read.metric_words import FLAG, KNOWN, LIMIT_OF, REASONS, named, place, plain, rate_of
+from taut.errors import InputRefused, TooLarge, UsageError
+from taut.read.metric_words import LIMIT_OF, REASONS, blank, is_mask, named, place, plain, rate_of
 from taut.tables import NULL
 
+MOST_SERIES = 200_000
+"""More series than this in one file are a mistake, or worse."""
 FAR = 4_000_000_000_000_000_000
 """Times beyond this many ns are no times."""
 TEXT = 200
 """Names are cut here."""
-TIME = ("time", "timestamp", "ts", "time_ns", "time_us", "time_ms", "time_s", "timestamp_ns", "timestamp_ms")
-"""Columns that hold the time."""
-WHERE = {
+WHERE: Mapping[str, tuple[str, ...]] = {
     "rank": ("rank", "global_rank", "worker"), "gpu": ("index", "gpu", "gpu_id"),
-    "host": ("host", "hostname", "node", "instance"), "component": ("component", "device", "link", "interface"),
+    "host": ("host", "hostname", "node", "nodename", "kubernetes_node", "instance"),
+    "component": ("component", "device", "link", "interface"),
 }  # fmt: skip
-"""Columns and labels that say where a sample was taken."""
-_NUMBER = re.compile(r"\s*(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*([^\d\s].{0,19})?\s*")
+"""Columns and labels that say where a sample was taken; the first that is there counts."""
+TELLERS = frozenset({
+    "__name__", "job", "instance", "prometheus", "prometheus_replica", "replica", "endpoint", "service", "cluster",
+})  # fmt: skip
+"""Labels that say who told of a sample, not where it was taken."""
+USERS = frozenset({
+    "pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container", "uid", "uuid", "device",
+    "modelname", "pci_bus_id", "dcgm_fi_driver_version", "driver_version", "name", "hpc_job",
+})  # fmt: skip
+"""Labels that say what else is known of an accelerator, or who uses it."""
+BUCKET = "le"
+"""Label of a histogram's buckets: distributions are no samples of a component."""
+INDEX = "nvidia_smi_index"
+"""The metric by which an exporter tells the index of an accelerator that it labels by its UUID only."""
+_INDEX = re.compile(r"(?:gpu|nvidia|cuda|card)?\W?(\d{1,4})", re.IGNORECASE)
+_MAP = re.compile(r"\s*([^\s,→>]+)\s*(?:,\s*([^\s,→>]+?)\s*)?(?:→|->)\s*rank\s*")
+
+
+class Place(NamedTuple):
+    """Where samples were taken: how that is called, and what is known of rank, host and accelerator."""
+
+    component: str
+    rank: int | None = None
+    host: str = ""
+    gpu: int | None = None
+
+
+class Map(NamedTuple):
+    """Which labels (or columns) say where a sample was taken, by their plain names."""
+
+    where: Mapping[str, tuple[str, ...]] = WHERE
+    host_label: str = ""
+    """The label that a user mapped on hosts, as a server writes it."""
+
+
+USUAL = Map()
+
+
+def map_of(text: str) -> Map:
+    """``Hostname,gpu→rank``: a host and the index of its accelerator; ``worker→rank``: the rank itself. ``->`` will do."""
+    found = _MAP.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--map {text!r}: write 'HOST,INDEX→rank' or 'LABEL→rank', for example 'Hostname,gpu→rank'")
+    if not found[2]:
+        return Map({**WHERE, "rank": (plain(found[1]),)})
+    host, gpu = plain(found[1]), plain(found[2])
+    return Map({**WHERE, "rank": (), "host": (host, *WHERE["host"]), "gpu": (gpu, *WHERE["gpu"])}, found[1])
+
+
+@dataclass(frozen=True)
+class Found:
+    """Samples of one metric as a door found them: nothing renamed, nothing converted, in any order."""
+
+    name: str
+    labels: Mapping[str, str]
+    time_ns: Any
+    value: Any
+    unit: str = ""
+    limit: Any = None
+    limit_source: str = ""
+    counter: bool = False
+    """Whether the source says that it only ever grows."""
 
 
 @dataclass(frozen=True)
 class Series:
     """The samples of one metric of one component, in order of time."""
 
-    component: str
+    place: Place
     metric: str
     time_ns: Any
     value: Any
     limit: Any
     limit_source: str = ""
 
+    @property
+    def component(self) -> str:
+        """What was measured."""
+        return self.place.component
+
 
 @dataclass(frozen=True)
 class Metrics:
-    """What one file holds."""
+    """What one file or server holds."""
 
     label: str
     series: Sequence[Series]
     zoneless: bool = False
     """Times were written as dates without a zone."""
+    notes: Sequence[str] = field(default=())
+    """What was left out, one line each."""
 
 
-def components(columns: Mapping[str, Sequence[str]], rows: int) -> Iterator[str]:
-    """What each row is about, in one way of writing: ``rank 3``, ``node7 gpu 0``, a host, or what the file says."""
-    blank = [""] * rows
-    found = {key: next((columns[n] for n in names if n in columns), blank) for key, names in WHERE.items()}
-    for rank, gpu, host, component in zip(found["rank"], found["gpu"], found["host"], found["component"], strict=True):
-        yield _component(*(text.strip()[:TEXT] for text in (rank, gpu, host, component)))
+def few(count: int, label: str) -> None:
+    """Refuses more series than a job can have."""
+    if count > MOST_SERIES:
+        raise TooLarge(label, f"more than {MOST_SERIES:,} series", "write the metrics of one job")
 
 
-def _component(rank: str, gpu: str, host: str, component: str) -> str:
-    if rank:
-        return f"rank {rank}"
-    host = re.sub(r":\d+$", "", host)
-    if gpu:
-        return f"{host} gpu {gpu.lower().removeprefix('gpu')}".strip()
-    number, _, index = place(component)
+def whole(time: Any, factor: Any) -> Any:
+    """Times in some unit as whole ns, NULL where there is none; what float64 cannot hold of an epoch is rounded off."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        micros = np.rint(np.asarray(time, dtype=np.float64) * (factor / 1e3))
+    good = np.isfinite(micros) & (np.abs(micros) < FAR / 1e3)
+    return np.where(good, np.where(good, micros, 0).astype(np.int64) * 1000, NULL)
+
+
+def unit_by_size(time: Any) -> Any:
+    """ns per unit of times that do not say theirs: seconds, ms, µs or ns, whichever makes it a time of these decades."""
+    size = np.abs(time)
+    return np.select([size < 1e11, size < 1e14, size < 1e17], [1e9, 1e6, 1e3], 1.0)
+
+
+def place_of(labels: Mapping[str, str], where: Mapping[str, tuple[str, ...]], index: int | None = None) -> Place:
+    """Where samples with these labels were taken, in one way of writing: ``rank 3``, ``node7 gpu 0``, a host, free text."""
+    said = {key: next((labels[n].strip()[:TEXT] for n in names if labels.get(n)), "") for key, names in where.items()}
+    rank, gpu, host = said["rank"].removesuffix(".0"), said["gpu"].removesuffix(".0"), re.sub(r":\d+$", "", said["host"])
+    if rank and not rank.startswith("-"):
+        return Place(labels.get("component") or f"rank {rank}", place(rank)[0], host)
+    found = _INDEX.fullmatch(gpu)
+    number = int(found[1]) if found else index
     if number is not None:
-        return f"rank {number}"
-    if index is not None:
-        return f"{place(component)[1] or host} gpu {index}".strip()
-    return f"{host} {component}".strip() or "host"
+        return Place(f"{host} gpu {number}".strip(), None, host, number)
+    component = said["component"] or gpu
+    its_rank, its_host, its_gpu = place(component)
+    if its_rank is not None:
+        return Place(f"rank {its_rank}", its_rank)
+    if its_gpu is not None:
+        return Place(f"{its_host or host} gpu {its_gpu}".strip(), None, its_host or host, its_gpu)
+    return Place(f"{host} {component}".strip() or "host", None, host)
 
 
-def times(columns: Mapping[str, Sequence[str]], label: str) -> tuple[Any, bool]:
-    """Times in ns, NULL where there is none; and whether they were dates without a zone."""
-    name = next((n for n in TIME if n in columns), "")
-    if not name:
-        raise InputRefused(label, "no column holds the time", "name it time, timestamp or time_ns")
-    texts = columns[name]
-    number = _floats(texts)
-    if not np.isfinite(number).any() and texts:
-        return _dates(texts)
-    if name.endswith("_ns"):
-        # Nanoseconds of an epoch do not fit a float.
-        return np.array([int(t) if t.strip().isdigit() and len(t) < 20 else NULL for t in texts], dtype=np.int64), False
-    unit = {"_us": 1e3, "_ms": 1e6, "_s": 1e9}.get(name[name.rfind("_") :]) if "_" in name else None
-    size = np.nanmax(np.abs(number), initial=0.0)
-    factor = unit or (1e9 if size < 1e11 else 1e6 if size < 1e14 else 1e3 if size < 1e17 else 1.0)
-    return whole(np.rint(number * factor)), False
+def gather(
+    label: str, found: Sequence[Found], *, zoneless: bool = False, notes: Sequence[str] = (),
+    mapped: Map = USUAL,
+) -> Metrics:  # fmt: skip
+    """The series of one source; refuses one that holds none."""
+    few(len(found), label)
+    index = {_device(f): int(f.value[0]) for f in found if plain(f.name) == INDEX and len(f.value) and 0 <= f.value[0] < 1e4}
+    groups: dict[tuple[Place, str, str], list[Found]] = {}
+    for one in found:
+        if BUCKET not in one.labels and plain(one.name) not in ("", INDEX):
+            groups.setdefault((place_of(one.labels, mapped.where, index.get(_device(one))), one.name, one.unit), []).append(one)
+    series = [s for (at, *_), same in groups.items() for one, told in _told_apart(at, same) for s in _series(at, one, told)]
+    if not series:
+        why = "no row holds a time, a metric and a number"
+        raise InputRefused(label, why, "columns needed: time, component, metric, value")
+    return Metrics(label, _limited(_named_once(series)), zoneless, notes)
 
 
-def whole(time: Any) -> Any:
-    """Times as whole ns, NULL where there is none."""
-    good = np.isfinite(time) & (np.abs(time) < FAR)
-    return np.where(good, np.where(good, time, 0).astype(np.int64), NULL)
+def _device(one: Found) -> tuple[str, str]:
+    return one.labels.get("instance", ""), one.labels.get("uuid", "")
 
 
-def _dates(texts: Sequence[str]) -> tuple[Any, bool]:
-    known: dict[str, int] = {}
-    zoneless = False
-    for text in set(texts):
-        try:
-            at = datetime.fromisoformat(text.strip().replace("/", "-"))
-        except ValueError:
-            continue
-        zoneless |= at.tzinfo is None
-        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-        since = at - datetime(1970, 1, 1, tzinfo=UTC)
-        known[text] = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
-    return np.array([known.get(text, NULL) for text in texts], dtype=np.int64), zoneless
-
-
-def _floats(texts: Iterable[str]) -> Any:
-    """Plain numbers, NaN for everything else."""
-    return np.array([_plain_number(t) for t in texts], dtype=np.float64)
-
-
-def _plain_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
-
-
-def numbers(texts: Sequence[str]) -> tuple[Any, str]:
-    """Numbers in cells such as ``512.3 W``, ``0x4`` or ``[N/A]`` (NaN), and the unit most of them carry."""
-    value = _floats(texts)
-    unit = ""
-    for i in np.flatnonzero(np.isnan(value)).tolist():
-        found = _NUMBER.fullmatch(texts[i][:TEXT])
-        if found:
-            value[i] = int(found[1], 16) if found[1].startswith("0x") else _plain_number(found[1])
-            unit = unit or (found[2] or "").strip()
-    return value, unit
-
-
-def series_of(component: str, metric: str, unit: str, time: Any, value: Any, limit: Any, source: str) -> Iterator[Series]:
-    """A series in the words of this house; a mask becomes flags, a counter its rate."""
-    good = np.isfinite(value) & (time != NULL)
-    time, value, limit = time[good], value[good], limit[good]
-    order = np.argsort(time, kind="stable")
-    time, value, limit = time[order], value[order], limit[order]
-    if not len(time) or not metric.strip():
+def _told_apart(at: Place, same: Sequence[Found]) -> Iterator[tuple[Found, str]]:
+    """Series of one metric at one place, each with the labels that tell it from the others."""
+    if len(same) == 1:
+        yield same[0], ""
         return
-    source = (source.strip() or "the file")[:TEXT] if np.isfinite(limit).any() else ""
-    rate = rate_of(metric, unit)
+    silent = TELLERS | USERS if at.gpu is not None or at.rank is not None else TELLERS
+    keys = {key for one in same for key in one.labels} - silent - {key for names in WHERE.values() for key in names}
+    telling = sorted(key for key in keys if len({one.labels.get(key, "") for one in same}) > 1)
+    alike: dict[str, list[Found]] = {}
+    for one in same:
+        alike.setdefault(",".join(f"{key}={one.labels.get(key, '')[:TEXT]}" for key in telling), []).append(one)
+    for told, ones in alike.items():
+        yield _joined(ones), told
+
+
+def _joined(ones: Sequence[Found]) -> Found:
+    """One series of many that differ in who told them: the longest, and what others have from before and after it."""
+    rest = sorted(ones, key=lambda one: -len(one.time_ns))
+    first = rest[0]
+    parts = [first]
+    low, high = (first.time_ns.min(), first.time_ns.max()) if len(first.time_ns) else (0, 0)
+    for one in rest[1:]:
+        outside = np.ones(len(one.time_ns), np.bool_) if one.labels == first.labels else ~_within(one.time_ns, low, high)
+        limit = None if one.limit is None else one.limit[outside]
+        parts.append(replace(one, time_ns=one.time_ns[outside], value=one.value[outside], limit=limit))
+        low, high = min(low, one.time_ns.min(initial=low)), max(high, one.time_ns.max(initial=high))
+    return replace(
+        first,
+        time_ns=np.concatenate([part.time_ns for part in parts]),
+        value=np.concatenate([part.value for part in parts]),
+        limit=None if first.limit is None else np.concatenate([_limit(part) for part in parts]),
+    )
+
+
+def _within(time: Any, low: int, high: int) -> Any:
+    return (time >= low) & (time <= high)
+
+
+def _limit(one: Found) -> Any:
+    return np.full(len(one.time_ns), np.nan) if one.limit is None else one.limit
+
+
+def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
+    """One series in the words of this house; a mask becomes flags, a counter its rate."""
+    good = np.isfinite(one.value) & (one.time_ns != NULL) & ~blank(one.name, one.value)
+    order = np.argsort(one.time_ns[good], kind="stable")
+    time, value, limit = (column[good][order] for column in (one.time_ns, one.value, _limit(one)))
+    if not len(time):
+        return
+    source = (one.limit_source.strip() or "the file")[:TEXT] if np.isfinite(limit).any() else ""
+    tail = f"{{{told}}}" if told else ""
+    rate = rate_of(one.name, one.unit, one.counter)
     if rate is not None:
         name, factor = rate
         passed, grown = np.diff(time) / 1e9, np.diff(value)
         good = (passed > 0) & (grown >= 0)  # a counter that fell was reset
         if good.any():
             value = factor * grown[good] / passed[good]
-            yield Series(component, name, time[1:][good], value, factor * limit[1:][good], source)
-        return
-    name, factor = named(metric, unit)
-    if KNOWN.get(plain(metric), ("", ""))[1] == FLAG:
-        mask = value.astype(np.int64)
+            yield Series(at, name + tail, time[1:][good], value, factor * limit[1:][good], source)
+    elif is_mask(one.name):
+        mask = np.where(np.abs(value) < 2.0**62, value, 0).astype(np.int64)
         for flag, bits in REASONS.items():
-            yield Series(component, flag, time, ((mask & bits) != 0).astype(np.float64), limit * np.nan)
-        return
-    yield Series(component, name, time, factor * value, factor * limit, source)
+            yield Series(at, flag + tail, time, ((mask & bits) != 0).astype(np.float64), limit * np.nan)
+    else:
+        name, factor = named(one.name, one.unit)
+        yield Series(at, name + tail, time, factor * value, factor * limit, source)
 
 
-def metrics_of(label: str, series: list[Series], zoneless: bool) -> Metrics:
-    """The series of a file, those that are limits of others turned into that."""
-    if not series:
-        raise InputRefused(
-            label, "no row holds a time, a metric and a number", "columns needed: time, component, metric, value"
-        )
-    limits = {(s.component, LIMIT_OF[s.metric]): s for s in series if s.metric in LIMIT_OF}
+def _named_once(series: Sequence[Series]) -> list[Series]:
+    """The longest, where two metrics of a component have one name here: power is told as drawn, and as drawn just now."""
+    best: dict[tuple[str, str], Series] = {}
+    for one in series:
+        key = one.component, one.metric
+        if key not in best or len(one.time_ns) > len(best[key].time_ns):
+            best[key] = one
+    return list(best.values())
+
+
+def _limited(series: Sequence[Series]) -> list[Series]:
+    """Series that are limits of others turned into that."""
+    limits = {}
+    for one in series:
+        name, brace, told = one.metric.partition("{")
+        if name in LIMIT_OF:
+            limits[one.component, LIMIT_OF[name] + brace + told] = one
     out = []
     for one in series:
         limit = limits.get((one.component, one.metric))
         if limit is not None and not np.isfinite(one.limit).any():
             value = np.full(len(one.time_ns), float(np.median(limit.value)))
             one = replace(one, limit=value, limit_source=f"{limit.metric} in the file")
-        if one.metric not in LIMIT_OF:
+        if one.metric.partition("{")[0] not in LIMIT_OF:
             out.append(one)
-    return Metrics(label, out, zoneless)
+    return out

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import numpy as np
 
 FLAG = "flag"
 """Unit of a bit mask that becomes flags."""
@@ -10,12 +13,14 @@ UNITS: dict[str, tuple[str, float]] = {
     "w": ("w", 1.0), "watt": ("w", 1.0), "watts": ("w", 1.0), "mw": ("w", 1e-3), "kw": ("w", 1e3),
     "mhz": ("mhz", 1.0), "hz": ("mhz", 1e-6), "khz": ("mhz", 1e-3), "ghz": ("mhz", 1e3),
     "c": ("c", 1.0), "°c": ("c", 1.0), "celsius": ("c", 1.0), "%": ("share", 0.01), "percent": ("share", 0.01),
-    "share": ("share", 1.0), "ratio": ("share", 1.0), "j": ("j", 1.0), "mj": ("j", 1e-3), "b": ("bytes", 1.0),
-    "bytes": ("bytes", 1.0), "kib": ("bytes", 2.0**10), "mib": ("bytes", 2.0**20), "gib": ("bytes", 2.0**30),
-    "kb": ("bytes", 1e3), "mb": ("bytes", 1e6), "gb": ("bytes", 1e9), "ms": ("s", 1e-3), "us": ("s", 1e-6),
-    "ns": ("s", 1e-9), "s": ("s", 1.0),
+    "share": ("share", 1.0), "ratio": ("share", 1.0), "j": ("j", 1.0), "joules": ("j", 1.0), "mj": ("j", 1e-3),
+    "b": ("bytes", 1.0), "bytes": ("bytes", 1.0), "kib": ("bytes", 2.0**10), "mib": ("bytes", 2.0**20),
+    "gib": ("bytes", 2.0**30), "kb": ("bytes", 1e3), "mb": ("bytes", 1e6), "gb": ("bytes", 1e9), "ms": ("s", 1e-3),
+    "us": ("s", 1e-6), "ns": ("s", 1e-9), "s": ("s", 1.0), "seconds": ("s", 1.0),
 }  # fmt: skip
 """A unit as files write it → the unit that the metric's name carries here, and the factor."""
+SPELT = ("watts", "hz", "celsius", "percent", "ratio", "joules", "bytes", "seconds")
+"""Units that exporters spell out at the end of a name."""
 KNOWN: dict[str, tuple[str, str]] = {
     "power": ("power_w", "w"), "power_w": ("power_w", "w"), "power_draw": ("power_w", "w"),
     "power_draw_average": ("power_average_w", "w"), "power_draw_instant": ("power_w", "w"),
@@ -24,9 +29,9 @@ KNOWN: dict[str, tuple[str, str]] = {
     "dcgm_fi_dev_power_mgmt_limit": ("power_limit_w", "w"), "dcgm_fi_dev_enforced_power_limit": ("power_limit_w", "w"),
     "clock": ("clock_mhz", "mhz"), "sm_clock": ("clock_mhz", "mhz"), "clocks_sm": ("clock_mhz", "mhz"),
     "clocks_current_sm": ("clock_mhz", "mhz"), "clock_mhz": ("clock_mhz", "mhz"),
-    "dcgm_fi_dev_sm_clock": ("clock_mhz", "mhz"),
+    "clocks_current_sm_clock": ("clock_mhz", "mhz"), "dcgm_fi_dev_sm_clock": ("clock_mhz", "mhz"),
     "clocks_mem": ("memory_clock_mhz", "mhz"), "clocks_current_memory": ("memory_clock_mhz", "mhz"),
-    "dcgm_fi_dev_mem_clock": ("memory_clock_mhz", "mhz"),
+    "clocks_current_memory_clock": ("memory_clock_mhz", "mhz"), "dcgm_fi_dev_mem_clock": ("memory_clock_mhz", "mhz"),
     "temperature": ("temperature_c", "c"), "temperature_gpu": ("temperature_c", "c"), "gpu_temp": ("temperature_c", "c"),
     "temperature_c": ("temperature_c", "c"), "dcgm_fi_dev_gpu_temp": ("temperature_c", "c"),
     "dcgm_fi_dev_slowdown_temp": ("temperature_limit_c", "c"),
@@ -34,7 +39,13 @@ KNOWN: dict[str, tuple[str, str]] = {
     "utilization_gpu": ("utilisation_share", "%"), "gpu_util": ("utilisation_share", "%"),
     "utilization": ("utilisation_share", "%"), "utilisation": ("utilisation_share", "%"),
     "utilisation_share": ("utilisation_share", "share"), "dcgm_fi_dev_gpu_util": ("utilisation_share", "%"),
-    "dcgm_fi_prof_gr_engine_active": ("utilisation_share", "share"),
+    "dcgm_fi_prof_gr_engine_active": ("engine_active_share", "share"), "dcgm_fi_prof_sm_active": ("sm_active_share", "share"),
+    "dcgm_fi_prof_pipe_tensor_active": ("tensor_active_share", "share"),
+    "dcgm_fi_prof_dram_active": ("memory_active_share", "share"),
+    "dcgm_fi_prof_pcie_tx_bytes": ("pcie_sent_bytes_per_s", ""),
+    "dcgm_fi_prof_pcie_rx_bytes": ("pcie_received_bytes_per_s", ""),
+    "dcgm_fi_prof_nvlink_tx_bytes": ("nvlink_sent_bytes_per_s", ""),
+    "dcgm_fi_prof_nvlink_rx_bytes": ("nvlink_received_bytes_per_s", ""),
     "utilization_memory": ("memory_utilisation_share", "%"), "dcgm_fi_dev_mem_copy_util": ("memory_utilisation_share", "%"),
     "memory_used": ("memory_used_bytes", "mib"), "memory_total": ("memory_limit_bytes", "mib"),
     "dcgm_fi_dev_fb_used": ("memory_used_bytes", "mib"), "dcgm_fi_dev_fb_total": ("memory_limit_bytes", "mib"),
@@ -42,19 +53,32 @@ KNOWN: dict[str, tuple[str, str]] = {
     "dcgm_fi_dev_clock_throttle_reasons": ("clock_reasons", FLAG), "dcgm_fi_dev_clocks_event_reasons": ("clock_reasons", FLAG),
     "dcgm_fi_dev_xid_errors": ("xid", ""), "ecc_errors_uncorrected_volatile_total": ("ecc_uncorrected", ""),
     "dcgm_fi_dev_ecc_dbe_vol_total": ("ecc_uncorrected", ""),
-    "rss_bytes": ("memory_used_bytes", "bytes"),
+    "rss_bytes": ("memory_used_bytes", "bytes"), "container_memory_working_set_bytes": ("memory_used_bytes", "bytes"),
+    "container_spec_memory_limit_bytes": ("memory_limit_bytes", "bytes"), "node_load1": ("load", ""),
+    "node_memory_memavailable_bytes": ("memory_available_bytes", "bytes"),
 }  # fmt: skip
 """A metric as files call it → its name here, and the unit it has where the file names none."""
 COUNTERS = {
     "cpu_ns": ("cpu_cores", 1e-9),
+    "container_cpu_usage_seconds_total": ("cpu_cores", 1.0),
+    "container_cpu_cfs_throttled_seconds_total": ("cpu_throttled_cores", 1.0),
     "received_bytes": ("received_bytes_per_s", 1.0),
     "sent_bytes": ("sent_bytes_per_s", 1.0),
+    "node_network_receive_bytes_total": ("received_bytes_per_s", 1.0),
+    "node_network_transmit_bytes_total": ("sent_bytes_per_s", 1.0),
+    "node_infiniband_port_data_received_bytes_total": ("received_bytes_per_s", 1.0),
+    "node_infiniband_port_data_transmitted_bytes_total": ("sent_bytes_per_s", 1.0),
+    "node_pressure_cpu_waiting_seconds_total": ("cpu_pressure_share", 1.0),
+    "dcgm_fi_dev_total_energy_consumption": ("power_average_w", 1e-3),
+    "dcgm_fi_dev_pcie_replay_counter": ("pcie_replays_per_s", 1.0),
 }
-"""Counters that do not call themselves ``…_total``: the name of their rate per second, and the factor."""
+"""Counters whose rate per second has a name of its own: that name, and the factor. Any other ``…_total`` is one, too."""
 LIMIT_OF = {"power_limit_w": "power_w", "temperature_limit_c": "temperature_c", "memory_limit_bytes": "memory_used_bytes"}
 """Metrics that are the limit of another."""
 REASONS = {"slowdown": 0x8 | 0x20 | 0x40 | 0x80, "power_capped": 0x4}
 """Flags in NVML's mask of clock reasons: hardware or heat lowers the clock; the power cap does."""
+BLANKS = ((0x7FFFFFF0, 0x7FFFFFFF), (2.0**47, 2.0**47 + 15), (2.0**63, 2.0**63))
+"""First and last of the numbers by which DCGM says that there is none: of 32 bits, of floats, of 64 bits (as a float)."""
 _UNIT_IN_NAME = re.compile(r"^(.*?)\s*\[([^\]]*)\]\s*$")
 _RANK = re.compile(r"(?:(?:global[ _-]?)?rank|worker)\W?(\d{1,7})|(\d{1,7})", re.IGNORECASE)
 _GPU = re.compile(r"(?:(.*\S)[\s:/,])?\s*gpu\W?(\d{1,4})", re.IGNORECASE)
@@ -71,26 +95,53 @@ def plain(name: str) -> str:
     return re.sub(r"[.\s/-]+", "_", name.strip().lower())[:100]
 
 
+def _spelt(word: str) -> tuple[str, str]:
+    """``nvidia_smi_power_draw_watts`` → ``power_draw`` and its unit; a name that spells out none stays."""
+    stem, _, unit = word.rpartition("_")
+    short = stem.removeprefix("nvidia_smi_")
+    return (short, unit) if unit in SPELT and word not in KNOWN and stem else (word.removeprefix("nvidia_smi_"), "")
+
+
+def known(name: str) -> bool:
+    """Whether this house has a word for a metric."""
+    word = plain(name)
+    return word in KNOWN or word in COUNTERS or _spelt(word)[0] in KNOWN
+
+
+def is_mask(name: str) -> bool:
+    """Whether the values are NVML's mask of clock reasons."""
+    return KNOWN.get(_spelt(plain(name))[0], ("", ""))[1] == FLAG
+
+
 def named(name: str, unit: str) -> tuple[str, float]:
     """The name of a metric here, carrying its unit, and the factor for its values."""
-    word = plain(name)
-    known, default = KNOWN.get(word, ("", ""))
-    suffix, factor = UNITS.get((unit or default).strip().lower(), ("", 1.0))
-    if known:
-        return known, factor
-    if not unit:
-        return word, 1.0
+    word, spelt = _spelt(plain(name))
+    found, default = KNOWN.get(word, ("", ""))
+    suffix, factor = UNITS.get((unit or spelt or default).strip().lower(), ("", 1.0))
+    if found:
+        return found, factor
+    if not unit and not spelt:
+        return plain(name), 1.0
     if not suffix:
         return f"{word} [{unit.strip()[:20]}]", 1.0
     return (word if word.endswith(f"_{suffix}") else f"{word}_{suffix}"), factor
 
 
-def rate_of(name: str, unit: str) -> tuple[str, float] | None:
-    """The rate a counter becomes, and the factor; None for what is no counter."""
+def rate_of(name: str, unit: str, counter: bool = False) -> tuple[str, float] | None:
+    """The rate a counter becomes, and the factor; None for what is no counter. A file may say that it is one."""
     word = plain(name)
     if word in KNOWN or unit:
         return None
-    return (word.removesuffix("_total") + "_per_s", 1.0) if word.endswith("_total") else COUNTERS.get(word)
+    other = (word.removesuffix("_total") + "_per_s", 1.0) if counter or word.endswith("_total") else None
+    return COUNTERS.get(word, other)
+
+
+def blank(name: str, value: Any) -> Any:
+    """Which values are DCGM's way to say that there is none; bytes and counts of others may well be such numbers."""
+    word = plain(name)
+    if not word.startswith("dcgm_") and KNOWN.get(word, ("", "bytes"))[1] in ("", "bytes", "mib"):
+        return np.zeros(len(value), dtype=np.bool_)
+    return np.logical_or.reduce([(value >= low) & (value <= high) for low, high in BLANKS])
 
 
 def place(component: str) -> tuple[int | None, str, int | None]:

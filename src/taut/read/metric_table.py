@@ -1,0 +1,329 @@
+"""Tables of samples → what was found: CSV, Parquet and JSON lines; tidy (a row per sample) or wide (a column per metric).
+
+Columns stay Arrow arrays, and texts are looked at once per distinct one, so that a long table costs little more than a
+short one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut.errors import InputRefused, TooLarge
+from taut.read.files import size_cap
+from taut.read.metric_series import TEXT, WHERE, Found, few, unit_by_size, whole
+from taut.read.metric_text import labels_in
+from taut.read.metric_words import known, plain, rate_of, split_unit
+from taut.tables import NULL
+
+TIME = ("time", "timestamp", "ts", "time_ns", "time_us", "time_ms", "time_s", "timestamp_ns", "timestamp_ms")
+"""Columns that hold the time."""
+METRIC = ("metric", "metric_name", "__name__")
+"""Columns that hold the metric's name, of tidy tables."""
+LABELS = ("labels", "tags")
+"""Columns that hold further labels: a map, a struct, JSON, or as Prometheus writes them."""
+IGNORED = ("uuid", "name", "serial", "pci_bus_id", "driver_version", "count", "pstate", "loss", "step", "unit")
+"""Columns of wide tables that are no metrics."""
+HEADER = 1 << 20
+"""Bytes in which the first line of a table must end."""
+CELL = 64
+"""Bytes that a cell takes at most while a table is turned into series."""
+_NUMBER = re.compile(r"\s*(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*([^\d\s].{0,19})?\s*")
+
+Columns = dict[str, Any]
+"""Plain name → Arrow column."""
+
+
+def is_table(names: Sequence[str]) -> bool:
+    """Whether columns of these names are a table of samples."""
+    header = [plain(split_unit(name)[0]) for name in names]
+    if not any(name in header for name in TIME):
+        return False
+    tidy = "value" in header and any(name in header for name in METRIC)
+    return tidy or any(known(name) or rate_of(name, "") for name in header)
+
+
+def cells(line: bytes) -> list[str]:
+    """The cells of a CSV's first line."""
+    return [cell.strip().strip('"') for cell in line.decode("utf-8", "replace").split(",")]
+
+
+def from_csv(data: bytes, label: str) -> tuple[list[Found], bool]:
+    """What a CSV holds, and whether its times are dates without a zone."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    header = cells(data.lstrip()[:HEADER].split(b"\n", 1)[0])
+    read = pyarrow.csv.ReadOptions(column_names=header, skip_rows=1)
+    texts = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=False)
+    _once(header, label)
+    try:
+        table = pyarrow.csv.read_csv(io.BytesIO(data), read_options=read, convert_options=texts)
+    except pa.ArrowInvalid as error:
+        raise InputRefused(label, f"not a readable CSV ({str(error).splitlines()[0][:120]})") from None
+    return _found(header, table.columns, label)
+
+
+def from_parquet(data: bytes, label: str) -> tuple[list[Found], bool]:
+    """What a Parquet file holds, and whether its times have no zone; rows are counted while they are unpacked."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        names = file.schema_arrow.names
+        _once(names, label)
+        batches, cap = [], size_cap()
+        for batch in file.iter_batches():
+            batches.append(batch)
+            if sum(map(len, batches)) * max(len(names), 1) * CELL > cap:
+                raise TooLarge(label, f"more than {cap // CELL:,} cells", "write the metrics of one job")
+        table = pa.Table.from_batches(batches, schema=file.schema_arrow)
+        return _found(names, table.columns, label)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputRefused(label, f"not a readable Parquet file ({str(error).splitlines()[0][:120]})") from None
+
+
+def parquet_columns(data: bytes) -> list[str]:
+    """The names of a Parquet file's columns; none if it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return list(pq.read_schema(pa.BufferReader(data)).names)
+    except (pa.ArrowException, OSError):
+        return []
+
+
+class _Line(msgspec.Struct):
+    """One sample as a JSON line; what else the line holds is not looked at."""
+
+    metric: str | int = ""
+    value: float | str | bool | None = None
+    time: float | int | str | None = None
+    timestamp: float | int | str | None = None
+    time_ns: int | None = None
+    component: str | int = ""
+    rank: str | int = ""
+    host: str | int = ""
+    gpu: str | int = ""
+    limit: float | str | None = None
+    limit_source: str | None = None
+    unit: str | None = None
+
+
+def from_lines(data: bytes, label: str) -> tuple[list[Found], bool]:
+    """What JSON lines hold, and whether their times are dates without a zone."""
+    import pyarrow as pa
+
+    try:
+        rows = msgspec.json.Decoder(_Line).decode_lines(bytes(data))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InputRefused(label, f"not readable as JSON lines ({str(error)[:120]})", "one object a line") from None
+    times = [t for t in ("time_ns", "time", "timestamp") if any(getattr(row, t) is not None for row in rows)] or ["time"]
+    names = [f for f in _Line.__struct_fields__ if f not in ("time_ns", "time", "timestamp") or f == times[0]]
+    columns = [pa.chunked_array([pa.array([_text(getattr(row, f)) for row in rows], pa.string())]) for f in names]
+    return _found(names, columns, label)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _once(header: Sequence[str], label: str) -> None:
+    if len({plain(split_unit(name)[0]) for name in header}) != len(header):
+        raise InputRefused(label, "two columns of one name", "name every column once")
+
+
+def _found(header: Sequence[str], arrays: Sequence[Any], label: str) -> tuple[list[Found], bool]:
+    import pyarrow as pa
+
+    columns: Columns = {}
+    units = {plain(split_unit(name)[0]): split_unit(name)[1] for name in header}
+    for name, array in zip(units, arrays, strict=True):
+        if pa.types.is_struct(array.type) and name in LABELS:
+            parts = array.combine_chunks().flatten() if array.num_chunks else []
+            columns |= {plain(f.name): pa.chunked_array([part]) for f, part in zip(array.type, parts, strict=False)}
+        else:
+            columns[name] = array
+    time, zoneless = _times(columns, label)
+    metric = next((name for name in METRIC if name in columns), "")
+    if metric and "value" in columns:
+        return list(_tidy(columns, time, metric, label)), zoneless
+    return list(_wide(columns, units, time, label)), zoneless
+
+
+def _tidy(columns: Columns, time: Any, metric: str, label: str) -> Iterator[Found]:
+    """One row per sample → one series per metric, unit and place."""
+    names = [metric, *(name for name in ("unit", *_about()) if name in columns)]
+    words, code = _together([_words(columns[name]) for name in names], len(time))
+    value, limit = _numbers(columns["value"])[0], _numbers(columns["limit"])[0] if "limit" in columns else None
+    sources, source = _words(columns["limit_source"]) if "limit_source" in columns else ([""], np.zeros(len(time), np.int64))
+    few(len(words), label)
+    for key, mine in zip(words, _rows(code, len(words)), strict=True):
+        said = dict(zip(names, key, strict=True))
+        name, unit = said.pop(metric), said.pop("unit", "")
+        labels = {**said, **(labels_in(said.pop(its)) if (its := next((n for n in LABELS if n in said), "")) else {})}
+        its_limit = None if limit is None else limit[mine]
+        yield Found(name, labels, time[mine], value[mine], unit, its_limit, sources[source[mine[0]]])
+
+
+def _wide(columns: Columns, units: Mapping[str, str], time: Any, label: str) -> Iterator[Found]:
+    """One column per metric → one series per place and column."""
+    about = [name for name in _about() if name in columns]
+    places, code = _together([_words(columns[name]) for name in about], len(time))
+    labels = [dict(zip(about, place, strict=True)) for place in places]
+    limits = {name for name in columns if name.removesuffix("_limit") in columns and name.endswith("_limit")}
+    aside = {*TIME, *IGNORED, *about, *limits, *(f"{name}_source" for name in limits)}
+    few(len(places) * len(columns), label)
+    rows = _rows(code, len(places))
+    for name, column in columns.items():
+        if name in aside:
+            continue
+        value, unit = _numbers(column)
+        limit = _numbers(columns[f"{name}_limit"])[0] if f"{name}_limit" in limits else None
+        source = next(iter(_words(columns[f"{name}_limit_source"])[0]), "") if f"{name}_limit_source" in columns else ""
+        for its, mine in zip(labels, rows, strict=True):
+            its_limit = None if limit is None else limit[mine]
+            yield Found(name, its, time[mine], value[mine], units.get(name) or unit, its_limit, source)
+
+
+def _about() -> list[str]:
+    """Columns that may say where a sample was taken."""
+    return [*(name for names in WHERE.values() for name in names), *LABELS]
+
+
+def _rows(code: Any, count: int) -> list[Any]:
+    """The rows of each code, in their order."""
+    order = np.argsort(code, kind="stable")
+    return np.split(order, np.searchsorted(code[order], np.arange(1, count))) if count else []
+
+
+def _together(columns: Sequence[tuple[list[str], Any]], rows: int) -> tuple[list[tuple[str, ...]], Any]:
+    """Several columns as one: the distinct combinations of their words, in order of appearance, and a code per row."""
+    if not columns:
+        return ([()] if rows else []), np.zeros(rows, dtype=np.int64)
+    code = np.zeros(rows, dtype=np.int64)
+    for words, column in columns:
+        code = np.unique(code * max(len(words), 1) + column, return_inverse=True)[1]
+    first = np.unique(code, return_index=True)[1]
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    at = first[order].tolist()
+    return list(zip(*([words[column[i]] for i in at] for words, column in columns), strict=True)), rank[code]
+
+
+def _words(column: Any) -> tuple[list[str], Any]:
+    """A column as its distinct texts and a code per row; nothing is the empty text."""
+    import pyarrow as pa
+
+    if pa.types.is_map(column.type):
+        column = pa.chunked_array([pa.array([_flat(row) for row in column.to_pylist()], pa.string())])
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    words = [_text(word)[: 10 * TEXT] for word in encoded.dictionary.to_pylist()]
+    index = encoded.indices
+    if encoded.null_count:
+        index, words = index.fill_null(len(words)), [*words, ""]
+    return words, index.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _flat(row: Sequence[tuple[Any, Any]] | None) -> str:
+    """A map as one text."""
+    return "" if not row else msgspec.json.encode({str(key): _text(value) for key, value in row}).decode()
+
+
+def _numbers(column: Any) -> tuple[Any, str]:
+    """Numbers in cells such as ``512.3 W``, ``0x4`` or ``[N/A]`` (NaN), and the unit they carry."""
+    value = _plain_numbers(column)
+    if value is not None:
+        return value, ""
+    words, code = _words(column)
+    read = [_NUMBER.fullmatch(word[:TEXT]) for word in words]
+    units = ((found[2] or "").strip() for found in read if found)
+    found = [_number(match[1] if match else word) for word, match in zip(words, read, strict=True)]
+    return np.array(found, dtype=np.float64)[code], next(filter(None, units), "")
+
+
+def _plain_numbers(column: Any) -> Any:
+    """The numbers of a column that holds nothing else, NaN where there is none; None if it holds other texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        return column.cast(pa.float64(), safe=False).to_numpy()
+    try:
+        return pc.utf8_trim_whitespace(column).cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(int(text, 16)) if text.startswith("0x") else float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _times(columns: Columns, label: str) -> tuple[Any, bool]:
+    """Times in ns, NULL where there is none; and whether they were dates without a zone."""
+    import pyarrow as pa
+
+    name = next((n for n in TIME if n in columns), "")
+    if not name:
+        raise InputRefused(label, "no column holds the time", "name it time, timestamp or time_ns")
+    column = columns[name]
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        moments = column.cast(pa.timestamp("ns"), safe=False).cast(pa.int64())
+        return moments.fill_null(NULL).to_numpy(), getattr(column.type, "tz", None) is None
+    number = _plain_numbers(column)
+    if number is None:
+        words, code = _words(column)
+        number = np.array([_number(word) for word in words])[code]
+    if not np.isfinite(number).any() and len(number):
+        return _dates(column)
+    if name.endswith("_ns"):
+        return _exact(column), False
+    unit = {"_us": 1e3, "_ms": 1e6, "_s": 1e9}.get(name[name.rfind("_") :]) if "_" in name else None
+    size = np.abs(number[np.isfinite(number)])
+    return whole(number, unit or unit_by_size(size.max(initial=0.0))), False
+
+
+def _exact(column: Any) -> Any:
+    """Whole ns: those of an epoch do not fit a float."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64(), safe=False).fill_null(NULL).to_numpy()
+    words, code = _words(column)
+    known = [int(w) if re.fullmatch(r"\s*\d{1,18}|[1-3]\d{18}\s*", w, re.ASCII) else NULL for w in words]
+    return np.array(known, dtype=np.int64)[code]
+
+
+def _dates(column: Any) -> tuple[Any, bool]:
+    words, code = _words(column)
+    known = [moment(word) for word in words]
+    time = np.array([at[0] if at else NULL for at in known], dtype=np.int64)
+    return time[code], any(at is not None and at[1] for at in known)
+
+
+def moment(text: str) -> tuple[int, bool] | None:
+    """The ns of a date, and whether it names no zone; None for what is no date."""
+    try:
+        at = datetime.fromisoformat(text.strip().replace("/", "-"))
+        since = at.replace(tzinfo=at.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000, at.tzinfo is None
