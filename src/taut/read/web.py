@@ -59,11 +59,11 @@ class Server:
             parts = urlsplit(url)
             port, host = parts.port, parts.hostname or ""
         except ValueError:
-            raise InputRefused(url[:200], "not an address", TRY) from None
+            raise InputRefused(ascii(url[:200]), "not an address", TRY) from None
         if "@" in parts.netloc:
             raise InputRefused(f"{parts.scheme}://…@{host}", "a password in the address", f"put a token into {TOKEN}")
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not url.isprintable():
-            raise InputRefused(url[:200], "not an address taut reads metrics from", TRY)
+            raise InputRefused(ascii(url[:200]), "not an address taut reads metrics from", TRY)
         name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         token = os.environ.get(TOKEN, "").strip()
         if token and not re.fullmatch(r"[\x21-\x7e]+", token):
