@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from taut.errors import InputRefused, NotATrace, TooLarge
 from taut.read import metric_series, metrics, read
@@ -70,7 +73,7 @@ def rows(data: bytes) -> list[tuple[str, str, list[float], list[float], float | 
 def test_nvidia_smi() -> None:
     assert rows(SMI) == [
         ("gpu 0", "utilisation_share", [0.5], [0.98], None, ""),
-        ("gpu 0", "power_w", [0.5], [512.25], 700.0, "power_limit_w in the file"),
+        ("gpu 0", "power_w", [0.5], [512.25], 700.0, "power_limit_w beside it"),
         ("gpu 0", "clock_mhz", [0.5], [1980.0], None, ""),
         ("gpu 1", "clock_mhz", [0.5], [1200.0], None, ""),
         ("gpu 0", "temperature_c", [0.5], [54.0], None, ""),
@@ -145,11 +148,19 @@ def test_samples_that_are_no_numbers_or_no_times_are_left_out() -> None:
     assert rows(data)[0][3] == [7.0]
 
 
+@given(st.sampled_from([SMI, TIDY, LINES, MATRIX, HOST]), st.integers(0, 500), st.binary(max_size=4), st.integers(0, 4))
+def test_damaged_files_load_or_are_refused(data: bytes, at: int, put: bytes, drop: int) -> None:
+    data = data[:at] + put + data[at + drop :]
+    metrics.sniff(data)
+    with suppress(InputRefused):
+        metrics.load(data, "m")
+
+
 def job(tmp_path: Path, tiny: Any, hosts: tuple[str, ...], **files: bytes) -> Trace:
     """A trace of one rank per host name, with metrics files beside it."""
     for rank, host in enumerate(hosts):
         events = [tiny.step(1, 0, 2_000_000), tiny.event("cpu_op", "aten::mm", 1, 1_999_000)]
-        data = tiny.as_bytes(events, rank=rank, world_size=len(hosts), **({"hostName": host} if host else {}))
+        data = tiny.as_bytes(events, rank=rank, world_size=len(hosts), **({"host_name": host} if host else {}))
         (tmp_path / f"rank{rank}.json").write_bytes(data)
     for name, data in files.items():
         path = tmp_path / name.replace("__", "/")
@@ -176,6 +187,12 @@ def test_accelerators_of_the_only_host_are_its_ranks_and_that_is_said(tmp_path: 
     trace = job(tmp_path, tiny, ("", ""), smi=SMI)
     assert placed(trace) == {("gpu 0", 0), ("gpu 1", 1)}
     assert any("n-th rank of its host" in line for line in trace.partial)
+
+
+def test_where_two_jobs_have_a_rank_the_host_tells_whose_it_is(tmp_path: Path, tiny: Any) -> None:
+    data = b"time,rank,host,metric,value\n1700000000,0,a.lan,power,300\n1700000000,0,b,power,400\n1700000000,1,b,power,500\n"
+    trace = job(tmp_path, tiny, ("a",), tidy=data)
+    assert placed(trace) == {("rank 0 on a.lan", 0), ("rank 0 on b", -1), ("rank 1", -1)}
 
 
 def test_more_accelerators_than_ranks_stay_unplaced(tmp_path: Path, tiny: Any) -> None:

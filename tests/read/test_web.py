@@ -215,15 +215,34 @@ def test_proxies_of_the_environment_are_not_used(
     assert heard[0].startswith(b"GET /api/v1/label/__name__/values?start=1699999940.")
 
 
-def test_a_certificate_that_nobody_vouches_for(serve: Serve, ask: Callable[[str], str], tmp_path: Path) -> None:
+@pytest.fixture
+def certified(tmp_path: Path) -> ssl.SSLContext:
+    """A server's side of TLS, with a certificate that it made itself (``cert``)."""
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key", "-out", "cert", "-subj", "/CN=x"]
     try:
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+        subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], cwd=tmp_path, check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("needs openssl")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    assert "its certificate is not trusted (self-signed certificate); SSL_CERT_FILE" in ask(serve(ok(NAMES), context=context))
+    return context
+
+
+def test_a_certificate_counts_if_somebody_vouches_for_it(
+    serve: Serve, ask: Callable[[str], str], certified: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = serve(ok(b'{"data": []}'), context=certified)
+    assert "its certificate is not trusted (self-signed certificate); SSL_CERT_FILE" in ask(url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    assert "holds no metrics that taut knows" in ask(url)
+
+
+def test_a_server_that_drips_over_tls_is_left(
+    serve: Serve, ask: Callable[[str], str], certified: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    monkeypatch.setattr(web, "ANSWER_S", 0.6)
+    assert "no whole answer within 0.6 s" in ask(serve(ok(NAMES + b" " * 10_000), drip=0.05, context=certified))
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

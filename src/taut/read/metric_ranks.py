@@ -110,11 +110,16 @@ def ranks_of(trace: Trace, series: Sequence[Series]) -> list[int]:
     if len({host for host, _ in gpus}) == 1 and len(of_host) <= 1 and len(gpus) == len(members):
         # One host is watched and the traces know no other: it is that one, if the numbers agree.
         of_host = {next(iter(gpus))[0]: members.rank.tolist()}
+    named: dict[int | None, set[str]] = {}
+    for one in series:
+        named.setdefault(one.place.rank, set()).add(one.place.host)
     out = []
     for one in series:
-        rank, gpu = one.place.rank, one.place.gpu
-        here = of_host.get(host_in(one.place.host, of_host), [])
+        rank, host, gpu = one.place.rank, host_in(one.place.host, of_host), one.place.gpu
+        here = of_host.get(host, [])
         if rank is None and gpu is not None and gpu < len(here):
             rank = here[gpu]
+        elif len(named[rank]) > 1 and rank not in here:
+            rank = None  # ranks of several jobs, and this host is not the one that this job's has
         out.append(rank if rank is not None and (members.rank == rank).any() else NULL)
     return out

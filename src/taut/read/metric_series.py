@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taut.errors import InputRefused, TooLarge, UsageError
-from taut.read.metric_words import LIMIT_OF, REASONS, blank, is_mask, named, place, plain, rate_of
+from taut.read.metric_words import INDEX, LIMIT_OF, REASONS, blank, is_mask, named, place, plain, rate_of
 from taut.tables import NULL
 
 MOST_SERIES = 200_000
@@ -31,18 +31,17 @@ WHERE: Mapping[str, tuple[str, ...]] = {
 """Columns and labels that say where a sample was taken; the first that is there counts."""
 TELLERS = frozenset({
     "__name__", "job", "instance", "prometheus", "prometheus_replica", "replica", "endpoint", "service", "cluster",
+    "image", "name", "metrics_path",
 })  # fmt: skip
 """Labels that say who told of a sample, not where it was taken."""
 USERS = frozenset({
-    "pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container", "uid", "uuid", "device",
-    "modelname", "pci_bus_id", "dcgm_fi_driver_version", "driver_version", "name", "hpc_job",
+    "pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container", "uid", "uuid",
+    "modelname", "pci_bus_id", "dcgm_fi_driver_version", "driver_version", "hpc_job",
 })  # fmt: skip
 """Labels that say what else is known of an accelerator, or who uses it."""
 BUCKET = "le"
 """Label of a histogram's buckets: distributions are no samples of a component."""
-INDEX = "nvidia_smi_index"
-"""The metric by which an exporter tells the index of an accelerator that it labels by its UUID only."""
-_INDEX = re.compile(r"(?:gpu|nvidia|cuda|card)?\W?(\d{1,4})", re.IGNORECASE)
+_INDEX = re.compile(r"(?:(?:gpu|nvidia|cuda|card)\W?)?(\d{1,4})", re.IGNORECASE)
 _MAP = re.compile(r"\s*([^\s,→>]+)\s*(?:,\s*([^\s,→>]+?)\s*)?(?:→|->)\s*rank\s*")
 
 
@@ -144,8 +143,9 @@ def unit_by_size(time: Any) -> Any:
 def place_of(labels: Mapping[str, str], where: Mapping[str, tuple[str, ...]], index: int | None = None) -> Place:
     """Where samples with these labels were taken, in one way of writing: ``rank 3``, ``node7 gpu 0``, a host, free text."""
     said = {key: next((labels[n].strip()[:TEXT] for n in names if labels.get(n)), "") for key, names in where.items()}
-    rank, gpu, host = said["rank"].removesuffix(".0"), said["gpu"].removesuffix(".0"), re.sub(r":\d+$", "", said["host"])
-    if rank and not rank.startswith("-"):
+    rank, gpu = ("" if said[key].startswith("-") else said[key].removesuffix(".0") for key in ("rank", "gpu"))
+    host = re.sub(r":\d+$", "", said["host"])
+    if rank:
         return Place(labels.get("component") or f"rank {rank}", place(rank)[0], host)
     found = _INDEX.fullmatch(gpu)
     number = int(found[1]) if found else index
@@ -167,15 +167,25 @@ def gather(
     """The series of one source; refuses one that holds none."""
     few(len(found), label)
     index = {_device(f): int(f.value[0]) for f in found if plain(f.name) == INDEX and len(f.value) and 0 <= f.value[0] < 1e4}
+    found = [one for one in found if BUCKET not in one.labels and plain(one.name) not in ("", INDEX)]
     groups: dict[tuple[Place, str, str], list[Found]] = {}
-    for one in found:
-        if BUCKET not in one.labels and plain(one.name) not in ("", INDEX):
-            groups.setdefault((place_of(one.labels, mapped.where, index.get(_device(one))), one.name, one.unit), []).append(one)
+    for at, one in zip(_places(found, mapped, index), found, strict=True):
+        groups.setdefault((at, one.name, one.unit), []).append(one)
     series = [s for (at, *_), same in groups.items() for one, told in _told_apart(at, same) for s in _series(at, one, told)]
     if not series:
         why = "no row holds a time, a metric and a number"
         raise InputRefused(label, why, "columns needed: time, component, metric, value")
     return Metrics(label, _limited(_named_once(series)), zoneless, notes)
+
+
+def _places(found: Sequence[Found], mapped: Map, index: Mapping[tuple[str, str], int]) -> Iterator[Place]:
+    """Where each was taken; if hosts name a component alike (two jobs have a rank 0), the host is added."""
+    places = [place_of(one.labels, mapped.where, index.get(_device(one))) for one in found]
+    hosts: dict[str, set[str]] = {}
+    for at in places:
+        hosts.setdefault(at.component, set()).add(at.host)
+    for at in places:
+        yield at._replace(component=f"{at.component} on {at.host}") if len(hosts[at.component]) > 1 and at.host else at
 
 
 def _device(one: Found) -> tuple[str, str]:
@@ -187,8 +197,9 @@ def _told_apart(at: Place, same: Sequence[Found]) -> Iterator[tuple[Found, str]]
     if len(same) == 1:
         yield same[0], ""
         return
-    silent = TELLERS | USERS if at.gpu is not None or at.rank is not None else TELLERS
-    keys = {key for one in same for key in one.labels} - silent - {key for names in WHERE.values() for key in names}
+    silent = TELLERS | {"component", *WHERE["rank"], *WHERE["gpu"], *WHERE["host"]}
+    silent |= USERS if at.gpu is not None or at.rank is not None else set()
+    keys = {key for one in same for key in one.labels} - silent
     telling = sorted(key for key in keys if len({one.labels.get(key, "") for one in same}) > 1)
     alike: dict[str, list[Found]] = {}
     for one in same:
@@ -272,7 +283,7 @@ def _limited(series: Sequence[Series]) -> list[Series]:
         limit = limits.get((one.component, one.metric))
         if limit is not None and not np.isfinite(one.limit).any():
             value = np.full(len(one.time_ns), float(np.median(limit.value)))
-            one = replace(one, limit=value, limit_source=f"{limit.metric} in the file")
+            one = replace(one, limit=value, limit_source=f"{limit.metric} beside it")
         if one.metric.partition("{")[0] not in LIMIT_OF:
             out.append(one)
     return out

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +37,10 @@ CELL = 64
 """Bytes that a cell takes at most while a table is turned into series."""
 _NUMBER = re.compile(r"\s*(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*([^\d\s].{0,19})?\s*")
 
+_BARE = r"^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$"
+FIRST = 1000
+"""Cells in which a column's unit must show."""
+
 Columns = dict[str, Any]
 """Plain name → Arrow column."""
 
@@ -51,7 +56,7 @@ def is_table(names: Sequence[str]) -> bool:
 
 def cells(line: bytes) -> list[str]:
     """The cells of a CSV's first line."""
-    return [cell.strip().strip('"') for cell in line.decode("utf-8", "replace").split(",")]
+    return [cell.strip().strip('"') for cell in line.decode("utf-8", "replace").lstrip("\ufeff").split(",")]
 
 
 def from_csv(data: bytes, label: str) -> tuple[list[Found], bool]:
@@ -128,8 +133,17 @@ def from_lines(data: bytes, label: str) -> tuple[list[Found], bool]:
         raise InputRefused(label, f"not readable as JSON lines ({str(error)[:120]})", "one object a line") from None
     times = [t for t in ("time_ns", "time", "timestamp") if any(getattr(row, t) is not None for row in rows)] or ["time"]
     names = [f for f in _Line.__struct_fields__ if f not in ("time_ns", "time", "timestamp") or f == times[0]]
-    columns = [pa.chunked_array([pa.array([_text(getattr(row, f)) for row in rows], pa.string())]) for f in names]
-    return _found(names, columns, label)
+    return _found(names, [pa.chunked_array([_column([getattr(row, name) for row in rows])]) for name in names], label)
+
+
+def _column(values: Sequence[object]) -> Any:
+    """Values as Arrow: numbers where all are, else texts."""
+    import pyarrow as pa
+
+    for kind in (pa.int64(), pa.float64()):
+        with suppress(pa.ArrowException, OverflowError, TypeError):
+            return pa.array(values, kind)
+    return pa.array([_text(value) for value in values], pa.string())
 
 
 def _text(value: object) -> str:
@@ -245,14 +259,23 @@ def _flat(row: Sequence[tuple[Any, Any]] | None) -> str:
 
 def _numbers(column: Any) -> tuple[Any, str]:
     """Numbers in cells such as ``512.3 W``, ``0x4`` or ``[N/A]`` (NaN), and the unit they carry."""
+    import pyarrow.compute as pc
+
     value = _plain_numbers(column)
     if value is not None:
         return value, ""
-    words, code = _words(column)
-    read = [_NUMBER.fullmatch(word[:TEXT]) for word in words]
-    units = ((found[2] or "").strip() for found in read if found)
-    found = [_number(match[1] if match else word) for word, match in zip(words, read, strict=True)]
-    return np.array(found, dtype=np.float64)[code], next(filter(None, units), "")
+    unit = next((found[2].strip() for text in column[:FIRST].to_pylist() if (found := _cell(text)) and found[2]), "")
+    bare = pc.utf8_rtrim(pc.utf8_trim_whitespace(column), f" {unit}")
+    value = _plain_numbers(pc.if_else(pc.match_substring_regex(bare, _BARE), bare, None))
+    odd = np.flatnonzero(np.isnan(value))
+    words, code = _words(column.take(odd))
+    known = [_number(found[1] if (found := _cell(word)) else word) for word in words]
+    value[odd] = np.array(known, dtype=np.float64)[code]
+    return value, unit
+
+
+def _cell(text: str | None) -> re.Match[str] | None:
+    return _NUMBER.fullmatch((text or "")[:TEXT])
 
 
 def _plain_numbers(column: Any) -> Any:
@@ -263,9 +286,9 @@ def _plain_numbers(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
-        return column.cast(pa.float64(), safe=False).to_numpy()
+        return column.cast(pa.float64(), safe=False).to_numpy().copy()
     try:
-        return pc.utf8_trim_whitespace(column).cast(pa.float64()).to_numpy()
+        return pc.utf8_trim_whitespace(column).cast(pa.float64()).to_numpy().copy()
     except pa.ArrowInvalid:
         return None
 
@@ -290,10 +313,13 @@ def _times(columns: Columns, label: str) -> tuple[Any, bool]:
         return moments.fill_null(NULL).to_numpy(), getattr(column.type, "tz", None) is None
     number = _plain_numbers(column)
     if number is None:
+        dates = _zoneless(column)
+        if dates is not None:
+            return dates, True
         words, code = _words(column)
-        number = np.array([_number(word) for word in words])[code]
-    if not np.isfinite(number).any() and len(number):
-        return _dates(column)
+        number = np.array([_number(word) for word in words], dtype=np.float64)[code]
+        if not np.isfinite(number).any():
+            return _dates(words, code)
     if name.endswith("_ns"):
         return _exact(column), False
     unit = {"_us": 1e3, "_ms": 1e6, "_s": 1e9}.get(name[name.rfind("_") :]) if "_" in name else None
@@ -312,14 +338,25 @@ def _exact(column: Any) -> Any:
     return np.array(known, dtype=np.int64)[code]
 
 
-def _dates(column: Any) -> tuple[Any, bool]:
-    words, code = _words(column)
-    known = [moment(word) for word in words]
+def _zoneless(column: Any) -> Any:
+    """The ns of dates without a zone; None unless all are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        dashed = pc.replace_substring(pc.utf8_trim_whitespace(column.cast(pa.string())), "/", "-")
+        return dashed.cast(pa.timestamp("us")).cast(pa.timestamp("ns")).cast(pa.int64()).fill_null(NULL).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+
+
+def _dates(words: Sequence[str], code: Any) -> tuple[Any, bool]:
+    known = [_moment(word) for word in words]
     time = np.array([at[0] if at else NULL for at in known], dtype=np.int64)
     return time[code], any(at is not None and at[1] for at in known)
 
 
-def moment(text: str) -> tuple[int, bool] | None:
+def _moment(text: str) -> tuple[int, bool] | None:
     """The ns of a date, and whether it names no zone; None for what is no date."""
     try:
         at = datetime.fromisoformat(text.strip().replace("/", "-"))

@@ -54,7 +54,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "dcgm_fi_dev_xid_errors": ("xid", ""), "ecc_errors_uncorrected_volatile_total": ("ecc_uncorrected", ""),
     "dcgm_fi_dev_ecc_dbe_vol_total": ("ecc_uncorrected", ""),
     "rss_bytes": ("memory_used_bytes", "bytes"), "container_memory_working_set_bytes": ("memory_used_bytes", "bytes"),
-    "container_spec_memory_limit_bytes": ("memory_limit_bytes", "bytes"), "node_load1": ("load", ""),
+    "node_load1": ("load", ""),
     "node_memory_memavailable_bytes": ("memory_available_bytes", "bytes"),
 }  # fmt: skip
 """A metric as files call it → its name here, and the unit it has where the file names none."""
@@ -73,6 +73,8 @@ COUNTERS = {
     "dcgm_fi_dev_pcie_replay_counter": ("pcie_replays_per_s", 1.0),
 }
 """Counters whose rate per second has a name of its own: that name, and the factor. Any other ``…_total`` is one, too."""
+INDEX = "nvidia_smi_index"
+"""The metric by which an exporter tells the index of an accelerator that it labels by its UUID only."""
 LIMIT_OF = {"power_limit_w": "power_w", "temperature_limit_c": "temperature_c", "memory_limit_bytes": "memory_used_bytes"}
 """Metrics that are the limit of another."""
 REASONS = {"slowdown": 0x8 | 0x20 | 0x40 | 0x80, "power_capped": 0x4}
@@ -105,7 +107,7 @@ def _spelt(word: str) -> tuple[str, str]:
 def known(name: str) -> bool:
     """Whether this house has a word for a metric."""
     word = plain(name)
-    return word in KNOWN or word in COUNTERS or _spelt(word)[0] in KNOWN
+    return word in KNOWN or word in COUNTERS or word == INDEX or _spelt(word)[0] in KNOWN
 
 
 def is_mask(name: str) -> bool:
