@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from taut.cli import main
 from taut.errors import InputRefused, UsageError
-from taut.read import read
+from taut.read import metric_live, read
 
 ABSENT = "needs prometheus and promtool (apt-get install prometheus)"
 START_S = 1_700_000_000
@@ -126,6 +126,17 @@ def test_the_same_component_view_as_from_files(
     assert {row["rank"] for row in live if row["metric"] == "temperature_c"} == {0, 1}
     assert {round(row["value"]) for row in live if row["metric"] == "power_average_w"} == {400}
     assert {row["component"] for row in live if row["rank"] is None} == {"node7 eth0", "node8 eth0"}
+
+
+def test_many_hosts_are_asked_for_in_several_queries(
+    prometheus: str, traces: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = traces(*HOSTS, "elsewhere", "nowhere")
+    once = read([job], metrics_at=[prometheus], places="Hostname,gpu→rank").metrics
+    monkeypatch.setattr(metric_live, "SELECTOR", 10)
+    again = read([job], metrics_at=[prometheus], places="Hostname,gpu→rank").metrics
+    assert again.to_arrow().drop_columns("limit").equals(once.to_arrow().drop_columns("limit"))
+    assert len(once)
 
 
 def test_a_dump_of_its_database_is_the_same_again(folder: Path, traces: Callable[..., Path], tmp_path: Path) -> None:

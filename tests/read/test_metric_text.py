@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from taut.errors import InputRefused
 from taut.read import metric_series, metric_text, metrics
+from taut.read.metric_words import COUNTERS, INDEX, KNOWN, known, plain
 
 NOW_NS = 1_700_000_000_000_000_000
 
@@ -200,3 +203,13 @@ def test_what_is_written_is_read(samples: list[tuple[dict[str, str], float]]) ->
         for at, value in zip(one.time_ns.tolist(), one.value.tolist(), strict=True)
     }
     assert read == {(1_700_000_000_000 + i, value): labels for i, (labels, value) in enumerate(samples)}
+
+
+def test_the_documentation_lists_the_metrics_that_are_asked_for(root: Path) -> None:
+    page = (root / "docs" / "metrics.md").read_text(encoding="utf-8")
+    listed = set()
+    for prefix, row in re.findall(r"^\| [^|]*\(`(\w+)…`\) \| (.*) \|$", page, re.M):
+        listed |= {plain(prefix + name) for name in re.findall(r"`(\w+)`", row)}
+    prefixes = ("dcgm_", "node_", "container_", "nvidia_smi_")
+    assert {word for word in (*KNOWN, *COUNTERS, INDEX) if word.startswith(prefixes)} <= listed
+    assert [word for word in listed if not known(word)] == []

@@ -21,7 +21,7 @@ import numpy as np
 
 from taut.errors import InputRefused
 from taut.read.columns import Codes
-from taut.read.metric_series import Found, few, unit_by_size, whole
+from taut.read.metric_series import FAR, Found, few, unit_by_size, whole
 from taut.read.metric_words import plain
 from taut.tables import NULL
 
@@ -147,7 +147,7 @@ def _split(samples: _Samples, text: bytes, start: Any, key_end: Any, after: Any,
     codes = [samples.code(key.decode("utf-8", "replace")) for key in encoded.dictionary.to_pylist()]
     code = np.array(codes, dtype=np.int64)[encoded.indices.to_numpy()] if codes else np.empty(0, np.int64)
     value, told = _floats(values)
-    time, timed = _floats(times)
+    time, timed = (np.full(len(start), np.nan), ~timeless) if timeless.all() else _floats(times)
     return np.where(told & (timed | timeless), code, NULL), value, whole(time, unit_by_size(time))
 
 
@@ -188,7 +188,7 @@ def _one_by_one(
             code = samples.code(sample[1]) if sample else NULL
             value, at = (_float(sample[2]), _float(sample[3] or "nan")) if sample else (None, None)
             if code != NULL and value is not None and at is not None:
-                yield row, code, int(whole(at, unit_by_size(at))), value
+                yield row, code, _ns(at), value
             elif not (last and row == rows[-1] and text[-1:] != b"\n" and ends[row] == len(text)):
                 # A last line that breaks off is what a copy of a growing file ends in.
                 where = f"{samples.label}, line {samples.line + row + 1:,}"
@@ -202,12 +202,21 @@ def _moment(line: str) -> int | None:
         return None
     number = _float(text)
     if number is not None:
-        return int(whole(number, unit_by_size(number))) if number >= 1e8 else None
+        return _ns(number) if number >= 1e8 else None
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         return None
     return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1e6) * 1000
+
+
+def _ns(number: float) -> int:
+    """One time as ``whole`` and ``unit_by_size`` make many."""
+    if not abs(number) < FAR:
+        return NULL
+    size = abs(number)
+    ns = round(number * (1e6 if size < 1e11 else 1e3 if size < 1e14 else 1.0 if size < 1e17 else 1e-3)) * 1000
+    return ns if abs(ns) < FAR else NULL
 
 
 def _key(text: str) -> tuple[str, Mapping[str, str]] | None:

@@ -72,7 +72,7 @@ def matrix(data: bytes, label: str) -> list[Found]:
     try:
         answer = msgspec.json.decode(bytes(data), type=_Answer).data.result
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        remedy = "save the answer of query_range"
+        remedy = "save what /api/v1/query?query=METRIC[10m] answers"
         raise InputRefused(label, f"not a matrix of Prometheus ({str(error)[:120]})", remedy) from None
     found = []
     for one in answer:
