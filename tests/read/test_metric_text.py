@@ -140,6 +140,10 @@ def test_a_last_line_that_breaks_off_is_left_out() -> None:
         (b'x{a="b"} 5 1700000000\nx{a="b"} five 1700000000\n', "line 2: not a sample"),
         (b'x{a="b"} NaN 1700000000\n', "no row holds a time"),
         (b'x{a="b"} 5 1e300\n', "samples without a time"),
+        (b'x{a="b"} 5 1\nx{a="b"' + b" " * 2_000_000 + b"! 5 6\n", "line 2: not a sample"),
+        (b'x{a="b"} 5 1\nx' + b" " * 2_000_000 + b"! 5 6\n", "line 2: not a sample"),
+        (b'x{a="b"} 5 1\nx' + b"{" * 2_000_000 + b" 5 6\n", "line 2: not a sample"),
+        (b'x{a="b"} 5 1\nx{' + b'a="' * 500_000 + b" 5 6\n", "line 2: not a sample"),
     ],
 )
 def test_refused_in_one_line(data: bytes, why: str) -> None:

@@ -33,12 +33,12 @@ _TEXT = r'"((?:[^"\\\n]|\\.)*+)"'
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:.]*+"
 _INNER = rf"(?:[^\"\\\n}}]|{_TEXT.replace('(', '(?:', 1)})*+"
 _LABELS = rf"\{{{_INNER}\}}"
-_PAIR = re.compile(rf"\s*(?:({_NAME})|{_TEXT})\s*(?:=\s*{_TEXT})?\s*(?:,|$)")
-_KEY = re.compile(rf"\s*({_NAME})?\s*(?:\{{({_INNER})\}})?\s*")
+_PAIR = re.compile(rf"\s*+(?:({_NAME})|{_TEXT})\s*+(?:=\s*+{_TEXT})?\s*+(?:,|$)")
+_KEY = re.compile(rf"\s*+({_NAME})?\s*+(?:\{{({_INNER})\}})?\s*+")
 _NUMBER = r"[-+]?(?:[0-9][0-9_.eE+-]*+|\.[0-9][0-9eE+-]*+|(?i:nan|inf|infinity))"
-_LINE = re.compile(rf"\s*((?:{_NAME})?\s*(?:{_LABELS})?)\s+({_NUMBER})(?:\s+({_NUMBER}))?(?:\s+#.*)?\s*")
-_TYPE = re.compile(rf"#\s*TYPE\s+({_NAME})\s+(counter|histogram|summary)\b")
-_ABOUT = re.compile(rf"#\s*(?:TYPE|HELP|UNIT)\s+{_NAME}\s")
+_LINE = re.compile(rf"\s*+((?:{_NAME})?(?:\s*+{_LABELS})?)\s++({_NUMBER})(?:\s++({_NUMBER}))?(?:\s++#.*)?\s*+")
+_TYPE = re.compile(rf"#\s*+TYPE\s++({_NAME})\s++(counter|histogram|summary)\b")
+_ABOUT = re.compile(rf"#\s*+(?:TYPE|HELP|UNIT)\s++{_NAME}\s")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -232,8 +232,8 @@ def _key(text: str) -> tuple[str, Mapping[str, str]] | None:
 def _pairs(text: str) -> dict[str, str] | None:
     """Labels between braces; a quoted text that is no pair is the metric's name."""
     labels: dict[str, str] = {}
-    at = 0
-    while at < len(text.rstrip()):
+    at, end = 0, len(text.rstrip())
+    while at < end:
         found = _PAIR.match(text, at)
         if found is None or (found[1] and found[3] is None):
             return None

@@ -88,8 +88,8 @@ _GPU = re.compile(r"(?:(.*\S)[\s:/,])?\s*gpu\W?(\d{1,4})", re.IGNORECASE)
 
 def split_unit(header: str) -> tuple[str, str]:
     """``power.draw [W]`` → name and unit; no unit is empty."""
-    found = _UNIT_IN_NAME.match(header.strip())
-    return (found[1], found[2]) if found else (header.strip(), "")
+    found = _UNIT_IN_NAME.match(header.strip()[:200])
+    return (found[1], found[2]) if found else (header.strip()[:200], "")
 
 
 def plain(name: str) -> str:
