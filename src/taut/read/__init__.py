@@ -9,7 +9,21 @@ from pathlib import Path
 from typing import Protocol
 
 from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.read import chakra, execution, files, flight, kineto, merge, metric_given, metrics, optable, schedule, steptimes
+from taut.read import (
+    chakra,
+    execution,
+    files,
+    flight,
+    kineto,
+    merge,
+    metric_given,
+    metrics,
+    nsys,
+    nsys_ranks,
+    optable,
+    schedule,
+    steptimes,
+)
 from taut.read import progress as log
 from taut.tables import Table, Trace
 
@@ -30,6 +44,8 @@ class Format(Protocol):
 
 
 FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
+IN_PLACE = (nsys,)
+"""Formats that are opened where they lie, because they are too large to hold or are more than one file."""
 
 
 @dataclass
@@ -37,7 +53,7 @@ class Part:
     """What became of one member: a trace, what lies beside traces (a dump, metrics, a progress log), a refusal, or nothing."""
 
     label: str
-    found: Trace | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | Table | InputRefused | None
+    found: Trace | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | Table | nsys.Report | InputRefused | None
 
 
 def read(
@@ -56,6 +72,7 @@ def read(
     inputs = files.expand(paths)
     parts = _load_all(inputs, progress or _silent)
     traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
+    traces += nsys_ranks.traces([part.found for part in parts if isinstance(part.found, nsys.Report)])
     refused = [part.found for part in parts if isinstance(part.found, InputRefused)]
     dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
     measured = [part.found for part in parts if isinstance(part.found, metrics.Metrics)]
@@ -150,6 +167,11 @@ def load_file(path: str) -> list[Part]:
 
 def _load_member(member: files.Member) -> Part:
     try:
+        if nsys.is_report(member):
+            return Part(member.label, None)
+        for in_place in IN_PLACE:
+            if in_place.sniff(member.head):
+                return Part(member.label, in_place.load(member))
         for reader in FORMATS:
             if reader.sniff(member.head):
                 return Part(member.label, _load_first(reader, member))
@@ -182,7 +204,7 @@ def _nothing(paths: Sequence[str | Path], parts: list[Part], refused: list[Input
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
     if beside:
         return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
-    known = "Kineto JSON, Chakra (protobuf, JSON), op tables (Parquet, CSV) and step times (CSV)"
+    known = "Kineto JSON, Nsight Systems exports (SQLite), OTF2, Chakra (protobuf, JSON), op tables (Parquet, CSV) and step times (CSV)"
     return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
 
 
@@ -190,7 +212,7 @@ def _job_name(path: str | Path) -> str:
     if str(path) == files.STDIN:
         return "job"
     stem = Path(path).resolve().name
-    for suffix in (".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".trace", ".pt"):
+    for suffix in (".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt"):
         stem = stem.removesuffix(suffix)
     return stem or "job"
 

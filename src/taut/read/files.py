@@ -48,15 +48,17 @@ class Member:
     label: str
     head: bytes
     stream: IO[bytes]
+    path: str | None = None
+    """Where it lies on disk as it is, neither compressed nor inside an archive."""
 
     @property
     def name(self) -> str:
         """The base name, without the compression suffix."""
         return re.split(r"[/\\:]", self.label)[-1].removesuffix(".gz")
 
-    def read(self) -> bytes:
-        """All of its bytes."""
-        cap = size_cap()
+    def read(self, share: float = 1.0) -> bytes:
+        """All of its bytes, if they are no more than a share of what may be read."""
+        cap = int(share * size_cap())
         data = bytearray()
         while chunk := self.stream.read(CHUNK_BYTES):
             if len(data) + len(chunk) > cap:
@@ -112,7 +114,7 @@ def members(path: str) -> Iterator[Member]:
     label = "standard input" if path == STDIN else path
     try:
         with _open(path) as stream:
-            yield from _unwrap(stream, label, archive=True)
+            yield from _unwrap(stream, label, archive=True, path=None if path == STDIN else path)
     except (OSError, tarfile.TarError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputRefused(label, f"cannot be read: {why}", "check the file") from None
@@ -135,12 +137,12 @@ def _peek(stream: IO[bytes]) -> bytes:
     return head
 
 
-def _unwrap(stream: IO[bytes], label: str, archive: bool) -> Iterator[Member]:
+def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = None) -> Iterator[Member]:
     """Look through at most two layers of gzip and one of tar, going by content."""
     for _ in range(2):
         if _peek(stream)[:2] != b"\x1f\x8b":
             break
-        stream = _buffered(Inflating(stream, label))
+        stream, path = _buffered(Inflating(stream, label)), None
     head = _peek(stream)
     if head[257:262] == b"ustar":
         if archive:
@@ -150,7 +152,7 @@ def _unwrap(stream: IO[bytes], label: str, archive: bool) -> Iterator[Member]:
     elif head[:4] == b"\x28\xb5\x2f\xfd" or head[:6] == b"\xfd7zXZ\x00" or head[:3] == b"BZh" or head[:4] == b"PK\x03\x04":
         raise NotATrace(label, "compressed in a way taut does not read", "use gzip, or a tar of traces")
     else:
-        yield Member(label, head, stream)
+        yield Member(label, head, stream, path)
 
 
 def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:

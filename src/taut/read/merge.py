@@ -79,7 +79,7 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
     if not nameless:
         return list(parts), []
     taken = {int(rank) for i, (_, trace) in enumerate(parts) if i not in nameless for rank in trace.members.rank}
-    guesses = [_rank_in(parts[i][0], alone=len(parts) == 1) for i in nameless]
+    guesses = [rank_in(parts[i][0], alone=len(parts) == 1) for i in nameless]
     by_name = None not in guesses and len(set(guesses)) == len(guesses) and not taken & set(guesses)
     free = (rank for rank in range(len(parts) + len(taken)) if rank not in taken)
     result, notes = list(parts), []
@@ -91,7 +91,8 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
     return result, notes
 
 
-def _rank_in(label: str, alone: bool) -> int | None:
+def rank_in(label: str, alone: bool) -> int | None:
+    """The rank a file name speaks of; of a single file its last number is none."""
     base = re.split(r"[/\\:]", label)[-1]
     found = _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
     return int(found[1]) if found else None
