@@ -17,9 +17,9 @@ from taut.read import nsys_target, nsys_work
 from taut.read.columns import Ints
 from taut.read.files import Member as File
 from taut.read.kineto_rows import Rows, communicate_name
+from taut.read.loops import PROCESS, loops
 from taut.read.nsys_nccl import Collective, Init, Nccl
-from taut.read.nsys_nvtx import ranges
-from taut.read.nsys_steps import loops
+from taut.read.nsys_nvtx import is_api, is_torch, notes
 from taut.read.sqlite import MAGIC, Database, opened
 from taut.tables import NULL, Kind, Mark, Member, Table, Trace
 
@@ -44,8 +44,6 @@ class Report:
     gpus: list[Gpu] = field(default_factory=list)
     inits: list[Init] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    payloads: bool = False
-    """Whether NCCL's ranges carry what NCCL said in them."""
 
 
 def sniff(head: bytes) -> bool:
@@ -86,22 +84,22 @@ class _Reading:
         self.work = nsys_work.work(db, strings, self.counts)
         self.loud = self.work.collective()
         self.calls = nsys_work.calls(db, strings, self.work, self.counts)
-        notes = ranges(db, strings)
-        self.nccl, self.loops = Nccl(notes), loops(notes, _launches(self.calls))
-        self.payloads = bool(notes.payloads)
+        found = notes(db, strings)
+        people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
+        self.nccl, self.loops = Nccl(found), loops(people, _launches(self.calls))
         self.shift = nsys_target.origin(db, int(self.work.end.max(initial=0)))
         self.host, self.models = nsys_target.host(db), nsys_target.models(db)
 
     def report(self) -> Report:
         """The GPUs, the first of which carries what concerns all."""
         mpi = nsys_target.mpi_ranks(self.db)
-        report = Report(self.label, [], self.nccl.inits(), nsys_target.environment(self.db), self.payloads)
+        report = Report(self.label, [], self.nccl.inits(), nsys_target.environment(self.db))
         for process, device, rows in self._gpus():
             report.gpus.append(Gpu(process, device, self._trace(process, device, rows), mpi.get(process, NULL)))
         if report.gpus:
             first = report.gpus[0].trace
-            notes = tuple(self._doubts(report.gpus))
-            report.gpus[0].trace = replace(first, counts=dict(self.counts + Counter(first.counts)), partial=notes)
+            doubts = tuple(self._doubts(report.gpus))
+            report.gpus[0].trace = replace(first, counts=dict(self.counts + Counter(first.counts)), partial=doubts)
         return report
 
     def _gpus(self) -> list[tuple[int, int, Ints]]:
@@ -151,7 +149,7 @@ class _Reading:
 
     def _add_calls(self, rows: Rows, mine: Ints) -> Ints:
         c = self.calls
-        threads, place = np.unique(c.thread[mine] & ~nsys_work.PROCESS, return_inverse=True)
+        threads, place = np.unique(c.thread[mine] & ~PROCESS, return_inverse=True)
         lanes = np.append(rows.lanes.of(f"thread {thread}" for thread in threads.tolist()), NULL)
         names = _renamed(rows, c.name[mine], c.names)
         return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes[place], name=names)
@@ -183,22 +181,22 @@ class _Reading:
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
-        notes, ops = [], [gpu.trace.ops for gpu in gpus]
+        doubts, ops = list[str](), [gpu.trace.ops for gpu in gpus]
         if self.counts["cuda graphs recorded whole"]:
             n = self.counts["cuda graphs recorded whole"]
-            notes.append(
+            doubts.append(
                 f"{n} CUDA graph launches were recorded whole: collectives inside them cannot be seen"
                 " (record with --cuda-graph-trace=node)"
             )
         if any(((o.kind == Kind.COMMUNICATE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
-            notes.append(
+            doubts.append(
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs true)"
             )
         unnumbered = [loop for loop in self.loops.values() if not loop.numbered]
         if unnumbered:
-            notes.append(f"NVTX ranges named {unnumbered[0].stem!r} are taken as steps, numbered in their order")
-        return notes
+            doubts.append(f"NVTX ranges named {unnumbered[0].stem!r} are taken as steps, numbered in their order")
+        return doubts
 
 
 def group_name(comm: int) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from taut.read.columns import Ints, containing
-from taut.read.nsys_nvtx import Ranges, is_api, is_torch
-from taut.read.nsys_work import PROCESS
+from taut.read.loops import PROCESS
+from taut.read.nsys_nvtx import Notes, is_api, is_torch
 from taut.read.words import kernel_verb, verb_of
 from taut.tables import NULL, Verb
 
@@ -48,18 +48,18 @@ class Init:
 class Nccl:
     """NCCL calls and notes of all threads of a report."""
 
-    def __init__(self, ranges: Ranges) -> None:
-        self._ranges = ranges
-        self._api, self._torch = ranges.rows(is_api), ranges.rows(is_torch)
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._api, self._torch = notes.rows(is_api), notes.rows(is_torch)
         self._batch = self._batches()
 
     def inits(self) -> list[Init]:
         """Where processes joined communicators."""
         found = []
         for row in self._api.tolist():
-            said = self._ranges.payloads.get(row, {})
+            said = self._notes.payloads.get(row, {})
             if {"comm", "ranks", "rank"} <= said.keys() and 0 <= said["rank"] < said["ranks"]:
-                process = int(self._ranges.thread[row]) & PROCESS
+                process = int(self._notes.thread[row]) & PROCESS
                 found.append(Init(said["comm"], said["ranks"], said["rank"], said.get("device", NULL), process))
         return found
 
@@ -69,13 +69,13 @@ class Nccl:
         return [self._one(*one) for one in zip(names, by_call, by_note, strict=True)]
 
     def _around(self, rows: Ints, thread: Ints, at: Ints) -> list[int]:
-        r = self._ranges
+        r = self._notes
         found: list[int] = np.append(rows, NULL)[containing(r.thread[rows], r.start[rows], r.end[rows], thread, at)].tolist()
         return found
 
     def _batches(self) -> dict[int, list[int]]:
         """The calls between a group's start and its end, by the row of that end."""
-        r, found = self._ranges, dict[int, list[int]]()
+        r, found = self._notes, dict[int, list[int]]()
         depth, batch, thread = 0, list[int](), None
         for row in self._api[np.lexsort((r.start[self._api], r.thread[self._api]))].tolist():
             if r.thread[row] != thread:
@@ -93,15 +93,15 @@ class Nccl:
         return found
 
     def _one(self, kernel: str, call: int, note: int) -> Collective:
-        calls = [] if call < 0 else self._batch.get(call, [call] if _call_verb(self._ranges.word(call)) else [])
+        calls = [] if call < 0 else self._batch.get(call, [call] if _call_verb(self._notes.word(call)) else [])
         verb = kernel_verb(kernel)
-        noted = verb_of(self._ranges.word(note)) if note >= 0 else Verb.NONE
-        told = [row for row in calls if verb in (Verb.NONE, _call_verb(self._ranges.word(row)))]
-        comms = {self._ranges.payloads.get(row, {}).get("comm") for row in told}
+        noted = verb_of(self._notes.word(note)) if note >= 0 else Verb.NONE
+        told = [row for row in calls if verb in (Verb.NONE, _call_verb(self._notes.word(row)))]
+        comms = {self._notes.payloads.get(row, {}).get("comm") for row in told}
         size = sum(self._said(row, "size") for row in told) if all(self._said(row, "size") >= 0 for row in told) else NULL
         about = Collective(verb or noted, comms.pop() if len(comms) == 1 else None, size if told else NULL)
         if about.size < 0 and note >= 0:
-            about.size = int(self._ranges.size[note])
+            about.size = int(self._notes.size[note])
         if verb is Verb.NONE and (noted is Verb.NONE or noted in P2P):
             self._point_to_point(about, told)
         elif len(told) == 1:
@@ -110,7 +110,7 @@ class Nccl:
 
     def _point_to_point(self, about: Collective, told: list[int]) -> None:
         """A kernel of sends and receives: one, an exchange among all, or several that meet pair by pair."""
-        hops = [(_call_verb(self._ranges.word(row)), self._said(row, "peer"), self._said(row, "size")) for row in told]
+        hops = [(_call_verb(self._notes.word(row)), self._said(row, "peer"), self._said(row, "size")) for row in told]
         to, by = (sorted(peer for verb, peer, _ in hops if verb is side) for side in P2P)
         if len(hops) == 1:
             about.verb, about.peer, about.size = hops[0]
@@ -122,7 +122,7 @@ class Nccl:
 
     def _said(self, row: int, field: str) -> int:
         """A number from a call's payload; -1 where it is missing or absurd."""
-        number = self._ranges.payloads.get(row, {}).get(field, NULL)
+        number = self._notes.payloads.get(row, {}).get(field, NULL)
         return number if 0 <= number < (2**50 if field == "size" else 2**31) else NULL
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from taut.read.columns import Codes, Ints
 from taut.read.kineto_json import elements
+from taut.read.loops import Ranges
 from taut.read.sqlite import Database
 from taut.tables import NULL
 
@@ -35,15 +36,10 @@ _HEADER = struct.Struct("<QQQQ")
 
 
 @dataclass(frozen=True)
-class Ranges:
+class Notes(Ranges):
     """Ranges of all threads; ``size`` is the elements of the recorded shapes."""
 
-    thread: Ints
-    start: Ints
-    end: Ints
-    name: Ints
     size: Ints
-    names: list[str]
     payloads: Mapping[int, Mapping[str, int]]
     """Row → what NCCL said of the call: comm, ranks, rank, device, size, peer."""
 
@@ -51,6 +47,10 @@ class Ranges:
         """Rows whose name passes the test."""
         passed = np.array([test(name) for name in self.names], dtype=np.bool_)
         return np.flatnonzero(passed[self.name]) if len(self.name) else self.name
+
+    def chosen(self, rows: Ints) -> Ranges:
+        """Some of the ranges, as ranges."""
+        return Ranges(self.thread[rows], self.start[rows], self.end[rows], self.name[rows], self.names)
 
     def word(self, row: int) -> str:
         """The name of one range."""
@@ -67,7 +67,7 @@ def is_torch(name: str) -> bool:
     return name.startswith(("nccl:", "rccl:"))
 
 
-def ranges(db: Database, strings: Mapping[int, str]) -> Ranges:
+def notes(db: Database, strings: Mapping[int, str]) -> Notes:
     """The ranges that can say something; the ops that PyTorch notes by the million are left in the file."""
     columns: list[list[int]] = [[], [], [], [], []]
     names, payloads, decode = Codes(), dict[int, Mapping[str, int]](), Decoder(db)
@@ -83,7 +83,7 @@ def ranges(db: Database, strings: Mapping[int, str]) -> Ranges:
         for column, value in zip(columns, (on, begin, finish, names[_plain(name)], count), strict=True):
             column.append(value)
     thread, start, end, code, size = (np.array(column, dtype=np.int64) for column in columns)
-    return Ranges(thread, start, end, code, size, list(map(str, names)), payloads)
+    return Notes(thread, start, end, code, list(map(str, names)), size, payloads)
 
 
 def _rows(db: Database) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from taut.read.nsys_work import FAR, PROCESS
+from taut.read.loops import PROCESS
+from taut.read.nsys_work import FAR
 from taut.read.sqlite import Database
 
 SESSION, DETAILS = "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS"

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_rows import NAME_LENGTH
+from taut.read.loops import PROCESS
 from taut.read.sqlite import Database
 from taut.read.words import is_collective_kernel
 from taut.tables import NULL
@@ -20,8 +21,6 @@ KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME = (
 )
 FAR = 2_000_000_000_000_000_000
 """Times beyond this many ns (63 years) are no times."""
-PROCESS = ~0xFFFFFF
-"""The process in a serialised thread number: all but the lowest 24 bits."""
 _PLACE = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _COPY = ("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD")
 _VERSION = re.compile(r"(?:_v\d+|_pt(?:sz|ds))+$")

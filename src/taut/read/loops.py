@@ -1,4 +1,4 @@
-"""NVTX ranges that look like iterations → step marks.
+"""Named ranges (NVTX, regions) that look like iterations → step marks.
 
 One name, numbered or repeated, on one thread, one after the other, around most of the launches of their process: that is
 the outer loop. A name that says so (``step``, ``iter``) needs less evidence than one that does not. Steps reach to the
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from taut.read.columns import Ints
-from taut.read.nsys_nvtx import Ranges, is_api, is_torch
-from taut.read.nsys_work import PROCESS
 from taut.tables import NULL, Mark, Table
 
 NAMED, UNNAMED = 0.5, 0.8
 """Share of the launches, from the first range to the last, that must lie inside one."""
+PROCESS = ~0xFFFFFF
+"""The process in a number of a thread: all but the lowest 24 bits."""
 LEAST_NUMBERED, LEAST_REPEATED = 2, 3
 _SAYS_SO = re.compile(r"step|iter", re.IGNORECASE)
 _SAYS_NOT = re.compile(r"epoch|optim|sched|::|micro", re.IGNORECASE)
@@ -46,11 +46,21 @@ class Loop:
         return Table(Mark, {"rank": rank, "step": self.step, "start_ns": self.start, "end_ns": end}, len(self.step))
 
 
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of all threads, and the names that they may have."""
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    name: Ints
+    names: Sequence[str]
+
+
 def loops(ranges: Ranges, launches: Mapping[int, Ints]) -> dict[int, Loop]:
-    """Process → its steps, of the one loop that most processes have; launches are start times, sorted."""
-    stems = [_stem(name) for name in ranges.names]
-    codes = {stem: code for code, stem in enumerate(dict.fromkeys(stem for stem in stems if stem))}
-    coded = np.array([codes.get(stem, NULL) for stem in stems], dtype=np.int64)
+    """Process → its steps, of the one loop that most processes have; launches are times of work, sorted."""
+    codes = {stem: code for code, stem in enumerate(dict.fromkeys(map(_stem, ranges.names)))}
+    coded = np.array([codes[_stem(name)] if _stem(name) else NULL for name in ranges.names], dtype=np.int64)
     rows = np.flatnonzero(coded[ranges.name] >= 0) if len(ranges.name) else ranges.name
     found: dict[int, list[Loop]] = {}
     order = rows[np.lexsort((ranges.start[rows], coded[ranges.name[rows]], ranges.thread[rows]))]
@@ -66,10 +76,13 @@ def loops(ranges: Ranges, launches: Mapping[int, Ints]) -> dict[int, Loop]:
     return {process: loop for process, loop in best.items() if loop.stem == usual[0][0]}
 
 
+def says_so(name: str) -> bool:
+    """Whether a name is one of an iteration."""
+    return _SAYS_SO.search(name) is not None and _SAYS_NOT.search(name) is None
+
+
 def _stem(name: str) -> str:
-    if is_api(name) or is_torch(name) or _SAYS_NOT.search(name):
-        return ""
-    return _NUMBER.sub("#", name.lower())
+    return "" if _SAYS_NOT.search(name) else _NUMBER.sub("#", name.lower())
 
 
 def _quality(loop: Loop) -> tuple[bool, float, int]:
@@ -79,12 +92,13 @@ def _quality(loop: Loop) -> tuple[bool, float, int]:
 def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
     if len(rows) < LEAST_NUMBERED or not len(launches):
         return None
-    start, end, name = ranges.start[rows], ranges.end[rows], ranges.word(int(rows[0]))
+    start, end = ranges.start[rows], ranges.end[rows]
+    names = [ranges.names[code] for code in ranges.name[rows].tolist()]
     if (start[1:] < end[:-1]).any():
         return None
-    numbers = np.array([_last_number(ranges.word(row)) for row in rows.tolist()], dtype=np.int64)
+    numbers = np.array([_last_number(name) for name in names], dtype=np.int64)
     numbered = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
-    named = _SAYS_SO.search(name) is not None
+    named = _SAYS_SO.search(names[0]) is not None
     if not numbered and (len(rows) < LEAST_REPEATED or (not named and (numbers >= 0).any())):
         return None
     inside = np.searchsorted(launches, end, "right") - np.searchsorted(launches, start, "left")
@@ -92,7 +106,7 @@ def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
     share = float(inside.sum() / span) if span else 0.0
     if share < (NAMED if named else UNNAMED) or (inside == 0).mean() > 0.5:
         return None
-    return Loop(_stem(name), named, share, numbers if numbered else np.arange(len(rows)), start, end, numbered)
+    return Loop(_stem(names[0]), named, share, numbers if numbered else np.arange(len(rows)), start, end, numbered)
 
 
 def _last_number(name: str) -> int:
