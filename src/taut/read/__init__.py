@@ -21,6 +21,7 @@ from taut.read import (
     nsys,
     nsys_ranks,
     optable,
+    otf2,
     schedule,
     steptimes,
 )
@@ -44,7 +45,7 @@ class Format(Protocol):
 
 
 FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
-IN_PLACE = (nsys,)
+IN_PLACE = (nsys, otf2)
 """Formats that are opened where they lie, because they are too large to hold or are more than one file."""
 
 

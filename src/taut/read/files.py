@@ -93,7 +93,10 @@ def _walk(folder: str) -> list[str]:
         found += [os.path.join(root, name) for name in names if not name.startswith(".")]
         if len(found) > MEMBERS:
             break
-    return sorted(filter(os.path.isfile, found), key=natural)
+    anchors = {name.removesuffix(".otf2") for name in found if name.endswith(".otf2")}
+    # What an anchor speaks for is read with it.
+    apart = (name for name in found if name.removesuffix(".def") not in anchors and os.path.dirname(name) not in anchors)
+    return sorted(filter(os.path.isfile, apart), key=natural)
 
 
 def natural(text: str) -> list[tuple[int, str]]:
