@@ -224,6 +224,25 @@ def test_without_payloads_who_meets_whom_is_judged_by_time(export: Callable[...,
     assert link(trace).counts["gates"] == 3
 
 
+@pytest.mark.parametrize("comm", [0xABC, None])
+def test_collectives_that_the_recording_cut_off_shift_nobody(export: Callable[..., Export], comm: int | None) -> None:
+    """One GPU misses the first, the other the last: as many on both, but the k-th of one is not the k-th of the other."""
+    e = export()
+    e.row("TARGET_INFO_SYSTEM_ENV", "Hostname", "node")
+    for process, missing in ((1, 0), (2, 9)):
+        for k in range(10):
+            e.kernel(process, 100 * k + 10, 100 * k + 40, "gemm", 100 * k + 5)
+            if k != missing:
+                e.all_reduce(process, 100 * k + 42, 100 * k + 45, 100 * k + 80, () if comm is None else (comm, 4096))
+    trace = read([e.save()])
+    assert "2 collectives at the edges of the recording have no counterpart and meet nobody" in trace.partial
+    graph = link(trace)
+    rows = np.flatnonzero(graph.gate >= 0)
+    starts = [set(graph.ops.start_ns[rows][graph.gate[rows] == gate].tolist()) for gate in range(graph.counts["gates"])]
+    assert len(starts) == 8
+    assert all(len(start) == 1 for start in starts)
+
+
 def test_pytorch_notes_name_an_exchange(export: Callable[..., Export]) -> None:
     e = export()
     e.row("NVTX_EVENTS", 0, 9_000, 59, "nccl:all_to_all, op_id = 12, sizes = [[2, 3], [4]]", (1 << 24) + 7, None, 0, None, None)

@@ -119,8 +119,8 @@ class _Reading:
     def _trace(self, process: int, device: int, work: Ints) -> Trace:
         rows, w, c = Rows(), self.work, self.calls
         mine = np.flatnonzero(c.process == process)
-        elsewhere = np.isin(c.issue[mine], w.issue) & ~np.isin(c.issue[mine], w.issue[work])
-        mine = mine[~elsewhere]
+        if (w.process == process).sum() > len(work):
+            mine = mine[~c.launches[mine] | np.isin(c.issue[mine], w.issue[work])]
         issuer = nsys_work.issuer(c.issue[mine], w.issue[work])
         launch = np.append(self._add_calls(rows, mine), NULL)[issuer]
         loud = self.loud[work]
@@ -155,9 +155,11 @@ class _Reading:
         return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes[place], name=names)
 
     def _lanes(self, rows: Rows, work: Ints, device: int) -> Ints:
-        streams, inverse = np.unique(np.stack([self.work.device[work], self.work.stream[work]]), axis=1, return_inverse=True)
-        named = (f"stream {s}" if d == device else f"device {d} stream {s}" for d, s in streams.T.tolist())
-        return np.append(rows.lanes.of(named), NULL)[inverse.ravel()]
+        key = self.work.device[work] << 40 | (self.work.stream[work] & (1 << 40) - 1)
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        where, which = (column[work][first].tolist() for column in (self.work.device, self.work.stream))
+        named = (f"stream {s}" if d == device else f"device {d} stream {s}" for d, s in zip(where, which, strict=True))
+        return np.append(rows.lanes.of(named), NULL)[inverse]
 
     def _add_work(self, rows: Rows, work: Ints, launch: Ints, device: int) -> None:
         w = self.work

@@ -16,6 +16,7 @@ import numpy as np
 
 from taut.read.merge import rank_in
 from taut.read.nsys import Gpu, Report, group_name
+from taut.read.nsys_edges import without_edges
 from taut.tables import NULL, Table, Trace, Verb
 
 Placed = tuple[Report, Gpu]
@@ -51,12 +52,12 @@ def traces(reports: Sequence[Report]) -> list[tuple[str, Trace]]:
     groups = _groups(gpus, naming)
     notes = [f"ranks are assumed: {naming.how}"] if naming.how else []
     notes += sorted({line for lines in groups.values() for line in lines.doubts})
-    found = []
-    for place, ((report, gpu), rank) in enumerate(zip(gpus, naming.ranks, strict=True)):
-        trace = _placed(gpu.trace, rank, groups)
-        trace = replace(trace, world_size=naming.world_size, partial=(*trace.partial, *(notes if place == 0 else ())))
-        found.append((report.label if len(report.gpus) == 1 else f"{report.label}:gpu {gpu.device}", trace))
-    return found
+    placed = [_placed(gpu.trace, rank, groups, naming) for (_, gpu), rank in zip(gpus, naming.ranks, strict=True)]
+    placed, cut = without_edges(placed)
+    notes += [f"{cut} collectives at the edges of the recording have no counterpart and meet nobody"] if cut else []
+    placed[0] = replace(placed[0], partial=(*placed[0].partial, *notes))
+    labels = (report.label if len(report.gpus) == 1 else f"{report.label}:gpu {gpu.device}" for report, gpu in gpus)
+    return list(zip(labels, placed, strict=True))
 
 
 def _told(gpus: list[Placed]) -> Naming | None:
@@ -220,7 +221,7 @@ def _in_order(name: str, users: list[tuple[int, Trace]]) -> _Group:
     return _Group({place: rank for place, (rank, _) in enumerate(users)}, len(users), (said,))
 
 
-def _placed(trace: Trace, rank: int, groups: dict[str, _Group]) -> Trace:
+def _placed(trace: Trace, rank: int, groups: dict[str, _Group], naming: Naming) -> Trace:
     """The trace as this rank's; peers as ranks of the job, -1 where they are not known."""
     ops = trace.ops
     peer = np.full(len(ops), NULL, dtype=np.int64)
@@ -235,6 +236,7 @@ def _placed(trace: Trace, rank: int, groups: dict[str, _Group]) -> Trace:
         marks=_of(trace.marks, rank),
         members=_of(trace.members, rank),
         group_ranks={name: ranks for name, ranks in complete.items() if ranks},
+        world_size=naming.world_size,
     )
 
 

@@ -36,15 +36,11 @@ class Work:
     process: Ints
     device: Ints
     stream: Ints
-    correlation: Ints
+    issue: Ints
+    """What a call and its work have in common; -1 where nothing."""
     name: Ints
     size: Ints
     names: list[str]
-
-    @property
-    def issue(self) -> Ints:
-        """What a call and its work have in common."""
-        return issue_of(self.process, self.correlation)
 
     def collective(self) -> Mask:
         """One boolean a row: whether it is a kernel of NCCL."""
@@ -60,19 +56,20 @@ class Calls:
     end: Ints
     thread: Ints
     process: Ints
-    correlation: Ints
+    issue: Ints
+    launches: Mask
+    """False for calls that only waited."""
     name: Ints
     names: list[str]
 
-    @property
-    def issue(self) -> Ints:
-        """What a call and its work have in common."""
-        return issue_of(self.process, self.correlation)
 
-
-def issue_of(process: Ints, correlation: Ints) -> Ints:
-    """Correlations count inside a process; -1 where there is none."""
-    return np.where(correlation > 0, process ^ (correlation << 1), NULL)
+def _issue(processes: Ints, process: Ints, correlation: Ints) -> Ints:
+    """Correlations count inside a process; -1 where there is none, or no such process."""
+    if not len(processes):
+        return np.full(len(process), NULL, dtype=np.int64)
+    code = np.minimum(np.searchsorted(processes, process), len(processes) - 1)
+    known = (processes[code] == process) & (correlation > 0) & (correlation < 1 << 40)
+    return np.where(known, code << 40 | np.where(known, correlation, 0), NULL)
 
 
 def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work:
@@ -87,15 +84,18 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
     kernels, copies, sets, graphs = parts
     counts["launched by cuda graphs"] += int((kernels["graphNodeId"] >= 0).sum())
     counts["cuda graphs recorded whole"] += len(graphs["start"])
-    kernels["name"] = _named(kernels, ("demangledName", "shortName", "mangledName"), names, lambda *ids: _kernel(strings, ids))
-    copies["name"] = _named(copies, ("copyKind",), names, _copy)
+    text = kernels["demangledName"]
+    for column in ("shortName", "mangledName"):
+        text = np.where(text >= 0, text, kernels[column])
+    kernels["name"] = _named(text, names, lambda key: strings.get(key, "")[:NAME_LENGTH] or "kernel without a name")
+    copies["name"] = _named(copies["copyKind"], names, _copy)
     sets["name"] = np.full(len(sets["start"]), names["Memset"])
-    graphs["turn"] = _turns(graphs)
-    graphs["name"] = _named(graphs, ("turn",), names, lambda turn: f"cuda graph {turn}")
+    graphs["name"] = _named(_turns(graphs), names, lambda turn: f"cuda graph {turn}")
     start, end, process, device, stream, correlation, name, size = (
         np.concatenate([_column(part, column) for part in parts]) for column in (*_PLACE, "name", "bytes")
     )
-    return Work(start, end, process, device, stream, correlation, name, size, list(map(str, names)))
+    issue = _issue(np.unique(process), process, correlation)
+    return Work(start, end, process, device, stream, issue, name, size, list(map(str, names)))
 
 
 def _column(part: dict[str, Ints], name: str) -> Ints:
@@ -115,14 +115,10 @@ def _timed(part: Mapping[str, Ints]) -> Mask:
     return (part["start"] >= 0) & (part["end"] >= part["start"]) & (part["end"] < FAR)
 
 
-def _named(part: dict[str, Ints], by: Sequence[str], names: Codes, name: Callable[..., str]) -> Ints:
-    """Codes of names; asked once for each distinct combination of columns."""
-    keys, inverse = np.unique(np.stack([part[column] for column in by]), axis=1, return_inverse=True)
-    return np.append(names.of(name(*key) for key in keys.T.tolist()), NULL)[inverse.ravel()]
-
-
-def _kernel(strings: Mapping[int, str], ids: Sequence[int]) -> str:
-    return next((strings[i][:NAME_LENGTH] for i in ids if strings.get(i)), "kernel without a name")
+def _named(keys: Ints, names: Codes, name: Callable[[int], str]) -> Ints:
+    """Codes of names; asked once for each distinct key."""
+    used, inverse = np.unique(keys, return_inverse=True)
+    return np.append(names.of(map(name, used.tolist())), NULL)[inverse]
 
 
 def _copy(kind: int) -> str:
@@ -149,15 +145,15 @@ def calls(db: Database, strings: Mapping[int, str], work: Work, counts: Counter[
     codes, name = np.unique(part["nameId"], return_inverse=True)
     names = [_VERSION.sub("", strings.get(code, "call without a name"))[:NAME_LENGTH] for code in codes.tolist()]
     waits = np.array([_WAITING.search(text) is not None for text in names], dtype=np.bool_)
-    issue = issue_of(process, part["correlationId"])
-    used = (issue != NULL) & np.isin(issue, work.issue) | (waits[name] if len(waits) else False)
+    issue = _issue(np.unique(work.process), process, part["correlationId"])
+    launches = (issue != NULL) & np.isin(issue, work.issue)
+    used = launches | (waits[name] if len(waits) else False)
     keep = _timed(part)
     counts["events"] += len(keep)
     counts["dropped: runtime calls that launch nothing"] += int((keep & ~used).sum())
     keep &= used
-    columns = (part["start"], part["end"], part["globalTid"], process, part["correlationId"], name)
-    start, end, thread, process, correlation, name = (column[keep] for column in columns)
-    return Calls(start, end, thread, process, correlation, name, names)
+    start, end, thread = (part[column][keep] for column in ("start", "end", "globalTid"))
+    return Calls(start, end, thread, process[keep], issue[keep], launches[keep], name[keep], names)
 
 
 def issuer(calls: Ints, work: Ints) -> Ints:

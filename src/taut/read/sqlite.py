@@ -10,7 +10,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,9 @@ class Database:
     def rows(self, table: str, expressions: Sequence[str], where: str = "1") -> Iterator[Any]:
         """Rows of a table; no more than its file can hold."""
         cursor = self._connection.execute(f'SELECT {", ".join(expressions)} FROM "{table}" WHERE {where}')
-        for count, row in enumerate(cursor):
-            if count > self._size:
-                raise TooLarge(self._label, f"table {table} does not end", "export the report again")
-            yield row
+        yield from islice(cursor, self._size)
+        if next(cursor, None) is not None:
+            raise TooLarge(self._label, f"table {table} does not end", "export the report again")
 
     def integers(self, table: str, columns: Sequence[str], where: str = "1") -> dict[str, Ints]:
         """Columns of whole numbers; -1 for what is missing, null or something else."""
