@@ -219,7 +219,7 @@ def test_without_payloads_who_meets_whom_is_judged_by_time(export: Callable[...,
         steady(e, process, None, late=3 * process)
     trace = read([e.save()])
     assert trace.groups == []
-    assert any("--include-blobs true" in line for line in trace.partial)
+    assert any("--include-blobs=true" in line for line in trace.partial)
     assert "ranks are assumed: the order of the devices" in trace.partial
     assert link(trace).counts["gates"] == 3
 
@@ -377,7 +377,7 @@ def test_a_compressed_export(export: Callable[..., Export], tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["job.nsys-rep", "job.qdrep"])
 def test_a_report_is_answered_with_the_export_command(export: Callable[..., Export], tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x00report")
-    with pytest.raises(InputRefused, match=f"nsys export --type sqlite --include-blobs true .*{name}$"):
+    with pytest.raises(InputRefused, match=f"nsys export --type sqlite --include-blobs=true .*{name}$"):
         read([tmp_path])
     e = export("job.sqlite")
     steady(e, 1, None)

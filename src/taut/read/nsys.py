@@ -42,7 +42,8 @@ class Report:
 
     label: str
     gpus: list[Gpu] = field(default_factory=list)
-    inits: list[Init] = field(default_factory=list)
+    inits: dict[int, list[Init]] = field(default_factory=dict)
+    """Process → the communicators it joined."""
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -57,7 +58,7 @@ def is_report(member: File) -> bool:
         return False
     if member.path and os.path.exists(os.path.splitext(member.path)[0] + ".sqlite"):
         return True
-    remedy = f"export it with: nsys export --type sqlite --include-blobs true {member.path or member.name}"
+    remedy = f"export it with: nsys export --type sqlite --include-blobs=true {member.path or member.name}"
     raise InputRefused(member.label, "an Nsight Systems report, which only nsys itself can open", remedy)
 
 
@@ -193,7 +194,7 @@ class _Reading:
         if any(((o.kind == Kind.COMMUNICATE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
             doubts.append(
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
-                " (export with --include-blobs true)"
+                " (export with --include-blobs=true)"
             )
         unnumbered = [loop for loop in self.loops.values() if not loop.numbered]
         if unnumbered:

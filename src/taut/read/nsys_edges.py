@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taut.read.columns import Ints
-from taut.tables import NULL, Trace, Verb
+from taut.tables import Trace, Verb
 
 TOGETHER = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 FEW, SHARE = 4, 0.1
@@ -35,9 +35,12 @@ def without_edges(traces: Sequence[Trace]) -> tuple[list[Trace], int]:
     """The traces without the collectives that have no counterpart, and how many those were."""
     found = list(traces)
     cut = 0
-    for name in dict.fromkeys([*(name for trace in traces for name in trace.groups), ""]):
-        parts = [_part(place, trace, name) for place, trace in enumerate(found) if not name or name in trace.groups]
-        parts = [part for part in parts if len(part.rows)]
+    by_name: dict[str, list[_Part]] = {}
+    for place, trace in enumerate(traces):
+        talk = np.flatnonzero(~np.isin(trace.ops.verb, (Verb.NONE, Verb.SEND, Verb.RECV)))
+        for name, rows in by_group(trace, talk).items():
+            by_name.setdefault(name, []).append(_part(place, trace, rows))
+    for parts in by_name.values():
         if len(parts) < 2 or not _one_clock([found[part.trace] for part in parts]) or _all_meet(parts):
             continue
         alone = _alone(parts)
@@ -57,10 +60,16 @@ def _one_clock(traces: list[Trace]) -> bool:
     return len({trace.source for trace in traces}) == 1 or (len(hosts) == 1 and hosts != {""})
 
 
-def _part(place: int, trace: Trace, name: str) -> _Part:
+def by_group(trace: Trace, rows: Ints) -> dict[str, Ints]:
+    """Rows of ops by the name of their group; the empty name for those of none."""
+    rows = rows[np.argsort(trace.ops.group[rows], kind="stable")]
+    cuts = np.flatnonzero(np.diff(trace.ops.group[rows])) + 1
+    names = [*trace.groups, ""]
+    return {names[trace.ops.group[mine[0]]]: mine for mine in np.split(rows, cuts) if len(mine)}
+
+
+def _part(place: int, trace: Trace, rows: Ints) -> _Part:
     ops = trace.ops
-    mine = (ops.group == (trace.groups.index(name) if name else NULL)) & ~np.isin(ops.verb, (Verb.NONE, Verb.SEND, Verb.RECV))
-    rows = np.flatnonzero(mine)
     rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
     return _Part(place, rows, ops.start_ns[rows], ops.end_ns[rows], ops.verb[rows])
 

@@ -42,7 +42,6 @@ class Init:
     ranks: int
     rank: int
     device: int
-    process: int
 
 
 class Nccl:
@@ -53,14 +52,14 @@ class Nccl:
         self._api, self._torch = notes.rows(is_api), notes.rows(is_torch)
         self._batch = self._batches()
 
-    def inits(self) -> list[Init]:
-        """Where processes joined communicators."""
-        found = []
+    def inits(self) -> dict[int, list[Init]]:
+        """Process → the communicators it joined."""
+        found: dict[int, list[Init]] = {}
         for row in self._api.tolist():
             said = self._notes.payloads.get(row, {})
             if {"comm", "ranks", "rank"} <= said.keys() and 0 <= said["rank"] < said["ranks"]:
-                process = int(self._notes.thread[row]) & PROCESS
-                found.append(Init(said["comm"], said["ranks"], said["rank"], said.get("device", NULL), process))
+                init = Init(said["comm"], said["ranks"], said["rank"], said.get("device", NULL))
+                found.setdefault(int(self._notes.thread[row]) & PROCESS, []).append(init)
         return found
 
     def described(self, names: list[str], thread: Ints, at: Ints) -> list[Collective]:

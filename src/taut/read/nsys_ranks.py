@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taut.read.columns import Ints
 from taut.read.merge import rank_in
 from taut.read.nsys import Gpu, Report, group_name
-from taut.read.nsys_edges import without_edges
+from taut.read.nsys_edges import by_group, without_edges
+from taut.read.nsys_nccl import Init
 from taut.tables import NULL, Table, Trace, Verb
 
 Placed = tuple[Report, Gpu]
@@ -125,15 +127,13 @@ def _by_environment(gpus: list[Placed]) -> Naming | None:
 
 def _by_communicator(gpus: list[Placed]) -> Naming | None:
     """The largest communicator is the job, if every GPU is in it."""
-    sizes = Counter(init.ranks for report, _ in gpus for init in report.inits)
-    if not sizes:
-        return None
-    world = max(sizes)
+    inits = _all_inits(gpus)
+    world = max((init.ranks for init in inits), default=0)
     places = [_places(report, gpu) for report, gpu in gpus]
-    for comm in {init.comm for report, _ in gpus for init in report.inits if init.ranks == world}:
-        ranks = [place.get(comm, NULL) for place in places]
-        if min(ranks) >= 0:
-            return Naming(ranks, f"those in the largest NCCL communicator, of {world} ranks", world)
+    for comm in dict.fromkeys(init.comm for init in inits if init.ranks == world):
+        if all(comm in place for place in places):
+            said = f"those in the largest NCCL communicator, of {world} ranks"
+            return Naming([place[comm] for place in places], said, world)
     return None
 
 
@@ -167,9 +167,13 @@ def _number(report: Report, name: str) -> int:
 def _places(report: Report, gpu: Gpu) -> dict[int, int]:
     """Communicator → rank of this GPU in it."""
     alone = sum(other.process == gpu.process for other in report.gpus) == 1
-    return {
-        init.comm: init.rank for init in report.inits if init.process == gpu.process and (alone or init.device == gpu.device)
-    }
+    mine = report.inits.get(gpu.process, [])
+    return {init.comm: init.rank for init in mine if alone or init.device == gpu.device}
+
+
+def _all_inits(gpus: list[Placed]) -> list[Init]:
+    reports = {id(report): report for report, _ in gpus}.values()
+    return [init for report in reports for inits in report.inits.values() for init in inits]
 
 
 @dataclass
@@ -187,29 +191,27 @@ class _Group:
 def _groups(gpus: list[Placed], naming: Naming) -> dict[str, _Group]:
     """What is known of every communicator, by the name of its group."""
     found: dict[str, _Group] = {}
+    for init in _all_inits(gpus):
+        found.setdefault(group_name(init.comm), _Group({}, init.ranks))
+    users: dict[str, list[tuple[int, Trace, Ints]]] = {}
     for (report, gpu), rank in zip(gpus, naming.ranks, strict=True):
-        for init in report.inits:
-            group = found.setdefault(group_name(init.comm), _Group({}, init.ranks))
-            place = _places(report, gpu).get(init.comm)
-            if place is not None:
-                group.ranks[place] = rank
-    users: dict[str, list[tuple[int, Trace]]] = {}
-    for (_, gpu), rank in zip(gpus, naming.ranks, strict=True):
+        for comm, place in _places(report, gpu).items():
+            found[group_name(comm)].ranks[place] = rank
+        hops = np.flatnonzero(np.isin(gpu.trace.ops.verb, (Verb.SEND, Verb.RECV)))
+        of = by_group(gpu.trace, hops)
         for name in gpu.trace.groups:
-            users.setdefault(name, []).append((rank, gpu.trace))
-    for name, traces in users.items():
+            users.setdefault(name, []).append((rank, gpu.trace, of.get(name, hops[:0])))
+    for name, some in users.items():
         if name not in found:
-            found[name] = _in_order(name, sorted(traces, key=lambda user: user[0]))
+            found[name] = _in_order(sorted(some, key=lambda user: user[0]))
     return found
 
 
-def _in_order(name: str, users: list[tuple[int, Trace]]) -> _Group:
+def _in_order(users: list[tuple[int, Trace, Ints]]) -> _Group:
     """A communicator nobody was seen to make: its users in order of rank, if their sends and receives then agree."""
     counts: Counter[tuple[int, int, Verb]] = Counter()
-    for place, (_, trace) in enumerate(users):
-        ops = trace.ops
-        mine = (ops.group == trace.groups.index(name)) & np.isin(ops.verb, (Verb.SEND, Verb.RECV))
-        for verb, peer in zip(ops.verb[mine].tolist(), ops.peer[mine].tolist(), strict=True):
+    for place, (_, trace, mine) in enumerate(users):
+        for verb, peer in zip(trace.ops.verb[mine].tolist(), trace.ops.peer[mine].tolist(), strict=True):
             counts[(place, peer, Verb.SEND) if verb == Verb.SEND else (peer, place, Verb.RECV)] += 1
     agree = all(
         max(a, b) < len(users) and a != b and abs(n - counts[a, b, Verb.RECV if verb is Verb.SEND else Verb.SEND]) <= EDGE
@@ -218,15 +220,14 @@ def _in_order(name: str, users: list[tuple[int, Trace]]) -> _Group:
     if not counts or not agree:
         return _Group({}, NULL)
     said = "ranks inside communicators made before the recording are assumed to be in order: every send then has its receive"
-    return _Group({place: rank for place, (rank, _) in enumerate(users)}, len(users), (said,))
+    return _Group({place: rank for place, (rank, _, _) in enumerate(users)}, len(users), (said,))
 
 
 def _placed(trace: Trace, rank: int, groups: dict[str, _Group], naming: Naming) -> Trace:
     """The trace as this rank's; peers as ranks of the job, -1 where they are not known."""
     ops = trace.ops
     peer = np.full(len(ops), NULL, dtype=np.int64)
-    for code, name in enumerate(trace.groups):
-        mine = np.flatnonzero((ops.group == code) & (ops.peer >= 0))
+    for name, mine in by_group(trace, np.flatnonzero(ops.peer >= 0)).items():
         known = groups[name].ranks if name in groups else {}
         peer[mine] = [known.get(place, NULL) for place in ops.peer[mine].tolist()]
     complete = {name: groups[name].complete() for name in trace.groups if name in groups}

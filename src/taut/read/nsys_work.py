@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.errors import TooLarge
 from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_rows import NAME_LENGTH
 from taut.read.loops import PROCESS
@@ -19,6 +20,8 @@ from taut.tables import NULL
 KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME = (
     f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "RUNTIME")
 )
+GPUS = 4096
+"""More than these in one report are no GPUs."""
 FAR = 2_000_000_000_000_000_000
 """Times beyond this many ns (63 years) are no times."""
 _PLACE = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
@@ -82,6 +85,8 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
         _table(db, GRAPH, ("graphId", "graphExecId"), counts),
     ]
     kernels, copies, sets, graphs = parts
+    if len(np.unique(np.concatenate([part["globalPid"] + (part["deviceId"] & ~PROCESS) for part in parts]))) > GPUS:
+        raise TooLarge(db.label, f"more than {GPUS:,} GPUs", "export fewer processes")
     counts["launched by cuda graphs"] += int((kernels["graphNodeId"] >= 0).sum())
     counts["cuda graphs recorded whole"] += len(graphs["start"])
     text = kernels["demangledName"]

@@ -59,6 +59,7 @@ class Location:
     def __init__(self, talks: frozenset[int], counts: Counter[str]) -> None:
         self._talks, self._counts = talks, counts
         self._stack: list[_Frame] = []
+        self._open: Counter[int] = Counter()
         self._last = self._begin = 0
         self.segments: list[Segment] = []
         self.whole: list[tuple[int, int, int]] = []
@@ -86,9 +87,10 @@ class Location:
             return
         self._cut(time)
         self._stack.append(_Frame(region, time))
+        self._open[region] += 1
 
     def _leave(self, region: int, time: int) -> None:
-        if not any(frame.region == region for frame in reversed(self._stack)):
+        if not self._open[region]:
             self._counts["dropped: left a region that was not entered"] += 1
             return
         while self._stack[-1].region != region:
@@ -100,6 +102,7 @@ class Location:
         frame = self._stack[-1]
         self._cut(time, tuple(frame.messages))
         self._stack.pop()
+        self._open[frame.region] -= 1
         self.whole.append((frame.region, frame.start, time))
 
     def _cut(self, time: int, messages: tuple[Message, ...] = ()) -> None:

@@ -35,7 +35,8 @@ class Database:
     """The plain tables of one file."""
 
     def __init__(self, connection: sqlite3.Connection, label: str, size: int) -> None:
-        self._connection, self._label, self._size = connection, label, size
+        self.label = label
+        self._connection, self._size = connection, size
         self._left = LEAST_WORK + WORK_PER_BYTE * size
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES)
@@ -63,7 +64,7 @@ class Database:
         cursor = self._connection.execute(f'SELECT {", ".join(expressions)} FROM "{table}" WHERE {where}')
         yield from islice(cursor, self._size)
         if next(cursor, None) is not None:
-            raise TooLarge(self._label, f"table {table} does not end", "export the report again")
+            raise TooLarge(self.label, f"table {table} does not end", "export the report again")
 
     def integers(self, table: str, columns: Sequence[str], where: str = "1") -> dict[str, Ints]:
         """Columns of whole numbers; -1 for what is missing, null or something else."""
