@@ -457,6 +457,14 @@ def test_absurd_values_cost_their_row(export: Callable[..., Export]) -> None:
     assert [row[0] for row in table(trace, "name")] == ["cudaLaunchKernel", "gemm", "kernel without a name"]
 
 
+def test_a_communicator_of_two_thousand_million_ranks(export: Callable[..., Export]) -> None:
+    e = export()
+    e.note(1, 0, 1, "ncclCommInitRank", (0xABC, 2**31 - 1, 0, 0))
+    steady(e, 1, 0xABC)
+    trace = read([e.save()])
+    assert (trace.world_size, dict(trace.group_ranks)) == (2**31 - 1, {})
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     e = Export(tmp_path_factory.mktemp("nsys") / "good.sqlite")

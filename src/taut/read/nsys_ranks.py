@@ -185,7 +185,8 @@ class _Group:
     doubts: tuple[str, ...] = ()
 
     def complete(self) -> list[int]:
-        return [self.ranks[place] for place in range(self.size)] if sorted(self.ranks) == list(range(self.size)) else []
+        full = len(self.ranks) == self.size and all(0 <= place < self.size for place in self.ranks)
+        return [self.ranks[place] for place in sorted(self.ranks)] if full else []
 
 
 def _groups(gpus: list[Placed], naming: Naming) -> dict[str, _Group]:
