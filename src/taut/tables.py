@@ -142,6 +142,34 @@ class Progress:
     end_ns: int = col("int64", "when the step ended, or was logged, ns in the same clock; -1 if not recorded")
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One try of a job, as its scheduler or its own logs tell it."""
+
+    job: str = col("str", "which job: the id that its scheduler gave it, or the name of its log", "")
+    name: str = col("str", "what people call the job; empty if the log does not say", "")
+    attempt: int = col("int32", "which try of the job, from 1, in order of time")
+    submit_ns: int = col("int64", "when it was queued, ns; -1 if not recorded")
+    start_ns: int = col("int64", "when it began to hold its accelerators, ns; -1 if it never did, or not recorded")
+    end_ns: int = col("int64", "when it ended, ns, or until when the log follows it while it runs; -1 if not recorded")
+    outcome: str = col("str", "how it ended: a word of read.job_words.OUTCOMES; empty if the log does not say", "")
+    accelerators: int = col("int32", "accelerators it held, or what `unit` says; -1 if unknown")
+    unit: str = col("str", "what `accelerators` counts: accelerator, task, cpu or node; empty if unknown", "")
+    nodes: str = col("str", "the nodes it ran on, as the log writes them", "")
+    first_step: int = col("int64", "first step it logged; -1 if not recorded")
+    first_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
+    last_step: int = col("int64", "last step it logged; -1 if not recorded")
+    last_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
+    resumed_step: int = col("int64", "step of the checkpoint it resumed from, 0 if it began anew; -1 if unknown")
+    saved_step: int = col("int64", "step of the last checkpoint it saved; -1 if none is known")
+    saved_ns: int = col("int64", "when that checkpoint was complete, ns; -1 if not recorded")
+    save_took_ns: int = col("int64", "time its saves took together, ns; -1 if not recorded")
+    restore_took_ns: int = col("int64", "time that loading its checkpoint took, ns; -1 if not recorded")
+    held: int = col("int8", "1 if the accelerators stayed held since the attempt before, 0 if given back, -1 if unknown")
+    restarts_left: int = col("int32", "restarts that were left when it ended; -1 if not recorded")
+    reason: str = col("str", "why it ended, in the words of the log", "")
+
+
 class Table:
     """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
 
@@ -278,4 +306,7 @@ class Trace:
     progress: Table = field(default_factory=lambda: Table(Progress, {}, 0))
     """Steps as the job's own logs tell them, where some lie beside the traces."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress)
+    attempts: Table = field(default_factory=lambda: Table(Attempt, {}, 0))
+    """The tries of the job, or of many jobs, as job logs tell them; those of a job in order of time."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt)

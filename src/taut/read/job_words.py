@@ -1,0 +1,177 @@
+"""What the readers of job logs share: words for outcomes, times, counts of accelerators, and what one log tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from taut.errors import TooLarge
+from taut.tables import NULL, Attempt, Table
+
+COMPLETED, FAILED, PREEMPTED, NODE_FAILED = "completed", "failed", "preempted", "node failed"
+TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING = "timed out", "out of memory", "cancelled", "running", "pending"
+OUTCOMES = (COMPLETED, FAILED, PREEMPTED, NODE_FAILED, TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING)
+"""How an attempt ended; what a log does not say is empty."""
+WORDS = {
+    "completed": COMPLETED, "complete": COMPLETED, "succeeded": COMPLETED, "success": COMPLETED, "pass": COMPLETED,
+    "passed": COMPLETED, "finished": COMPLETED, "done": COMPLETED,
+    "failed": FAILED, "failure": FAILED, "fail": FAILED, "error": FAILED, "boot_fail": FAILED, "launch_failed": FAILED,
+    "crashed": FAILED,
+    "preempted": PREEMPTED, "evicted": PREEMPTED,
+    "node_fail": NODE_FAILED, "node_failed": NODE_FAILED, "node failed": NODE_FAILED, "nodefail": NODE_FAILED,
+    "timeout": TIMED_OUT, "timed_out": TIMED_OUT, "timed out": TIMED_OUT, "deadline": TIMED_OUT,
+    "out_of_memory": OUT_OF_MEMORY, "oom": OUT_OF_MEMORY, "oomkilled": OUT_OF_MEMORY, "out of memory": OUT_OF_MEMORY,
+    "cancelled": CANCELLED, "canceled": CANCELLED, "killed": CANCELLED, "revoked": CANCELLED, "requeued": CANCELLED,
+    "stopped": CANCELLED,
+    "running": RUNNING, "completing": RUNNING, "suspended": RUNNING, "resizing": RUNNING, "configuring": RUNNING,
+    "pending": PENDING, "queued": PENDING, "requeue_hold": PENDING, "waiting": PENDING,
+}  # fmt: skip
+"""The words of schedulers, in lower case."""
+TEXT = 200
+"""Names and reasons are cut here."""
+MOST_ATTEMPTS = 5_000_000
+"""More attempts than this in one file are a mistake, or worse."""
+MOST_COUNT = 1 << 24
+"""More accelerators than this are no accelerators."""
+SECOND = 1_000_000_000
+_LATEST_S = (2**63 - 1) // SECOND
+_CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,5}):(\d{1,2})(?:\.\d+)?")
+_GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]*)?=(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """What one file tells of attempts."""
+
+    label: str
+    attempts: Table
+    inside: bool = False
+    """True for a log written inside the job (a launcher, the training): a scheduler's attempts may hold several of these."""
+    zoneless: bool = False
+    """Times were written without a time zone, and taken as UTC."""
+    yearless: bool = False
+    """Dates were written without a year: times are right only against each other."""
+    partial: Sequence[str] = ()
+
+
+def outcome(word: str) -> str:
+    """The outcome that a scheduler's word means, empty if none."""
+    text = word.strip().lower()
+    return WORDS.get(text) or WORDS.get(text.split(" ")[0], "") if text else ""
+
+
+def table(columns: Mapping[str, Sequence[Any]], label: str) -> Table:
+    """A table of attempts; those of a job numbered in order of start."""
+    rows = len(columns["job"])
+    if rows > MOST_ATTEMPTS:
+        raise TooLarge(label, f"more than {MOST_ATTEMPTS:,} attempts", "cut the log to the jobs in question")
+    return numbered(Table(Attempt, {key: np.array(values, dtype=object) for key, values in columns.items()}, rows))
+
+
+def numbered(attempts: Table) -> Table:
+    """Attempts in order of job (as first seen) and start, numbered from 1; one that never started comes where it was queued."""
+    if not len(attempts):
+        return attempts
+    first: dict[str, int] = {}
+    job = np.array([first.setdefault(name, len(first)) for name in attempts.job], dtype=np.int64)
+    at = np.where(
+        attempts.start_ns >= 0, attempts.start_ns, np.where(attempts.submit_ns >= 0, attempts.submit_ns, attempts.end_ns)
+    )
+    order = np.lexsort((np.arange(len(job)), at, job))
+    job = job[order]
+    begins = np.flatnonzero(np.concatenate([[True], job[1:] != job[:-1]]))
+    number = np.arange(len(job)) - np.repeat(begins, np.diff(np.append(begins, len(job)))) + 1
+    return attempts.take(order).replace(attempt=number)
+
+
+def times(texts: Sequence[Any]) -> tuple[Any, bool]:
+    """ISO dates, or seconds (by their size ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
+    plain = [text if isinstance(text, str) and len(text) == 19 else "" for text in texts]
+    if all(plain):
+        try:
+            seconds = np.array(plain, dtype="datetime64[s]").astype(np.int64)
+            return np.where((seconds > 0) & (seconds < _LATEST_S), seconds, 0) * SECOND + np.where(seconds > 0, 0, NULL), True
+        except ValueError:
+            pass
+    known: dict[Any, tuple[int, bool]] = {}
+    found = [
+        known.get(t) or known.setdefault(t, _time(t)) for t in (t if isinstance(t, (str, int, float)) else None for t in texts)
+    ]
+    return np.array([at for at, _ in found], dtype=np.int64), any(bare for _, bare in found)
+
+
+def _time(value: Any) -> tuple[int, bool]:
+    """One time in ns, and whether it is a date without a zone."""
+    if value is None or isinstance(value, bool):
+        return NULL, False
+    if isinstance(value, (int, float)) or value.strip().replace(".", "", 1).isdigit():
+        return _since_1970(float(value)), False
+    try:
+        at = datetime.fromisoformat(value.strip().replace("/", "-").replace(" UTC", "+00:00")[:40])
+        since = (at.replace(tzinfo=UTC) if at.tzinfo is None else at) - datetime(1970, 1, 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return NULL, False
+    seconds = since.days * 86_400 + since.seconds
+    return (seconds * SECOND + since.microseconds * 1000 if 0 < seconds < _LATEST_S else NULL), at.tzinfo is None
+
+
+def _since_1970(value: float) -> int:
+    if not 0 < value < 9e18:
+        return NULL
+    factor = 1e9 if value < 1e11 else 1e6 if value < 1e14 else 1e3 if value < 1e17 else 1.0
+    ns = round(value * factor)
+    return ns if ns < 2**63 - 1 else NULL
+
+
+def elapsed_ns(text: str) -> int:
+    """``[days-][hours:]minutes:seconds`` or plain seconds, as ns; NULL if neither."""
+    text = text.strip()
+    if text.isdigit() and len(text) < 11:
+        return int(text) * SECOND
+    found = _CLOCK.fullmatch(text)
+    if not found:
+        return NULL
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    ns = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND
+    return ns if ns < 2**62 else NULL
+
+
+def whole(value: Any, most: int = MOST_COUNT) -> int:
+    """A count, NULL where there is none."""
+    if isinstance(value, str):
+        value = value.strip()
+        if not value.isdigit() or len(value) > 18:
+            return NULL
+    elif isinstance(value, bool) or not isinstance(value, int):
+        return NULL
+    return int(value) if 0 <= int(value) <= most else NULL
+
+
+def counted(gpus: Any, tasks: Any = None, cpus: Any = None, nodes: Any = None) -> tuple[int, str]:
+    """How many of what an attempt held: accelerators if the log tells, else the next best."""
+    for value, unit in ((gpus, "accelerator"), (tasks, "task"), (cpus, "cpu"), (nodes, "node")):
+        number = whole(value)
+        if number > 0:
+            return number, unit
+    return NULL, ""
+
+
+def gpus_in(tres: str) -> int:
+    """Accelerators in ``billing=8,cpu=8,gres/gpu:h100=8``; NULL if it names none. One line per type is under the total."""
+    found = [int(number) for number in _GPUS.findall(tres)]
+    return max(found) if found else NULL
+
+
+def cut(text: Any) -> str:
+    """A name or a reason, not too long."""
+    return str(text).strip()[:TEXT] if text is not None else ""
+
+
+def blank(columns: Iterable[str]) -> dict[str, list[Any]]:
+    """Empty columns to fill."""
+    return {column: [] for column in columns}
