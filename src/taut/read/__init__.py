@@ -14,7 +14,10 @@ from taut.read import (
     execution,
     files,
     flight,
+    job_gather,
+    job_table,
     kineto,
+    kubernetes,
     merge,
     metric_given,
     metrics,
@@ -22,11 +25,16 @@ from taut.read import (
     nsys_ranks,
     optable,
     otf2,
+    sacct,
+    sacct_json,
     schedule,
+    slurmctld,
     steptimes,
+    training_log,
 )
 from taut.read import progress as log
-from taut.tables import Table, Trace
+from taut.read.job_words import JobLog
+from taut.tables import Member, Op, Table, Trace
 
 __all__ = ["FORMATS", "Format", "read"]
 
@@ -47,14 +55,16 @@ class Format(Protocol):
 FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
 IN_PLACE = (nsys, otf2)
 """Formats that are opened where they lie, because they are too large to hold or are more than one file."""
+JOB_LOGS = (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
+"""Readers of what tells the attempts of a job, beside its traces or alone; the loosest comes last."""
 
 
 @dataclass
 class Part:
-    """What became of one member: a trace, what lies beside traces (a dump, metrics, a progress log), a refusal, or nothing."""
+    """What became of one member: a trace, what lies beside traces (a dump, metrics, a log), a refusal, or nothing."""
 
     label: str
-    found: Trace | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | Table | nsys.Report | InputRefused | None
+    found: Trace | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | Table | nsys.Report | JobLog | InputRefused | None
 
 
 def read(
@@ -78,13 +88,14 @@ def read(
     dumps = [part.found for part in parts if isinstance(part.found, flight.Dump)]
     measured = [part.found for part in parts if isinstance(part.found, metrics.Metrics)]
     logs = [part.found for part in parts if isinstance(part.found, Table)]
+    jobs = [part.found for part in parts if isinstance(part.found, JobLog)]
     executed = [part.found for part in parts if isinstance(part.found, execution.Execution)]
     plans = [part.found for part in parts if isinstance(part.found, chakra.Plan)]
     if traces:
         refused += [InputRefused(plan.label, "without starts, beside traces that have them") for plan in plans]
     elif plans:
         traces = schedule.laid_out(plans)
-    if not traces and not any(dump.rank >= 0 for dump in dumps):
+    if not traces and not jobs and not any(dump.rank >= 0 for dump in dumps):
         beside = {
             "execution traces without times": executed,
             "flight-recorder dumps that do not say their rank": dumps,
@@ -93,14 +104,26 @@ def read(
         }
         raise _nothing(paths, parts, refused, next((name for name, found in beside.items() if found), ""))
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
-    trace = merge.merge(traces, refused, **about) if traces else flight.alone(dumps, refused, **about)
+    if traces:
+        trace = merge.merge(traces, refused, **about)
+    elif any(dump.rank >= 0 for dump in dumps):
+        trace = flight.alone(dumps, refused, **about)
+    else:
+        trace = _jobs_alone(refused, **about)
     logs += [trace.progress for _, trace in traces if len(trace.progress)]
     if logs:
         trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
     trace = flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
     trace = execution.apply(trace, executed)
-    return metrics.apply(trace, [*measured, *metric_given.load(metrics_at, trace, places)])
+    trace = metrics.apply(trace, [*measured, *metric_given.load(metrics_at, trace, places)])
+    return job_gather.apply(trace, jobs)
+
+
+def _jobs_alone(refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
+    """A trace without ops, where only job logs are there."""
+    notes = [f"{error.where} left out: {error.why}" for error in refused]
+    return Trace(Table(Op, {}, 0), [], [], [], Table(Member, {}, 0), name=name, source=source, partial=notes)
 
 
 def _silent(done: int, total: int) -> None:
@@ -179,6 +202,9 @@ def _load_member(member: files.Member) -> Part:
         for beside in (flight, chakra, execution, log, metrics):
             if beside.sniff(member.head):
                 return Part(member.label, beside.load(member.read(), member.label))
+        for told in JOB_LOGS:
+            if told.sniff(member.head):
+                return Part(member.label, told.load(member.read(), member.label))
     except TooLarge:
         raise
     except InputRefused as refusal:
@@ -213,7 +239,7 @@ def _job_name(path: str | Path) -> str:
     if str(path) == files.STDIN:
         return "job"
     stem = Path(path).resolve().name
-    for suffix in (".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt"):
+    for suffix in (".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err"):
         stem = stem.removesuffix(suffix)
     return stem or "job"
 

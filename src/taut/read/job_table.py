@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from taut.errors import InputRefused
-from taut.read.job_words import NULL, JobLog, blank, counted, cut, outcome, table, times, whole
+from taut.read.job_words import JobLog, blank, counted, cut, outcome, table, times, whole
+from taut.tables import NULL
 
 JOB = ("job", "job_id", "jobid", "id", "job_name", "name")
 START = ("start", "start_time", "started", "start_s", "start_ns", "started_at", "begin")
@@ -114,7 +115,7 @@ class _Jobs(msgspec.Struct):
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs of one file."""
     raw = bytes(data).removeprefix(b"\xef\xbb\xbf").lstrip()
-    columns = _from_json(_decode(raw, label)) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
+    columns = _from_json(_decode(raw, label), raw) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
     if not columns["job"]:
         raise InputRefused(label, "a table of jobs without an attempt", "leave the file out")
     submit, start, end = (columns.pop(key) for key in ("submit", "start", "end"))
@@ -144,23 +145,28 @@ def _get(thing: Any, spellings: tuple[str, ...]) -> Any:
     return None
 
 
-def _from_json(jobs: list[_Job]) -> dict[str, list[Any]]:
+def _from_json(jobs: list[_Job], raw: bytes) -> dict[str, list[Any]]:
+    # Only spellings that the file uses are looked for.
+    job_is, start_is, end_is, submit_is, held_is, state_is, reason_is, *steps_are = (
+        tuple(name for name in spelled if b'"%s"' % name.encode() in raw)
+        for spelled in (JOB, START, END, SUBMIT, HELD, STATE, REASON, *STEPS.values())
+    )
     columns = blank(_KEYS)
     add = [columns[key].append for key in _KEYS]
     for place, job in enumerate(jobs, 1):
-        called, held, queued = _get(job, JOB), _get(job, HELD), _get(job, SUBMIT)
+        called, held, queued = _get(job, job_is), _get(job, held_is), _get(job, submit_is)
         name = cut(called) if isinstance(called, (str, int)) else f"job {place}"
-        last, status = len(job.attempts), _get(job, STATE)
+        last, status = len(job.attempts), _get(job, state_is)
         for number, one in enumerate(job.attempts, 1):
-            word = _get(one, STATE)
+            word = _get(one, state_is)
             word = status if word is None and number == last else word
             count, unit = counted(
-                _number(_get(one, HELD) if held is None else held) if one.detail is None else _detail(one.detail)
+                _number(_get(one, held_is) if held is None else held) if one.detail is None else _detail(one.detail)
             )
-            steps = (whole(_get(one, spelled), 2**53) for spelled in STEPS.values())
+            steps = (whole(_get(one, spelled), 2**53) for spelled in steps_are)
             row = (
-                name, queued if number == 1 else None, _get(one, START), _get(one, END),
-                outcome(word) if isinstance(word, str) else "", count, unit, cut(_get(one, REASON)), *steps,
+                name, queued if number == 1 else None, _get(one, start_is), _get(one, end_is),
+                outcome(word) if isinstance(word, str) else "", count, unit, cut(_get(one, reason_is)), *steps,
             )  # fmt: skip
             for put, value in zip(add, row, strict=True):
                 put(value)

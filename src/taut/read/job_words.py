@@ -90,7 +90,7 @@ def numbered(attempts: Table) -> Table:
 
 
 def times(texts: Sequence[Any]) -> tuple[Any, bool]:
-    """ISO dates, or seconds (by their size ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
+    """ISO dates, or seconds (by size: ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
     plain = [text if isinstance(text, str) and len(text) == 19 else "" for text in texts]
     if all(plain):
         try:

@@ -117,7 +117,8 @@ def _records(text: str) -> Iterator[dict[str, str]]:
         gpus = gpus_in(pairs.get("Tres") or pairs.get("TRES") or pairs.get("AllocTRES", ""))
         yield {
             "job": _array(pairs), "name": pairs.get("Name") or pairs.get("JobName", ""),
-            "submit": pairs.get("SubmitTime", ""), "start": "" if pairs.get("NodeList") == "(null)" else pairs.get("StartTime", ""), "end": ended,
+            "submit": pairs.get("SubmitTime", ""), "end": ended,
+            "start": pairs.get("StartTime", "") if pairs.get("NodeList") != "(null)" else "",
             "state": pairs.get("JobState", ""), "elapsed": pairs.get("RunTime", ""), "reason": pairs.get("Reason", ""),
             "exit": pairs.get("ExitCode", ""), "gpus": str(gpus) if gpus > 0 else "",
             "cpus": pairs.get("ProcCnt") or pairs.get("NumCPUs", ""),
@@ -153,8 +154,8 @@ def _log(texts: dict[str, list[Any]], label: str) -> JobLog:
         out["unit"].append(unit)
         out["nodes"].append("" if texts["nodes"][i] in ("None assigned", "(null)") else cut(texts["nodes"][i]))
         out["reason"].append(_reason(state, texts["reason"][i], texts["exit"][i]))
-    found = table({"job": texts["job"], "name": [cut(name) for name in texts["name"]], **out}, label)
-    return JobLog(label, found.replace(held=[0] * len(found)), zoneless=bare, partial=_hidden(texts, label))
+    out |= {"job": texts["job"], "name": [cut(name) for name in texts["name"]], "held": [0] * len(texts["job"])}
+    return JobLog(label, table(out, label), zoneless=bare, partial=_hidden(texts, label))
 
 
 def _span(start: int, end: int, took: int, word: str) -> tuple[int, int]:

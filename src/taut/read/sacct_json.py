@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from taut.errors import InputRefused
-from taut.read.job_words import NULL, RUNNING, JobLog, blank, counted, cut, outcome, table, times, whole
+from taut.read.job_words import RUNNING, JobLog, blank, counted, cut, outcome, table, times, whole
+from taut.tables import NULL
 
 _KEYS = ("job", "name", "outcome", "accelerators", "unit", "nodes", "reason")
 
@@ -54,8 +55,7 @@ def load(data: bytes, label: str) -> JobLog:
     spans = [_span(job, word == RUNNING) for job, word in zip(jobs, columns["outcome"], strict=True)]
     for i, key in enumerate(("submit_ns", "start_ns", "end_ns")):
         columns[key] = times([span[i] for span in spans])[0].tolist()
-    found = table(columns, label)
-    return JobLog(label, found.replace(held=[0] * len(found)))
+    return JobLog(label, table({**columns, "held": [0] * len(jobs)}, label))
 
 
 def _in(value: Any, key: str) -> Any:

@@ -137,8 +137,7 @@ def load(data: bytes, label: str) -> JobLog:
     columns: dict[str, Any] = dict(jobs.columns)
     for key in ("submit_ns", "start_ns", "end_ns"):
         columns[key] = times(columns[key])[0].tolist()
-    attempts = table(columns, label)
-    return JobLog(label, attempts.replace(held=[0] * len(attempts)), zoneless=True)
+    return JobLog(label, table({**columns, "held": [0] * len(columns["job"])}, label), zoneless=True)
 
 
 def _tell(jobs: _Jobs, job: str, at: str, text: str) -> None:
