@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
 GROUND = ("tables", "errors", "native", "jit")
 STAIRS = ("graph", "replay", "diagnose", "control", "ledger", "project")
 ASIDE = ("read", "brief", "audit")
-TOP = ("watch", "serve", "lab", "report", "run", "export", "compare", "cli", "__init__", "__main__")
+TOP = ("watch", "serve", "lab", "jobs", "report", "run", "export", "compare", "cli", "__init__", "__main__")
 WORLDLY = ("native", "read", "audit", "brief", "watch", "serve", "lab", "run", "cli", "__main__")
 
 MAY_IMPORT: dict[str, set[str]] = {

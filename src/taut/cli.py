@@ -24,7 +24,7 @@ from taut.lab.cli import lab
 if TYPE_CHECKING:
     from taut.ledger import Prices
     from taut.replay import Change
-    from taut.run import Analysis, Run
+    from taut.run import Analysis, JobAnalysis, Run
 
 FAILED, USAGE, FINDINGS, INTERRUPTED = 1, 2, 3, 130
 FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
@@ -198,8 +198,9 @@ def _analysis_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def analyze(inputs: tuple[str, ...], **options: Any) -> None:
     """Say where a job's time went, why, and what would change it.
 
-    IN is a trace file, a folder or a tar.gz with the traces of all ranks, or - for standard input. Formats are
-    recognised. The result is also written to a run folder, which other commands take.
+    IN is a trace file, a folder or a tar.gz with the traces of all ranks, or - for standard input. Job logs (Slurm,
+    Kubernetes, torchrun, training) lie beside the traces, or stand alone. Formats are recognised. The result is also
+    written to a run folder, which other commands take.
     """
     _analyze(inputs, **options)
 
@@ -269,7 +270,7 @@ def _print_json(text: str) -> None:
     click.echo((_INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).rstrip() + "\n").encode(), nl=False)
 
 
-def _show(analysis: Analysis, as_json: bool) -> None:
+def _show(analysis: Analysis | JobAnalysis, as_json: bool) -> None:
     if as_json:
         _print_json(analysis.to_json())
         return
@@ -296,6 +297,8 @@ def _failures(failing: list[tuple[str, float]], fail_on: float | None) -> list[s
 def _hints(result: dict[str, Any], run: Path) -> list[str]:
     """What is missing, and as the last line what to do next."""
     lines = [f"written: {run}"]
+    if result["ledger"] is None:
+        return [*lines, "next: taut analyze with the profiler traces of an attempt beside its logs says where its time went"]
     if result["job"]["ranks"] == 1 and result["job"]["world_size"] != 1:
         lines += ["one rank tells no culprit; record all ranks (docs/recording.md):", ""]
         lines += [f"    {line}" for line in SNIPPET.read_text(encoding="utf-8").splitlines()]

@@ -12,6 +12,7 @@ from taut.diagnose.indices import indices
 from taut.diagnose.progress import executed, progress
 from taut.diagnose.regime import regime
 from taut.graph.ids import least, numbered
+from taut.jobs import block, notes
 from taut.replay.whatif import link_ends
 from taut.tables import Kind, Verb
 
@@ -59,7 +60,14 @@ def report(a: Analysis) -> dict[str, Any]:
         "envelope": envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
         "progress": progress(g.trace.progress, g.trace.world_size or len(g.ranks), a.observed.wall_ns / max(len(g.steps), 1)),
         "ledger": ledger,
+        "attempts": _attempts(a),
     }  # fmt: skip
+
+
+def _attempts(a: Analysis) -> dict[str, Any] | None:
+    ops = a.graph.ops
+    window = None if a.graph.trace.relative or not len(ops) else (int(ops.start_ns.min()), int(ops.end_ns.max()))
+    return block(a.graph.trace.attempts, a.attempts, window)
 
 
 def _job(a: Analysis) -> dict[str, Any]:
@@ -67,7 +75,7 @@ def _job(a: Analysis) -> dict[str, Any]:
     return {
         "name": g.trace.name, "ranks": len(g.ranks), "world_size": g.trace.world_size, "steps": len(g.steps),
         "first_step": int(g.steps[0]), "last_step": int(g.steps[-1]), "ops": len(g), "edges": g.edges, "gates": len(g.gates),
-        "wall_ns": a.observed.wall_ns, "partial": [*g.partial, *_unplaced(a)],
+        "wall_ns": a.observed.wall_ns, "partial": [*g.partial, *_unplaced(a), *notes(a.attempts, _attempts(a))],
         "counts": dict(g.counts),
     }  # fmt: skip
 
@@ -232,10 +240,16 @@ def _undivided(a: Analysis) -> list[dict[str, Any]]:
 
 def _indices(a: Analysis) -> dict[str, Any]:
     done = executed(a.graph.trace.progress)
+    told = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
     return indices(
         a.observed, a.gap_free, a.blame, a.whatif, *a.ledger.joules_by_step(a.graph.steps),
-        discarded=None if done is None else done.discarded, kept=1.0 if done is None else done.kept,
+        discarded=told if done is None else done.discarded, kept=_kept(told) if done is None else done.kept,
     )  # fmt: skip
+
+
+def _kept(discarded: Any) -> float:
+    """Share of executed steps that were kept, all of them where no log tells."""
+    return 1.0 if discarded is None else float(1 - discarded.mean())
 
 
 def _bound(fates: dict[str, int]) -> str:

@@ -25,7 +25,9 @@ from taut.diagnose import Evidence, Finding, diagnose
 from taut.diagnose.regime import PAYS
 from taut.errors import RunError
 from taut.graph import Clock, Gate, Graph, link
+from taut.jobs import report_jobs
 from taut.ledger import Ledger, Prices, charge
+from taut.ledger.attempts import Attempts, charge_attempts
 from taut.ledger.charge import Cell
 from taut.read import read
 from taut.read.topology import Topology
@@ -33,7 +35,7 @@ from taut.read.topology import load as load_topology
 from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
 from taut.replay.coupling import Coupling, couple
 from taut.report import report
-from taut.tables import Member, Metric, Op, Table, Trace
+from taut.tables import Attempt, Member, Metric, Op, Table, Trace
 
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
@@ -59,6 +61,8 @@ class Analysis:
     ask_envelope: bool = False
     """Whether the result maps what dominates at other scales."""
     topology: Topology | None = None
+    attempts: Attempts | None = None
+    """The ledger of the job's attempts, where job logs lie beside the traces."""
 
     @cached_property
     def result(self) -> dict[str, Any]:
@@ -88,32 +92,72 @@ class Analysis:
 
     def save(self, folder: str | Path | None = None) -> Path:
         """Write the run folder (all of it or nothing) and return its path."""
-        target = Path(folder) if folder is not None else Path("taut-runs") / f"{_safe(self.graph.trace.name)}-{self.digest[:8]}"
-        if target.exists() and any(target.iterdir()) and not (target / "run.json").exists():
-            raise RunError(f"{target}: exists and is no run folder; give another -o")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".taut-", dir=target.parent))
-        try:
-            _write(self, scratch)
-            scratch.chmod(0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            scratch.replace(target)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        return target
+        return _save(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
+
+
+@dataclass(frozen=True)
+class JobAnalysis:
+    """What ``analyze`` found out from job logs alone."""
+
+    trace: Trace
+    attempts: Attempts | None
+    digest: str
+
+    @cached_property
+    def result(self) -> dict[str, Any]:
+        """What ``taut analyze --json`` prints; what only traces tell is null."""
+        return report_jobs(self.trace, self.attempts)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two."""
+        return str(self.result["verdict"]["text"])
+
+    def to_json(self) -> str:
+        """The result as JSON text; the same input gives the same bytes."""
+        return msgspec.json.format(msgspec.json.encode(self.result), indent=1).decode()
+
+    def save(self, folder: str | Path | None = None) -> Path:
+        """Write the run folder (all of it or nothing) and return its path."""
+        return _save(folder, f"{_safe(self.trace.name)}-{self.digest[:8]}", self._write)
+
+    def _write(self, folder: Path) -> None:
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.trace.attempts.to_arrow(), folder / "attempts.parquet", compression="lz4")
+        meta = {"format": FORMAT, "version": __version__, "digest": self.digest, "result": self.result, "graph": None}
+        (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+
+def _save(folder: str | Path | None, name: str, write: Callable[[Path], None]) -> Path:
+    target = Path(folder) if folder is not None else Path("taut-runs") / name
+    if target.exists() and any(target.iterdir()) and not (target / "run.json").exists():
+        raise RunError(f"{target}: exists and is no run folder; give another -o")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".taut-", dir=target.parent))
+    try:
+        write(scratch)
+        scratch.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        scratch.replace(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
 
 
 def analyze(
     paths: Sequence[str | Path], *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
     metrics: Sequence[str | Path] = (), places: str | None = None,
-) -> Analysis:  # fmt: skip
-    """Read traces and answer: where did the bill go, why, and what would change it."""
+) -> Analysis | JobAnalysis:  # fmt: skip
+    """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it."""
     (progress or (lambda stage: None))("reading")
     placed = None if topology is None else load_topology(topology)
     box = [read(paths, metrics_at=metrics, places=places)]
     name = digest(paths, box[0], metrics_given=bool(metrics))
+    if not len(box[0].ops):
+        return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices), name)
     return analyze_trace(box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope)
 
 
@@ -138,8 +182,12 @@ def analyze_trace(
         blamed = blame(graph, observed, gap_free)
         diagnosed = beside(lambda: diagnose(Evidence(graph, observed, blamed, prepared)))
         ledger = charge(graph, observed, blamed, prices)
+        world = graph.trace.world_size or len(graph.ranks)
+        tries = charge_attempts(graph.trace.attempts, prices, world)
         whatif, findings = asked.result(), diagnosed.result()
-    return Analysis(graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest, pays, envelope, placed)
+    return Analysis(
+        graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest, pays, envelope, placed, tries
+    )
 
 
 def _at_once(work: Callable[[], Any]) -> Future[Any]:
@@ -155,8 +203,8 @@ def digest(paths: Sequence[str | Path], trace: Trace, metrics_given: bool = Fals
     total = hashlib.sha256()
     for path in paths:
         if str(path) == "-":
-            for column in trace.ops.columns.values():
-                total.update(np.ascontiguousarray(column).data)
+            for column in (*trace.ops.columns.values(), *trace.attempts.columns.values()):
+                total.update(np.ascontiguousarray(column).data if column.dtype != object else repr(column.tolist()).encode())
             continue
         root = Path(path)
         files = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]
@@ -202,6 +250,7 @@ def _write(analysis: Analysis, folder: Path) -> None:
         "waits": analysis.blame.waits.to_arrow(),
         "ledger": analysis.ledger.cells.to_arrow(),
         "metrics": graph.trace.metrics.to_arrow(),
+        "attempts": graph.trace.attempts.to_arrow(),
         **{name: getattr(graph, name).to_arrow() for name in TABLES},
     }
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -270,6 +319,8 @@ def open_run(folder: str | Path) -> Run:
         if meta["format"] != FORMAT:
             raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
         about = meta["graph"]
+        if about is None:
+            raise RunError(f"{root}: made of job logs alone, it has no graph; put the traces of the job beside them")
     except (OSError, KeyError, msgspec.DecodeError) as error:
         raise _damaged(root, error) from None
     tables = {name: _stored(root, name) for name in ("ops", "edges", "events", "members", "clock")}
@@ -295,7 +346,7 @@ def open_run(folder: str | Path) -> Run:
     return Run(root, graph, ops["reference_ns"].to_numpy(), meta["result"])
 
 
-ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell, Metric)
+ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell, Metric, Attempt)
 """Row types of the tables in a run folder."""
 
-__all__ = ["ROWS", "Analysis", "Run", "analyze", "analyze_trace", "digest", "open_run"]
+__all__ = ["ROWS", "Analysis", "JobAnalysis", "Run", "analyze", "analyze_trace", "digest", "open_run"]

@@ -77,6 +77,10 @@ class Screen:
 
 def render(result: Mapping[str, Any], screen: Screen) -> str:
     """The whole screen of ``taut analyze``."""
+    from taut.brief.attempts import render_jobs, section
+
+    if result["ledger"] is None:
+        return render_jobs(result, screen)
     parts = [
         _verdict(result),
         _job(result),
@@ -87,6 +91,7 @@ def render(result: Mapping[str, Any], screen: Screen) -> str:
         _coupling(result),
         _ledger(result, screen),
         _regime(result),
+        section(result["attempts"], screen) if result.get("attempts") else None,
     ]
     shown = [part for part in parts if part is not None]
     return _print([*(x for part in shown for x in (part, Text())), _fidelity(result["fidelity"])], screen)
@@ -339,7 +344,7 @@ def _bill(result: Mapping[str, Any]) -> str:
     return " · ".join(words)
 
 
-def _bar(entries: Sequence[Mapping[str, Any]], total: int, screen: Screen) -> Text:
+def _bar(entries: Sequence[Mapping[str, Any]], total: int, screen: Screen, styles: Mapping[str, Any] = FATE_STYLE) -> Text:
     """One stacked bar; every fate that is there gets at least one cell."""
     room = min(screen.width - 2, 100)
     ends, running = [], 0
@@ -349,13 +354,13 @@ def _bar(entries: Sequence[Mapping[str, Any]], total: int, screen: Screen) -> Te
     bar, at = Text(" ", no_wrap=True), 0
     for entry, end in zip(entries, ends, strict=True):
         upto = round(room * end / max(running, 1))
-        bar.append(_mark(entry["fate"], screen) * (upto - at), style=FATE_STYLE.get(entry["fate"], ("",))[0])
+        bar.append(_mark(entry["fate"], screen, styles) * (upto - at), style=styles.get(entry["fate"], ("",))[0])
         at = upto
     return bar
 
 
-def _mark(fate: str, screen: Screen) -> str:
-    _, shade, letter = FATE_STYLE.get(fate, ("", "▒", "+"))
+def _mark(fate: str, screen: Screen, styles: Mapping[str, Any] = FATE_STYLE) -> str:
+    _, shade, letter = styles.get(fate, ("", "▒", "+"))
     return "█" if screen.color and screen.unicode else shade if screen.unicode else letter
 
 

@@ -137,7 +137,7 @@ class Ledger:
 
     def entries(self) -> list[dict[str, Any]]:
         """One line per fate: rank-ns, joules, money, carbon; money closes to the total to the last digit."""
-        money = self._money(list(self.by_fate.values()))
+        money = spread(self.prices.gpu_hour, list(self.by_fate.values()))
         out = []
         for i, (fate, rank_ns) in enumerate(self.by_fate.items()):
             watts = self.prices.watts(i)
@@ -164,17 +164,18 @@ class Ledger:
         value = self.prices.gpu_hour * rank_ns / Decimal(3_600_000_000_000)
         return str(value.quantize(Decimal("0.000001"), rounding=ROUND_HALF_EVEN))
 
-    def _money(self, rank_ns: list[int]) -> list[str | None]:
-        """Largest remainder: the lines sum to the rounded total."""
-        if self.prices.gpu_hour is None:
-            return [None] * len(rank_ns)
-        unit = Decimal("0.000001")
-        exact = [self.prices.gpu_hour * ns / Decimal(3_600_000_000_000) / unit for ns in rank_ns]
-        floor = [int(x) for x in exact]
-        short = int(sum(exact, Decimal(0)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
-        for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
-            floor[i] += 1
-        return [str((Decimal(x) * unit).quantize(unit)) for x in floor]
+
+def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
+    """Money for parts of some rank time, six decimals; by largest remainder the parts sum to the rounded total."""
+    if gpu_hour is None:
+        return [None] * len(rank_ns)
+    unit = Decimal("0.000001")
+    exact = [gpu_hour * ns / Decimal(3_600_000_000_000) / unit for ns in rank_ns]
+    floor = [int(x) for x in exact]
+    short = int(sum(exact, Decimal(0)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
+    for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
+        floor[i] += 1
+    return [str((Decimal(x) * unit).quantize(unit)) for x in floor]
 
 
 def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None) -> Ledger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,6 +166,24 @@ def gpus_in(tres: str) -> int:
     """Accelerators in ``billing=8,cpu=8,gres/gpu:h100=8``; NULL if it names none. One line per type is under the total."""
     found = [int(number) for number in _GPUS.findall(tres)]
     return max(found) if found else NULL
+
+
+def hosts(text: str) -> int:
+    """How many hosts ``n[1-4,7],m1`` are; NULL if it cannot be told."""
+    if not text or text.count("[") != text.count("]"):
+        return NULL
+    total = 0
+    for name in re.split(r",(?![^\[]*\])", text[:10_000]):
+        sizes = [sum(map(_ranged, inner.split(","))) for inner in re.findall(r"\[([^\]]*)\]", name)]
+        total += math.prod(sizes)
+    return total if 0 < total <= MOST_COUNT else NULL
+
+
+def _ranged(part: str) -> int:
+    low, dash, high = part.partition("-")
+    if not (low.isdigit() and (high.isdigit() or not dash)) or len(part) > 30:
+        return 0
+    return int(high) - int(low) + 1 if dash else 1
 
 
 def cut(text: Any) -> str:

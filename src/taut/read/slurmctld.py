@@ -8,7 +8,7 @@ from typing import Any
 
 from taut.errors import InputRefused, TooLarge
 from taut.read import job_words as words
-from taut.read.job_words import JobLog, blank, counted, cut, table, times
+from taut.read.job_words import JobLog, blank, counted, cut, hosts, table, times
 from taut.tables import NULL
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\] (.*)")
@@ -42,10 +42,10 @@ class _Jobs:
         for key, value in zip(_KEYS, (job, submit, start, end, outcome, count, unit, cut(nodes), reason), strict=True):
             self.columns[key].append(value)
 
-    def start(self, job: str, at: str, nodes: str, cpus: str) -> None:
+    def start(self, job: str, at: str, nodes: str) -> None:
         """A job was given its nodes."""
         self.open[job] = len(self.columns["job"])
-        count, unit = counted(None, None, cpus)
+        count, unit = counted(None, nodes=hosts(nodes))
         self.add(job, self.queued.pop(job, ""), at, "", words.RUNNING, count, unit, nodes, "")
 
     def end(self, job: str, at: str, outcome: str, reason: str) -> None:
@@ -70,9 +70,8 @@ def _submitted(jobs: _Jobs, job: str, at: str, _: re.Match[str]) -> None:
 
 
 def _started(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
-    parts = found.groupdict()
     jobs.end(job, at, "", "")
-    jobs.start(job, at, parts.get("nodes") or "", parts.get("cpus") or "")
+    jobs.start(job, at, found["nodes"])
 
 
 def _ended(outcome: str, again: bool = False) -> Told:
@@ -96,9 +95,7 @@ def _killed(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
 TOLD: tuple[tuple[re.Pattern[str], Told], ...] = (
     (re.compile(r"_slurm_rpc_submit_batch_job: JobId="), _submitted),
     (
-        re.compile(
-            r"sched: (?:_slurm_rpc_)?[Aa]llocate(?:_resources)? JobId=\S+ NodeList=(?P<nodes>\S+)(?: #CPUs=(?P<cpus>\d+))?"
-        ),
+        re.compile(r"sched: (?:_slurm_rpc_)?[Aa]llocate(?:_resources)? JobId=\S+ NodeList=(?P<nodes>\S+)"),
         _started,
     ),
     (re.compile(r"_start_job: Started JobId=\S+ in \S+ on (?P<nodes>\S+)"), _started),
