@@ -298,7 +298,7 @@ def _hints(result: dict[str, Any], run: Path) -> list[str]:
     """What is missing, and as the last line what to do next."""
     lines = [f"written: {run}"]
     if result["ledger"] is None:
-        return [*lines, "next: taut analyze with the profiler traces of an attempt beside its logs says where its time went"]
+        return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
     if result["job"]["ranks"] == 1 and result["job"]["world_size"] != 1:
         lines += ["one rank tells no culprit; record all ranks (docs/recording.md):", ""]
         lines += [f"    {line}" for line in SNIPPET.read_text(encoding="utf-8").splitlines()]

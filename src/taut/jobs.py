@@ -10,6 +10,7 @@ from taut.tables import Table, Trace
 
 WORST, LISTED = 20, 100
 """Jobs and attempts that are listed at most."""
+WORDED = {"out of memory": "ran out of memory", "node failed": "lost a node"}
 HOUR_NS = 3_600_000_000_000
 
 
@@ -184,20 +185,15 @@ def _tries(found: dict[str, Any]) -> str:
     if found["attempts"] == 1:
         return f"One attempt: {end.replace('the last ', 'it ')}."
     if found["out_of_restarts"]:
-        return f"{found['attempts']} attempts, all {found['attempts'] - 1} restarts used up: {end}."
+        return f"{found['attempts']} attempts, all {found['attempts'] - 1} restarts burned: {end}."
     why = Counter(row["outcome"] for row in found["list"][:-1] if row["outcome"])
-    before = f", {', '.join(f'{n} {word}' for word, n in why.most_common())} before" if why else ""
-    return f"{found['attempts']} attempts{before}: {end}."
+    before = f" ({', '.join(f'{n} {word}' for word, n in why.most_common())})" if why else ""
+    return f"{found['attempts']} attempts{before}, {end}."
 
 
 def _was(outcome: str) -> str:
-    return (
-        outcome
-        if outcome in ("completed", "failed", "timed out")
-        else f"ran {outcome}"
-        if outcome == "out of memory"
-        else f"was {outcome}"
-    )
+    plain = ("completed", "failed", "timed out")
+    return outcome if outcome in plain else WORDED.get(outcome, f"was {outcome}")
 
 
 def _lost(found: dict[str, Any]) -> str:
@@ -208,8 +204,10 @@ def _lost(found: dict[str, Any]) -> str:
     if not known and not bound:
         return "Nothing was done twice." if found["restarted_jobs"] == 0 and fates["unfinished"] == 0 else ""
     share = 100 * (known + bound) / found["held_rank_ns"]
-    hours = found["held_rank_ns"] / HOUR_NS
-    time = f"{hours:,.0f}" if hours >= 1000 else f"{hours:.3g}"
-    text = f"{share:.1f} % of {time} {found['unit'] or 'job'}-hours was discarded"
-    why = ": no checkpoint is known" if not known else ", where no checkpoint is known as a whole"
-    return f"At most {text}{why}." if bound else f"{text}."
+    hours, unit = found["held_rank_ns"] / HOUR_NS, found["unit"] or "job"
+    time = f"{hours:,.0f} {unit}-hours" if hours >= 10 else f"{3600 * hours:,.0f} {unit}-seconds"
+    text = f"{share:.1f} % of {time} was discarded"
+    why = ": no checkpoint is known" if not known else ", all of an attempt where no checkpoint is known"
+    rest = 100 * fates["unfinished"] / found["held_rank_ns"]
+    after = f"; {rest:.1f} % more was left unfinished" if rest and found["jobs"] == 1 else ""
+    return f"At most {text}{why}{after}." if bound else f"{text}{after}."

@@ -65,8 +65,10 @@ def report(a: Analysis) -> dict[str, Any]:
 
 
 def _attempts(a: Analysis) -> dict[str, Any] | None:
-    ops = a.graph.ops
-    window = None if a.graph.trace.relative or not len(ops) else (int(ops.start_ns.min()), int(ops.end_ns.max()))
+    ops, origin = a.graph.ops, int(a.graph.origin_ns.min())
+    window = (
+        None if a.graph.trace.relative or not len(ops) else (int(ops.start_ns.min()) + origin, int(ops.end_ns.max()) + origin)
+    )
     return block(a.graph.trace.attempts, a.attempts, window)
 
 

@@ -11,7 +11,7 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
-from taut.brief.terminal import LEAST_FATE, PARTIAL, Screen, _bar, _heading, _in, _mark, _print, _table
+from taut.brief.terminal import LEAST_FATE, PARTIAL, Screen, Side, _bar, _heading, _in, _mark, _print, _table
 from taut.brief.text import count, duration, money, percent, safe
 
 ROWS = 12
@@ -79,7 +79,11 @@ def _attempts(found: Mapping[str, Any]) -> ConsoleRenderable:
             _when(row["start_ns"]), ran, *steps, _discarded(row["fates"]),
         )  # fmt: skip
     more = f", the last {ROWS} of {found['attempts']:,}" if found["attempts"] > ROWS else ""
-    return Group(_heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1)))
+    lines: list[ConsoleRenderable] = [_heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1))]
+    last = found["list"][-1]
+    if last["reason"] and last["outcome"] != "completed":
+        lines.append(Text(f" attempt {last['attempt']}: {safe(last['reason'])}", style="dim"))
+    return Group(*lines)
 
 
 def _span(row: Mapping[str, Any]) -> str:
@@ -98,16 +102,14 @@ def _jobs(found: Mapping[str, Any]) -> ConsoleRenderable | None:
     """The restarted jobs that lost most."""
     if not found["worst"]:
         return None
-    unit = f"{found['unit'] or 'job'} time"
-    table = _table(
-        "job", "name", "attempts", ("last", "left"), f"{found['unit'] or 'job'}s", unit, "discarded", "of it", "down"
-    )
+    told: list[tuple[str, Side]] = [("last", "left")] if any(row["outcome"] for row in found["worst"]) else []
+    table = _table("attempts", "job", *told, found["unit"] or "job", "time", "discarded", "of it", "down")
     for row in found["worst"][:ROWS]:
         share = row["discarded_rank_ns"] / max(row["held_rank_ns"], 1)
         lost = ("≤ " if row["at_most"] else "") + duration(row["discarded_rank_ns"])
         table.add_row(
-            _in(safe(row["job"]), "bold"), _in(safe(row["name"] or "")), str(row["attempts"]),
-            _in(safe(row["outcome"] or "not told")), "–" if row["held"] is None else f"{row['held']:,}",
+            f"{row['attempts']:>8}", _in(safe(f"{row['job']} {row['name'] or ''}".strip()), "bold"),
+            *([_in(safe(row["outcome"] or "not told"))] if told else []), "–" if row["held"] is None else f"{row['held']:,}",
             duration(row["held_rank_ns"]), lost, percent(share), duration(row["down_ns"]),
         )  # fmt: skip
     more = f", {min(ROWS, len(found['worst']))} of {found['restarted_jobs']:,}" if found["restarted_jobs"] > 1 else ""

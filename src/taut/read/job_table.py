@@ -188,7 +188,7 @@ def _from_csv(raw: bytes, label: str) -> dict[str, list[Any]]:
     reader = csv.reader(io.StringIO(raw.decode("utf-8", "replace"), newline=""))
     columns = blank(_KEYS)
     try:
-        header = [name.strip().lower() for name in next(reader)]
+        header = [name.strip().lower() for name in next(reader, [])]
         keys = {
             "job": JOB, "submit": SUBMIT, "start": START, "end": END, "outcome": STATE, "held": HELD, "reason": REASON, **STEPS,
         }  # fmt: skip
@@ -202,7 +202,7 @@ def _from_csv(raw: bytes, label: str) -> dict[str, list[Any]]:
 
 
 def _row(columns: dict[str, list[Any]], row: dict[str, str]) -> None:
-    if not row["job"]:
+    if not row.get("job"):
         return
     count, unit = counted(row.get("held", ""))
     texts = {key: row.get(key, "") for key in ("submit", "start", "end")}

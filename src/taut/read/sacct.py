@@ -67,7 +67,7 @@ def _header(line: str, rest: str) -> list[str]:
 
 def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
     """Rows of ``sacct``, by the lower-case names of their columns."""
-    lines = text.splitlines()
+    lines = text.splitlines() or [""]
     mark = next((d for d in DELIMITERS if d in lines[0]), None)
     names = _header(lines[0], lines[1] + "\n" if len(lines) > 1 else "")
     spans = [found.span() for found in re.finditer(r"-+", lines[1])] if mark is None and len(lines) > 1 else []

@@ -72,7 +72,8 @@ class Launcher:
         why, text, at = story.why, story.error, story.now_ns
         story.live()
         code, rank = found[1], found[2]
-        story.close(why or FAILED, f"local rank {rank} exited with {code}" + (f": {text}" if text else ""), at)
+        left = f"local rank {rank} exited with {code}"
+        story.close(why or FAILED, f"{text[:140]} ({left})" if text else left, at)
 
     def _start(self) -> None:
         """Workers start: the first line of a new attempt says when."""

@@ -1,0 +1,77 @@
+"""Tables of jobs with their attempts: JSON of two shapes, JSON lines and CSV."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from taut.errors import InputRefused
+from taut.read import job_table
+
+JOBS = [
+    {
+        "id": "a", "num_gpus": 8, "submitted_time": "2017-10-07 00:00:00",
+        "attempts": [
+            {"start_time": "2017-10-07 00:00:10", "end_time": "2017-10-07 00:00:20"},
+            {"start_time": "2017-10-07 00:00:30", "end_time": "2017-10-07 00:01:30"},
+        ],
+    },
+    {"id": "b", "num_gpus": 4, "attempts": [{"start_time": "2017-10-07 00:00:00", "end_time": None}]},
+]  # fmt: skip
+DETAILED = [
+    {
+        "jobid": "c", "status": "Killed",
+        "attempts": [
+            {"start_time": "2017-10-07 00:00:10", "end_time": "2017-10-07 00:00:20",
+             "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]},
+            {"start_time": "2017-10-07 00:00:30", "end_time": "2017-10-07 00:01:30",
+             "detail": [{"ip": "m2", "gpus": ["gpu0"]}]},
+        ],
+    }
+]  # fmt: skip
+
+
+def told(data: bytes) -> list[tuple[object, ...]]:
+    assert job_table.sniff(data)
+    t = job_table.load(data, "jobs").attempts
+    took = [
+        (end - start) // 10**9 if end >= 0 else None for start, end in zip(t.start_ns.tolist(), t.end_ns.tolist(), strict=True)
+    ]
+    return list(zip(t.job.tolist(), t.attempt.tolist(), took, t.outcome.tolist(), t.accelerators.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [json.dumps(JOBS), json.dumps(JOBS, indent=4), json.dumps({"jobs": JOBS}), "\n".join(map(json.dumps, JOBS))],
+    ids=["list", "printed", "named", "lines"],
+)
+def test_jobs_with_their_attempts(text: str) -> None:
+    assert told(text.encode()) == [("a", 1, 10, "", 8), ("a", 2, 60, "", 8), ("b", 1, None, "", 4)]
+
+
+def test_only_the_first_attempt_was_submitted_by_somebody() -> None:
+    assert (job_table.load(json.dumps(JOBS).encode(), "jobs").attempts.submit_ns >= 0).tolist() == [True, False, False]
+
+
+def test_accelerators_may_be_listed_by_host_and_the_status_is_that_of_the_last() -> None:
+    assert told(json.dumps(DETAILED).encode()) == [("c", 1, 10, "", 2), ("c", 2, 60, "cancelled", 1)]
+
+
+def test_a_csv_has_one_attempt_a_row() -> None:
+    text = (
+        "job,attempt,gpus,start,end,outcome,first_step,last_step,checkpoint_step\n"
+        "a,2,8,2026-01-01T00:10:00Z,2026-01-01T00:20:00Z,completed,51,200,\n"
+        "a,1,8,2026-01-01T00:00:00Z,2026-01-01T00:05:00Z,OOM,1,70,50\n"
+    )
+    assert told(text.encode()) == [("a", 1, 300, "out of memory", 8), ("a", 2, 600, "completed", 8)]
+    t = job_table.load(text.encode(), "jobs").attempts
+    assert (t.first_step.tolist(), t.last_step.tolist(), t.saved_step.tolist()) == ([1, 51], [70, 200], [50, -1])
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"attempts": [{"start": 1', '[{"attempts": []}]', "job,attempt,start,end\n", '[{"attempts": {"start": 1}}]']
+)
+def test_refusals(text: str) -> None:
+    with pytest.raises(InputRefused):
+        job_table.load(text.encode(), "jobs")
