@@ -28,6 +28,7 @@ STEPS = {
     "saved_step": ("saved_step", "checkpoint_step", "last_checkpoint"),
 }  # fmt: skip
 _KEYS = ("job", "submit", "start", "end", "outcome", "accelerators", "unit", "reason", *STEPS)
+HEAD_BYTES = 4 << 20
 _ATTEMPTS = re.compile(rb'"attempts"\s*:\s*\[')
 
 
@@ -145,32 +146,42 @@ def _get(thing: Any, spellings: tuple[str, ...]) -> Any:
     return None
 
 
+def _used(raw: bytes, spellings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in spellings if b'"%s"' % name.encode() in raw)
+
+
 def _from_json(jobs: list[_Job], raw: bytes) -> dict[str, list[Any]]:
-    # Only spellings that the file uses are looked for.
-    job_is, start_is, end_is, submit_is, held_is, state_is, reason_is, *steps_are = (
-        tuple(name for name in spelled if b'"%s"' % name.encode() in raw)
-        for spelled in (JOB, START, END, SUBMIT, HELD, STATE, REASON, *STEPS.values())
-    )
-    columns = blank(_KEYS)
-    add = [columns[key].append for key in _KEYS]
-    for place, job in enumerate(jobs, 1):
-        called, held, queued = _get(job, job_is), _get(job, held_is), _get(job, submit_is)
-        name = cut(called) if isinstance(called, (str, int)) else f"job {place}"
-        last, status = len(job.attempts), _get(job, state_is)
-        for number, one in enumerate(job.attempts, 1):
-            word = _get(one, state_is)
-            word = status if word is None and number == last else word
-            count, unit = counted(
-                _number(_get(one, held_is) if held is None else held) if one.detail is None else _detail(one.detail)
-            )
-            steps = (whole(_get(one, spelled), 2**53) for spelled in steps_are)
-            row = (
-                name, queued if number == 1 else None, _get(one, start_is), _get(one, end_is),
-                outcome(word) if isinstance(word, str) else "", count, unit, cut(_get(one, reason_is)), *steps,
-            )  # fmt: skip
-            for put, value in zip(add, row, strict=True):
-                put(value)
-    return columns
+    # Only spellings that the file uses are looked for; what every job has, its first megabytes have.
+    head = raw[:HEAD_BYTES]
+    job_is, start_is, end_is, submit_is, held_is = (_used(head, spelled) for spelled in (JOB, START, END, SUBMIT, HELD))
+    state_is, reason_is, *steps_are = (_used(raw, spelled) for spelled in (STATE, REASON, *STEPS.values()))
+    ones = [one for job in jobs for one in job.attempts]
+    sizes = [len(job.attempts) for job in jobs]
+    named = [(place, _get(job, job_is)) for place, job in enumerate(jobs, 1)]
+    names = [cut(called) if isinstance(called, (str, int)) else f"job {place}" for place, called in named]
+    queued = [value for job, n in zip(jobs, sizes, strict=True) if n for value in (_get(job, submit_is), *[None] * (n - 1))]
+    # What a job says of its end is said of its last attempt.
+    ends = [value for job, n in zip(jobs, sizes, strict=True) if n for value in (*[None] * (n - 1), _get(job, state_is))]
+    states = [one if one is not None else end for one, end in zip((_get(one, state_is) for one in ones), ends, strict=True)]
+    held = [value for job, n in zip(jobs, sizes, strict=True) for value in [_get(job, held_is)] * n]
+    counts = [_held(one, job, held_is) for one, job in zip(ones, held, strict=True)]
+    return {
+        "job": [value for name, n in zip(names, sizes, strict=True) for value in [name] * n], "submit": queued,
+        "start": [_get(one, start_is) for one in ones], "end": [_get(one, end_is) for one in ones],
+        "outcome": [outcome(state) if isinstance(state, str) else "" for state in states],
+        "accelerators": [count for count, _ in counts], "unit": [unit for _, unit in counts],
+        "reason": [cut(_get(one, reason_is)) for one in ones] if reason_is else [""] * len(ones),
+        **{
+            key: [whole(_get(one, spelled), 2**53) for one in ones] if spelled else [NULL] * len(ones)
+            for key, spelled in zip(STEPS, steps_are, strict=True)
+        },
+    }  # fmt: skip
+
+
+def _held(one: _Attempt, of_job: Any, held_is: tuple[str, ...]) -> tuple[int, str]:
+    if one.detail is not None:
+        return counted(_detail(one.detail))
+    return counted(_number(_get(one, held_is) if of_job is None else of_job))
 
 
 def _number(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import TooLarge
-from taut.tables import NULL, Attempt, Table
+from taut.tables import NULL, Attempt, Table, columns_of
 
 COMPLETED, FAILED, PREEMPTED, NODE_FAILED = "completed", "failed", "preempted", "node failed"
 TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING = "timed out", "out of memory", "cancelled", "running", "pending"
@@ -71,7 +71,8 @@ def table(columns: Mapping[str, Sequence[Any]], label: str) -> Table:
     rows = len(columns["job"])
     if rows > MOST_ATTEMPTS:
         raise TooLarge(label, f"more than {MOST_ATTEMPTS:,} attempts", "cut the log to the jobs in question")
-    return numbered(Table(Attempt, {key: np.array(values, dtype=object) for key, values in columns.items()}, rows))
+    kinds = {name: object if dtype == "str" else dtype for name, dtype, _ in columns_of(Attempt)}
+    return numbered(Table(Attempt, {key: np.array(values, dtype=kinds[key]) for key, values in columns.items()}, rows))
 
 
 def numbered(attempts: Table) -> Table:
@@ -92,17 +93,17 @@ def numbered(attempts: Table) -> Table:
 
 def times(texts: Sequence[Any]) -> tuple[Any, bool]:
     """ISO dates, or seconds (by size: ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
-    plain = [text if isinstance(text, str) and len(text) == 19 else "" for text in texts]
-    if all(plain):
+    plain = [text for text in texts if isinstance(text, str) and len(text) == 19 and text[16] == ":" and text[18].isdecimal()]
+    if len(plain) == len(texts) > 0:
         try:
             seconds = np.array(plain, dtype="datetime64[s]").astype(np.int64)
-            return np.where((seconds > 0) & (seconds < _LATEST_S), seconds, 0) * SECOND + np.where(seconds > 0, 0, NULL), True
+            known = (seconds > 0) & (seconds < _LATEST_S)
+            return np.where(known, np.where(known, seconds, 0) * SECOND, NULL), True
         except ValueError:
             pass
-    known: dict[Any, tuple[int, bool]] = {}
-    found = [
-        known.get(t) or known.setdefault(t, _time(t)) for t in (t if isinstance(t, (str, int, float)) else None for t in texts)
-    ]
+    told = [text if isinstance(text, (str, int, float)) else None for text in texts]
+    times_of = {text: _time(text) for text in set(told)}
+    found = [times_of[text] for text in told]
     return np.array([at for at, _ in found], dtype=np.int64), any(bare for _, bare in found)
 
 
@@ -110,7 +111,7 @@ def _time(value: Any) -> tuple[int, bool]:
     """One time in ns, and whether it is a date without a zone."""
     if value is None or isinstance(value, bool):
         return NULL, False
-    if isinstance(value, (int, float)) or value.strip().replace(".", "", 1).isdigit():
+    if isinstance(value, (int, float)) or value.strip().replace(".", "", 1).isdecimal():
         return _since_1970(float(value)), False
     try:
         at = datetime.fromisoformat(value.strip().replace("/", "-").replace(" UTC", "+00:00")[:40])
@@ -132,7 +133,7 @@ def _since_1970(value: float) -> int:
 def elapsed_ns(text: str) -> int:
     """``[days-][hours:]minutes:seconds`` or plain seconds, as ns; NULL if neither."""
     text = text.strip()
-    if text.isdigit() and len(text) < 11:
+    if text.isdecimal() and len(text) < 11:
         return int(text) * SECOND
     found = _CLOCK.fullmatch(text)
     if not found:
@@ -146,7 +147,7 @@ def whole(value: Any, most: int = MOST_COUNT) -> int:
     """A count, NULL where there is none."""
     if isinstance(value, str):
         value = value.strip()
-        if not value.isdigit() or len(value) > 18:
+        if not value.isdecimal() or len(value) > 18:
             return NULL
     elif isinstance(value, bool) or not isinstance(value, int):
         return NULL
@@ -181,7 +182,7 @@ def hosts(text: str) -> int:
 
 def _ranged(part: str) -> int:
     low, dash, high = part.partition("-")
-    if not (low.isdigit() and (high.isdigit() or not dash)) or len(part) > 30:
+    if not (low.isdecimal() and (high.isdecimal() or not dash)) or len(part) > 30:
         return 0
     return int(high) - int(low) + 1 if dash else 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from taut.errors import InputRefused
@@ -110,7 +111,7 @@ def _gres(row: dict[str, str]) -> str:
 def _records(text: str) -> Iterator[dict[str, str]]:
     """Records of jobcomp (one a line) or of scontrol (over several lines)."""
     begins = [found.start() for found in re.finditer(r"(?m)^\s*JobId=\d", text)]
-    for a, b in zip(begins, [*begins[1:], len(text)], strict=True):
+    for a, b in pairwise([*begins, len(text)]):
         pairs = dict(_PAIR.findall(text[a:b]))
         # While a job runs, EndTime is its time limit.
         ended = pairs.get("EndTime", "") if outcome(pairs.get("JobState", "")) not in (RUNNING, PENDING) else ""
@@ -129,7 +130,7 @@ def _records(text: str) -> Iterator[dict[str, str]]:
 
 def _array(pairs: dict[str, str]) -> str:
     task = pairs.get("ArrayTaskId", "")
-    return f"{pairs.get('ArrayJobId', '')}_{task}" if task.isdigit() and "ArrayJobId" in pairs else pairs.get("JobId", "")
+    return f"{pairs.get('ArrayJobId', '')}_{task}" if task.isdecimal() and "ArrayJobId" in pairs else pairs.get("JobId", "")
 
 
 def _add(columns: dict[str, list[Any]], row: dict[str, str]) -> None:

@@ -25,6 +25,10 @@ _SIGNAL = re.compile(r"Received (?:Signals\.)?(\w+) death signal")
 _GAVE_UP = re.compile(r"\bChildFailedError\b")
 
 
+_ANY = re.compile(r"exitcode|attempts left|worker group|death signal|ChildFailedError|max_restarts|nproc_per_node|max_nodes")
+"""What a line of interest holds: most hold nothing, and are passed over with one look."""
+
+
 class Launcher:
     """The lines of the launcher, one story; several agents (one a node) fail together."""
 
@@ -37,6 +41,8 @@ class Launcher:
 
     def tell(self, line: str) -> bool:
         """Whether the line was one of the launcher's; the story has it then."""
+        if not _ANY.search(line):
+            return False
         found = _FAILED.search(line)
         if found:
             self._fail(line, found)
