@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ STEPS = {
     "saved_step": ("saved_step", "checkpoint_step", "last_checkpoint"),
 }  # fmt: skip
 _KEYS = ("job", "submit", "start", "end", "outcome", "accelerators", "unit", "reason", *STEPS)
-HEAD_BYTES = 4 << 20
+END_BYTES = 1 << 20
 _ATTEMPTS = re.compile(rb'"attempts"\s*:\s*\[')
 
 
@@ -48,75 +49,10 @@ def _first(names: Any, spellings: tuple[str, ...]) -> str:
     return next((name for name in spellings if name in names), "")
 
 
-class _Attempt(msgspec.Struct):
-    start: Any = None
-    start_time: Any = None
-    started: Any = None
-    start_s: Any = None
-    start_ns: Any = None
-    started_at: Any = None
-    begin: Any = None
-    end: Any = None
-    end_time: Any = None
-    ended: Any = None
-    end_s: Any = None
-    end_ns: Any = None
-    ended_at: Any = None
-    finished_at: Any = None
-    finish_time: Any = None
-    outcome: Any = None
-    status: Any = None
-    state: Any = None
-    reason: Any = None
-    error: Any = None
-    message: Any = None
-    gpus: Any = None
-    num_gpus: Any = None
-    accelerators: Any = None
-    detail: Any = None
-    first_step: Any = None
-    last_step: Any = None
-    resumed_step: Any = None
-    resume_step: Any = None
-    saved_step: Any = None
-    checkpoint_step: Any = None
-    last_checkpoint: Any = None
-
-
-class _Job(msgspec.Struct):
-    attempts: list[_Attempt] = []
-    job: Any = None
-    job_id: Any = None
-    jobid: Any = None
-    id: Any = None
-    job_name: Any = None
-    name: Any = None
-    submit: Any = None
-    submit_time: Any = None
-    submitted_time: Any = None
-    submitted: Any = None
-    submitted_at: Any = None
-    queued_at: Any = None
-    accelerators: Any = None
-    gpus: Any = None
-    num_gpus: Any = None
-    gpu_num: Any = None
-    n_gpus: Any = None
-    gpu_count: Any = None
-    plan_gpu: Any = None
-    outcome: Any = None
-    status: Any = None
-    state: Any = None
-
-
-class _Jobs(msgspec.Struct):
-    jobs: list[_Job]
-
-
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs of one file."""
     raw = bytes(data).removeprefix(b"\xef\xbb\xbf").lstrip()
-    columns = _from_json(_decode(raw, label), raw) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
+    columns = _from_json(_decode(raw, label)) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
     if not columns["job"]:
         raise InputRefused(label, "a table of jobs without an attempt", "leave the file out")
     submit, start, end = (columns.pop(key) for key in ("submit", "start", "end"))
@@ -126,66 +62,75 @@ def load(data: bytes, label: str) -> JobLog:
     )
 
 
-def _decode(raw: bytes, label: str) -> list[_Job]:
+def _used(raw: bytes, spellings: tuple[str, ...]) -> tuple[str, ...]:
+    """Those spellings that a file uses; of a large one its two ends tell."""
+    ends = raw if len(raw) <= 2 * END_BYTES else raw[:END_BYTES] + raw[-END_BYTES:]
+    return tuple(name for name in spellings if b'"%s"' % name.encode() in ends)
+
+
+def _decode(raw: bytes, label: str) -> list[Any]:
+    """The jobs, with the fields that the file uses."""
+    told = dict.fromkeys(
+        (*STATE, *REASON, *HELD, *START, *END, *(name for names in STEPS.values() for name in names), "detail")
+    )
+    attempt = msgspec.defstruct("Attempt", [(name, Any, None) for name in _used(raw, tuple(told))], gc=False)
+    told = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE))
+    fields = [(name, Any, None) for name in _used(raw, tuple(told))]
+    job: Any = msgspec.defstruct("Job", [*fields, ("attempts", list[attempt], msgspec.field(default_factory=list))])  # type: ignore[valid-type]
+    many: Any = msgspec.defstruct("Jobs", [("jobs", list[job])])
     try:
         if raw[:1] == b"[":
-            return msgspec.json.decode(raw, type=list[_Job])
+            return list(msgspec.json.decode(raw, type=list[job]))
         try:
-            return msgspec.json.decode(raw, type=_Jobs).jobs
+            return list(msgspec.json.decode(raw, type=many).jobs)
         except msgspec.DecodeError:
-            return msgspec.json.Decoder(_Job).decode_lines(raw)
+            return list(msgspec.json.Decoder(job).decode_lines(raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable table of jobs ({str(error)[:120]})", "write it again") from None
 
 
-def _get(thing: Any, spellings: tuple[str, ...]) -> Any:
-    for name in spellings:
-        value = getattr(thing, name, None)
-        if value is not None:
-            return value
-    return None
+def _all(things: list[Any], spellings: tuple[str, ...]) -> list[Any]:
+    """What each thing says under the first of the spellings that it uses; None if under none."""
+    used = [name for name in spellings if things and hasattr(things[0], name)]
+    if len(used) < 2:
+        return list(map(attrgetter(used[0]), things)) if used else [None] * len(things)
+    columns = [list(map(attrgetter(name), things)) for name in used]
+    return [next((value for value in row if value is not None), None) for row in zip(*columns, strict=True)]
 
 
-def _used(raw: bytes, spellings: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in spellings if b'"%s"' % name.encode() in raw)
-
-
-def _from_json(jobs: list[_Job], raw: bytes) -> dict[str, list[Any]]:
-    # Only spellings that the file uses are looked for; what every job has, its first megabytes have.
-    head = raw[:HEAD_BYTES]
-    job_is, start_is, end_is, submit_is, held_is = (_used(head, spelled) for spelled in (JOB, START, END, SUBMIT, HELD))
-    state_is, reason_is, *steps_are = (_used(raw, spelled) for spelled in (STATE, REASON, *STEPS.values()))
-    ones = [one for job in jobs for one in job.attempts]
-    sizes = [len(job.attempts) for job in jobs]
-    named = [(place, _get(job, job_is)) for place, job in enumerate(jobs, 1)]
-    names = [cut(called) if isinstance(called, (str, int)) else f"job {place}" for place, called in named]
-    queued = [value for job, n in zip(jobs, sizes, strict=True) if n for value in (_get(job, submit_is), *[None] * (n - 1))]
-    # What a job says of its end is said of its last attempt.
-    ends = [value for job, n in zip(jobs, sizes, strict=True) if n for value in (*[None] * (n - 1), _get(job, state_is))]
-    states = [one if one is not None else end for one, end in zip((_get(one, state_is) for one in ones), ends, strict=True)]
-    held = [value for job, n in zip(jobs, sizes, strict=True) for value in [_get(job, held_is)] * n]
-    counts = [_held(one, job, held_is) for one, job in zip(ones, held, strict=True)]
+def _from_json(jobs: list[Any]) -> dict[str, list[Any]]:
+    jobs = [job for job in jobs if job.attempts]
+    ones, sizes = [one for job in jobs for one in job.attempts], [len(job.attempts) for job in jobs]
+    called = enumerate(_all(jobs, JOB), 1)
+    names = [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in called]
+    first = [value for job, n in zip(_all(jobs, SUBMIT), sizes, strict=True) for value in (job, *[None] * (n - 1))]
+    # What a job says of its end is said of its last attempt, what it held of all.
+    last = [value for job, n in zip(_all(jobs, STATE), sizes, strict=True) for value in (*[None] * (n - 1), job)]
+    states = [own if own is not None else end for own, end in zip(_all(ones, STATE), last, strict=True)]
+    held = [
+        _number(own if job is None else job)
+        for own, job in zip(_all(ones, HELD), _spread(_all(jobs, HELD), sizes), strict=True)
+    ]
+    held = [own if detail is None else _detail(detail) for own, detail in zip(held, _all(ones, ("detail",)), strict=True)]
+    counts = {value: counted(value) for value in set(held)}
+    steps = {key: _all(ones, spelled) for key, spelled in STEPS.items()}
     return {
-        "job": [value for name, n in zip(names, sizes, strict=True) for value in [name] * n], "submit": queued,
-        "start": [_get(one, start_is) for one in ones], "end": [_get(one, end_is) for one in ones],
+        "job": _spread(names, sizes), "submit": first, "start": _all(ones, START), "end": _all(ones, END),
         "outcome": [outcome(state) if isinstance(state, str) else "" for state in states],
-        "accelerators": [count for count, _ in counts], "unit": [unit for _, unit in counts],
-        "reason": [cut(_get(one, reason_is)) for one in ones] if reason_is else [""] * len(ones),
-        **{
-            key: [whole(_get(one, spelled), 2**53) for one in ones] if spelled else [NULL] * len(ones)
-            for key, spelled in zip(STEPS, steps_are, strict=True)
-        },
+        "accelerators": [counts[value][0] for value in held], "unit": [counts[value][1] for value in held],
+        "reason": [cut(reason) for reason in _all(ones, REASON)],
+        **{key: [NULL if value is None else whole(value, 2**53) for value in values] for key, values in steps.items()},
     }  # fmt: skip
 
 
-def _held(one: _Attempt, of_job: Any, held_is: tuple[str, ...]) -> tuple[int, str]:
-    if one.detail is not None:
-        return counted(_detail(one.detail))
-    return counted(_number(_get(one, held_is) if of_job is None else of_job))
+def _spread(values: list[Any], sizes: list[int]) -> list[Any]:
+    """One value a job → one an attempt."""
+    return [value for value, n in zip(values, sizes, strict=True) for value in (value,) * n]
 
 
-def _number(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() and value < 2**31 else value
+def _number(value: Any) -> int:
+    """A count, NULL if it is none; ``8.0`` is eight."""
+    return int(value) if isinstance(value, float) and value.is_integer() and 0 <= value < 2**31 else whole(value)
 
 
 def _detail(detail: Any) -> int:
