@@ -68,6 +68,16 @@ def test_one_object_a_line_or_over_many_or_as_a_watch() -> None:
     assert told("\n".join(json.dumps({"type": "ADDED", "object": e}) for e in GANG).encode()) == EXPECTED
 
 
+def test_the_newer_group_of_events_calls_things_otherwise() -> None:
+    names = {
+        "involvedObject": "regarding",
+        "message": "note",
+        "firstTimestamp": "eventTime",
+        "lastTimestamp": "deprecatedLastTimestamp",
+    }
+    assert attempts([{names.get(key, key): value for key, value in e.items()} for e in GANG]) == EXPECTED
+
+
 def test_pods_with_random_names_belong_to_the_job_that_created_them() -> None:
     events = [
         event("00:00", "SuccessfulCreate", "train", "Created pod: train-x7k2p", kind="Job"),

@@ -107,18 +107,17 @@ def _from_json(jobs: list[Any]) -> dict[str, list[Any]]:
     # What a job says of its end is said of its last attempt, what it held of all.
     last = [value for job, n in zip(_all(jobs, STATE), sizes, strict=True) for value in (*[None] * (n - 1), job)]
     states = [own if own is not None else end for own, end in zip(_all(ones, STATE), last, strict=True)]
-    held = [
-        _number(own if job is None else job)
-        for own, job in zip(_all(ones, HELD), _spread(_all(jobs, HELD), sizes), strict=True)
-    ]
+    of_job = _spread(_all(jobs, HELD), sizes)
+    held = [own if job is None else job for own, job in zip(_all(ones, HELD), of_job, strict=True)]
     held = [own if detail is None else _detail(detail) for own, detail in zip(held, _all(ones, ("detail",)), strict=True)]
-    counts = {value: counted(value) for value in set(held)}
+    held = [value if isinstance(value, (int, float, str)) else NULL for value in held]
+    counts = {value: counted(_number(value)) for value in set(held)}
     steps = {key: _all(ones, spelled) for key, spelled in STEPS.items()}
     return {
         "job": _spread(names, sizes), "submit": first, "start": _all(ones, START), "end": _all(ones, END),
         "outcome": [outcome(state) if isinstance(state, str) else "" for state in states],
         "accelerators": [counts[value][0] for value in held], "unit": [counts[value][1] for value in held],
-        "reason": [cut(reason) for reason in _all(ones, REASON)],
+        "reason": ["" if reason is None else cut(reason) for reason in _all(ones, REASON)],
         **{key: [NULL if value is None else whole(value, 2**53) for value in values] for key, values in steps.items()},
     }  # fmt: skip
 

@@ -93,6 +93,11 @@ def numbered(attempts: Table) -> Table:
 
 def times(texts: Sequence[Any]) -> tuple[Any, bool]:
     """ISO dates, or seconds (by size: ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
+    given = [text for text in texts if text]
+    if len(given) < len(texts):
+        out = np.full(len(texts), NULL, dtype=np.int64)
+        out[np.fromiter(map(bool, texts), dtype=bool, count=len(texts))], bare = times(given)
+        return out, bare
     seconds = _plain_dates(texts)
     if seconds is not None:
         known = (seconds > 0) & (seconds < _LATEST_S)

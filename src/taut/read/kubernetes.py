@@ -44,7 +44,7 @@ _CODE = re.compile(r"exit(?:ed)?(?: with)?(?: code:?)? (\d{1,3})")
 def sniff(head: bytes) -> bool:
     """JSON objects of kind Event, alone or in a list."""
     text = head.lstrip()
-    return text[:1] == b"{" and b'"involvedObject"' in text and b'"reason"' in text
+    return text[:1] == b"{" and (b'"involvedObject"' in text or b'"regarding"' in text) and b'"reason"' in text
 
 
 class _Object(msgspec.Struct):
@@ -63,7 +63,14 @@ class _Series(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
+    """An event of the core, or of the newer group that calls its object ``regarding`` and its message ``note``."""
+
     involvedObject: _Object | None = None
+    regarding: _Object | None = None
+    note: Any = None
+    deprecatedFirstTimestamp: Any = None
+    deprecatedLastTimestamp: Any = None
+    deprecatedSource: _Source | None = None
     reason: Any = None
     message: Any = None
     firstTimestamp: Any = None
@@ -78,7 +85,7 @@ class _Event(msgspec.Struct):
 
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs whose pods the events name."""
-    events = [event for event in _events(bytes(data), label) if event.involvedObject is not None]
+    events = [event for event in map(_plain, _events(bytes(data), label)) if event.involvedObject is not None]
     rows = _rows(events)
     if not rows:
         raise InputRefused(label, "no event tells of a pod or a job", "save kubectl get events -o json of the job's namespace")
@@ -108,6 +115,16 @@ def _events(data: bytes, label: str) -> Iterator[_Event]:
         raise InputRefused(
             label, f"not readable as events of Kubernetes ({str(error)[:120]})", "use kubectl get events -o json"
         ) from None
+
+
+def _plain(event: _Event) -> _Event:
+    """An event of the newer group in the words of the core."""
+    if event.regarding is not None:
+        event.involvedObject, event.message = event.regarding, event.note
+        event.firstTimestamp = event.firstTimestamp or event.deprecatedFirstTimestamp
+        event.lastTimestamp = event.lastTimestamp or event.deprecatedLastTimestamp
+        event.source = event.source or event.deprecatedSource
+    return event
 
 
 def _decoded(data: bytes) -> list[_Event]:
