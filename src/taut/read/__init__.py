@@ -59,12 +59,20 @@ JOB_LOGS = (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
 """Readers of what tells the attempts of a job, beside its traces or alone; the loosest comes last."""
 
 
+KNOWN = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times and job logs; README.md lists them"
+SUFFIXES = (
+    ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
+)  # fmt: skip
+Found = Trace | nsys.Report | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | JobLog | Table
+"""What a member may hold; a bare table is a progress log."""
+
+
 @dataclass
 class Part:
     """What became of one member: a trace, what lies beside traces (a dump, metrics, a log), a refusal, or nothing."""
 
     label: str
-    found: Trace | chakra.Plan | execution.Execution | flight.Dump | metrics.Metrics | Table | nsys.Report | JobLog | InputRefused | None
+    found: Found | InputRefused | None
 
 
 def read(
@@ -231,15 +239,15 @@ def _nothing(paths: Sequence[str | Path], parts: list[Part], refused: list[Input
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
     if beside:
         return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
-    known = "Kineto JSON, Nsight Systems exports (SQLite), OTF2, Chakra (protobuf, JSON), op tables (Parquet, CSV) and step times (CSV)"
-    return NotATrace(where, f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace", f"taut reads {known}")
+    why = f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace"
+    return NotATrace(where, why, f"taut reads {KNOWN}")
 
 
 def _job_name(path: str | Path) -> str:
     if str(path) == files.STDIN:
         return "job"
     stem = Path(path).resolve().name
-    for suffix in (".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err"):
+    for suffix in SUFFIXES:
         stem = stem.removesuffix(suffix)
     return stem or "job"
 
