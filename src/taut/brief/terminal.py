@@ -111,7 +111,7 @@ def render_change(result: Mapping[str, Any], screen: Screen) -> str:
 
 def _trust(result: Mapping[str, Any]) -> list[ConsoleRenderable]:
     """What such predictions were worth in the lab, where that was measured."""
-    error, saved = result["error"], result["saved_wall_ns"]
+    error, saved = result.get("error"), result["saved_wall_ns"]
     if error is None or saved <= 0:
         return []
     low, high = (duration(round(saved * (1 + error[end]))) for end in ("lo", "hi"))
