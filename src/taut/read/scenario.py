@@ -1,0 +1,86 @@
+"""Scenario files: TOML → a table, with the devices and fabrics it names put in.
+
+``device = "a100-80g"`` stands for the table that ships with taut under that name, ``device = "./mine.toml"`` for one beside
+the scenario; keys of a table ``[device]`` with ``base = "a100-80g"`` are put over it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from taut.errors import InputRefused
+
+SHIPPED = "taut.scenarios"
+PARTS = {"device": "devices", "fabric": "fabrics"}
+MOST_BYTES = 1 << 20
+"""A scenario is written by hand."""
+
+
+def load(path: str | Path) -> tuple[dict[str, Any], str]:
+    """(table, text) of a scenario: a file, or the name of one that ships with taut."""
+    here = Path(path)
+    if not here.exists() and here.suffix == "" and "/" not in str(path):
+        text = _shipped("", str(path))
+        if text is None:
+            known = ", ".join(names("")) or "none yet"
+            raise InputRefused(path, "no such scenario", f"give a TOML file, or one of: {known}")
+    else:
+        text = _text(here)
+    table = _parsed(text, str(path))
+    for part, folder in PARTS.items():
+        table = {**table, **({part: _whole(table[part], part, folder, here)} if part in table else {})}
+    return table, text
+
+
+def names(folder: str) -> list[str]:
+    """What ships with taut: scenarios, or the devices or fabrics among them."""
+    at = resources.files(SHIPPED).joinpath(folder) if folder else resources.files(SHIPPED)
+    return sorted(one.name.removesuffix(".toml") for one in at.iterdir() if one.name.endswith(".toml")) if at.is_dir() else []
+
+
+def _whole(value: Any, part: str, folder: str, beside: Path) -> Any:
+    """The table that a name stands for, with what is given put over it."""
+    if isinstance(value, str):
+        return _named(value, part, folder, beside)
+    if isinstance(value, dict) and isinstance(value.get("base"), str):
+        return {**_named(value["base"], part, folder, beside), **{k: v for k, v in value.items() if k != "base"}}
+    return value
+
+
+def _named(name: str, part: str, folder: str, beside: Path) -> dict[str, Any]:
+    if name.endswith(".toml"):
+        return _parsed(_text(beside.parent / name), name)
+    text = _shipped(folder, name)
+    if text is None:
+        raise InputRefused(beside, f"{part}: no {name!r} ships with taut", f"one of {', '.join(names(folder))}, or a file")
+    return _parsed(text, f"{folder}/{name}.toml")
+
+
+def _shipped(folder: str, name: str) -> str | None:
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name not in names(folder):
+        return None
+    at = resources.files(SHIPPED)
+    return (at.joinpath(folder) if folder else at).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputRefused(path, "larger than a scenario is", "give the scenario file")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputRefused(path, f"cannot be read: {error.strerror}", "check the path") from None
+    except UnicodeDecodeError:
+        raise InputRefused(path, "not UTF-8 text", "give a TOML file") from None
+
+
+def _parsed(text: str, label: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputRefused(label, f"not TOML: {error}", "correct that line") from None
+    except RecursionError:
+        raise InputRefused(label, "nested too deeply", "give a TOML file") from None

@@ -1,0 +1,1 @@
+"""Scenarios, devices and fabrics that ship with taut: TOML files only."""

@@ -1,0 +1,133 @@
+"""Step times of published A100 jobs: ours, theirs, difference, source, as Markdown.
+
+    python validation/step_times.py ../shared/validation [--rows]
+
+One device file and one fabric file for all rows. Rows used to calibrate them (vTrain's 3.6 B and 18.4 B models) stand in a
+column of their own and are not counted as validated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taut.project.scenario import Scenario, parse
+from taut.project.step import step_ns
+from taut.read.scenario import load
+
+CALIBRATED = ("3.6", "18.4")
+SEQUENCE, VOCAB = 2048, 51200
+MICRO_SC21 = {"1.7": (16, 1), "3.6": (16, 1), "7.5": (16, 1), "18.4": (8, 1), "39.1": (4, 1), "76.1": (2, 3), "145.6": (2, 2),
+              "310.1": (1, 2), "529.6": (1, 3), "1008.0": (1, 1)}  # fmt: skip
+"""Micro-batch and chunks a stage of SC21's table 1, from the scripts published with it (examples/sc21 of Megatron-LM)."""
+SEQPAR = {"22B": (48, 6144, 64, 1, 4, 4, 1), "175B": (96, 12288, 96, 8, 64, 1, 3), "530B": (105, 20480, 128, 35, 280, 1, 3),
+          "1T": (128, 25600, 160, 64, 512, 1, 1)}  # fmt: skip
+"""Layers, hidden, heads, pp, batch, micro-batch, chunks a stage: table 3 of Korthikanti et al."""
+
+
+@dataclass(frozen=True)
+class Row:
+    source: str
+    what: str
+    scenario: Scenario
+    seconds: float
+    calibrated: bool
+
+
+def scenario(layers: int, hidden: int, heads: int, **job: Any) -> Scenario:
+    chunks = job.get("virtual_pp", 1)
+    table: dict[str, Any] = {
+        "model": {"layers": layers, "hidden": hidden, "heads": heads, "sequence": SEQUENCE, "vocab": VOCAB},
+        "job": {**job, "schedule": "interleaved" if chunks > 1 else "1f1b"},
+        "device": DEVICE, "fabric": FABRIC,
+    }  # fmt: skip
+    return parse(table, "row")[0]
+
+
+def sc21_seconds(layers: int, hidden: int, batch: int, gpus: int, tflops: float) -> float:
+    """The step time behind a published TFLOP/s figure: their FLOPs, recomputation counted."""
+    flops = 96.0 * batch * SEQUENCE * layers * hidden**2 * (1 + SEQUENCE / (6 * hidden) + VOCAB / (16 * layers * hidden))
+    return flops / (gpus * tflops * 1e12)
+
+
+def rows(folder: Path) -> Iterator[Row]:
+    for r in _csv(folder / "vtrain_a100_multi_node.csv"):
+        f = list(r.values())
+        layers, hidden, heads = int(f[6]), int(f[4]), int(f[5])
+        job = dict(global_batch=int(f[2]), micro_batch=int(f[3]), tp=int(f[8]), dp=int(f[9]), pp=int(f[10]))
+        what = f"{f[0]} B, tp {f[8]} dp {f[9]} pp {f[10]}, micro {f[3]}"
+        yield Row("vTrain", what, scenario(layers, hidden, heads, recompute="full", **job), float(f[11]) / 1e3, f[0] in CALIBRATED)
+    for r in _csv(folder / "megatron_sc21_table1.csv"):
+        micro, chunks = MICRO_SC21[r["params_B"]]
+        layers, hidden, batch, gpus, tp, pp = (int(r[k]) for k in ("layers", "hidden", "batch", "gpus", "tp", "pp"))
+        job = dict(global_batch=batch, micro_batch=micro, tp=tp, pp=pp, dp=gpus // tp // pp, virtual_pp=chunks, recompute="full")
+        seconds = sc21_seconds(layers, hidden, batch, gpus, float(r["tflops_per_gpu"]))
+        yield Row("SC21 table 1", f"{r['params_B']} B", scenario(layers, hidden, int(r["heads"]), **job), seconds, False)
+    for r in _csv(folder / "megatron_sc21_table2_zero3.csv"):
+        layers, hidden, heads, pp = (96, 12288, 96, 12) if r["params_B"] == "174.6" else (105, 20480, 128, 35)
+        gpus, batch, micro = int(r["gpus"]), int(r["batch"]), int(r["micro"])
+        if r["scheme"] == "PTD-P":
+            job = dict(global_batch=batch, micro_batch=1, tp=8, pp=pp, dp=gpus // 8 // pp, recompute="full")
+        else:
+            job = dict(global_batch=batch, micro_batch=micro, dp=gpus, sharding="zero3", recompute="full", overlap_share=1.0)
+        seconds = sc21_seconds(layers, hidden, batch, gpus, float(r["tflops_per_gpu"]))
+        what = f"{r['scheme']} {r['params_B']} B on {gpus}"
+        yield Row("SC21 table 2" + (" ZeRO-3" if "Z" in r["scheme"] else ""), what, scenario(layers, hidden, heads, **job), seconds, False)
+    for r in _csv(folder / "seqpar_2205.05198_table5.csv"):
+        layers, hidden, heads, pp, batch, micro, chunks = SEQPAR[r["model"]]
+        job = dict(global_batch=batch, micro_batch=micro, tp=8, pp=pp, dp=1, virtual_pp=chunks)
+        full = scenario(layers, hidden, heads, recompute="full", **job)
+        less = scenario(layers, hidden, heads, recompute="selective", sequence_parallel=True, **job)
+        yield Row("sequence parallelism, full", r["model"], full, float(r["full_recompute_s"]), False)
+        yield Row("sequence parallelism, selective", r["model"], less, float(r["seqpar_selective_s"]), False)
+
+
+def _csv(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(encoding="utf-8") as stream:
+        yield from csv.DictReader(stream)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", action="store_true", help="every row, not only the sums")
+    given = parser.parse_args()
+    table: dict[tuple[str, bool], list[float]] = {}
+    if given.rows:
+        print("| source | job | ours, s | theirs, s | difference | |\n|---|---|---:|---:|---:|---|")
+    for row in rows(given.folder):
+        ours = step_ns(row.scenario) / 1e9
+        table.setdefault((row.source, row.calibrated), []).append(ours / row.seconds - 1)
+        if given.rows:
+            said = "calibrated" if row.calibrated else ""
+            print(f"| {row.source} | {row.what} | {ours:.2f} | {row.seconds:.2f} | {100 * (ours / row.seconds - 1):+.1f} % | {said} |")
+    print("\n| source | rows | mean error | largest | bias | |\n|---|---:|---:|---:|---:|---|")
+    for (source, calibrated), errors in table.items():
+        size = np.abs(errors)
+        said = "calibrated on" if calibrated else "validated"
+        print(f"| {source} | {len(errors)} | {100 * size.mean():.1f} % | {100 * size.max():.1f} % | {100 * np.mean(errors):+.1f} % | {said} |")
+
+
+_SHIPPED = "name = 'x'\ndevice = 'a100-80g'\nfabric = 'dgx-a100-hdr'\n"
+
+
+def _shipped() -> tuple[Any, Any]:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as stream:
+        stream.write(_SHIPPED)
+        stream.flush()
+        table = load(stream.name)[0]
+    return table["device"], table["fabric"]
+
+
+DEVICE, FABRIC = _shipped()
+
+if __name__ == "__main__":
+    main()
