@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.read import pickles
+from taut.read import arrivals, pickles
 from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_json import elements, integer
 from taut.read.kineto_rows import NAME_LENGTH, rank_list
@@ -25,6 +25,7 @@ from taut.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
 CREATED_NS = 200_000
 """A dump entry is created while its call runs; clocks of the two records agree to well within this."""
 EARLIER_NS = 60_000_000_000
+BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
 _SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})(?!.*\d)")
 _HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
@@ -41,6 +42,8 @@ class Dump:
     names: list[str]
     groups: list[str]
     group_ranks: dict[str, list[int]] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    """Group → what the job calls groups of its kind (``mesh_dp``)."""
 
     @property
     def collectives(self) -> Table:
@@ -97,7 +100,7 @@ def load(data: bytes | bytearray, label: str) -> Dump | None:
     if rank < 0:
         found = _RANK.search(re.split(r"[/\\:]", label)[-1])
         rank = int(found[1]) if found else -1
-    names, groups, members = Codes(), Codes(), _config(dump.pg_config)
+    names, groups, members = Codes(), Codes(), _config(dump.pg_config, {_group(entry.process_group) for entry in entries})
     peer = [_hop(entry, members) for entry in entries]
     hop = np.array([entry.is_p2p is True for entry in entries], dtype=np.bool_)
     seq = [integer(e.p2p_seq_id if p2p else e.collective_seq_id) for e, p2p in zip(entries, hop.tolist(), strict=True)]
@@ -127,11 +130,17 @@ def load(data: bytes | bytearray, label: str) -> Dump | None:
     )
     calls = concat(Call, [known, counted])
     calls = calls.replace(rank=np.full(len(calls), rank))
-    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
+    roles = {_group(entry.process_group): _role(entry.process_group) for entry in entries}
+    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members, roles)
 
 
 def _group(value: Any) -> str:
     return str(value[0]) if isinstance(value, (list, tuple)) and value else ""
+
+
+def _role(value: Any) -> str:
+    """What the job calls groups of this kind; the group itself where it does not say."""
+    return str(value[1]) if isinstance(value, (list, tuple)) and len(value) > 1 and value[1] else _group(value)
 
 
 def _name(value: Any) -> str:
@@ -189,56 +198,99 @@ def _reached(dump: _File, entries: Sequence[_Entry], members: Mapping[str, Seque
     return [(name, *status[i][1]) for i, name in enumerate(order) if status[i][0] not in named and status[i][1][0] >= 0]
 
 
-def _config(config: Any) -> dict[str, list[int]]:
+def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
+    """Group → its ranks. A single group without a name is the one group of which there are calls."""
     groups = config if isinstance(config, dict) else {}
     named = {
         str(entry.get("name") or key): rank_list(entry.get("ranks")) for key, entry in groups.items() if isinstance(entry, dict)
     }
+    if list(named) == [""] and len(called) == 1:
+        named = {called.pop(): named[""]}
     return {name: ranks for name, ranks in named.items() if name and ranks}
 
 
 def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
-    """The trace of a job of which only dumps are left: every call as an op as long as nothing else is known to follow.
-
-    When calls end is not recorded, so none is a rendezvous: what they tell is their order, and who is missing.
-    """
-    known = [dump for dump in dumps if dump.rank >= 0]
-    last = max((int(dump.calls.created_ns.max()) for dump in known if len(dump.calls)), default=0)
-    names, ops = Codes(), []
-    for dump in known:
-        calls = dump.calls.take(dump.calls.created_ns >= 0)
-        begin = calls.created_ns
-        ops.append(
-            Table(
-                Op,
-                {
-                    "rank": calls.rank,
-                    "lane": np.zeros(len(begin)),
-                    "step": np.zeros(len(begin)),
-                    "kind": np.full(len(begin), Kind.COMMUNICATE),
-                    "name": names.of(dump.names[i] for i in calls.name.tolist()),
-                    "start_ns": begin,
-                    "end_ns": np.append(begin[1:], last) if len(begin) else begin,
-                },
-                len(begin),
-            )
-        )
+    """The trace of a job of which only dumps are left: arrivals and what lies between them if it ran, else bare calls."""
+    known = list({dump.rank: dump for dump in sorted(dumps, key=lambda dump: len(dump.calls)) if dump.rank >= 0}.values())
+    known.sort(key=lambda dump: dump.rank)
+    names, groups = Codes(), Codes()
+    calls = concat(Call, [_recoded(dump, names, groups) for dump in known])
+    calls = calls.take(calls.created_ns >= 0)
     world = sorted({rank for dump in known for ranks in dump.group_ranks.values() for rank in ranks})
+    ranks = [dump.rank for dump in known]
+    missing = [rank for rank in world or range(ranks[-1]) if rank not in set(ranks)]
+    laid = None
+    if not missing and _ran(calls):
+        kinds = {group: role for dump in known for group, role in dump.roles.items()}
+        roles = Codes().of(kinds.get(str(group), group) for group in groups)[calls.group]
+        laid = arrivals.lay_out(calls, roles, list(map(str, names)))
+    ops, said = (_bare(calls), [BARE]) if laid is None else (laid.ops, _said(laid, names))
     return Trace(
-        ops=concat(Op, ops),
-        names=list(map(str, names)),
-        lanes=["calls"],
-        groups=[],
-        members=Table(Member, {"rank": np.unique([dump.rank for dump in known])}),
+        ops=ops,
+        names=list(map(str, names)) if laid is None else laid.names,
+        lanes=list(arrivals.LANES),
+        groups=list(map(str, groups)),
+        members=Table(Member, {"rank": ranks}),
         name=name,
         source=source,
         world_size=len(world) or None,
+        group_ranks={group: members for dump in known for group, members in dump.group_ranks.items()},
         partial=[
-            "only flight-recorder dumps: calls and their order, not how long anything took",
-            *(f"no dump of rank {rank}" for rank in world if rank not in {dump.rank for dump in known}),
+            *said,
+            *(f"no dump of rank {rank}" for rank in missing if rank in world),
             *(f"{error.where} left out: {error.why}" for error in refused),
         ],
     )
+
+
+def _recoded(dump: Dump, names: Codes, groups: Codes) -> Table:
+    """The calls of a dump with the codes of the job; one known by its group's status only has no name."""
+    own, called = groups.of(dump.groups), np.append(names.of(dump.names), NULL)
+    return dump.calls.replace(group=own[dump.calls.group], name=called[dump.calls.name])
+
+
+def _ran(calls: Table) -> bool:
+    """Whether all calls completed, and no member of a group is behind the others."""
+    if not len(calls) or not calls.done.all():
+        return False
+    rows = np.flatnonzero((calls.verb != Verb.SEND) & (calls.verb != Verb.RECV))
+    cells, cell = np.unique(calls.group[rows].astype(np.int64) << 32 | calls.rank[rows], return_inverse=True)
+    made = np.full(len(cells), NULL)
+    np.maximum.at(made, cell, calls.seq[rows])
+    most = np.full(int(calls.group.max()) + 1, NULL)
+    np.maximum.at(most, cells >> 32, made)
+    return bool((made == most[cells >> 32]).all())
+
+
+def _bare(calls: Table) -> Table:
+    """Every call as an op as long as nothing else is known to follow: none is a rendezvous, their order is what they tell."""
+    last = int(calls.created_ns.max()) if len(calls) else 0
+    following = np.append(calls.created_ns[1:], last)
+    own = np.append(calls.rank[1:] == calls.rank[:-1], False)
+    columns = {
+        "rank": calls.rank, "lane": np.zeros(len(calls)), "step": np.zeros(len(calls)), "name": calls.name,
+        "kind": np.full(len(calls), Kind.COMMUNICATE), "start_ns": calls.created_ns, "end_ns": np.where(own, following, last),
+    }  # fmt: skip
+    return Table(Op, columns, len(calls))
+
+
+def _said(laid: arrivals.Laid, names: Codes) -> list[str]:
+    """What arrivals cannot tell, and what was found out instead of read."""
+    said = [
+        "only flight-recorder dumps: when ranks came to their gates, not how long transfers took; that counts as work after "
+        "them, so a slow link shows as slow ranks at its ends, or as all ranks being slower",
+        f"no step marks: {laid.steps} steps found from the calls that recur, {laid.outside} calls outside them left out",
+        "where a rank waited for its calls was found from what lets its work vary least from step to step",
+    ]
+    if any(str(name).startswith(("nccl", "rccl")) for name in names):
+        said.append("calls are made by the host: a device that falls behind its host is not seen")
+    if laid.clocks:
+        off = ", ".join(f"rank {rank} {ns / 1e6:+.1f} ms" for rank, ns in sorted(laid.clocks.items())[:8])
+        more = f" and {len(laid.clocks) - 8} more" if len(laid.clocks) > 8 else ""
+        said.append(f"clocks set right by what ranks usually differ where they come closest together: {off}{more}")
+    else:
+        said.append("clocks taken as they are: arrivals tell none that is off, and would tell a constant one hardly")
+    return said
 
 
 def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Trace:
@@ -258,8 +310,7 @@ def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Tra
         named = np.array([bool(dump.groups[i]) for i in found.group.tolist()], dtype=np.bool_)
         group[rows[named]] = own[found.group[named]]
         matched += len(rows)
-        called = np.append(names.of(dump.names), NULL)  # a call known by its group's status only has no name
-        calls.append(dump.calls.replace(group=own[dump.calls.group], name=called[dump.calls.name]))
+        calls.append(_recoded(dump, names, groups))
     ranks = {name: members for dump in dumps for name, members in dump.group_ranks.items()}
     found_counts = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
     return replace(
