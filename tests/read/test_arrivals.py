@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut.errors import InputRefused
+from taut.graph import link
 from taut.read import read
 from taut.read.flight import BARE
 from taut.run import analyze_trace
@@ -257,7 +259,5 @@ def test_mutated_dumps_are_read_or_refused(tmp_path_factory: Any, changes: list[
     for rank, entries in dumps.items():
         dump = {"version": "2.9", "nccl_version": "2.27", "pg_config": {}, "pg_status": {}, "entries": entries}
         (folder / f"flight_rank{rank}.json").write_text(json.dumps(dump))
-    try:
-        analyze_trace(read([folder]))
-    except InputRefused as refusal:
-        assert "\n" not in str(refusal)
+    with contextlib.suppress(InputRefused):
+        link(read([folder]))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from taut.read import recurs
-from taut.read.columns import Ints, Mask
+from taut.read.columns import Ints, Mask, dense, medians, occurrence
 from taut.tables import NULL, Kind, Op, Table, Verb, concat
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
@@ -83,8 +83,8 @@ class Calls:
         self.hop = np.isin(calls.verb, (Verb.SEND, Verb.RECV))
         self.gate, self.gates = self._gates()
         self.size = calls.size if sized else np.full(len(calls), NULL)
-        self.channel, _ = _ids(roles, np.where(self.hop, calls.verb, 0))
-        self.token, _ = _ids(roles, calls.name, self.size, np.where(self.hop, calls.peer - calls.rank, 0))
+        self.channel, _ = dense(roles, np.where(self.hop, calls.verb, 0))
+        self.token, _ = dense(roles, calls.name, self.size, np.where(self.hop, calls.peer - calls.rank, 0))
         self.step = np.full(len(calls), NULL)
 
     def _gates(self) -> tuple[Ints, int]:
@@ -92,13 +92,13 @@ class Calls:
         c = self.calls
         gate = np.full(len(c), NULL)
         meets = np.isin(c.verb, EVERYBODY) & (c.seq >= 0)
-        gate[meets], count = _ids(c.group[meets], c.seq[meets])
+        gate[meets], count = dense(c.group[meets], c.seq[meets])
         hops = np.flatnonzero(self.hop & (c.peer >= 0))[::-1]
         sends = c.verb[hops] == Verb.SEND
         source, sink = np.where(sends, c.rank[hops], c.peer[hops]), np.where(sends, c.peer[hops], c.rank[hops])
-        channel, _ = _ids(c.group[hops], source, sink)
+        channel, _ = dense(c.group[hops], source, sink)
         # Counted from the end: both completed all they began, and the start may be lost.
-        number, pairs = _ids(channel, _occurrence(channel, sends))
+        number, pairs = dense(channel, occurrence(channel, sends))
         gate[hops] = count + number
         return gate, count + pairs
 
@@ -156,7 +156,7 @@ class Waits:
         self.seen = seen
         self.before = np.arange(len(seen.token)) - 1
         self.before[seen.begin[:-1]] = NULL
-        self.cls, self.classes = _ids(seen.token, _occurrence(seen.rank, seen.step, seen.token))
+        self.cls, self.classes = dense(seen.token, occurrence(seen.rank, seen.step, seen.token))
         self.rows = np.flatnonzero((seen.step > 0) & (self.before >= 0))
         """Calls of whole steps, but of the first: what came before that is not known."""
         ranks = max(SAMPLE * len(seen.ranks) // len(seen.token), 2)
@@ -196,7 +196,7 @@ class Waits:
     def _settled(self) -> tuple[Any, float]:
         """(head, how much the work varies with it, over all): the first, second … channel, each to its best."""
         (time, opens), rows, cls = self.times(), self.sample, self.cls[self.sample]
-        usual = _medians(cls, time[rows] - time[self.before[rows]], self.classes)
+        usual = medians(cls, time[rows] - time[self.before[rows]], self.classes)
         head = np.zeros((self.classes, len(self.last)))
         for channel, last in enumerate(self.last[:, rows]):
             early = (last >= 0) & (opens[last] > time[rows] + TIMER_NS)
@@ -218,8 +218,8 @@ class Waits:
         rows, cls = self.sample, self.cls[self.sample]
         first, since = self.split(rows, head, time, opens)
         work = first + time[rows] - since
-        cell, cells = _ids(cls, self.seen.rank[rows])
-        return np.bincount(cls, np.sqrt(np.abs(work - _medians(cell, work, cells)[cell])), self.classes)
+        cell, cells = dense(cls, self.seen.rank[rows])
+        return np.bincount(cls, np.sqrt(np.abs(work - medians(cell, work, cells)[cell])), self.classes)
 
     def _set_clocks(self, varies: float) -> None:
         """Believe that clocks are off if work varies less then."""
@@ -242,15 +242,15 @@ class Waits:
             return off.astype(np.int64)
         time = (seen.calls.created_ns - seen.calls.created_ns.min()).astype(np.float64)
         late = self._late(rows, time[rows])
-        cell, cells = _ids(self.cls[rows], seen.calls.group[rows], seen.rank[rows])
-        total = np.bincount(self.cls[rows], np.abs(late - _medians(cell, late, cells)[cell]), self.classes)
+        cell, cells = dense(self.cls[rows], seen.calls.group[rows], seen.rank[rows])
+        total = np.bincount(self.cls[rows], np.abs(late - medians(cell, late, cells)[cell]), self.classes)
         strays = total / np.maximum(np.bincount(self.cls[rows], minlength=self.classes), 1)
         present, at = np.unique(self.cls[rows], return_index=True)
         closest = present[np.lexsort((strays[present], seen.channel[rows[at]]))]
         kind = np.sort(seen.channel[rows[at]])
         rows = rows[np.isin(self.cls[rows], closest[np.concatenate([[True], kind[1:] != kind[:-1]])])]
         for _ in range(ROUNDS):  # groups that share a rank pull on each other
-            more = _medians(seen.rank[rows], self._late(rows, time[rows] - off[seen.rank[rows]]), len(off))
+            more = medians(seen.rank[rows], self._late(rows, time[rows] - off[seen.rank[rows]]), len(off))
             off += more
             if np.abs(more).max() < TIMER_NS / 100:
                 break
@@ -258,8 +258,8 @@ class Waits:
 
     def _late(self, rows: Ints, time: Any) -> Any:
         """How much later than the middle member each came to its gate."""
-        gate, gates = _ids(self.seen.gate[rows])
-        return time - _medians(gate, time, gates)[gate]
+        gate, gates = dense(self.seen.gate[rows])
+        return time - medians(gate, time, gates)[gate]
 
     def waited(self) -> Mask:
         """Calls in which their rank waits at once: no work comes between them and the wait for them."""
@@ -294,30 +294,3 @@ def _laid(waits: Waits, names: list[str]) -> Laid:
         outside=int((seen.step < 1).sum()),
         clocks={int(rank): int(ns) for rank, ns in zip(seen.ranks, waits.off, strict=True) if ns},
     )
-
-
-def _ids(*keys: Any) -> tuple[Ints, int]:
-    """Dense ids of the distinct combinations of keys, and how many there are."""
-    ids = np.zeros(len(keys[0]), dtype=np.int64)
-    for key in keys:
-        values, code = np.unique(key, return_inverse=True)
-        ids = np.unique(ids * max(len(values), 1) + code, return_inverse=True)[1]
-    return ids, int(ids.max()) + 1 if len(ids) else 0
-
-
-def _occurrence(*keys: Any) -> Ints:
-    """Running number of each row among the rows with the same keys, in row order."""
-    ids, _ = _ids(*keys)
-    order = np.argsort(ids, kind="stable")
-    out = np.empty(len(ids), dtype=np.int64)
-    out[order] = np.arange(len(ids)) - np.searchsorted(ids[order], ids[order], "left")
-    return out
-
-
-def _medians(ids: Ints, values: Any, count: int) -> Any:
-    """Median of the values of each id; 0 where there is none."""
-    order = np.lexsort((values, ids))
-    begin = np.searchsorted(ids[order], np.arange(count + 1))
-    size, most = np.diff(begin), max(len(order) - 1, 0)
-    low, high = (values[order][np.minimum(begin[:-1] + np.maximum(n, 0) // 2, most)] for n in (size - 1, size))
-    return np.where(size > 0, (low + high) / 2, 0)
