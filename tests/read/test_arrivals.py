@@ -238,6 +238,11 @@ def test_what_is_not_a_running_job_stays_as_it_is(tmp_path: Path) -> None:
     assert running.dumps(tmp_path).partial == [BARE]
 
 
+def test_dumps_without_calls_hold_no_operator(tmp_path: Path) -> None:
+    with pytest.raises(InputRefused, match="holds no operator"):
+        link(Job().dumps(tmp_path))
+
+
 def test_a_rank_without_a_dump(tmp_path: Path) -> None:
     job = blocking(healthy)
     job.dumps(tmp_path)

@@ -13,6 +13,7 @@ A dump tells when a rank made a call, of which group and with which number, not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,15 +60,12 @@ class Laid:
     """Rank → ns by which its clock was off, where that was set right."""
 
 
-def lay_out(calls: Table, roles: Ints, names: list[str]) -> Laid | None:
-    """The ops of a job of which all calls completed, rows in the order of ranks and time; None if nothing recurs in them.
-
-    ``roles`` numbers what kind of group each call is of.
-    """
+def lay_out(calls: Table, names: Sequence[str]) -> Laid | None:
+    """The ops of a job of which all calls completed, rows in the order of ranks and time; None if nothing recurs in them."""
     if not len(calls) or int(calls.created_ns.max()) - int(calls.created_ns.min()) > SPAN_NS:
         return None
     for sized in (True, False):  # sizes may differ from step to step
-        seen = Calls(calls, roles, sized)
+        seen = Calls(calls, sized)
         if seen.find_steps():
             return _laid(Waits(seen), names)
     return None
@@ -76,8 +74,8 @@ def lay_out(calls: Table, roles: Ints, names: list[str]) -> Laid | None:
 class Calls:
     """The calls of all ranks: of whom, at which gate, over which channel, and in which step."""
 
-    def __init__(self, calls: Table, roles: Ints, sized: bool) -> None:
-        self.calls = calls
+    def __init__(self, calls: Table, sized: bool) -> None:
+        self.calls, roles = calls, _roles(calls)
         self.ranks, self.rank = np.unique(calls.rank, return_inverse=True)
         self.begin = np.searchsorted(self.rank, np.arange(len(self.ranks) + 1))
         self.hop = np.isin(calls.verb, (Verb.SEND, Verb.RECV))
@@ -147,6 +145,26 @@ class Calls:
         step = np.maximum.accumulate(known)
         step[np.flatnonzero(known >= 0)[-1] + 1 :] = NULL
         return step
+
+
+def _roles(calls: Table) -> Ints:
+    """Kind of every call's group: those alike in how far their members are apart, each rank's in the order of their last call.
+
+    All ranks end at the same place of their program, wherever what is recorded of them begins.
+    """
+    pair, _ = dense(calls.group, calls.rank)
+    found, last = np.unique(pair[::-1], return_index=True)
+    row = len(pair) - 1 - last
+    group, rank = calls.group[row], calls.rank[row]
+    cuts = np.flatnonzero(np.diff(group)) + 1
+    shapes: dict[tuple[int, ...], int] = {}
+    shape = np.concatenate(
+        [np.full(len(m), shapes.setdefault((len(m), *np.diff(m).tolist()), len(shapes))) for m in np.split(rank, cuts)]
+    )
+    order = np.lexsort((-row, shape, rank))
+    role = np.empty(len(found), dtype=np.int64)
+    role[order] = dense(shape[order], occurrence(rank[order], shape[order]))[0]
+    return role[pair]
 
 
 class Waits:
@@ -270,7 +288,7 @@ class Waits:
         return waits
 
 
-def _laid(waits: Waits, names: list[str]) -> Laid:
+def _laid(waits: Waits, names: Sequence[str]) -> Laid:
     """The work before every call, in two pieces where its rank waits in between, and the call, as ops."""
     seen, rows, (time, opens) = waits.seen, waits.rows, waits.times()
     first, since = waits.split(rows, waits.head, time, opens)

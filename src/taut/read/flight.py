@@ -20,7 +20,7 @@ from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_json import elements, integer
 from taut.read.kineto_rows import NAME_LENGTH, rank_list
 from taut.read.words import verb_of
-from taut.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
+from taut.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 
 CREATED_NS = 200_000
 """A dump entry is created while its call runs; clocks of the two records agree to well within this."""
@@ -42,8 +42,6 @@ class Dump:
     names: list[str]
     groups: list[str]
     group_ranks: dict[str, list[int]] = field(default_factory=dict)
-    roles: dict[str, str] = field(default_factory=dict)
-    """Group → what the job calls groups of its kind (``mesh_dp``)."""
 
     @property
     def collectives(self) -> Table:
@@ -130,17 +128,11 @@ def load(data: bytes | bytearray, label: str) -> Dump | None:
     )
     calls = concat(Call, [known, counted])
     calls = calls.replace(rank=np.full(len(calls), rank))
-    roles = {_group(entry.process_group): _role(entry.process_group) for entry in entries}
-    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members, roles)
+    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
 
 
 def _group(value: Any) -> str:
     return str(value[0]) if isinstance(value, (list, tuple)) and value else ""
-
-
-def _role(value: Any) -> str:
-    """What the job calls groups of this kind; the group itself where it does not say."""
-    return str(value[1]) if isinstance(value, (list, tuple)) and len(value) > 1 and value[1] else _group(value)
 
 
 def _name(value: Any) -> str:
@@ -210,36 +202,46 @@ def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
 
 
 def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
-    """The trace of a job of which only dumps are left: arrivals and what lies between them if it ran, else bare calls."""
+    """The trace of a job of which only dumps are left."""
     known = list({dump.rank: dump for dump in sorted(dumps, key=lambda dump: len(dump.calls)) if dump.rank >= 0}.values())
     known.sort(key=lambda dump: dump.rank)
     names, groups = Codes(), Codes()
     calls = concat(Call, [_recoded(dump, names, groups) for dump in known])
+    group_ranks = {group: ranks for dump in known for group, ranks in dump.group_ranks.items()}
+    world = {rank for ranks in group_ranks.values() for rank in ranks}
+    return calls_only(
+        Trace(
+            ops=Table(Op, {}, 0),
+            names=list(map(str, names)),
+            lanes=list(arrivals.LANES),
+            groups=list(map(str, groups)),
+            members=Table(Member, {"rank": [dump.rank for dump in known]}),
+            name=name,
+            source=source,
+            world_size=len(world) or None,
+            group_ranks=group_ranks,
+            calls=calls,
+            partial=[f"{error.where} left out: {error.why}" for error in refused],
+        )
+    )
+
+
+def calls_only(trace: Trace) -> Trace:
+    """What the dumps of a trace tell without it: arrivals and what lies between them if the job ran, else bare calls."""
+    calls = trace.calls.take(np.argsort(trace.calls.rank, kind="stable"))
     calls = calls.take(calls.created_ns >= 0)
-    world = sorted({rank for dump in known for ranks in dump.group_ranks.values() for rank in ranks})
-    ranks = [dump.rank for dump in known]
-    missing = [rank for rank in world or range(ranks[-1]) if rank not in set(ranks)]
-    laid = None
-    if not missing and _ran(calls):
-        kinds = {group: role for dump in known for group, role in dump.roles.items()}
-        roles = Codes().of(kinds.get(str(group), group) for group in groups)[calls.group]
-        laid = arrivals.lay_out(calls, roles, list(map(str, names)))
-    ops, said = (_bare(calls), [BARE]) if laid is None else (laid.ops, _said(laid, names))
-    return Trace(
-        ops=ops,
-        names=list(map(str, names)) if laid is None else laid.names,
+    ranks = np.unique(trace.calls.rank).tolist()
+    world = sorted({rank for some in trace.group_ranks.values() for rank in some})
+    missing = [rank for rank in world or range(max(ranks, default=0)) if rank not in set(ranks)]
+    laid = arrivals.lay_out(calls, trace.names) if not missing and _ran(calls) else None
+    absent = [f"no dump of rank {rank}" for rank in missing if rank in world]
+    return replace(
+        trace,
+        ops=_bare(calls) if laid is None else laid.ops,
+        names=trace.names if laid is None else laid.names,
         lanes=list(arrivals.LANES),
-        groups=list(map(str, groups)),
-        members=Table(Member, {"rank": ranks}),
-        name=name,
-        source=source,
-        world_size=len(world) or None,
-        group_ranks={group: members for dump in known for group, members in dump.group_ranks.items()},
-        partial=[
-            *said,
-            *(f"no dump of rank {rank}" for rank in missing if rank in world),
-            *(f"{error.where} left out: {error.why}" for error in refused),
-        ],
+        marks=Table(Mark, {}, 0),
+        partial=[*([BARE] if laid is None else _said(laid, trace.names)), *absent, *trace.partial],
     )
 
 
@@ -264,17 +266,17 @@ def _ran(calls: Table) -> bool:
 
 def _bare(calls: Table) -> Table:
     """Every call as an op as long as nothing else is known to follow: none is a rendezvous, their order is what they tell."""
-    last = int(calls.created_ns.max()) if len(calls) else 0
-    following = np.append(calls.created_ns[1:], last)
-    own = np.append(calls.rank[1:] == calls.rank[:-1], False)
+    last = int(calls.created_ns.max(initial=0))
+    following, own = np.full(len(calls), last), calls.rank[1:] == calls.rank[:-1]
+    following[:-1][own] = calls.created_ns[1:][own]
     columns = {
         "rank": calls.rank, "lane": np.zeros(len(calls)), "step": np.zeros(len(calls)), "name": calls.name,
-        "kind": np.full(len(calls), Kind.COMMUNICATE), "start_ns": calls.created_ns, "end_ns": np.where(own, following, last),
+        "kind": np.full(len(calls), Kind.COMMUNICATE), "start_ns": calls.created_ns, "end_ns": following,
     }  # fmt: skip
     return Table(Op, columns, len(calls))
 
 
-def _said(laid: arrivals.Laid, names: Codes) -> list[str]:
+def _said(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
     """What arrivals cannot tell, and what was found out instead of read."""
     said = [
         "only flight-recorder dumps: when ranks came to their gates, not how long transfers took; that counts as work after "
@@ -282,7 +284,7 @@ def _said(laid: arrivals.Laid, names: Codes) -> list[str]:
         f"no step marks: {laid.steps} steps found from the calls that recur, {laid.outside} calls outside them left out",
         "where a rank waited for its calls was found from what lets its work vary least from step to step",
     ]
-    if any(str(name).startswith(("nccl", "rccl")) for name in names):
+    if any(name.startswith(("nccl", "rccl")) for name in names):
         said.append("calls are made by the host: a device that falls behind its host is not seen")
     if laid.clocks:
         off = ", ".join(f"rank {rank} {ns / 1e6:+.1f} ms" for rank, ns in sorted(laid.clocks.items())[:8])

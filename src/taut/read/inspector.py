@@ -37,7 +37,6 @@ _Text = Annotated[str, msgspec.Meta(max_length=NAME_LENGTH)]
 
 class _Header(msgspec.Struct, gc=False):
     id: _Text = ""
-    comm_name: _Text = ""
     rank: _Rank = NULL
     n_ranks: _Rank = NULL
 
@@ -97,7 +96,6 @@ class Seat(NamedTuple):
     host: str
     pid: int
     comm: str
-    name: str
     rank: int
     """Inside the communicator."""
     ranks: int
@@ -110,11 +108,6 @@ class Seat(NamedTuple):
     def known(self) -> bool:
         """Whether it says which communicator this is, and which rank of it."""
         return bool(self.comm) and 0 <= self.rank < self.ranks
-
-    @property
-    def kind(self) -> str:
-        """What the job calls communicators like this one, else how many ranks they have."""
-        return self.name if self.name not in ("", "unknown") else f"{self.ranks} ranks"
 
 
 @dataclass(frozen=True)
@@ -145,7 +138,7 @@ def load(data: bytes | bytearray, label: str) -> Log:
     for line in lines:
         if line.header is not None and line.metadata is not None:  # newer logs say both once, before a batch
             h, m = line.header, line.metadata
-            now, dumped = seats[Seat(m.hostname, m.pid, h.id, h.comm_name, h.rank, h.n_ranks)], int(m.dump_timestamp_us)
+            now, dumped = seats[Seat(m.hostname, m.pid, h.id, h.rank, h.n_ranks)], int(m.dump_timestamp_us)
         if line.coll_perf is not None:
             c = line.coll_perf
             ops.append((now, names[c.coll], c.coll_sn, NULL, c.coll_msg_size_bytes, c.coll_exec_time_us, dumped, *_span(c)))
@@ -216,7 +209,7 @@ def gather(logs: Sequence[Log]) -> Trace:
     order = np.lexsort((row["end_ns"], row["start_ns"], row["rank"]))
     row = {name: column[order] for name, column in row.items()}
     calls = Table(Call, {**{name: row[name] for name in _CALL}, "created_ns": row["start_ns"]})
-    steps = Calls(calls, Codes().of(seat.kind for seat in seats)[row["seat"]], sized=True)
+    steps = Calls(calls, sized=True)
     found = steps.find_steps()
     host = {number[seat.process]: seat.host for seat in seats}
     return Trace(
