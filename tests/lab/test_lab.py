@@ -17,6 +17,8 @@ from taut.lab.matrix import judge
 from taut.lab.run import Lab, missing
 from taut.lab.spec import JOBS, Spec, draw, neighbours
 from taut.lab.truth import MODES, TRACES, load
+from taut.read import read
+from taut.run import analyze_trace
 
 ABSENT = missing()
 real = pytest.mark.skipif(ABSENT is not None, reason=f"a real lab cannot run here: {ABSENT}")
@@ -43,6 +45,21 @@ def test_the_analysis_names_what_was_done(lab: Lab, job: str, fault: str, seed: 
             break
     assert rows[-1].verdict == ("quiet" if fault == "none" else "right"), [row.found for row in rows]
     assert rows[-1].closes
+
+
+@real
+def test_the_same_job_through_two_doors(lab: Lab, tmp_path: Path) -> None:
+    """Profiler traces and flight-recorder dumps of one run, each alone, name the same rank first."""
+    said = []
+    for again in range(2):  # as above
+        folder = tmp_path / f"run{again}"
+        lab.run(Spec(job="fsdp", fault="slow", seed=1, folder=str(folder)))
+        doors = sorted((folder / TRACES).glob("rank*.json.gz")), sorted((folder / TRACES).glob("flight_rank*.json"))
+        said = [[(f.mode, f.ranks) for f in analyze_trace(read(door)).findings[:1]] for door in doors]
+        if said[0] == said[1] == [("straggler cascade", load(folder).injected[0].ranks)]:
+            return
+    assert said[0] == said[1], said
+    assert said[0] == [("straggler cascade", load(folder).injected[0].ranks)]
 
 
 @real

@@ -15,9 +15,11 @@ from taut.lab import ladder
 from taut.lab.ladder import COSTS, rungs, tables
 from taut.lab.truth import Injected, Truth
 from taut.run import analyze_trace
-from taut.tables import Kind, Mark, Table, Trace, Verb
+from taut.tables import Call, Kind, Mark, Table, Trace, Verb
 
 BUILT = frozenset({"straggler cascade"})
+PLAYED = [name for name in COSTS if name != "flight recorder only"]
+"""Rungs of a job that is not real: it has no flight recorder."""
 
 
 def job(ranks: int = 4, slow: int | None = None, steps: int = 20, **about: Any) -> Trace:
@@ -96,10 +98,22 @@ def test_step_times_are_those_of_the_log_for_the_steps_of_the_trace() -> None:
     assert seen == [[0, 0, 1, 1], [7, 8, 7, 8], [8, 9, 5, 6]]
 
 
+def test_the_flight_recorder_only_shows_when_ranks_arrived() -> None:
+    """Every rank makes a call when its work is done: the slow rank is told from these times alone."""
+    whole = job(slow=2)
+    met = whole.ops.take(whole.ops.verb != Verb.NONE)
+    met = met.take(np.lexsort((met.start_ns, met.rank)))
+    calls = {"rank": met.rank, "group": np.zeros(len(met)), "name": met.name, "seq": met.step, "verb": met.verb}
+    table = Table(Call, {**calls, "created_ns": met.start_ns + MS, "done": np.ones(len(met))})
+    left = rungs(replace(whole, calls=table, groups=["0"]))["flight recorder only"]
+    assert [(f.mode, f.ranks) for f in analyze_trace(left).findings] == [("straggler cascade", (2,))]
+    assert "flight recorder only" not in rungs(whole)
+
+
 def test_a_log_of_other_steps_fails_on_its_rung_alone() -> None:
     log = Table(Mark, {"rank": [0, 1], "step": [99, 99], "start_ns": [0, 0], "end_ns": [7, 8]})
     seen = ladder.ladder([(job(2), log, truth("none"))], BUILT)
-    assert {r.rung: r.row.verdict for r in seen} == {**dict.fromkeys(COSTS, "quiet"), "step times": "failed"}
+    assert {r.rung: r.row.verdict for r in seen} == {**dict.fromkeys(PLAYED, "quiet"), "step times": "failed"}
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -117,8 +131,8 @@ def test_step_times_without_a_log_come_from_marks_or_ops(marked: bool) -> None:
 
 def test_ladder_scores_every_run_on_every_rung_with_its_cost() -> None:
     seen = ladder.ladder([(job(slow=2), None, SLOW), (job(), None, truth("none"))], BUILT)
-    assert [r.rung for r in seen] == [*COSTS, *COSTS]
-    by = {r.rung: r for r in seen[: len(COSTS)]}
+    assert [r.rung for r in seen] == [*PLAYED, *PLAYED]
+    by = {r.rung: r for r in seen[: len(PLAYED)]}
     assert by["full trace"].row.verdict == by["no clock alignment"].row.verdict == "right"
     assert by["a tenth of the ranks"].row.verdict == "missed"
     assert by["step times"].row.verdict == "wrong mode", "all ranks' steps got longer: that is all these tell"
@@ -127,20 +141,20 @@ def test_ladder_scores_every_run_on_every_rung_with_its_cost() -> None:
     assert {name: r.bytes_per_rank_step for name, r in by.items()} == {
         "step times": 20, "collectives only": 10, "a tenth of the ranks": 252.5, "no clock alignment": 1010, "full trace": 1010,
     }  # fmt: skip
-    assert {r.bytes_per_rank_step for r in seen[len(COSTS) :]} == {None}
+    assert {r.bytes_per_rank_step for r in seen[len(PLAYED) :]} == {None}
 
 
 def test_tables_say_what_a_rung_can_answer_and_what_the_least_is() -> None:
     seen = ladder.ladder([(job(slow=2), None, SLOW), (job(), None, truth("none"))], BUILT)
     able, answers = tables(seen)
-    assert [row[0] for row in able.body] == list(COSTS)
+    assert [row[0] for row in able.body] == PLAYED
     assert [*able.body[-1][:3], *able.body[-1][4:]] == ["full trace", "1 of 1", "0 of 1", "10.0 %", "1.01 kB"]
     assert able.body[0][4] == "–"
     quiet, slow = answers.body
     assert quiet == ["none", *["1/1"] * 5, ""]
     assert slow[:2] == ["slow", "0/1"]
     assert tables(ladder.ladder([(job(slow=2), None, SLOW)], frozenset()))[1].body == [["slow", *["not yet"] * 6]]
-    assert slow[-1] == next(name for name, text in zip(COSTS, slow[1:], strict=False) if text == "1/1")
+    assert slow[-1] == next(name for name, text in zip(PLAYED, slow[1:], strict=False) if text == "1/1")
 
 
 def test_a_damaged_step_log_is_refused_in_one_line(tmp_path: Path) -> None:

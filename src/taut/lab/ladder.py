@@ -21,7 +21,7 @@ from taut.graph.steps import windows
 from taut.lab.score import HEALTHY, Row, attempt, spread, summarise
 from taut.lab.table import NOT_YET, Grid, cell, right
 from taut.lab.truth import MODES, TRACES, Truth, load
-from taut.read import read, steptimes
+from taut.read import flight, read, steptimes
 from taut.read.merge import missing_ranks
 from taut.run import analyze_trace
 from taut.tables import NULL, Kind, Mark, Table, Trace, Verb
@@ -29,12 +29,16 @@ from taut.tables import NULL, Kind, Mark, Table, Trace, Verb
 ALL = ("trace_bytes", "flight_bytes")
 COSTS = {
     "step times": ("logged_ms", ("log_bytes",)),
+    "flight recorder only": ("flight_ms", ("flight_bytes",)),
     "collectives only": ("flight_ms", ("flight_bytes",)),
     "a tenth of the ranks": ("tenth_ms", ALL),
     "no clock alignment": ("profiled_ms", ALL),
     "full trace": ("profiled_ms", ALL),
 }
-"""Every rung, the cheapest first; what ``Truth.overhead`` may call its step time (against ``plain_ms``) and its bytes."""
+"""Every rung, the cheapest first; what ``Truth.overhead`` may call its step time (against ``plain_ms``) and its bytes.
+
+Modelled jobs have no flight recorder.
+"""
 Recorded = tuple[Trace, Table | None, Truth]
 """A run and all that was recorded of it: the trace, the step log (rows of ``Mark``) if there is one, and the truth."""
 ANSWERS = 0.9
@@ -75,6 +79,7 @@ def rungs(trace: Trace, steps: Table | None = None) -> dict[str, Trace]:
     one_host = trace.members.replace(host=np.full(len(ranks), "one clock", dtype=object))
     return {
         "step times": _step_times(trace, steps),
+        **({"flight recorder only": flight.calls_only(trace)} if len(trace.calls) else {}),
         "collectives only": _only(trace, (ops.kind == Kind.COMMUNICATE) | (ops.verb != Verb.NONE)),
         "a tenth of the ranks": some,
         "no clock alignment": replace(trace, members=one_host),
