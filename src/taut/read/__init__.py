@@ -78,9 +78,7 @@ def _silent(done: int, total: int) -> None:
     """No progress is shown."""
 
 
-def _traces(
-    parts: Sequence[Part], all_of: Callable[[type], list[Any]], refused: list[InputRefused]
-) -> list[tuple[str, Trace]]:
+def _traces(parts: Sequence[Part], all_of: Callable[[type], list[Any]], refused: list[InputRefused]) -> list[tuple[str, Trace]]:
     """The traces; where there are none, what can be made of logs and plans, which tell less and stand back otherwise."""
     traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
     traces += nsys_ranks.traces(all_of(nsys.Report))

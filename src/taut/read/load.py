@@ -52,9 +52,7 @@ BESIDE = (inspector, flight, chakra, execution, log, metrics)
 """Formats that tell less than a trace of their own, or lie beside traces."""
 JOB_LOGS = (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
 """Readers of what tells the attempts of a job, beside its traces or alone; the loosest comes last."""
-Found = (
-    Trace | nsys.Report | chakra.Plan | execution.Execution | inspector.Log | flight.Dump | metrics.Metrics | JobLog | Table
-)
+Found = Trace | nsys.Report | chakra.Plan | execution.Execution | inspector.Log | flight.Dump | metrics.Metrics | JobLog | Table
 """What a member may hold; a bare table is a progress log."""
 
 
