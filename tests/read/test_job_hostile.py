@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from taut.errors import InputRefused
 from taut.ledger.attempts import charge_attempts
-from taut.read import JOB_LOGS, job_gather, job_table, kubernetes, sacct, sacct_json, slurmctld, training_log
+from taut.read import job_gather, job_table, kubernetes, sacct, sacct_json, slurmctld, training_log
+from taut.read.load import JOB_LOGS
 
 EVENT = {
     "involvedObject": {"kind": "Pod", "namespace": "a", "name": "b-0"}, "reason": "Started",

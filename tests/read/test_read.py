@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import taut.read as room
 from taut.errors import InputRefused, NotATrace
+from taut.read import load as room
 from taut.read import read
 
 Write = Any

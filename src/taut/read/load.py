@@ -65,6 +65,7 @@ class Part:
 
 
 def load_all(inputs: list[str], progress: Callable[[int, int], None]) -> list[Part]:
+    """What all inputs hold, in their order; ``progress`` is told bytes done and in all."""
     sizes = {path: files.size_of(path) for path in inputs}
     total, done = sum(sizes.values()), 0
     results: dict[str, list[Part]] = {}
