@@ -83,14 +83,14 @@ class Grid:
     """Quantiles of the drawn work over its mean, a row per direction."""
     hop_ns: float
     replicas: int
-    slow: Any = None
-    """Replicas × stages: how many times as long a tensor-parallel group takes for good."""
+    slow: Callable[[int], Any] | None = None
+    """Of a step: replicas × stages, how many times as long as usual a tensor-parallel group takes."""
 
     def step(self, begin: Any, step: int, seed: int, pool: ThreadPoolExecutor | None = None, parts: int = 1) -> Any:
         """When every stage of every replica ends its ops in one step: replicas × stages."""
         p = self.program
         ends = np.empty((self.replicas, p.stages))
-        slow = np.ones((self.replicas, p.stages)) if self.slow is None else self.slow
+        slow = np.ones((self.replicas, p.stages)) if self.slow is None else self.slow(step)
         which = np.repeat(np.arange(2), p.chunks)
         hop = np.where((p.needs >= 0) & (p.stage[np.maximum(p.needs, 0)] != p.stage), self.hop_ns, 0.0)
         args = (

@@ -7,7 +7,8 @@ chunk of layers is the sum of many of these: both are put into the table, so tha
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from dataclasses import dataclass, field
+from math import exp, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -86,3 +87,37 @@ def _smooth(values: Any) -> Any:
         slope = (values[b] - values[a]) / (at[b] - at[a])
         out[beyond] = values[b] + slope * (GRID[beyond] - at[b])
     return np.maximum(out, 0.0)
+
+
+@dataclass
+class Sway:
+    """How much longer groups of ranks take in a step: for good, in that step, and slowly drifting; the slowest member counts.
+
+    Steps are asked for in order, because a drift has a past.
+    """
+
+    noise: Noise
+    shape: tuple[int, int, int]
+    """Replicas, stages, members of a group."""
+    seed: int
+    habit: Any = field(init=False)
+    drift: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        rng, n = np.random.default_rng((self.seed, 1)), self.noise
+        self.habit = 1 + n.ranks_spread * rng.standard_normal(self.shape)
+        if n.slow_share:
+            self.habit *= np.where(rng.random(self.shape) < n.slow_share, n.slow_factor, 1.0)
+        self.drift = rng.standard_normal(self.shape) if n.drift_share else None
+
+    def __call__(self, step: int) -> Any:
+        """Replicas × stages: the factor of a step."""
+        n, factor = self.noise, self.habit
+        rng = np.random.default_rng((self.seed, 2, step))
+        if n.step_spread:
+            factor = factor * (1 + n.step_spread * rng.standard_normal(self.shape))
+        if self.drift is not None:
+            left = exp(-1 / n.drift_steps)
+            self.drift = left * self.drift + sqrt(1 - left * left) * rng.standard_normal(self.shape)
+            factor = factor * (1 + n.drift_share * self.drift)
+        return np.ascontiguousarray(np.maximum(factor, 0.0).max(axis=2))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from taut.project import work
+from taut.project.collective import time_ns
 from taut.project.fabric import Net
 from taut.project.scenario import Scenario
 
@@ -42,7 +43,7 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
     again = 1 if j.recompute == "full" else 0
     forward = layers * max(one.forward_ns + inside, one.host_ns)
     backward = layers * max(one.backward_ns(j.recompute) + inside * (1 + again), one.issued_ns(j.recompute))
-    gather = _gathered_ns(s, net)
+    gather = _gathered_ns(s, net, forward / layers, backward / layers)
     chunks = j.pp * j.virtual_pp
     forwards, backwards = np.full(chunks, forward + layers * gather[0]), np.full(chunks, backward + layers * gather[1])
     head = work.head_ns(s)
@@ -50,7 +51,7 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
     backwards[-1] += 2 * head / 3
     gates = 2 if j.tp * j.cp * j.ep > 1 else 0
     sync = _synchronised_ns(s, net) / j.steps_between_syncs
-    hidden = min(j.overlap_share * sync, float(backwards.max()) * j.virtual_pp * min(j.micro_batches, 1))
+    hidden = min(sync, j.overlap_share * float(backwards.max()) * j.virtual_pp)  # under the last micro-batch's backward pass
     hop = net.ns("send", "pp", _activation_bytes(s) / j.tp) if j.pp > 1 else 0.0
     return Plan(
         forwards, backwards, (layers * (inside + gather[0]), layers * (inside * (1 + again) + gather[1])),
@@ -78,18 +79,27 @@ def _inside_ns(s: Scenario, net: Net) -> float:
     return total
 
 
-def _gathered_ns(s: Scenario, net: Net) -> tuple[float, float]:
-    """Under fully sharded state, per layer: parameters are gathered before each pass, gradients scattered after the last."""
+def _gathered_ns(s: Scenario, net: Net, forward: float, backward: float) -> tuple[float, float]:
+    """Under fully sharded state, per layer: parameters are gathered before each pass, gradients scattered after the last.
+
+    Of these transfers, ``overlap_share`` of the pass may hide the next layer's.
+    """
     j = s.job
     if j.sharding not in ("zero3", "hsdp"):
         return 0.0, 0.0
     size = work.HALF * work.layer_parameters(s.model) / j.tp
     axis = "dp" if j.sharding == "zero3" else "shard"
-    gather = net.ns("all-gather", axis, size)
-    scatter = net.ns("reduce-scatter", axis, size * j.gradient_bytes / work.HALF)
-    again = 1 if j.recompute == "full" else 0
-    exposed = 1 - j.overlap_share
-    return gather * exposed, (gather * (1 + again * 0) + scatter) * exposed
+    gather, scatter = (_sharded_ns(s, net, verb, axis, size) for verb in ("all-gather", "reduce-scatter"))
+    back = gather + scatter * j.gradient_bytes / work.HALF
+    return gather - min(gather, j.overlap_share * forward), back - min(back, j.overlap_share * backward)
+
+
+def _sharded_ns(s: Scenario, net: Net, verb: str, axis: str, size: float) -> float:
+    """Time of a gather or scatter of sharded state; some implementations use one port of a node only."""
+    if s.job.gather_striped:
+        return net.ns(verb, axis, size)
+    tier, rate = net.rate(axis)
+    return time_ns(verb, tier.algorithm, net.members(axis), size, min(rate, tier.gb_per_s), tier.latency_us)
 
 
 def _synchronised_ns(s: Scenario, net: Net) -> float:

@@ -68,7 +68,11 @@ class Job(Strict, frozen=True):
     precision: Literal["bf16", "fp16", "fp8"] = "bf16"
     gradient_bytes: Literal[2, 4] = 2
     overlap_share: Share = 0.0
-    """Share of the data-parallel transfers that may hide under the backward pass."""
+    """Share of a pass under which data-parallel transfers may hide."""
+    gather_striped: bool = True
+    """Whether gathers of sharded parameters use all ports of a node; early implementations used one."""
+    scaling: Literal["weak", "strong"] = "weak"
+    """Whether more replicas get more to do (weak) or share the batch (strong)."""
     steps_between_syncs: Count = 1
     """Steps between two data-parallel synchronisations (local steps)."""
 
@@ -154,6 +158,8 @@ class Noise(Strict, frozen=True):
     """Exponent of a pareto distribution."""
     run: str = ""
     """Run folder that measured noise is drawn from."""
+    step_spread: NotNegative = 0.01
+    """Standard deviation of what all ops of a rank in one step have in common, as a share of them."""
     ranks_spread: NotNegative = 0.005
     """Standard deviation of what ranks differ by for good, as a share of their work."""
     slow_share: Share = 0.0

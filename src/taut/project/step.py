@@ -18,12 +18,12 @@ def still(s: Scenario, p: Plan) -> Grid:
     j = s.job
     fixed = np.stack([p.forward_ns, p.backward_ns])
     return Grid(
-        program(j.schedule, j.pp, j.virtual_pp, j.micro_batches), fixed + _sending(s, p), np.zeros_like(fixed),
+        program(j.schedule, j.pp, j.virtual_pp, j.micro_batches), fixed + sending(p), np.zeros_like(fixed),
         np.ones((2, POINTS)), 0.0, 1,
     )  # fmt: skip
 
 
-def _sending(s: Scenario, p: Plan) -> Any:
+def sending(p: Plan) -> Any:
     """Time every op spends on passing its result on: all but the last chunk forward, all but the first back."""
     hop = np.full((2, len(p.forward_ns)), p.hop_ns)
     hop[0, -1] = hop[1, 0] = 0.0

@@ -1,0 +1,133 @@
+"""A scenario at a scale: step times with their spread, what a unit of delivered work takes, and what dominates.
+
+More ranks are more replicas. With weak scaling each has as much to do as before; with strong scaling they share the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from taut.errors import UsageError
+from taut.project import work
+from taut.project.fabric import Net
+from taut.project.grid import Grid, steps
+from taut.project.noise import Sway, table
+from taut.project.plan import Plan, plan
+from taut.project.scenario import Scenario
+from taut.project.step import sending, still
+
+STEPS, SEED = 200, 0
+UNIT_TOKENS = 1e6
+"""A unit of delivered work is a million tokens."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a scenario gives at a scale."""
+
+    ranks: int
+    step_ns: Any
+    """Drawn steps, ns."""
+    still_ns: float
+    """The step without noise."""
+    terms: dict[str, float]
+    """Where a mean step goes on the busiest stage, ns; they sum to it."""
+    scenario: Scenario
+
+    @property
+    def dominant(self) -> str:
+        """The largest term that is not computing."""
+        lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
+        return max(lost, key=lambda name: lost[name]) if self.terms["compute"] < sum(lost.values()) else "compute"
+
+    @property
+    def in_range(self) -> bool:
+        """Whether the fabric is known to be that large."""
+        return self.ranks <= self.scenario.fabric.tiers[-1].devices
+
+    def entry(self) -> dict[str, Any]:
+        """The forecast in the words of ``--json``."""
+        s = self.scenario
+        mean = float(self.step_ns.mean())
+        low, middle, high = np.quantile(self.step_ns, (0.1, 0.5, 0.9))
+        error = 1.96 * float(self.step_ns.std()) / np.sqrt(len(self.step_ns))
+        flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
+        units = s.job.global_batch * s.model.sequence / UNIT_TOKENS
+        price = s.device.price_per_hour
+        joules = self._watts() * mean * 1e-9 * self.ranks * s.price.pue
+        return {
+            "ranks": self.ranks,
+            "step_ns": {"p10": float(low), "p50": float(middle), "p90": float(high)},
+            "mean_step_ns": {"value": mean, "lo": mean - error, "hi": mean + error},
+            "tflops_per_device": flops / 1e3, "mfu": flops / 1e3 / s.device.peak_tflops,
+            "effective_throughput_ratio": self.still_ns / mean,
+            "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units,
+            "energy_per_unit_j": joules / units, "tokens_per_s": s.job.global_batch * s.model.sequence / (mean * 1e-9),
+            "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
+        }  # fmt: skip
+
+    def _watts(self) -> float:
+        """Mean power of a device: under load while it computes, else stalled."""
+        busy = self.terms["compute"] / max(float(self.step_ns.mean()), 1.0)
+        return self.scenario.device.load_w * busy + self.scenario.device.stall_w * (1 - busy)
+
+
+def at(s: Scenario, ranks: int) -> Scenario:
+    """The scenario on so many ranks: more replicas, and with weak scaling as much more to do."""
+    replica = s.job.world // s.job.dp
+    if ranks % replica:
+        raise UsageError(f"{ranks} ranks: a replica takes {replica} (tp × pp × cp); give a multiple of it")
+    dp = ranks // replica
+    batch = s.job.global_batch // s.job.dp * dp if s.job.scaling == "weak" else s.job.global_batch
+    if batch % (dp * s.job.micro_batch):
+        raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be dealt to {dp} replicas in micro-batches")
+    return replace(s, job=replace(s.job, dp=dp, global_batch=batch))
+
+
+def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 1, measured: Any = None) -> Forecast:
+    """Play a scenario's steps."""
+    p = plan(s, Net(s))
+    grid = noisy(s, p, seed, measured)
+    drawn = steps(
+        grid, count, seed, every=s.job.steps_between_syncs, sync_ns=p.sync_ns, after_ns=p.optimiser_ns, cores=cores
+    )  # fmt: skip
+    alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
+    return Forecast(s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, _terms(s, p, alone, float(drawn.mean())), s)
+
+
+def noisy(s: Scenario, p: Plan, seed: int, measured: Any = None) -> Grid:
+    """The grid of a scenario: work strays between any two rendezvous, ranks differ for good."""
+    j, chunks = s.job, len(p.forward_ns)
+    members = j.tp * j.cp
+    layers = max(s.model.layers // chunks, 1)
+    tables = np.stack([table(s.noise, members, max(p.gates[d], layers), seed, measured) for d in (0, 1)])
+    transfer = np.array(p.transfer_ns)[:, None]
+    whole = np.stack([p.forward_ns, p.backward_ns])
+    return Grid(
+        still(s, p).program, np.minimum(transfer, whole) + sending(p), np.maximum(whole - transfer, 0.0), tables, 0.0,
+        j.dp, Sway(s.noise, (j.dp, j.pp, members), seed),
+    )  # fmt: skip
+
+
+def _terms(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]:
+    """The busiest stage's step: what it computes, sends and waits for."""
+    j = s.job
+    per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches
+    busy = float(per_stage.max())
+    transfer = float(sum(p.transfer_ns)) * j.virtual_pp * j.micro_batches
+    hops = float(sending(p).sum(axis=0).reshape(j.virtual_pp, j.pp).sum(axis=0)[int(per_stage.argmax())]) * j.micro_batches
+    known = {
+        "compute": busy - transfer + p.optimiser_ns, "transfer inside a stage": transfer, "pipeline hops": hops,
+        "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,
+    }  # fmt: skip
+    return {**known, "jitter": mean - sum(known.values())}
+
+
+def forecasts(s: Scenario, ranks: Sequence[int], **how: Any) -> list[Forecast]:
+    """The scenario at each of these scales."""
+    return [forecast(at(s, n), **how) for n in ranks]
