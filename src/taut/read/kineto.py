@@ -37,7 +37,7 @@ def load(data: bytes | bytearray, label: str) -> Trace:
     distributed: dict[str, Any] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
     rank = rank if 0 <= rank < 2**31 else NULL
-    rows, groups = Rows(), Groups(distributed)
+    rows, groups = Rows(), Groups(distributed, events.comm.values())
     marks = marks_of(events, rank, rows.counts)
     if (events.kind == DEVICE).any():
         add_device_side(events, rows, groups)

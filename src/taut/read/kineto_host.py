@@ -7,7 +7,8 @@ from collections import deque
 import numpy as np
 
 from taut.read.columns import Ints, Mask, containing
-from taut.read.kineto_device import is_loader, message_bytes, outermost, peer_argument
+from taut.read.kineto_collectives import NO_GROUP, message_bytes, peer_argument
+from taut.read.kineto_device import is_loader, outermost
 from taut.read.kineto_events import CPU_OP, HOPS, NOTE, Events, is_checkpoint
 from taut.read.kineto_json import CommArgs, elements, integer
 from taut.read.kineto_rows import NAME_LENGTH, Groups, Rows, communicate_name, coordinate, thread_lanes
@@ -51,6 +52,10 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     call_rows = _add_ops(events, outer, calls, waits, rows)
     _add_transfers(events, transfers, issued, calls, call_rows, rows, groups)
     _add_hops(events, hops, rows)
+    if not len(transfers):
+        rows.counts["collectives called without a device event"] += int(
+            events.named(calls, lambda name: verb_of(name) > 0).sum()
+        )
     inputs = events.chosen(NOTE, _is_input)
     idle = inputs[~_holds_op(events, inputs, ops)]
     for code in np.unique(events.name[idle]).tolist():
@@ -171,6 +176,7 @@ def _add_transfers(
         _rendezvous(events, row, int(calls[i]) if i >= 0 else -1, groups)
         for row, i in zip(transfers.tolist(), issued.tolist(), strict=True)
     ]
+    rows.counts[NO_GROUP] += sum(not group for _, group, *_ in about)
     rows.counts["collectives without their call"] += int((issued < 0).sum())
     rows.add(
         events.start[transfers],
@@ -179,7 +185,7 @@ def _add_transfers(
         lane=thread_lanes(events, rows, transfers, "gloo"),
         name=np.array([communicate_name(rows, "gloo", verb) for verb, *_ in about], dtype=np.int64),
         verb=np.array([verb for verb, *_ in about], dtype=np.int64),
-        group=rows.groups.of(group for _, group, *_ in about),
+        group=np.array([rows.groups[group] if group else NULL for _, group, *_ in about], dtype=np.int64),
         size=np.array([size for *_, size, _ in about], dtype=np.int64),
         peer=np.array([peer for *_, peer in about], dtype=np.int64),
         launch=np.append(call_rows, NULL)[issued],
@@ -238,9 +244,9 @@ def _rendezvous(events: Events, row: int, call: int, groups: Groups) -> tuple[Ve
     """Verb, group, bytes and peer of one transfer, from its annotation and the call that issued it."""
     said, name = events.comm[row], events.names[events.name[row]]
     if call < 0:
-        return verb_of(name), groups.name([said]), message_bytes(said), NULL
+        return verb_of(name), groups.name([said], "gloo"), message_bytes(said), NULL
     asked, issuer = events.comm[call], events.names[events.name[call]]
-    group = groups.name([said, asked])
+    group = groups.name([said, asked], "gloo")
     peer = groups.member(group, peer_argument(issuer, asked.concrete))
     size = max(message_bytes(said), message_bytes(asked))
     types = said.types if isinstance(said.types, list) else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,12 @@ class Rows:
     def table(self, rank: int, marks: Table) -> Table:
         """The ops in order of lane and start, every lane serial, every op in its step."""
         columns = self.columns()
-        columns["lane"], columns["end_ns"], counts = serialise(
-            columns["lane"], columns["start_ns"], columns["end_ns"], self.lanes
-        )
+        first = _first_of_interval(columns)
+        alone = np.flatnonzero(first == np.arange(self.length))
+        lane, start, end = (columns[name][alone] for name in ("lane", "start_ns", "end_ns"))
+        lane, end, counts = serialise(lane, start, end, self.lanes)
+        columns["lane"][alone], columns["end_ns"][alone] = lane, end
+        columns["lane"], columns["end_ns"] = columns["lane"][first], columns["end_ns"][first]
         self.counts.update(counts)
         launch = columns["launch"]
         columns["step"] = steps_at(columns["start_ns"], marks)
@@ -69,6 +72,20 @@ class Rows:
         position[order] = np.arange(self.length)
         columns["launch"] = position[launch]
         return Table(Op, {name: column[order] for name, column in columns.items()}, self.length)
+
+
+def _first_of_interval(columns: dict[str, Ints]) -> Ints:
+    """For each op the first that communicates in the same interval of its lane (parts of one grouped call), else itself."""
+    first = np.arange(len(columns["lane"]))
+    rows = np.flatnonzero((columns["kind"] == Kind.COMMUNICATE) & (columns["launch"] >= 0))
+    keys = [columns[name][rows] for name in ("lane", "start_ns", "end_ns", "launch")]
+    order = np.lexsort(keys)
+    same = np.ones(max(len(rows) - 1, 0), dtype=np.bool_)
+    for key in keys:
+        same &= key[order[1:]] == key[order[:-1]]
+    begins = np.flatnonzero(np.concatenate([[True], ~same])) if len(rows) else rows
+    first[rows[order]] = rows[np.repeat(order[begins], np.diff(np.append(begins, len(rows))))]
+    return first
 
 
 def steps_at(at: Ints, marks: Table) -> Ints:
@@ -108,24 +125,28 @@ def _joined(step: Ints, start: Ints, end: Ints, updates: Any, counts: Counter[st
 class Groups:
     """Process groups as the header declares them and as collectives mention them."""
 
-    def __init__(self, distributed: dict[str, Any]) -> None:
+    def __init__(self, distributed: dict[str, Any], comm: Iterable[CommArgs]) -> None:
         self.ranks: dict[str, list[int]] = {}
         config = distributed.get("pg_config")
+        self._library: dict[str, str] = {}
         for entry in config if isinstance(config, list) else []:
             if isinstance(entry, dict) and entry.get("pg_name") is not None:
                 self.ranks[str(entry["pg_name"])] = rank_list(entry.get("ranks"))
-        self._declared = set(self.ranks)
-        self.default = next(iter(self.ranks)) if len(self.ranks) == 1 else "default"
+                self._library[str(entry["pg_name"])] = str(entry.get("backend_config", ""))
+        self._named = any(_name_of(said) for said in comm)
 
-    def name(self, sources: Sequence[CommArgs]) -> str:
-        """The group a collective belongs to."""
+    def name(self, sources: Sequence[CommArgs], library: str) -> str:
+        """The group a collective belongs to; empty where there are several and it names none."""
         ranks = next((r for r in map(_ranks_of, sources) if r), [])
-        for name in (*(s.group for s in sources), *(s.group_id for s in sources)):
-            if isinstance(name, str | int) and str(name):
-                return self._noted(str(name), ranks)
-        if ranks and self.default not in self._declared:
+        name = next(filter(None, map(_name_of, sources)), "")
+        if name:
+            return self._noted(name, ranks)
+        if ranks and len(self._library) != 1:
             return self._noted(f"ranks {ranks[0]}-{ranks[-1]} ({len(ranks)})", ranks)
-        return self.default
+        able = [group for group, said in self._library.items() if library in said or _OTHER[library] not in said]
+        if len(able) == 1:
+            return able[0]
+        return "" if self._named or able else "default"
 
     def _noted(self, name: str, ranks: list[int]) -> str:
         if ranks and not self.ranks.get(name):
@@ -136,6 +157,14 @@ class Groups:
         """The global rank of a group's member."""
         ranks = self.ranks.get(group, [])
         return ranks[index] if 0 <= index < len(ranks) else index
+
+
+_OTHER = {"nccl": "gloo", "gloo": "nccl"}
+
+
+def _name_of(said: CommArgs) -> str:
+    """The group that an event names."""
+    return next((str(name) for name in (said.group, said.group_id) if isinstance(name, str | int) and str(name)), "")
 
 
 def _ranks_of(source: CommArgs) -> list[int]:
@@ -157,6 +186,15 @@ def rank_list(value: Any) -> list[int]:
     if not isinstance(value, list):
         return []
     return [rank for rank in value if type(rank) is int and 0 <= rank < 2**31]
+
+
+def issuer(calls: Ints, work: Ints) -> Ints:
+    """For each device event the index of the call of the same correlation, or -1."""
+    if not len(calls):
+        return np.full(len(work), -1, dtype=np.int64)
+    order = np.argsort(calls, kind="stable")
+    at = np.minimum(np.searchsorted(calls[order], work, "left"), len(calls) - 1)
+    return np.where((calls[order][at] == work) & (work > 0), order[at], -1)
 
 
 def thread_lanes(events: Events, rows: Rows, chosen: Ints, word: str) -> Ints:

@@ -17,6 +17,12 @@ from taut.tables import NULL, Mark, Member, Op, Table, Trace, concat
 
 Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01
+SAID = {
+    "collectives that do not name their group": "they meet only where their times show that all ranks do",
+    "grouped sends and receives without their calls": "whom they meet is not known",
+    "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
+}
+"""Counts that are said aloud, and what each does to the answer."""
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_DIGITS = re.compile(r"(\d{1,7})(?!.*\d)")
 
@@ -39,6 +45,8 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     notes += [line for trace in traces for line in trace.partial]
     notes += [f"{error.where} left out: {error.why}" for error in refused]
     notes += missing_ranks(members.rank, world_size)
+    counts = sum((Counter(trace.counts) for trace in traces), Counter[str]())
+    notes += [f"{counts[reason]:,} {reason}: {so}" for reason, so in SAID.items() if counts[reason]]
     return Trace(
         ops=concat(Op, ops),
         names=list(map(str, names)),
@@ -54,7 +62,7 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
         timer_ns=max(trace.timer_ns for trace in traces),
         group_ranks=all_groups.ranks,
         partial=tuple(dict.fromkeys(notes)),
-        counts=dict(sum((Counter(trace.counts) for trace in traces), Counter())),
+        counts=dict(counts),
     )
 
 
