@@ -1,26 +1,35 @@
 """Matching rendezvous over ranks: which ops meet, and whom each of them waits for.
 
 Collectives of a group meet in order: by sequence number where one is recorded, else by their order in the step. Where
-ranks disagree about that order (a cut window, a rank with fewer collectives), the longest common order of (verb, size)
-is matched and the rest left alone: a wrong match is worse than none. Sends meet receives in the order of their channel.
+ranks disagree about that order (a cut window, a rank with fewer collectives), or somebody had left before the last came,
+the scope is aligned anew (``align.py``) and what has no certain counterpart is left alone: a wrong match is worse than
+none. Names play no part: an eager and a compiled rank call the same thing differently. Sends meet receives in the order
+of their channel.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from taut.graph import align
 from taut.graph.ids import greatest, least, numbered, occurrence
 from taut.graph.model import Gate, Graph
-from taut.tables import NULL, Table, Verb, constant
+from taut.tables import NULL, Table, Trace, Verb, constant
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 ROOT_GIVES = (Verb.BROADCAST, Verb.SCATTER)
 ROOT_TAKES = (Verb.REDUCE, Verb.GATHER)
+SIZELESS = (Verb.ALL_TO_ALL, *ROOT_GIVES, *ROOT_TAKES)
+"""Verbs whose members may move different numbers of bytes."""
+STRAIGHT = 1.5
+"""Who goes straight through a gate takes at most this many times as long as the quickest to come last in its class …"""
+STRAIGHT_NS = 100_000
+"""… and this much more."""
+REPEATS = 4
+"""Kernels that one sequence number may stand for; one that stands for more does not count anything."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +41,16 @@ class Matching:
     unmatched: int
     misaligned: int
     """Collectives left out because ranks disagree about the order."""
+    open: int = 0
+    """Gates left out because members that were not traced may have come last."""
 
 
-def match(ops: Table, window: Any) -> Matching:
-    """Match collectives and point-to-point ops inside each window."""
+def match(ops: Table, window: Any, members: Table, given: int) -> Matching:
+    """Match collectives and point-to-point ops inside each window; groups from ``given`` on were inferred from times."""
     gate = np.full(len(ops), NULL, dtype=np.int64)
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
     collective = (ops.verb != Verb.NONE) & ~p2p & (ops.group >= 0)
-    count, misaligned = _collectives(ops, window, np.flatnonzero(collective), gate)
+    count, misaligned = _collectives(ops, window, np.flatnonzero(collective), gate, members, given)
     count = _channels(ops, window, np.flatnonzero(p2p & (ops.peer >= 0)), gate, count)
     gate, count = _drop_lonely(gate, count)
     unmatched = int(((ops.verb != Verb.NONE) & (gate < 0)).sum())
@@ -59,30 +70,42 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
     return join.astype(np.int32), wait.astype(np.int32), count
 
 
-def _collectives(ops: Table, window: Any, rows: Any, gate: Any) -> tuple[int, int]:
+def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, given: int) -> tuple[int, int]:
     if len(rows) == 0:
         return 0, 0
     rows = _in_order(ops, rows)
     g, rank, step = ops.group[rows].astype(np.int64), ops.rank[rows], window[rows]
-    seq = ops.seq[rows]
-    sequenced = _sequenced(g, seq)
+    verb, seq = ops.verb[rows].astype(np.int64), ops.seq[rows]
+    sequenced = _sequenced(g, rank, seq)
     place = np.where(sequenced, seq, occurrence(g, step, rank))
-    scope = np.where(sequenced, np.int64(NULL), step)
-    number, count = numbered(g, scope, place)
-    token = ops.verb[rows].astype(np.int64) * (1 << 56) + np.where(
-        np.isin(ops.verb[rows], (Verb.ALL_TO_ALL, *ROOT_GIVES, *ROOT_TAKES)), 0, ops.size[rows] + 1
-    )
-    mixed = least(number, count, token) != greatest(number, count, token)
-    bad = mixed[number] | _uneven_scopes(g, scope, rank)
-    misaligned = 0
-    if bad.any():
-        scope_id, scopes = numbered(g, scope)
-        again = np.zeros(scopes, dtype=bool)
-        again[scope_id[bad]] = True
-        redo = again[scope_id]
-        number, count, misaligned = _by_longest_common_order(number, count, redo, g, scope, rank, token)
+    again = np.where(sequenced, occurrence(g, rank, seq), 0)
+    scope = numbered(g, np.where(sequenced, np.int64(NULL), step))[0]
+    number, count = numbered(scope, place, again)
+    token = _token(g, verb, ops.size[rows])
+    mixed = _differ(number, count, np.where(sequenced, verb, token))[number]
+    doubt = ~sequenced & (mixed | _uneven(scope, rank))
+    meets = np.isin(verb, EVERYBODY)
+    times = align.Times(ops, rows, members, number, count, ~mixed & ~doubt & meets)
+    doubt |= ~sequenced & meets & (g < given) & times.impossible(number, count)[number]
+    number[sequenced & mixed] = NULL
+    if doubt.any():
+        redo = np.isin(scope, scope[doubt])
+        number, count = align.realign(number, count, redo, scope, rank, token, meets, times)
     gate[rows] = number
-    return count, misaligned
+    return count, int((number < 0).sum())
+
+
+def _token(group: Any, verb: Any, size: Any) -> Any:
+    """What a collective does; the size tells only in groups that record it for all."""
+    sized = ~np.isin(verb, SIZELESS)
+    unknown = np.zeros(int(group.max()) + 1, dtype=bool)
+    unknown[group[sized & (size < 0)]] = True
+    return (verb << 56) + np.where(sized & ~unknown[group], size + 1, 0)
+
+
+def _differ(ids: Any, count: int, values: Any) -> Any:
+    """True for ids that have different values."""
+    return least(ids, count, values) != greatest(ids, count, values)
 
 
 def _issue(ops: Table, rows: Any) -> Any:
@@ -99,46 +122,19 @@ def _in_order(ops: Table, rows: Any) -> Any:
     return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
 
 
-def _sequenced(group: Any, seq: Any) -> Any:
-    """True for ops of groups in which every op has a sequence number."""
+def _sequenced(group: Any, rank: Any, seq: Any) -> Any:
+    """True for ops of groups in which every op has a sequence number, and the numbers count."""
     without = np.zeros(int(group.max()) + 1, dtype=bool)
-    np.logical_or.at(without, group, seq < 0)
+    without[group[seq < 0]] = True
+    without[group[occurrence(group, rank, seq) >= REPEATS]] = True
     return ~without[group]
 
 
-def _uneven_scopes(group: Any, scope: Any, rank: Any) -> Any:
-    """True for ops of scopes (group, step) in which the ranks hold different numbers of collectives."""
-    scope_id, scopes = numbered(group, scope)
-    cell, cells = numbered(scope_id, rank)
+def _uneven(scope: Any, rank: Any) -> Any:
+    """True for ops of scopes in which the ranks hold different numbers of collectives."""
+    cell, cells = numbered(scope, rank)
     per_op = np.bincount(cell, minlength=cells)[cell]
-    uneven = least(scope_id, scopes, per_op) != greatest(scope_id, scopes, per_op)
-    return uneven[scope_id] & (scope >= 0)
-
-
-def _by_longest_common_order(
-    number: Any, count: int, redo: Any, group: Any, scope: Any, rank: Any, token: Any
-) -> tuple[Any, int, int]:
-    """Realign the marked scopes: every rank against the one with most collectives."""
-    number, misaligned = number.copy(), 0
-    by_scope: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for i in np.flatnonzero(redo).tolist():
-        by_scope[int(group[i]), int(scope[i])][int(rank[i])].append(i)
-    for ranks in by_scope.values():
-        longest = max(ranks.values(), key=len)
-        base = [int(token[i]) for i in longest]
-        for place, i in enumerate(longest):
-            number[i] = count + place
-        for mine in ranks.values():
-            if mine is longest:
-                continue
-            number[mine] = NULL
-            blocks = SequenceMatcher(None, base, [int(token[i]) for i in mine], autojunk=False).get_matching_blocks()
-            for block in blocks:
-                for k in range(block.size):
-                    number[mine[block.b + k]] = count + block.a + k
-            misaligned += int((number[mine] < 0).sum())
-        count += len(longest)
-    return number, count, misaligned
+    return _differ(scope, int(scope.max()) + 1, per_op)[scope]
 
 
 def _channels(ops: Table, window: Any, rows: Any, gate: Any, count: int) -> int:
@@ -162,6 +158,38 @@ def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
     new = np.cumsum(members >= 2) - 1
     keep = (gate >= 0) & (members[np.maximum(gate, 0)] >= 2)
     return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())
+
+
+def settled(ops: Table, matching: Matching, wanted: Any) -> Matching:
+    """Only gates whose last arriver is known; ``wanted`` are the members a gate of each group should have, 0 if unknown.
+
+    Where members were not traced, one of them may have come last. The last one seen is taken for it only where at least
+    half are there and it goes straight through, or where all wait for a root that is there.
+    """
+    gate, count = matching.gate, matching.gates
+    rows = np.flatnonzero((gate >= 0) & ~np.isin(ops.verb, (Verb.SEND, Verb.RECV)))
+    at = gate[rows]
+    lacking = wanted[ops.group[rows]] > np.bincount(at, minlength=count)[at]
+    if not lacking.any():
+        return matching
+    left = (greatest(at, count, ops.end_ns[rows]) - greatest(at, count, ops.start_ns[rows]))[at]
+    kind, kinds = numbered(ops.group[rows], ops.verb[rows], ops.size[rows])
+    quickest = least(kind, kinds, left)[kind]
+    few = 2 * np.bincount(at, minlength=count)[at] < wanted[ops.group[rows]]
+    rooted = np.zeros(count, dtype=bool)
+    rooted[at[np.isin(ops.verb[rows], ROOT_GIVES) & (ops.peer[rows] == ops.rank[rows])]] = True
+    unknown = np.zeros(count + 1, dtype=bool)
+    unknown[at[lacking & (few | (left > STRAIGHT * quickest + STRAIGHT_NS)) & ~rooted[at]]] = True
+    kept, gates = _drop_lonely(np.where(unknown[gate], NULL, gate), count)
+    lost = int(((gate >= 0) & (kept < 0)).sum())
+    return replace(matching, gate=kept, gates=gates, unmatched=matching.unmatched + lost, open=count - gates)
+
+
+def wanted(trace: Trace) -> Any:
+    """Members that a gate of each group should have: all of the job where ranks are missing and the group names none."""
+    world = trace.world_size or 0
+    unnamed = world if world > len(trace.members) else 0
+    return np.array([len(trace.group_ranks.get(group, ())) or unnamed for group in trace.groups], dtype=np.int64)
 
 
 def table(graph: Graph) -> Table:

@@ -48,8 +48,10 @@ def link(trace: Trace) -> Graph:
     verb, group, peer, names = rendezvous.infer(ops, trace.members)
     group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
     ops = ops.replace(verb=verb, group=group, peer=peer)
-    matching = gates.match(ops, window)
+    matching = gates.match(ops, window, trace.members, len(trace.groups))
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members, drifts=not trace.relative)
+
+    matching = gates.settled(ops, matching, np.append(gates.wanted(trace), np.zeros(len(names), dtype=np.int64)))
 
     segment = windows.segment[window].astype(np.int64)
     origin, start, end = _axis(*clocks.aligned(ops, clock), segment)
@@ -175,6 +177,11 @@ def _assemble(
     partial = [*trace.partial, *windows.notes]
     if broken:
         partial.append(f"{broken} gates wait for each other in a circle: taken apart, their waits are not seen")
+    if matching.open:
+        partial.append(
+            f"{matching.open} of {matching.open + matching.gates} gates lack members that were not traced: who came last there "
+            "is not known, and nobody is blamed for it"
+        )
     if matching.misaligned:
         partial.append(f"{matching.misaligned} collectives have no counterpart in the others' order and are not matched")
     extended = _extend_groups(trace, names)
@@ -190,7 +197,7 @@ def _assemble(
         origin_ns=origin, members=trace.members, clock=clock, clock_residual_ns=residual,
         dropped_edges=dropped + late, partial=tuple(partial),
         counts={**trace.counts, "gates": matching.gates - broken, "unmatched": matching.unmatched,
-                "misaligned": matching.misaligned, "circular gates": broken},
+                "misaligned": matching.misaligned, "circular gates": broken, "gates without their last arriver": matching.open},
         roles=_roles(trace.members, ordered.rank),
     )  # fmt: skip
     return graph
