@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace as edited
 from typing import Any
 
@@ -187,3 +188,69 @@ def test_a_graph_without_edges_says_that_it_explains_nothing() -> None:
     assert "0 % of starts are explained" in done.verdict
     assert done.result["verdict"]["class"] == "unknown"
     assert done.findings == []
+
+
+def without(built: Trace, rank: int, places: Sequence[int]) -> Graph:
+    """The graph without these collectives (by their turn) of a rank."""
+    mine = np.flatnonzero((built.ops.rank == rank) & (built.ops.verb != Verb.NONE))
+    keep = np.ones(len(built.ops), dtype=bool)
+    keep[mine[list(places)]] = False
+    graph = link(edited(built, ops=built.ops.take(keep)))
+    assert (replay(graph).end_ns == graph.ops.end_ns).all()
+    return graph
+
+
+def ends_ms(graph: Graph) -> list[tuple[int, ...]]:
+    """When the members of every gate ended, to tell which collective each was."""
+    end = graph.ops.end_ns
+    return sorted(tuple(sorted(set((end[graph.gate == g] // MS).tolist()))) for g in range(len(graph.gates)))
+
+
+ALIKE = "fwd 5 | AR:8 1 | " * 5 + "fwd 1"
+"""Five collectives that nothing but their time tells apart; they end at 6, 12, 18, 24 and 30 ms."""
+
+
+@pytest.mark.parametrize("lost", [[0], [4], [0, 1], [2], [0, 4]])
+def test_a_cut_window_is_aligned_by_time(lost: list[int]) -> None:
+    """Rank 1 lost collectives at the start, the end or in between: the others of the same kind still meet their own."""
+    graph = without(job({0: ALIKE, 1: ALIKE, 2: ALIKE}), 1, lost)
+    assert ends_ms(graph) == [(6,), (12,), (18,), (24,), (30,)]
+    assert sorted(graph.gates.members.tolist()) == [2] * len(lost) + [3] * (5 - len(lost))
+
+
+def test_two_windows_cut_at_opposite_ends() -> None:
+    """Rank 0 lost its last, rank 1 its first: equal numbers, and yet the n-th is not the n-th."""
+    built = job({0: ALIKE, 1: ALIKE})
+    mine = np.flatnonzero((built.ops.rank == 0) & (built.ops.verb != Verb.NONE))
+    built = edited(built, ops=built.ops.take(np.arange(len(built.ops)) != mine[-1]))
+    graph = without(built, 1, [0])
+    assert ends_ms(graph) == [(12,), (18,), (24,)]
+    assert graph.counts["unmatched"] == 2
+
+
+def test_what_could_be_either_is_neither() -> None:
+    """Two collectives alike within the error of the clock: rank 1 has one of them, and nothing says which."""
+    script = "fwd 5 | AR:8 0.02 | AR:8 0.02 | fwd 5 | AR:8 1"
+    graph = without(job({0: script, 1: script}), 1, [0])
+    assert ends_ms(graph) == [(11,)]
+    assert (graph.counts["misaligned"], graph.counts["unmatched"]) == (1, 3)
+
+
+def test_one_more_broadcast_on_a_rank() -> None:
+    """Rank 0 broadcasts its configuration to nobody that was traced; sizes are not recorded."""
+    built = job({0: "BC@0 1 | fwd 5 | AR 1 | fwd 5 | AR 1", 1: "BC@0 1 | fwd 5 | AR 1 | fwd 5 | AR 1"})
+    graph = without(built, 1, [0])
+    assert [name for _, name, _ in meetings(graph)] == ["all-reduce"] * 2
+    assert graph.counts["unmatched"] == 1
+
+
+def test_numbers_that_contradict_themselves_match_nothing() -> None:
+    """Number 2 is a broadcast on one rank and an all-reduce on the other: one of them is wrong."""
+    graph = link(job({0: "AR#1 1 | AR#2 1 | AR#3 1", 1: "AR#1 1 | BC#2@0 1 | AR#3 1"}))
+    assert sorted(graph.ops.seq[graph.gate >= 0].tolist()) == [1, 1, 3, 3]
+    assert graph.counts["misaligned"] == 2
+
+
+def test_a_size_that_one_rank_does_not_record_is_no_difference() -> None:
+    graph = link(job({0: "fwd 2 | AR:8 1 | AR:16 1", 1: "fwd 3 | AR 1 | AR 1"}))
+    assert [members for _, _, members in meetings(graph)] == [[0, 1]] * 2

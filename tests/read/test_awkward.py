@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from taut.graph import Graph, link
 from taut.read import kineto, read
@@ -424,3 +425,58 @@ def test_all_ranks_of_a_small_group_of_a_large_job(tiny: Any, write: Write) -> N
     graph = linked(write, ranks, world_size=20)
     assert met(graph) == [("all-reduce", [(0, 100), (1, 120)])]
     assert not said(graph, "gates lack members")
+
+
+# Clocks.
+
+
+def ticking(tiny: Any, jump: Any, steps: int = 8) -> dict[int, list[Any]]:
+    """Two ranks on two hosts, rank 1 the later; ``jump`` gives how far (µs) rank 1's clock is ahead in a step."""
+    out: dict[int, list[Any]] = {}
+    for r in range(2):
+        out[r] = []
+        for k in range(steps):
+            at = 1000 * k + r * jump(k)
+            out[r] += [tiny.step(k, at, 1000), tiny.launch(90 + k, at + 5), tiny.kernel("gemm", 90 + k, at + 50, 300 + 30 * r)]
+            out[r] += called(tiny, "allreduce", ALL_REDUCE, at + 400 + 30 * r, 100 - 30 * r, 64, **group("0", [0, 1]))
+    return out
+
+
+@pytest.mark.parametrize("seq", [True, False])
+def test_a_clock_that_jumps_is_set_back(tiny: Any, write: Write, seq: bool) -> None:
+    """From step 5 on rank 1 is two seconds ahead. The gates are those of a sound clock, and the jump is said."""
+    ranks = ticking(tiny, lambda k: 2_000_000 * (k >= 5))
+    if seq:
+        for events in ranks.values():
+            for n, event in enumerate(e for e in events if e["name"] == "record_param_comms"):
+                event["args"]["Seq"] = n
+    graph = linked(write, ranks, host_name="")
+    assert [members for _, members in met(graph)] == [[(0, 1000 * k + 400), (1, 1000 * k + 430)] for k in range(1, 8)]
+    assert said(graph, "the clock of rank 1 jumps by +2.000 s")
+    assert replay(graph).wall_ns < 8_000_000
+
+
+def test_a_clock_that_is_always_ahead_does_not_jump(tiny: Any, write: Write) -> None:
+    graph = linked(write, ticking(tiny, lambda k: 2_000_000), host_name="")
+    assert (len(graph.gates), said(graph, "jumps")) == (7, False)
+    assert (graph.clock.offset_ns.tolist(), graph.clock.applied.tolist()) == ([0, 2_000_000_000], [0, 1])
+
+
+def test_a_late_rank_is_no_clock(tiny: Any, write: Write) -> None:
+    """From step 5 on rank 1 comes 50 ms late, and rank 0 waits for it."""
+    ranks: dict[int, list[Any]] = {0: [], 1: []}
+    for r in range(2):
+        for k in range(8):
+            ts, late = 1000 * k + 50_000 * max(k - 5, 0), 50_000 * (k >= 5)
+            begin, took = ts + 400 + r * late, 100 + (1 - r) * late
+            call = called(tiny, "allreduce", ALL_REDUCE, begin, took, 64, **group("0", [0, 1]))
+            ranks[r] += [tiny.step(k, ts, 900 + late), *call]
+    graph = linked(write, ranks, host_name="")
+    assert (len(graph.gates), said(graph, "jumps")) == (7, False)
+    assert int(graph.gates.late_ns.max()) == 25_000_000
+
+
+def test_a_clock_that_is_set_back_is_said(tiny: Any, write: Write) -> None:
+    graph = linked(write, ticking(tiny, lambda k: -2500 * (k >= 5)), host_name="")
+    assert said(graph, "1 profiler steps that begin before the one before them ended: a clock was set back")
+    assert all(len({start // 1000 for _, start in members}) == 1 for _, members in met(graph))

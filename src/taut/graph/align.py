@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from taut.graph import jumps
 from taut.graph.ids import greatest, least, numbered
+from taut.graph.jumps import Jump
 from taut.jit import kernel
 from taut.tables import Table
 
@@ -35,7 +37,11 @@ class Times:
         self.start, self.end = ops.start_ns[rows].astype(np.int64), ops.end_ns[rows].astype(np.int64)
         host = members.host
         self.slack = SAME_HOST_NS if host[0] != "" and (host == host[0]).all() else OTHER_HOST_NS
+        self.jumps: list[Jump] = []
         if self.slack == OTHER_HOST_NS:
+            self.jumps = jumps.find(self.start, self.end, ops.rank[rows], number, sound, OTHER_HOST_NS)
+            ahead = jumps.shifts(self.jumps, ops.rank[rows], self.start)
+            self.start, self.end = self.start - ahead, self.end - ahead
             shift = _offsets(self.end, rank, len(members), number, count, sound)[rank]
             self.start, self.end = self.start - shift, self.end - shift
 

@@ -9,13 +9,14 @@ of their channel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from taut.graph import align
 from taut.graph.ids import greatest, least, numbered, occurrence
+from taut.graph.jumps import Jump
 from taut.graph.model import Gate, Graph
 from taut.tables import NULL, Table, Trace, Verb, constant
 
@@ -41,6 +42,8 @@ class Matching:
     unmatched: int
     misaligned: int
     """Collectives left out because ranks disagree about the order."""
+    jumps: list[Jump] = field(default_factory=list)
+    """Clocks that were set while the job ran."""
     open: int = 0
     """Gates left out because members that were not traced may have come last."""
 
@@ -50,11 +53,11 @@ def match(ops: Table, window: Any, members: Table, given: int) -> Matching:
     gate = np.full(len(ops), NULL, dtype=np.int64)
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
     collective = (ops.verb != Verb.NONE) & ~p2p & (ops.group >= 0)
-    count, misaligned = _collectives(ops, window, np.flatnonzero(collective), gate, members, given)
+    count, misaligned, found = _collectives(ops, window, np.flatnonzero(collective), gate, members, given)
     count = _channels(ops, window, np.flatnonzero(p2p & (ops.peer >= 0)), gate, count)
     gate, count = _drop_lonely(gate, count)
     unmatched = int(((ops.verb != Verb.NONE) & (gate < 0)).sum())
-    return Matching(gate, count, unmatched, misaligned)
+    return Matching(gate, count, unmatched, misaligned, jumps=found)
 
 
 def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
@@ -70,9 +73,9 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
     return join.astype(np.int32), wait.astype(np.int32), count
 
 
-def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, given: int) -> tuple[int, int]:
+def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, given: int) -> tuple[int, int, list[Jump]]:
     if len(rows) == 0:
-        return 0, 0
+        return 0, 0, []
     rows = _in_order(ops, rows)
     g, rank, step = ops.group[rows].astype(np.int64), ops.rank[rows], window[rows]
     verb, seq = ops.verb[rows].astype(np.int64), ops.seq[rows]
@@ -85,14 +88,14 @@ def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, 
     mixed = _differ(number, count, np.where(sequenced, verb, token))[number]
     doubt = ~sequenced & (mixed | _uneven(scope, rank))
     meets = np.isin(verb, EVERYBODY)
-    times = align.Times(ops, rows, members, number, count, ~mixed & ~doubt & meets)
+    times = align.Times(ops, rows, members, number, count, ~mixed & ~doubt & meets & (g < given))
     doubt |= ~sequenced & meets & (g < given) & times.impossible(number, count)[number]
     number[sequenced & mixed] = NULL
     if doubt.any():
         redo = np.isin(scope, scope[doubt])
         number, count = align.realign(number, count, redo, scope, rank, token, meets, times)
     gate[rows] = number
-    return count, int((number < 0).sum())
+    return count, int((number < 0).sum()), times.jumps
 
 
 def _token(group: Any, verb: Any, size: Any) -> Any:

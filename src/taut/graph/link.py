@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.graph import clocks, gates, hidden, rendezvous, roles, steps, wakes
+from taut.graph import clocks, gates, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph.ids import least, numbered
 from taut.graph.model import Graph
 from taut.tables import NULL, Op, Table, Trace, Verb, constant
@@ -49,6 +49,7 @@ def link(trace: Trace) -> Graph:
     group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
     ops = ops.replace(verb=verb, group=group, peer=peer)
     matching = gates.match(ops, window, trace.members, len(trace.groups))
+    ops = jumps.mended(ops, matching.jumps)
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members, drifts=not trace.relative)
 
     matching = gates.settled(ops, matching, np.append(gates.wanted(trace), np.zeros(len(names), dtype=np.int64)))
@@ -174,7 +175,7 @@ def _assemble(
     gap = _gaps(ops, ptr, pred, lag)
 
     new_ptr, new_pred, new_lag = _permute_csr(ptr, pred, lag, order, position)
-    partial = [*trace.partial, *windows.notes]
+    partial = [*trace.partial, *windows.notes, *jumps.notes(matching.jumps)]
     if broken:
         partial.append(f"{broken} gates wait for each other in a circle: taken apart, their waits are not seen")
     if matching.open:

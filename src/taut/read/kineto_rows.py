@@ -16,6 +16,7 @@ from taut.tables import NULL, Kind, Mark, Op, Table, Verb
 
 NAME_LENGTH = 200
 GROUP_RANKS = 1 << 20
+SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 
 
@@ -105,6 +106,7 @@ def marks_of(events: Events, rank: int, counts: Counter[str]) -> Table:
     rows = rows[np.sort(np.unique(events.name[rows], return_index=True)[1])]
     step = np.array([int(events.names[code].split("#")[1]) for code in events.name[rows].tolist()], dtype=np.int64)
     start, end = events.start[rows], events.end[rows]
+    counts[SET_BACK] += int((start[np.argsort(step)][1:] < end[np.argsort(step)][:-1] - SET_BACK_NS).sum())
     optimiser = np.sort(events.start[events.chosen(NOTE, lambda name: name.startswith("Optimizer.step#"))])
     updates = np.searchsorted(optimiser, end, "left") > np.searchsorted(optimiser, start, "left")
     if updates.any() and not updates.all():

@@ -20,6 +20,7 @@ TRIVIAL_OVERLAP = 0.01
 SAID = {
     "collectives that do not name their group": "they meet only where their times show that all ranks do",
     "grouped sends and receives without their calls": "whom they meet is not known",
+    "profiler steps that begin before the one before them ended": "a clock was set back, and what happened when is not known",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
 """Counts that are said aloud, and what each does to the answer."""
