@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,21 @@ class Codes(dict[Hashable, int]):
         """The codes of many values."""
         return np.fromiter(map(self.__getitem__, values), dtype=np.int64)
 
-    def lookup(self, test: Any) -> Mask:
-        """One boolean per code: ``test(key)``."""
-        return np.fromiter((bool(test(key)) for key in self), dtype=np.bool_, count=len(self))
+
+class Flags:
+    """What a test says of every key of a dictionary that grows: each is asked once."""
+
+    def __init__(self, codes: Codes, test: Callable[[Any], bool]) -> None:
+        self._codes, self._test = codes, test
+        self._flags = np.zeros(0, dtype=np.bool_)
+
+    def __call__(self, codes: Ints) -> Mask:
+        """One boolean per code."""
+        known, size = len(self._flags), len(self._codes)
+        if known < size:
+            new = [bool(self._test(key)) for key in islice(self._codes, known, None)]
+            self._flags = np.append(self._flags, np.array(new, dtype=np.bool_))
+        return self._flags[codes]
 
 
 def dense(*keys: Any) -> tuple[Ints, int]:
@@ -68,7 +81,7 @@ def grouped_max(group: Ints, value: Ints) -> Ints:
         return value
     # Ranks instead of values keep the lifted numbers small whatever the times are.
     ordered, rank = np.unique(value, return_inverse=True)
-    lift = group * (len(ordered) + 1)
+    lift = group.astype(np.int64) * (len(ordered) + 1)
     before = np.concatenate([[0], np.maximum.accumulate(lift + rank + 1)[:-1]]) - lift
     return np.where(before > 0, ordered[np.maximum(before, 1) - 1], NEVER)
 

@@ -20,6 +20,7 @@ from taut.errors import InputRefused, NotATrace, TooLarge
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
+SAMPLES, SAMPLE_BYTES = 64, 16 << 10
 RATIO = 200
 RATIO_FREE_BYTES = 64 << 20
 SIZE_BYTES = 8 << 30
@@ -56,11 +57,29 @@ class Member:
         """The base name, without the compression suffix."""
         return re.split(r"[/\\:]", self.label)[-1].removesuffix(".gz")
 
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes as they come, for a reader that does not hold them."""
+        size = 0
+        while chunk := self.stream.read(CHUNK_BYTES):
+            size += len(chunk)
+            if size > SIZE_BYTES:
+                raise TooLarge(self.label, f"more than {SIZE_BYTES >> 20:,} MiB when read", "profile fewer steps")
+            yield chunk
+
+    def samples(self) -> list[bytes]:
+        """Some bytes from all over it, where it is a file that can be read anywhere; else none."""
+        try:
+            descriptor = self.stream.fileno()
+            size = os.fstat(descriptor).st_size
+            return [os.pread(descriptor, SAMPLE_BYTES, at) for at in range(0, size, max(size // SAMPLES, SAMPLE_BYTES))]
+        except (OSError, AttributeError):  # compressed, inside an archive, or a pipe
+            return []
+
     def read(self, share: float = 1.0) -> bytes:
         """All of its bytes, if they are no more than a share of what may be read."""
         cap = int(share * size_cap())
         data = bytearray()
-        while chunk := self.stream.read(CHUNK_BYTES):
+        for chunk in self.chunks():
             if len(data) + len(chunk) > cap:
                 raise TooLarge(self.label, f"more than {cap >> 20:,} MiB when read", "profile fewer steps")
             data += chunk

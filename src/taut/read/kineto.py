@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from taut.errors import InputRefused
 from taut.read.kineto_device import add_device_side
-from taut.read.kineto_events import DEVICE, decode
+from taut.read.kineto_events import DEVICE, Events, decode, decode_flow
 from taut.read.kineto_host import add_host_side
 from taut.read.kineto_json import Header, integer
 from taut.read.kineto_rows import Groups, Rows, marks_of
 from taut.tables import NULL, Member, Table, Trace
 
+WHOLE_BYTES = 64 << 20
+"""Up to this size a file is held whole: then what is wrong in it can be looked at from all sides."""
 BOM = b"\xef\xbb\xbf"
 _SPOKEN = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 _EVENT_LIST = re.compile(rb'\s*\[\s*\{[^\]]{0,4096}?"ph"\s*:')
@@ -30,23 +34,46 @@ def sniff(head: bytes) -> bool:
 
 def load(data: bytes | bytearray, label: str) -> Trace:
     """The ops of one file; the rank is -1 where the trace does not name it."""
-    events = decode(data[3:] if data[:3] == BOM else data, label)
+    return _trace([decode(data[3:] if data[:3] == BOM else data, label)], label)
+
+
+def flow(chunks: Iterator[bytes], label: str, samples: Callable[[], Sequence[bytes]]) -> Trace:
+    """The same, of a file of any size: what is larger than can well be held is decoded while it flows.
+
+    ``samples`` gives bytes from all over the file, if it can: device events come late, and tell what is needed of the rest.
+    """
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        if len(data) > WHOLE_BYTES:
+            break
+    else:
+        return load(data, label)
+    if data[:3] == BOM:
+        del data[:3]
+    return _trace([decode_flow(chain([data], chunks), label, [*samples(), data])], label)
+
+
+def _trace(decoded: list[Events], label: str) -> Trace:
+    """A trace out of decoded events, which are taken from the list and let go before the ops are put in order."""
+    events = decoded.pop()
     if not len(events.kind):
         raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
-    header = events.header
+    header, counts = events.header, events.counts
     distributed: dict[str, Any] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
     rank = rank if 0 <= rank < 2**31 else NULL
-    rows, groups = Rows(), Groups(distributed, events.comm.values())
+    rows, groups = Rows(), Groups(distributed, events.comm.sayings())
     marks = marks_of(events, rank, rows.counts)
     if (events.kind == DEVICE).any():
         add_device_side(events, rows, groups)
     else:
         add_host_side(events, rows, groups)
+    del events
     ops = rows.table(rank, marks)
     if not len(ops):
         raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
-    counts = events.counts + rows.counts
+    counts += rows.counts
     counts["ops"] = len(ops)
     backend = distributed.get("backend")
     return Trace(

@@ -55,7 +55,7 @@ class Rendezvous:
     """What all calls behind one rendezvous together say: their sizes add up, the rest is that of the first."""
 
     def __init__(self, events: Events, groups: Groups, calls: list[Call]) -> None:
-        said = [[events.comm.get(source) or CommArgs() for source in call] for call in calls]
+        said = [[events.said(source) for source in call] for call in calls]
         names = [[events.names[events.name[source]] for source in call] for call in calls]
         self.verb = self._verb(said[0], names[0])
         self.group = groups.name(said[0], "nccl") if self.verb else ""
@@ -119,9 +119,9 @@ def _carried(events: Events, work: Ints, call: Ints) -> Iterator[list[list[Call]
 
 def _by_external_id(events: Events, about: Ints, work: Ints, found: Ints) -> Ints:
     """Fill what containment left open; old traces repeat the correlation as External id, which links nothing."""
-    own = events.external[work]
+    own = np.array([integer(events.said(row).external) for row in work.tolist()], dtype=np.int64)
     own = np.where(own == events.correlation[work], -1, own)
-    external = np.array([integer(events.comm[row].external) for row in about.tolist()], dtype=np.int64)
+    external = np.array([integer(events.said(row).external) for row in about.tolist()], dtype=np.int64)
     return np.where(found >= 0, found, issuer(external, own))
 
 
@@ -135,7 +135,7 @@ def _blocks(events: Events, work: Ints, param: Ints, note: Ints, params: Ints, o
     if not len(ends):
         return {}
     silent = params[~np.isin(params, param)]
-    silent = silent[[events.comm[row].collective != "wait" for row in silent.tolist()]]
+    silent = silent[[events.said(row).collective != "wait" for row in silent.tolist()]]
     if not len(params):
         silent = ops[events.named(ops, lambda name: verb_of(name) in (Verb.SEND, Verb.RECV))]
     launched: dict[int, list[int]] = {}
@@ -160,7 +160,7 @@ def _shared_out(events: Events, places: list[int], calls: list[Call]) -> dict[in
 
 
 def _word(events: Events, call: Call) -> str:
-    said = events.comm[call[0]].collective
+    said = events.said(call[0]).collective
     return said if isinstance(said, str) else events.names[events.name[call[0]]]
 
 
@@ -176,7 +176,7 @@ def _pending(events: Events, ends: Ints, calls: Ints) -> Iterator[tuple[int, lis
         if not ended:
             waiting.append(row)
             continue
-        groups = [(events.comm[call].group, events.comm[call].group_id) for call in waiting]
+        groups = [(events.said(call).group, events.said(call).group_id) for call in waiting]
         if waiting:
             yield row, [call for call, group in zip(waiting, groups, strict=True) if group == groups[-1]]
         waiting = []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import re
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,7 +15,7 @@ import msgspec
 import numpy as np
 
 from taut.errors import InputRefused, TooLarge
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes, Flags, Ints, Mask
 from taut.read.kineto_json import (
     Batch,
     CommArgs,
@@ -21,7 +23,9 @@ from taut.read.kineto_json import (
     DimsArgs,
     Event,
     Header,
+    Piece,
     RuntimeArgs,
+    Text,
     args_of,
     elements,
     integer,
@@ -35,6 +39,9 @@ DEVICE, RUNTIME, CPU_OP, NOTE = range(4)
 
 HOPS = ("taut::send", "taut::recv")
 """taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom."""
+
+PIECE_BYTES = 4 << 20
+"""Bytes of a file held whole that are copied at a time."""
 
 LIMIT_NS = 4.5e18
 """Half of 64 bits: a time and its base may each reach it."""
@@ -52,13 +59,19 @@ class Events:
     place: Ints
     """Code of the thread id, for device events of (device, stream)."""
     correlation: Ints
-    external: Ints
     size: Ints
+    about: Ints
+    """Place in ``comm`` of what the event says about a collective, -1 if nothing."""
     names: list[str]
     threads: list[Any]
     streams: list[tuple[Any, Any]]
-    comm: dict[int, CommArgs]
+    comm: Comm
     counts: Counter[str]
+
+    def said(self, row: int) -> CommArgs:
+        """What an event says about the collective it belongs to."""
+        at = int(self.about[row])
+        return self.comm.at(at) if at >= 0 else CommArgs()
 
     def rows(self, kind: int) -> Ints:
         """The rows of one kind."""
@@ -80,9 +93,23 @@ def decode(data: bytes | bytearray, label: str) -> Events:
     guess = _looks_like_device(data)
     with _paused_gc():
         events = _decode(data, label, guess)
-        if (events.kind == DEVICE).any() != guess:
-            events = _decode(data, label, not guess)
+        if guess and not (events.kind == DEVICE).any():
+            events = _decode(data, label, device=False)
     return events
+
+
+def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | bytearray]) -> Events:
+    """The same of a file that is too large to hold; what is wrong in it cannot be tried again in another way."""
+    device = any(_DEVICE_EVENT.search(sample) for sample in samples)
+    text = Text(chunks)
+    try:
+        with _paused_gc():
+            return _columns(slices(text), device, shared=True)
+    except (RecursionError, OverflowError) as error:
+        raise TooLarge(label, str(error) if isinstance(error, OverflowError) else "nested too deeply to be a trace") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        size = text.passed + len(text.bytes)
+        raise InputRefused(label, _malformed(error, size), "write the trace again, or leave this file out") from None
 
 
 def _looks_like_device(data: bytes | bytearray) -> bool:
@@ -92,13 +119,15 @@ def _looks_like_device(data: bytes | bytearray) -> bool:
     return any(word in sample for sample in samples for word in _DEVICE_WORDS)
 
 
+_DEVICE_EVENT = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|Memcpy|Memset)')
 _DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"')
 
 
 def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
     try:
-        return _columns(slices(data), device)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        view = memoryview(data)
+        return _columns(slices(Text(view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))), device)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         pass
     try:
         return _columns(whole(data), device)
@@ -110,7 +139,7 @@ def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
         repaired = without_nan(data)
         if repaired is not None:
             return _decode(repaired, label, device)
-        raise InputRefused(label, _malformed(error, data), "write the trace again, or leave this file out") from None
+        raise InputRefused(label, _malformed(error, len(data)), "write the trace again, or leave this file out") from None
 
 
 @contextmanager
@@ -125,10 +154,10 @@ def _paused_gc() -> Iterator[None]:
             gc.enable()
 
 
-def _malformed(error: Exception, data: bytes | bytearray) -> str:
+def _malformed(error: Exception, size: int) -> str:
     said = str(error)
     if "truncated" in said:
-        return f"the JSON breaks off at byte {len(data):,}"
+        return f"the JSON breaks off at byte {size:,}"
     return f"not valid trace JSON: {said}"
 
 
@@ -144,7 +173,7 @@ def category(cat: str | None) -> int:
 
 def is_comm(name: str) -> bool:
     """Whether an event of this name says something about a collective."""
-    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "ncclDev", *HOPS)) or name == "record_param_comms"
+    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOPS)) or name == "record_param_comms"
 
 
 def is_checkpoint(name: str) -> bool:
@@ -153,16 +182,59 @@ def is_checkpoint(name: str) -> bool:
     return "torch.save" in word or ("checkpoint" in word and "backward" not in word and "autograd" not in word)
 
 
-class _Columns:
-    """Grows the columns slice by slice."""
+_DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
+"""Of the columns of a part: kind, name, start, end, place, correlation, size, about."""
 
-    def __init__(self, device: bool) -> None:
+
+class Comm:
+    """What events say about collectives; in a file too large to hold, what many say is kept once, and what counts apart."""
+
+    def __init__(self, shared: bool) -> None:
+        self._shared = shared
+        self._known: dict[bytes, int] = {}
+        self._sayings: list[CommArgs] = []
+        self._saying, self._external, self._seq = array("i"), array("q"), array("q")
+
+    def add(self, said: CommArgs) -> None:
+        """One more event."""
+        if not self._shared:
+            self._sayings.append(said)
+            return
+        external, seq = _whole(said.external), _whole(said.seq if said.Seq is None else said.Seq)
+        said.external = said.Seq = said.seq = None
+        key = msgspec.json.encode(said)
+        code = self._known.setdefault(key, len(self._sayings))
+        if code == len(self._sayings):
+            self._sayings.append(said)
+        self._saying.append(code)
+        self._external.append(external)
+        self._seq.append(seq)
+
+    def __len__(self) -> int:
+        return len(self._saying) if self._shared else len(self._sayings)
+
+    def at(self, place: int) -> CommArgs:
+        """What one event said."""
+        if not self._shared:
+            return self._sayings[place]
+        saying = self._sayings[self._saying[place]]
+        return msgspec.structs.replace(saying, external=self._external[place], Seq=self._seq[place])
+
+    def sayings(self) -> list[CommArgs]:
+        """Everything that was said, each once."""
+        return self._sayings
+
+
+class _Columns:
+    """Grows the columns slice by slice; operators of the host are let go once the file turns out to hold device events."""
+
+    def __init__(self, device: bool, shared: bool) -> None:
         self.device = device
         self.names, self.threads, self.streams = Codes(), Codes(), Codes()
         self.parts: list[tuple[Ints, ...]] = []
-        self.comm: dict[int, CommArgs] = {}
+        self.comm = Comm(shared)
         self.counts: Counter[str] = Counter()
-        self.length = 0
+        self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
@@ -181,16 +253,26 @@ class _Columns:
         complete = np.array([event.ph == "X" for event in events], dtype=np.bool_)
         self.counts["dropped: not an interval"] += int((~complete).sum())
         if self.device:
-            wanted = self.names.lookup(lambda text: is_comm(text) or is_checkpoint(text))
-            unused = complete & (kind == CPU_OP) & ~wanted[name] if len(name) else ~complete
-            self.counts["dropped: cpu_op"] += int(unused.sum())
-            complete &= ~unused
+            complete &= ~self._unused(kind, name, complete)
         chosen = np.flatnonzero(complete)
         events = [events[i] for i in chosen.tolist()]
         start, end, good = self._times(events)
         if len(good) < len(events):
             events = [events[i] for i in good.tolist()]
         self._append(events, kind[chosen[good]], name[chosen[good]], start, end)
+        if not self.device and (kind[chosen[good]] == DEVICE).any():
+            self.device = True
+            self.parts = [self._used(part) for part in self.parts]
+
+    def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
+        """Operators of the host that a trace with device events has no use for; counted."""
+        unused: Mask = among & (kind == CPU_OP) & ~self._is_comm(name) & ~self._is_save(name)
+        self.counts["dropped: cpu_op"] += int(unused.sum())
+        return unused
+
+    def _used(self, part: tuple[Ints, ...]) -> tuple[Ints, ...]:
+        keep = ~self._unused(part[0], part[1])
+        return tuple(column[keep] for column in part)
 
     def _times(self, events: list[Event]) -> tuple[Ints, Ints, Ints]:
         """Start and end in ns of the events whose times can be used, and which those are."""
@@ -210,19 +292,20 @@ class _Columns:
         return start, start + np.rint(dur[good] * 1000).astype(np.int64), good
 
     def _append(self, events: list[Event], kind: Ints, name: Ints, start: Ints, end: Ints) -> None:
-        place, correlation, external, size = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
-        self._link_device(events, np.flatnonzero(kind == DEVICE), place, correlation, external, size)
+        place, correlation, size, about = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
+        self._link_device(events, np.flatnonzero(kind == DEVICE), place, correlation, size)
         self._link_host(events, kind, place, correlation, size)
-        comm = np.flatnonzero(self.names.lookup(is_comm)[name]) if len(name) else name
-        about = args_of([events[i] for i in comm.tolist()], CommArgs)
-        self.comm.update(zip((comm + self.length).tolist(), about, strict=True))
-        self.parts.append((kind, name, start, end, place, correlation, external, size))
-        self.length += len(events)
+        comm = np.flatnonzero(self._is_comm(name))
+        about[comm] = np.arange(len(self.comm), len(self.comm) + len(comm))
+        for said in args_of([events[i] for i in comm.tolist()], CommArgs):
+            self.comm.add(said)
+        columns = (kind, name, start, end, place, correlation, size, about)
+        self.parts.append(tuple(column.astype(dtype) for column, dtype in zip(columns, _DTYPES, strict=True)))
 
-    def _link_device(self, events: list[Event], work: Ints, place: Ints, correlation: Ints, external: Ints, size: Ints) -> None:
+    def _link_device(self, events: list[Event], work: Ints, place: Ints, correlation: Ints, size: Ints) -> None:
         busy = [events[i] for i in work.tolist()]
         args = args_of(busy, DeviceArgs)
-        correlation[work], external[work] = _ints([a.correlation for a in args]), _ints([a.external for a in args])
+        correlation[work] = _ints([a.correlation for a in args])
         size[work] = _ints([a.bytes for a in args])
         place[work] = self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
@@ -240,10 +323,11 @@ class _Columns:
             size[ops] = _ints([elements(a.dims[0]) if a.dims else -1 for a in shapes])
 
     def finish(self, header: Header) -> Events:
-        columns = [np.concatenate(column) for column in zip(*self.parts, strict=True)]
+        columns = [np.concatenate([part[k] for part in self.parts]) for k in range(len(_DTYPES))]
+        self.parts = []
         counts = Counter({reason: n for reason, n in self.counts.items() if n})
         names = [str(name) for name in self.names]
-        kind, name, start, end, place, correlation, external, size = columns
+        kind, name, start, end, place, correlation, size, about = columns
         threads, streams = list(self.threads), cast("list[tuple[Any, Any]]", list(self.streams))
         return Events(
             header,
@@ -253,8 +337,8 @@ class _Columns:
             end,
             place,
             correlation,
-            external,
             size,
+            about,
             names,
             threads,
             streams,
@@ -263,8 +347,8 @@ class _Columns:
         )
 
 
-def _columns(batches: Iterator[Batch], device: bool) -> Events:
-    columns = _Columns(device)
+def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Events:
+    columns = _Columns(device, shared)
     header = Header()
     for found, events, odd in batches:
         header = found or header
@@ -277,6 +361,11 @@ def _columns(batches: Iterator[Batch], device: bool) -> Events:
         events_.start += base
         events_.end += base
     return events_
+
+
+def _whole(value: Any) -> int:
+    """``integer`` with a short way for what usually comes."""
+    return -1 if value is None else value if type(value) is int and -1 <= value < 1 << 62 else integer(value)
 
 
 def _ints(values: list[int]) -> Ints:

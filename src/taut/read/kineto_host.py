@@ -194,7 +194,7 @@ def _add_transfers(
 
 def _add_hops(events: Events, hops: Ints, rows: Rows) -> None:
     """Sends and receives that taut's own hook recorded: they say between whom they go."""
-    said = [events.comm[row] for row in hops.tolist()]
+    said = [events.said(row) for row in hops.tolist()]
     verb = np.array([verb_of(events.names[code]) for code in events.name[hops].tolist()], dtype=np.int64)
     ends = [(integer(about.source), integer(about.target)) for about in said]
     peer = [target if verb == Verb.SEND else source for (source, target), verb in zip(ends, verb.tolist(), strict=True)]
@@ -216,11 +216,11 @@ def _match(events: Events, transfers: Ints, calls: Ints) -> Ints:
     waiting: dict[tuple[Verb, int], deque[int]] = {}
     for i in np.argsort(events.start[calls], kind="stable").tolist():
         name = events.names[events.name[calls[i]]]
-        waiting.setdefault((_shown_as(name), _sent(name, events.comm[int(calls[i])])), deque()).append(i)
+        waiting.setdefault((_shown_as(name), _sent(name, events.said(int(calls[i])))), deque()).append(i)
     issued = []
     for row in transfers.tolist():
         verb = verb_of(events.names[events.name[row]])
-        sizes = elements(events.comm[row].dims)
+        sizes = elements(events.said(row).dims)
         queue = waiting.get((verb, sizes)) or waiting.get((verb, -1))
         if queue and events.start[calls[queue[0]]] <= events.start[row]:
             issued.append(queue.popleft())
@@ -242,10 +242,10 @@ def _sent(name: str, said: CommArgs) -> int:
 
 def _rendezvous(events: Events, row: int, call: int, groups: Groups) -> tuple[Verb, str, int, int]:
     """Verb, group, bytes and peer of one transfer, from its annotation and the call that issued it."""
-    said, name = events.comm[row], events.names[events.name[row]]
+    said, name = events.said(row), events.names[events.name[row]]
     if call < 0:
         return verb_of(name), groups.name([said], "gloo"), message_bytes(said), NULL
-    asked, issuer = events.comm[call], events.names[events.name[call]]
+    asked, issuer = events.said(call), events.names[events.name[call]]
     group = groups.name([said, asked], "gloo")
     peer = groups.member(group, peer_argument(issuer, asked.concrete))
     size = max(message_bytes(said), message_bytes(asked))

@@ -1,7 +1,8 @@
 """Kineto JSON → events: the header as found, the events slice by slice, their arguments by kind.
 
-The event list is decoded in slices of about a megabyte, so that a large file is never held as Python objects; a slice
-is cut between two events, and a wrong cut cannot decode, in which case the whole list is decoded at once.
+The event list is decoded in slices of about a megabyte while the bytes flow, so that a large file is held neither as
+bytes nor as Python objects. A slice is cut where it looks like the seam of two events; a wrong cut cannot decode, and then
+the brackets are counted.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ class DeviceArgs(msgspec.Struct, gc=False):
     """Where a device event ran, and which call launched it."""
 
     correlation: Int64 = -1
-    external: Int64 = msgspec.field(default=-1, name="External id")
     stream: Place = None
     device: Place = None
     bytes: Int64 = -1
@@ -104,19 +104,128 @@ _CUT = re.compile(rb"\}\s*,\s*\{")
 Batch = tuple[Header | None, list[Event], int]
 """The header where it was read, events, and how many elements of the list were no events."""
 
+EVENT_BYTES = 64 << 20
+"""The most that may come before the event list, behind it, or in one event of a file that is not held whole."""
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[][{},]', re.DOTALL)
 
-def slices(data: bytes | bytearray) -> Iterator[Batch]:
+
+Piece = bytes | bytearray | memoryview
+
+
+class Text:
+    """Bytes that flow in at the end and are dropped at the front."""
+
+    def __init__(self, chunks: Iterable[Piece]) -> None:
+        self._chunks = iter(chunks)
+        first = next(self._chunks, b"")
+        self.bytes = first if isinstance(first, bytearray) else bytearray(first)
+        self.ended = False
+        self.passed = 0
+
+    def fill(self, size: int) -> None:
+        """Hold at least this much, or all there is."""
+        while len(self.bytes) < size and not self.ended:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self.ended = True
+            else:
+                self.bytes += chunk
+
+    def grow(self) -> None:
+        """Hold more than now: no seam was found in it."""
+        self.fill(2 * max(len(self.bytes), SLICE_BYTES))
+        if len(self.bytes) > EVENT_BYTES and not self.ended:
+            raise OverflowError(f"nothing that could be one event after byte {self.passed:,}")
+
+    def drop(self, size: int) -> None:
+        """Let go of the front."""
+        del self.bytes[:size]
+        self.passed += size
+
+
+def slices(text: Text) -> Iterator[Batch]:
     """Events slice by slice; the last slice carries the rest of the document, and with it the header."""
-    first = _BARE_LIST.match(data) or _LIST_START.search(data)
-    at = first.end() if first else 0
-    head = bytes(data[:at])
-    while len(data) - at > 2 * SLICE_BYTES:
-        cut = _CUT.search(data, at + SLICE_BYTES)
-        if cut is None:
+    head = _head(text)
+    while head:
+        text.fill(2 * SLICE_BYTES + 1)
+        if len(text.bytes) <= 2 * SLICE_BYTES:
             break
-        yield None, *_list(b"[" + data[at : cut.start() + 1] + b"]")
-        at = cut.end() - 1
-    yield from whole(head + data[at:] if at else data)
+        cut = _CUT.search(text.bytes, SLICE_BYTES)
+        if cut is None:
+            if text.ended:
+                break
+            text.grow()
+            continue
+        try:
+            batch = _list(_bracketed(text.bytes, cut.start() + 1))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            stop, last = _seam(text.bytes)
+            if not stop and not last:
+                if text.ended:
+                    break
+                text.grow()
+                continue
+            yield None, *_repaired(_bracketed(text.bytes, stop))
+            text.drop(stop)
+            if last:
+                break
+            text.drop(len(text.bytes) - len(text.bytes.lstrip(b", \t\r\n")))
+        else:
+            yield None, *batch
+            text.drop(cut.end() - 1)
+    while not text.ended:
+        text.grow()
+    yield from whole(head + text.bytes)
+
+
+def _bracketed(data: bytearray, stop: int) -> bytes:
+    """The front of the bytes as a list of its own, in one copy."""
+    with memoryview(data) as view, view[:stop] as front:
+        return b"".join((b"[", front, b"]"))
+
+
+def _head(text: Text) -> bytes:
+    """What stands before the first event, dropped from the text; empty where there is no list."""
+    while True:
+        text.fill(SLICE_BYTES)
+        first = _BARE_LIST.match(text.bytes) or _LIST_START.search(text.bytes)
+        if first or text.ended:
+            break
+        text.grow()
+    head = bytes(text.bytes[: first.end()]) if first else b""
+    text.drop(len(head))
+    return head
+
+
+def _seam(data: bytearray) -> tuple[int, bool]:
+    """End of the last whole element of the list that the bytes begin in, and whether the list ends there."""
+    depth = stop = 0
+    for token in _TOKEN.finditer(data):
+        mark = token[0]
+        if mark in b"[{":
+            depth += 1
+        elif mark in b"]}":
+            depth -= 1
+            if depth < 0:
+                return token.start(), True
+            if depth == 0:
+                stop = token.end()
+        elif mark == b"," and depth == 0:
+            stop = token.start()
+    return stop, False
+
+
+def _repaired(data: bytes | bytearray) -> tuple[list[Event], int]:
+    """Events of a slice, with NaN and bytes that are no text taken out where they are what is wrong."""
+    try:
+        return _list(data)
+    except UnicodeDecodeError:
+        return _repaired(bytes(data).decode("utf-8", "replace").encode())
+    except msgspec.DecodeError:
+        without = without_nan(data)
+        if without is None:
+            raise
+        return _list(without)
 
 
 def whole(data: bytes | bytearray) -> Iterator[Batch]:

@@ -32,7 +32,7 @@ class Rows:
     def add(self, start: Ints, end: Ints, **columns: Any) -> Ints:
         """Append ops and return their rows."""
         n = len(start)
-        self._blocks.append({"start_ns": start, "end_ns": end, **columns})
+        self._blocks.append({"rows": n, "start_ns": start, "end_ns": end, **columns})
         self.length += n
         return np.arange(self.length - n, self.length, dtype=np.int64)
 
@@ -42,14 +42,14 @@ class Rows:
         return self.names.of(events.names[code][:NAME_LENGTH] for code in used.tolist())[inverse]
 
     def columns(self) -> dict[str, Ints]:
-        """All blocks as one dictionary of columns, unknown values filled in."""
+        """All blocks as one dictionary of columns, unknown values filled in; the blocks are used up."""
         columns = {}
         for name, row_field in Op.__dataclass_fields__.items():
-            columns[name] = np.full(self.length, row_field.default, dtype=np.int64)
+            columns[name] = np.full(self.length, row_field.default, dtype=row_field.metadata["dtype"])
             at = 0
             for block in self._blocks:
-                after = at + len(block["start_ns"])
-                columns[name][at:after] = block.get(name, row_field.default)
+                after = at + block["rows"]
+                columns[name][at:after] = block.pop(name, row_field.default)
                 at = after
         return columns
 
@@ -72,7 +72,7 @@ class Rows:
         position = np.append(np.empty(self.length, dtype=np.int64), NULL)
         position[order] = np.arange(self.length)
         columns["launch"] = position[launch]
-        return Table(Op, {name: column[order] for name, column in columns.items()}, self.length)
+        return Table(Op, {name: columns.pop(name)[order] for name in list(columns)}, self.length)
 
 
 def _first_of_interval(columns: dict[str, Ints]) -> Ints:

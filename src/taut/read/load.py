@@ -146,6 +146,8 @@ def _load_member(member: files.Member) -> Part:
 
 def _load_first(reader: Format, member: files.Member) -> Trace | metrics.Metrics:
     """A trace, or metrics if a Parquet file holds those; a table of step times that also tells the loss is a progress log."""
+    if reader is kineto:
+        return kineto.flow(member.chunks(), member.label, member.samples)
     data = member.read()
     if reader is optable and metrics.is_parquet(data):
         return metrics.load(data, member.label)
