@@ -19,7 +19,7 @@ import numpy as np
 
 from taut.errors import InputRefused
 from taut.read.arrivals import Calls
-from taut.read.columns import Codes, Ints, Mask, dense
+from taut.read.columns import Codes, Flags, Ints, Mask, dense
 from taut.read.kineto_rows import NAME_LENGTH
 from taut.read.words import verb_of
 from taut.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
@@ -150,7 +150,8 @@ def load(data: bytes | bytearray, label: str) -> Log:
     values = np.array(ops, dtype=np.float64).reshape(len(ops), len(_COLUMNS)).T
     columns = {name: _whole(column, 1000 if name in _US else 1) for name, column in zip(_COLUMNS, values, strict=True)}
     good = (columns["seq"] >= 0) & (columns["took"] >= 0) & (columns["dumped"] > 0)
-    good &= np.append(seats.lookup(Seat.known), False)[columns["seat"]] & np.append(names.lookup(bool), False)[columns["name"]]
+    for codes, test, name in ((seats, Seat.known, "seat"), (names, bool, "name")):
+        good &= (columns[name] >= 0) & Flags(codes, test)(np.maximum(columns[name], 0))
     if not good.any():
         raise InputRefused(label, "no operation of a communicator in this Inspector log", "leave it out")
     columns = {name: column[good] for name, column in columns.items()}

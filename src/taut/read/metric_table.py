@@ -266,7 +266,8 @@ def _numbers(column: Any) -> tuple[Any, str]:
         return value, ""
     unit = next((found[2].strip() for text in column[:FIRST].to_pylist() if (found := _cell(text)) and found[2]), "")
     bare = pc.utf8_rtrim(pc.utf8_trim_whitespace(column), f" {unit}")
-    value = _plain_numbers(pc.if_else(pc.match_substring_regex(bare, _BARE), bare, None))
+    plain = _plain_numbers(pc.if_else(pc.match_substring_regex(bare, _BARE), bare, None))
+    value = np.full(len(column), np.nan) if plain is None else plain
     odd = np.flatnonzero(np.isnan(value))
     words, code = _words(column.take(odd))
     known = [_number(found[1] if (found := _cell(word)) else word) for word in words]
