@@ -99,6 +99,7 @@ class Member:
     dp_rank: int = col("int32", "data-parallel rank; -1 if unknown")
     host: str = col("str", "host name or boot id; ranks of one host share a clock; empty if unknown", "")
     device: str = col("str", "accelerator model; empty if unknown", "")
+    name: str = col("str", "what people call it (a service and its instance); empty if it has only its number", "")
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,30 @@ class Attempt:
     held: int = col("int8", "1 if the accelerators stayed held since the attempt before, 0 if given back, -1 if unknown")
     restarts_left: int = col("int32", "restarts that were left when it ended; -1 if not recorded")
     reason: str = col("str", "why it ended, in the words of the log", "")
+
+
+@dataclass(frozen=True)
+class Action:
+    """One control decision, or the first attempt that a later one follows: who changed what, why, and what it cost."""
+
+    time_ns: int = col("int64", "when it was taken, ns in the clock of its rank")
+    layer: str = col("str", "scheduler, orchestrator, runtime, model, policy, retry, fallback or autoscaler", "")
+    controller: str = col("str", "who decided: a service, a scheduler, a policy", "")
+    target: str = col("str", "what it acts on: a class of calls, a job, a pool", "")
+    rank: int = col("int32", "participant that acted; -1 if none or unknown")
+    knob: str = col("str", "what was changed: attempt, model, hedge, repeat, replicas, clock …", "")
+    before: str = col("str", "value before; empty if unknown", "")
+    after: str = col("str", "value after; empty if unknown", "")
+    direction: int = col("int8", "1 up, -1 down, 0 neither or unknown", 0)
+    trigger: str = col("str", "what it reacted to: an error type, an alarm; empty if unknown", "")
+    work: str = col("str", "logical work: attempts at the same work share it; empty if unknown", "")
+    parent: int = col("int64", "row of the action it follows (the attempt before); -1 if none")
+    attempt: int = col("int32", "0 for the first attempt, then 1, 2 …; -1 if it is none")
+    deadline_ns: int = col("int64", "by when the work was wanted, ns in the same clock; -1 if unknown")
+    outcome: str = col("str", "kept, failed, duplicate, lost (a sibling was quicker); empty if unknown", "")
+    busy_ns: int = col("int64", "how long it kept somebody busy, ns; 0 where the attempt around it counts it")
+    tokens_in: int = col("int64", "tokens read; -1 if not recorded")
+    tokens_out: int = col("int64", "tokens written; -1 if not recorded")
 
 
 class Table:
@@ -291,6 +316,8 @@ class Trace:
     """True when every step has its own time origin."""
     timer_ns: int = 1000
     """How far a recorded time may be off: ops of one lane may overlap by this much."""
+    told: bool = False
+    """True when the trace says what every op waits for (calls, launches, order): nothing is inferred from times."""
     group_ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Process group name → its global ranks, where the trace says so."""
     calls: Table = field(default_factory=lambda: Table(Call, {}, 0))
@@ -309,4 +336,7 @@ class Trace:
     attempts: Table = field(default_factory=lambda: Table(Attempt, {}, 0))
     """The tries of the job, or of many jobs, as job logs tell them; those of a job in order of time."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt)
+    actions: Table = field(default_factory=lambda: Table(Action, {}, 0))
+    """Control decisions: retries, fallbacks and whatever else a controller did, in order of time within a step."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action)

@@ -70,6 +70,7 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
     wait[gives & root] = NULL
     join[gives & ~root] = NULL
     wait[takes & ~root] = NULL
+    wait[(verb == Verb.SEND) & (ops.start_ns == ops.end_ns)] = NULL  # eager: what takes no time does not wait
     return join.astype(np.int32), wait.astype(np.int32), count
 
 

@@ -44,10 +44,12 @@ def link(trace: Trace) -> Graph:
     rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows)
     ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
     window = np.searchsorted(windows.labels, ops.step)
-    trace = replace(trace, members=roles.infer(ops, trace.members))
-    verb, group, peer, names = rendezvous.infer(ops, trace.members)
-    group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
-    ops = ops.replace(verb=verb, group=group, peer=peer)
+    names: list[str] = []
+    if not trace.told:
+        trace = replace(trace, members=roles.infer(ops, trace.members))
+        verb, group, peer, names = rendezvous.infer(ops, trace.members)
+        group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
+        ops = ops.replace(verb=verb, group=group, peer=peer)
     matching = gates.match(ops, window, trace.members, len(trace.groups))
     ops = jumps.mended(ops, matching.jumps)
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members, drifts=not trace.relative)
@@ -55,7 +57,8 @@ def link(trace: Trace) -> Graph:
     matching = gates.settled(ops, matching, np.append(gates.wanted(trace), np.zeros(len(names), dtype=np.int64)))
 
     segment = windows.segment[window].astype(np.int64)
-    origin, start, end = _axis(*clocks.aligned(ops, clock), segment)
+    start, end = clocks.aligned(ops, clock)
+    origin, start, end = _axis(_under_way(ops, start, end) if trace.told else start, end, segment)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     trace = replace(trace, lanes=_lane_names(trace.lanes, ops.lane, lanes.lane))
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
@@ -91,6 +94,15 @@ def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
         return np.array([first]), start - first, end - first
     origin = least(segment, int(segment.max()) + 1, start)
     return origin, start - origin[segment], end - origin[segment]
+
+
+def _under_way(ops: Table, start: Any, end: Any) -> Any:
+    """Starts, of messages from other ranks when they were sent: a receiver records only when one arrives."""
+    rows = np.flatnonzero((ops.launch >= 0) & (ops.verb == Verb.RECV))
+    rows = rows[ops.rank[ops.launch[rows]] != ops.rank[rows]]
+    begun = start.copy()
+    begun[rows] = np.minimum(start[ops.launch[rows]], end[rows])
+    return begun
 
 
 @dataclass(frozen=True)
@@ -146,7 +158,7 @@ def _assemble(
 
     n = len(ops)
     join, wait, slots = gates.slots(ops, matching.gate, matching.gates)
-    edges, anchors, dropped = _edges(ops, lanes, window, segment, trace.timer_ns, trace.members)
+    edges, anchors, dropped = _edges(ops, lanes, window, segment, trace)
     explained = np.zeros(n, dtype=bool)
     explained[edges.target] = True
     edges = Edges.join([edges, anchors])
@@ -215,22 +227,17 @@ def _extend_groups(trace: Trace, names: list[str]) -> Trace:
     return replace(trace, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
 
 
-def _edges(
-    ops: Table, lanes: Lanes, window: Any, segment: Any, timer_ns: int, members: Table
-) -> tuple[Edges, Edges, int]:  # fmt: skip
+def _edges(ops: Table, lanes: Lanes, window: Any, segment: Any, trace: Trace) -> tuple[Edges, Edges, int]:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
     from taut.graph.kernels import hold_edges, lane_edges
 
-    follows = lane_edges(lanes.order, lanes.begins, lanes.sibling)
-    parts = [
-        _plain(*follows),
-        _launch_edges(ops, segment),
-        *_wake_edges(ops, lanes, window, members, timer_ns),
-        _plain(*hidden.edges(ops, lanes.order, lanes.begins, window, members)),
-    ]
+    parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, segment)]
+    if not trace.told:
+        parts += _wake_edges(ops, lanes, window, trace.members, trace.timer_ns)
+        parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, window, trace.members)))
     joined = Edges.join(parts)
     source, target, lag, dropped = hold_edges(
-        joined.source, joined.target, joined.lag, ops.start_ns, ops.end_ns, timer_ns, OVERLAP_NS
+        joined.source, joined.target, joined.lag, ops.start_ns, ops.end_ns, trace.timer_ns, OVERLAP_NS
     )
     return Edges(source, target, lag), _anchors(ops, lanes, target), dropped
 

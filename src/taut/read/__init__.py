@@ -20,16 +20,18 @@ from taut.read import (
     metrics,
     nsys,
     nsys_ranks,
+    otlp,
     schedule,
 )
 from taut.read import progress as log
 from taut.read.job_words import JobLog
 from taut.read.load import FORMATS, Format, Part, load_all
+from taut.read.otlp_json import Spans
 from taut.tables import Member, Op, Table, Trace
 
 __all__ = ["FORMATS", "Format", "read"]
 
-KNOWN = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times and job logs; README.md lists them"
+KNOWN = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
 SUFFIXES = (
     ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
 )  # fmt: skip
@@ -55,8 +57,14 @@ def read(
 
     refused, dumps, logs, jobs = (all_of(kind) for kind in (InputRefused, flight.Dump, Table, JobLog))
     traces = _traces(parts, all_of, refused)
+    spans = all_of(Spans)
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
-    if traces:
+    if spans and traces:
+        why = "spans of services and profiler traces are not read as one job"
+        raise InputRefused(spans[0].label, why, "analyze the spans alone")
+    if spans:
+        trace = otlp.gather(spans, refused, **about)
+    elif traces:
         trace = merge.merge(traces, refused, **about)
     elif any(dump.rank >= 0 for dump in dumps):
         trace = flight.alone(dumps, refused, **about)
@@ -68,7 +76,7 @@ def read(
     if logs:
         trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
-    trace = flight.apply(trace, dumps, {"files": len(traces), "files skipped": skipped})
+    trace = flight.apply(trace, dumps, {"files": len(traces) + len(spans), "files skipped": skipped})
     trace = execution.apply(trace, all_of(execution.Execution))
     trace = metrics.apply(trace, [*all_of(metrics.Metrics), *metric_given.load(metrics_at, trace, places)])
     return job_gather.apply(trace, jobs)

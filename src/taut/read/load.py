@@ -21,6 +21,7 @@ from taut.read import (
     nsys,
     optable,
     otf2,
+    otlp,
     sacct,
     sacct_json,
     slurmctld,
@@ -29,6 +30,7 @@ from taut.read import (
 )
 from taut.read import progress as log
 from taut.read.job_words import JobLog
+from taut.read.otlp_json import Spans
 from taut.tables import Table, Trace
 
 PARALLEL_BYTES = 30 << 20
@@ -48,7 +50,7 @@ class Format(Protocol):
 FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
 IN_PLACE = (nsys, otf2)
 """Formats that are opened where they lie, because they are too large to hold or are more than one file."""
-BESIDE = (inspector, flight, chakra, execution, log, metrics)
+BESIDE = (otlp, inspector, flight, chakra, execution, log, metrics)
 """Formats that tell less than a trace of their own, or lie beside traces."""
 JOB_LOGS = (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
 """Readers of what tells the attempts of a job, beside its traces or alone; the loosest comes last."""

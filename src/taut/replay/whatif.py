@@ -118,7 +118,8 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
 
     ops = graph.ops
     sender, receiver = np.full(len(ops), -1, dtype=np.int64), np.full(len(ops), -1, dtype=np.int64)
-    p2p = np.flatnonzero((graph.gate >= 0) & (ops.peer >= 0) & ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)))
+    hop = ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)) & (ops.peer != ops.rank)
+    p2p = np.flatnonzero((graph.gate >= 0) & (ops.peer >= 0) & hop)
     sends, rank, peer = ops.verb[p2p] == Verb.SEND, ops.rank[p2p], ops.peer[p2p]
     sender[p2p], receiver[p2p] = np.where(sends, rank, peer), np.where(sends, peer, rank)
     ring = (graph.gate >= 0) & np.isin(ops.verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))

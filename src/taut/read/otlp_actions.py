@@ -1,0 +1,278 @@
+"""Spans → actions: calls that were made again, elsewhere or twice, and what each attempt cost.
+
+Made again (retry): a call with ``http.request.resend_count``; one that points (span link) at a failed one of its name;
+one of the same name under the same parent that follows a failed one. Elsewhere (fallback): another model is asked the
+same after one failed. At the same time (hedge) or again (duplicate): identical calls, where what was asked is recorded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from taut.read.columns import Ints, Mask
+from taut.read.otlp_json import CLIENT, PRODUCER, Facts
+from taut.read.otlp_tree import Tree
+from taut.tables import NULL, Action, Table
+
+GEN_AI_CALLS = frozenset({"chat", "text_completion", "generate_content", "embeddings", "execute_tool", "retrieval"})
+"""Operations that are calls whatever their span's kind."""
+TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
+NUMBERS = ("time_ns", "rank", "parent", "attempt", "busy_ns", "tokens_in", "tokens_out")
+_UNTOLD = Facts()
+
+
+@dataclass
+class _Attempt:
+    """One attempt at some work."""
+
+    span: int
+    number: int = 0
+    after: int = NULL
+    """The attempt it follows, as a span."""
+    why: str = ""
+    """retry, fallback, hedge or duplicate; empty for the first."""
+    trigger: str = ""
+    outcome: str = ""
+    first: int = NULL
+    guessed: bool = False
+
+
+@dataclass
+class _Book:
+    """Attempts by span; the first of each work is entered when a second comes."""
+
+    tree: Tree
+    attempts: dict[int, _Attempt] = field(default_factory=dict)
+    followed: set[int] = field(default_factory=set)
+
+    def enter(self, span: int, after: int, why: str, guessed: bool = False) -> None:
+        """Span is another attempt at what ``after`` tried."""
+        if span in self.attempts and self.attempts[span].why:
+            return
+        before = self.attempts.setdefault(after, _Attempt(after, first=after))
+        trigger = "identical call" if why in ("duplicate", "hedge") else _facts(self.tree, after).error or "error"
+        self.attempts[span] = _Attempt(span, before.number + 1, after, why, trigger, "", before.first, guessed)
+        if why in ("retry", "fallback"):
+            self.followed.add(after)
+
+
+def _facts(tree: Tree, row: int) -> Facts:
+    return tree.facts.get(row, _UNTOLD)
+
+
+def actions(tree: Tree, words: list[str]) -> tuple[Table, dict[str, int], list[str]]:
+    """(the actions, totals of all calls, what was guessed)."""
+    book = _Book(tree)
+    _again(book)
+    _elsewhere(book)
+    _identical(book)
+    _settle(book)
+    tokens_in, tokens_out = _tokens(tree, "tokens_in"), _tokens(tree, "tokens_out")
+    wasted = _thrown_away(book)
+    covered = _below(tree, wasted)
+    rows = sorted(book.attempts, key=lambda span: (int(tree.step[span]), int(tree.start[span]), span))
+    totals = _totals(tree, wasted, covered, tokens_in, tokens_out)
+    guessed = sum(a.guessed for a in book.attempts.values())
+    notes = [f"{guessed} retries are guessed: a failed call was followed by one of the same name under the same parent"]
+    return _table(book, rows, words, covered, tokens_in, tokens_out), totals, notes if guessed else []
+
+
+def _again(book: _Book) -> None:
+    """Retries: numbered ones, linked ones, and those that follow a failure."""
+    tree = book.tree
+    suspects = {row for row in np.flatnonzero(tree.failed).tolist() if tree.parent[row] >= 0}
+    suspects |= {row for row, known in tree.facts.items() if known.resend and tree.parent[row] >= 0}
+    wanted = {(int(tree.parent[row]), tree.name[row]) for row in suspects}
+    parents = np.isin(tree.parent, np.array(sorted({p for p, _ in wanted}), dtype=np.int64))
+    groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for row in np.flatnonzero(parents).tolist():
+        key = int(tree.parent[row]), tree.name[row]
+        if key in wanted:
+            groups[key].append(row)
+    for group in groups.values():
+        _in_group(book, sorted(group, key=lambda row: (int(tree.start[row]), row)))
+    for row, other in tree.links.items():
+        if tree.failed[other] and tree.name[row] == tree.name[other] and other not in book.followed and row != other:
+            book.enter(row, other, "retry")
+
+
+def _in_group(book: _Book, group: list[int]) -> None:
+    tree = book.tree
+    open_rows: list[int] = []
+    for row in group:
+        known = _facts(tree, row)
+        for other in reversed(open_rows):
+            before = _facts(tree, other)
+            differs = bool(known.content and before.content and known.content != before.content)
+            later = tree.start[row] >= tree.end[other]
+            numbered = known.resend > before.resend
+            if not differs and later and (numbered or (tree.failed[other] and not known.resend)):
+                same = bool(known.content and known.content == before.content)
+                book.enter(row, other, "retry", guessed=not (numbered or same))
+                open_rows.remove(other)
+                break
+        open_rows.append(row)
+
+
+def _elsewhere(book: _Book) -> None:
+    """Fallbacks: after a model failed, the next model call under the same parent that asks the same of another."""
+    tree = book.tree
+    failed = [row for row, k in tree.facts.items() if k.model and k.operation and tree.failed[row] and tree.parent[row] >= 0]
+    if not failed:
+        return
+    parents = {int(tree.parent[row]) for row in failed}
+    by_parent: dict[int, list[int]] = defaultdict(list)
+    for row, known in tree.facts.items():
+        if known.model and int(tree.parent[row]) in parents:
+            by_parent[int(tree.parent[row])].append(row)
+    for row in sorted(failed, key=lambda r: int(tree.start[r])):
+        known = _facts(tree, row)
+        after = [r for r in by_parent[int(tree.parent[row])] if tree.start[r] >= tree.end[row]]
+        following = min(after, key=lambda r: int(tree.start[r]), default=None)
+        if row in book.followed or following is None:
+            continue
+        other = _facts(tree, following)
+        if other.operation == known.operation and other.model != known.model and other.content == known.content:
+            book.enter(following, row, "fallback", guessed=not known.content)
+
+
+def _identical(book: _Book) -> None:
+    """Identical calls of a step: at the same time, or again although the first had succeeded."""
+    tree = book.tree
+    groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for row, known in tree.facts.items():
+        if known.operation and known.content:
+            groups[int(tree.step[row]), known.operation, known.model, known.tool, known.content].append(row)
+    for group in groups.values():
+        ordered = sorted(group, key=lambda row: (int(tree.start[row]), row))
+        for i, row in enumerate(ordered):
+            earlier = [other for other in ordered[:i] if not tree.failed[other]]
+            beside = [other for other in ordered[:i] if tree.start[row] < tree.end[other]]
+            if beside:
+                book.enter(row, beside[0], "hedge")
+            elif earlier and not _nested(tree, row, earlier[0]):
+                book.enter(row, earlier[0], "duplicate")
+
+
+def _nested(tree: Tree, row: int, other: int) -> bool:
+    at = int(tree.parent[row])
+    while at >= 0:
+        if at == other:
+            return True
+        at = int(tree.parent[at])
+    return False
+
+
+def _settle(book: _Book) -> None:
+    """What became of every attempt: kept, failed, duplicate, or lost to a sibling that was quicker."""
+    tree = book.tree
+    for a in book.attempts.values():
+        a.outcome = "failed" if tree.failed[a.span] else "duplicate" if a.why == "duplicate" else "kept"
+    races: dict[int, list[_Attempt]] = defaultdict(list)
+    for a in book.attempts.values():
+        if a.why == "hedge":
+            races[a.after].append(a)
+    for first, others in races.items():
+        runners = [book.attempts[first], *others]
+        won = min((a for a in runners if not tree.failed[a.span]), key=lambda a: int(tree.end[a.span]), default=None)
+        for a in runners:
+            if a is not won and won is not None:
+                a.outcome = "lost"
+
+
+def _thrown_away(book: _Book) -> Ints:
+    gone = [s for s, a in book.attempts.items() if s in book.followed or a.outcome in ("duplicate", "lost")]
+    return np.array(sorted(gone), dtype=np.int64)
+
+
+def _below(tree: Tree, rows: Ints) -> Mask:
+    """Spans that lie below one of some spans."""
+    marked = np.zeros(len(tree), dtype=np.bool_)
+    marked[rows] = True
+    below = np.zeros(len(tree), dtype=np.bool_)
+    has = tree.parent >= 0
+    up = np.where(has, tree.parent, 0)
+    for _ in range(len(tree)):
+        new = has & (marked | below)[up]
+        if np.array_equal(new, below):
+            break
+        below = new
+    return below
+
+
+def _tokens(tree: Tree, which: str) -> Ints:
+    """Tokens of every span: its own count, else the sum of its children's, -1 where neither is known."""
+    own = np.full(len(tree), NULL, dtype=np.int64)
+    for row, known in tree.facts.items():
+        own[row] = getattr(known, which)
+    if (own < 0).all():
+        return own
+    depth = _depth(tree.parent)
+    total = own.copy()
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        rows = np.flatnonzero((depth == level) & (total >= 0))
+        rows = rows[own[tree.parent[rows]] < 0]
+        up = tree.parent[rows]
+        total[up] = np.maximum(total[up], 0)
+        np.add.at(total, up, total[rows])
+    return total
+
+
+def _depth(parent: Ints) -> Ints:
+    depth = np.zeros(len(parent), dtype=np.int64)
+    at = parent.copy()
+    while (at >= 0).any():
+        depth += at >= 0
+        at = np.where(at >= 0, parent[np.maximum(at, 0)], NULL)
+    return depth
+
+
+def _totals(tree: Tree, wasted: Ints, covered: Mask, tokens_in: Ints, tokens_out: Ints) -> dict[str, int]:
+    """All calls of the trace, outermost ones only: how many, how long, and the tokens of everything."""
+    call = np.isin(tree.kind, (CLIENT, PRODUCER)) & (tree.parent >= 0)
+    for row, known in tree.facts.items():
+        call[row] |= known.operation in GEN_AI_CALLS
+    call[wasted] = True
+    call &= ~_below(tree, np.flatnonzero(call)) | np.isin(np.arange(len(tree)), wasted) & ~covered
+    roots = tree.parent < 0
+    out = {"calls": int(call.sum()), "call ns": int((tree.end - tree.start)[call].sum())}
+    for word, tokens in (("tokens in", tokens_in), ("tokens out", tokens_out)):
+        counted = tokens[roots & (tokens >= 0)]
+        if len(counted):
+            out[word] = int(counted.sum())
+    return out
+
+
+def _table(book: _Book, rows: list[int], words: list[str], covered: Mask, tokens_in: Ints, tokens_out: Ints) -> Table:
+    tree = book.tree
+    place = {span: i for i, span in enumerate(rows)}
+    took = tree.end - tree.start
+    text: dict[str, list[str]] = {key: [] for key in TEXT}
+    numbers: dict[str, list[int]] = {key: [] for key in NUMBERS}
+    for span in rows:
+        a = book.attempts[span]
+        up = int(tree.parent[span])
+        caller = int(tree.rank[up if up >= 0 else span])
+        fallback = a.why == "fallback"
+        told = {
+            "layer": {"fallback": "fallback", "duplicate": "model", "": "retry"}.get(a.why, "retry"),
+            "controller": tree.services[caller].name, "target": words[span],
+            "knob": "model" if fallback else "hedge" if a.why == "hedge" else "repeat" if a.why == "duplicate" else "attempt",
+            "before": _facts(tree, a.after).model if fallback else str(a.number - 1) if a.why else "",
+            "after": _facts(tree, span).model if fallback else str(a.number),
+            "trigger": a.trigger, "work": f"{tree.trace[a.first]}/{tree.span[a.first]}", "outcome": a.outcome,
+        }  # fmt: skip
+        for key, value in told.items():
+            text[key].append(value)
+        # What lies inside an attempt that was thrown away is counted there, and once.
+        cost = (0, 0, 0) if covered[span] else (int(took[span]), int(tokens_in[span]), int(tokens_out[span]))
+        begin = int(tree.origin[tree.step[span]] + tree.start[span])
+        for key, number in zip(numbers, (begin, caller, place.get(a.after, NULL), a.number, *cost), strict=True):
+            numbers[key].append(number)
+    columns: dict[str, Any] = {key: np.array(values, dtype=object) for key, values in text.items()}
+    columns.update({key: np.array(values, dtype=np.int64) for key, values in numbers.items()})
+    return Table(Action, columns, len(rows))
