@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FAILED, USAGE, FINDINGS, INTERRUPTED = 1, 2, 3, 130
 FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
+SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
 NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
 DEMO = Path(__file__).parent / "demo"
@@ -131,7 +132,16 @@ def _price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{3}|[€$£])", value.strip())
     if not found:
         raise click.BadParameter(f"{value!r} is no price: give amount and currency, for example 2.50EUR")
-    return found[1], {"€": "EUR", "$": "USD", "£": "GBP"}.get(found[2], found[2].upper())
+    return found[1], SIGNS.get(found[2], found[2].upper())
+
+
+def _token_price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str, str] | None:
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*([A-Za-z]{3}|[€$£])", value.strip())
+    if not found:
+        raise click.BadParameter(f"{value!r}: give the price of a million tokens in, then out, for example 3.00,15.00USD")
+    return found[1], found[2], SIGNS.get(found[3], found[3].upper())
 
 
 def _watts(_: click.Context, __: click.Parameter, value: str | None) -> list[float] | None:
@@ -152,6 +162,10 @@ ANALYSIS_OPTIONS = (
     click.option(
         "--gpu-hour", "price", metavar="PRICE", callback=_price,
         help="Price of one rank for one hour, for example 2.50EUR.",
+    ),
+    click.option(
+        "--token-price", metavar="IN,OUT", callback=_token_price,
+        help="Price of a million tokens, read and written, for example 3.00,15.00USD.",
     ),
     click.option(
         "--power", metavar="WATTS", callback=_watts,
@@ -213,13 +227,13 @@ def demo(**options: Any) -> None:
 
 
 def _analyze(
-    inputs: Sequence[str], folder: str | None, as_json: bool, price: tuple[str, str] | None, power: list[float] | None,
-    carbon: float | None, topology: str | None, metrics: tuple[str, ...], places: str | None, fail_on: float | None,
-    pays: float | None, envelope: bool, quiet: bool,
+    inputs: Sequence[str], folder: str | None, as_json: bool, price: tuple[str, str] | None,
+    token_price: tuple[str, str, str] | None, power: list[float] | None, carbon: float | None, topology: str | None,
+    metrics: tuple[str, ...], places: str | None, fail_on: float | None, pays: float | None, envelope: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from taut.run import analyze as run_analyze
 
-    prices = _prices(price, power, carbon)
+    prices = _prices(price, token_price, power, carbon)
     with _progress(quiet) as stage:
         asked: dict[str, Any] = {"metrics": metrics, "places": places, **({} if pays is None else {"pays": pays})}
         analysis = run_analyze(inputs, prices=prices, topology=topology, progress=stage, envelope=envelope, **asked)
@@ -235,7 +249,9 @@ def _analyze(
         click.get_current_context().exit(FINDINGS)
 
 
-def _prices(price: tuple[str, str] | None, power: list[float] | None, carbon: float | None) -> Prices:
+def _prices(
+    price: tuple[str, str] | None, token_price: tuple[str, str, str] | None, power: list[float] | None, carbon: float | None
+) -> Prices:
     from decimal import Decimal
 
     from taut.ledger import Prices
@@ -244,7 +260,9 @@ def _prices(price: tuple[str, str] | None, power: list[float] | None, carbon: fl
         raise UsageError("--carbon needs --power: without watts there are no kWh")
     load, stall, idle = (*(power or ()), None, None, None)[:3]
     amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
-    return Prices(amount, currency, load, stall, idle, carbon)
+    read, written, token_currency = token_price or (None, None, None)
+    tokens = [None if each is None else Decimal(each) for each in (read, written)]
+    return Prices(amount, currency, load, stall, idle, carbon, tokens[0], tokens[1], token_currency)
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from taut.diagnose.components import components, summary
 from taut.diagnose.envelope import envelope
 from taut.diagnose.indices import indices
 from taut.diagnose.progress import executed, progress
+from taut.diagnose.redundant import redundant
 from taut.diagnose.regime import regime
+from taut.diagnose.tail import tails
 from taut.graph.ids import least, numbered
 from taut.jobs import block, notes
 from taut.replay.whatif import link_ends
@@ -18,6 +20,7 @@ from taut.tables import Kind, Verb
 
 if TYPE_CHECKING:
     from taut.diagnose import Finding
+    from taut.graph import Graph
     from taut.run import Analysis
 
 EXPLAINED_NS = 100_000
@@ -58,6 +61,8 @@ def report(a: Analysis) -> dict[str, Any]:
         "indices": _indices(a),
         "regime": regime(a.batch, a.blame, a.findings, a.pays),
         "envelope": envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
+        "redundant": _redundant(a),
+        "tails": tails(g),
         "progress": progress(g.trace.progress, g.trace.world_size or len(g.ranks), a.observed.wall_ns / max(len(g.steps), 1)),
         "ledger": ledger,
         "attempts": _attempts(a),
@@ -76,6 +81,7 @@ def _job(a: Analysis) -> dict[str, Any]:
     g = a.graph
     return {
         "name": g.trace.name, "ranks": len(g.ranks), "world_size": g.trace.world_size, "steps": len(g.steps),
+        "names": {str(r): name for r, name in zip(g.ranks.tolist(), g.members.name, strict=True) if name},
         "first_step": int(g.steps[0]), "last_step": int(g.steps[-1]), "ops": len(g), "edges": g.edges, "gates": len(g.gates),
         "wall_ns": a.observed.wall_ns, "partial": [*g.partial, *_unplaced(a), *notes(a.attempts, _attempts(a))],
         "counts": dict(g.counts),
@@ -108,6 +114,15 @@ def _fidelity(a: Analysis) -> dict[str, Any]:
             "residual_ns": g.clock_residual_ns,
         },
     }
+
+
+def _redundant(a: Analysis) -> dict[str, Any] | None:
+    """Calls whose result was thrown away, and what the tokens cost."""
+    found, prices = redundant(a.graph.trace), a.ledger.prices
+    if found is None:
+        return None
+    money = prices.tokens(found["tokens_in"], found["tokens_out"])
+    return {**found, "money": money, "currency": prices.token_currency if money is not None else None}
 
 
 def _waits(a: Analysis) -> dict[str, int]:
@@ -308,17 +323,18 @@ def _found(a: Analysis) -> str:
     verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links) else "holds"
     gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
     return (
-        f"{f.mode.capitalize()}: {_place(f)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
+        f"{f.mode.capitalize()}: {_place(f, a.graph)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
         f"Fixing it recovers {gain:.1f} % of the wall clock."
     )
 
 
-def _place(f: Finding) -> str:
+def _place(f: Finding, g: Graph) -> str:
     """Where a finding is, in the words of a sentence: links, ranks, stages, or what all ranks do."""
     if f.links:
         return f"link {' and '.join(f.links)}"
     if f.ranks:
-        return f"rank {', '.join(map(str, f.ranks))}"
+        named = dict(zip(g.ranks.tolist(), g.members.name, strict=True))
+        return f"rank {', '.join(f'{rank} ({named[rank]})' if named[rank] else str(rank) for rank in f.ranks)}"
     return f"stage {', '.join(map(str, f.stages))}" if f.stages else f"{f.classes[0]} on all ranks" if f.classes else "the job"
 
 

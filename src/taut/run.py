@@ -35,7 +35,7 @@ from taut.read.topology import load as load_topology
 from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
 from taut.replay.coupling import Coupling, couple
 from taut.report import report
-from taut.tables import Attempt, Member, Metric, Op, Table, Trace
+from taut.tables import Action, Attempt, Member, Metric, Op, Table, Trace
 
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
@@ -236,7 +236,9 @@ def _write(analysis: Analysis, folder: Path) -> None:
 
     def put(name: str, table: Any) -> None:
         path = folder / f"{name}.parquet"
-        pq.write_table(table, path, compression="lz4", use_dictionary=name in ("members", "metrics"), write_statistics=False)
+        pq.write_table(
+            table, path, compression="lz4", use_dictionary=name in ("members", "metrics", "actions"), write_statistics=False
+        )
 
     ops = graph.ops.to_arrow()
     for name in OP_ARRAYS:
@@ -251,6 +253,7 @@ def _write(analysis: Analysis, folder: Path) -> None:
         "ledger": analysis.ledger.cells.to_arrow(),
         "metrics": graph.trace.metrics.to_arrow(),
         "attempts": graph.trace.attempts.to_arrow(),
+        **({"actions": graph.trace.actions.to_arrow()} if len(graph.trace.actions) else {}),
         **{name: getattr(graph, name).to_arrow() for name in TABLES},
     }
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -346,7 +349,7 @@ def open_run(folder: str | Path) -> Run:
     return Run(root, graph, ops["reference_ns"].to_numpy(), meta["result"])
 
 
-ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell, Metric, Attempt)
+ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell, Metric, Attempt, Action)
 """Row types of the tables in a run folder."""
 
 __all__ = ["ROWS", "Analysis", "JobAnalysis", "Run", "analyze", "analyze_trace", "digest", "open_run"]

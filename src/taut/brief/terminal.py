@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from taut.brief.calls import calls, who
 from taut.brief.text import count, duration, money, percent, plain, safe, size, span
 
 Side = Literal["left", "right"]
@@ -53,6 +54,7 @@ FATE_STYLE = {
     "gap": ("grey62", ".", "."),
     "unexplained": ("bright_white", "?", "?"),
     "unobserved": ("grey37", "_", "_"),
+    "idle": ("grey30", "·", ":"),
 }
 """Per fate its colour, and its mark where there are no colours, or no more than ASCII."""
 
@@ -91,6 +93,7 @@ def render(result: Mapping[str, Any], screen: Screen) -> str:
         _coupling(result),
         _ledger(result, screen),
         _regime(result),
+        calls(result),
         section(result["attempts"], screen) if result.get("attempts") else None,
     ]
     shown = [part for part in parts if part is not None]
@@ -177,7 +180,7 @@ def _findings(result: Mapping[str, Any]) -> ConsoleRenderable | None:
 def _finding(finding: Mapping[str, Any], result: Mapping[str, Any]) -> list[tuple[ConsoleRenderable, int]]:
     wall, recoverable = max(result["job"]["wall_ns"], 1), finding["recoverable_wall_ns"]
     head = Text(safe(finding["mode"]), style="bold")
-    head.append(f" · {_places(finding)} · {span(*finding['steps'])} · {_sure(finding['confidence'])}", style="not bold")
+    head.append(f" · {_places(finding, result)} · {span(*finding['steps'])} · {_sure(finding['confidence'])}", style="not bold")
     cost = [f"lost {duration(finding['lost_rank_ns'])} rank time", _priced(finding["lost_rank_ns"], result)]
     because = Text(f"because {safe(finding['because'])}")
     if finding["mode"] == "hang":  # what it goes on to cost is not in the dumps
@@ -187,8 +190,9 @@ def _finding(finding: Mapping[str, Any], result: Mapping[str, Any]) -> list[tupl
     return [(head, 1), (gain, 3), (because, 3)]
 
 
-def _places(finding: Mapping[str, Any]) -> str:
-    kinds = (("link", finding["links"]), ("rank", finding["ranks"]), ("stage", finding["stages"]))
+def _places(finding: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    ranks = [who(result, rank).removeprefix("rank ") for rank in finding["ranks"]]
+    kinds = (("link", finding["links"]), ("rank", ranks), ("stage", finding["stages"]))
     return " · ".join(f"{word} {', '.join(map(safe, values))}" for word, values in kinds if values)
 
 
@@ -208,7 +212,7 @@ def _causes(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | No
     for row in rows:
         cause, wait = row["cause"], row["wait_rank_ns"]
         table.add_row(
-            _in(_place(cause, screen.width >= STAGE_WIDTH), "bold"),
+            _in(_place(cause, result, screen.width >= STAGE_WIDTH), "bold"),
             _in(_short(cause["class"])),
             duration(wait),
             *([_priced(wait, result)] if priced else []),
@@ -218,11 +222,11 @@ def _causes(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | No
     return Group(_heading("Who was waited for"), Padding(table, (0, 0, 0, 1)))
 
 
-def _place(cause: Mapping[str, Any], with_stage: bool) -> str:
+def _place(cause: Mapping[str, Any], result: Mapping[str, Any], with_stage: bool) -> str:
     if cause["link"]:
         return f"link {safe(cause['link'])}"
     stage = f", stage {cause['stage']}" if with_stage and cause["stage"] is not None else ""
-    return f"rank {cause['rank']}{stage}" if cause["rank"] is not None else safe(cause["controller"] or cause["group"])
+    return f"{who(result, cause['rank'])}{stage}" if cause["rank"] is not None else safe(cause["controller"] or cause["group"])
 
 
 def _short(name: str | None) -> str:
@@ -243,7 +247,7 @@ def _gates(result: Mapping[str, Any]) -> ConsoleRenderable | None:
     latest = sorted(gates, key=lambda item: -item[1]["late_ns"])[:GATES]
     table = _table("gate", "class", "members", "last", "late")
     for turn, gate in sorted(latest, key=lambda item: item[0]):
-        last = _in(f"rank {gate['last_rank']}", "bold")
+        last = _in(who(result, gate["last_rank"]), "bold")
         table.add_row(str(turn), _in(_short(gate["class"])), str(gate["members"]), last, duration(gate["late_ns"]))
     more = f", the {GATES} latest of {len(gates)}" if len(gates) > GATES else ""
     heading = _heading(f"Who came last{more} (late = behind the median arrival)")

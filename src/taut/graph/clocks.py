@@ -98,6 +98,9 @@ def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = Tru
         slope[to], slope_error[to] = slope[base] + leg.slope[new], np.hypot(slope_error[base], leg.slope_error[new])
         applied[to], drifting[to] = (applied[base] | believed)[new], (drifting[base] | (believed & leg.drifting))[new]
         told[to], noise[to], known[to] = told[base] & (leg.steady & apart)[new], leg.noise[new], True
+        for other, like in _same_clock(host, known):
+            for column in (offset, lo, hi, slope, slope_error, applied, drifting, told, noise, known):
+                column[other] = column[like]
     if not known[1:].any():
         return Table(Clock, {"rank": ranks, "lo_ns": lo, "hi_ns": hi}), None
     told &= (slope_error < DRIFT_PPM * 1e-6) & (np.arange(n) > 0)
@@ -106,6 +109,14 @@ def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = Tru
         "applied": applied.astype(np.int8) + drifting, "drift_ppm": np.where(told | drifting, 1e6 * slope, np.nan),
     }  # fmt: skip
     return Table(Clock, columns), int(np.median(noise[known]) / 1.4826)
+
+
+def _same_clock(host: Any, known: Any) -> Iterator[tuple[int, int]]:
+    """Ranks not yet known whose host is: (rank, a known rank of its host), as indices."""
+    of_host = {host[i]: i for i in np.flatnonzero(known)[::-1].tolist() if host[i] != ""}
+    for rank in np.flatnonzero(~known).tolist():
+        if host[rank] in of_host:
+            yield rank, of_host[host[rank]]
 
 
 def aligned(ops: Table, clock: Table) -> tuple[Any, Any]:

@@ -71,8 +71,15 @@ def _undivided(c: Context) -> Any:
     return np.where(_meets(c) & (c.graph.gate < 0), c.working, 0)
 
 
+def _idle(c: Context) -> Any:
+    """Time before a call from another rank came: the rank was free for other requests."""
+    ops = c.graph.ops
+    called = (ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank)
+    return np.where(called & c.graph.trace.told, c.idle, 0)
+
+
 def _host(c: Context) -> Any:
-    return np.where(c.graph.ops.kind == Kind.COORDINATE, c.working, 0) + c.idle + c.parts["gap_ns"]
+    return np.where(c.graph.ops.kind == Kind.COORDINATE, c.working, 0) + c.idle - _idle(c) + c.parts["gap_ns"]
 
 
 CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
@@ -86,11 +93,12 @@ CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
     ("gap", _host),
     ("unexplained", lambda c: c.parts["unexplained_ns"]),
     ("unobserved", lambda c: np.zeros(len(c.graph), dtype=np.int64)),
+    ("idle", _idle),
 )
 FATES = tuple(name for name, _ in CATEGORIES)
 AVOIDABLE = tuple(FATES.index(fate) for fate in ("slow compute", "fault wait", "jitter wait"))
 """Fates that a job with every op at its reference does not have."""
-LOAD, STALL, IDLE = (0, 1), (2, 3, 4, 5, 6), (7, 8, 9)
+LOAD, STALL, IDLE = (0, 1), (2, 3, 4, 5, 6), (7, 8, 9, 10)
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,18 @@ class Prices:
     stall_w: float | None = None
     idle_w: float | None = None
     kg_co2e_per_kwh: float | None = None
+    tokens_in: Decimal | None = None
+    """Price of a million tokens read."""
+    tokens_out: Decimal | None = None
+    """Price of a million tokens written."""
+    token_currency: str | None = None
+
+    def tokens(self, read: int | None, written: int | None) -> str | None:
+        """Money for some tokens, six decimals; None without a price or without a count."""
+        if self.tokens_in is None or self.tokens_out is None or (read is None and written is None):
+            return None
+        value = (self.tokens_in * (read or 0) + self.tokens_out * (written or 0)) / 1_000_000
+        return str(value.quantize(Decimal("0.000001"), rounding=ROUND_HALF_EVEN))
 
     def watts(self, fate: int) -> float | None:
         """Power of a rank while it lives this fate."""
@@ -209,7 +229,8 @@ def _exposed_parts(blame: Blame, waiting: Any) -> dict[str, Any]:
 def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
     graph = context.graph
     ranks = len(graph.ranks)
-    index, rows = graph.rank_index, []
+    index = graph.rank_index
+    rows: list[tuple[Any, ...]] = []
     cell, cells = numbered(index, graph.window, graph.ops.name)
     member = np.zeros(cells, dtype=np.int64)
     member[cell] = np.arange(len(graph))
@@ -221,11 +242,14 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
         used = np.flatnonzero(sums)
         first = member[used]
         rows.append((index[first], graph.window[first], fate, graph.ops.name[first], sums[used]))
-    last_window = np.array([np.flatnonzero(graph.segment == s)[-1] for s in range(segments)])
-    for g in np.flatnonzero(tail):
-        absent = begin[g] == begin[g + 1]
-        fate = FATES.index("unobserved" if absent else "unexplained")
-        rows.append((np.array([g % ranks]), np.array([last_window[g // ranks]]), fate, np.array([-1]), tail[g : g + 1]))
+    last_window = np.zeros(segments, dtype=np.int64)
+    last_window[graph.segment] = np.arange(len(graph.segment))
+    # A service that a request does not need, or needs no more, is free for others.
+    over, absent = np.flatnonzero(tail), begin[:-1] == begin[1:]
+    fates = np.where(absent[over], FATES.index("unobserved"), FATES.index("unexplained"))
+    fates = np.full(len(over), FATES.index("idle")) if graph.trace.told else fates
+    if len(over):
+        rows.append((over % ranks, last_window[over // ranks], fates, np.full(len(over), -1), tail[over]))
     if not rows:
         return Table(Cell, {}, 0)
     return Table(
@@ -233,7 +257,7 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
         {
             "rank": graph.ranks[np.concatenate([r[0] for r in rows])],
             "step": graph.steps[np.concatenate([r[1] for r in rows])],
-            "fate": np.concatenate([np.full(len(r[0]), r[2]) for r in rows]),
+            "fate": np.concatenate([np.broadcast_to(r[2], len(r[0])) for r in rows]),
             "name": np.concatenate([r[3] for r in rows]),
             "rank_ns": np.concatenate([r[4] for r in rows]),
         },

@@ -106,7 +106,7 @@ def _joined(parts: Sequence[Spans], counts: Counter[str]) -> tuple[int, dict[str
     }
     types = {"kind": np.int64, "failed": np.bool_, "start_ns": np.int64, "end_ns": np.int64, "service": np.int64}
     for name, dtype in types.items():
-        chunks = [np.array(getattr(part, name), dtype=dtype)[rows] for part, rows in zip(parts, good, strict=True)]
+        chunks: list[Any] = [np.array(getattr(part, name), dtype=dtype)[rows] for part, rows in zip(parts, good, strict=True)]
         columns[name] = np.concatenate(chunks)
     columns["part"] = np.repeat(np.arange(len(parts)), [len(rows) for rows in good])
     facts: dict[int, Facts] = {}
