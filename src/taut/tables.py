@@ -100,6 +100,7 @@ class Member:
     host: str = col("str", "host name or boot id; ranks of one host share a clock; empty if unknown", "")
     device: str = col("str", "accelerator model; empty if unknown", "")
     name: str = col("str", "what people call it (a service and its instance); empty if it has only its number", "")
+    role: str = col("str", "what it does (the service): ranks of one role do the same work; empty if unknown", "")
 
 
 @dataclass(frozen=True)

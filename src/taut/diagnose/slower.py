@@ -117,7 +117,19 @@ class Slower:
         """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
         g, own = self.graph, self.own
         busy = self._table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
-        return busy - _shared(busy)
+        return self._by_itself(busy)
+
+    def _by_itself(self, took: Any) -> Any:
+        """Ranks × windows, less what those that do the same work did more than usual; a service alone is its own measure."""
+        role = np.zeros(self.count, dtype=np.int64)
+        if self.graph.trace.told:
+            role[self.graph.rank_index] = self.graph.roles
+        out = took.copy()
+        for one in np.unique(role):
+            kin = role == one
+            if kin.sum() > 1:
+                out[kin] -= _shared(took[kin])
+        return out
 
     @cached_property
     def _by_name(self) -> Any:
@@ -125,7 +137,7 @@ class Slower:
 
         What slows one kind of work only would drown in the noise of all the others.
         """
-        y = [one - _shared(one) for one in self._took[1]]
+        y = [self._by_itself(one) for one in self._took[1]]
         return np.concatenate(y) if y else np.zeros((0, self.windows))
 
     @cached_property

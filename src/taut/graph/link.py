@@ -217,7 +217,9 @@ def _assemble(
 
 
 def _roles(members: Table, rank: Any) -> Any:
-    """Role of each op: its rank's stage, or one for all."""
+    """Role of each op: that of its rank where it has one, else its rank's stage, or one for all."""
+    if (members.role != "").any():
+        return np.unique(members.role, return_inverse=True)[1].astype(np.int32)[np.searchsorted(members.rank, rank)]
     if (members.stage <= 0).all():
         return np.broadcast_to(np.int32(0), (len(rank),))
     return np.maximum(members.stage, 0).astype(np.int32)[np.searchsorted(members.rank, rank)]
@@ -255,7 +257,7 @@ def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
     loose[explained] = False
     if int(loose.sum()) == lanes.ranks:  # only the first op of every rank: there is nothing before it
         return _plain(*np.zeros((2, 0), dtype=np.int64))
-    launched = (ops.launch >= 0).astype(np.int64)
+    launched = ((ops.launch >= 0) & ~loose).astype(np.int64)
     order, begin = order_groups(lanes.rank, lanes.ranks, ops.start_ns, launched)
     loose[order[begin[:-1]]] = False
     place = np.flatnonzero(loose[order])
@@ -269,7 +271,11 @@ def _launch_edges(ops: Table, segment: Any) -> Edges:
     source = ops.launch[target]
     same = segment[source] == segment[target]
     source, target = source[same], target[same]
-    return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
+    lag = ops.start_ns[source] - ops.end_ns[source]
+    # A message may arrive before it was sent by as much as clocks of two hosts are apart once aligned.
+    early = np.minimum(ops.start_ns[target] - ops.start_ns[source], 0)
+    residual = (ops.rank[source] != ops.rank[target]) & (early >= -OVERLAP_NS)
+    return Edges(source, target, lag + np.where(residual, early, 0))
 
 
 def _wake_edges(ops: Table, lanes: Lanes, window: Any, members: Table, timer_ns: int) -> list[Edges]:

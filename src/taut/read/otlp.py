@@ -71,8 +71,9 @@ def _members(people: Cast, named: list[str]) -> Table:
     hosts = [service.host or f"host of {name}" for service, name in zip(people.services, named, strict=True)]
     for rank, by in enumerate(people.seen_by):
         hosts[rank] = hosts[by] if by >= 0 else hosts[rank]
-    columns = {"rank": np.arange(len(hosts)), "host": np.array(hosts, dtype=object), "name": np.array(named, dtype=object)}
-    return Table(Member, columns)
+    roles = [service.name for service in people.services]
+    text = {key: np.array(words, dtype=object) for key, words in (("host", hosts), ("name", named), ("role", roles))}
+    return Table(Member, {"rank": np.arange(len(hosts)), **text})
 
 
 def _names(people: Cast) -> list[str]:
