@@ -43,6 +43,8 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
     found = calls(tree, people)
     layout = Layout(tree, people, found)
     ops = layout.table()
+    if not len(ops):
+        raise InputRefused(source, "no span takes any time", "export spans with start and end")
     actions, totals, guesses = otlp_actions.actions(tree, layout.words)
     far = sum(by >= 0 for by in people.seen_by)
     notes = [*tree.partial, *guesses, *(f"{error.where} left out: {error.why}" for error in refused)]

@@ -269,6 +269,6 @@ def _words(tree: Tree, people: Cast) -> list[str]:
         word = known.get((rank, name))
         if word is None:
             who = people.services[rank].name
-            word = known[rank, name] = name if who in name else f"{who} {name or 'span'}"
+            word = known[rank, name] = name if who in name.split() else f"{who} {name or 'span'}"
         out.append(word)
     return out
