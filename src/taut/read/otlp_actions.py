@@ -22,7 +22,6 @@ GEN_AI_CALLS = frozenset({"chat", "text_completion", "generate_content", "embedd
 """Operations that are calls whatever their span's kind."""
 TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
 NUMBERS = ("time_ns", "rank", "parent", "attempt", "busy_ns", "tokens_in", "tokens_out")
-_UNTOLD = Facts()
 
 
 @dataclass
@@ -61,7 +60,7 @@ class _Book:
 
 
 def _facts(tree: Tree, row: int) -> Facts:
-    return tree.facts.get(row, _UNTOLD)
+    return tree.known.of(row)
 
 
 def actions(tree: Tree, words: list[str]) -> tuple[Table, dict[str, int], list[str]]:
@@ -85,7 +84,7 @@ def _again(book: _Book) -> None:
     """Retries: numbered ones, linked ones, and those that follow a failure."""
     tree = book.tree
     suspects = {row for row in np.flatnonzero(tree.failed).tolist() if tree.parent[row] >= 0}
-    suspects |= {row for row, known in tree.facts.items() if known.resend and tree.parent[row] >= 0}
+    suspects |= {row for row, known in tree.known.told.items() if known.resend and tree.parent[row] >= 0}
     wanted = {(int(tree.parent[row]), tree.name[row]) for row in suspects}
     parents = np.isin(tree.parent, np.array(sorted({p for p, _ in wanted}), dtype=np.int64))
     groups: dict[tuple[int, str], list[int]] = defaultdict(list)
@@ -121,12 +120,14 @@ def _in_group(book: _Book, group: list[int]) -> None:
 def _elsewhere(book: _Book) -> None:
     """Fallbacks: after a model failed, the next model call under the same parent that asks the same of another."""
     tree = book.tree
-    failed = [row for row, k in tree.facts.items() if k.model and k.operation and tree.failed[row] and tree.parent[row] >= 0]
+    failed = [
+        row for row, k in tree.known.told.items() if k.model and k.operation and tree.failed[row] and tree.parent[row] >= 0
+    ]
     if not failed:
         return
     parents = {int(tree.parent[row]) for row in failed}
     by_parent: dict[int, list[int]] = defaultdict(list)
-    for row, known in tree.facts.items():
+    for row, known in tree.known.told.items():
         if known.model and int(tree.parent[row]) in parents:
             by_parent[int(tree.parent[row])].append(row)
     for row in sorted(failed, key=lambda r: int(tree.start[r])):
@@ -144,7 +145,7 @@ def _identical(book: _Book) -> None:
     """Identical calls of a step: at the same time, or again although the first had succeeded."""
     tree = book.tree
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for row, known in tree.facts.items():
+    for row, known in tree.known.told.items():
         if known.operation and known.content:
             groups[int(tree.step[row]), known.operation, known.model, known.tool, known.content].append(row)
     for group in groups.values():
@@ -207,7 +208,7 @@ def _below(tree: Tree, rows: Ints) -> Mask:
 def _tokens(tree: Tree, which: str) -> Ints:
     """Tokens of every span: its own count, else the sum of its children's, -1 where neither is known."""
     own = np.full(len(tree), NULL, dtype=np.int64)
-    for row, known in tree.facts.items():
+    for row, known in tree.known.told.items():
         own[row] = getattr(known, which)
     if (own < 0).all():
         return own
@@ -234,7 +235,7 @@ def _depth(parent: Ints) -> Ints:
 def _totals(tree: Tree, wasted: Ints, covered: Mask, tokens_in: Ints, tokens_out: Ints) -> dict[str, int]:
     """All calls of the trace, outermost ones only: how many, how long, and the tokens of everything."""
     call = np.isin(tree.kind, (CLIENT, PRODUCER)) & (tree.parent >= 0)
-    for row, known in tree.facts.items():
+    for row, known in tree.known.told.items():
         call[row] |= known.operation in GEN_AI_CALLS
     call[wasted] = True
     call &= ~_below(tree, np.flatnonzero(call)) | np.isin(np.arange(len(tree)), wasted) & ~covered

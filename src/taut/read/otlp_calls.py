@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from taut.read.columns import Ints, Mask, grouped_max
-from taut.read.otlp_json import CLIENT, CONSUMER, PRODUCER, Facts, Service
+from taut.read.otlp_json import CLIENT, CONSUMER, PRODUCER, Service
 from taut.read.otlp_tree import Tree
 from taut.tables import NULL
 
@@ -21,7 +21,6 @@ MOST_FAR = 64
 """Far ends of one rank that are told apart."""
 CHAIN = 8
 """Clients inside clients (a model's around an HTTP client's) that are taken as one call."""
-_UNTOLD = Facts()
 
 
 @dataclass
@@ -121,7 +120,7 @@ def _inside(tree: Tree, call: Mask) -> dict[int, int]:
 def _far_name(tree: Tree, row: int, inside: dict[int, int]) -> str:
     at: int | None = row
     while at is not None:
-        if word := tree.facts.get(at, _UNTOLD).far:
+        if word := tree.known.of(at).far:
             return word
         at = inside.get(at)
     return tree.name[row] or "far end"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,25 +27,15 @@ _KINDS: dict[Any, int] = {
 _ERRORS = (2, "2", "STATUS_CODE_ERROR")
 _NONE = msgspec.Raw(b"[]")
 _NO_STATUS = msgspec.Raw(b"{}")
-_TELLING = (b"gen_ai.", b"resend_count", b"queue")
-"""Spans of other kinds than client have their attributes looked at only if one of these occurs in them."""
 
 FAR = (
     "peer.service", "gen_ai.request.model", "gen_ai.response.model", "db.system.name", "db.system",
     "messaging.destination.name", "rpc.service", "server.address", "net.peer.name", "gen_ai.provider.name", "gen_ai.system",
 )  # fmt: skip
 """What names the far end of a call that left no span of its own, the most telling first."""
-CONTENT = ("url.full", "http.url", "http.target", "db.query.text", "db.statement", "rpc.method", "input.value")
+CONTENT = frozenset(["url.full", "http.url", "http.target", "db.query.text", "db.statement", "rpc.method", "input.value"])
 """What says that two calls ask the same; so does everything that begins with one of GEN_AI_CONTENT."""
 GEN_AI_CONTENT = ("gen_ai.input.", "gen_ai.prompt", "gen_ai.tool.call.arguments")
-TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
-TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
-PLAIN = (
-    *FAR, *TOKENS_IN, *TOKENS_OUT, "gen_ai.operation.name", "gen_ai.tool.name", "http.request.resend_count", "error.type",
-    "gen_ai.latency.time_in_queue",
-)  # fmt: skip
-_WANTED = frozenset(PLAIN)
-_CONTENT = frozenset(CONTENT)
 
 Number = int | str | float | None
 
@@ -174,6 +164,9 @@ class Spans:
     service: list[int] = field(default_factory=list)
     services: list[Service] = field(default_factory=list)
     facts: dict[int, Facts] = field(default_factory=dict)
+    """Of spans whose attributes are sure to matter."""
+    raw: dict[int, bytes] = field(default_factory=dict)
+    """Attributes of calls and failures, decoded where they turn out to matter."""
     links: dict[int, tuple[str, str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     partial: list[str] = field(default_factory=list)
@@ -182,7 +175,7 @@ class Spans:
 def decode(data: bytes | bytearray, label: str) -> Spans:
     """The spans of one file of JSON lines, or of one document."""
     out = Spans(label)
-    for document in _documents(memoryview(data), label, out.partial):
+    for document in _documents(data, label, out.partial):
         for part in document.resourceSpans:
             service = len(out.services)
             out.services.append(_service(part.resource))
@@ -194,9 +187,9 @@ def decode(data: bytes | bytearray, label: str) -> Spans:
     return out
 
 
-def _documents(data: memoryview, label: str, partial: list[str]) -> Iterator[Document]:
+def _documents(whole: bytes | bytearray, label: str, partial: list[str]) -> Iterator[Document]:
     """Line by line where the first line is a document, else the whole as one."""
-    ends = _line_ends(data)
+    ends, data = _line_ends(whole), memoryview(whole)
     first = _decoded(data[: ends[0]]) if len(ends) > 1 else None
     if first is None:
         yield from _whole(data, label)
@@ -214,9 +207,12 @@ def _documents(data: memoryview, label: str, partial: list[str]) -> Iterator[Doc
             raise InputRefused(f"{label}:{number}", "not an OTLP/JSON line", "cut the file before this line")
 
 
-def _line_ends(data: memoryview) -> list[int]:
-    breaks = (np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord("\n")) + 1).tolist()
-    return breaks if breaks and breaks[-1] == len(data) else [*breaks, len(data)]
+def _line_ends(data: bytes | bytearray) -> list[int]:
+    ends, at = [], data.find(b"\n") + 1
+    while at:
+        ends.append(at)
+        at = data.find(b"\n", at) + 1
+    return ends if ends and ends[-1] == len(data) else [*ends, len(data)]
 
 
 def _decoded(line: memoryview) -> Document | None:
@@ -253,8 +249,10 @@ def _add(out: Spans, spans: list[Span], service: int) -> None:
     for i, s in enumerate(spans):
         if len(s.attributes) > 2:
             raw = bytes(s.attributes)
-            if kinds[i] in (CLIENT, PRODUCER) or out.failed[row + i] or any(word in raw for word in _TELLING):
-                out.facts[row + i] = _facts(raw, out.counts)
+            if b"gen_ai." in raw or b"resend_count" in raw:
+                out.facts[row + i] = facts(raw)
+            elif kinds[i] == CLIENT or kinds[i] == PRODUCER or out.failed[row + i]:
+                out.raw[row + i] = raw
         if len(s.events) > 2 and b"queue" in bytes(s.events):
             _dequeued(out, row + i, s)
         if len(s.links) > 2:
@@ -268,37 +266,37 @@ def _failed(status: msgspec.Raw) -> bool:
         return False
 
 
-def _facts(raw: bytes, counts: Counter[str]) -> Facts:
+def facts(raw: bytes) -> Facts:
+    """What attributes tell; nothing where they are no attributes."""
     try:
         pairs = _PAIRS.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        counts["dropped: attributes that are none"] += 1
         return Facts()
-    found: dict[str, Any] = {}
+    out, best = Facts(), len(FAR)
     content: list[bytes] = []
     for pair in pairs:
         key = pair.key
-        if key in _WANTED:
-            found[key] = _plain(pair.value)
-        elif key in _CONTENT or key.startswith(GEN_AI_CONTENT):
+        field_of = _FIELDS.get(key)
+        place = _FAR.get(key, best)
+        if field_of is not None or place < best:
+            value = _plain(pair.value)
+            if field_of is not None:
+                setattr(out, field_of[0], field_of[1](value))
+            if place < best and (text := _text(value)):
+                out.far, best = text, place
+        elif key in CONTENT or key.startswith(GEN_AI_CONTENT):
             content.append(key.encode("utf-8", "replace") + b"\0" + bytes(pair.value))
-    get = found.get
-    model = _text(get("gen_ai.request.model") or get("gen_ai.response.model"))
-    return Facts(
-        far=next((_text(found[key]) for key in FAR if found.get(key)), ""),
-        operation=_text(get("gen_ai.operation.name")), model=model, tool=_text(get("gen_ai.tool.name")),
-        error=_text(get("error.type")),
-        tokens_in=next((whole(found[key]) for key in TOKENS_IN if key in found), -1),
-        tokens_out=next((whole(found[key]) for key in TOKENS_OUT if key in found), -1),
-        resend=min(max(whole(get("http.request.resend_count")), 0), 1 << 30),
-        content=_hashed(content),
-        queued_ns=_queued(get("gen_ai.latency.time_in_queue")),
-    )  # fmt: skip
+    if content:
+        out.content = _hashed(content)
+    return out
 
 
 def _plain(raw: msgspec.Raw) -> Any:
+    text = bytes(raw)
+    if text.startswith(b'{"stringValue":"') and b"\\" not in text and text.count(b'"') == 4:
+        return text[16:-2].decode("utf-8", "replace")
     try:
-        value = _VALUE.decode(raw)
+        value = _VALUE.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
     if value.stringValue is not None:
@@ -320,10 +318,12 @@ def whole(value: Any) -> int:
 
 
 def _hashed(content: list[bytes]) -> int:
-    if not content:
-        return 0
     digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
     return int.from_bytes(digest, "big") or 1
+
+
+def _resent(value: Any) -> int:
+    return min(max(whole(value), 0), 1 << 30)
 
 
 def _queued(seconds: Any) -> int:
@@ -332,6 +332,16 @@ def _queued(seconds: Any) -> int:
     except (TypeError, ValueError):
         return 0
     return round(value * 1e9) if 0 < value < MOST_QUEUED_S else 0
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "gen_ai.operation.name": ("operation", _text), "gen_ai.tool.name": ("tool", _text), "error.type": ("error", _text),
+    "gen_ai.request.model": ("model", _text), "http.request.resend_count": ("resend", _resent),
+    "gen_ai.usage.input_tokens": ("tokens_in", whole), "gen_ai.usage.prompt_tokens": ("tokens_in", whole),
+    "gen_ai.usage.output_tokens": ("tokens_out", whole), "gen_ai.usage.completion_tokens": ("tokens_out", whole),
+    "gen_ai.latency.time_in_queue": ("queued_ns", _queued),
+}  # fmt: skip
+_FAR = {key: place for place, key in enumerate(FAR)}
 
 
 def _dequeued(out: Spans, row: int, span: Span) -> None:
@@ -344,8 +354,8 @@ def _dequeued(out: Spans, row: int, span: Span) -> None:
         if event.name and "dequeue" in event.name.lower():
             waited = whole(event.timeUnixNano) - whole(span.startTimeUnixNano)
             if 0 < waited < FAR_NS:
-                facts = out.facts.setdefault(row, Facts())
-                facts.queued_ns = waited
+                known = out.facts.setdefault(row, Facts())
+                known.queued_ns = waited
             return
 
 

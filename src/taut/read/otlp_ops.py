@@ -131,8 +131,10 @@ class Layout:
         """The lives of all threads, one event after the other."""
         tree, found, threads = self.tree, self.found, self.threads
         joined = np.flatnonzero(found.joined)
-        queued = np.array([r for r, known in tree.facts.items() if known.queued_ns and not self.people.call[r]], dtype=np.int64)
-        until = tree.start[queued] + np.array([tree.facts[r].queued_ns for r in queued.tolist()], dtype=np.int64)
+        queued = np.array(
+            [r for r, known in tree.known.told.items() if known.queued_ns and not self.people.call[r]], dtype=np.int64
+        )
+        until = tree.start[queued] + np.array([tree.known.told[r].queued_ns for r in queued.tolist()], dtype=np.int64)
         parts = (
             (threads, tree.start[threads], BEGIN, None), (found.thread, found.start, STARTS, np.arange(len(found.span))),
             (found.thread[joined], found.end[joined], ENDS, joined), (threads, tree.end[threads], CLOSE, None),

@@ -16,13 +16,37 @@ import numpy as np
 
 from taut.errors import InputRefused, TooLarge
 from taut.read.columns import Codes, Ints, Mask
-from taut.read.otlp_json import Facts, Service, Spans
+from taut.read.otlp_json import Facts, Service, Spans, facts
 from taut.tables import NULL
 
 TURNS = ("invoke_agent", "invoke_workflow")
 """Operations of which several in a row under one root are turns of a conversation."""
+UNTOLD = Facts()
 RANKS, CELLS = 4096, 20_000_000
 """Most ranks, and most ranks × steps, that are kept."""
+
+
+@dataclass
+class Known:
+    """What attributes tell of spans, by row; those of calls and failures are decoded when first asked for."""
+
+    told: dict[int, Facts]
+    raw: dict[int, bytes]
+
+    def of(self, row: int) -> Facts:
+        """What is known of one span."""
+        found = self.told.get(row)
+        if found is None:
+            raw = self.raw.get(row)
+            if raw is None:
+                return UNTOLD
+            found = self.told[row] = facts(raw)
+        return found
+
+    def moved(self, new: Ints) -> Known:
+        """The same after rows were renumbered; -1 leaves one out."""
+        told, raw = ({int(new[row]): one for row, one in of.items() if new[row] >= 0} for of in (self.told, self.raw))
+        return Known(told, raw)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -41,7 +65,7 @@ class Tree:
     step: Ints
     origin: Ints
     """Per step: when its root began, ns."""
-    facts: dict[int, Facts]
+    known: Known
     links: dict[int, int]
     """Span → the span it points at."""
     services: list[Service]
@@ -57,12 +81,21 @@ def grow(parts: Sequence[Spans]) -> Tree:
     """One forest out of the spans of all files."""
     counts: Counter[str] = sum((part.counts for part in parts), Counter())
     partial = [line for part in parts for line in part.partial]
-    kept, columns, facts, links = _joined(parts, counts)
-    row_of = {trace + span: row for row, (trace, span) in enumerate(zip(columns["trace"], columns["span"], strict=True))}
+    good, keys = _good(parts, counts)
+    columns = _columns(parts, good)
+    known = Known({}, {})
+    links: dict[int, str] = {}
+    for part, rows, base in zip(parts, good, np.cumsum([0, *map(len, good[:-1])]).tolist(), strict=True):
+        place = _place(rows, len(part.span), base)
+        known.told.update((int(place[i]), one) for i, one in part.facts.items() if place[i] >= 0)
+        known.raw.update((int(place[i]), raw) for i, raw in part.raw.items() if place[i] >= 0)
+        links.update((int(place[i]), "".join(to)) for i, to in part.links.items() if place[i] >= 0)
+    row_of = {key: row for row, key in enumerate(keys)}
     parent = _parents(columns, row_of)
-    orphans = sum(bool(up) and at < 0 for up, at in zip(columns["parent"], parent.tolist(), strict=True))
+    orphans = int(np.count_nonzero((parent < 0) & np.fromiter(map(bool, columns["parent"]), np.bool_, len(parent))))
     if orphans:
-        partial.append(f"{orphans:,} of {kept:,} spans name a parent that is not in the files: nobody is seen to wait for them")
+        lost = f"{orphans:,} of {len(keys):,} spans name a parent that is not in the files: nobody is seen to wait for them"
+        partial.append(lost)
         counts["spans without their parent"] = orphans
     top = _tops(parent)
     circle = top < 0
@@ -70,54 +103,66 @@ def grow(parts: Sequence[Spans]) -> Tree:
     counts["spans in a circle of parents"] += int(circle.sum())
     rank, services = _ranks(parts, columns["part"], columns["service"])
     start, end = columns["start_ns"], columns["end_ns"]
-    key, keep = _steps(columns["trace"], parent, top, start, end, facts, counts)
+    key, keep = _steps(columns["trace"], parent, top, start, end, known.told, counts)
     step, origin = _ordered(key, keep, parent, start)
     if len(origin) * len(services) > CELLS:
         why = f"{len(services):,} services × {len(origin):,} traces are too many at once"
         raise TooLarge(parts[0].label, why, "analyze a shorter time, or fewer services")
     tree = Tree(
         columns["trace"], columns["span"], columns["name"], parent, rank, columns["kind"], columns["failed"],
-        start, end, step, origin, facts, {row: row_of[key] for row, key in links.items() if key in row_of},
+        start, end, step, origin, known, {row: row_of[key] for row, key in links.items() if key in row_of},
         services, +counts, partial,
     )  # fmt: skip
     return _cut(tree, keep)
 
 
-def _joined(parts: Sequence[Spans], counts: Counter[str]) -> tuple[int, dict[str, Any], dict[int, Facts], dict[int, str]]:
-    """Columns of all files without spans that have no time or were exported twice."""
-    good, seen = [], set()
+def _good(parts: Sequence[Spans], counts: Counter[str]) -> tuple[list[Ints], list[str]]:
+    """Rows of every file without spans that have no time or were exported twice, and the keys of what is left."""
+    good: list[Ints] = []
+    keys: list[str] = []
+    seen: set[str] = set()
     for part in parts:
         valid = (part.start_ns >= 0) & (part.end_ns >= part.start_ns)
         counts["dropped: no time or negative duration"] += int((~valid).sum())
-        rows = []
-        for i in np.flatnonzero(valid).tolist():
-            key = part.trace[i] + part.span[i]
-            if key not in seen:
-                seen.add(key)
-                rows.append(i)
-        counts["dropped: exported twice"] += int(valid.sum()) - len(rows)
+        mine = list(map(str.__add__, part.trace, part.span))
+        fresh = set(mine)
+        if not valid.all() or len(fresh) < len(mine) or not seen.isdisjoint(fresh):
+            for i in np.flatnonzero(valid).tolist():
+                valid[i] = mine[i] not in seen
+                seen.add(mine[i])
+                counts["dropped: exported twice"] += not valid[i]
+        else:
+            seen = seen | fresh if seen else fresh
+        rows = np.flatnonzero(valid)
         good.append(rows)
-    counts["spans"] = sum(map(len, good))
-    if not counts["spans"]:
+        keys += mine if len(rows) == len(mine) else [mine[i] for i in rows.tolist()]
+    counts["spans"] = len(keys)
+    if not keys:
         raise InputRefused(parts[0].label, "no span has a start and an end", "export spans after they ended")
-    columns: dict[str, Any] = {
-        name: [getattr(part, name)[i] for part, rows in zip(parts, good, strict=True) for i in rows]
-        for name in ("trace", "span", "parent", "name")
-    }
+    return good, keys
+
+
+def _columns(parts: Sequence[Spans], good: list[Ints]) -> dict[str, Any]:
+    """Columns of all files, one after the other."""
+    columns: dict[str, Any] = {}
+    for name in ("trace", "span", "parent", "name"):
+        columns[name] = []
+        for part, rows in zip(parts, good, strict=True):
+            column = getattr(part, name)
+            columns[name] += column if len(rows) == len(column) else [column[i] for i in rows.tolist()]
     types = {"kind": np.int64, "failed": np.bool_, "start_ns": np.int64, "end_ns": np.int64, "service": np.int64}
     for name, dtype in types.items():
         chunks: list[Any] = [np.array(getattr(part, name), dtype=dtype)[rows] for part, rows in zip(parts, good, strict=True)]
         columns[name] = np.concatenate(chunks)
     columns["part"] = np.repeat(np.arange(len(parts)), [len(rows) for rows in good])
-    facts: dict[int, Facts] = {}
-    links: dict[int, str] = {}
-    base = 0
-    for part, rows in zip(parts, good, strict=True):
-        place = {i: base + k for k, i in enumerate(rows)} if part.facts or part.links else {}
-        facts.update((place[i], known) for i, known in part.facts.items() if i in place)
-        links.update((place[i], "".join(to)) for i, to in part.links.items() if i in place)
-        base += len(rows)
-    return base, columns, facts, links
+    return columns
+
+
+def _place(rows: Ints, total: int, base: int) -> Ints:
+    """New row of every row of a file, -1 for those left out."""
+    place = np.full(total, NULL, dtype=np.int64)
+    place[rows] = base + np.arange(len(rows))
+    return place
 
 
 def _parents(columns: dict[str, Any], row_of: dict[str, int]) -> Ints:
@@ -160,13 +205,13 @@ def _natural(text: str) -> tuple[int, str]:
 
 
 def _steps(
-    trace: list[str], parent: Ints, top: Ints, start: Ints, end: Ints, facts: dict[int, Facts], counts: Counter[str]
+    trace: list[str], parent: Ints, top: Ints, start: Ints, end: Ints, told: dict[int, Facts], counts: Counter[str]
 ) -> tuple[Ints, Mask]:
     """(key of every span's step, whether it belongs to one); cuts the tree above the turns of a conversation."""
     key = Codes().of(trace)
     keep = np.ones(len(key), dtype=np.bool_)
     turns: dict[int, list[int]] = {}
-    for row, known in facts.items():
+    for row, known in told.items():
         if known.operation in TURNS and parent[row] >= 0 and parent[row] == top[row]:
             turns.setdefault(int(key[row]), []).append(row)
     several = {k: sorted(rows, key=lambda r: int(start[r])) for k, rows in turns.items() if len(rows) > 1}
@@ -208,7 +253,7 @@ def _cut(tree: Tree, keep: Mask) -> Tree:
         for name in ("rank", "kind", "failed", "start", "end", "step"):
             setattr(tree, name, getattr(tree, name)[rows])
         tree.parent = new[tree.parent[rows]]
-        tree.facts = {int(new[row]): known for row, known in tree.facts.items() if new[row] >= 0}
+        tree.known = tree.known.moved(new)
         tree.links = {int(new[a]): int(new[b]) for a, b in tree.links.items() if new[a] >= 0 and new[b] >= 0}
     tree.start, tree.end = tree.start - tree.origin[tree.step], tree.end - tree.origin[tree.step]
     return tree
