@@ -366,3 +366,25 @@ def test_a_hang_fails_whatever_it_recovers_and_says_where_to_look(shared: Path, 
     assert result.exit_code == 3
     assert "Hang: ranks 9, 14 stopped" in result.stdout
     assert "next: stacks and logs of rank 9, 14" in result.stderr
+
+
+def test_tokens_of_calls_for_nothing_are_priced(tmp_path: Path) -> None:
+    """An agent that asks a model the same twice: the second answer is priced, exactly; without a price it is null."""
+    told = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-1", "gen_ai.input.messages": "same"}
+    pairs = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
+    pairs += [{"key": f"gen_ai.usage.{way}_tokens", "value": {"intValue": "1000"}} for way in ("input", "output")]
+    turn = {"traceId": "a", "spanId": "1", "name": "turn", "startTimeUnixNano": "1000", "endTimeUnixNano": "9000000"}
+    calls = [
+        {**turn, "spanId": span, "parentSpanId": "1", "name": "chat m-1", "kind": 3, "attributes": pairs,
+         "startTimeUnixNano": str(begin), "endTimeUnixNano": str(begin + 2_000_000)}
+        for span, begin in (("2", 1_000_000), ("3", 5_000_000))
+    ]  # fmt: skip
+    file = tmp_path / "agent.jsonl"
+    file.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [turn, *calls]}]}]}))
+    priced = taut_("analyze", file, "-o", tmp_path / "run", "--json", "-q", "--token-price", "3.00,15.00USD")
+    found = json.loads(priced.stdout)["redundant"]
+    assert (found["calls"], found["of_calls"], found["money"], found["currency"]) == (1, 2, "0.018000", "USD")
+    shown = taut_("analyze", file, "-o", tmp_path / "run", "-q").stdout
+    assert "Redundant: 1 of 2 calls" in shown
+    assert "USD" not in shown
+    assert taut_("analyze", file, "--token-price", "3.00USD").exit_code == 2

@@ -297,8 +297,8 @@ def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
     elif share["structural wait"] >= STRUCTURAL:
         text, kind = (
             (
-                f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting (imbalance between roles, "
-                f"pipeline bubble), {share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
+                f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting {_structure(a)}, "
+                f"{share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
             ).strip(),
             "structural",
         )
@@ -312,6 +312,16 @@ def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
 
 STRUCTURAL = 5
 """Per cent of the bill in structural wait from which the verdict says structural."""
+
+
+def _structure(a: Analysis) -> str:
+    """What structural waiting is: callers wait for whom they call; else roles and pipelines."""
+    if not a.graph.trace.told:
+        return "(imbalance between roles, pipeline bubble)"
+    waits, members = a.blame.waits, a.graph.members
+    by_rank = np.bincount(a.graph.rank_index[waits.opener], weights=waits.structural_ns, minlength=len(members))
+    most = int(np.argmax(by_rank))
+    return f"for calls, {100 * by_rank[most] / max(by_rank.sum(), 1):.0f} % of it for {members.name[most]}"
 
 
 def _found(a: Analysis) -> str:

@@ -128,6 +128,8 @@ def test_a_call_is_a_message_there_and_back() -> None:
     under_way = [(ops.start_ns[i] / MS, ops.end_ns[i] / MS) for i in np.flatnonzero(ops.verb == Verb.RECV)]
     assert sorted(under_way) == [(2, 3), (2, 8)]
     assert done.graph.explained.sum() == len(ops) - 1
+    fates = {fate: ns / MS for fate, ns in done.ledger.by_fate.items() if ns}
+    assert fates == {"productive": 8, "exposed transfer": 2, "unexplained": 5, "idle": 5}
 
 
 def test_calls_side_by_side_are_gathered_by_their_caller() -> None:
@@ -525,9 +527,9 @@ def test_a_service_of_six_processes_with_clocks_apart(tmp_path: Path) -> None:
     assert (result["redundant"]["calls"], result["redundant"]["by"][0]["outcome"]) == (truth["retries"], "failed")
     names = dict(zip(graph.members.name, graph.ranks.tolist(), strict=True))
     offset = {name: graph.clock.offset_ns[rank] / MS for name, rank in names.items()}
-    ahead = {name: offset[name] - offset["router"] for name in ("shard/shard-1", "shard/shard-2", "ranker")}
-    known = {"shard/shard-1": truth["skew_ms"]["shard-1"], "shard/shard-2": truth["skew_ms"]["shard-2"], "ranker": 8}
+    ahead = {name: offset[name] - offset["router"] for name in ("shard-1", "shard-2", "ranker")}
+    known = {"shard-1": truth["skew_ms"]["shard-1"], "shard-2": truth["skew_ms"]["shard-2"], "ranker": 8}
     assert ahead == pytest.approx(known, abs=4)
     search = graph.ops.name == graph.names.index("shard search")
-    usual = {name: np.median(graph.work_ns[search & (graph.ops.rank == rank)]) for name, rank in names.items() if "/" in name}
-    assert max(usual, key=usual.__getitem__) == f"shard/{truth['slow']}"
+    usual = {name: np.median(graph.work_ns[search & (graph.ops.rank == rank)]) for name, rank in names.items() if "-" in name}
+    assert max(usual, key=usual.__getitem__) == truth["slow"]

@@ -59,6 +59,7 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
         members=_members(people, named),
         name=name,
         source=source,
+        world_size=len(named),
         relative=True,
         timer_ns=1,
         told=True,
@@ -89,7 +90,8 @@ def _names(people: Cast) -> list[str]:
         elif many[service.name] == 1:
             out.append(service.name)
         else:
-            out.append(f"{service.name}/{_short(service)}")
+            which = _short(service)
+            out.append(which if which.startswith(service.name) else f"{service.name}/{which}")
     return out
 
 
