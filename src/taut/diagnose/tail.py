@@ -38,7 +38,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     graph = evidence.graph
     if not len(graph.gates):
         return None
-    root, width = fan_outs(graph)
+    root, width = fans = fan_outs(graph)
     took = evidence.slower.gates[2].copy()
     took[root >= 0] = (graph.ops.end_ns - graph.ops.start_ns)[root[root >= 0]]
     out: list[Finding | None] = []
@@ -47,7 +47,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
         mine = np.flatnonzero(cls == one)
         members = width[mine]
         wide = [n for n in np.unique(members).tolist() if np.count_nonzero(members == n) >= LEAST]
-        out += [_compared(evidence, took, width, mine[members == wide[0]], mine[members == n], len(wide) - 1) for n in wide[1:]]
+        out += [_compared(evidence, took, fans, mine[members == wide[0]], mine[members == n], len(wide) - 1) for n in wide[1:]]
     return [finding for finding in out if finding is not None] if out else None
 
 
@@ -60,9 +60,24 @@ def fan_outs(graph: Graph) -> tuple[Any, Any]:
     return root, graph.gates.members - (root >= 0)
 
 
-def _compared(e: Evidence, took: Any, width: Any, narrow: Any, wide: Any, tests: int) -> Finding | None:
+def _behind(graph: Graph, root: Any, rows: Any, limit: int) -> tuple[Any, Any]:
+    """What makes answers late: the longest work in the lane of each late one, and how long it takes without being late."""
+    ops = graph.ops
+    over = ops.start_ns[rows] - ops.start_ns[root[graph.gate[rows]]] - limit
+    late, over = rows[over > 0], over[over > 0]
+    cell, _ = numbered(ops.rank, ops.lane, graph.window)
+    by_cell = np.argsort(cell, kind="stable")
+    first, last = (np.searchsorted(cell[by_cell], cell[late], side) for side in ("left", "right"))
+    found: dict[int, int] = {}
+    for a, b, extra in zip(first.tolist(), last.tolist(), over.tolist(), strict=True):
+        longest = int(max(by_cell[a:b].tolist(), key=lambda op: int(graph.work_ns[op])))
+        found[longest] = max(int(graph.work_ns[longest]) - extra, 0)
+    return np.array(list(found), dtype=np.int64), np.array(list(found.values()), dtype=np.int64)
+
+
+def _compared(e: Evidence, took: Any, fans: tuple[Any, Any], narrow: Any, wide: Any, tests: int) -> Finding | None:
     """Hold a wide fan-out against draws from the narrow one."""
-    graph = e.graph
+    graph, (root, width) = e.graph, fans
     fewer, more = (int(width[some[0]]) for some in (narrow, wide))
     draws = max(round(more / fewer), 1)
     rng = np.random.default_rng(len(wide))
@@ -79,6 +94,10 @@ def _compared(e: Evidence, took: Any, width: Any, narrow: Any, wide: Any, tests:
         return None
     rows = np.flatnonzero((graph.gate >= 0) & np.isin(graph.gate, tail))
     usual = np.minimum(graph.work_ns[rows], round(limit)).astype(np.int64)
+    if root[tail[0]] >= 0:
+        rows, usual = _behind(graph, root, rows, round(limit))
+    if not len(rows):
+        return None
     at = graph.window[rows]
     name = graph.names[int(graph.gates.name[wide[0]])]
     return Finding(
