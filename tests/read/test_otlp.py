@@ -533,3 +533,20 @@ def test_a_service_of_six_processes_with_clocks_apart(tmp_path: Path) -> None:
     search = graph.ops.name == graph.names.index("shard search")
     usual = {name: np.median(graph.work_ns[search & (graph.ops.rank == rank)]) for name, rank in names.items() if "-" in name}
     assert max(usual, key=usual.__getitem__) == truth["slow"]
+
+
+@pytest.mark.parametrize("shape", ["deep", "wide", "failing"])
+def test_large_hostile_forests_cost_no_more_than_their_size(shape: str) -> None:
+    """A chain of thousands, thousands of identical calls, thousands of failures of one name: quadratic work would show."""
+    spans, up = Spans(), ""
+    up = spans.add("a", "root", 0, 100_000)
+    for number in range(8_000):
+        told = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "m", "gen_ai__input__messages": "p"}
+        if shape == "deep":
+            up = spans.add("a", "chat m", number / 100, 90_000 - number / 100, up, gen_ai__usage__input_tokens=1, **told)
+        else:
+            told["gen_ai__input__messages"] = "p" if shape == "wide" else str(number)
+            spans.add("a", "chat m", number, number + 0.5, up, kind=CLIENT, failed=shape == "failing", **told)
+    trace = spans.trace()
+    assert trace.counts["spans"] == 8_001
+    assert len(trace.actions) == {"deep": 0, "wide": 8_000, "failing": 0}[shape]

@@ -15,6 +15,8 @@ from taut.tables import Table, Trace
 
 INSTEAD = ("attempt", "model")
 """Knobs of actions that take the place of the attempt before."""
+MOST_KINDS = 20
+"""Kinds of redundant calls that are listed."""
 THROWN = ("duplicate", "lost")
 """Outcomes of attempts that nobody uses."""
 
@@ -52,14 +54,16 @@ def _sum(counts: Any, of: int | None) -> int | None:
 
 def _by_kind(gone: Table) -> list[dict[str, Any]]:
     """The same by class of call and by what became of it, the longest first."""
-    keys = list(zip(gone.target.tolist(), gone.outcome.tolist(), strict=True))
-    out = []
-    for target, outcome in sorted(set(keys)):
-        mine = gone.take(np.array([key == (target, outcome) for key in keys], dtype=bool))
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, key in enumerate(zip(gone.target.tolist(), gone.outcome.tolist(), strict=True)):
+        rows.setdefault(key, []).append(row)
+    out: list[dict[str, Any]] = []
+    for (target, outcome), at in rows.items():
+        mine = gone.take(np.array(at, dtype=np.int64))
         out.append(
             {
                 "class": target, "outcome": outcome, "calls": len(mine), "busy_ns": int(mine.busy_ns.sum()),
                 "tokens_in": _sum(mine.tokens_in, None), "tokens_out": _sum(mine.tokens_out, None),
             }
         )  # fmt: skip
-    return sorted(out, key=lambda row: (-row["busy_ns"], row["class"]))
+    return sorted(out, key=lambda row: (-row["busy_ns"], row["class"], row["outcome"]))[:MOST_KINDS]

@@ -7,6 +7,7 @@ same after one failed. At the same time (hedge) or again (duplicate): identical 
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,8 @@ from taut.tables import NULL, Action, Table
 
 GEN_AI_CALLS = frozenset({"chat", "text_completion", "generate_content", "embeddings", "execute_tool", "retrieval"})
 """Operations that are calls whatever their span's kind."""
+LOOK_BACK = 64
+"""Earlier calls of the same name, or ancestors, that are looked at: hostile files hold more than any program makes."""
 TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
 NUMBERS = ("time_ns", "rank", "parent", "attempt", "busy_ns", "tokens_in", "tokens_out")
 
@@ -104,7 +107,7 @@ def _in_group(book: _Book, group: list[int]) -> None:
     open_rows: list[int] = []
     for row in group:
         known = _facts(tree, row)
-        for other in reversed(open_rows):
+        for other in open_rows[: -LOOK_BACK - 1 : -1]:
             before = _facts(tree, other)
             differs = bool(known.content and before.content and known.content != before.content)
             later = tree.start[row] >= tree.end[other]
@@ -130,12 +133,16 @@ def _elsewhere(book: _Book) -> None:
     for row, known in tree.known.told.items():
         if known.model and int(tree.parent[row]) in parents:
             by_parent[int(tree.parent[row])].append(row)
+    starts: dict[int, list[int]] = {}
+    for parent, rows in by_parent.items():
+        rows.sort(key=lambda r: (int(tree.start[r]), r))
+        starts[parent] = [int(tree.start[r]) for r in rows]
     for row in sorted(failed, key=lambda r: int(tree.start[r])):
-        known = _facts(tree, row)
-        after = [r for r in by_parent[int(tree.parent[row])] if tree.start[r] >= tree.end[row]]
-        following = min(after, key=lambda r: int(tree.start[r]), default=None)
-        if row in book.followed or following is None:
+        known, parent = _facts(tree, row), int(tree.parent[row])
+        at = bisect.bisect_left(starts[parent], int(tree.end[row]))
+        if row in book.followed or at == len(starts[parent]) or by_parent[parent][at] == row:
             continue
+        following = by_parent[parent][at]
         other = _facts(tree, following)
         if other.operation == known.operation and other.model != known.model and other.content == known.content:
             book.enter(following, row, "fallback", guessed=not known.content)
@@ -149,23 +156,27 @@ def _identical(book: _Book) -> None:
         if known.operation and known.content:
             groups[int(tree.step[row]), known.operation, known.model, known.tool, known.content].append(row)
     for group in groups.values():
-        ordered = sorted(group, key=lambda row: (int(tree.start[row]), row))
-        for i, row in enumerate(ordered):
-            earlier = [other for other in ordered[:i] if not tree.failed[other]]
-            beside = [other for other in ordered[:i] if tree.start[row] < tree.end[other]]
-            if beside:
-                book.enter(row, beside[0], "hedge")
-            elif earlier and not _nested(tree, row, earlier[0]):
-                book.enter(row, earlier[0], "duplicate")
+        first, racing = NULL, NULL  # the first that succeeded, and the first of those still at it
+        for row in sorted(group, key=lambda row: (int(tree.start[row]), row)):
+            if racing >= 0 and tree.start[row] < tree.end[racing]:
+                if not _nested(tree, row, racing):
+                    book.enter(row, racing, "hedge")
+            else:
+                racing = row
+                if first >= 0 and not _nested(tree, row, first):
+                    book.enter(row, first, "duplicate")
+            if first < 0 and not tree.failed[row]:
+                first = row
 
 
 def _nested(tree: Tree, row: int, other: int) -> bool:
+    """Whether a span lies below another: an agent's span around a model's tells the same call twice."""
     at = int(tree.parent[row])
-    while at >= 0:
-        if at == other:
-            return True
+    for _ in range(LOOK_BACK):
+        if at == other or at < 0:
+            return at == other
         at = int(tree.parent[at])
-    return False
+    return True  # so deep a tree tells nothing
 
 
 def _settle(book: _Book) -> None:
@@ -194,14 +205,10 @@ def _below(tree: Tree, rows: Ints) -> Mask:
     """Spans that lie below one of some spans."""
     marked = np.zeros(len(tree), dtype=np.bool_)
     marked[rows] = True
-    below = np.zeros(len(tree), dtype=np.bool_)
     has = tree.parent >= 0
-    up = np.where(has, tree.parent, 0)
-    for _ in range(len(tree)):
-        new = has & (marked | below)[up]
-        if np.array_equal(new, below):
-            break
-        below = new
+    below, up = has & marked[tree.parent], np.where(has, tree.parent, np.arange(len(tree)))
+    for _ in range(len(tree).bit_length()):
+        below, up = below | below[up], up[up]
     return below
 
 
@@ -213,10 +220,10 @@ def _tokens(tree: Tree, which: str) -> Ints:
     if (own < 0).all():
         return own
     depth = _depth(tree.parent)
-    total = own.copy()
-    for level in range(int(depth.max(initial=0)), 0, -1):
-        rows = np.flatnonzero((depth == level) & (total >= 0))
-        rows = rows[own[tree.parent[rows]] < 0]
+    total, order = own.copy(), np.argsort(depth, kind="stable")
+    levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])
+    for level in levels[:0:-1]:
+        rows = level[(total[level] >= 0) & (own[tree.parent[level]] < 0)]
         up = tree.parent[rows]
         total[up] = np.maximum(total[up], 0)
         np.add.at(total, up, total[rows])
@@ -224,11 +231,10 @@ def _tokens(tree: Tree, which: str) -> Ints:
 
 
 def _depth(parent: Ints) -> Ints:
-    depth = np.zeros(len(parent), dtype=np.int64)
-    at = parent.copy()
-    while (at >= 0).any():
-        depth += at >= 0
-        at = np.where(at >= 0, parent[np.maximum(at, 0)], NULL)
+    """How many ancestors every span has."""
+    depth, up = (parent >= 0).astype(np.int64), np.where(parent >= 0, parent, np.arange(len(parent)))
+    for _ in range(len(parent).bit_length()):
+        depth, up = depth + depth[up], up[up]
     return depth
 
 
