@@ -30,7 +30,6 @@ from taut.read import (
 )
 from taut.read import progress as log
 from taut.read.job_words import JobLog
-from taut.read.otlp_json import Spans
 from taut.tables import Table, Trace
 
 PARALLEL_BYTES = 30 << 20

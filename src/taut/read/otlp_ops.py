@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes, Flags, Ints, Mask
 from taut.read.otlp_calls import Calls, Cast, tasks
 from taut.read.otlp_tree import Tree
 from taut.tables import NULL, Kind, Op, Table, Verb
@@ -47,7 +47,7 @@ class Layout:
         self.number = self._numbers()
         words = Codes()
         code = words.of(tree.name)
-        self.queues = words.lookup(lambda name: QUEUE.search(name) is not None)[code]
+        self.queues = Flags(words, lambda name: QUEUE.search(name) is not None)(code)
 
     def table(self) -> Table:
         """All ops."""
