@@ -38,12 +38,13 @@ def write(source: Path, target: Path, size: int) -> None:
     times = [int(t[2]) for t in TIME.finditer(events)]
     span = max(times) - min(times) + 1_000_000
     steps, links = (1 + max((int(n[2]) for n in kind.finditer(events)), default=0) for kind in (STEP, LINK))
-    seam = SEAM.match(events, events.rindex(b"}", 0, events.index(b'"kernel"'))).end() - 1
+    device = events.find(b'"kernel"')
+    seam = events.rindex(b"{", 0, SEAM.match(events, events.rindex(b"}", 0, device)).end()) if device >= 0 else len(events)
     copies = max(1, round((size - len(head) - len(tail)) / len(events)))
     with target.open("wb") if target.suffix != ".gz" else gzip.open(target, "wb", compresslevel=1) as out:
         out.write(head)
         for which, part in enumerate((events[:seam].rstrip(b", \r\n\t"), events[seam:])):
-            for copy in range(copies):
+            for copy in range(copies if part else 0):
                 moved = TIME.sub(later(copy * span), part)
                 moved = LINK.sub(later(copy * links), STEP.sub(later(copy * steps), moved))
                 out.write(b"," * (copy + which > 0) + moved)
@@ -62,10 +63,8 @@ def measure(path: Path) -> None:
     trace = read([path])
     cpu, wall = time.process_time() - before, time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{size / 1e6:,.0f} MB, {trace.counts['events']:,} events, {len(trace.ops):,} ops: {cpu:.1f} s CPU, {wall:.1f} s wall,"
-    )
-    print(f"{size / 1e6 / cpu:.0f} MB/s, peak {peak:,.0f} MiB")
+    print(f"{size / 1e6:,.0f} MB, {trace.counts['events']:,} events, {len(trace.ops):,} ops")
+    print(f"{cpu:.1f} s CPU, {wall:.1f} s wall, {size / 1e6 / cpu:.0f} MB/s, peak {peak:,.0f} MiB")
 
 
 def main() -> None:
