@@ -32,18 +32,22 @@ MOST_PAIRS = 1 << 24
 class Times:
     """Starts and ends of the collectives on one clock, as far as hosts and unquestioned gates tell, and its error."""
 
-    def __init__(self, ops: Table, rows: Any, members: Table, number: Any, count: int, sound: Any) -> None:
-        rank = np.searchsorted(members.rank, ops.rank[rows])
+    def __init__(self, ops: Table, rows: Any, members: Table) -> None:
         self.start, self.end = ops.start_ns[rows].astype(np.int64), ops.end_ns[rows].astype(np.int64)
+        self._rank, self._members = ops.rank[rows], members
         host = members.host
         self.slack = SAME_HOST_NS if host[0] != "" and (host == host[0]).all() else OTHER_HOST_NS
         self.jumps: list[Jump] = []
-        if self.slack == OTHER_HOST_NS:
-            self.jumps = jumps.find(self.start, self.end, ops.rank[rows], number, sound, OTHER_HOST_NS)
-            ahead = jumps.shifts(self.jumps, ops.rank[rows], self.start)
-            self.start, self.end = self.start - ahead, self.end - ahead
-            shift = _offsets(self.end, rank, len(members), number, count, sound)[rank]
-            self.start, self.end = self.start - shift, self.end - shift
+
+    def correct(self, number: Any, count: int, sound: Any) -> None:
+        """Take out what the clocks of other hosts are off by, as gates that nobody questions show it."""
+        if self.slack == SAME_HOST_NS:
+            return
+        self.jumps = jumps.find(self.start, self.end, self._rank, number, sound, OTHER_HOST_NS)
+        off = jumps.shifts(self.jumps, self._rank, self.start)
+        place = np.searchsorted(self._members.rank, self._rank)
+        off += _offsets(self.end - off, place, len(self._members), number, count, sound)[place]
+        self.start, self.end = self.start - off, self.end - off
 
     def impossible(self, number: Any, count: int) -> Any:
         """Gates of which somebody had left before the last came."""

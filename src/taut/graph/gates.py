@@ -89,8 +89,11 @@ def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, 
     mixed = _differ(number, count, np.where(sequenced, verb, token))[number]
     doubt = ~sequenced & (mixed | _uneven(scope, rank))
     meets = np.isin(verb, EVERYBODY)
-    times = align.Times(ops, rows, members, number, count, ~mixed & ~doubt & meets & (g < given))
-    doubt |= ~sequenced & meets & (g < given) & times.impossible(number, count)[number]
+    times, timed = align.Times(ops, rows, members), meets & (g < given)
+    apart = timed & times.impossible(number, count)[number]
+    if (doubt | apart).any():
+        times.correct(number, count, ~mixed & ~doubt & timed)
+        doubt |= ~sequenced & timed & times.impossible(number, count)[number]
     number[sequenced & mixed] = NULL
     if doubt.any():
         redo = np.isin(scope, scope[doubt])
