@@ -176,30 +176,50 @@ class Failure(Strict, frozen=True):
     """What fails, how often, what it takes with it, and what a restart costs."""
 
     device_per_1000_node_days: NotNegative = 0.0
+    """Failures of a device, its memory, its link: the node is taken out with it."""
     node_per_1000_node_days: NotNegative = 0.0
+    software_per_1000_node_days: NotNegative = 0.0
+    """Failures that stop the job and break no node."""
     rack_per_1000_rack_days: NotNegative = 0.0
+    switch_per_1000_switch_days: NotNegative = 0.0
     pod_per_1000_pod_days: NotNegative = 0.0
     nodes_per_rack: Count = 4
+    racks_per_switch: Count = 1
+    """Racks that lose their network with a switch."""
     racks_per_pod: Count = 16
     detect_s: NotNegative = 120.0
+    """From a failure until it is known and the job stopped."""
     repair_hours: NotNegative = 12.0
-    restart_s: NotNegative = 300.0
-    """Scheduling, start and restore of the job, if nobody else restores."""
-    restore_contention: NotNegative = 0.0
-    """By how much a restore gets longer when every node restores at once, as a share."""
+    """Mean time until a broken node is back …"""
+    outage_hours: NotNegative = 4.0
+    """… and until a rack, switch or pod is."""
+    spares: Some = 0
+    """Nodes held ready."""
+    reschedule_s: NotNegative = 180.0
+    """From having its nodes until the job reads its checkpoint."""
+    restore_s: NotNegative = 120.0
+    """Reading the checkpoint, if storage serves everybody at full speed …"""
+    restore_nodes: Some = 0
+    """… which it does for so many nodes; more share it. 0 for as many as there are."""
+    checkpoint_s: NotNegative = 0.0
+    checkpoint_overlap: Share = 0.0
+    """Share of a checkpoint that hides under work (1 for asynchronous); it counts only when it is written in whole."""
+    checkpoint_every_s: NotNegative = 0.0
+    """From one checkpoint to the next, itself included; 0 for the best interval."""
     warmup_steps: NotNegative = 0.0
     """Steps after a restart over which the job gains its speed …"""
     warmup_share: NotNegative = 0.0
     """… and how much slower the first of them is, as a share."""
+    heat_steps: NotNegative = 0.0
+    """Steps after a restart over which a cool machine gets hot …"""
+    heat_share: NotNegative = 0.0
+    """… how much slower a hot one is, as a share …"""
+    heat_spread: NotNegative = 0.0
+    """… and the standard deviation that its steps then drift by, as a share."""
+    placement_spread: NotNegative = 0.0
+    """Standard deviation of what nodes differ by from one placement to another, as a share; the slowest counts …"""
     redrawn_share: Share = 0.0
-    """Share of the placement that a restart draws anew: slow ranks may be found again, or lost."""
-    spares: Some = 0
-    """Nodes held ready."""
-    checkpoint_s: NotNegative = 0.0
-    checkpoint_overlap: Share = 0.0
-    """Share of a checkpoint that hides under work."""
-    checkpoint_every_s: NotNegative = 0.0
-    """0 for the best interval."""
+    """… and the share of them that a restart draws anew: slow nodes may be found again, or lost."""
 
 
 class Price(Strict, frozen=True):
