@@ -17,9 +17,8 @@ def mtbf_s(per_1000_node_days: float, nodes: float) -> float:
     """Mean time between failures of a job on so many nodes.
 
     That it falls as one over the nodes is a law of independent, equal nodes, and is not always seen: at 6.50 failures per
-    1000 node-days jobs of 1,024 devices (128 nodes) should run 28.8 h between failures, and 7.9 h were measured, because
-    some nodes fail much more often than others and jobs of that size met them. A rate is good near the scale it was
-    measured at; nothing here is fitted to hide that.
+    1000 node-days jobs of 1,024 devices (128 nodes) should run 28.8 h between failures, and 7.9 h were measured. A rate is
+    good near the scale and on the jobs it was measured at; nothing here is fitted to hide that.
     """
     rate = per_1000_node_days * nodes
     return NODE_DAYS * DAY_S / rate if rate else inf
