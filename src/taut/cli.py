@@ -549,4 +549,46 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
     click.echo(render_compare(result, screen), nl=False, color=screen.styled)
 
 
+def _counts(context: click.Context, option: click.Parameter, value: str | None) -> list[int]:
+    """``64,128,4096`` → numbers."""
+    if value is None:
+        return []
+    try:
+        found = [int(part) for part in value.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: give whole numbers, 1024,4096") from None
+    if min(found) < 1:
+        raise click.BadParameter(f"{value!r}: give numbers of ranks from 1 on")
+    return found
+
+
+@main.command(short_help="Say what a scenario gives at other scales.")
+@click.argument("scenario", metavar="SCENARIO", type=click.Path())
+@click.option("--ranks", metavar="N,N,...", callback=_counts, help="Numbers of ranks  [default: as in the scenario]")
+@click.option("--steps", default=200, show_default=True, type=click.IntRange(2, 1_000_000), help="Steps to draw at each.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+def project(scenario: str, ranks: list[int], steps: int, seed: int, as_json: bool, quiet: bool) -> None:
+    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates.
+
+    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut. More ranks are more replicas.
+    """
+    from taut.project import project as run_project
+    from taut.read.scenario import load
+
+    with _progress(quiet) as stage:
+        stage("projecting")
+        table, text = load(scenario)
+        result = run_project(table, scenario, text, ranks=ranks, count=steps, seed=seed, cores=os.cpu_count() or 1)
+    if as_json:
+        _print_object(result)
+        return
+    from taut.brief.forecast import render_forecasts
+    from taut.brief.terminal import Screen
+
+    screen = Screen.of(sys.stdout)
+    click.echo(render_forecasts(result, screen), nl=False, color=screen.styled)
+
+
 main.add_command(lab)

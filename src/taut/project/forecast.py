@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from taut.errors import UsageError
 from taut.project import work
 from taut.project.fabric import Net
+from taut.project.failure import Lives, domains, live
 from taut.project.grid import Grid, steps
 from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
@@ -22,6 +23,8 @@ from taut.project.scenario import Scenario
 from taut.project.step import sending, still
 
 STEPS, SEED = 200, 0
+WORK_S, LIVES = 30 * 86400.0, 60
+"""Work over which failures are counted, and lives drawn."""
 UNIT_TOKENS = 1e6
 """A unit of delivered work is a million tokens."""
 
@@ -38,11 +41,19 @@ class Forecast:
     terms: dict[str, float]
     """Where a mean step goes on the busiest stage, ns; they sum to it."""
     scenario: Scenario
+    lives: Lives | None = None
+    """What failures make of the job; None where none are given."""
+
+    @property
+    def kept(self) -> float:
+        """Share of its time that failures, checkpoints and restarts leave the job."""
+        return 1.0 if self.lives is None else self.lives.kept.mean
 
     @property
     def dominant(self) -> str:
-        """The largest term that is not computing."""
+        """The largest term that is not computing, where all of them together take more than that; else computing."""
         lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
+        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.kept, 1e-9) - 1)
         return max(lost, key=lambda name: lost[name]) if self.terms["compute"] < sum(lost.values()) else "compute"
 
     @property
@@ -63,11 +74,13 @@ class Forecast:
         return {
             "ranks": self.ranks,
             "step_ns": {"p10": float(low), "p50": float(middle), "p90": float(high)},
-            "mean_step_ns": {"value": mean, "lo": mean - error, "hi": mean + error},
+            "mean_step_ns": {"value": mean, "lo": float(mean - error), "hi": float(mean + error)},
             "tflops_per_device": flops / 1e3, "mfu": flops / 1e3 / s.device.peak_tflops,
-            "effective_throughput_ratio": self.still_ns / mean,
-            "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units,
-            "energy_per_unit_j": joules / units, "tokens_per_s": s.job.global_batch * s.model.sequence / (mean * 1e-9),
+            "effective_throughput_ratio": self.still_ns / mean * self.kept,
+            "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
+            "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units / self.kept,
+            "currency": s.price.currency or None, "energy_per_unit_j": joules / units / self.kept,
+            "tokens_per_s": s.job.global_batch * s.model.sequence / (mean * 1e-9) * self.kept,
             "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
         }  # fmt: skip
 
@@ -97,7 +110,16 @@ def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 
         grid, count, seed, every=s.job.steps_between_syncs, sync_ns=p.sync_ns, after_ns=p.optimiser_ns, cores=cores
     )  # fmt: skip
     alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
-    return Forecast(s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, _terms(s, p, alone, float(drawn.mean())), s)
+    terms = _terms(s, p, alone, float(drawn.mean()))
+    return Forecast(s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _lives(s, float(drawn.mean()), seed))
+
+
+def _lives(s: Scenario, step_ns: float, seed: int) -> Lives | None:
+    """The job's lives over WORK_S of work, if anything fails."""
+    nodes = -(-s.job.world // s.fabric.node)
+    if not any(domain.per_s > 0 for domain in domains(s.failure, nodes)):
+        return None
+    return live(s.failure, nodes, s.fabric.node, WORK_S, step_s=step_ns * 1e-9, count=LIVES, seed=seed)
 
 
 def noisy(s: Scenario, p: Plan, seed: int, measured: Any = None) -> Grid:

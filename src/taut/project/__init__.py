@@ -1,0 +1,36 @@
+"""Scenario → modelled job → forecast: the same max-plus system as a measured graph's, without its edges in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from taut.errors import InputRefused
+from taut.project import work
+from taut.project.forecast import SEED, STEPS, at, forecast
+from taut.project.scenario import Scenario, parse, place
+
+__all__ = ["Scenario", "parse", "project"]
+
+
+def project(
+    table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), count: int = STEPS, seed: int = SEED,
+    cores: int = 1,
+) -> dict[str, Any]:  # fmt: skip
+    """What ``taut project`` prints: a scenario's forecast at each of these scales, or at its own."""
+    scenario, defaults = parse(table, label, text)
+    rows = []
+    for n in ranks or [scenario.job.world]:
+        here = at(scenario, n)
+        _fits(here, label, text)
+        rows.append(forecast(here, count=count, seed=seed, cores=cores).entry())
+    return {"scenario": scenario.name, "defaults": defaults, "forecasts": rows, "threshold": None, "policies": []}
+
+
+def _fits(s: Scenario, label: str, text: str) -> None:
+    """Refuse a job that its devices cannot hold."""
+    needs = work.memory_gb(s)
+    if needs > s.device.memory_gb:
+        why = f"a rank of {s.job.world:,} needs {needs:,.0f} GB, {s.device.name} has {s.device.memory_gb:g}"
+        remedy = "raise job.tp or job.pp, set job.sharding or job.recompute, or lower job.micro_batch"
+        raise InputRefused(place(label, text, "device.memory_gb"), why, remedy)
