@@ -23,6 +23,8 @@ def rounds(verb: str, algorithm: str, members: int, size: float) -> tuple[float,
         return n - 1, part
     if verb == "send":
         return 1, size
+    if algorithm == "in-switch":  # the switch adds up what all send it, and sends each sum to all
+        return (2, (1 + 1 / n) * size) if verb == "all-reduce" else (1, part)
     once = {"ring": (n - 1, part), "halving-doubling": (deep, part), "tree": (deep, deep * size)}[algorithm]
     return (2 * once[0], 2 * once[1]) if verb == "all-reduce" else once
 

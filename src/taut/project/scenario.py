@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import prod
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -112,28 +114,47 @@ class Device(Strict, frozen=True):
     price_per_hour: NotNegative | None = None
 
 
+class Protocol(Strict, frozen=True):
+    """One way in which a library moves data through a tier: what is quick to begin reaches less of the bandwidth."""
+
+    name: str
+    algorithm: Literal["ring", "tree", "halving-doubling", "in-switch"] = "ring"
+    start_us: NotNegative = 0.0
+    """Time of a collective whatever its members and its size."""
+    latency_times: NotNegative = 1.0
+    """How many times the tier's latency a message takes."""
+    bandwidth_share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of the bandwidth that it reaches."""
+
+
 class Tier(Strict, frozen=True):
     """One level of a fabric: so many devices reach each other through it."""
 
     name: str
     devices: Count
-    """Devices below one switch (or island) of this tier."""
+    """Devices below one switch (or island) of this tier; of rails: below all the rail switches side by side."""
     gb_per_s: Positive
-    """What one device can send through this tier when nobody else does."""
+    """What one device can send through this tier when nobody else does; of a dragonfly's group: what joins two routers."""
     latency_us: NotNegative = 0.0
+    """Time of a message through this tier (and those inside it), whatever its size; of a torus: for every hop."""
     jitter_share: NotNegative = 0.0
     oversubscription: Annotated[float, Meta(ge=1)] = 1.0
-    """Bandwidth below the switch over bandwidth above it."""
+    """Bandwidth below a switch of this tier over bandwidth above it; what turns round in the switch does not feel it."""
+    uplinks: Some = 0
+    """Cables from a switch of this tier upwards, of which a flow takes one by hash; 0 spreads every flow over all of them."""
     striped: bool = False
     """Whether one flow may use the ports of all devices of its node."""
     ports_per_device: NotNegative = 1.0
     price_per_port: NotNegative | None = None
     port_w: NotNegative = 0.0
-    algorithm: Literal["ring", "tree", "halving-doubling", "best"] = "ring"
+    algorithm: Literal["ring", "tree", "halving-doubling", "hierarchical", "best"] = "ring"
+    """Of groups that reach through this tier; hierarchical goes inside the node, across, inside; best is by size."""
+    protocols: tuple[Protocol, ...] = ()
+    """If given, the quickest of these for the size takes the algorithm's place."""
 
 
 class Fabric(Strict, frozen=True):
-    """What joins the devices: tiers from the inside out."""
+    """What joins the devices: tiers from the inside out. More devices than the outermost holds: islands of it are joined."""
 
     name: str
     tiers: Annotated[tuple[Tier, ...], Meta(min_length=1)]
@@ -141,6 +162,11 @@ class Fabric(Strict, frozen=True):
     torus: tuple[Count, ...] = ()
     """Nodes along each dimension of a torus."""
     placement: Literal["packed", "scattered"] = "packed"
+    """Packed: the job's nodes side by side; scattered: drawn at random."""
+    placement_seed: Some = 0
+    """Which draw of scattered nodes."""
+    nodes: Some = 0
+    """Nodes that scattered ones are drawn from; 0 for as many as the job has."""
 
     @property
     def node(self) -> int:
@@ -248,6 +274,10 @@ class Scenario(Strict, frozen=True):
     price: Price = Price()
 
 
+ROWS: Mapping[str, type[Struct]] = {"tiers": Tier, "protocols": Protocol}
+"""Keys whose value is a list of tables."""
+
+
 def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[Scenario, list[str]]:
     """The scenario in a TOML table, and the keys that were not given and took their defaults."""
     try:
@@ -264,9 +294,9 @@ def _defaults(kind: type[Struct], given: Mapping[str, Any], path: str = "") -> I
         inner = field.type
         if isinstance(inner, type) and issubclass(inner, Struct):
             yield from _defaults(inner, value or {}, f"{path}{field.name}.")
-        elif field.name == "tiers":
-            for i, tier in enumerate(value or ()):
-                yield from _defaults(Tier, tier, f"{path}tiers[{i}].")
+        elif field.name in ROWS and value:
+            for i, row in enumerate(value):
+                yield from _defaults(ROWS[field.name], row, f"{path}{field.name}[{i}].")
         elif value is None and not field.required:
             yield path + field.name
 
@@ -289,7 +319,7 @@ def _known(path: str) -> list[str]:
     """The keys of the table at a path."""
     kind: Any = Scenario
     for part in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
-        kind = Tier if part == "tiers" else next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
+        kind = ROWS.get(part) or next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
     return [field.name for field in msgspec.structs.fields(kind)]
 
 
@@ -315,8 +345,10 @@ def _check(s: Scenario, label: str, text: str) -> None:
 
 
 def _contradictions(s: Scenario) -> Sequence[tuple[bool, str, str, str]]:
-    m, j = s.model, s.job
+    m, j, f = s.model, s.job, s.fabric
     batch, chunks = j.dp * j.micro_batch, j.pp * j.virtual_pp
+    nodes = max(-(-j.world // f.node), f.nodes)
+    nested = all(outer.devices % inner.devices == 0 for inner, outer in pairwise(f.tiers))
     per_token = 1 <= m.experts_per_token <= m.experts
     return (
         (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
@@ -336,5 +368,11 @@ def _contradictions(s: Scenario) -> Sequence[tuple[bool, str, str, str]]:
         (m.experts > 0 and not per_token, "model.experts_per_token", f"{m.experts_per_token} of {m.experts} experts per token",
          "give 1 or more, at most experts"),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
+        (not nested, "fabric.tiers", "the devices of a tier are no multiple of those of the tier inside it",
+         "order the tiers from the inside out, each a multiple of the one before"),
+        (f.topology == "torus" and (len(f.tiers) < 2 or prod(f.torus) < nodes), "fabric.torus",
+         f"a torus of {prod(f.torus) if f.torus else 0} nodes for {nodes}", "give two tiers and as many nodes as are needed"),
+        (f.topology == "dragonfly" and len(f.tiers) < 3, "fabric.tiers", "a dragonfly has nodes, routers and groups",
+         "give at least three tiers"),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
