@@ -79,22 +79,26 @@ class Topology:
         src, dst = np.atleast_1d(np.asarray(src, np.int64)), np.atleast_1d(np.asarray(dst, np.int64))
         away = src // self.node != dst // self.node
         level, latency = np.zeros(len(src), np.int64), np.full(len(src), self.tiers[0].latency_us)
-        if not away.any():
-            return _routes([self.inner[0] + src, self.inner[1] + dst], level, latency)
         through = ~away | self.striped
         columns = [_where(through, self.inner[0] + src), _where(through, self.inner[1] + dst)]
-        via = np.where(away, self.via(src, dst), src)
-        forwarded = away & (via != src)
-        columns += [_where(forwarded, self.inner[0] + src), _where(forwarded, self.inner[1] + via)]
-        more, level, took = self.across(via, dst)
-        level = np.where(away, level, 0)
-        columns += [_where(away, self.exits[0] + via // self.node), _where(away, self.exits[1] + dst // self.node)]
-        columns += [_where(away, column) for column in more]
+        far = np.flatnonzero(away)
+        beyond: Columns = []
+        if len(far):
+            beyond, level[far], latency[far] = self._beyond(src[far], dst[far])
+        return _routes(columns, far, beyond, level, latency)
+
+    def _beyond(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
+        """What a flow crosses between leaving its node and entering the receiver's."""
+        via = self.via(src, dst)
+        forwarded = via != src
+        more, level, latency = self.across(via, dst)
+        columns = [self.exits[0] + via // self.node, self.exits[1] + dst // self.node, *more]
+        if forwarded.any():
+            columns += [_where(forwarded, self.inner[0] + src), _where(forwarded, self.inner[1] + via)]
         unit = self.node if self.striped else 1
         for reach, out, into in self.ports:
             columns += [_where(level >= reach, out + via // unit), _where(level >= reach, into + dst // unit)]
-        latency = np.where(away, took, latency) + np.where(forwarded, latency, 0.0)
-        return _routes(columns, level, latency)
+        return columns, level, latency + np.where(forwarded, self.tiers[0].latency_us, 0.0)
 
     def lay(self) -> None:
         """Make the links between nodes."""
@@ -104,7 +108,7 @@ class Topology:
         return src
 
     def across(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
-        """(links between two nodes, outermost tier crossed, latency in µs); what it says of one node is not used."""
+        """(links between two nodes, outermost tier crossed, latency in µs)."""
         raise NotImplementedError
 
     def latency(self, level: Any) -> Any:
@@ -252,8 +256,12 @@ def _where(there: Any, link: Any) -> Any:
     return np.where(there, link, -1)
 
 
-def _routes(columns: Columns, level: Any, latency_us: Any) -> Routes:
-    table = np.stack(columns, axis=1)
+def _routes(inside: Columns, far: Any, beyond: Columns, level: Any, latency_us: Any) -> Routes:
+    """Routes from what all flows cross, and what those do that go far."""
+    table = np.full((len(level), len(inside) + len(beyond)), -1)
+    table[:, : len(inside)] = np.stack(inside, axis=1)
+    if beyond:
+        table[far, len(inside) :] = np.stack(beyond, axis=1)
     used = table >= 0
     start = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
     return Routes(start, table[used], level, latency_us)
