@@ -23,9 +23,14 @@ class Kernel:
     """One kernel; calls decide how it runs."""
 
     def __init__(
-        self, function: Callable[..., Any], plain: Callable[..., Any] | None, lists: bool, options: dict[str, Any]
+        self,
+        function: Callable[..., Any],
+        plain: Callable[..., Any] | None,
+        lists: bool,
+        small: int | None,
+        options: dict[str, Any],
     ) -> None:
-        self.function, self.twin, self.lists, self.options = function, plain, lists, options
+        self.function, self.twin, self.lists, self.small, self.options = function, plain, lists, small, options
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
         self._loaded: dict[str, Callable[..., Any] | None] = {}
 
@@ -44,7 +49,7 @@ class Kernel:
         ready = self._loaded[kind]
         if ready is not None:
             return ready(*args)
-        if "numba" not in sys.modules and max(map(_rows, args)) <= SMALL:
+        if "numba" not in sys.modules and max(map(_rows, args)) <= (SMALL if self.small is None else self.small):
             return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
         return self._compile(kind)(*args)
 
@@ -113,14 +118,14 @@ class Kernel:
 
 
 def kernel(
-    plain: Callable[..., Any] | None = None, lists: bool = False, **options: Any
+    plain: Callable[..., Any] | None = None, lists: bool = False, small: int | None = None, **options: Any
 ) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a function over arrays a kernel; ``options`` go to the compiler.
 
-    For small inputs ``plain`` is a numpy twin; ``lists`` says that the function reads its one-dimensional arguments
-    element by element, so that the interpreter is better served with lists.
+    For small inputs (of up to ``small`` rows, if given) ``plain`` is a numpy twin; ``lists`` says that the function reads
+    its one-dimensional arguments element by element, so that the interpreter is better served with lists.
     """
-    return lambda function: Kernel(function, plain, lists, options)
+    return lambda function: Kernel(function, plain, lists, small, options)
 
 
 def _rows(value: Any) -> int:

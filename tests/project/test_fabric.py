@@ -51,6 +51,7 @@ def test_a_data_parallel_ring_has_as_many_ports_as_members_on_a_node() -> None:
     assert gb_per_s(net(node(), leaf(gb_per_s=100.0), tp=1, dp=256), "dp") == NVLINK
     assert gb_per_s(net(node(), leaf(striped=False), tp=1, dp=256), "dp") == NIC
     assert gb_per_s(net(tp=8, dp=32), "tp") == NVLINK
+    assert gb_per_s(net(tp=8, dp=32), "pp") == NVLINK, "alone"
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
@@ -221,7 +222,7 @@ def test_protocols_are_taken_by_size() -> None:
 
 
 SCENARIO = """\
-model = {layers = 8, hidden = 64, heads = 8, sequence = 64}
+model = {layers = 8, hidden = 64, heads = 8, sequence = 64, experts = 8, experts_per_token = 1}
 job = {global_batch = 64, dp = 64}
 device = {name = "d", peak_tflops = 300, memory_gb = 80, memory_gb_per_s = 2000}
 [fabric]
@@ -242,6 +243,7 @@ protocols = [{name = "only"}]
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
+        ("dp = 64}", "dp = 2, ep = 4}", "job.ep: experts over 4 ranks of 2 data-parallel ones"),
         ("devices = 32", "devices = 12", "the devices of a tier are no multiple of those of the tier inside it"),
         ('"fat-tree"', '"dragonfly"', "a dragonfly has nodes, routers and groups"),
         ('"fat-tree"', '"torus"\ntorus = [2, 2]', "s.toml:7: fabric.torus: a torus of 4 nodes for 8"),

@@ -83,7 +83,7 @@ def test_rates_do_not_depend_on_the_order_of_flows_or_links(problem: tuple[Any, 
 
 def test_the_compiled_kernel_gives_the_very_numbers_of_the_plain_one() -> None:
     rng = np.random.default_rng(1)
-    for flows, links in ((3000, 900), (400, 60), (5, 3)):  # the first is large enough to be compiled, and stays so
+    for flows, links in ((30_000, 900), (400, 60), (5, 3)):  # the first is large enough to be compiled, and stays so
         start, link = np.arange(flows + 1) * 4, rng.integers(0, links, flows * 4)
         capacity = rng.integers(1, 30, links).astype(float)
         assert (fill(start, link, capacity) == filled(start, link, capacity)).all()

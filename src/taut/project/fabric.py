@@ -151,6 +151,8 @@ class Net:
 
     def rate(self, axis: str) -> tuple[Tier, float]:
         """(outermost tier that a group crosses, GB/s at which a member of a ring sends while all groups do)."""
+        if self.members(axis) <= 1:
+            return self.fabric.tiers[0], self.fabric.tiers[0].gb_per_s
         pace = self.pace(axis, "send" if axis == "pp" else "ring")
         return self.fabric.tiers[min(pace.level, self.topology.depth - 1)], pace.gb_per_s
 

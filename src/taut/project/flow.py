@@ -13,6 +13,8 @@ import numpy as np
 
 from taut.jit import kernel
 
+FEW = 100_000
+"""Links on all routes together up to which solving a round as arrays takes less than compiling would."""
 TIE = 1e-12
 """Links whose shares differ by less, relative to them, fill at once: rounding makes no order."""
 
@@ -58,7 +60,7 @@ def sink(key: Any, item: Any, at: int, size: int) -> int:
     return at
 
 
-@kernel(plain=filled)
+@kernel(plain=filled, small=FEW)
 def fill(start: Any, link: Any, capacity: Any) -> Any:
     """Progressive filling with a heap of links by the level at which they fill.
 

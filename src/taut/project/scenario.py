@@ -365,6 +365,7 @@ def _contradictions(s: Scenario) -> Sequence[tuple[bool, str, str, str]]:
         (m.experts > 0 and m.experts % j.ep != 0, "job.ep", f"ep {j.ep} does not divide {m.experts} experts",
          "choose a divisor"),
         (m.experts == 0 and j.ep > 1, "job.ep", "a dense model has no experts to spread", "set ep = 1, or model.experts"),
+        (j.ep > j.dp, "job.ep", f"experts over {j.ep} ranks of {j.dp} data-parallel ones", "choose ep up to dp"),
         (m.experts > 0 and not per_token, "model.experts_per_token", f"{m.experts_per_token} of {m.experts} experts per token",
          "give 1 or more, at most experts"),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
