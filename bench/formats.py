@@ -18,9 +18,9 @@ from taut.errors import InputRefused
 from taut.graph import Graph, link
 from taut.graph.ids import numbered
 from taut.read import read
-from taut.tables import Verb
+from taut.tables import Trace, Verb
 
-APART = ("alibaba-pai-steps", "bytedance-stragglers", "kineto-single", "control", "slurm")
+APART = ("alibaba-pai-steps", "bytedance-stragglers", "chakra", "kineto-single", "control", "slurm")
 """Folders that hold several jobs, or several logs of one: read file by file."""
 ANSWER = re.compile(r"(ms|mw|result|meta)-")
 """What is known of a job, not a trace of it."""
@@ -87,6 +87,8 @@ def row(paths: list[Path], root: Path) -> list[str]:
     name = " ".join(f"`{path.relative_to(root)}`" for path in paths)
     try:
         trace = read(paths)
+        if not len(trace.ops):
+            return [name, "–", "–", "–", "–", "–", f"a job log: {_attempts(trace)}"]
         graph = link(trace)
     except InputRefused as refusal:
         return [name, "–", "–", "–", "–", "–", f"refused: {refusal.why}"]
@@ -99,6 +101,12 @@ def row(paths: list[Path], root: Path) -> list[str]:
     events = graph.counts.get("events")
     said = "; ".join(str(line) for line in graph.partial) or "–"
     return [name, f"{len(graph.ranks):,}", f"{events:,}" if events else "–", f"{len(trace.ops):,}", share, reasons, said]
+
+
+def _attempts(trace: Trace) -> str:
+    """What a job log tells."""
+    jobs = len(set(trace.attempts.job.tolist()))
+    return f"{jobs:,} jobs, {len(trace.attempts):,} attempts" + "".join(f"; {line}" for line in trace.partial)
 
 
 def main() -> None:

@@ -268,7 +268,7 @@ def test_a_fabric_that_cannot_be_is_refused(old: str, new: str, said: str) -> No
 def test_shipped_fabrics_are_fabrics() -> None:
     folder = resources.files("taut") / "scenarios" / "fabrics"
     found = {f.name: msgspec.convert(tomllib.loads(f.read_text("utf-8")), Fabric) for f in folder.iterdir()}
-    assert {"h100-ndr.toml", "a100-hdr.toml"} <= set(found)
+    assert {"h100-ndr.toml", "dgx-a100-hdr.toml"} <= set(found)
     for name, fabric in found.items():
         assert f"{fabric.name}.toml" == name
         assert net(*fabric.tiers, tp=8, dp=64).ns("all-reduce", "dp", 1e9) > 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from taut.errors import InputRefused
 
-SHIPPED = "taut.scenarios"
+SHIPPED = resources.files("taut").joinpath("scenarios")
 PARTS = {"device": "devices", "fabric": "fabrics"}
 MOST_BYTES = 1 << 20
 """A scenario is written by hand."""
@@ -37,7 +37,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
 
 def names(folder: str) -> list[str]:
     """What ships with taut: scenarios, or the devices or fabrics among them."""
-    at = resources.files(SHIPPED).joinpath(folder) if folder else resources.files(SHIPPED)
+    at = SHIPPED.joinpath(folder) if folder else SHIPPED
     return sorted(one.name.removesuffix(".toml") for one in at.iterdir() if one.name.endswith(".toml")) if at.is_dir() else []
 
 
@@ -62,8 +62,7 @@ def _named(name: str, part: str, folder: str, beside: Path) -> dict[str, Any]:
 def _shipped(folder: str, name: str) -> str | None:
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name not in names(folder):
         return None
-    at = resources.files(SHIPPED)
-    return (at.joinpath(folder) if folder else at).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return (SHIPPED.joinpath(folder) if folder else SHIPPED).joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def _text(path: Path) -> str:

@@ -1,1 +1,0 @@
-"""Scenarios, devices and fabrics that ship with taut: TOML files only."""
