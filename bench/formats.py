@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from taut.tables import Trace, Verb
 
 APART = ("alibaba-pai-steps", "bytedance-stragglers", "chakra", "kineto-single", "control", "slurm")
 """Folders that hold several jobs, or several logs of one: read file by file."""
+SCRATCH = Path(tempfile.mkdtemp())
 ANSWER = re.compile(r"(ms|mw|result|meta)-")
 """What is known of a job, not a trace of it."""
 
@@ -32,10 +35,21 @@ def jobs(folder: Path) -> Iterator[list[Path]]:
         if not path.is_dir():
             continue
         if path.name in APART:
-            yield from ([one] for one in sorted(path.iterdir()) if not ANSWER.match(one.name))
+            yield from ([one] for one in sorted(_apart(path)) if not ANSWER.match(one.name))
         else:
             inner = [one for one in sorted(path.iterdir()) if one.is_dir()]
             yield from ([one] for one in inner) if inner and path.name == "flight-recorder" else iter([[path]])
+
+
+def _apart(folder: Path) -> Iterator[Path]:
+    """Files of a folder, and what lies in archives of several jobs."""
+    for one in folder.iterdir():
+        if one.name.endswith(".tar.gz"):
+            with tarfile.open(one) as archive:
+                archive.extractall(SCRATCH / one.name, filter="data")
+            yield from (file for file in (SCRATCH / one.name).rglob("*") if file.is_file())
+        else:
+            yield one
 
 
 def matched(graph: Graph) -> tuple[int, int, int]:
@@ -84,7 +98,7 @@ def _members(graph: Graph, group: int, seen: Any) -> set[int]:
 
 def row(paths: list[Path], root: Path) -> list[str]:
     """One line of the table."""
-    name = " ".join(f"`{path.relative_to(root)}`" for path in paths)
+    name = f"`{_named(paths[0], root)}`"
     try:
         trace = read(paths)
         if not len(trace.ops):
@@ -99,14 +113,23 @@ def row(paths: list[Path], root: Path) -> list[str]:
     if wrong:
         share += f", {wrong} wrong"
     events = graph.counts.get("events")
-    said = "; ".join(str(line) for line in graph.partial) or "–"
+    said = _short(graph.partial, paths[0]) or "–"
     return [name, f"{len(graph.ranks):,}", f"{events:,}" if events else "–", f"{len(trace.ops):,}", share, reasons, said]
+
+
+def _named(path: Path, root: Path) -> str:
+    return str(path.relative_to(root) if path.is_relative_to(root) else path.relative_to(SCRATCH))
 
 
 def _attempts(trace: Trace) -> str:
     """What a job log tells."""
     jobs = len(set(trace.attempts.job.tolist()))
-    return f"{jobs:,} jobs, {len(trace.attempts):,} attempts" + "".join(f"; {line}" for line in trace.partial)
+    return f"{jobs:,} jobs, {len(trace.attempts):,} attempts; {_short(trace.partial, Path(trace.source))}".rstrip("; ")
+
+
+def _short(lines: Sequence[str], path: Path) -> str:
+    """What is said, without the path that the row begins with."""
+    return "; ".join(line.replace(f"{path}: ", "").replace(f"{path} ", "it ") for line in lines)
 
 
 def main() -> None:
