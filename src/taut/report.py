@@ -12,7 +12,7 @@ from taut.diagnose.indices import indices
 from taut.diagnose.progress import executed, progress
 from taut.diagnose.redundant import redundant
 from taut.diagnose.regime import regime
-from taut.diagnose.tail import tails
+from taut.diagnose.answers import tails
 from taut.graph.ids import least, numbered
 from taut.jobs import block, notes
 from taut.replay.whatif import link_ends

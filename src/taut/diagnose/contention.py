@@ -2,19 +2,21 @@
 
 Null hypothesis: among transfers of one class (group, name, bytes, place in the step), those that open while a transfer of
 another group is in progress at one of their ranks take no longer than those that open alone. Ranks of the durations inside
-each class, summed over the classes (stratified Wilcoxon test), so neither size nor place nor class can make it; steps are
-the sample, so a class counts once a step. What is under way *when a transfer opens* is counted: a transfer that takes
-longer meets more others later on, which proves nothing.
+each class, so neither size nor place nor class can make it; summed over the classes of a step, because steps are the
+sample: what one step does to all its transfers is seen once, and steps that resemble their neighbours say less
+(``steady.py``). What is under way *when a transfer opens* is counted, as long as that class *usually* takes: a transfer
+that takes longer meets more others, and demand that lengthens all transfers makes them meet more often; neither proves
+anything.
 """
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from taut.diagnose.finding import Evidence, Finding, spell
+from taut.diagnose.steady import above_zero
 from taut.graph import Graph
 from taut.graph.ids import distinct, numbered
 from taut.replay import Change
@@ -35,12 +37,12 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     if not len(graph.gates) or len(distinct(graph.gates.group)) < 2:
         return None
     took = evidence.slower.gates[2]
-    company, cls, count = _company(graph)
+    company, cls, count = _company(graph, took)
     tested = _tested(company, cls, count)
     if not tested.any():
         return None
-    score, ratio = _stratified(took[tested], company[tested], cls[tested], count)
-    chance = NormalDist().cdf(-score)
+    score, chance = _stratified(took[tested], company[tested], cls[tested], count, evidence.slower.gates[0][tested])
+    ratio = _ratio(took[tested], company[tested], cls[tested], count)
     if chance >= FALSE_ALARMS or ratio < SLOWER:
         return []
     alone = _median(took, cls, count, ~company & tested)[cls]
@@ -61,19 +63,20 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     ]  # fmt: skip
 
 
-def _company(graph: Graph) -> tuple[Any, Any, int]:
+def _company(graph: Graph, took: Any) -> tuple[Any, Any, int]:
     """Per gate: whether a transfer of another group was under way, its class, and how many classes there are."""
     rows = np.flatnonzero(graph.gate >= 0)
     gate, gates = graph.gate[rows], len(graph.gates)
-    end, work = graph.ops.end_ns[rows], graph.work_ns[rows]
-    opens = end - work
-    lane = numbered(graph.rank_index[rows], graph.segment[graph.window[rows]])[0]
-    group = numbered(lane, graph.gates.group[gate])[0]
-    active = _under_way(lane, opens, end) - _under_way(group, opens, end)  # a group's own transfers queue by design
     company, place = np.zeros(gates, dtype=bool), np.zeros(gates, dtype=np.int64)
-    company[gate[active > 0]] = True
     place[gate] = graph.place[rows]
     cls, count = numbered(graph.gates.group, graph.gates.name, graph.gates.size, place)
+    opens = graph.ops.end_ns[rows] - graph.work_ns[rows]
+    usual = np.rint(_median(took, cls, count, np.ones(gates, dtype=bool)))[cls[gate]].astype(np.int64)
+    lane = numbered(graph.rank_index[rows], graph.segment[graph.window[rows]])[0]
+    group = numbered(lane, graph.gates.group[gate])[0]
+    # A group's own transfers queue by design.
+    active = _under_way(lane, opens, opens + usual) - _under_way(group, opens, opens + usual)
+    company[gate[active > 0]] = True
     return company, cls, count
 
 
@@ -94,21 +97,23 @@ def _tested(company: Any, cls: Any, count: int) -> Any:
     return ((together >= LEAST) & (alone >= LEAST))[cls]
 
 
-def _stratified(took: Any, company: Any, cls: Any, count: int) -> tuple[float, float]:
-    """Wilcoxon's rank sum of those in company, summed over classes, in standard errors; and the typical ratio of medians."""
+def _stratified(took: Any, company: Any, cls: Any, count: int, window: Any) -> tuple[float, float]:
+    """Wilcoxon's rank sum of those in company, summed over the classes of each step: (score, chance) over the steps."""
     order = np.lexsort((took, cls))
     begin = np.searchsorted(cls[order], np.arange(count))
     rank = np.empty(len(took))
     rank[order] = np.arange(len(took)) - begin[cls[order]] + 1.0
     n = np.bincount(cls, minlength=count).astype(np.float64)
-    m = np.bincount(cls, weights=company, minlength=count)
-    total = np.bincount(cls, weights=rank * company, minlength=count)
-    weight = 1 / np.maximum(n + 1, 1)
-    expected, variance = m * (n + 1) / 2, m * (n - m) * (n + 1) / 12
-    score = (weight * (total - expected)).sum() / np.sqrt(max((weight**2 * variance).sum(), 1e-12))
-    used = n > 0
-    ratio = _median(took, cls, count, company)[used] / np.maximum(_median(took, cls, count, ~company)[used], 1.0)
-    return float(score), float(np.median(ratio))
+    share = np.bincount(cls, weights=company, minlength=count) / np.maximum(n, 1)
+    agree = (company - share[cls]) * (rank / (n + 1)[cls] - 0.5)
+    steps = numbered(window)[0]
+    return above_zero(np.bincount(steps, weights=agree))
+
+
+def _ratio(took: Any, company: Any, cls: Any, count: int) -> float:
+    """How many times as long those in company take, in the typical class."""
+    together, alone = (_median(took, cls, count, mask) for mask in (company, ~company))
+    return float(np.nanmedian(together / np.maximum(alone, 1.0)))
 
 
 def _median(took: Any, cls: Any, count: int, mask: Any) -> Any:

@@ -1,19 +1,23 @@
 """Work imbalance: excess that follows the work, not the device that does it.
 
-Two shapes, two null hypotheses. *Micro-batches*: inside a rank's step, how long a micro-batch takes forward says nothing
-of how long it takes backward; sequence lengths and tokens per expert lengthen both, a slow device all micro-batches
-alike (correlation of the two, centred in the rank's step, median over ranks). *Stages*: the ranks of a stage do as much
-work a step as those of the others, up to what the stages differ by from step to step. Either is reported only if evening
-out the work, the total kept, would recover something.
+Two shapes, two null hypotheses. *Micro-batches*: of what varies between the micro-batches of a rank's step, no more than
+half is the work: how long one takes forward says less than TOGETHER of how long it takes backward, beyond what it says of
+the backward pass of its neighbours. Sequence lengths and tokens per expert lengthen both of its own passes, a slow device
+all micro-batches alike, a slow while those next to each other (correlations centred in the rank's step and by place).
+*Stages*: the ranks of a stage do no more than LONGER times the mean work of the stages. Both are tested over steps, which
+may resemble their neighbours (``steady.py``), and reported only if evening out the work, the total kept, would recover
+something.
 """
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from taut.diagnose.finding import Evidence, Finding, student
+from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.steady import above_zero
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay import Change
@@ -24,19 +28,22 @@ MODES = (MODE,)
 FALSE_ALARMS = 0.01
 """Chance that balanced work is called unbalanced, for each of the two shapes."""
 TOGETHER = 0.5
-"""Correlation of forward and backward from which most of what varies is the work."""
+"""Correlation of forward and backward, less that with the neighbours, from which most of what varies is the work."""
 LONGER = 1.1
 """Times the mean over all stages that a stage must work for: less is rounding, layers do not divide."""
+HABIT = 5
+"""Steps from which what a place in the step does in all of them (the first micro-batch is cold) is taken out."""
 FORWARD, BACKWARD = ("forward", "fwd"), ("backward", "bwd")
 
 
 def detect(evidence: Evidence) -> list[Finding] | None:
     """Unequal micro-batches, and stages that are too long."""
-    found = [one for one in (_micro_batches(evidence), _stages(evidence)) if one is not None]
+    found = [one for one in (micro_batches(evidence), stages(evidence)) if one is not None]
     return [finding for one in found for finding in one] if found else None
 
 
-def _micro_batches(e: Evidence) -> list[Finding] | None:
+def micro_batches(e: Evidence) -> list[Finding] | None:
+    """Micro-batches that are long forward and backward."""
     g = e.graph
     usable = _innocent(e) & (g.ops.part >= 0) & (g.ops.kind == Kind.COMPUTE)
     passes = [_named(g, words) & usable for words in (FORWARD, BACKWARD)]
@@ -45,18 +52,31 @@ def _micro_batches(e: Evidence) -> list[Finding] | None:
     either = passes[0] | passes[1]
     cell, cells = numbered(g.rank_index, g.window, np.maximum(g.ops.part, 0))
     took = [np.bincount(cell[one], weights=g.work_ns[one], minlength=cells) for one in passes]
-    both = (took[0] > 0) & (took[1] > 0)
-    step_of, rank_of = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
+    both = np.flatnonzero((took[0] > 0) & (took[1] > 0))
+    rank_of, window_of, step_of, part_of = (np.zeros(cells, dtype=np.int64) for _ in range(4))
     step, steps = numbered(g.rank_index, g.window)
-    step_of[cell], rank_of[cell] = step, g.rank_index
-    x, y = (_centred(np.log(np.maximum(one[both], 1.0)), step_of[both], steps) for one in took)
-    free = int(both.sum()) - len(np.unique(step_of[both])) - 1
+    rank_of[cell], window_of[cell], step_of[cell], part_of[cell] = g.rank_index, g.window, step, g.ops.part
+    rank_of, window_of, step_of, part_of = (column[both] for column in (rank_of, window_of, step_of, part_of))
+    place, places = numbered(rank_of, part_of) if len(both) else (both, 0)
+    x, y = (_centred(np.log(np.maximum(one[both], 1.0)), step_of, steps) for one in took)
+    if len(g.steps) >= HABIT:
+        x, y = (_centred(one, place, places) for one in (x, y))
+    free = len(both) - len(np.unique(step_of)) - 1
     if free < 10 or not x.any() or not y.any():
         return None
-    xy, xx, yy = (np.bincount(rank_of[both], weights=product) for product in (x * y, x * x, y * y))
-    r = float(np.median((xy / np.sqrt(np.maximum(xx * yy, 1e-12)))[xx > 0]))
-    chance = student(r * np.sqrt(free / max(1 - r * r, 1e-12)), free)
-    if r < TOGETHER or chance >= FALSE_ALARMS:
+    here = np.arange(len(both))
+    next_to = np.flatnonzero((step_of[1:] == step_of[:-1]) & (part_of[1:] == part_of[:-1] + 1))
+    r = _together(x, y, here, here, rank_of)
+    pairs = (next_to, next_to + 1), (next_to + 1, next_to)
+    near, beside = max(((_together(x, y, *pair, rank_of), pair) for pair in pairs), key=lambda one: one[0])
+    near = max(near, 0.0)
+    if len(g.steps) < HABIT:
+        chance = NormalDist().cdf((np.arctanh(TOGETHER) - np.arctanh(min(r - near, 0.999))) * np.sqrt(free))
+    else:
+        same, other = (_by_window(x, y, *pair, window_of) for pair in ((here, here), beside))
+        limit = TOGETHER * float(np.sqrt((x * x).mean() * (y * y).mean()))
+        chance = above_zero(same - np.where(near > 0, other, 0.0) - limit)[1]
+    if r - near < TOGETHER or chance >= FALSE_ALARMS:
         return []
     rows = np.flatnonzero(either)
     cls, classes = numbered(g.roles[rows], g.ops.name[rows], g.window[rows])
@@ -67,13 +87,28 @@ def _micro_batches(e: Evidence) -> list[Finding] | None:
         Finding(
             MODE, (), (), (), names, (int(g.steps[0]), int(g.steps[-1])), lost, 0, 1 - chance,
             f"micro-batches that take longer forward take longer backward (correlation {r:.2f} inside a rank's step, "
-            f"{int(both.sum())} micro-batches): the work is unequal (sequence lengths, tokens), no device is slow",
+            f"{near:.2f} with their neighbours; {len(both)} micro-batches): the work is unequal (sequence lengths, tokens), no "
+            f"device is slow",
             changes=(Change(rows, "work", "set", np.rint(even).astype(np.int64), "micro-batches of equal work"),),
         )
     ]  # fmt: skip
 
 
-def _stages(e: Evidence) -> list[Finding] | None:
+def _together(x: Any, y: Any, one: Any, other: Any, rank: Any) -> float:
+    """Correlation of some x with some y inside ranks, the median over ranks."""
+    xy, xx, yy = (np.bincount(rank[one], weights=p) for p in (x[one] * y[other], x[one] ** 2, y[other] ** 2))
+    known = xx * yy > 0
+    return float(np.median(xy[known] / np.sqrt(xx * yy)[known])) if known.any() else 0.0
+
+
+def _by_window(x: Any, y: Any, one: Any, other: Any, window: Any) -> Any:
+    """Mean product of some x with some y in every window."""
+    count = np.bincount(window[one], minlength=int(window.max()) + 1)
+    return np.bincount(window[one], weights=x[one] * y[other], minlength=len(count)) / np.maximum(count, 1)
+
+
+def stages(e: Evidence) -> list[Finding] | None:
+    """The stage that is too long, if one is."""
     g = e.graph
     stage = np.asarray(g.members.stage)
     known = np.unique(stage[stage >= 0])
@@ -87,11 +122,10 @@ def _stages(e: Evidence) -> list[Finding] | None:
     longest = int(np.argmax(np.median(work, axis=1)))
     over = work[longest] / np.maximum(mean, 1.0)
     above = np.log(np.maximum(over, 1e-9)) - np.log(LONGER)
-    error = max(float(above.std(ddof=1)), 1e-9) / np.sqrt(len(above))
-    chance = len(known) * student(float(above.mean()) / error, len(above) - 1)
+    chance = len(known) * above_zero(above)[1]
     if not chance < FALSE_ALARMS:
         return []
-    rows = np.flatnonzero(own)
+    rows = np.flatnonzero(g.ops.kind == Kind.COMPUTE)
     even = g.work_ns[rows] * (mean / np.maximum(work, 1.0)).ravel()[key[rows]]
     mine = rows[stage[g.rank_index[rows]] == known[longest]]
     names = np.bincount(g.ops.name[mine], weights=g.work_ns[mine])

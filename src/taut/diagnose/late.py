@@ -18,7 +18,6 @@ from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes
 from taut.diagnose.slower import Place
 from taut.graph import Graph
 from taut.replay import Change
-from taut.tables import Kind
 
 RECURS = 3
 """Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
@@ -82,19 +81,31 @@ def _mode_of(graph: Graph, by_name: Any) -> str:
     return "straggler cascade"
 
 
-def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
-    """Ranks that are slower than their peers, where they are not already known to be."""
-    graph, blame = e.graph, e.blame
-    own = graph.ops.kind != Kind.COMMUNICATE
-    index = graph.rank_index
-    cells = index * len(graph.steps) + graph.window
-    caused = np.bincount(cells[own], weights=blame.fault_ns[own], minlength=len(graph.ranks) * len(graph.steps))
-    caused = caused.reshape(len(graph.ranks), -1)
-    score = _excess_score(e, own, cells).reshape(len(graph.ranks), -1)
+def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
+    """(rank, first, last window) where a rank held the others up time and again, whatever it cost; not what is known."""
+    graph, caused = e.graph, _caused(e)
+    score = _excess_score(e).reshape(len(graph.ranks), -1)
     late = np.flatnonzero(caused.sum(axis=1) > 0).tolist()
     least = RECURS if len(graph.steps) >= LEAST_STEPS else 1
     spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if np.count_nonzero(caused[r, a : b + 1]) >= least]
-    spans = [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
+    return [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
+
+
+def _caused(e: Evidence) -> Any:
+    """Rank × window: wait of others that excess in the rank's own work caused, rank-ns."""
+    size = len(e.graph.ranks) * len(e.graph.steps)
+    caused = np.bincount(_cells(e)[e.slower.own], weights=e.blame.fault_ns[e.slower.own], minlength=size)
+    return caused.reshape(len(e.graph.ranks), -1)
+
+
+def _cells(e: Evidence) -> Any:
+    return e.graph.rank_index * len(e.graph.steps) + e.graph.window
+
+
+def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
+    """Ranks that are slower than their peers, where they are not already known to be."""
+    graph, blame, own, index = e.graph, e.blame, e.slower.own, e.graph.rank_index
+    spans, caused = recurring(e, known), _caused(e)
     if not spans:
         return []
     key = np.full(len(graph), -1, dtype=np.int64)
@@ -128,9 +139,9 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
     return out
 
 
-def _excess_score(e: Evidence, own: Any, cells: Any) -> Any:
+def _excess_score(e: Evidence) -> Any:
     """Excess of every rank in every window, less what its peers' ordinary spread would bring."""
-    peers, size = e.blame.peers, len(e.graph.ranks) * len(e.graph.steps)
+    peers, size, own, cells = e.blame.peers, len(e.graph.ranks) * len(e.graph.steps), e.slower.own, _cells(e)
 
     def total(values: Any) -> Any:
         return np.bincount(cells[own], weights=np.nan_to_num(values[own]), minlength=size)

@@ -1,7 +1,8 @@
 """Straggler cascade: excess on few ops, wait on many ranks. Here for a rank's own work and for a link.
 
 Null hypothesis for a rank: see ``late.py``. Null hypothesis for a link that became slow: transfers of its groups take as
-long as before (``change.py``); the link is told by who ends later than before, and by what slow groups have in common.
+long as before (``change.py``), or no longer than transfers that cross none of its ends do meanwhile (demand that all
+share); the link is told by who ends later than before, and by what slow groups have in common.
 For a link that was slow all along: its receiver ends ring collectives no later than the others do, beyond the spread of
 their ends. Arrival order says rank, ending order says link, the endpoint that slow links share says NIC.
 """
@@ -16,21 +17,49 @@ from taut.diagnose.before import links_before
 from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
 from taut.diagnose.late import absorbed
 from taut.diagnose.slower import Place, shared_ends
+from taut.graph.ids import numbered
 from taut.replay import Change
 from taut.replay.ring import Ring, late_receivers, ring, without
 from taut.replay.whatif import link_ends
 
 MODE = "straggler cascade"
 MODES = (MODE,)
+ELSEWHERE = 0.5
+"""Transfers elsewhere that grew by this share of what a link's did speak of demand that all share, not of the link."""
 WITHOUT_PAST = 0.1
 """A link that was slow all along is believed from this share of the wall on: busy hosts end late, too, and no past tells."""
 
 
 def detect(evidence: Evidence) -> list[Finding]:
     """Links first: what a slow link explains is not the fault of its receiver."""
-    since = [_since(evidence, place) for place in evidence.slower.links if not absorbed(evidence, place)]
-    links = since or ([] if evidence.slower.links else _links(evidence))
+    places = local_links(evidence)
+    since = [_since(evidence, place) for place in places if not absorbed(evidence, place)]
+    links = since or ([] if places else _links(evidence))
     return [*links, *(f for f in evidence.late if f.mode == MODE)]
+
+
+def local_links(e: Evidence) -> list[Place]:
+    """Links that became slow by themselves: elsewhere transfers did not, in the same steps."""
+    return [place for place in e.slower.links if place.spikes or not _everywhere(e, place)]
+
+
+def _everywhere(e: Evidence, place: Place) -> bool:
+    """Whether transfers among ranks that are no end of these links grew about as much in the same span."""
+    g, (window, _, took) = e.graph, e.slower.gates
+    ends = np.isin(g.ops.rank, [rank for pair in place.links for rank in pair])
+    touched = np.zeros(len(g.gates), dtype=bool)
+    touched[g.gate[(g.gate >= 0) & ends]] = True
+    cls, count = numbered(g.gates.group, g.gates.name, g.gates.size)
+    inside = (window >= place.first) & (window <= place.last)
+    mean = [
+        np.bincount(cls[part], weights=took[part], minlength=count) / np.maximum(np.bincount(cls[part], minlength=count), 1)
+        for part in (inside, ~inside)
+    ]
+    known = np.minimum(*mean) > 0
+    grew = np.where(known, mean[0] / np.where(known, mean[1], 1.0) - 1, np.nan)
+    here, there = np.unique(cls[place.gates & touched]), np.setdiff1d(cls[~touched], cls[touched])
+    here, there = here[known[here]], there[known[there]]
+    return bool(len(here) and len(there) and np.median(grew[there]) >= ELSEWHERE * np.median(grew[here]) > 0)
 
 
 def _since(e: Evidence, place: Place) -> Finding:
