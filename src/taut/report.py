@@ -56,6 +56,7 @@ def report(a: Analysis) -> dict[str, Any]:
         "gates": _gates(a),
         "collectives": _undivided(a),
         "findings": findings,
+        "early_warning": _early(a),
         "components": parts,
         "recoverable_wall_ns": a.recoverable_wall_ns,
         "indices": _indices(a),
@@ -141,6 +142,21 @@ def _finding(f: Any) -> dict[str, Any]:
         "recoverable_wall_ns": f.recoverable_wall_ns, "confidence": f.confidence, "because": f.because,
         "alternatives": list(f.alternatives),
     }  # fmt: skip
+
+
+def _early(a: Analysis) -> list[dict[str, Any]] | None:
+    """Series that recover ever more slowly, the clearest first: evidence of what may come, without a cost."""
+    g = a.graph
+    if a.early is None:
+        return None
+    return [
+        {
+            "rank": int(g.ranks[one.rank]) if one.rank >= 0 else None, "steps": [int(g.steps[0]), int(g.steps[one.last])],
+            "autocorrelation": list(one.memory), "variance_ratio": one.variance, "autocorrelation_tau": one.tau[0],
+            "variance_tau": one.tau[1], "confidence": 1 - one.chance, "because": one.said,
+        }
+        for one in a.early
+    ]  # fmt: skip
 
 
 def _blame(a: Analysis) -> list[dict[str, Any]]:

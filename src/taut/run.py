@@ -22,6 +22,7 @@ import numpy as np
 
 from taut import __version__
 from taut.diagnose import Evidence, Finding, diagnose
+from taut.diagnose.early import Warned
 from taut.diagnose.regime import PAYS
 from taut.errors import RunError
 from taut.graph import Clock, Gate, Graph, link
@@ -54,6 +55,8 @@ class Analysis:
     batch: Batch
     whatif: WhatIf
     findings: list[Finding]
+    early: list[Warned] | None
+    """Series that recover ever more slowly: what may come; None where the run is too short to tell."""
     ledger: Ledger
     digest: str
     pays: float = PAYS
@@ -180,13 +183,14 @@ def analyze_trace(
         beside = pool.submit if len(graph) >= TWO_AT_ONCE else _at_once
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free)
-        diagnosed = beside(lambda: diagnose(Evidence(graph, observed, blamed, prepared)))
+        evidence = Evidence(graph, observed, blamed, prepared)
+        diagnosed = beside(lambda: (diagnose(evidence), evidence.early))
         ledger = charge(graph, observed, blamed, prices)
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world)
-        whatif, findings = asked.result(), diagnosed.result()
+        whatif, (findings, early) = asked.result(), diagnosed.result()
     return Analysis(
-        graph, observed, gap_free, blamed, prepared, whatif, findings, ledger, digest, pays, envelope, placed, tries
+        graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries
     )
 
 

@@ -87,6 +87,7 @@ def render(result: Mapping[str, Any], screen: Screen) -> str:
         _verdict(result),
         _job(result),
         _findings(result),
+        _early(result),
         _causes(result, screen),
         _gates(result),
         _collectives(result),
@@ -175,6 +176,17 @@ def _findings(result: Mapping[str, Any]) -> ConsoleRenderable | None:
     for finding in result["findings"]:
         lines += [Padding(line, (0, 0, 0, indent)) for line, indent in _finding(finding, result)]
     return Group(*lines)
+
+
+def _early(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """What may come, in one quiet line: the clearest of the series that recover ever more slowly."""
+    if not result.get("early_warning"):
+        return None
+    first, more = result["early_warning"][0], len(result["early_warning"]) - 1
+    whose = "the job" if first["rank"] is None else f"rank {first['rank']}"
+    others = f"; {more} more, see run.json" if more else ""
+    because = safe(first["because"])
+    return Text(f"early warning, no finding yet: {whose}, {span(*first['steps'])}: {because}{others}", style="dim")
 
 
 def _finding(finding: Mapping[str, Any], result: Mapping[str, Any]) -> list[tuple[ConsoleRenderable, int]]:

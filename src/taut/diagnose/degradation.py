@@ -3,10 +3,12 @@
 Null hypotheses: of a rank, that its work stands at a level, or at a new level since some step (then it is a straggler):
 a ramp must fit better (``change.ramp``). Of all ranks, that the median over them of a class's work has the same level in
 every span (``change.levels``, corrected for serial correlation); it must last until the end of the run, because what
-passes is an episode.
+passes is an episode. If it announced itself (``early.py``), the finding says so.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +21,17 @@ MODES = (MODE,)
 
 def detect(evidence: Evidence) -> list[Finding]:
     """Ranks that grow slower, and classes that did on all ranks."""
-    return [*(f for f in evidence.late if f.mode == MODE), *_everywhere(evidence)]
+    return [_announced(evidence, f) for f in (*evidence.late, *_everywhere(evidence)) if f.mode == MODE]
+
+
+def _announced(e: Evidence, f: Finding) -> Finding:
+    """The finding with what its series, or the job's, showed before it began."""
+    ranks = e.graph.ranks
+    for one in e.early or ():
+        place = (int(ranks[one.rank]),) if one.rank >= 0 else ()
+        if place == f.ranks and int(e.graph.steps[one.last]) < f.steps[0]:
+            return replace(f, because=f"{f.because}; it announced itself: {one.said}")
+    return f
 
 
 def _everywhere(e: Evidence) -> list[Finding]:

@@ -17,6 +17,7 @@ from taut.replay import Batch, Blame, Change, Timeline, replay
 from taut.replay.exposed import Exposed, exposed
 
 if TYPE_CHECKING:
+    from taut.diagnose.early import Warned
     from taut.diagnose.synchronisation import Apart
 
 LISTED_SHARE = 0.03
@@ -55,6 +56,13 @@ class Evidence:
         from taut.diagnose.synchronisation import apart
 
         return apart(self.graph)
+
+    @cached_property
+    def early(self) -> list[Warned] | None:
+        """Series that recover ever more slowly: evidence of what may come, no finding."""
+        from taut.diagnose.early import warned
+
+        return warned(self)
 
     @cached_property
     def late(self) -> list[Finding]:
@@ -109,7 +117,7 @@ def confidence(score: float, tests: int) -> float:
     return float(1 - min(1.0, max(tests, 1) * NormalDist().cdf(-score)))
 
 
-def student(t: float, free: int) -> float:
+def student(t: float, free: float) -> float:
     """Chance of a larger t with so many degrees of freedom (Wallace's normal approximation, good to a few per cent).
 
     The exact one would cost every analysis an import that takes longer than most of them do.

@@ -1,0 +1,175 @@
+"""Early warning: a series that recovers ever more slowly from its own disturbances, before anything is slower.
+
+A system that nears a turning point loses its restoring force: the residual of its series varies more, and resembles its own
+past more (critical slowing down). Here the series are the job's step work (the median over ranks) and every rank's (less
+what the others did more in the same step), up to whatever change is already known of them. A line fitted to the past alone
+is taken out, so that no value leaks into those before it.
+
+Null hypothesis: the residual is AR(1) with constant memory and its own innovations, whatever their tails: surrogates drawn
+from the fit go the same way. Two statistics against time, corrected for all series: the slope of the memory (interaction
+of the last residual with time, in standard errors; 1 % decides) and the slope of log |residual| (must rise, too: 5 %). So
+neither constant redness warns, nor a variance that rises alone. Rolling windows with Kendall's tau, as the literature has
+it, are reported beside; as a test they find half as often (docs/diagnosis.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from taut.diagnose.finding import Evidence
+
+FALSE_ALARMS = 0.01
+"""Chance that a run of constant memory is warned of, all its series together."""
+RISES = 0.05
+"""The same for the variance of the series that is named."""
+LEAST_STEPS = 60
+"""Steps below which a memory that changes cannot be told from chance."""
+BURN = 10
+"""Steps before which a line through the past says little."""
+DRAWS = 399
+"""Surrogates of a series; normal tails beyond them."""
+CLIP, FEW = 4.0, 5
+"""Spreads from the last few values beyond which a single one says no more: a hiccup is no slowing down."""
+REMOVED = 2.0
+"""Level and slope are taken out before the memory is estimated, which makes a series look less red."""
+SCREEN = 2.0
+"""Standard errors of the memory's slope from which a series is worth its surrogates."""
+REDDEST = 0.98
+"""Memory of a surrogate at most: beyond it a series wanders off."""
+WINDOW = 0.5
+"""Share of the steps in a rolling window."""
+POINTS = 40
+"""Windows that Kendall's tau is taken over."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    """One series that slows down in windows 0 … last."""
+
+    rank: int
+    """Index of the rank; -1 for the job."""
+    last: int
+    chance: float
+    memory: tuple[float, float]
+    """Lag-1 autocorrelation in the first and the second half."""
+    variance: float
+    """Variance of the second half over that of the first."""
+    tau: tuple[float, float]
+    """Kendall's tau of autocorrelation and variance in rolling windows against time."""
+
+    @property
+    def said(self) -> str:
+        """What was seen, in the words of a sentence."""
+        (before, after), more = self.memory, self.variance
+        return f"it keeps {after:.2f} of a deviation from step to step, not {before:.2f}, and varies {more:.1f} times as much"
+
+
+def warned(e: Evidence) -> list[Warned] | None:
+    """Series that slow down, the clearest first; None where no series is long enough."""
+    series = list(_series(e))
+    found = [one for rank, y in series if (one := slowing(y, rank, len(series))) is not None]
+    return sorted(found, key=lambda one: one.chance) if series else None
+
+
+def _series(e: Evidence) -> Iterator[tuple[int, Any]]:
+    """The job's work in every step, and each rank's, up to what is known to have changed."""
+    g, windows, ranks = e.graph, len(e.graph.steps), len(e.graph.ranks)
+    if windows < LEAST_STEPS:
+        return
+    own = e.slower.own
+    busy = np.bincount((g.rank_index * windows + g.window)[own], weights=g.work_ns[own], minlength=ranks * windows)
+    busy = busy.reshape(ranks, windows)
+    job = np.median(busy, axis=0)
+    until = min([windows, *(place.first for place in e.slower.everywhere)])
+    if until >= LEAST_STEPS:
+        yield -1, job[:until]
+    for rank in range(ranks) if ranks > 2 else ():
+        until = min([windows, *(place.first for place in e.slower.ranks if place.rank == rank)])
+        if until >= LEAST_STEPS:
+            yield rank, (busy[rank] - job)[:until]
+
+
+def slowing(y: Any, rank: int = -1, tests: int = 1) -> Warned | None:
+    """Whether one series loses its restoring force."""
+    y = np.asarray(y, dtype=np.float64)
+    rest = residuals(y[None])
+    memory, spread = _slopes(rest)
+    if not memory[0] > SCREEN or not spread[0] > 0:
+        return None
+    drawn = _slopes(residuals(_surrogates(rest[0], len(y))))
+    chances = [_beyond(float(seen[0]), null) for seen, null in zip((memory, spread), drawn, strict=True)]
+    if tests * chances[0] >= FALSE_ALARMS or chances[1] >= RISES:
+        return None
+    first, second = np.array_split(rest[0], 2)
+    ratio = float((second**2).mean() / max((first**2).mean(), 1e-12))
+    return Warned(rank, len(y) - 1, tests * chances[0], (_lag_one(first), _lag_one(second)), ratio, _taus(rest[0]))
+
+
+def residuals(y: Any) -> Any:
+    """Every value less the line through it and all before it, in spreads of the series, as if no line had been fitted."""
+    n, y = y.shape[-1], _without_hiccups(y)
+    at, count = np.arange(n) - 0.5 * (n - 1), np.arange(1, n + 1)
+    ones, time, square = np.cumsum(np.ones(n)), np.cumsum(at), np.cumsum(at * at)
+    level, moment = np.cumsum(y, axis=-1), np.cumsum(at * y, axis=-1)
+    slope = (ones * moment - time * level) / np.maximum(ones * square - time**2, 1e-9)
+    rest = y - (level - slope * time) / ones - slope * at
+    rest = (rest / np.sqrt(np.maximum(1 - (4 * count - 2) / (count * (count + 1)), 1e-3)))[..., BURN:]
+    return rest / np.maximum(1.4826 * np.median(np.abs(rest), axis=-1, keepdims=True), 1e-12)
+
+
+def _without_hiccups(y: Any) -> Any:
+    """Values no farther from the median of the few before them than CLIP spreads from step to step."""
+    spread = 1.4826 * np.median(np.abs(np.diff(y, axis=-1)), axis=-1, keepdims=True) / np.sqrt(2)
+    before = np.median(np.lib.stride_tricks.sliding_window_view(y[..., :-1], FEW, axis=-1), axis=-1)
+    return np.concatenate([y[..., :FEW], np.clip(y[..., FEW:], before - CLIP * spread, before + CLIP * spread)], axis=-1)
+
+
+def _slopes(rest: Any) -> tuple[Any, Any]:
+    """Per series: slope of the memory over time, in standard errors; slope of log |residual|."""
+    before, now = rest[:, :-1], rest[:, 1:]
+    at = np.linspace(-0.5, 0.5, before.shape[1])
+    later = before * at
+    bb, bl, ll, bn, ln = (p.sum(axis=1) for p in (before**2, before * later, later**2, before * now, later * now))
+    det = np.maximum(bb * ll - bl**2, 1e-12)
+    constant, slope = (ll * bn - bl * ln) / det, (bb * ln - bl * bn) / det
+    error = now - constant[:, None] * before - slope[:, None] * later
+    memory = slope / np.sqrt(np.maximum((error**2).mean(axis=1) * bb / det, 1e-12))
+    return memory, np.log(np.abs(rest) + 0.1) @ np.linspace(-0.5, 0.5, rest.shape[1])
+
+
+def _surrogates(rest: Any, n: int) -> Any:
+    """AR(1) series of one memory, that of the residual without its bias, made of its own innovations."""
+    rng = np.random.default_rng(n)
+    rho = _lag_one(rest)
+    rho = float(np.clip(rho + (1 + 4 * rho) * REMOVED / len(rest), 0.0, REDDEST))
+    innovations = rest[1:] - rho * rest[:-1]
+    warm = 2 * BURN
+    drawn = rng.choice(innovations - innovations.mean(), (DRAWS, n + warm))
+    for k in range(1, n + warm):
+        drawn[:, k] += rho * drawn[:, k - 1]
+    return drawn[:, warm:]
+
+
+def _beyond(seen: float, null: Any) -> float:
+    """Chance of such a value among the surrogates: a normal tail fitted to them."""
+    return NormalDist().cdf(-(seen - float(null.mean())) / max(float(null.std()), 1e-12))
+
+
+def _lag_one(rest: Any) -> float:
+    return float((rest[1:] * rest[:-1]).sum() / max(float((rest**2).sum()), 1e-12))
+
+
+def _taus(rest: Any) -> tuple[float, float]:
+    """Kendall's tau of autocorrelation and of variance in rolling windows against time."""
+    width = int(WINDOW * len(rest))
+    ends = np.unique(np.linspace(width, len(rest), POINTS).astype(np.int64))
+    rolled = np.array([(_lag_one(rest[end - width : end]), (rest[end - width : end] ** 2).mean()) for end in ends])
+    first, last = np.triu_indices(len(ends), 1)
+    memory, variance = np.sign(rolled[last] - rolled[first]).mean(axis=0).tolist()
+    return memory, variance
