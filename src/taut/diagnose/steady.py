@@ -25,10 +25,11 @@ REDDEST = 0.95
 def above_zero(series: Any) -> tuple[float, float]:
     """(mean in standard errors, chance of such a mean without a reason)."""
     y = np.asarray(series, dtype=np.float64)
-    n, rest = len(y), y - y.mean()
-    power = float((rest**2).sum())
+    n = len(y)
     if n < LEAST:
         return 0.0, 1.0
+    rest = y - y.mean()
+    power = float((rest**2).sum())
     rho = max(_memory(rest, power, lag) for lag in (1, 2))
     wider = (1 + rho) / (1 - rho)
     score = float(y.mean()) / max(float(np.sqrt(power / (n - 1) / n * wider)), 1e-12)
