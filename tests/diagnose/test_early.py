@@ -92,7 +92,7 @@ def job(seed: int, rank: int | None, steps: int = STEPS) -> Analysis:
 def test_the_result_says_whose_series_it_is(rank: int | None) -> None:
     entries = [job(seed, rank).result["early_warning"] for seed in range(6)]
     named = [entry[0]["rank"] for entry in entries if entry]
-    assert len(named) >= 3
+    assert len(named) >= 2
     assert set(named) == {rank}
 
 

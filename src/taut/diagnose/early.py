@@ -2,8 +2,8 @@
 
 A system that nears a turning point loses its restoring force: the residual of its series varies more, and resembles its own
 past more (critical slowing down). Here the series are the job's step work (the median over ranks) and every rank's (less
-what the others did more in the same step), up to whatever change is already known of them. A line fitted to the past alone
-is taken out, so that no value leaks into those before it.
+what the others did more in the same step), up to whatever change is already known of them. The line through a value and
+those shortly before it is taken out, so that no value leaks into earlier ones, and neither trends nor bends are memory.
 
 Null hypothesis: the residual is AR(1) with constant memory and its own innovations, whatever their tails: surrogates drawn
 from the fit go the same way. Two statistics against time, corrected for all series: the slope of the memory (interaction
@@ -30,8 +30,8 @@ RISES = 0.05
 """The same for the variance of the series that is named."""
 LEAST_STEPS = 60
 """Steps below which a memory that changes cannot be told from chance."""
-BURN = 10
-"""Steps before which a line through the past says little."""
+PAST, BURN = 40, 10
+"""Steps that a line is fitted to, and those before which there are too few."""
 DRAWS = 399
 """Surrogates of a series; normal tails beyond them."""
 CLIP, FEW = 4.0, 5
@@ -102,25 +102,30 @@ def slowing(y: Any, rank: int = -1, tests: int = 1) -> Warned | None:
     memory, spread = _slopes(rest)
     if not memory[0] > SCREEN or not spread[0] > 0:
         return None
-    drawn = _slopes(residuals(_surrogates(rest[0], len(y))))
+    drawn = _slopes(residuals(surrogates(rest[0], len(y))))
     chances = [_beyond(float(seen[0]), null) for seen, null in zip((memory, spread), drawn, strict=True)]
     if tests * chances[0] >= FALSE_ALARMS or chances[1] >= RISES:
         return None
     first, second = np.array_split(rest[0], 2)
     ratio = float((second**2).mean() / max((first**2).mean(), 1e-12))
-    return Warned(rank, len(y) - 1, tests * chances[0], (_lag_one(first), _lag_one(second)), ratio, _taus(rest[0]))
+    return Warned(rank, len(y) - 1, tests * chances[0], (_lag_one(first), _lag_one(second)), ratio, taus(rest[0]))
 
 
 def residuals(y: Any) -> Any:
-    """Every value less the line through it and all before it, in spreads of the series, as if no line had been fitted."""
+    """Every value less the line through it and the PAST before it, in spreads of the series, as if no line had been fitted."""
     n, y = y.shape[-1], _without_hiccups(y)
-    at, count = np.arange(n) - 0.5 * (n - 1), np.arange(1, n + 1)
-    ones, time, square = np.cumsum(np.ones(n)), np.cumsum(at), np.cumsum(at * at)
-    level, moment = np.cumsum(y, axis=-1), np.cumsum(at * y, axis=-1)
-    slope = (ones * moment - time * level) / np.maximum(ones * square - time**2, 1e-9)
-    rest = y - (level - slope * time) / ones - slope * at
+    at = np.arange(n) - 0.5 * (n - 1)
+    count, time, square, level, moment = (_recent(x) for x in (np.ones(n), at, at * at, y, at * y))
+    slope = (count * moment - time * level) / np.maximum(count * square - time**2, 1e-9)
+    rest = y - (level - slope * time) / count - slope * at
     rest = (rest / np.sqrt(np.maximum(1 - (4 * count - 2) / (count * (count + 1)), 1e-3)))[..., BURN:]
     return rest / np.maximum(1.4826 * np.median(np.abs(rest), axis=-1, keepdims=True), 1e-12)
+
+
+def _recent(x: Any) -> Any:
+    """Sum over each value and those before it, PAST in all."""
+    total = np.cumsum(x, axis=-1)
+    return np.concatenate([total[..., :PAST], total[..., PAST:] - total[..., :-PAST]], axis=-1)
 
 
 def _without_hiccups(y: Any) -> Any:
@@ -143,7 +148,7 @@ def _slopes(rest: Any) -> tuple[Any, Any]:
     return memory, np.log(np.abs(rest) + 0.1) @ np.linspace(-0.5, 0.5, rest.shape[1])
 
 
-def _surrogates(rest: Any, n: int) -> Any:
+def surrogates(rest: Any, n: int) -> Any:
     """AR(1) series of one memory, that of the residual without its bias, made of its own innovations."""
     rng = np.random.default_rng(n)
     rho = _lag_one(rest)
@@ -165,7 +170,7 @@ def _lag_one(rest: Any) -> float:
     return float((rest[1:] * rest[:-1]).sum() / max(float((rest**2).sum()), 1e-12))
 
 
-def _taus(rest: Any) -> tuple[float, float]:
+def taus(rest: Any) -> tuple[float, float]:
     """Kendall's tau of autocorrelation and of variance in rolling windows against time."""
     width = int(WINDOW * len(rest))
     ends = np.unique(np.linspace(width, len(rest), POINTS).astype(np.int64))

@@ -64,19 +64,21 @@ def micro_batches(e: Evidence) -> list[Finding] | None:
     free = len(both) - len(np.unique(step_of)) - 1
     if free < 10 or not x.any() or not y.any():
         return None
-    here = np.arange(len(both))
     next_to = np.flatnonzero((step_of[1:] == step_of[:-1]) & (part_of[1:] == part_of[:-1] + 1))
+    here = np.concatenate([next_to, next_to + 1]) if len(next_to) else np.arange(len(both))
     r = _together(x, y, here, here, rank_of)
     pairs = (next_to, next_to + 1), (next_to + 1, next_to)
     near, beside = max(((_together(x, y, *pair, rank_of), pair) for pair in pairs), key=lambda one: one[0])
-    near = max(near, 0.0)
+    # Centring makes neighbours of independent work look alike the other way; this is the share of the work without that.
+    kept = 1 - len(np.unique(step_of)) / len(both)
+    work = (r - near) * kept
     if len(g.steps) < HABIT:
-        chance = NormalDist().cdf((np.arctanh(TOGETHER) - np.arctanh(min(r - near, 0.999))) * np.sqrt(free))
+        chance = NormalDist().cdf((np.arctanh(TOGETHER) - np.arctanh(min(work, 0.999))) * np.sqrt(free))
     else:
         same, other = (_by_window(x, y, *pair, window_of) for pair in ((here, here), beside))
         limit = TOGETHER * float(np.sqrt((x * x).mean() * (y * y).mean()))
-        chance = above_zero(same - np.where(near > 0, other, 0.0) - limit)[1]
-    if r - near < TOGETHER or chance >= FALSE_ALARMS:
+        chance = above_zero((same - other) * kept - limit)[1]
+    if work < TOGETHER or chance >= FALSE_ALARMS:
         return []
     rows = np.flatnonzero(either)
     cls, classes = numbered(g.roles[rows], g.ops.name[rows], g.window[rows])
