@@ -68,10 +68,8 @@ def by_tau(y: Any) -> bool:
     """The warning with Kendall's tau of rolling windows in place of the slopes."""
     rest = early.residuals(y[None])[0]
     null = np.array([early.taus(one) for one in early.residuals(early.surrogates(rest, len(y)))])
-    beyond = [
-        (1 + np.count_nonzero(drawn >= seen)) / (1 + len(drawn)) for seen, drawn in zip(early.taus(rest), null.T, strict=True)
-    ]
-    return beyond[0] < early.FALSE_ALARMS and beyond[1] < early.RISES
+    memory, variance = (1 + np.count_nonzero(null >= early.taus(rest), axis=0)) / (1 + len(null))
+    return bool(memory < early.FALSE_ALARMS and variance < early.RISES)
 
 
 def table(head: str, draws: dict[str, Draw], count: int, seed: int, test: Callable[[Any], Any]) -> None:

@@ -138,14 +138,16 @@ def _without_hiccups(y: Any) -> Any:
 def _slopes(rest: Any) -> tuple[Any, Any]:
     """Per series: slope of the memory over time, in standard errors; slope of log |residual|."""
     before, now = rest[:, :-1], rest[:, 1:]
-    at = np.linspace(-0.5, 0.5, before.shape[1])
-    later = before * at
-    bb, bl, ll, bn, ln = (p.sum(axis=1) for p in (before**2, before * later, later**2, before * now, later * now))
-    det = np.maximum(bb * ll - bl**2, 1e-12)
-    constant, slope = (ll * bn - bl * ln) / det, (bb * ln - bl * bn) / det
-    error = now - constant[:, None] * before - slope[:, None] * later
-    memory = slope / np.sqrt(np.maximum((error**2).mean(axis=1) * bb / det, 1e-12))
-    return memory, np.log(np.abs(rest) + 0.1) @ np.linspace(-0.5, 0.5, rest.shape[1])
+    later = before * np.linspace(-0.5, 0.5, before.shape[1])
+    power = np.maximum((before**2).sum(axis=1, keepdims=True), 1e-12)
+    alone = later - before * (before * later).sum(axis=1, keepdims=True) / power  # what constant memory does not explain
+    memory = (alone * now).sum(axis=1) / np.maximum((alone**2).sum(axis=1), 1e-12)
+    error = (
+        now - before * (before * (now - memory[:, None] * later)).sum(axis=1, keepdims=True) / power - memory[:, None] * later
+    )
+    # White's standard error: a spread that changes with time is no memory that does.
+    score = memory * (alone**2).sum(axis=1) / np.sqrt(np.maximum((alone**2 * error**2).sum(axis=1), 1e-12))
+    return score, np.log(np.abs(rest) + 0.1) @ np.linspace(-0.5, 0.5, rest.shape[1])
 
 
 def surrogates(rest: Any, n: int) -> Any:
