@@ -142,9 +142,8 @@ def _slopes(rest: Any) -> tuple[Any, Any]:
     power = np.maximum((before**2).sum(axis=1, keepdims=True), 1e-12)
     alone = later - before * (before * later).sum(axis=1, keepdims=True) / power  # what constant memory does not explain
     memory = (alone * now).sum(axis=1) / np.maximum((alone**2).sum(axis=1), 1e-12)
-    error = (
-        now - before * (before * (now - memory[:, None] * later)).sum(axis=1, keepdims=True) / power - memory[:, None] * later
-    )
+    left = now - memory[:, None] * later
+    error = left - before * (before * left).sum(axis=1, keepdims=True) / power
     # White's standard error: a spread that changes with time is no memory that does.
     score = memory * (alone**2).sum(axis=1) / np.sqrt(np.maximum((alone**2 * error**2).sum(axis=1), 1e-12))
     return score, np.log(np.abs(rest) + 0.1) @ np.linspace(-0.5, 0.5, rest.shape[1])
