@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taut.diagnose.answers import tails
 from taut.diagnose.components import components, summary
 from taut.diagnose.envelope import envelope
 from taut.diagnose.indices import indices
 from taut.diagnose.progress import executed, progress
 from taut.diagnose.redundant import redundant
 from taut.diagnose.regime import regime
-from taut.diagnose.answers import tails
 from taut.graph.ids import least, numbered
 from taut.jobs import block, notes
 from taut.replay.whatif import link_ends
