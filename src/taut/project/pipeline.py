@@ -7,14 +7,14 @@ can follow it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from taut.errors import UsageError
+from taut.jit import kernel
 
 FORWARD, BACKWARD = 0, 1
 MOST_OPS = 50_000_000
@@ -38,65 +38,94 @@ class Program:
     def __len__(self) -> int:
         return len(self.chunk)
 
+    @cached_property
+    def cell(self) -> Any:
+        """Of each op, direction and chunk in one number."""
+        return self.direction * self.chunks + self.chunk
+
+    @cached_property
+    def takes(self) -> Any:
+        """Whether the input of each op comes from another stage."""
+        return (self.needs >= 0) & (self.stage[self.needs] != self.stage)
+
+    @cached_property
+    def gives(self) -> Any:
+        """Whether the result of each op goes to another stage."""
+        out = np.zeros(len(self), dtype=bool)
+        out[self.needs[self.takes]] = True
+        return out
+
 
 @lru_cache(maxsize=256)
 def program(schedule: str, stages: int, chunks_per_stage: int, micro_batches: int) -> Program:
     """The program of one replica."""
-    chunks, m = stages * chunks_per_stage, micro_batches
-    if 2 * chunks * m > MOST_OPS:
-        raise UsageError(f"{2 * chunks * m:,} pipeline ops in a step are more than taut follows; raise micro_batch")
-    orders = [list(_order(schedule, stage, stages, chunks_per_stage, m)) for stage in range(stages)]
-    row: dict[tuple[int, int, int], int] = {}
-    at, last = [0] * stages, [-1] * stages
-    rows: list[tuple[int, int, int, int, int, int]] = []
-    moved = True
+    chunks, ops = stages * chunks_per_stage, 2 * stages * chunks_per_stage * micro_batches
+    if ops > MOST_OPS:
+        raise UsageError(f"{ops:,} pipeline ops in a step are more than taut follows; raise micro_batch")
+    rows = np.empty((ops, 6), dtype=np.int64)
+    if follow(int(schedule == "gpipe"), stages, chunks_per_stage, micro_batches, rows) != ops:
+        raise UsageError(
+            f"schedule {schedule}: {stages} stages of {chunks_per_stage} chunks and {micro_batches} micro-batches lock up"
+        )
+    chunk, micro, direction, stage, before, needs = np.ascontiguousarray(rows.T)
+    return Program(chunk, micro, direction, stage, before, needs, stages, chunks)
+
+
+@kernel()
+def follow(gpipe: int, stages: int, per_stage: int, m: int, rows: Any) -> int:
+    """Let every stage go on until it needs what is not there yet, in turn; returns how many ops were written into rows.
+
+    A row is (chunk, micro-batch, direction, stage, op before, op needed).
+    """
+    chunks = stages * per_stage
+    done = np.full((2 * chunks, m), -1, np.int64)
+    at, last = np.zeros(stages, np.int64), np.full(stages, -1, np.int64)
+    written, moved = 0, True
     while moved:
         moved = False
         for stage in range(stages):
-            while at[stage] < len(orders[stage]):
-                direction, chunk, micro = orders[stage][at[stage]]
-                source = _source(direction, chunk, chunks)
-                needs = -1 if source is None else row.get((*source, micro), -2)
-                if needs == -2:
+            while at[stage] < 2 * per_stage * m:
+                direction, turn, micro = turn_of(at[stage], gpipe, stage, stages, per_stage, m)
+                chunk = turn * stages + stage
+                needs = -1
+                if direction == FORWARD:
+                    if chunk > 0:
+                        needs = done[chunk - 1, micro]
+                elif chunk < chunks - 1:
+                    needs = done[chunks + chunk + 1, micro]
+                else:
+                    needs = done[chunk, micro]
+                if needs < 0 and (direction == BACKWARD or chunk > 0):
                     break
-                row[direction, chunk, micro] = len(rows)
-                rows.append((chunk, micro, direction, stage, last[stage], needs))
-                last[stage], at[stage], moved = len(rows) - 1, at[stage] + 1, True
-    if len(rows) != 2 * chunks * m:
-        raise UsageError(f"schedule {schedule}: {stages} stages of {chunks_per_stage} chunks and {m} micro-batches lock up")
-    chunk, micro, direction, stage, before, needed = np.ascontiguousarray(np.array(rows, dtype=np.int64).T)
-    return Program(chunk, micro, direction, stage, before, needed, stages, chunks)
+                rows[written, 0], rows[written, 1], rows[written, 2] = chunk, micro, direction
+                rows[written, 3], rows[written, 4], rows[written, 5] = stage, last[stage], needs
+                done[direction * chunks + chunk, micro] = last[stage] = written
+                written += 1
+                at[stage] += 1
+                moved = True
+    return written
 
 
-def _source(direction: int, chunk: int, chunks: int) -> tuple[int, int] | None:
-    """(direction, chunk) whose result an op needs."""
-    if direction == FORWARD:
-        return (FORWARD, chunk - 1) if chunk else None
-    return (BACKWARD, chunk + 1) if chunk < chunks - 1 else (FORWARD, chunk)
+@kernel()
+def turn_of(k: int, gpipe: int, stage: int, stages: int, per_stage: int, m: int) -> tuple[int, int, int]:
+    """(direction, which of its chunks, micro-batch) of the k-th op of a stage.
 
-
-def _order(schedule: str, stage: int, stages: int, per_stage: int, m: int) -> Iterator[tuple[int, int, int]]:
-    """(direction, chunk, micro-batch) in the order of one stage."""
-    forward, backward = ([(d, *one) for one in _turns(d, stage, stages, per_stage, m)] for d in (FORWARD, BACKWARD))
-    if schedule == "gpipe":
-        yield from forward
-        yield from backward
-        return
+    All forward passes come first, or as many as keep the stages behind busy, and then one of either in turn. With several
+    chunks a stage, ``stages`` micro-batches go through each chunk before the next comes.
+    """
+    each = per_stage * m
     ahead = stages - 1 - stage if per_stage == 1 else 2 * (stages - 1 - stage) + (per_stage - 1) * stages
-    ahead = min(ahead, len(forward))
-    yield from forward[:ahead]
-    for k in range(len(forward) - ahead):
-        yield forward[ahead + k]
-        yield backward[k]
-    yield from backward[len(forward) - ahead :]
-
-
-def _turns(direction: int, stage: int, stages: int, per_stage: int, m: int) -> Iterator[tuple[int, int]]:
-    """(chunk, micro-batch) of one direction: with several chunks a stage, ``stages`` micro-batches go through each in turn."""
+    ahead = each if gpipe else min(ahead, each)
+    direction, nth = FORWARD, k
+    if k >= ahead:
+        paired = k - ahead
+        if paired >= 2 * (each - ahead):
+            direction, nth = BACKWARD, k - each
+        else:
+            direction, nth = paired % 2, paired // 2 + (0 if paired % 2 else ahead)
     if per_stage == 1:
-        yield from ((stage, micro) for micro in range(m))
-        return
-    for group in range(0, m, stages):
-        turns = range(per_stage) if direction == FORWARD else reversed(range(per_stage))
-        for turn in turns:
-            yield from ((turn * stages + stage, micro) for micro in range(group, min(group + stages, m)))
+        return direction, 0, nth
+    group = nth // (stages * per_stage)
+    rest, wide = nth - group * stages * per_stage, min(stages, m - group * stages)
+    turn = rest // wide
+    return direction, turn if direction == FORWARD else per_stage - 1 - turn, group * stages + rest % wide
