@@ -33,6 +33,24 @@ def mix(x: int) -> int:
 
 
 @kernel()
+def step_key(seed: Any, step: Any) -> Any:
+    """Where the draws of a step begin."""
+    return mix(mix(seed & 0xFFFFFFFF) ^ ((step * 0x9E3779B9) & 0xFFFFFFFF))
+
+
+@kernel()
+def replica_key(key: Any, replica: Any) -> Any:
+    """Where the draws of a replica in that step begin."""
+    return mix(key ^ ((replica * 0x85EBCA6B + 0x1234567) & 0xFFFFFFFF))
+
+
+@kernel()
+def op_key(key: Any, op: Any) -> Any:
+    """The draw of an op of that replica, 32 bits."""
+    return mix(key ^ ((op * 0xC2B2AE35) & 0xFFFFFFFF))
+
+
+@kernel()
 def play(
     before: Any, needs: Any, stage: Any, cell: Any, fixed: Any, drawn: Any, which: Any, tables: Any, hop: Any, slow: Any,
     begin: Any, first: int, last: int, step: int, seed: int, points: int, reach: float, ends: Any,
@@ -44,11 +62,11 @@ def play(
     """
     n = len(before)
     end = np.empty(n)
-    key = mix(mix(seed & 0xFFFFFFFF) ^ ((step * 0x9E3779B9) & 0xFFFFFFFF))
+    key = step_key(seed, step)
     scale = (points - 1) / (2 * reach)
     total = 0.0
     for r in range(first, last):
-        mine = mix(key ^ ((r * 0x85EBCA6B + 0x1234567) & 0xFFFFFFFF))
+        mine = replica_key(key, r)
         for i in range(n):
             t = begin[r]
             if before[i] >= 0:
@@ -59,7 +77,7 @@ def play(
             c = cell[i]
             took = fixed[c]
             if drawn[c] > 0:
-                x = (mix(mine ^ ((i * 0xC2B2AE35) & 0xFFFFFFFF)) + 0.5) / 4294967296.0
+                x = (op_key(mine, i) + 0.5) / 4294967296.0
                 at = (np.log(x / (1 - x)) + reach) * scale
                 k = min(int(at), points - 2)
                 part = at - k
@@ -92,21 +110,17 @@ class Grid:
         ends = np.empty((self.replicas, p.stages))
         slow = np.ones((self.replicas, p.stages)) if self.slow is None else self.slow(step)
         which = np.repeat(np.arange(2), p.chunks)
-        hop = np.where((p.needs >= 0) & (p.stage[np.maximum(p.needs, 0)] != p.stage), self.hop_ns, 0.0)
         args = (
-            p.before, p.needs, p.stage, p.direction * p.chunks + p.chunk, self.fixed_ns.ravel(), self.drawn_ns.ravel(), which,
-            self.tables, hop, slow, begin,
+            p.before, p.needs, p.stage, p.cell, self.fixed_ns.ravel(), self.drawn_ns.ravel(), which, self.tables,
+            np.where(p.takes, self.hop_ns, 0.0), slow, begin,
         )  # fmt: skip
-        cuts = np.linspace(0, self.replicas, min(parts, self.replicas) + 1).astype(int).tolist()
+        parts = min(parts, self.replicas) if pool else 1
+        cuts = [self.replicas * k // parts for k in range(parts + 1)]
 
         def some(k: int) -> float:
             return float(play(*args, cuts[k], cuts[k + 1], step, seed, POINTS, REACH, ends))
 
-        if pool is None:
-            for k in range(len(cuts) - 1):
-                some(k)
-        else:
-            list(pool.map(some, range(len(cuts) - 1)))
+        list((pool.map if pool else map)(some, range(parts)))
         return ends
 
 
@@ -135,10 +149,11 @@ def steps(
     if count * grid.replicas * len(grid.program) > COMPILED:
         import numba  # noqa: F401  (once it is there, kernels are compiled however few rows they are given)
 
-    begin, out, done = np.zeros(grid.replicas), np.empty(count), 0.0
+    zero = np.zeros(grid.replicas)  # played from 0 and put behind the step before: times stay short, and exact
+    begin, out, done = zero, np.empty(count), 0.0
     with ThreadPoolExecutor(cores) as pool:
         for k in range(count):
-            ends = grid.step(begin, k, seed, pool if cores > 1 else None, 4 * cores)
+            ends = grid.step(zero, k, seed, pool if cores > 1 else None, 4 * cores) + begin[:, None]
             if (k + 1) % every == 0:
                 ends = gate(ends) + sync_ns
             begin = ends.max(axis=1) + after_ns
