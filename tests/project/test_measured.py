@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
-from build import MS, analyze, barriers, job, one_f_one_b, play, trace
+from build import MS, Do, job, one_f_one_b, play, trace
+from jobs import jobs
 from taut.errors import UsageError
 from taut.graph import Graph, link
 from taut.project.grid import Grid, steps
@@ -17,7 +22,8 @@ from taut.project.noise import table
 from taut.project.pipeline import program
 from taut.project.scenario import Noise
 from taut.replay import replay
-from taut.tables import Kind, Verb
+from taut.run import analyze, analyze_trace
+from taut.tables import Kind, Trace, Verb
 
 SIZES = 4096, 8_000_000
 ALPHA_NS, BETA_NS = 20_000.0, 0.5
@@ -30,7 +36,9 @@ def law(
     """Sections of 10 ms of work, each followed by a ring all-reduce of 2(N−1) rounds; work strays as told."""
     rng = np.random.default_rng((seed, ranks))
     for_good = lasting * rng.standard_normal(ranks)
-    columns: dict[str, list[Any]] = {k: [] for k in ("rank", "step", "start_ns", "end_ns", "kind", "name", "verb", "group", "size", "lane")}
+    columns: dict[str, list[Any]] = {
+        k: [] for k in ("rank", "step", "start_ns", "end_ns", "kind", "name", "verb", "group", "size", "lane")
+    }
     now, stray = np.zeros(ranks), np.zeros((len(sizes), ranks))
     for step in range(count):
         for k, size in enumerate(sizes):
@@ -60,3 +68,192 @@ def mean_step(graph: Graph) -> float:
 
 def forecast(graph: Graph, ranks: int, **about: Any) -> Forecast:
     return learn(graph, (), **about).forecasts([ranks])[0]
+
+
+LAWS: dict[str, dict[str, Any]] = {
+    "jitter": {}, "unequal ranks": {"lasting": 0.02}, "jitter that lasts": {"red": 0.8}, "a heavier tail": {"tail": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("about", LAWS.values(), ids=LAWS)
+def test_four_ranks_foretell_sixty_four(about: dict[str, Any]) -> None:
+    hits = 0
+    for seed in range(10):
+        value, low, high = forecast(law(4, 30, seed, **about), 64).mean_ns
+        real = mean_step(law(64, 60, 100 + seed, **about))
+        assert value == pytest.approx(real, rel=0.05)
+        hits += low <= real <= high
+    assert hits >= 8  # of 10, for intervals that should hold nine
+
+
+def test_without_noise_only_the_transfers_grow_and_exactly_so() -> None:
+    got = forecast(law(4, 6, 0, noise=0.0), 64)
+    assert got.mean_ns == pytest.approx((mean_step(law(64, 6, 0, noise=0.0)),) * 3, rel=1e-6)
+    assert got.terms_ns["compute"] == pytest.approx(20 * MS)
+    assert got.terms_ns["transfer"] == pytest.approx(got.mean_ns[0] - 20 * MS)
+
+
+def test_as_many_ranks_as_were_measured_are_what_was_measured() -> None:
+    graph = law(8, 30, 1)
+    got = forecast(graph, 8)
+    assert got.mean_ns[0] == pytest.approx(mean_step(graph), rel=0.002)
+    assert got.step_ns == pytest.approx(np.quantile(replay(graph).window_ns, (0.1, 0.5, 0.9)).tolist())
+    assert got.in_range
+
+
+def test_collectives_of_one_size_leave_latency_open_and_the_interval_says_so() -> None:
+    one = forecast(law(4, 30, 0, sizes=SIZES[1:]), 64)
+    assert one.mean_ns[1] <= mean_step(law(64, 30, 1, sizes=SIZES[1:])) <= one.mean_ns[2]
+    assert one.mean_ns[2] > 2 * one.mean_ns[1]
+    assert any("one size" in why for why in one.beyond)
+
+
+def test_far_beyond_the_measurement_is_a_guess() -> None:
+    near, far = learn(law(4, 30, 0), ()).forecasts([16, 4096])
+    assert near.in_range
+    assert not far.in_range
+    assert len(far.beyond) == 3
+    assert far.dominant == "transfer"
+    assert far.mean_ns[2] - far.mean_ns[1] > near.mean_ns[2] - near.mean_ns[1]
+
+
+def test_the_entry_has_the_keys_of_the_contract() -> None:
+    entry = forecast(law(4, 30, 0), 8).entry()
+    assert {"ranks", "step_ns", "tflops_per_device", "mfu", "effective_throughput_ratio", "cost_per_unit", "energy_per_unit_j",
+            "dominant", "in_range"} <= set(entry)  # fmt: skip
+    assert entry["mfu"] is None
+    assert sum(entry["terms_ns"].values()) == pytest.approx(entry["mean_step_ns"]["value"])
+
+
+def test_the_grid_says_the_same_of_a_barrier() -> None:
+    graph = law(8, 200, 3, sizes=(4096,))
+    own = graph.work_ns[graph.gate < 0] / 1.0
+    moved = float(graph.work_ns[graph.gate >= 0].mean())
+    rows = np.stack([table(Noise(distribution="measured", run="here"), measured=own / own.mean())] * 2)
+    ours = Grid(program("gpipe", 1, 1, 1), np.zeros((2, 1)), np.array([[own.mean()], [0.0]]), rows, 0.0, 32)
+    grown = moved * (31 * ALPHA_NS + 31 / 32 * 4096 * BETA_NS) / (7 * ALPHA_NS + 7 / 8 * 4096 * BETA_NS)
+    took = steps(ours, 2000, 5, sync_ns=grown)
+    assert forecast(graph, 32).mean_ns[0] == pytest.approx(took.mean(), rel=0.01)
+
+
+def pipelines(replicas: int, count: int, seed: int, p: int = 2, m: int = 4) -> Trace:
+    """Replicas of a 1F1B pipeline, whose stages meet those of the other replicas at the end of a step."""
+    ops: list[Do] = []
+    for step in range(count):
+        for d in range(replicas):
+            once = one_f_one_b(p, m, 5, 10, noise=0.05, seed=seed + 1000 * step + d)
+            ops += [replace(o, rank=o.rank + d * p, peer=o.peer + d * p if o.peer >= 0 else -1, step=step) for o in once]
+            for s in range(p):
+                ops.append(Do(d * p + s, "reduce", MS, step=step, verb=Verb.REDUCE_SCATTER, group=f"stage {s}", size=1 << 30))
+    return play(ops, stage={r: r % p for r in range(p * replicas)}, backend="nccl")
+
+
+def test_replicas_of_a_pipeline_grow_and_stages_do_not() -> None:
+    few = learn(link(pipelines(4, 20, 0)), ())
+    assert few.meeting.replicas == 4
+    got = few.forecasts([32])[0]
+    real = mean_step(link(pipelines(16, 20, 7)))
+    assert got.mean_ns[0] == pytest.approx(real, rel=0.02)
+    assert got.mean_ns[1] <= real <= got.mean_ns[2]
+    assert got.dominant == "compute"
+    assert got.terms_ns["structural wait"] > 10 * MS  # the bubble
+
+
+def test_the_grid_says_the_same_of_a_pipeline() -> None:
+    graph = link(pipelines(4, 30, 0))
+    own = [graph.work_ns[graph.ops.name == i] for i, name in enumerate(graph.names) if "compute" in name]
+    rows = np.stack([table(Noise(distribution="measured", run="here"), measured=w / w.mean()) for w in own])
+    drawn = np.repeat([[w.mean()] for w in own], 2, axis=1)
+
+    def grid(replicas: int) -> float:
+        return float(steps(Grid(program("1f1b", 2, 1, 4), np.zeros((2, 2)), drawn, rows, 0.0, replicas), 1000, 5).mean())
+
+    few, many = learn(graph, ()).forecasts([8, 32])
+    grew = (many.mean_ns[0] - many.terms_ns["transfer"]) - (few.mean_ns[0] - few.terms_ns["transfer"])
+    assert grew == pytest.approx(grid(16) - grid(4), abs=0.25 * MS)
+
+
+def pairs(ranks: int, tensor: int, count: int = 12) -> Trace:
+    """Tensor-parallel groups of neighbours that meet often, data-parallel ones across them that meet at the end."""
+
+    def line(rank: int) -> str:
+        return f"fwd 5 | AR:65536/tp{rank // tensor} 1 | bwd 9 | AR:4096/dp{rank % tensor} 1 | AR:4194304/dp{rank % tensor} 4"
+
+    return job({r: line(r) for r in range(ranks)}, steps=count, noise=0.02, backend="nccl", world_size=ranks)
+
+
+def test_tensor_parallel_groups_stay_and_data_parallel_ones_grow() -> None:
+    m = learn(link(pairs(8, 2)), ())
+    assert m.meeting.said == ("groups of 2 ranks 1 apart stay", "groups of 4 ranks 2 apart grow")
+    assert m.meeting.replicas == 4
+    assert sorted(m.transfers.members.tolist()) == [4, 4]
+    with pytest.raises(UsageError, match="multiple of 2"):
+        m.forecasts([17])
+
+
+def test_the_caller_may_name_the_groups_that_grow() -> None:
+    m = learn(link(pairs(8, 2)), (), apart=1)
+    assert m.meeting.said == ("groups of 2 ranks 1 apart grow", "groups of 4 ranks 2 apart stay")
+    assert m.meeting.replicas == 2
+    with pytest.raises(UsageError, match="3 apart"):
+        learn(link(pairs(8, 2)), (), apart=3)
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (lambda: learn(law(4, 30, 0), ()).forecasts([2]), "fewer than the 4"),
+        (lambda: learn(law(4, 3, 0), ()), "3 steps"),
+        (lambda: learn(law(1, 30, 0), ()), "1 ranks"),
+    ],
+)
+def test_what_cannot_be_asked(ask: Callable[[], Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        ask()
+
+
+def test_one_replica_says_nothing_about_others() -> None:
+    got = learn(link(play(one_f_one_b(4, 4, 5, 10, 0.2, steps=6, noise=0.02))), ()).forecasts([16])[0]
+    assert any("one replica" in why for why in got.beyond)
+
+
+def slowed(rank: int | None) -> Graph:
+    work = 10 * MS * (1 + 0.02 * np.random.default_rng(0).standard_normal((40, 8)))
+    if rank is not None:
+        work[:, rank] *= 1.5
+    from build import barriers
+
+    return analyze_trace(barriers(work, MS)).graph
+
+
+def test_a_fault_is_mended_first_and_not_projected() -> None:
+    m = learn(slowed(3))
+    assert m.mended == ("straggler cascade, rank 3",)
+    assert any("mended" in line for line in m.assumed())
+    sick, well = m.forecasts([32])[0], learn(slowed(None)).forecasts([32])[0]
+    assert sick.mean_ns[0] == pytest.approx(well.mean_ns[0], rel=0.02)
+
+
+def test_ranks_that_share_the_hosts_slow_each_other() -> None:
+    m = learn(law(4, 30, 0), ())
+    apart, together = m.forecasts([8])[0], m.forecasts([8], same_hosts=True)[0]
+    assert together.terms_ns["transfer"] == pytest.approx(2 * apart.terms_ns["transfer"], rel=0.02)
+    assert together.mean_ns[0] > apart.mean_ns[0]
+
+
+@given(trace=jobs())
+@settings(max_examples=25)
+def test_any_job_gives_ordered_numbers_or_a_reason(trace: Trace) -> None:
+    try:
+        m = learn(link(trace), ())
+        got = m.forecasts([4 * m.ranks])[0]
+    except UsageError:
+        return
+    assert got.step_ns == tuple(sorted(got.step_ns))
+    assert got.mean_ns[1] <= got.mean_ns[0] <= got.mean_ns[2] < np.inf
+
+
+def test_a_real_job_on_four_ranks_foretells_it_on_eight(shared: Path) -> None:
+    four, eight = (analyze([shared / name]) for name in ("lab-baseline", "lab-baseline8"))
+    got = learn(four.graph, four.findings).forecasts([8], same_hosts=True)[0]
+    assert got.mean_ns[0] == pytest.approx(eight.observed.window_ns.mean(), rel=0.1)

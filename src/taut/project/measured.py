@@ -104,7 +104,7 @@ class Measured:
     @property
     def ranks(self) -> int:
         """Ranks of the job, untraced ones included."""
-        return int(self.graph.trace.world_size or len(self.graph.ranks))
+        return max(int(self.graph.trace.world_size or 0), len(self.graph.ranks))
 
     def forecasts(self, ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0) -> list[Forecast]:
         """A forecast for each number of ranks; with ``same_hosts`` they share the hosts that were measured."""
@@ -213,7 +213,7 @@ def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
 
 def _replicas(m: Measured, ranks: int) -> int:
     """Replicas of so many ranks."""
-    each = m.ranks // m.meeting.replicas
+    each = max(m.ranks // m.meeting.replicas, 1)
     if ranks < m.ranks:
         raise UsageError(f"{ranks} ranks are fewer than the {m.ranks} that were measured; ask for as many or more")
     if ranks % each:

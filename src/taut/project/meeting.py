@@ -41,7 +41,8 @@ def meeting(graph: Graph, apart: int | None = None) -> Meeting:
     """Which gates grow; ``apart`` names the groups that do by how far apart their ranks' numbers are."""
     gates, ranks = graph.gates, len(graph.ranks)
     if len(gates) == 0:
-        return Meeting(*(np.zeros(0, dtype=t) for t in (bool, np.int64, np.int64)), np.arange(ranks), ranks, ())
+        none = np.zeros(0, dtype=np.int64)
+        return Meeting(none.astype(bool), none, none, np.arange(ranks), ranks, ())
     which, sets = _sets(graph)
     hop = np.zeros(len(sets), dtype=bool)
     hop[which[np.isin(gates.verb, HOPS)]] = True
@@ -55,7 +56,7 @@ def meeting(graph: Graph, apart: int | None = None) -> Meeting:
     kept = [s for s, g in zip(sets, grow, strict=True) if not g]
     replica = _joined(ranks, kept)
     members = np.where(gates.expected > 0, gates.expected, gates.members).astype(np.int64)
-    said = tuple(dict.fromkeys(_spelt(s, n, g, h) for s, n, g, h in zip(sets, strides, grow, hop, strict=True)))
+    said = tuple(sorted({_spelt(s, n, g, h) for s, n, g, h in zip(sets, strides, grow, hop, strict=True)}))
     return Meeting(grow[which], members, which, replica, int(replica.max()) + 1, said)
 
 

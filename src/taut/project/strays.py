@@ -96,7 +96,9 @@ def lateness(s: Strays, more: int, windows: Any, tail: str, seed: int) -> Any:
     rng = np.random.default_rng(seed)
     draws, pools = len(windows), int(s.pool.max()) + 1
     level, back = log_ndtr(_chances(s, draws, rng)), _given_back(s.lasting_ns.shape[1])
-    lasting, wide = rng.standard_normal((draws, min(more, LISTED))), _widths(s, draws, rng)
+    wide = _widths(s, draws, rng)
+    # Few replicas do not tell the mean of all either.
+    lasting = rng.standard_normal((draws, min(more, LISTED))) + rng.standard_normal((draws, 1)) / sqrt(s.lasting_ns.shape[1])
     out = np.zeros((draws, len(s.track)))
     for pool in range(pools):
         tracks = np.flatnonzero(s.pool == pool)

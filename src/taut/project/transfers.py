@@ -62,7 +62,7 @@ class Transfers:
             rounds(v, "halving-doubling", int(n), 0.0) if v == "barrier" else rounds(v, algorithm, int(n), max(float(s), 1.0))
             for v, n, s in zip(self.verb, members, self.size, strict=True)
         ]
-        messages, sent = np.array(pairs).T
+        messages, sent = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return messages, sent
 
     def grown(self, factor: float, windows: Any, at: Any, best: Any) -> Any:
