@@ -19,13 +19,12 @@ from taut.diagnose.interval import drawn
 from taut.diagnose.regime import mended
 from taut.errors import UsageError
 from taut.graph import Graph
-from taut.graph.gates import EVERYBODY
-from taut.graph.ids import least, numbered, occurrence
+from taut.graph.ids import least, numbered
 from taut.project.meeting import Meeting, meeting
-from taut.project.strays import TAILS, Strays, lateness, strays
+from taut.project.strays import TAILS, Strays, lateness
 from taut.project.transfers import Transfers, verb_of
+from taut.project.widened import Widened
 from taut.replay import Batch, Change, batch, blame, replay
-from taut.replay.grid import Grid, grid
 from taut.replay.reference import across
 
 DRAWS = 60
@@ -36,11 +35,8 @@ LEAST_STEPS = 4
 """Fewer steps tell no jitter."""
 RANGE = 4.0
 """A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that."""
-COLUMNS = 12
-"""Replays side by side."""
-MOST_TURNS = 64
-"""Gates of a kind in a step that have a pool of their own; of more, all share one."""
-TERMS = ("compute", "jitter wait", "gap", "transfer", "structural wait")
+FAR = 3.0
+"""Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out)."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +93,9 @@ class Measured:
     quick_ns: Any
     """Per op: the quickest of its class."""
     quick_gap_ns: Any
+    stall_ns: Any
+    """Per op: what of its work lies far out of its class: rare, and not known to come with messages."""
+    stall_gap_ns: Any
     ideal_ns: float
     mended: tuple[str, ...]
     """Findings that were mended."""
@@ -129,6 +128,7 @@ class Measured:
             "further replicas stray at gates as the measured ones do; beyond what was seen jitter goes on as a normal or an "
             "exponential tail",
             *([sizes] if len(t.verb) else []),
+            "rare stalls grow by a power between none and all of what transfers grow by",
             "rings" if t.gloo else "rings, or the quickest algorithm",
             hosts,
             *(f"mended first: {text}" for text in self.mended),
@@ -152,8 +152,18 @@ def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int
     ideal = replay(graph, [Change(slice(None), "work", "set", across(graph))], gaps=False)
     return Measured(
         graph, prepared, met, transfers, moves, usual, work, gap, least(cls, classes, work)[cls], least(cls, classes, gap)[cls],
+        _far_out(work, cls, classes), _far_out(gap, cls, classes),
         float(ideal.window_ns.mean()), tuple(f"{f.mode}, {_where(f)}" for f in findings),
     )  # fmt: skip
+
+
+def _far_out(values: Any, cls: Any, classes: int) -> Any:
+    """Per op: what of a value lies far out of its class."""
+    order = np.lexsort((values, cls))
+    count = np.bincount(cls, minlength=classes)
+    first = np.cumsum(count) - count
+    low, high = (values[order][first + (q * (count - 1)).astype(np.int64)] for q in (0.25, 0.75))
+    return np.maximum(values - (high + FAR * (high - low))[cls], 0.0)
 
 
 def _where(finding: Finding) -> str:
@@ -194,19 +204,20 @@ def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
 
 def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
     more = _replicas(m, ranks) - m.meeting.replicas
-    job = _Job(m, ranks / m.ranks, ranks / m.ranks if same_hosts else 1.0)
+    job = Widened(m, ranks / m.ranks, ranks / m.ranks if same_hosts else 1.0)
     windows = drawn(len(m.graph.steps), draws=DRAWS, seed=seed)
-    at = np.random.default_rng(seed).permutation((np.arange(DRAWS) + 0.5) / DRAWS)
+    rng, evenly = np.random.default_rng(seed), (np.arange(DRAWS) + 0.5) / DRAWS
+    at, power = rng.permutation(evenly), rng.permutation(evenly)
     best = (np.arange(DRAWS) % 2 == 0) & (not m.transfers.gloo)
     grown = m.transfers.grown(job.factor, windows, at, best)
     met = job.strays(np.median(grown, axis=0)) if more > 0 and m.meeting.replicas > 1 else None
     late = [np.zeros((DRAWS, 0)) if met is None else lateness(met, more, windows, tail, seed) for tail in TAILS]
-    walls = np.stack([job.walls(grown, tail, met) for tail in late])
+    walls = np.stack([job.walls(grown, power, tail) for tail in late])
     means = walls[:, windows, np.arange(DRAWS)[:, None]].mean(axis=2)
     low, high = np.quantile(means, LEVEL, axis=1)
     value = float(np.median(means))
     steps = np.median(np.quantile(walls, (0.1, 0.5, 0.9), axis=1), axis=(1, 2))
-    terms = job.terms(np.median(grown, axis=0), np.mean(late, axis=(0, 1)), met, value)
+    terms = job.terms(np.median(grown, axis=0), np.mean(late, axis=(0, 1)), value)
     interval = value, min(float(low.min()), value), max(float(high.max()), value)
     return Forecast(ranks, tuple(steps.tolist()), interval, m.ideal_ns, terms, tuple(_beyond(m, ranks, met, interval)))
 
@@ -241,90 +252,3 @@ def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, 
     if ranks > m.ranks and not t.told_apart and interval[2] - interval[1] > 0.1 * interval[0]:
         out.append("collectives of one size do not tell latency from bandwidth")
     return out
-
-
-class _Job:
-    """The measured job with ``factor`` times the ranks, ``crowd`` times as many on each host."""
-
-    def __init__(self, m: Measured, factor: float, crowd: float) -> None:
-        self.m, self.factor = m, factor
-        self.meets = m.graph.gate >= 0
-        self.moved = np.where(m.moves >= 0, m.work_ns * crowd, 0.0)
-        self.gap = m.quick_gap_ns + crowd * (m.gap_ns - m.quick_gap_ns)
-        self.work = self._crowded(m.work_ns, crowd)
-        self.usual = self._crowded(np.maximum(m.usual_ns, m.quick_ns), crowd)
-        grows = m.meeting.grows & np.isin(m.graph.gates.verb, EVERYBODY)
-        self.rows = np.flatnonzero(self.meets & grows[m.graph.gate]) if len(grows) else np.zeros(0, dtype=np.int64)
-        self.gate, self.gates = numbered(m.graph.gate[self.rows])
-
-    def _crowded(self, work: Any, crowd: float) -> Any:
-        """Own work: its quickest plus the rest times the crowd. Transfers: times the crowd; those that grow are apart."""
-        own = self.m.quick_ns + crowd * (work - self.m.quick_ns)
-        return np.where(self.meets, np.where(self.m.moves >= 0, 0.0, work * crowd), own)
-
-    @property
-    def plain(self) -> Grid:
-        """The job ready to replay, without the transfers that grow."""
-        return grid(self.m.batch, [self.gap], [self.work])
-
-    def _transfer(self, grown: Any) -> Any:
-        """Work of the transfers that grow, per op."""
-        return self.moved * grown[self.m.moves] if len(grown) else self.moved.copy()
-
-    def strays(self, grown: Any) -> Strays | None:
-        """How replicas stray at the gates that grow."""
-        g, met = self.m.graph, self.m.meeting
-        if not self.gates:
-            return None
-        arrived = self.plain.with_after(self._transfer(grown)).arrivals(np.ones((2, 1)))[:, 0]
-        first = np.zeros(self.gates, dtype=np.int64)
-        first[self.gate] = self.rows
-        of = g.gate[first]
-        kind, _ = numbered(g.ops.name[first], g.ops.size[first], met.members[of])
-        window = g.window[first]
-        turn = occurrence(kind, met.which[of], window)
-        track, tracks = numbered(kind, met.which[of], turn)
-        pool, _ = numbered(kind, turn if turn.max() < MOST_TURNS else np.zeros_like(turn))
-        of_track = np.zeros(tracks, dtype=np.int64)
-        of_track[track] = pool
-        at = np.searchsorted(self.m.batch.short.ops, self.rows)
-        return strays(
-            self.gate, met.replica[g.rank_index[self.rows]], arrived[at], track, window, of_track, met.replicas, len(g.steps)
-        )
-
-    def walls(self, grown: Any, late: Any, met: Strays | None) -> Any:
-        """Step lengths, windows × draws, ns."""
-        plain, out = self.plain, []
-        for first in range(0, len(grown), COLUMNS):
-            some = range(first, min(first + COLUMNS, len(grown)))
-            after = [self._after(self._transfer(grown[i]), late[i], met) for i in some]
-            out.append(plain.with_after(*after).walls(np.vstack([np.ones(len(after)), np.eye(len(after))])))
-        return np.concatenate(out, axis=1)
-
-    def _after(self, moved: Any, late: Any, met: Strays | None) -> Any:
-        if met is not None:
-            moved[self.rows] += late[self.gate]
-        return moved
-
-    def terms(self, grown: Any, late: Any, met: Strays | None, mean_ns: float) -> dict[str, float]:
-        """What the mean step is made of: losses come off one after the other, so that they sum to it."""
-        own = np.where(self.meets, 0.0, self.usual)
-        moved = self._transfer(grown) + np.where(self.meets, self.work, 0.0)
-        astray = self._after(np.where(self.meets, 0.0, self.work - self.usual), late, met)
-        ready = grid(self.m.batch, [self.gap, None, None, None], [None, own, moved, astray])
-        #                  as it is, no jitter, no gaps, no transfers
-        share = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float64)
-        walls = ready.walls(share).mean(axis=0)
-        even = min(_even(self.m.graph, own), walls[-1])
-        lost = -np.diff(np.append(walls, even)) * (mean_ns - even) / max(walls[0] - even, 1.0)
-        return dict(zip(TERMS, [even, *lost.tolist()], strict=True))
-
-
-def _even(graph: Graph, own: Any) -> float:
-    """A step if all ranks had the same work: the busiest lane of each rank, mean over ranks and steps, ns."""
-    cell, cells = numbered(graph.rank_index, graph.window, graph.ops.lane)
-    busy, where = np.bincount(cell, weights=own, minlength=cells), np.zeros(cells, dtype=np.int64)
-    where[cell] = graph.rank_index * len(graph.steps) + graph.window
-    longest = np.zeros(len(graph.ranks) * len(graph.steps))
-    np.maximum.at(longest, where, busy)
-    return float(longest.mean())
