@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from build import MS, Do, job, one_f_one_b, play, trace
+from build import MS, Do, barriers, job, one_f_one_b, play, trace
 from jobs import jobs
 from taut.errors import UsageError
 from taut.graph import Graph, link
@@ -22,7 +22,7 @@ from taut.project.noise import table
 from taut.project.pipeline import program
 from taut.project.scenario import Noise
 from taut.replay import replay
-from taut.run import analyze, analyze_trace
+from taut.run import analyze
 from taut.tables import Kind, Trace, Verb
 
 SIZES = 4096, 8_000_000
@@ -117,8 +117,19 @@ def test_far_beyond_the_measurement_is_a_guess() -> None:
     assert far.mean_ns[2] - far.mean_ns[1] > near.mean_ns[2] - near.mean_ns[1]
 
 
+def test_a_rare_stall_is_not_multiplied_as_transfers_are() -> None:
+    work, moved = np.full((30, 4), 10.0 * MS), np.full((30, 4), 2 * MS)
+    moved[7] += 200 * MS
+    calm, stalled = (learn(link(barriers(work, t, backend="gloo")), ()) for t in (2 * MS, moved))
+    value, low, high = (b - a for a, b in zip(calm.forecasts([16])[0].mean_ns, stalled.forecasts([16])[0].mean_ns, strict=True))
+    assert low < 200 * MS / 30 < high
+    assert value < 5 * 200 * MS / 30  # five times the rounds: the most that a stall for every message would give
+
+
 def test_the_entry_has_the_keys_of_the_contract() -> None:
-    entry = forecast(law(4, 30, 0), 8).entry()
+    whole = learn(law(4, 30, 0), ()).entry([8])
+    assert {"scenario", "defaults", "forecasts", "threshold", "policies"} <= set(whole)
+    entry = whole["forecasts"][0]
     assert {"ranks", "step_ns", "tflops_per_device", "mfu", "effective_throughput_ratio", "cost_per_unit", "energy_per_unit_j",
             "dominant", "in_range"} <= set(entry)  # fmt: skip
     assert entry["mfu"] is None
@@ -221,9 +232,7 @@ def slowed(rank: int | None) -> Graph:
     work = 10 * MS * (1 + 0.02 * np.random.default_rng(0).standard_normal((40, 8)))
     if rank is not None:
         work[:, rank] *= 1.5
-    from build import barriers
-
-    return analyze_trace(barriers(work, MS)).graph
+    return link(barriers(work, MS))
 
 
 def test_a_fault_is_mended_first_and_not_projected() -> None:

@@ -109,6 +109,15 @@ class Measured:
         """A forecast for each number of ranks; with ``same_hosts`` they share the hosts that were measured."""
         return [_forecast(self, n, same_hosts, seed) for n in ranks]
 
+    def entry(self, ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
+        """What ``taut project --from RUN --json`` prints; a trace has no scenario to default, and tries no policies."""
+        forecasts = self.forecasts(ranks, same_hosts=same_hosts, seed=seed)
+        return {
+            "scenario": self.graph.trace.name, "defaults": [], "forecasts": [f.entry() for f in forecasts], "threshold": None,
+            "policies": [], "measured": {"ranks": self.ranks, "steps": len(self.graph.steps)},
+            "assumed": self.assumed(same_hosts),
+        }  # fmt: skip
+
     def assumed(self, same_hosts: bool = False) -> list[str]:
         """What every forecast rests on, one line each."""
         t = self.transfers
@@ -118,7 +127,8 @@ class Measured:
             else "collectives of one size do not tell latency from bandwidth: the share was drawn from what networks are like"
         )
         hosts = (
-            "more ranks share the same hosts: transfers, gaps, and what work takes beyond its quickest grow with them"
+            "more ranks share the same hosts, where nothing else runs: none to all of transfers, gaps, and what work takes "
+            "beyond its quickest grows with them"
             if same_hosts
             else "more ranks come with as many more hosts on the same kind of fabric"
         )
@@ -207,12 +217,12 @@ def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
     job = Widened(m, ranks / m.ranks, ranks / m.ranks if same_hosts else 1.0)
     windows = drawn(len(m.graph.steps), draws=DRAWS, seed=seed)
     rng, evenly = np.random.default_rng(seed), (np.arange(DRAWS) + 0.5) / DRAWS
-    at, power = rng.permutation(evenly), rng.permutation(evenly)
+    at, share, power = (rng.permutation(evenly) for _ in range(3))
     best = (np.arange(DRAWS) % 2 == 0) & (not m.transfers.gloo)
     grown = m.transfers.grown(job.factor, windows, at, best)
     met = job.strays(np.median(grown, axis=0)) if more > 0 and m.meeting.replicas > 1 else None
     late = [np.zeros((DRAWS, 0)) if met is None else lateness(met, more, windows, tail, seed) for tail in TAILS]
-    walls = np.stack([job.walls(grown, power, tail) for tail in late])
+    walls = np.stack([job.walls(grown, share, power, tail) for tail in late])
     means = walls[:, windows, np.arange(DRAWS)[:, None]].mean(axis=2)
     low, high = np.quantile(means, LEVEL, axis=1)
     value = float(np.median(means))
