@@ -246,7 +246,8 @@ def test_a_fault_is_mended_first_and_not_projected() -> None:
 def test_ranks_that_share_the_hosts_slow_each_other() -> None:
     m = learn(law(4, 30, 0), ())
     apart, together = m.forecasts([8])[0], m.forecasts([8], same_hosts=True)[0]
-    assert together.terms_ns["transfer"] == pytest.approx(2 * apart.terms_ns["transfer"], rel=0.02)
+    # half of a transfer is taken to be a turn on the host, and twice as many take turns
+    assert together.terms_ns["transfer"] == pytest.approx(1.5 * apart.terms_ns["transfer"], rel=0.02)
     assert together.mean_ns[0] > apart.mean_ns[0]
 
 

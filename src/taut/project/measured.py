@@ -35,6 +35,8 @@ LEAST_STEPS = 4
 """Fewer steps tell no jitter."""
 RANGE = 4.0
 """A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that."""
+UNSURE = 0.1
+"""Transfers that take this share of a step, and leave its mean open by as much, must be told by more than one size."""
 FAR = 3.0
 """Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out)."""
 
@@ -229,7 +231,8 @@ def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
     steps = np.median(np.quantile(walls, (0.1, 0.5, 0.9), axis=1), axis=(1, 2))
     terms = job.terms(np.median(grown, axis=0), np.mean(late, axis=(0, 1)), value)
     interval = value, min(float(low.min()), value), max(float(high.max()), value)
-    return Forecast(ranks, tuple(steps.tolist()), interval, m.ideal_ns, terms, tuple(_beyond(m, ranks, met, interval)))
+    beyond = tuple(_beyond(m, ranks, met, interval, terms["transfer"] / value))
+    return Forecast(ranks, tuple(steps.tolist()), interval, m.ideal_ns, terms, beyond)
 
 
 def _replicas(m: Measured, ranks: int) -> int:
@@ -242,7 +245,7 @@ def _replicas(m: Measured, ranks: int) -> int:
     return ranks // each
 
 
-def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, float, float]) -> list[str]:
+def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, float, float], moved: float) -> list[str]:
     """Why a forecast is a guess."""
     out = []
     if ranks > RANGE * m.ranks:
@@ -259,6 +262,6 @@ def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, 
         now, then = t.bytes_a_round(t.members), t.bytes_a_round(np.rint(t.members * ranks / m.ranks))
         if (then > 0).any() and then[then > 0].min() * RANGE < now[now > 0].min():
             out.append("messages would be shorter than those seen")
-    if ranks > m.ranks and not t.told_apart and interval[2] - interval[1] > 0.1 * interval[0]:
+    if moved > UNSURE and not t.told_apart and ranks > m.ranks and interval[2] - interval[1] > UNSURE * interval[0]:
         out.append("collectives of one size do not tell latency from bandwidth")
     return out

@@ -109,7 +109,7 @@ class Widened:
         share = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float64)
         walls = ready.walls(share).mean(axis=0)
         even = min(_even(m.graph, own), walls[-1])
-        lost = -np.diff(np.append(walls, even)) * (mean_ns - even) / max(walls[0] - even, 1.0)
+        lost = (walls - np.append(walls[1:], even)) * (mean_ns - even) / max(walls[0] - even, 1.0)
         return dict(zip(TERMS, [even, *lost.tolist()], strict=True))
 
 
