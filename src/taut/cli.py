@@ -563,24 +563,32 @@ def _counts(context: click.Context, option: click.Parameter, value: str | None) 
 
 
 @main.command(short_help="Say what a scenario gives at other scales.")
-@click.argument("scenario", metavar="SCENARIO", type=click.Path())
+@click.argument("scenario", metavar="SCENARIO", required=False, type=click.Path())
+@click.option("--from", "run", metavar="RUN", type=click.Path(), help="Take work, jitter and transfers from a finished run.")
+@click.option("--same-hosts", is_flag=True, help="With --from: more ranks share the hosts of the run.")
 @click.option("--ranks", metavar="N,N,...", callback=_counts, help="Numbers of ranks  [default: as in the scenario]")
 @click.option("--steps", default=200, show_default=True, type=click.IntRange(2, 1_000_000), help="Steps to draw at each.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def project(scenario: str, ranks: list[int], steps: int, seed: int, as_json: bool, quiet: bool) -> None:
+def project(
+    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], steps: int, seed: int, as_json: bool, quiet: bool
+) -> None:
     """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates.
 
     SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut. More ranks are more replicas.
-    """
-    from taut.project import project as run_project
-    from taut.read.scenario import load
 
+    \b
+      taut project gpt-175b --ranks 1536,6144
+      taut project --from RUN --ranks 64,4096
+    """
+    if (scenario is None) == (run is None):
+        raise UsageError("give a SCENARIO, or --from RUN")
+    if same_hosts and run is None:
+        raise UsageError("--same-hosts needs --from RUN")
     with _progress(quiet) as stage:
         stage("projecting")
-        table, text = load(scenario)
-        result = run_project(table, scenario, text, ranks=ranks, count=steps, seed=seed, cores=os.cpu_count() or 1)
+        result = _from_run(run, ranks, same_hosts, seed) if run is not None else _scenario(str(scenario), ranks, steps, seed)
     if as_json:
         _print_object(result)
         return
@@ -589,6 +597,23 @@ def project(scenario: str, ranks: list[int], steps: int, seed: int, as_json: boo
 
     screen = Screen.of(sys.stdout)
     click.echo(render_forecasts(result, screen), nl=False, color=screen.styled)
+
+
+def _scenario(scenario: str, ranks: list[int], steps: int, seed: int) -> dict[str, Any]:
+    from taut.project import project as run_project
+    from taut.read.scenario import load
+
+    table, text = load(scenario)
+    return run_project(table, scenario, text, ranks=ranks, count=steps, seed=seed, cores=os.cpu_count() or 1)
+
+
+def _from_run(run: str, ranks: list[int], same_hosts: bool, seed: int) -> dict[str, Any]:
+    from taut.project.measured import learn
+    from taut.run import open_run
+
+    opened = open_run(run)
+    here = len(opened.graph.ranks)
+    return learn(opened.graph).entry(ranks or [here, 2 * here, 4 * here], same_hosts=same_hosts, seed=seed)
 
 
 main.add_command(lab)

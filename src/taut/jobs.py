@@ -160,7 +160,10 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> dict[str, Any]:
         "edges": 0, "gates": 0, "wall_ns": found["wall_ns"], "partial": [*trace.partial, *notes(ledger, found)],
         "counts": dict(trace.counts),
     }  # fmt: skip
-    absent = ("fidelity", "whatif", "waits", "coupling", "indices", "regime", "envelope", "progress", "ledger")
+    absent = (
+        "fidelity", "whatif", "waits", "coupling", "indices", "regime", "envelope", "progress", "ledger", "early_warning",
+        "redundant", "tails",
+    )  # fmt: skip
     empty = ("blame", "windows", "gates", "collectives", "findings", "components")
     verdict = {"text": said(found), "class": "unknown", "bound": None, "components": None}
     return {

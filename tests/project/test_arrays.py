@@ -20,9 +20,10 @@ def job(schedule: str, stages: int, chunks: int, micro: int, replicas: int = 6) 
     noise = Noise(distribution="lognormal", spread=0.2)
     shape = (2, stages * chunks)
     drawn = rng.uniform(10, 20, shape) * (rng.random(shape) < 0.8)
+    fixed, slow = rng.uniform(1, 2, shape), rng.uniform(1, 1.3, (replicas, stages))
     return Grid(
-        program(schedule, stages, chunks, micro), rng.uniform(1, 2, shape), drawn,
-        np.stack([table(noise, 4), table(noise, 4, 3)]), 0.5, replicas, rng.uniform(1, 1.3, (replicas, stages)),
+        program(schedule, stages, chunks, micro), fixed, drawn, np.stack([table(noise, 4), table(noise, 4, 3)]), 0.5, replicas,
+        lambda step: slow * (1 + 0.01 * step),
     )  # fmt: skip
 
 

@@ -94,6 +94,19 @@ def test_the_command_prints_one_object_and_a_screen(tmp_path: Path) -> None:
     assert "data-parallel synchronisation" in screen.stdout
 
 
+def test_a_finished_run_says_what_it_would_do_on_more_ranks(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["demo", "-q", "-o", str(tmp_path / "run")]).exit_code == 0
+    asked = ["project", "--from", str(tmp_path / "run"), "--ranks", "4,64"]
+    said = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
+    near, far = said["forecasts"]
+    assert near["in_range"]
+    assert not far["in_range"]
+    assert far["mean_step_ns"]["hi"] - far["mean_step_ns"]["lo"] > near["mean_step_ns"]["hi"] - near["mean_step_ns"]["lo"]
+    screen = CliRunner().invoke(main, asked)
+    assert "a guess" in screen.stdout
+    assert CliRunner().invoke(main, ["project"]).exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

@@ -84,7 +84,7 @@ def test_with_the_draws_of_the_grid_a_graph_has_its_step_times(job: dict[str, An
     s = scenario(Noise(distribution="lognormal", spread=0.1), **job)
     p = plan(s)
     slow = np.random.default_rng(1).uniform(1, 1.3, (s.job.dp, s.job.pp))
-    grid = replace(noisy(s, p), slow=slow)
+    grid = replace(noisy(s, p), slow=lambda step: slow)
     made = generate.graph(s, grid, 12, seed=5, p=p)
     assert replay(made).window_ns == pytest.approx(played(s, p, grid, 12, 5), rel=ROUNDED)
 
@@ -129,7 +129,7 @@ def test_linked_again_from_its_trace_a_graph_is_the_same(job: dict[str, Any]) ->
     again = linked(made)
     assert (replay(again).window_ns == replay(made).window_ns).all()
     assert len(again) == len(made)
-    assert again.counts == made.counts
+    assert {name: again.counts[name] for name in made.counts} == dict(made.counts)
     columns = ("verb", "members", "expected", "opens_ns", "last_rank", "size")
     for name in columns:
         mine, theirs = (np.sort(getattr(g.gates, name)) for g in (made, again))
@@ -142,7 +142,7 @@ def test_slow_ranks_are_found_with_all_that_taut_has(tp: int, culprits: set[int]
     p = plan(s)
     slow = np.ones((4, 2))
     slow[2, 1] = 1.4
-    made = generate.graph(s, replace(noisy(s, p), slow=slow), 24, seed=7, by="layer", p=p)
+    made = generate.graph(s, replace(noisy(s, p), slow=lambda step: slow), 24, seed=7, by="layer", p=p)
     observed = replay(made)
     blamed = blame(made, observed, observed)
     by_rank = blamed.matrix.sum(axis=1)

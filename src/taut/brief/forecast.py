@@ -35,25 +35,39 @@ def _said(result: Mapping[str, Any]) -> str:
 
 def _scales(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
     table = _table(
-        "ranks", "step", "10–90 %", "TFLOP/s a device", "of peak", "throughput kept", "time kept", ("dominates", "left")
-    )
+        "ranks", "step", "10–90 %", "mean lies in", "TFLOP/s a device", "of peak", "throughput kept", "time kept",
+        ("dominates", "left"),
+    )  # fmt: skip
     for row in rows:
-        step, flops = row["step_ns"], row.get("tflops_per_device")
+        step, mean, flops, mfu = row["step_ns"], row["mean_step_ns"], row.get("tflops_per_device"), row.get("mfu")
         table.add_row(
             f"{row['ranks']:,}" + ("" if row["in_range"] else " ?"), duration(step["p50"]),
-            f"{duration(step['p10'])}–{duration(step['p90'])}", "–" if flops is None else f"{flops:.0f}",
-            "–" if row.get("mfu") is None else percent(row["mfu"]), percent(row["effective_throughput_ratio"]),
+            f"{duration(step['p10'])}–{duration(step['p90'])}", f"{duration(mean['lo'])}–{duration(mean['hi'])}",
+            "–" if flops is None else f"{flops:.0f}", "–" if mfu is None else percent(mfu),
+            percent(_value(row["effective_throughput_ratio"])),
             percent(row["availability"]["value"]) if row.get("availability") else "–", safe(row["dominant"]),
         )  # fmt: skip
     return table
 
 
-def _terms(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable | None:
-    if not rows[0].get("terms"):
-        return None
+def _value(number: Any) -> float:
+    """A number, or the middle of an estimate."""
+    return float(number["value"] if isinstance(number, Mapping) else number)
+
+
+def _shares(row: Mapping[str, Any]) -> Mapping[str, float]:
+    """Where a step goes."""
+    if row.get("terms"):
+        return dict(row["terms"])
+    total = sum(row["terms_ns"].values()) or 1
+    return {name: ns / total for name, ns in row["terms_ns"].items()}
+
+
+def _terms(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
+    shares = [_shares(row) for row in rows]
     table = _table(("share of a step", "left"), *(f"{row['ranks']:,}" for row in rows))
-    for name in rows[0]["terms"]:
-        table.add_row(safe(name), *(percent(row["terms"][name]) for row in rows))
+    for name in shares[0]:
+        table.add_row(safe(name), *(percent(share[name]) for share in shares))
     return table
 
 

@@ -124,7 +124,7 @@ class Slower:
         role = np.zeros(self.count, dtype=np.int64)
         if self.graph.trace.told:
             role[self.graph.rank_index] = self.graph.roles
-        out = took.copy()
+        out = took.astype(np.float64)
         for one in np.unique(role):
             kin = role == one
             if kin.sum() > 1:

@@ -65,11 +65,11 @@ def work(grid: Grid, steps: Any, seed: int, lib: Library = NUMPY) -> Iterator[An
     p = grid.program
     fixed, drawn = grid.fixed_ns.ravel().tolist(), grid.drawn_ns.ravel().tolist()
     keys, tables = replica_keys(grid.replicas, steps, seed, lib), lib.array(grid.tables)
-    slow = None if grid.slow is None else lib.array(grid.slow)
+    slow = lib.array(grid.slowness(steps))
     for i, (cell, direction, stage) in enumerate(zip(p.cell.tolist(), p.direction.tolist(), p.stage.tolist(), strict=True)):
         if drawn[cell] > 0:
             strays = look_up(op_key.plain(keys, i), tables[direction], lib)
-            yield fixed[cell] + drawn[cell] * (strays if slow is None else strays * slow[:, stage])
+            yield fixed[cell] + drawn[cell] * (strays * slow[:, :, stage])
         else:
             yield fixed[cell]
 

@@ -139,13 +139,13 @@ def _chunks(shape: Shape, grid: Grid, steps: int, seed: int) -> Any:
 def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Any) -> Any:
     """The same with a number for every part and every rank; the transfers are in the parts."""
     keys = arrays.replica_keys(shape.dp, np.arange(steps), seed)
-    slow = np.ones((shape.dp, shape.pp)) if grid.slow is None else grid.slow
+    slow = grid.slowness(range(steps))
     took = np.zeros((steps, shape.dp, len(grid.program), int(shape.parts.max()), shape.inner))
     for i, parts in enumerate(shape.parts.tolist()):
         own = np.arange(1, parts * shape.inner + 1).reshape(parts, shape.inner)
         strays = arrays.look_up(op_key.plain(op_key.plain(keys, i)[:, :, None, None], own), one)
         cell, stage = grid.program.cell[i], grid.program.stage[i]
-        mean = grid.drawn_ns.ravel()[cell] * slow[:, stage, None, None]
+        mean = grid.drawn_ns.ravel()[cell] * slow[:, :, stage, None, None]
         took[:, :, i, :parts] = (grid.fixed_ns.ravel()[cell] + mean * strays) / parts
     return took
 

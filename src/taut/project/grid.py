@@ -9,7 +9,7 @@ Every draw is a hash of seed, step, replica and op: the same numbers in any orde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -104,11 +104,17 @@ class Grid:
     slow: Callable[[int], Any] | None = None
     """Of a step: replicas × stages, how many times as long as usual a tensor-parallel group takes."""
 
+    def slowness(self, steps: Iterable[int]) -> Any:
+        """Steps × replicas × stages; ones where nothing is slow. Steps are asked for in order."""
+        if self.slow is None:
+            return np.ones((1, self.replicas, self.program.stages))
+        return np.stack([self.slow(int(step)) for step in steps])
+
     def step(self, begin: Any, step: int, seed: int, pool: ThreadPoolExecutor | None = None, parts: int = 1) -> Any:
         """When every stage of every replica ends its ops in one step: replicas × stages."""
         p = self.program
         ends = np.empty((self.replicas, p.stages))
-        slow = np.ones((self.replicas, p.stages)) if self.slow is None else self.slow(step)
+        slow = self.slowness([step])[0]
         which = np.repeat(np.arange(2), p.chunks)
         args = (
             p.before, p.needs, p.stage, p.cell, self.fixed_ns.ravel(), self.drawn_ns.ravel(), which, self.tables,
