@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from taut.project import fabric as room
-from taut.project.fabric import Net
+from taut.project.fabric import Net, net_of
 from taut.project.flow import rates
 from taut.project.scenario import Device, Fabric, Job, Model, Scenario, Tier
 
@@ -39,7 +39,7 @@ def scenario(placement: Any, uplinks: bool = True, **job: Any) -> Scenario:
 
 
 def small() -> Net:
-    return Net(scenario("scattered", dp=1024))
+    return Net(scenario("scattered", dp=1024).job, scenario("scattered", dp=1024).fabric)
 
 
 def patterns() -> dict[str, float]:
@@ -69,7 +69,7 @@ def large() -> None:
     print("\n| ranks | placement | axis | transfer | members | GB/s | CPU ms |\n|---|---|---|---|---|---|---|")
     for placement in ("packed", "scattered"):
         for job in ({"dp": 131072}, {"tp": 8, "dp": 2048, "pp": 8, "ep": 64}):
-            net = Net(scenario(placement, uplinks=False, **job))
+            net = net_of(scenario(placement, uplinks=False, **job))
             asked = [("dp", "ring"), ("dp", "halving-doubling"), ("tp", "ring"), ("pp", "send"), ("ep", "all-to-all")]
             for axis, kind in asked:
                 if net.members(axis) == 1:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from taut.project.fabric import Net
-from taut.project.scenario import Device, Fabric, Job, Model, Protocol, Scenario
+from taut.project.scenario import Fabric, Job, Protocol
 
 FILE = "nccl_allreduce_dgxh100_8gpu.csv"
 FITTED = {"LL, tree": (10.0, 0.02), "LL, ring": (8.0, 0.3), "LL128, ring": (5.0, 0.6), "NVLS": (60.0, 0.6)}
@@ -33,8 +33,7 @@ def shipped() -> Fabric:
 
 def times_us(fabric: Fabric, sizes: list[int]) -> list[float]:
     """What the eight devices of a node take."""
-    model, device = Model(layers=1, hidden=8, heads=8, sequence=8), Device("H100", 989, 80, 3350)
-    net = Net(Scenario(model, Job(global_batch=1, tp=8), device, fabric))
+    net = Net(Job(global_batch=1, tp=8), fabric)
     return [net.ns("all-reduce", "tp", size) / 1e3 for size in sizes]
 
 

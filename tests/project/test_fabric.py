@@ -16,8 +16,8 @@ import pytest
 from taut.errors import InputRefused
 from taut.project import fabric as room
 from taut.project.collective import time_ns
-from taut.project.fabric import Net
-from taut.project.scenario import Device, Fabric, Job, Model, Protocol, Scenario, Tier, parse
+from taut.project.fabric import Net, net_of
+from taut.project.scenario import Fabric, Job, Protocol, Tier, parse
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "validation"))
 
@@ -29,8 +29,7 @@ NVLINK, NIC = 300.0, 25.0
 def net(*tiers: Tier, fabric: dict[str, Any] | None = None, **job: Any) -> Net:
     """A job on nodes of eight devices below leaves of 64, or on the tiers given."""
     known = tiers or (node(), leaf())
-    model, device = Model(layers=1, hidden=64, heads=64, sequence=64), Device("d", 300, 80, 2000)
-    return Net(Scenario(model, Job(global_batch=job.get("dp", 1), **job), device, Fabric("f", known, **(fabric or {}))))
+    return Net(Job(global_batch=job.get("dp", 1), **job), Fabric("f", known, **(fabric or {})))
 
 
 def node(**more: Any) -> Tier:
@@ -257,7 +256,7 @@ protocols = [{name = "only"}]
 )
 def test_a_fabric_that_cannot_be_is_refused(old: str, new: str, said: str) -> None:
     scenario, defaults = parse(tomllib.loads(SCENARIO), "s.toml", SCENARIO)
-    assert Net(scenario).ns("all-reduce", "dp", 1e6) > 0
+    assert net_of(scenario).ns("all-reduce", "dp", 1e6) > 0
     assert "fabric.tiers[1].protocols[0].start_us" in defaults
     text = SCENARIO.replace(old, new)
     with pytest.raises(InputRefused) as caught:
@@ -278,3 +277,11 @@ def test_an_all_reduce_on_eight_h100_takes_what_was_measured(shared: Path) -> No
     off = [abs(difference) for *_, difference, fitted in allreduce.rows(shared.parent / "validation") if not fitted]
     assert np.mean(off) < 0.05
     assert max(off) < 0.10
+
+
+@pytest.mark.parametrize("job", [{"tp": 8, "dp": 16}, {"tp": 4, "dp": 32, "pp": 2}, {"tp": 2, "cp": 4, "dp": 8}, {"dp": 8}])
+def test_rings_inside_a_node_need_no_flows(job: dict[str, int]) -> None:
+    here = net(**job)
+    for axis, (members, _) in here.axes.items():
+        if members > 1:
+            assert here.pace(axis, "ring") == here._solved(axis, "ring"), axis

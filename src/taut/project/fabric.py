@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from taut.project import topology
 from taut.project.collective import ALGORITHMS, time_ns
 from taut.project.flow import rates
-from taut.project.scenario import Protocol, Scenario, Tier
+from taut.project.scenario import Fabric, Job, Protocol, Scenario, Tier
 
 SAMPLE = 8192
 """Packed groups repeat: those of so many ranks stand for all, if no group is larger."""
@@ -53,17 +54,31 @@ class Round:
     """Rounds that it stands for."""
 
 
-class Net:
-    """The groups of a scenario on its fabric."""
+def net_of(s: Scenario) -> Net:
+    """The groups of a scenario on its fabric; what a sweep asks for again and again is laid out once."""
+    j = s.job
+    cut = Job(
+        global_batch=j.dp, dp=j.dp, tp=j.tp, cp=j.cp, ep=j.ep, pp=j.pp, shard=j.shard, virtual_pp=min(j.virtual_pp, 2),
+    )  # fmt: skip
+    return _laid(cut, s.fabric)
 
-    def __init__(self, s: Scenario) -> None:
-        self.scenario, self.fabric = s, s.fabric
-        j, node = s.job, s.fabric.node
-        nodes = max(-(-j.world // node), s.fabric.nodes)
-        self.topology = topology.lay(s.fabric, nodes * node)
+
+@lru_cache(maxsize=512)
+def _laid(job: Job, fabric: Fabric) -> Net:
+    return Net(job, fabric)
+
+
+class Net:
+    """The groups of a job on a fabric."""
+
+    def __init__(self, job: Job, fabric: Fabric) -> None:
+        self.job, self.fabric = job, fabric
+        j, node = job, fabric.node
+        nodes = max(-(-j.world // node), fabric.nodes)
+        self.topology = topology.lay(fabric, nodes * node)
         self.seats = np.arange(nodes)
-        if s.fabric.placement == "scattered":
-            self.seats = np.random.default_rng(s.fabric.placement_seed).permutation(nodes)
+        if fabric.placement == "scattered":
+            self.seats = np.random.default_rng(fabric.placement_seed).permutation(nodes)
         inner, shard = j.tp * j.cp, min(j.shard or max(1, node // (j.tp * j.cp)), j.dp)
         self.axes: dict[str, tuple[int, int]] = {
             "tp": (j.tp, 1), "cp": (j.cp, j.tp), "dp": (j.dp, inner), "ep": (j.ep, inner), "pp": (j.pp, inner * j.dp),
@@ -90,7 +105,7 @@ class Net:
 
     def _placed(self, axis: str) -> Any:
         """Groups on their devices; ranks that fill no group are left out."""
-        j, (members, apart) = self.scenario.job, self.axes[axis]
+        j, (members, apart) = self.job, self.axes[axis]
         outer = j.world if axis in ("tp", "cp", "pp") else j.dp * j.tp * j.cp
         spans = np.arange(j.world).reshape(-1, outer)[:, : outer // (members * apart) * members * apart]
         rank = spans.reshape(-1, members, apart).swapaxes(1, 2).reshape(-1, members)
@@ -160,8 +175,16 @@ class Net:
         """Rate and latency of an algorithm (or of sends, or of an all-to-all), solved once."""
         kind = "ring" if kind == "in-switch" else kind
         if (axis, kind) not in self._paces:
-            self._paces[axis, kind] = self._solved(axis, kind)
+            inside = kind in ("ring", "send") and self._inside(axis)
+            island = self.fabric.tiers[0]
+            # In a node every device has a port of its own: who sends to one and hears from one shares it with nobody.
+            self._paces[axis, kind] = Pace(0, island.gb_per_s, island.latency_us, 0) if inside else self._solved(axis, kind)
         return self._paces[axis, kind]
+
+    def _inside(self, axis: str) -> bool:
+        """Whether every group of an axis lies on one node."""
+        members, apart = self.axes.get(axis, (0, 0))
+        return members > 1 and self.topology.depth > 1 and self.topology.node % (members * apart) == 0
 
     def shared(self, demands: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
         """Rates of several (axis, verb) that go on at the same time, each with its slowest round against the others'."""
@@ -212,7 +235,7 @@ class Net:
         if kind == "ring":
             yield Round(1.0, groups, np.roll(groups, -1, axis=1))
         elif kind == "send":
-            wraps = self.scenario.job.virtual_pp > 1
+            wraps = self.job.virtual_pp > 1
             yield Round(1.0, groups if wraps else groups[:, :-1], np.roll(groups, -1, 1) if wraps else groups[:, 1:])
         else:
             many = min(n - 1, max(FEWEST_ROUNDS, MOST_FLOWS // some.size))

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from taut.errors import UsageError
 from taut.project import work
-from taut.project.fabric import Net
 from taut.project.failure import Lives, domains, live
 from taut.project.grid import Grid, steps
 from taut.project.noise import Sway, table
@@ -104,7 +103,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
 
 def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 1, measured: Any = None) -> Forecast:
     """Play a scenario's steps."""
-    p = plan(s, Net(s))
+    p = plan(s)
     grid = noisy(s, p, seed, measured)
     drawn = steps(
         grid, count, seed, every=s.job.steps_between_syncs, sync_ns=p.sync_ns, after_ns=p.optimiser_ns, cores=cores

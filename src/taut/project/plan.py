@@ -9,7 +9,7 @@ import numpy as np
 
 from taut.project import work
 from taut.project.collective import time_ns
-from taut.project.fabric import Net
+from taut.project.fabric import Net, net_of
 from taut.project.scenario import Scenario
 
 
@@ -35,7 +35,7 @@ class Plan:
 
 def plan(s: Scenario, net: Net | None = None) -> Plan:
     """The step of a scenario."""
-    net = net or Net(s)
+    net = net or net_of(s)
     m, j = s.model, s.job
     one = work.layer(s)
     inside = _inside_ns(s, net)
