@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from build import MS, Do, analyze, job, play, trace
+from taut.errors import InputRefused
 from taut.graph import Graph, link
 from taut.replay import replay
-from taut.tables import Kind, Trace, Verb
+from taut.tables import Kind, Member, Op, Table, Trace, Verb
 
 
 def meetings(graph: Graph) -> list[tuple[int, str, list[int]]]:
@@ -254,3 +255,9 @@ def test_numbers_that_contradict_themselves_match_nothing() -> None:
 def test_a_size_that_one_rank_does_not_record_is_no_difference() -> None:
     graph = link(job({0: "fwd 2 | AR:8 1 | AR:16 1", 1: "fwd 3 | AR 1 | AR 1"}))
     assert [members for _, _, members in meetings(graph)] == [[0, 1]] * 2
+
+
+def test_ops_in_no_lane_are_refused() -> None:
+    ops = Table(Op, {"rank": [0, 0], "step": [0, 0], "name": [0, 0], "start_ns": [0, 5], "end_ns": [4, 9]})
+    with pytest.raises(InputRefused, match="an op lies in no lane"):
+        link(Trace(ops=ops, names=["mm"], lanes=["main"], groups=[], members=Table(Member, {"rank": [0]})))

@@ -141,7 +141,7 @@ def idle_causes(
     m, kins = 0, 0
     for g in range(len(cuts) - 1):
         begin, stop = cuts[g], cuts[g + 1]
-        n_comm, n_rest, comm_done, rest_done = 0, 0, 0, 0
+        n_comm, n_rest, comm_done, comm_now, rest_done = 0, 0, 0, 0, 0
         for u in np.argsort(end[begin:stop]) + begin:
             if kind[u] == 1:
                 comm[n_comm] = u
@@ -154,15 +154,17 @@ def idle_causes(
             t = start[i]
             while comm_done < n_comm and end[comm[comm_done]] <= t + EARLY_NS:
                 comm_done += 1
+            while comm_now < n_comm and end[comm[comm_now]] <= t:
+                comm_now += 1
             while rest_done < n_rest and end[rest[rest_done]] <= t:
                 rest_done += 1
             a = lane[i]
             idle = t - free[a] if free[a] > -(1 << 61) else 25 * slack
             if idle > slack:
-                other, done = (rest, rest_done) if kind[i] == 1 else (comm, comm_done)
+                other, done, now = (rest, rest_done, rest_done) if kind[i] == 1 else (comm, comm_done, comm_now)
                 nearest, distance = -1, max(slack, idle)
-                k = done - 1
-                while k >= 0 and k > done - 65 and end[other[k]] > t - idle:
+                k = min(done, now + 64) - 1
+                while k >= 0 and k > now - 65 and end[other[k]] > t - idle:
                     u = other[k]
                     away = t - end[u] if end[u] <= t else 2 * (end[u] - t)
                     if lane[u] != a and start[u] < t and away < distance:

@@ -38,6 +38,8 @@ def link(trace: Trace) -> Graph:
     """The operator graph of a trace."""
     if len(trace.ops) == 0:
         raise InputRefused(trace.source or trace.name, "holds no operator", "record with CPU or CUDA activities on")
+    if int(trace.ops.lane.min()) < 0 or int(trace.ops.lane.max()) >= max(len(trace.lanes), 1):
+        raise InputRefused(trace.source or trace.name, "an op lies in no lane", "give every op an index of Trace.lanes")
     windows = steps.windows(trace)
     if not windows.keep.any():
         raise InputRefused(trace.source or trace.name, "no operator lies inside a step", "profile at least one whole step")
