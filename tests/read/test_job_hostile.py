@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taut.errors import InputRefused
 from taut.ledger.attempts import charge_attempts
 from taut.read import job_gather, job_table, kubernetes, sacct, sacct_json, slurmctld, training_log
-from taut.read.load import JOB_LOGS
+from taut.read.load import job_logs
 
 EVENT = {
     "involvedObject": {"kind": "Pod", "namespace": "a", "name": "b-0"}, "reason": "Started",
@@ -47,6 +47,7 @@ VALID: dict[Any, bytes] = {
     b"E0101 00:50:00.000000 99 torch/distributed/elastic/api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: p\n"
     b"[2026-01-01 02:01:00] loading checkpoint at iteration 11\n[2026-01-01 02:12:00] iteration 12/100 | loss 1\n",
 }
+JOB_LOGS = tuple(job_logs())
 READERS = pytest.mark.parametrize("reader", JOB_LOGS, ids=lambda r: r.__name__.rpartition(".")[2])
 
 

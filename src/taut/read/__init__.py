@@ -8,25 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from taut.errors import InputRefused, NotATrace
-from taut.read import (
-    chakra,
-    execution,
-    files,
-    flight,
-    inspector,
-    job_gather,
-    merge,
-    metric_given,
-    metrics,
-    nsys,
-    nsys_ranks,
-    otlp,
-    schedule,
-)
+from taut.read import files, flight, merge, metric_given, metrics
 from taut.read import progress as log
-from taut.read.job_words import JobLog
 from taut.read.load import FORMATS, Format, Part, load_all
-from taut.read.otlp_json import Spans
 from taut.tables import Member, Op, Table, Trace
 
 __all__ = ["FORMATS", "Format", "read"]
@@ -52,17 +36,19 @@ def read(
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
     parts = load_all(files.expand(paths), progress or _silent)
 
-    def all_of(kind: type) -> list[Any]:
-        return [part.found for part in parts if isinstance(part.found, kind)]
+    def by(door: str) -> list[Any]:
+        return [part.found for part in parts if part.door == door]
 
-    refused, dumps, logs, jobs = (all_of(kind) for kind in (InputRefused, flight.Dump, Table, JobLog))
-    traces = _traces(parts, all_of, refused)
-    spans = all_of(Spans)
+    refused: list[InputRefused] = [part.found for part in parts if isinstance(part.found, InputRefused)]
+    dumps, logs, jobs, spans = by("flight"), by("progress"), by("job_logs"), by("otlp")
+    traces = _traces(parts, by, refused)
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
     if spans and traces:
         why = "spans of services and profiler traces are not read as one job"
         raise InputRefused(spans[0].label, why, "analyze the spans alone")
     if spans:
+        from taut.read import otlp
+
         trace = otlp.gather(spans, refused, **about)
     elif traces:
         trace = merge.merge(traces, refused, **about)
@@ -71,34 +57,53 @@ def read(
     elif jobs:
         trace = _jobs_alone(refused, **about)
     else:
-        raise _nothing(paths, parts, refused, all_of)
+        raise _nothing(paths, parts, refused, by)
     logs += [trace.progress for _, trace in traces if len(trace.progress)]
     if logs:
         trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
     trace = flight.apply(trace, dumps, {"files": len(traces) + len(spans), "files skipped": skipped})
-    trace = execution.apply(trace, all_of(execution.Execution))
-    trace = metrics.apply(trace, [*all_of(metrics.Metrics), *metric_given.load(metrics_at, trace, places)])
-    return job_gather.apply(trace, jobs)
+    if executed := [found for found in by("execution") if not _is_plan(found)]:
+        from taut.read import execution
+
+        trace = execution.apply(trace, executed)
+    trace = metrics.apply(trace, [*by("metrics"), *metric_given.load(metrics_at, trace, places)])
+    if jobs:
+        from taut.read import job_gather
+
+        trace = job_gather.apply(trace, jobs)
+    return trace
 
 
 def _silent(done: int, total: int) -> None:
     """No progress is shown."""
 
 
-def _traces(parts: Sequence[Part], all_of: Callable[[type], list[Any]], refused: list[InputRefused]) -> list[tuple[str, Trace]]:
+def _traces(parts: Sequence[Part], by: Callable[[str], list[Any]], refused: list[InputRefused]) -> list[tuple[str, Trace]]:
     """The traces; where there are none, what can be made of logs and plans, which tell less and stand back otherwise."""
     traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
-    traces += nsys_ranks.traces(all_of(nsys.Report))
-    inspected, plans = all_of(inspector.Log), all_of(chakra.Plan)
-    if not traces and inspected:
-        return [(inspected[0].label, inspector.gather(inspected))]
-    if not traces and plans:
-        return schedule.laid_out(plans)
-    if inspected:
+    if reports := by("nsys"):
+        from taut.read import nsys_ranks
+
+        traces += nsys_ranks.traces(reports)
+    if inspected := by("inspector"):
+        if not traces:
+            from taut.read import inspector
+
+            return [(inspected[0].label, inspector.gather(inspected))]
         refused.append(InputRefused(inspected[0].label, f"{len(inspected)} Inspector logs beside traces that tell more"))
-    refused += [InputRefused(plan.label, "without starts, beside traces that have them") for plan in plans]
+    if plans := [plan for plan in (*by("chakra"), *by("execution")) if _is_plan(plan)]:
+        if not traces:
+            from taut.read import schedule
+
+            return schedule.laid_out(plans)
+        refused += [InputRefused(plan.label, "without starts, beside traces that have them") for plan in plans]
     return traces
+
+
+def _is_plan(found: Any) -> bool:
+    """Whether ops have an order but no times (``chakra.Plan``)."""
+    return hasattr(found, "place")
 
 
 def _jobs_alone(refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
@@ -107,16 +112,14 @@ def _jobs_alone(refused: Sequence[InputRefused], *, name: str, source: str) -> T
     return Trace(Table(Op, {}, 0), [], [], [], Table(Member, {}, 0), name=name, source=source, partial=notes)
 
 
-BESIDE = (
-    ("execution traces without times", execution.Execution),
-    ("flight-recorder dumps that do not say their rank", flight.Dump),
-    ("metrics", metrics.Metrics),
-    ("progress logs", Table),
-)
+BESIDE = {
+    "execution": "execution traces without times", "flight": "flight-recorder dumps that do not say their rank",
+    "metrics": "metrics", "progress": "progress logs",
+}  # fmt: skip
 
 
 def _nothing(
-    paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], all_of: Callable[[type], list[Any]]
+    paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], by: Callable[[str], list[Any]]
 ) -> InputRefused:
     """Why there is no trace."""
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
@@ -124,7 +127,7 @@ def _nothing(
         return refused[0]
     if refused:
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
-    beside = next((name for name, kind in BESIDE if all_of(kind)), "")
+    beside = next((name for door, name in BESIDE.items() if by(door)), "")
     if beside:
         return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
     why = f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace"

@@ -5,32 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from taut.errors import InputRefused, TooLarge
-from taut.read import (
-    chakra,
-    execution,
-    files,
-    flight,
-    inspector,
-    job_table,
-    kineto,
-    kubernetes,
-    metrics,
-    nsys,
-    optable,
-    otf2,
-    otlp,
-    sacct,
-    sacct_json,
-    slurmctld,
-    steptimes,
-    training_log,
-)
+from taut.read import files, kineto, metrics, optable, steptimes
 from taut.read import progress as log
 from taut.read.job_words import JobLog
-from taut.tables import Table, Trace
+from taut.tables import Trace
 
 PARALLEL_BYTES = 30 << 20
 """Below this much input, starting processes costs more than it saves."""
@@ -47,14 +28,50 @@ class Format(Protocol):
 
 
 FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
-IN_PLACE = (nsys, otf2)
-"""Formats that are opened where they lie, because they are too large to hold or are more than one file."""
-BESIDE = (otlp, inspector, flight, chakra, execution, log, metrics)
-"""Formats that tell less than a trace of their own, or lie beside traces."""
-JOB_LOGS = (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
-"""Readers of what tells the attempts of a job, beside its traces or alone; the loosest comes last."""
-Found = Trace | nsys.Report | chakra.Plan | execution.Execution | inspector.Log | flight.Dump | metrics.Metrics | JobLog | Table
-"""What a member may hold; a bare table is a progress log."""
+REPORTS = (".nsys-rep", ".qdrep")
+"""What nsys itself keeps, and only it can open."""
+
+
+def _in_place() -> Iterator[Any]:
+    """Formats that are opened where they lie, because they are too large to hold or are more than one file.
+
+    They, and those below, are loaded one by one as they are asked: most inputs never come to them.
+    """
+    from taut.read import nsys
+
+    yield nsys
+    from taut.read import otf2
+
+    yield otf2
+
+
+def _others() -> Iterator[Any]:
+    """Formats that tell less than a trace of their own, or lie beside traces, and job logs; the loosest come last."""
+    from taut.read import flight
+
+    yield flight
+    from taut.read import otlp
+
+    yield otlp
+    from taut.read import inspector
+
+    yield inspector
+    from taut.read import chakra
+
+    yield chakra
+    from taut.read import execution
+
+    yield execution
+    yield log
+    yield metrics
+    yield from job_logs()
+
+
+def job_logs() -> Iterator[Any]:
+    """Readers of what tells the attempts of a job, beside its traces or alone."""
+    from taut.read import job_table, kubernetes, sacct, sacct_json, slurmctld, training_log
+
+    yield from (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
 
 
 @dataclass
@@ -62,7 +79,9 @@ class Part:
     """What became of one member: something, a refusal, or nothing that is known."""
 
     label: str
-    found: Found | InputRefused | None
+    found: Any
+    door: str = ""
+    """The module that read it; empty for a trace, a refusal and nothing."""
 
 
 def load_all(inputs: list[str], progress: Callable[[int, int], None]) -> list[Part]:
@@ -127,22 +146,32 @@ def load_file(path: str) -> list[Part]:
 
 def _load_member(member: files.Member) -> Part:
     try:
-        if nsys.is_report(member):
-            return Part(member.label, None)
-        for in_place in IN_PLACE:
-            if in_place.sniff(member.head):
-                return Part(member.label, in_place.load(member))
+        if member.name.lower().endswith(REPORTS):
+            from taut.read import nsys
+
+            if nsys.is_report(member):
+                return Part(member.label, None)
         for reader in FORMATS:
             if reader.sniff(member.head):
-                return Part(member.label, _load_first(reader, member))
-        for other in (*BESIDE, *JOB_LOGS):
+                return _part(member, reader, _load_first(reader, member))
+        for in_place in _in_place():
+            if in_place.sniff(member.head):
+                return _part(member, in_place, in_place.load(member))
+        for other in _others():
             if other.sniff(member.head):
-                return Part(member.label, other.load(member.read(), member.label))
+                return _part(member, other, other.load(member.read(), member.label))
     except TooLarge:
         raise
     except InputRefused as refusal:
         return Part(member.label, refusal)
     return Part(member.label, None)
+
+
+def _part(member: files.Member, door: Any, found: Any) -> Part:
+    if isinstance(found, Trace):
+        return Part(member.label, found)
+    name = "metrics" if isinstance(found, metrics.Metrics) else door.__name__.rpartition(".")[2]
+    return Part(member.label, found, "job_logs" if isinstance(found, JobLog) else name)
 
 
 def _load_first(reader: Format, member: files.Member) -> Trace | metrics.Metrics:

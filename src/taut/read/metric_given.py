@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from taut.errors import InputRefused, UsageError
 from taut.read import files, metrics
 from taut.read.metric_series import USUAL, Map, Metrics, map_of
-from taut.read.web import is_address
 from taut.tables import Trace
+
+ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+"""What names a server, not a file."""
 
 
 def load(given: Sequence[str | Path], trace: Trace, places: str | None) -> list[Metrics]:
@@ -21,7 +24,7 @@ def load(given: Sequence[str | Path], trace: Trace, places: str | None) -> list[
 
 
 def _of(name: str, trace: Trace, mapped: Map) -> list[Metrics]:
-    if is_address(name):
+    if ADDRESS.match(name):
         from taut.read.metric_live import fetch
 
         return [fetch(name, trace, mapped)]

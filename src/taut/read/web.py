@@ -34,11 +34,6 @@ CHUNK = 64 << 10
 TRY = "give the address of a Prometheus, such as http://host:9090"
 
 
-def is_address(text: str) -> bool:
-    """Whether this names a server, not a file."""
-    return re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", text) is not None
-
-
 @dataclass
 class Server:
     """One address, and what may still be asked of it."""
