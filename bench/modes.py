@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
-import numba  # noqa: F401  (kernels are compiled from the first job on: there are thousands)
 import numpy as np
 
 from taut.diagnose import Evidence, contention, diagnose, imbalance, tail
@@ -23,6 +22,7 @@ from taut.diagnose.late import recurring
 from taut.diagnose.straggler import local_links
 from taut.diagnose.synchronisation import apart
 from taut.graph import Graph, link
+from taut.jit import expect
 from taut.replay import batch, blame, replay
 from taut.replay.ring import late_receivers, ring
 from taut.tables import Kind, Member, Op, Table, Trace, Verb
@@ -422,5 +422,6 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=200, help="jobs behind every size; a fifth of them behind every power")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    expect(float("inf"))  # thousands of small jobs: kernels are compiled from the first on
     sizes(given.jobs, given.seed)
     powers(max(given.jobs // 5, 10), given.seed)

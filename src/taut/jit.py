@@ -7,6 +7,7 @@ compiler takes to load; and last, compilation by numba, whose result is left for
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import types
@@ -115,6 +116,12 @@ class Kernel:
         bound.__module__, bound.__qualname__ = self.function.__module__, self.function.__qualname__
         bound.__doc__ = self.function.__doc__
         return bound
+
+
+def expect(ops: float) -> None:
+    """Say how much work is to come in many small calls: if it pays, kernels are compiled however few rows each is given."""
+    if ops > SMALL:
+        importlib.import_module("numba")
 
 
 def kernel(

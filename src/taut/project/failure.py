@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taut.errors import UsageError
+from taut.jit import expect
 from taut.project.checkpoint import DAY_S, NODE_DAYS, best_s
 from taut.project.life import COUNTS, FATES, FINISHED, PRODUCTIVE, SLOW, WALL, lives
 from taut.project.noise import GRID, REACH, table
 from taut.project.scenario import Failure, Noise, Scenario
 
 US = 1e6
-COMPILED = 20_000
-"""Failures from which the compiler is worth its start."""
 PATIENCE = 100
 """A life is given up when it has lasted so many times its work (sooner where integers of µs end)."""
 
@@ -180,8 +179,7 @@ def live(f: Failure, nodes: int, devices: int, work_s: float, *, step_s: float =
     them = [d for d in domains(f, nodes) if d.per_s > 0]
     rate = np.array([d.per_s for d in them])
     per_s = float(rate.sum())
-    if work_s * per_s * count > COMPILED:
-        import numba  # noqa: F401  (see grid.py)
+    expect(work_s * per_s * count)
     part_s, block_s = work_between_s(f, per_s, work_s, step_s), f.checkpoint_s * (1 - f.checkpoint_overlap)
     times_s = (work_s, part_s, block_s, f.checkpoint_s, f.detect_s, f.reschedule_s, restore_s(f, nodes), limit_s)
     units, sizes = (np.array(column, np.int64) for column in ([d.units for d in them], [d.nodes for d in them]))

@@ -16,12 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from taut.jit import kernel
+from taut.jit import expect, kernel
 from taut.project.noise import POINTS, REACH
 from taut.project.pipeline import Program
-
-COMPILED = 50_000
-"""Ops from which the compiler is worth its start."""
 
 
 @kernel()
@@ -152,9 +149,7 @@ def steps(
 
     A step is as long as the slowest replica's time from the end of the step before; between meetings replicas drift apart.
     """
-    if count * grid.replicas * len(grid.program) > COMPILED:
-        import numba  # noqa: F401  (once it is there, kernels are compiled however few rows they are given)
-
+    expect(count * grid.replicas * len(grid.program))
     zero = np.zeros(grid.replicas)  # played from 0 and put behind the step before: times stay short, and exact
     begin, out, done = zero, np.empty(count), 0.0
     with ThreadPoolExecutor(cores) as pool:

@@ -11,6 +11,7 @@ TOPOLOGIES.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -35,7 +36,7 @@ class Routes:
     latency_us: Any
 
 
-class Topology:
+class Topology(ABC):
     """Links with their capacity, and routes between devices; this one joins no nodes."""
 
     def __init__(self, fabric: Fabric, devices: int) -> None:
@@ -100,6 +101,7 @@ class Topology:
             columns += [_where(level >= reach, out + via // unit), _where(level >= reach, into + dst // unit)]
         return columns, level, latency + np.where(forwarded, self.tiers[0].latency_us, 0.0)
 
+    @abstractmethod
     def lay(self) -> None:
         """Make the links between nodes."""
 
@@ -107,9 +109,9 @@ class Topology:
         """The device of the sender's node from which a flow leaves, if it does not stripe."""
         return src
 
+    @abstractmethod
     def across(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
         """(links between two nodes, outermost tier crossed, latency in µs)."""
-        raise NotImplementedError
 
     def latency(self, level: Any) -> Any:
         """Latency of messages whose outermost tier is this: beyond the outermost as in it, and never less than further in."""
