@@ -604,7 +604,18 @@ def _scenario(scenario: str, ranks: list[int], steps: int, seed: int) -> dict[st
     from taut.read.scenario import load
 
     table, text = load(scenario)
-    return run_project(table, scenario, text, ranks=ranks, count=steps, seed=seed, cores=os.cpu_count() or 1)
+    cores = os.cpu_count() or 1
+    return run_project(table, scenario, text, ranks=ranks, count=steps, seed=seed, cores=cores, measured=_measured)
+
+
+def _measured(run: str) -> Any:
+    """How the work of a finished run strays."""
+    from taut.project.noise import strays
+    from taut.run import open_run
+    from taut.tables import Kind
+
+    opened = open_run(run)
+    return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
 
 
 def _from_run(run: str, ranks: list[int], same_hosts: bool, seed: int) -> dict[str, Any]:

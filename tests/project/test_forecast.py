@@ -71,6 +71,37 @@ def test_the_collapse_of_sharded_state_is_a_regime_of_its_own(gpt: Scenario) -> 
     assert share(1536, micro_batch=1, **sharded) < 0.4 * share(384, micro_batch=4, **sharded)
 
 
+def test_local_steps_pay_for_a_synchronisation_once(gpt: Scenario) -> None:
+    quiet = replace(gpt, noise=replace(gpt.noise, distribution="none", step_spread=0.0, ranks_spread=0.0))
+    local = replace(quiet, job=replace(quiet.job, steps_between_syncs=4))
+    assert forecast(local, count=8).step_ns.mean() == pytest.approx(step_ns(local))
+
+
+def test_rates_are_priced_and_what_has_none_is_null(gpt: Scenario) -> None:
+    plain = forecast(gpt, count=5).entry()
+    assert (
+        plain["energy_cost_per_unit"] is plain["kg_co2e_per_unit"] is plain["late_share"] is plain["penalty_per_unit"] is None
+    )
+    price = replace(gpt.price, kwh=0.1, kg_co2e_per_kwh=0.4, step_deadline_ms=1.0, penalty=2.0)
+    priced = forecast(replace(gpt, price=price), count=5).entry()
+    assert priced["kg_co2e_per_unit"] == pytest.approx(4 * priced["energy_cost_per_unit"])
+    assert priced["late_share"] == 1.0
+    assert priced["penalty_per_unit"] == pytest.approx(2.0 / (1536 * 2048 / 1e6))
+
+
+def test_noise_is_drawn_from_a_finished_run(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["demo", "-q", "-o", str(tmp_path / "run")]).exit_code == 0
+    table, text = load("gpt-175b")
+    path = tmp_path / "measured.toml"
+    path.write_text(f'{text}\n[noise]\ndistribution = "measured"\nrun = "{tmp_path / "run"}"\n')
+    run = CliRunner().invoke(main, ["project", str(path), "--steps", "5", "--json"])
+    assert run.exit_code == 0, run.stderr
+    assert json.loads(run.stdout)["forecasts"][0]["terms"]["jitter"] > 0
+    table["noise"] = {"distribution": "measured", "run": "elsewhere"}
+    with pytest.raises(InputRefused, match=r"noise\.run: 0 ops with a reference"):
+        project(table, "gpt-175b", text, count=5)
+
+
 def test_a_job_that_does_not_fit_its_devices_is_refused() -> None:
     table, text = load("gpt-175b")
     table["job"] = {**table["job"], "tp": 1, "pp": 1, "dp": 1536}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from taut.errors import InputRefused
@@ -12,18 +12,30 @@ from taut.project.scenario import Scenario, parse, place
 
 __all__ = ["Scenario", "parse", "project"]
 
+FEWEST = 100
+"""Measured strays below which nothing is drawn from them."""
+
 
 def project(
     table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), count: int = STEPS, seed: int = SEED,
-    cores: int = 1,
+    cores: int = 1, measured: Callable[[str], Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What ``taut project`` prints: a scenario's forecast at each of these scales, or at its own."""
+    """What ``taut project`` prints: a scenario's forecast at each of these scales, or at its own.
+
+    ``measured`` gives the strays of a run folder (``noise.strays``), for scenarios whose noise was measured.
+    """
     scenario, defaults = parse(table, label, text)
+    strays = None
+    if scenario.noise.distribution == "measured":
+        strays = measured(scenario.noise.run) if measured is not None else ()
+        if len(strays) < FEWEST:
+            why = f"noise.run: {len(strays)} ops with a reference are too few to draw from"
+            raise InputRefused(place(label, text, "noise.run"), why, "name a run of several ranks and steps")
     rows = []
     for n in ranks or [scenario.job.world]:
         here = at(scenario, n)
         _fits(here, label, text)
-        rows.append(forecast(here, count=count, seed=seed, cores=cores).entry())
+        rows.append(forecast(here, count=count, seed=seed, cores=cores, measured=strays).entry())
     return {"scenario": scenario.name, "defaults": defaults, "forecasts": rows, "threshold": None, "policies": []}
 
 

@@ -69,7 +69,8 @@ class Forecast:
         flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS
         price = s.device.price_per_hour
-        joules = self._watts() * mean * 1e-9 * self.ranks * s.price.pue
+        joules = self._watts() * mean * 1e-9 * self.ranks * s.price.pue / units / self.kept
+        late, penalty = self._late(), s.price.penalty
         return {
             "ranks": self.ranks,
             "step_ns": {"p10": float(low), "p50": float(middle), "p90": float(high)},
@@ -78,15 +79,27 @@ class Forecast:
             "effective_throughput_ratio": self.still_ns / mean * self.kept,
             "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
             "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units / self.kept,
-            "currency": s.price.currency or None, "energy_per_unit_j": joules / units / self.kept,
+            "currency": s.price.currency or None, "energy_per_unit_j": joules,
+            "energy_cost_per_unit": _times(joules / 3.6e6, s.price.kwh),
+            "kg_co2e_per_unit": _times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
+            "penalty_per_unit": None if late is None else _times(late / units, penalty),
             "tokens_per_s": s.job.global_batch * s.model.sequence / (mean * 1e-9) * self.kept,
             "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
         }  # fmt: skip
+
+    def _late(self) -> float | None:
+        """Share of the steps that take longer than promised; None without a promise."""
+        promised = self.scenario.price.step_deadline_ms
+        return None if promised is None else float((self.step_ns > promised * 1e6).mean())
 
     def _watts(self) -> float:
         """Mean power of a device: under load while it computes, else stalled."""
         busy = self.terms["compute"] / max(float(self.step_ns.mean()), 1.0)
         return self.scenario.device.load_w * busy + self.scenario.device.stall_w * (1 - busy)
+
+
+def _times(amount: float, rate: float | None) -> float | None:
+    return None if rate is None else amount * rate
 
 
 def at(s: Scenario, ranks: int) -> Scenario:
@@ -105,9 +118,8 @@ def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 
     """Play a scenario's steps."""
     p = plan(s)
     grid = noisy(s, p, seed, measured)
-    drawn = steps(
-        grid, count, seed, every=s.job.steps_between_syncs, sync_ns=p.sync_ns, after_ns=p.optimiser_ns, cores=cores
-    )  # fmt: skip
+    every = s.job.steps_between_syncs
+    drawn = steps(grid, count, seed, every=every, sync_ns=p.sync_ns * every, after_ns=p.optimiser_ns, cores=cores)
     alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
     terms = _terms(s, p, alone, float(drawn.mean()))
     return Forecast(s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _lives(s, float(drawn.mean()), seed))

@@ -47,6 +47,13 @@ def quantile(noise: Noise, chance: Any, upper: Any, measured: Any = None) -> Any
     return np.exp(sqrt(wide) * z - wide / 2)
 
 
+def strays(work_ns: Any, reference_ns: Any, compute: Any) -> Any:
+    """Work of a measured run's compute ops over their references, where they have one, scaled to a mean of one."""
+    known = compute & (np.nan_to_num(reference_ns) > 0) & (work_ns > 0)
+    ratio = work_ns[known] / reference_ns[known]
+    return ratio / ratio.mean() if len(ratio) else ratio
+
+
 def odds(x: Any) -> tuple[Any, Any]:
     """(chance, one minus it) of log odds."""
     return 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))

@@ -27,7 +27,7 @@ class Plan:
     hop_ns: float
     """From one stage to the next."""
     sync_ns: float
-    """Data-parallel synchronisation that does not hide under the backward pass."""
+    """Data-parallel synchronisation that does not hide under the backward pass; with local steps, the share of one."""
     hidden_ns: float
     """What of it does."""
     optimiser_ns: float

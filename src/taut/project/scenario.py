@@ -108,7 +108,6 @@ class Device(Strict, frozen=True):
     """Time a kernel takes whatever it does."""
     host_layer_us: NotNegative = 1000.0
     """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it."""
-    idle_w: NotNegative = 73.0
     stall_w: NotNegative = 150.0
     load_w: NotNegative = 550.0
     price_per_hour: NotNegative | None = None
@@ -137,16 +136,12 @@ class Tier(Strict, frozen=True):
     """What one device can send through this tier when nobody else does; of a dragonfly's group: what joins two routers."""
     latency_us: NotNegative = 0.0
     """Time of a message through this tier (and those inside it), whatever its size; of a torus: for every hop."""
-    jitter_share: NotNegative = 0.0
     oversubscription: Annotated[float, Meta(ge=1)] = 1.0
     """Bandwidth below a switch of this tier over bandwidth above it; what turns round in the switch does not feel it."""
     uplinks: Some = 0
     """Cables from a switch of this tier upwards, of which a flow takes one by hash; 0 spreads every flow over all of them."""
     striped: bool = False
     """Whether one flow may use the ports of all devices of its node."""
-    ports_per_device: NotNegative = 1.0
-    price_per_port: NotNegative | None = None
-    port_w: NotNegative = 0.0
     algorithm: Literal["ring", "tree", "halving-doubling", "hierarchical", "best"] = "ring"
     """Of groups that reach through this tier; hierarchical goes inside the node, across, inside; best is by size."""
     protocols: tuple[Protocol, ...] = ()
