@@ -17,6 +17,7 @@ import numpy as np
 from taut.errors import InputRefused
 from taut.read import arrivals, pickles
 from taut.read.columns import Codes, Ints, Mask
+from taut.read.kineto_collectives import NO_GROUP
 from taut.read.kineto_json import elements, integer
 from taut.read.kineto_rows import NAME_LENGTH, rank_list
 from taut.read.words import verb_of
@@ -315,8 +316,11 @@ def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Tra
         calls.append(_recoded(dump, names, groups))
     ranks = {name: members for dump in dumps for name, members in dump.group_ranks.items()}
     found_counts = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
+    nameless = (trace.ops.group < 0) & (trace.ops.verb != Verb.NONE)
+    settled = not (nameless & (group < 0)).any()  # what the traces left open, the dumps tell
     return replace(
         trace,
+        partial=[line for line in trace.partial if not (settled and NO_GROUP in line)],
         ops=trace.ops.replace(group=group, seq=seq),
         names=list(map(str, names)),
         groups=list(map(str, groups)),
