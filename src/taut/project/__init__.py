@@ -9,6 +9,7 @@ from taut.errors import InputRefused
 from taut.project import work
 from taut.project.forecast import SEED, STEPS, at, forecast
 from taut.project.scenario import Scenario, parse, place
+from taut.project.workload import workload_of
 
 __all__ = ["Scenario", "parse", "project"]
 
@@ -24,7 +25,13 @@ def project(
 
     ``measured`` gives the strays of a run folder (``noise.strays``), for scenarios whose noise was measured.
     """
-    scenario, defaults = parse(table, label, text)
+    kind = workload_of(table, label)
+    scenario, defaults = kind.parse(table, label, text)
+    if not isinstance(scenario, Scenario):
+        answers = [
+            kind.forecast(kind.at(scenario, n), count=count, seed=seed, cores=cores) for n in ranks or [kind.ranks(scenario)]
+        ]
+        return _result(scenario.name, defaults, [answer.entry() for answer in answers])
     strays = None
     if scenario.noise.distribution == "measured":
         strays = measured(scenario.noise.run) if measured is not None else ()
@@ -36,7 +43,11 @@ def project(
         here = at(scenario, n)
         _fits(here, label, text)
         rows.append(forecast(here, count=count, seed=seed, cores=cores, measured=strays).entry())
-    return {"scenario": scenario.name, "defaults": defaults, "forecasts": rows, "threshold": None, "policies": []}
+    return _result(scenario.name, defaults, rows)
+
+
+def _result(name: str, defaults: list[str], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"scenario": name, "defaults": defaults, "forecasts": rows, "threshold": None, "policies": []}
 
 
 def _fits(s: Scenario, label: str, text: str) -> None:

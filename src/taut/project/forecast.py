@@ -20,6 +20,7 @@ from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
 from taut.project.scenario import Scenario
 from taut.project.step import sending, still
+from taut.project.workload import INDICES, Estimate
 
 STEPS, SEED = 200, 0
 WORK_S, LIVES = 30 * 86400.0, 60
@@ -86,6 +87,16 @@ class Forecast:
             "tokens_per_s": s.job.global_batch * s.model.sequence / (mean * 1e-9) * self.kept,
             "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
         }  # fmt: skip
+
+    def indices(self) -> dict[str, Estimate | None]:
+        """The indices that drawn steps tell."""
+        low, middle, high = np.quantile(self.step_ns, (0.05, 0.5, 0.95))
+        kept = self.still_ns / float(self.step_ns.mean()) * self.kept
+        known = {
+            "effective_throughput_ratio": Estimate(kept),
+            "runtime_variance_index": Estimate((high - low) / (3.29 * middle)),
+        }
+        return {name: known.get(name) for name in INDICES}
 
     def _late(self) -> float | None:
         """Share of the steps that take longer than promised; None without a promise."""

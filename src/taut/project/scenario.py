@@ -6,26 +6,17 @@ such. A device or a fabric is a table, or the name of one that ships with taut.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from taut.errors import InputRefused
+from taut.project import strict
+from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict, place
 
-Count = Annotated[int, Meta(ge=1)]
-Some = Annotated[int, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
-NotNegative = Annotated[float, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-
-
-class Strict(Struct, forbid_unknown_fields=True, frozen=True):
-    """A table of the file: unknown keys are refused."""
+__all__ = ["About", "Scenario", "parse", "place"]
 
 
 class Model(Strict, frozen=True):
@@ -267,79 +258,15 @@ class Scenario(Strict, frozen=True):
     noise: Noise = Noise()
     failure: Failure = Failure()
     price: Price = Price()
-
-
-ROWS: Mapping[str, type[Struct]] = {"tiers": Tier, "protocols": Protocol}
-"""Keys whose value is a list of tables."""
+    about: About = About()
 
 
 def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[Scenario, list[str]]:
     """The scenario in a TOML table, and the keys that were not given and took their defaults."""
-    try:
-        scenario = msgspec.convert(table, Scenario)
-    except msgspec.ValidationError as error:
-        raise _refused(error, label, text) from None
-    _check(scenario, label, text)
-    return scenario, list(_defaults(Scenario, table))
+    return strict.parse(Scenario, _contradictions, table, label, text)
 
 
-def _defaults(kind: type[Struct], given: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    for field in msgspec.structs.fields(kind):
-        value = given.get(field.name)
-        inner = field.type
-        if isinstance(inner, type) and issubclass(inner, Struct):
-            yield from _defaults(inner, value or {}, f"{path}{field.name}.")
-        elif field.name in ROWS and value:
-            for i, row in enumerate(value):
-                yield from _defaults(ROWS[field.name], row, f"{path}{field.name}[{i}].")
-        elif value is None and not field.required:
-            yield path + field.name
-
-
-def _refused(error: msgspec.ValidationError, label: str, text: str) -> InputRefused:
-    """What msgspec says, with the line and the way out."""
-    said, _, where = str(error).partition(" - at `")
-    path = where.rstrip("`").removeprefix("$").lstrip(".")
-    unknown = re.search(r"unknown field `(\w+)`", said)
-    missing = re.search(r"missing required field `(\w+)`", said)
-    key = ".".join(filter(None, (path, (unknown or missing or [None, ""])[1])))
-    if unknown:
-        return InputRefused(place(label, text, key), f"no such key: {key}", f"known here: {', '.join(_known(path))}")
-    if missing:
-        return InputRefused(place(label, text, path), f"{key} is missing", "give it, with the unit its name carries")
-    return InputRefused(place(label, text, key), f"{key}: {said[:1].lower()}{said[1:]}", "correct the value")
-
-
-def _known(path: str) -> list[str]:
-    """The keys of the table at a path."""
-    kind: Any = Scenario
-    for part in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
-        kind = ROWS.get(part) or next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
-    return [field.name for field in msgspec.structs.fields(kind)]
-
-
-def place(label: str, text: str, key: str) -> str:
-    """``file:line`` of a key; the file alone where the line cannot be told."""
-    *tables, name = re.sub(r"\[.*?\]|\[\.\.\.\]", "", key).split(".")
-    table, inside, header = ".".join(tables), not tables, 0
-    for number, line in enumerate(text.splitlines(), 1):
-        found = re.match(r"\s*\[\[?\s*([\w.]+)\s*\]\]?", line)
-        if found:
-            inside = found[1] in (table, key)
-            header = number if inside else header
-        elif inside and re.match(rf"\s*{re.escape(name)}\s*=", line):
-            return f"{label}:{number}"
-    return f"{label}:{header}" if header else label
-
-
-def _check(s: Scenario, label: str, text: str) -> None:
-    """What no single value can be blamed for."""
-    for wrong, key, why, remedy in _contradictions(s):
-        if wrong:
-            raise InputRefused(place(label, text, key), f"{key}: {why}", remedy)
-
-
-def _contradictions(s: Scenario) -> Sequence[tuple[bool, str, str, str]]:
+def _contradictions(s: Scenario) -> Sequence[Contradiction]:
     m, j, f = s.model, s.job, s.fabric
     batch, chunks = j.dp * j.micro_batch, j.pp * j.virtual_pp
     nodes = max(-(-j.world // f.node), f.nodes)

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 import click
 
 from taut import __version__
+from taut.cli.common import print_json, print_object, progress, say, show
+from taut.cli.project import project
 from taut.errors import TautError, UsageError
 from taut.lab.cli import lab
 
@@ -31,10 +32,8 @@ FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
 SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
 NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
-DEMO = Path(__file__).parent / "demo"
-SNIPPET = Path(__file__).parent / "brief" / "recording.txt"
-PATIENCE_S = 5.0
-"""Off a terminal, stages are named only after this long."""
+DEMO = Path(__file__).parents[1] / "demo"
+SNIPPET = Path(__file__).parents[1] / "brief" / "recording.txt"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 EPILOG = """\b
@@ -104,17 +103,8 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    _say(f"taut: {message}")
+    say(f"taut: {message}")
     sys.exit(code)
-
-
-def _say(message: str) -> None:
-    """One line on stderr, whatever the message holds."""
-    from taut.brief.text import plain, safe
-
-    line = safe(message)
-    encoding = (getattr(sys.stderr, "encoding", None) or "ascii").lower()
-    click.echo(line if encoding.startswith("utf") else plain(line), err=True)
 
 
 @click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -234,7 +224,7 @@ def _analyze(
     from taut.run import analyze as run_analyze
 
     prices = _prices(price, token_price, power, carbon)
-    with _progress(quiet) as stage:
+    with progress(quiet) as stage:
         asked: dict[str, Any] = {"metrics": metrics, "places": places, **({} if pays is None else {"pays": pays})}
         analysis = run_analyze(inputs, prices=prices, topology=topology, progress=stage, envelope=envelope, **asked)
         stage("saving")
@@ -244,7 +234,7 @@ def _analyze(
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
         for line in [*_failures(failing, fail_on), *_hints(result, run)]:
-            _say(line)
+            say(line)
     if failing:
         click.get_current_context().exit(FINDINGS)
 
@@ -265,37 +255,13 @@ def _prices(
     return Prices(amount, currency, load, stall, idle, carbon, tokens[0], tokens[1], token_currency)
 
 
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Names the stage at work: a spinner on a terminal, a line where it takes long, nothing if quiet."""
-    if quiet:
-        yield lambda stage: None
-    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        from rich.console import Console
-
-        with Console(stderr=True).status("reading …") as status:
-            yield lambda stage: status.update(f"{stage} …")
-    else:
-        begin = time.monotonic()
-        yield lambda stage: _say(f"{stage} …") if time.monotonic() - begin > PATIENCE_S else None
-
-
-_INVISIBLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-
-
-def _print_json(text: str) -> None:
-    """One JSON object in UTF-8, with what a terminal might obey written as an escape."""
-    click.echo((_INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).rstrip() + "\n").encode(), nl=False)
-
-
 def _show(analysis: Analysis | JobAnalysis, as_json: bool) -> None:
     if as_json:
-        _print_json(analysis.to_json())
+        print_json(analysis.to_json())
         return
-    from taut.brief.terminal import Screen, render
+    from taut.brief.terminal import render
 
-    screen = Screen.of(sys.stdout)
-    click.echo(render(analysis.result, screen), nl=False, color=screen.styled)
+    show(render, analysis.result)
 
 
 def _share(finding: dict[str, Any], result: dict[str, Any]) -> float:
@@ -439,7 +405,7 @@ def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int
     past = [as_before(run.graph, run.reference_ns, key, named) for key, named in together.items()]
     for (key, named), change, before in zip(together.items(), changes, past, strict=True):
         if len(change.ops) == 0 and not before:
-            _say(f"--fix {key}={','.join(named)}: no reference is known for it, so nothing changes")
+            say(f"--fix {key}={','.join(named)}: no reference is known for it, so nothing changes")
     changes += [change for before in past for change in before]
     return changes + [delay(run.graph, rank, step, ns) for rank, step, ns in delays]
 
@@ -455,20 +421,13 @@ def _label(key: str, said: str, labels: Sequence[str]) -> str:
     return like[0] if like else said
 
 
-def _print_object(result: dict[str, Any]) -> None:
-    import msgspec
-
-    _print_json(msgspec.json.format(msgspec.json.encode(result), indent=1).decode())
-
-
 def _show_change(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        _print_object(result)
+        print_object(result)
         return
-    from taut.brief.terminal import Screen, render_change
+    from taut.brief.terminal import render_change
 
-    screen = Screen.of(sys.stdout)
-    click.echo(render_change(result, screen), nl=False, color=screen.styled)
+    show(render_change, result)
 
 
 @main.command(short_help="Write a finished run in a form that other tools open.")
@@ -502,7 +461,7 @@ def export(run: str, form: str, file: str | None) -> None:
     path = Path(file) if file else opened.folder / f"{form}.pftrace"
     with _whole(path) as out:
         perfetto(*shown, out)
-    _say(f"written: {path}")
+    say(f"written: {path}")
 
 
 @contextmanager
@@ -536,95 +495,16 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
     """
     from taut.compare import compare as run_compare
 
-    with _progress(quiet) as stage:
+    with progress(quiet) as stage:
         stage("comparing")
         result = run_compare(runs, same_job=same_job)
     if as_json:
-        _print_object(result)
+        print_object(result)
         return
     from taut.brief.compare import render_compare
-    from taut.brief.terminal import Screen
 
-    screen = Screen.of(sys.stdout)
-    click.echo(render_compare(result, screen), nl=False, color=screen.styled)
+    show(render_compare, result)
 
 
-def _counts(context: click.Context, option: click.Parameter, value: str | None) -> list[int]:
-    """``64,128,4096`` → numbers."""
-    if value is None:
-        return []
-    try:
-        found = [int(part) for part in value.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: give whole numbers, 1024,4096") from None
-    if min(found) < 1:
-        raise click.BadParameter(f"{value!r}: give numbers of ranks from 1 on")
-    return found
-
-
-@main.command(short_help="Say what a scenario gives at other scales.")
-@click.argument("scenario", metavar="SCENARIO", required=False, type=click.Path())
-@click.option("--from", "run", metavar="RUN", type=click.Path(), help="Take work, jitter and transfers from a finished run.")
-@click.option("--same-hosts", is_flag=True, help="With --from: more ranks share the hosts of the run.")
-@click.option("--ranks", metavar="N,N,...", callback=_counts, help="Numbers of ranks  [default: as in the scenario]")
-@click.option("--steps", default=200, show_default=True, type=click.IntRange(2, 1_000_000), help="Steps to draw at each.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def project(
-    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], steps: int, seed: int, as_json: bool, quiet: bool
-) -> None:
-    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates.
-
-    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut. More ranks are more replicas.
-
-    \b
-      taut project gpt-175b --ranks 1536,6144
-      taut project --from RUN --ranks 64,4096
-    """
-    if (scenario is None) == (run is None):
-        raise UsageError("give a SCENARIO, or --from RUN")
-    if same_hosts and run is None:
-        raise UsageError("--same-hosts needs --from RUN")
-    with _progress(quiet) as stage:
-        stage("projecting")
-        result = _from_run(run, ranks, same_hosts, seed) if run is not None else _scenario(str(scenario), ranks, steps, seed)
-    if as_json:
-        _print_object(result)
-        return
-    from taut.brief.forecast import render_forecasts
-    from taut.brief.terminal import Screen
-
-    screen = Screen.of(sys.stdout)
-    click.echo(render_forecasts(result, screen), nl=False, color=screen.styled)
-
-
-def _scenario(scenario: str, ranks: list[int], steps: int, seed: int) -> dict[str, Any]:
-    from taut.project import project as run_project
-    from taut.read.scenario import load
-
-    table, text = load(scenario)
-    cores = os.cpu_count() or 1
-    return run_project(table, scenario, text, ranks=ranks, count=steps, seed=seed, cores=cores, measured=_measured)
-
-
-def _measured(run: str) -> Any:
-    """How the work of a finished run strays."""
-    from taut.project.noise import strays
-    from taut.run import open_run
-    from taut.tables import Kind
-
-    opened = open_run(run)
-    return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
-
-
-def _from_run(run: str, ranks: list[int], same_hosts: bool, seed: int) -> dict[str, Any]:
-    from taut.project.measured import learn
-    from taut.run import open_run
-
-    opened = open_run(run)
-    here = len(opened.graph.ranks)
-    return learn(opened.graph).entry(ranks or [here, 2 * here, 4 * here], same_hosts=same_hosts, seed=seed)
-
-
-main.add_command(lab)
+for verb in (project, lab):
+    main.add_command(verb)

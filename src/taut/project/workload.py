@@ -1,0 +1,94 @@
+"""What can be projected: a workload says how its scenarios are read, scaled, played and changed.
+
+The key of a TOML file tells which it is (``[job]`` trains, ``[serving]`` serves …). Everything above a workload (policies
+compared, the threshold, the reserve, evidence) asks only what is declared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+from taut.errors import InputRefused
+
+
+class Estimate(NamedTuple):
+    """A number with the interval that holds it in 95 of 100 seeds; None where it is not known."""
+
+    value: float
+    lo: float | None = None
+    hi: float | None = None
+
+    def entry(self) -> dict[str, float | None]:
+        """As ``--json`` says it."""
+        return self._asdict()
+
+
+INDICES = (
+    "effective_throughput_ratio", "energy_per_useful_step", "runtime_variance_index", "sync_delay_amplification",
+    "replay_probability", "straggler_cascade_rate",
+)  # fmt: skip
+"""The six; control scenarios have their own (``taut.control``)."""
+
+
+class Answer(Protocol):
+    """What a scenario gives at a scale."""
+
+    @property
+    def ranks(self) -> int:
+        """How many it was asked for."""
+
+    def entry(self) -> dict[str, Any]:
+        """The forecast in the words of ``--json``."""
+
+    def indices(self) -> Mapping[str, Estimate | None]:
+        """The indices by name; None for what this workload does not have."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A change of a scenario, by name: ``--policy local-steps=8``."""
+
+    name: str
+    says: str
+    """What it does, in a line."""
+    apply: Callable[[Any, float | None], Any]
+    """Scenario and the value given, if any → scenario."""
+    costs: str = ""
+    """What it costs convergence, or risks; empty where it has no such price."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kind of scenario. Ranks are accelerators, whatever they do."""
+
+    name: str
+    parse: Callable[[Mapping[str, Any], str, str], tuple[Any, list[str]]]
+    """(table, label, text) → (scenario, keys that took their defaults); refuses with the line."""
+    ranks: Callable[[Any], int]
+    """How many the scenario has as it stands."""
+    at: Callable[[Any, int], Any]
+    """The scenario on so many ranks; UsageError where they cannot be dealt."""
+    forecast: Callable[..., Answer]
+    """(scenario, count=, seed=, cores=) → what it gives."""
+    louder: Callable[[Any, float], Any]
+    """The scenario with its jitter scaled; 0 takes it out."""
+    rate: Callable[[Any, int], float]
+    """(scenario, seed) → useful work a second, failures and waiting taken off; quick: the threshold asks often."""
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+
+
+KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}
+"""Key of a file → module of this room that has its ``WORKLOAD``."""
+
+
+def workload_of(table: Mapping[str, Any], label: str) -> Workload:
+    """The workload that a scenario file describes."""
+    found = [key for key in KEYS if key in table]
+    if len(found) != 1:
+        why = f"describes {' and '.join(found)}" if found else "describes no workload"
+        raise InputRefused(label, why, f"give exactly one of the tables {', '.join(f'[{key}]' for key in KEYS)}")
+    workload: Workload = import_module(f"taut.project.{KEYS[found[0]]}").WORKLOAD
+    return workload
