@@ -12,7 +12,6 @@ import ctypes
 import functools
 import hashlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -196,10 +195,23 @@ def _engine() -> Any:
 @functools.cache
 def _surroundings() -> str:
     """Versions and processor that object code depends on."""
+    import llvmlite
     import llvmlite.binding as llvm
 
-    versions = [importlib.metadata.version(p) for p in ("numba", "llvmlite", "numpy")]
+    versions = [_version("numba"), llvmlite.__version__, np.__version__]
     return "|".join([*versions, platform.python_version(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()])
+
+
+def _version(package: str) -> str:
+    """Told by the name of its folder of metadata: reading them would take longer than the kernels do."""
+    found = importlib.util.find_spec(package)
+    beside = Path(str(found.origin)).parents[1] if found else Path()
+    names = [path.name for path in beside.glob(f"{package}-*.dist-info")]
+    if names:
+        return names[0]
+    from importlib.metadata import version
+
+    return version(package)
 
 
 @functools.cache

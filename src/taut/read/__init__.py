@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from taut.errors import InputRefused, NotATrace
-from taut.read import files, flight, merge, metric_given, metrics
+from taut.read import files, merge, metric_given, metrics
 from taut.read import progress as log
 from taut.read.load import FORMATS, Format, Part, load_all
 from taut.tables import Member, Op, Table, Trace
@@ -53,6 +53,8 @@ def read(
     elif traces:
         trace = merge.merge(traces, refused, **about)
     elif any(dump.rank >= 0 for dump in dumps):
+        from taut.read import flight
+
         trace = flight.alone(dumps, refused, **about)
     elif jobs:
         trace = _jobs_alone(refused, **about)
@@ -62,7 +64,11 @@ def read(
     if logs:
         trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
-    trace = flight.apply(trace, dumps, {"files": len(traces) + len(spans), "files skipped": skipped})
+    trace = replace(trace, counts={**trace.counts, "files": len(traces) + len(spans), "files skipped": skipped})
+    if dumps:
+        from taut.read import flight
+
+        trace = flight.apply(trace, dumps)
     if executed := [found for found in by("execution") if not _is_plan(found)]:
         from taut.read import execution
 

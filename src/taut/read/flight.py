@@ -296,11 +296,11 @@ def _said(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
     return said
 
 
-def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Trace:
+def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
     """The trace with the calls of its dumps, and with group and sequence number of every collective that a dump also has."""
     dumps = [dump for dump in dumps if dump.rank >= 0]
     if not dumps:
-        return replace(trace, counts={**trace.counts, **counts})
+        return trace
     groups = Codes({name: code for code, name in enumerate(trace.groups)})
     names = Codes({name: code for code, name in enumerate(trace.names)})
     group, seq = trace.ops.group.copy(), trace.ops.seq.copy()
@@ -327,7 +327,7 @@ def apply(trace: Trace, dumps: Sequence[Dump], counts: Mapping[str, int]) -> Tra
         group_ranks={**ranks, **trace.group_ranks},
         calls=concat(Call, calls),
         dumped=tuple(sorted({dump.rank for dump in dumps})),
-        counts={**trace.counts, **counts, **found_counts},
+        counts={**trace.counts, **found_counts},
     )
 
 

@@ -16,7 +16,6 @@ Inside a host that ``nvidia-smi`` describes it is a bridge: 0 over NVLink, 1 (PI
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -125,6 +124,8 @@ def load(path: str | Path) -> Topology:
 
 
 def _toml(text: str, path: str | Path) -> Topology:
+    import tomllib
+
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
