@@ -1,0 +1,219 @@
+"""What an accelerator reaches, measured: ``python bench/device.py [--out FILE]`` on a machine with one and torch.
+
+Times matrix products over their inner dimension and size, element-wise work, kernels that do nothing, and sustained load
+with its power; fits from these the efficiencies of a device file (``gemm_share``, ``gemm_half_depth``, ``memory_share``,
+``kernel_us``). Then times whole transformer layers, forward and backward, which no fit has seen, and says how far
+``taut.project.work`` is from them. Random normal data: constant ones draw less power and run faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHAPES = [(4096, 4096), (8192, 8192), (16384, 8192)]
+DEPTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
+SHAPE = ("hidden", "heads", "kv", "ffn", "gated", "sequence", "batch", "tp")
+LAYERS = {
+    name: dict(zip(SHAPE, shape, strict=True))
+    for name, shape in {
+        "GPT 175B, tp 8": (12288, 96, 96, 49152, False, 2048, 1, 8),
+        "GPT 22B, tp 8, micro-batch 4": (6144, 64, 64, 24576, False, 2048, 4, 8),
+        "Llama 405B, tp 8": (16384, 128, 8, 53248, True, 8192, 1, 8),
+        "Llama 70B, tp 8": (8192, 64, 8, 28672, True, 8192, 1, 8),
+        "Llama 8B, tp 1": (4096, 32, 8, 14336, True, 8192, 1, 1),
+    }.items()
+}
+"""Layers; a rank of a tensor-parallel group holds its part of heads, kv and ffn."""
+
+
+def timed(work: Callable[[], Any], seconds: float = 0.4) -> float:
+    """Median time of a call, s."""
+    import torch
+
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    took, begin = [], time.monotonic()
+    while time.monotonic() - begin < seconds or len(took) < 5:
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        work()
+        last.record()
+        last.synchronize()
+        took.append(first.elapsed_time(last) / 1e3)
+    return float(np.median(took))
+
+
+def watts() -> float:
+    """Power now."""
+    said = subprocess.run(
+        ["nvidia-smi", "--query-gpu=power.draw.instant", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(said.stdout.split()[0])
+
+
+def products() -> list[dict[str, float]]:
+    """Rate of matrix products, TFLOP/s, each long enough to feel the limit of power."""
+    import torch
+
+    rows = []
+    for m, n in SHAPES:
+        for k in DEPTHS:
+            a, b = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (k, n)))
+            took = timed(lambda a=a, b=b: a @ b)
+            rows.append({"rows": m, "columns": n, "depth": k, "us": took * 1e6, "tflops": 2e-12 * m * n * k / took})
+    return rows
+
+
+def sustained(seconds: float = 8.0) -> dict[str, float]:
+    """A large product again and again: the rate and the power it settles at; then at rest."""
+    import torch
+
+    idle = watts()
+    a, b = (torch.randn((8192, 8192), device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    power, calls, begin = [], 0, time.monotonic()
+    while time.monotonic() - begin < seconds:
+        for _ in range(200):
+            a @ b
+        torch.cuda.synchronize()
+        calls += 200
+        power.append(watts())
+    took = (time.monotonic() - begin) / calls
+    return {"tflops": 2e-12 * 8192**3 / took, "load_w": float(np.median(power[len(power) // 2 :])), "idle_w": idle}
+
+
+def moved() -> dict[str, float]:
+    """Element-wise work: GB/s of a sum of two, and of a normalisation; time of a kernel that does nothing."""
+    import torch
+
+    x, y = (torch.randn(1 << 28, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    add = timed(lambda: torch.add(x, y))
+    rows = torch.randn((8192, 8192), device="cuda", dtype=torch.bfloat16)
+    norm = timed(lambda: torch.nn.functional.layer_norm(rows, (8192,)))
+    tiny = torch.zeros(8, device="cuda")
+
+    def many() -> None:
+        for _ in range(100):
+            tiny.add_(1)
+
+    return {
+        "add_gb_per_s": 3 * x.nbytes / add / 1e9,
+        "norm_gb_per_s": 2 * rows.nbytes / norm / 1e9,
+        "kernel_us": timed(many) * 1e4,
+    }
+
+
+def layer(shape: dict[str, Any]) -> dict[str, float]:
+    """A pre-norm layer with residuals, forward and backward, no transfers."""
+    import torch
+    from torch import nn
+    from torch.nn import functional as f
+
+    hidden, wide = shape["hidden"], shape["hidden"] // shape["heads"]
+    heads, kv, ffn = (shape[key] // shape["tp"] for key in ("heads", "kv", "ffn"))
+
+    def linear(i: int, o: int) -> nn.Linear:
+        return nn.Linear(i, o, bias=False, device="cuda", dtype=torch.bfloat16)
+
+    qkv, out = linear(hidden, (heads + 2 * kv) * wide), linear(heads * wide, hidden)
+    up, down = linear(hidden, ffn * (2 if shape["gated"] else 1)), linear(ffn, hidden)
+    norms = [nn.LayerNorm(hidden, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
+    x = torch.randn((shape["batch"], shape["sequence"], hidden), device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+    def forward() -> Any:
+        q, k, v = qkv(norms[0](x)).split((heads * wide, kv * wide, kv * wide), -1)
+        q, k, v = (t.unflatten(-1, (-1, wide)).transpose(1, 2) for t in (q, k, v))
+        a = f.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=kv != heads)
+        h = x + out(a.transpose(1, 2).flatten(2))
+        u = up(norms[1](h))
+        u = f.silu(u[..., :ffn]) * u[..., ffn:] if shape["gated"] else f.gelu(u)
+        return h + down(u)
+
+    grad = torch.randn_like(x)
+    with torch.no_grad():
+        one = timed(forward)
+    both = timed(lambda: forward().backward(grad))
+    return {"forward_us": one * 1e6, "backward_us": (both - one) * 1e6}
+
+
+def fitted(found: dict[str, Any], device: Any) -> tuple[float, float]:
+    """gemm_share and gemm_half_depth that bring all products closest, in relative terms; and how far off they leave them."""
+    from msgspec.structs import replace
+    from scipy.optimize import least_squares
+
+    from taut.project.work import gemm_ns
+
+    def off(x: Any) -> list[float]:
+        d = replace(device, gemm_share=float(x[0]), gemm_half_depth=float(x[1]))
+        return [np.log(gemm_ns(d, p["rows"], p["columns"], p["depth"]) / 1e3 / p["us"]) for p in found["products"]]
+
+    done = least_squares(off, [0.7, 150.0], bounds=([0.3, 0.0], [1.0, 2000.0]))
+    print(f"products: mean error {np.abs(done.fun).mean():.1%}, largest {np.abs(done.fun).max():.1%} (calibrated on)")
+    return float(done.x[0]), float(done.x[1])
+
+
+def compared(found: dict[str, Any], name: str) -> None:
+    """The fit beside the shipped device file, and layers beside what taut says of them."""
+    import tomllib
+    from importlib.resources import files
+
+    import msgspec
+    from msgspec.structs import replace
+
+    from taut.project.scenario import Device, Fabric, Job, Model, Scenario, Tier
+    from taut.project.work import layer as modelled
+
+    shipped = tomllib.loads(files("taut").joinpath(f"scenarios/devices/{name}.toml").read_text(encoding="utf-8"))
+    device = replace(msgspec.convert(shipped, Device), kernel_us=round(found["moved"]["kernel_us"], 1))
+    share, half = fitted(found, device)
+    print(f"gemm_share {share:.3f}, gemm_half_depth {half:.0f}, kernel_us {device.kernel_us}; {name}.toml has "
+          f"{shipped['gemm_share']}, {shipped['gemm_half_depth']}, {shipped['kernel_us']}\n")  # fmt: skip
+    print("| layer | forward, µs | taut | | backward | taut | | both |\n|---|---:|---:|---:|---:|---:|---:|---:|")
+    offs = []
+    for label, shape in LAYERS.items():
+        model = Model(1, shape["hidden"], shape["heads"], shape["sequence"], kv_heads=shape["kv"], ffn=shape["ffn"],
+                      gated=shape["gated"], flash_attention=True)  # fmt: skip
+        job = Job(shape["batch"], shape["batch"], tp=shape["tp"])
+        made = modelled(Scenario(model, job, msgspec.convert(shipped, Device), Fabric("none", (Tier("none", 8, 1.0),))))
+        ours, theirs = (made.forward_ns / 1e3, made.backward_ns("none") / 1e3), tuple(found["layers"][label].values())
+        offs.append(sum(ours) / sum(theirs) - 1)
+        cells = [f"{t:,.0f} | {o:,.0f} | {o / t - 1:+.1%}" for o, t in zip(ours, theirs, strict=True)]
+        print(f"| {label} | {' | '.join(cells)} | {offs[-1]:+.1%} |")
+    print(f"\nlayers: mean error {np.abs(offs).mean():.1%}, largest {np.abs(offs).max():.1%} (validated)")
+
+
+def main() -> None:
+    """Measure, print, write; or compare what was measured with what taut says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--compare", nargs=2, metavar=("FILE", "DEVICE"), help="a file written before, a device that ships")
+    args = parser.parse_args()
+    if args.compare:
+        compared(json.loads(Path(args.compare[0]).read_text(encoding="utf-8")), args.compare[1])
+        return
+    import torch
+
+    found = {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+        "processors": torch.cuda.get_device_properties(0).multi_processor_count, "sustained": sustained(), "moved": moved(),
+        "products": products(), "layers": {name: layer(shape) for name, shape in LAYERS.items()},
+    }  # fmt: skip
+    text = json.dumps(found, indent=1)
+    print(text)
+    if args.out:
+        args.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
