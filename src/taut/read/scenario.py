@@ -29,16 +29,28 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
             raise InputRefused(path, "no such scenario", f"give a TOML file, or one of: {known}")
     else:
         text = _text(here)
-    table = _parsed(text, str(path))
-    for part, folder in PARTS.items():
-        table = {**table, **({part: _whole(table[part], part, folder, here)} if part in table else {})}
-    return table, text
+    return load_parts(_parsed(text, str(path)), here), text
+
+
+def load_parts(table: dict[str, Any], beside: Path = Path()) -> dict[str, Any]:
+    """A scenario's table with the devices and fabrics it names put in."""
+    named = {part: _whole(table[part], part, folder, beside) for part, folder in PARTS.items() if part in table}
+    return {**table, **named}
 
 
 def names(folder: str) -> list[str]:
     """What ships with taut: scenarios, or the devices or fabrics among them."""
     at = SHIPPED.joinpath(folder) if folder else SHIPPED
     return sorted(one.name.removesuffix(".toml") for one in at.iterdir() if one.name.endswith(".toml")) if at.is_dir() else []
+
+
+def listed() -> list[dict[str, Any]]:
+    """The scenarios that ship: name, how one recognises them, what they compute and inform."""
+    out = []
+    for name in names(""):
+        about = _parsed(str(_shipped("", name)), name).get("about") or {}
+        out.append({"name": name, **{key: about.get(key, "") for key in ("pattern", "computes", "decision")}})
+    return out
 
 
 def _whole(value: Any, part: str, folder: str, beside: Path) -> Any:
