@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from taut.project import arrays, grid
-from taut.project.grid import Grid, fastest
+from taut.project.grid import Grid, barrier, fastest, ring, stale
 from taut.project.noise import table
 from taut.project.pipeline import program
 from taut.project.scenario import Noise
@@ -44,7 +44,7 @@ def test_every_stage_ends_when_the_kernel_says(shape: tuple[str, int, int, int],
 @pytest.mark.parametrize("every", [1, 3])
 def test_steps_are_those_of_the_kernel(every: int, name: str) -> None:
     here = job("1f1b", 3, 1, 4)
-    for gate in (grid.barrier, fastest(4)):
+    for gate in (barrier, fastest(4), ring(2), stale(1)):
         expected = grid.steps(here, 10, 5, gate=gate, every=every, sync_ns=2.0, after_ns=1.0)
         took = arrays.steps(here, 10, 5, gate=gate, every=every, sync_ns=2.0, after_ns=1.0, lib=library(name))
         np.testing.assert_allclose(took, expected, rtol=1e-12)

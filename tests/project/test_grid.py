@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from taut.project.grid import Gate, Grid, barrier, fastest, steps
+from taut.project.grid import Gate, Grid, barrier, fastest, ring, stale, steps
 from taut.project.noise import table
 from taut.project.pipeline import program
 from taut.project.scenario import Noise
@@ -69,6 +69,46 @@ def test_local_steps_average_jitter_away() -> None:
 def test_waiting_for_the_fastest_costs_less() -> None:
     value, error = mean(Noise(distribution="exponential", spread=1.0), 16, gate=fastest(12))
     assert value == pytest.approx(harmonic(16) - harmonic(4), abs=error)
+
+
+def settled(ranks: int, gate: Gate, every: int = 1) -> tuple[float, float]:
+    """Mean time of a step of exponential work once the start is forgotten, and four standard errors of it."""
+    took = steps(one_op(Noise(distribution="exponential", spread=1.0), ranks), 20_000, 7, gate=gate, every=every)
+    parts = took[4000:].reshape(32, -1).mean(axis=1)  # neighbouring steps depend on each other, such long parts hardly do
+    return float(parts.mean()), 4 * float(parts.std()) / sqrt(32)
+
+
+@pytest.mark.parametrize(("ranks", "slack"), [(1, 1), (2, 1), (8, 1), (64, 1), (2, 3), (8, 2), (64, 4)])
+def test_a_ring_with_slack_is_bounded_however_large_it_is(ranks: int, slack: int) -> None:
+    value, error = settled(ranks, ring(slack))
+    assert value == pytest.approx(1 + (ranks - 1) / (slack * ranks), abs=error)
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_of_two_ranks_bounded_staleness_is_a_ring(bound: int) -> None:
+    value, error = settled(2, stale(bound))
+    assert value == pytest.approx(1 + 1 / (2 * (bound + 1)), abs=error)
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_bounded_staleness_lies_between_a_ring_and_local_steps(bound: int) -> None:
+    """The same draws: a neighbour is one of all, and a barrier every few steps lets nobody further ahead."""
+    ends = [
+        steps(one_op(Noise(distribution="exponential", spread=1.0), 32), 400, 5, gate=gate, every=every).cumsum()[
+            bound :: bound + 1
+        ]
+        for gate, every in ((ring(bound + 1), 1), (stale(bound), 1), (barrier, bound + 1))
+    ]
+    assert (ends[0] <= ends[1] + 1e-9).all()
+    assert (ends[1] <= ends[2] + 1e-9).all()
+
+
+def test_no_slack_buys_back_a_rank_that_is_slow_for_good() -> None:
+    grid = one_op(Noise(distribution="none"), 8)
+    slow = np.where(np.arange(8) == 3, 2.0, 1.0)[:, None]
+    for gate in (barrier, ring(4), stale(4)):
+        took = steps(Grid(grid.program, grid.fixed_ns, grid.drawn_ns, grid.tables, 0.0, 8, lambda _: slow), 200, gate=gate)
+        assert took[-50:].mean() == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("micro", "stages"), [(2, 2), (32, 8)])

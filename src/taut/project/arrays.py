@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.project.grid import Gate, Grid, barrier, op_key, replica_key, step_key
+from taut.project.grid import Gate, Grid, barrier, behind, op_key, replica_key, step_key
 from taut.project.noise import POINTS, REACH
 
 BLOCK = 1 << 21
@@ -104,13 +104,6 @@ def steps(
 ) -> Any:  # fmt: skip
     """``grid.steps`` on an array library."""
     block = max(1, BLOCK // grid.replicas)
-    begin, out, done = np.zeros(grid.replicas), np.empty(count), 0.0
-    for first in range(0, count, block):
-        numbers = np.arange(first, min(first + block, count))
-        for k, ends in zip(numbers.tolist(), lib.back(play(grid, numbers, seed, lib)), strict=True):
-            ends = ends + begin[:, None]
-            if (k + 1) % every == 0:
-                ends = gate(ends) + sync_ns
-            begin = ends.max(axis=1) + after_ns
-            out[k], done = begin.max() - done, begin.max()
-    return out
+    parts = (np.arange(first, min(first + block, count)) for first in range(0, count, block))
+    played = (ends for numbers in parts for ends in lib.back(play(grid, numbers, seed, lib)))
+    return behind(played, gate, every, sync_ns, after_ns)

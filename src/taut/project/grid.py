@@ -9,7 +9,8 @@ Every draw is a hash of seed, step, replica and op: the same numbers in any orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -127,18 +128,32 @@ class Grid:
         return ends
 
 
-Gate = Callable[[Any], Any]
-"""What a synchronisation makes of the replicas' arrivals (replicas × stages): when each may go on."""
+@dataclass(frozen=True)
+class Gate:
+    """A synchronisation: what it makes of the replicas' arrivals."""
 
-
-def barrier(arrived: Any) -> Any:
-    """Everybody waits for the last."""
-    return np.broadcast_to(arrived.max(axis=0), arrived.shape)
+    opens: Callable[[Sequence[Any]], Any]
+    """Arrivals (replicas × stages) at the last ``past`` meetings, the latest last → when each may go on."""
+    past: int = 1
 
 
 def fastest(count: int) -> Gate:
     """Everybody waits for the ``count`` fastest; the others are cancelled."""
-    return lambda arrived: np.broadcast_to(np.partition(arrived, count - 1, axis=0)[count - 1], arrived.shape)
+    return Gate(lambda met: np.broadcast_to(np.partition(met[-1], count - 1, axis=0)[count - 1], met[-1].shape))
+
+
+def ring(slack: int) -> Gate:
+    """Everybody waits for its neighbour only, and only for what that had done ``slack`` meetings ago (1: at this one)."""
+    return Gate(lambda met: np.maximum(met[-1], np.roll(met[0], 1, axis=0)) if len(met) == slack else met[-1], slack)
+
+
+def stale(bound: int) -> Gate:
+    """Nobody is more than ``bound`` meetings ahead of the slowest: everybody waits for what all had done so long ago."""
+    return Gate(lambda met: np.maximum(met[-1], met[0].max(axis=0)) if len(met) == bound + 1 else met[-1], bound + 1)
+
+
+barrier = stale(0)
+"""Everybody waits for the last."""
 
 
 def steps(
@@ -150,13 +165,22 @@ def steps(
     A step is as long as the slowest replica's time from the end of the step before; between meetings replicas drift apart.
     """
     expect(count * grid.replicas * len(grid.program))
-    zero = np.zeros(grid.replicas)  # played from 0 and put behind the step before: times stay short, and exact
-    begin, out, done = zero, np.empty(count), 0.0
+    zero = np.zeros(grid.replicas)
     with ThreadPoolExecutor(cores) as pool:
-        for k in range(count):
-            ends = grid.step(zero, k, seed, pool if cores > 1 else None, 4 * cores) + begin[:, None]
-            if (k + 1) % every == 0:
-                ends = gate(ends) + sync_ns
-            begin = ends.max(axis=1) + after_ns
-            out[k], done = begin.max() - done, begin.max()
-    return out
+        played = (grid.step(zero, k, seed, pool if cores > 1 else None, 4 * cores) for k in range(count))
+        return behind(played, gate, every, sync_ns, after_ns)
+
+
+def behind(played: Iterable[Any], gate: Gate, every: int, sync_ns: float, after_ns: float) -> Any:
+    """Steps played from 0 put behind one another (times stay short, and exact): how long each takes."""
+    met: deque[Any] = deque(maxlen=gate.past)
+    begin, out, done = 0.0, [], 0.0
+    for k, ends in enumerate(played, 1):
+        ends = ends + begin
+        if k % every == 0:
+            met.append(ends)
+            ends = gate.opens(met) + sync_ns
+        begin = ends.max(axis=1, keepdims=True) + after_ns
+        out.append(begin.max() - done)
+        done = begin.max()
+    return np.array(out)
