@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from taut.diagnose import Evidence, diagnose
 from taut.errors import UsageError
@@ -21,7 +23,7 @@ from taut.project.noise import table
 from taut.project.plan import Plan, plan
 from taut.project.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.step import step_ns, still
-from taut.replay import batch, blame, replay
+from taut.replay import Change, batch, blame, replay
 from taut.tables import Verb
 
 ROUNDED = 3e-6
@@ -186,6 +188,34 @@ def test_hops_and_meetings_name_their_ranks() -> None:
     }  # fmt: skip
     met = ops.verb == Verb.ALL_REDUCE
     assert {made.trace.groups[g].split(" ")[0] for g in ops.group[met]} == {"tensor", "data", "replica"}
+
+
+@settings(max_examples=25)
+@given(st.sampled_from(JOBS), st.integers(0, 1 << 30), st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=20))
+def test_criticality_over_any_cut_is_one(job: dict[str, Any], seed: int, moments: list[float]) -> None:
+    """Whatever was going on at a moment cuts the graph; one critical op was among it, and nothing but work is on its path."""
+    s = scenario(Noise(distribution="lognormal", spread=0.3), **job)
+    p = plan(s)
+    made = generate.graph(s, noisy(s, p), 3, seed)
+    played = replay(made)
+    begin, end = played.end_ns - played.work_ns, played.end_ns
+    wall = int(end.max())
+    assert played.work_ns[played.critical].sum() == wall
+    for moment in moments:
+        at = int(moment * wall)
+        assert (played.critical & (begin <= at) & (at < end)).sum() == 1
+
+
+@settings(max_examples=10)
+@given(st.sampled_from(JOBS), st.integers(0, 1 << 30), st.floats(0.0, 1.0, exclude_max=True))
+def test_the_step_moves_with_an_op_as_often_as_that_is_critical(job: dict[str, Any], seed: int, which: float) -> None:
+    """∂E[T]/∂w = P(critical): the wall is convex in the work of an op, so the quotient lies between both ends' criticality."""
+    s = scenario(Noise(distribution="lognormal", spread=0.3), **job)
+    made = generate.graph(s, noisy(s, plan(s)), 4, seed)
+    op, extra = int(which * len(made.ops)), 100_000
+    before, after = replay(made), replay(made, [Change([op], "work", "add", extra)])
+    gained = (after.end_ns.max() - before.end_ns.max()) / extra
+    assert before.critical[op] <= gained <= after.critical[op]
 
 
 def test_a_job_too_large_for_a_graph_is_refused() -> None:

@@ -111,15 +111,15 @@ def test_no_slack_buys_back_a_rank_that_is_slow_for_good() -> None:
         assert took[-50:].mean() == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(("micro", "stages"), [(2, 2), (32, 8)])
-def test_a_pipeline_of_exponential_stages_is_last_passage_percolation(micro: int, stages: int) -> None:
+@pytest.mark.parametrize(("micro", "stages", "replicas"), [(2, 2, 20_000), (32, 8, 5000), (128, 8, 2000), (512, 16, 300)])
+def test_a_pipeline_of_exponential_stages_is_last_passage_percolation(micro: int, stages: int, replicas: int) -> None:
     noise = table(Noise(distribution="exponential", spread=1.0))
     drawn = np.stack([np.ones(stages), np.zeros(stages)])
-    grid = Grid(program("gpipe", stages, 1, micro), np.zeros((2, stages)), drawn, np.stack([noise] * 2), 0.0, 20_000)
-    took = grid.step(np.zeros(20_000), 0, 11).max(axis=1)
+    grid = Grid(program("gpipe", stages, 1, micro), np.zeros((2, stages)), drawn, np.stack([noise] * 2), 0.0, replicas)
+    took = grid.step(np.zeros(replicas), 0, 11).max(axis=1)
     root = sqrt(micro) + sqrt(stages)
     expected = 3.5 if micro == stages == 2 else root**2 - 1.7711 * root ** (4 / 3) * (micro * stages) ** (-1 / 6)
-    assert took.mean() == pytest.approx(expected, rel=0.01, abs=4 * took.std() / sqrt(20_000))
+    assert took.mean() == pytest.approx(expected, rel=0.01, abs=4 * took.std() / sqrt(replicas))
 
 
 def test_the_same_seed_gives_the_same_steps_on_any_number_of_cores() -> None:
