@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from math import ceil, log2
+from functools import cache
+from math import ceil, fsum, log2
 
 ALGORITHMS = ("ring", "tree", "halving-doubling")
 
@@ -35,6 +36,12 @@ def time_ns(verb: str, algorithm: str, members: int, size: float, gb_per_s: floa
         return min(time_ns(verb, one, members, size, gb_per_s, latency_us) for one in ALGORITHMS)
     messages, sent = rounds(verb, algorithm, members, size)
     return messages * latency_us * 1e3 + sent / gb_per_s
+
+
+@cache
+def last_of(members: int) -> float:
+    """Mean of the longest of so many exponential delays of mean one: a harmonic number."""
+    return fsum(1 / k for k in range(1, members + 1))
 
 
 def loggp_ring(members: int, size: int, latency: int, overhead: int, per_byte: int) -> int:

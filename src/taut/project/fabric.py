@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from taut.project import topology
-from taut.project.collective import ALGORITHMS, time_ns
+from taut.project.collective import ALGORITHMS, last_of, time_ns
 from taut.project.flow import rates
 from taut.project.scenario import Fabric, Job, Protocol, Scenario, Tier
 
@@ -155,7 +155,13 @@ class Net:
     def _protocol_ns(self, verb: str, axis: str, size: float, one: Protocol) -> float:
         pace = self.pace(axis, verb if verb in ("send", "all-to-all") else one.algorithm)
         rate, latency = pace.gb_per_s * one.bandwidth_share, pace.latency_us * one.latency_times
-        return one.start_us * 1e3 + time_ns(verb, one.algorithm, self.members(axis), size, rate, latency)
+        took = time_ns(verb, one.algorithm, self.members(axis), size, rate, latency)
+        return (one.start_us + self._late_us(verb, axis, pace.level)) * 1e3 + took
+
+    def _late_us(self, verb: str, axis: str, level: int) -> float:
+        """How late the last of a group's members is; of a send there is but one."""
+        jitter = self.fabric.tiers[min(level, self.topology.depth - 1)].jitter_us
+        return jitter * last_of(1 if verb == "send" else self.members(axis)) if jitter else 0.0
 
     def _hierarchical_ns(self, verb: str, axis: str, size: float, here: int) -> float:
         """Scatter inside the node, go across with a part each, gather inside the node."""

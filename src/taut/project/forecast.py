@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project import work
+from taut.project import network, work
 from taut.project.failure import Lives, domains, live
 from taut.project.grid import Grid, steps
 from taut.project.noise import Sway, table
@@ -70,7 +70,9 @@ class Forecast:
         flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS
         price = s.device.price_per_hour
-        joules = self._watts() * mean * 1e-9 * self.ranks * s.price.pue / units / self.kept
+        seconds = mean * 1e-9 / units / self.kept
+        watts = network.whole(s)[1]
+        joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
         late, penalty = self._late(), s.price.penalty
         return {
             "ranks": self.ranks,
@@ -81,6 +83,7 @@ class Forecast:
             "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
             "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units / self.kept,
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
+            "network_cost_per_unit": _times(seconds, network.per_s(s)), "network_w": watts,
             "energy_cost_per_unit": _times(joules / 3.6e6, s.price.kwh),
             "kg_co2e_per_unit": _times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
             "penalty_per_unit": None if late is None else _times(late / units, penalty),

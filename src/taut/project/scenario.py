@@ -137,6 +137,16 @@ class Tier(Strict, frozen=True):
     """Of groups that reach through this tier; hierarchical goes inside the node, across, inside; best is by size."""
     protocols: tuple[Protocol, ...] = ()
     """If given, the quickest of these for the size takes the algorithm's place."""
+    jitter_us: NotNegative = 0.0
+    """How late the transfer of one member of a group ends on average (drawn exponentially); the last of them counts."""
+    port_price: NotNegative | None = None
+    """Money once for an end of a cable that leads up to this tier, with its share of adapter, switch and cable …"""
+    port_w: NotNegative | None = None
+    """… and its power; a tier without a price or a power comes with its devices."""
+    radix: Some = 0
+    """Ports of one of its switches, which is bought whole; 0 to count only ports in use."""
+    pj_per_bit: NotNegative | None = None
+    """Energy of moving a bit through this tier and those inside it."""
 
 
 class Fabric(Strict, frozen=True):
@@ -241,6 +251,8 @@ class Price(Strict, frozen=True):
     pue: Annotated[float, Meta(ge=1)] = 1.56
     kwh: NotNegative | None = None
     kg_co2e_per_kwh: NotNegative | None = None
+    amortisation_years: Positive = 4.0
+    """Years over which a network is paid off."""
     step_deadline_ms: NotNegative | None = None
     """A promise: steps that take longer …"""
     penalty: NotNegative | None = None

@@ -16,7 +16,8 @@ def louder(s: Scenario, times: float) -> Scenario:
     n = s.noise
     kind: Any = "none" if times == 0 else n.distribution
     spreads = {name: getattr(n, name) * times for name in ("spread", "step_spread", "ranks_spread", "drift_share")}
-    return replace(s, noise=replace(n, distribution=kind, **spreads))
+    tiers = tuple(replace(tier, jitter_us=tier.jitter_us * times) for tier in s.fabric.tiers)
+    return replace(s, noise=replace(n, distribution=kind, **spreads), fabric=replace(s.fabric, tiers=tiers))
 
 
 def rate(s: Scenario, seed: int) -> float:
