@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from taut.project import topology
-from taut.project.collective import ALGORITHMS, last_of, time_ns
+from taut.project.collective import ALGORITHMS, last_of, rounds, time_ns
 from taut.project.flow import rates
 from taut.project.scenario import Fabric, Job, Protocol, Scenario, Tier
 
@@ -135,14 +135,42 @@ class Net:
 
     def ns(self, verb: str, axis: str, size: float) -> float:
         """Time of a collective of all groups of an axis at once, each over ``size`` bytes."""
-        if self.members(axis) <= 1:
-            return 0.0
+        return self._quickest(verb, axis, size)[0] if self.members(axis) > 1 else 0.0
+
+    def _quickest(self, verb: str, axis: str, size: float) -> tuple[float, str]:
+        """(time, algorithm) of the quickest that the tier has."""
         tier, _ = self.rate(axis)
         if tier.protocols:
-            return min(self._protocol_ns(verb, axis, size, one) for one in tier.protocols if _serves(one, verb))
+            served = [one for one in tier.protocols if _serves(one, verb)]
+            return min((self._protocol_ns(verb, axis, size, one), one.algorithm) for one in served)
         best = (*ALGORITHMS, "hierarchical")
         algorithms = best if tier.algorithm == "best" else (tier.algorithm,)
-        return min(self._algorithm_ns(verb, axis, size, one) for one in algorithms)
+        return min((self._algorithm_ns(verb, axis, size, one), one) for one in algorithms)
+
+    def moved(self, verb: str, axis: str, size: float) -> Any:
+        """Bytes that a collective of all groups of an axis sends, per tier: the outermost that they cross."""
+        out = np.zeros(self.topology.depth)
+        if self.members(axis) <= 1:
+            return out
+        algorithm, here = self._quickest(verb, axis, size)[1], self.here(axis)
+        if verb in ("send", "all-to-all"):
+            algorithm = verb
+        elif algorithm == "hierarchical" and 1 < here < self.members(axis):
+            halves = ("reduce-scatter", "all-gather") if verb == "all-reduce" else (verb,)
+            return self.moved(verb, f"{axis}/across", size / here) + sum(self.moved(h, f"{axis}/inside", size) for h in halves)
+        kind = "ring" if algorithm in ("hierarchical", "in-switch") else algorithm
+        # A tree moves what a ring does: a member sends all it has once, most of them to their neighbours.
+        sent = rounds(verb, "in-switch" if algorithm == "in-switch" else "ring", self.members(axis), size)[1]
+        whole = 0.0
+        for k, one in enumerate(self._rounds(axis, kind)):
+            share = 0.5 ** (k + 1) if kind == "tree" else one.share
+            level = np.minimum(self._flows(one.src, one.dst)[1].level, self.topology.depth - 1)
+            out += share * np.bincount(level, minlength=self.topology.depth) / len(level)
+            whole += share
+        senders = self.groups(axis).size
+        if verb == "send" and self.job.virtual_pp == 1:
+            senders -= len(self.groups(axis))
+        return out / whole * senders * sent
 
     def _algorithm_ns(self, verb: str, axis: str, size: float, algorithm: str) -> float:
         if algorithm == "hierarchical" and verb not in ("send", "all-to-all"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,11 +38,11 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
     net = net or net_of(s)
     m, j = s.model, s.job
     one = work.layer(s)
-    inside = _inside_ns(s, net)
+    each = sum(net.ns(*one) for one in inside(s))
     layers = m.layers // (j.pp * j.virtual_pp)
     again = 1 if j.recompute == "full" else 0
-    forward = layers * max(one.forward_ns + inside, one.host_ns)
-    backward = layers * max(one.backward_ns(j.recompute) + inside * (1 + again), one.issued_ns(j.recompute))
+    forward = layers * max(one.forward_ns + each, one.host_ns)
+    backward = layers * max(one.backward_ns(j.recompute) + each * (1 + again), one.issued_ns(j.recompute))
     gather = _gathered_ns(s, net, forward / layers, backward / layers)
     chunks = j.pp * j.virtual_pp
     forwards, backwards = np.full(chunks, forward + layers * gather[0]), np.full(chunks, backward + layers * gather[1])
@@ -50,11 +50,11 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
     forwards[-1] += head / 3
     backwards[-1] += 2 * head / 3
     gates = 2 if j.tp * j.cp * j.ep > 1 else 0
-    sync = _synchronised_ns(s, net) / j.steps_between_syncs
+    sync = sum(net.ns(*one) for one in synchronised(s, net)) / j.steps_between_syncs
     hidden = min(sync, j.overlap_share * float(backwards.max()) * j.virtual_pp)  # under the last micro-batch's backward pass
-    hop = net.ns("send", "pp", _activation_bytes(s) / j.tp) if j.pp > 1 else 0.0
+    hop = net.ns(*passed(s)) if j.pp > 1 else 0.0
     return Plan(
-        forwards, backwards, (layers * (inside + gather[0]), layers * (inside * (1 + again) + gather[1])),
+        forwards, backwards, (layers * (each + gather[0]), layers * (each * (1 + again) + gather[1])),
         (gates * layers, gates * layers * (1 + again)), hop, sync - hidden, hidden, work.optimiser_ns(s),
     )  # fmt: skip
 
@@ -63,54 +63,70 @@ def _activation_bytes(s: Scenario) -> float:
     return work.HALF * work.tokens_of(s.model, s.job) * s.model.hidden
 
 
-def _inside_ns(s: Scenario, net: Net) -> float:
+class Transfer(NamedTuple):
+    """A collective, or a message: its verb, the axis whose groups are at it, bytes."""
+
+    verb: str
+    axis: str
+    size: float
+
+
+def inside(s: Scenario) -> list[Transfer]:
     """Transfers of a layer's forward pass inside a stage: two all-reduces of tensor parallelism (sequence parallelism moves
     the same bytes in two halves), keys and values of context parallelism, tokens to their experts and back."""
     m, j, size = s.model, s.job, _activation_bytes(s)
-    total = 0.0
+    out = []
     if j.tp > 1:
         halves = ("reduce-scatter", "all-gather") if j.sequence_parallel else ("all-reduce",)
-        total += 2 * sum(net.ns(verb, "tp", size) for verb in halves)
+        out += 2 * [Transfer(verb, "tp", size) for verb in halves]
     if j.cp > 1:
         kv = (m.kv_heads or m.heads) / m.heads
-        total += net.ns("all-gather", "cp", 2 * kv * size * j.cp / j.tp)
+        out.append(Transfer("all-gather", "cp", 2 * kv * size * j.cp / j.tp))
     if j.ep > 1:
-        total += 2 * net.ns("all-to-all", "ep", size * m.experts_per_token / j.tp)
-    return total
+        out += 2 * [Transfer("all-to-all", "ep", size * m.experts_per_token / j.tp)]
+    return out
 
 
-def _gathered_ns(s: Scenario, net: Net, forward: float, backward: float) -> tuple[float, float]:
-    """Under fully sharded state, per layer: parameters are gathered before each pass, gradients scattered after the last.
-
-    Of these transfers, ``overlap_share`` of the pass may hide the next layer's.
-    """
+def gathered(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
+    """Under fully sharded state, per layer, forward and backward: parameters are gathered before each pass, gradients
+    scattered after the last."""
     j = s.job
     if j.sharding not in ("zero3", "hsdp"):
-        return 0.0, 0.0
+        return [], []
     size = work.HALF * work.layer_parameters(s.model) / j.tp
     axis = "dp" if j.sharding == "zero3" else "shard"
-    gather, scatter = (_sharded_ns(s, net, verb, axis, size) for verb in ("all-gather", "reduce-scatter"))
-    back = gather + scatter * j.gradient_bytes / work.HALF
-    return gather - min(gather, j.overlap_share * forward), back - min(back, j.overlap_share * backward)
+    gather = Transfer("all-gather", axis, size)
+    return [gather], [gather, Transfer("reduce-scatter", axis, size * j.gradient_bytes / work.HALF)]
 
 
-def _sharded_ns(s: Scenario, net: Net, verb: str, axis: str, size: float) -> float:
-    """Time of a gather or scatter of sharded state; some implementations use one port of a node only."""
-    if s.job.gather_striped:
-        return net.ns(verb, axis, size)
-    tier, rate = net.rate(axis)
-    return time_ns(verb, tier.algorithm, net.members(axis), size, min(rate, tier.gb_per_s), tier.latency_us)
-
-
-def _synchronised_ns(s: Scenario, net: Net) -> float:
+def synchronised(s: Scenario, net: Net) -> list[Transfer]:
     """Gradients over data-parallel ranks, once a step; sharded optimisers scatter them and gather parameters instead."""
     j = s.job
     held = work.stage_parameters(s)
     gradients, weights = j.gradient_bytes * held, work.HALF * held
     if j.sharding == "zero3":
-        return 0.0
+        return []
     if j.sharding == "hsdp":
-        return net.ns("all-reduce", "replica", gradients / net.members("shard"))
+        return [Transfer("all-reduce", "replica", gradients / net.members("shard"))]
     if j.sharding in ("zero1", "zero2"):
-        return net.ns("reduce-scatter", "dp", gradients) + net.ns("all-gather", "dp", weights)
-    return net.ns("all-reduce", "dp", gradients)
+        return [Transfer("reduce-scatter", "dp", gradients), Transfer("all-gather", "dp", weights)]
+    return [Transfer("all-reduce", "dp", gradients)]
+
+
+def passed(s: Scenario) -> Transfer:
+    """What one stage sends to the next."""
+    return Transfer("send", "pp", _activation_bytes(s) / s.job.tp)
+
+
+def _gathered_ns(s: Scenario, net: Net, forward: float, backward: float) -> tuple[float, float]:
+    """Gathers and scatters of a layer that do not hide: ``overlap_share`` of the pass may hide the next layer's."""
+    there, back = (sum(_sharded_ns(s, net, one) for one in way) for way in gathered(s))
+    return there - min(there, s.job.overlap_share * forward), back - min(back, s.job.overlap_share * backward)
+
+
+def _sharded_ns(s: Scenario, net: Net, one: Transfer) -> float:
+    """Time of a gather or scatter of sharded state; some implementations use one port of a node only."""
+    if s.job.gather_striped:
+        return net.ns(*one)
+    tier, rate = net.rate(one.axis)
+    return time_ns(one.verb, tier.algorithm, net.members(one.axis), one.size, min(rate, tier.gb_per_s), tier.latency_us)
