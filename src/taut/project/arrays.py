@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from types import ModuleType
 from typing import Any
 
@@ -68,8 +69,11 @@ def work(grid: Grid, steps: Any, seed: int, lib: Library = NUMPY) -> Iterator[An
     slow = lib.array(grid.slowness(steps))
     for i, (cell, direction, stage) in enumerate(zip(p.cell.tolist(), p.direction.tolist(), p.stage.tolist(), strict=True)):
         if drawn[cell] > 0:
-            strays = look_up(op_key.plain(keys, i), tables[direction], lib)
-            yield fixed[cell] + drawn[cell] * (strays * slow[:, :, stage])
+            strays = look_up(op_key.plain(keys, i), tables[direction], lib) * slow[:, :, stage]
+            if grid.late < inf:
+                again = look_up(op_key.plain(keys, len(p) + i), tables[direction], lib) * lib.np.roll(slow[:, :, stage], -1, 1)
+                strays = lib.np.where(strays > grid.late, lib.np.minimum(strays, again + grid.late), strays)
+            yield fixed[cell] + drawn[cell] * strays
         else:
             yield fixed[cell]
 

@@ -13,14 +13,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project import network, work
+from taut.project import indices, network, work
 from taut.project.failure import Lives, domains, live
-from taut.project.grid import Grid, steps
+from taut.project.grid import Grid, barrier, steps
 from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
 from taut.project.scenario import Scenario
 from taut.project.step import sending, still
-from taut.project.workload import INDICES, Estimate
+from taut.project.workload import Estimate
 
 STEPS, SEED = 200, 0
 WORK_S, LIVES = 30 * 86400.0, 60
@@ -41,6 +41,8 @@ class Forecast:
     terms: dict[str, float]
     """Where a mean step goes on the busiest stage, ns; they sum to it."""
     scenario: Scenario
+    trail: indices.Trail
+    """What the first of these steps were made of."""
     lives: Lives | None = None
     """What failures make of the job; None where none are given."""
 
@@ -92,14 +94,17 @@ class Forecast:
         }  # fmt: skip
 
     def indices(self) -> dict[str, Estimate | None]:
-        """The indices that drawn steps tell."""
-        low, middle, high = np.quantile(self.step_ns, (0.05, 0.5, 0.95))
-        kept = self.still_ns / float(self.step_ns.mean()) * self.kept
-        known = {
-            "effective_throughput_ratio": Estimate(kept),
-            "runtime_variance_index": Estimate((high - low) / (3.29 * middle)),
+        """All six, see ``indices.py``."""
+        device, steps, alone, trail = self.scenario.device, self.step_ns, self.still_ns, self.trail
+        watts = device.load_w, device.stall_w
+        return {
+            "effective_throughput_ratio": indices.effective_throughput_ratio(steps, alone, self.lives, 1.0),
+            "energy_per_useful_step": indices.energy_per_useful_step(trail, steps, alone, watts, self.lives, 1.0),
+            "runtime_variance_index": indices.runtime_variance_index(steps),
+            "sync_delay_amplification": indices.sync_delay_amplification(trail, steps),
+            "replay_probability": indices.replay_probability(self.lives),
+            "straggler_cascade_rate": indices.straggler_cascade_rate(trail),
         }
-        return {name: known.get(name) for name in INDICES}
 
     def _late(self) -> float | None:
         """Share of the steps that take longer than promised; None without a promise."""
@@ -133,10 +138,15 @@ def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 
     p = plan(s)
     grid = noisy(s, p, seed, measured)
     every = s.job.steps_between_syncs
-    drawn = steps(grid, count, seed, every=every, sync_ns=p.sync_ns * every, after_ns=p.optimiser_ns, cores=cores)
+    trail = indices.Trail(grid, barrier, every, p.sync_ns * every, p.optimiser_ns, seed, [])
+    drawn = steps(
+        grid, count, seed, every=every, sync_ns=trail.sync_ns, after_ns=trail.after_ns, cores=cores, seen=trail.add,
+    )  # fmt: skip
     alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
     terms = _terms(s, p, alone, float(drawn.mean()))
-    return Forecast(s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _lives(s, float(drawn.mean()), seed))
+    return Forecast(
+        s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, trail, _lives(s, float(drawn.mean()), seed)
+    )
 
 
 def _lives(s: Scenario, step_ns: float, seed: int) -> Lives | None:

@@ -10,9 +10,10 @@ Every draw is a hash of seed, step, replica and op: the same numbers in any orde
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -49,20 +50,33 @@ def op_key(key: Any, op: Any) -> Any:
 
 
 @kernel()
+def look_up(bits: int, row: Any, scale: float, points: int, reach: float) -> float:
+    """The quantile in a table that a draw of 32 bits stands for."""
+    x = (bits + 0.5) / 4294967296.0
+    at = (np.log(x / (1 - x)) + reach) * scale
+    k = min(int(at), points - 2)
+    part = at - k
+    return float((1 - part) * row[k] + part * row[k + 1])
+
+
+@kernel()
 def play(
     before: Any, needs: Any, stage: Any, cell: Any, fixed: Any, drawn: Any, which: Any, tables: Any, hop: Any, slow: Any,
-    begin: Any, first: int, last: int, step: int, seed: int, points: int, reach: float, ends: Any,
-) -> float:  # fmt: skip
-    """One step of replicas first … last: when each of their stages ends (``ends``, replicas × stages).
+    begin: Any, late: float, first: int, last: int, step: int, seed: int, points: int, reach: float, ends: Any, work: Any,
+    copied: Any,
+) -> int:  # fmt: skip
+    """One step of replicas first … last: when each of their stages ends, what it drew, what copies of it took
+    (``ends``, ``work``, ``copied``; replicas × stages). Returns how many ops were copied.
 
     Op i takes fixed + drawn × its look-up in a table × what its stage is slower by; if it needs another op it waits for
-    that one's end and ``hop``. Returns the work that was done, for accounts.
+    that one's end and ``hop``. One that takes more than ``late`` times its mean is begun again by the same stage of the
+    next replica, and whoever is first counts.
     """
     n = len(before)
     end = np.empty(n)
     key = step_key(seed, step)
     scale = (points - 1) / (2 * reach)
-    total = 0.0
+    copies = 0
     for r in range(first, last):
         mine = replica_key(key, r)
         for i in range(n):
@@ -75,15 +89,31 @@ def play(
             c = cell[i]
             took = fixed[c]
             if drawn[c] > 0:
-                x = (op_key(mine, i) + 0.5) / 4294967296.0
-                at = (np.log(x / (1 - x)) + reach) * scale
-                k = min(int(at), points - 2)
-                part = at - k
-                took += drawn[c] * slow[r, stage[i]] * ((1 - part) * tables[which[c], k] + part * tables[which[c], k + 1])
-            total += took
+                strays = slow[r, stage[i]] * look_up(op_key(mine, i), tables[which[c]], scale, points, reach)
+                if strays > late:
+                    again = look_up(op_key(mine, n + i), tables[which[c]], scale, points, reach)
+                    again = min(again * slow[(r + 1) % len(slow), stage[i]], strays - late)
+                    strays = late + again
+                    copied[r, stage[i]] += drawn[c] * again
+                    copies += 1
+                work[r, stage[i]] += drawn[c] * strays
+                took += drawn[c] * strays
             end[i] = t + took
             ends[r, stage[i]] = end[i]
-    return total
+    return copies
+
+
+@dataclass(frozen=True)
+class Played:
+    """One step of all replicas, from 0; arrays of replicas × stages, ns."""
+
+    ends: Any
+    work: Any
+    """What was drawn: work without transfers, up to where a copy was quicker."""
+    copied: Any
+    """What copies of late ops took, on other devices."""
+    slow: Any
+    """How many times as long as usual a group took."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +131,8 @@ class Grid:
     replicas: int
     slow: Callable[[int], Any] | None = None
     """Of a step: replicas × stages, how many times as long as usual a tensor-parallel group takes."""
+    late: float = inf
+    """Times its mean that an op may take before another group begins it too."""
 
     def slowness(self, steps: Iterable[int]) -> Any:
         """Steps × replicas × stages; ones where nothing is slow. Steps are asked for in order."""
@@ -110,22 +142,28 @@ class Grid:
 
     def step(self, begin: Any, step: int, seed: int, pool: ThreadPoolExecutor | None = None, parts: int = 1) -> Any:
         """When every stage of every replica ends its ops in one step: replicas × stages."""
+        return self.play(begin, step, seed, self.slowness([step])[0], pool, parts).ends
+
+    def play(
+        self, begin: Any, step: int, seed: int, slow: Any, pool: ThreadPoolExecutor | None = None, parts: int = 1,
+        some: tuple[int, int] | None = None,
+    ) -> Played:  # fmt: skip
+        """One step with what it was made of; of all replicas, or of some."""
         p = self.program
-        ends = np.empty((self.replicas, p.stages))
-        slow = self.slowness([step])[0]
-        which = np.repeat(np.arange(2), p.chunks)
+        ends, work, copied = np.zeros((3, self.replicas, p.stages))
         args = (
-            p.before, p.needs, p.stage, p.cell, self.fixed_ns.ravel(), self.drawn_ns.ravel(), which, self.tables,
-            np.where(p.takes, self.hop_ns, 0.0), slow, begin,
+            p.before, p.needs, p.stage, p.cell, self.fixed_ns.ravel(), self.drawn_ns.ravel(), np.repeat(np.arange(2), p.chunks),
+            self.tables, np.where(p.takes, self.hop_ns, 0.0), slow, begin, self.late,
         )  # fmt: skip
-        parts = min(parts, self.replicas) if pool else 1
-        cuts = [self.replicas * k // parts for k in range(parts + 1)]
+        first, last = some or (0, self.replicas)
+        parts = min(parts, last - first) if pool else 1
+        cuts = [first + (last - first) * k // parts for k in range(parts + 1)]
 
-        def some(k: int) -> float:
-            return float(play(*args, cuts[k], cuts[k + 1], step, seed, POINTS, REACH, ends))
+        def part(k: int) -> int:
+            return int(play(*args, cuts[k], cuts[k + 1], step, seed, POINTS, REACH, ends, work, copied))
 
-        list((pool.map if pool else map)(some, range(parts)))
-        return ends
+        list((pool.map if pool else map)(part, range(parts)))
+        return Played(ends, work, copied, slow)
 
 
 @dataclass(frozen=True)
@@ -158,29 +196,47 @@ barrier = stale(0)
 
 def steps(
     grid: Grid, count: int, seed: int = 0, *, gate: Gate = barrier, every: int = 1, sync_ns: float = 0.0, after_ns: float = 0.0,
-    cores: int = 1,
+    cores: int = 1, seen: Callable[[Played], None] | None = None,
 ) -> Any:  # fmt: skip
     """How long every step takes: replicas meet at the gate every so many steps; then the optimiser, which ends the step.
 
     A step is as long as the slowest replica's time from the end of the step before; between meetings replicas drift apart.
+    ``seen`` is shown what each step was made of.
     """
     expect(count * grid.replicas * len(grid.program))
     zero = np.zeros(grid.replicas)
+
+    def each() -> Iterator[Any]:
+        for k in range(count):
+            made = grid.play(zero, k, seed, grid.slowness([k])[0], pool if cores > 1 else None, 4 * cores)
+            if seen is not None:
+                seen(made)
+            yield made.ends
+
     with ThreadPoolExecutor(cores) as pool:
-        played = (grid.step(zero, k, seed, pool if cores > 1 else None, 4 * cores) for k in range(count))
-        return behind(played, gate, every, sync_ns, after_ns)
+        return behind(each(), gate, every, sync_ns, after_ns)
 
 
 def behind(played: Iterable[Any], gate: Gate, every: int, sync_ns: float, after_ns: float) -> Any:
     """Steps played from 0 put behind one another (times stay short, and exact): how long each takes."""
-    met: deque[Any] = deque(maxlen=gate.past)
-    begin, out, done = 0.0, [], 0.0
-    for k, ends in enumerate(played, 1):
-        ends = ends + begin
-        if k % every == 0:
-            met.append(ends)
-            ends = gate.opens(met) + sync_ns
-        begin = ends.max(axis=1, keepdims=True) + after_ns
+    out, done = [], 0.0
+    for _, begin in along(played, gate, every, sync_ns, after_ns):
         out.append(begin.max() - done)
         done = begin.max()
     return np.array(out)
+
+
+def along(
+    played: Iterable[Any], gate: Gate, every: int, sync_ns: float, after_ns: float
+) -> Iterator[tuple[Sequence[Any] | None, Any]]:
+    """Of every step: the arrivals that its gate looked at (None: no meeting), and when each replica begins the next."""
+    met: deque[Any] = deque(maxlen=gate.past)
+    begin: Any = 0.0
+    for k, ends in enumerate(played, 1):
+        ends = ends + begin
+        meets = k % every == 0
+        if meets:
+            met.append(ends)
+            ends = gate.opens(met) + sync_ns
+        begin = ends.max(axis=1, keepdims=True) + after_ns
+        yield list(met) if meets else None, begin
