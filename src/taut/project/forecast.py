@@ -13,9 +13,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project import indices, network, work
+from taut.project import acts, indices, network, work
 from taut.project.failure import Lives, domains, live
-from taut.project.grid import Grid, barrier, steps
+from taut.project.grid import Grid, steps
 from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
 from taut.project.scenario import Scenario
@@ -52,6 +52,19 @@ class Forecast:
         return 1.0 if self.lives is None else self.lives.kept.mean
 
     @property
+    def copied(self) -> float:
+        """Work of copies of late ops, as a share of all work."""
+        played = self.trail.played
+        return float(sum(made.copied.sum() for made in played)) / max(float(sum(made.work.sum() for made in played)), 1.0)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens a second that count: failures and dropped gradients taken off."""
+        s = self.scenario
+        tokens = s.job.global_batch * s.model.sequence * acts.counts(s)
+        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
+
+    @property
     def dominant(self) -> str:
         """The largest term that is not computing, where all of them together take more than that; else computing."""
         lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
@@ -70,7 +83,7 @@ class Forecast:
         low, middle, high = np.quantile(self.step_ns, (0.1, 0.5, 0.9))
         error = 1.96 * float(self.step_ns.std()) / np.sqrt(len(self.step_ns))
         flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
-        units = s.job.global_batch * s.model.sequence / UNIT_TOKENS
+        units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * acts.counts(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.kept
         watts = network.whole(s)[1]
@@ -81,7 +94,7 @@ class Forecast:
             "step_ns": {"p10": float(low), "p50": float(middle), "p90": float(high)},
             "mean_step_ns": {"value": mean, "lo": float(mean - error), "hi": float(mean + error)},
             "tflops_per_device": flops / 1e3, "mfu": flops / 1e3 / s.device.peak_tflops,
-            "effective_throughput_ratio": self.still_ns / mean * self.kept,
+            "effective_throughput_ratio": self.still_ns / mean * self.kept * acts.counts(s),
             "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
             "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units / self.kept,
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
@@ -89,17 +102,18 @@ class Forecast:
             "energy_cost_per_unit": _times(joules / 3.6e6, s.price.kwh),
             "kg_co2e_per_unit": _times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
             "penalty_per_unit": None if late is None else _times(late / units, penalty),
-            "tokens_per_s": s.job.global_batch * s.model.sequence / (mean * 1e-9) * self.kept,
+            "tokens_per_s": self.tokens_per_s, "effective_batch_share": acts.counts(s),
+            "staleness_updates": acts.staleness(s), "extra_work_share": self.copied, "power_swing_w": self._swing_w(),
             "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
         }  # fmt: skip
 
     def indices(self) -> dict[str, Estimate | None]:
         """All six, see ``indices.py``."""
-        device, steps, alone, trail = self.scenario.device, self.step_ns, self.still_ns, self.trail
-        watts = device.load_w, device.stall_w
+        device, steps, alone, trail = acts.device(self.scenario), self.step_ns, self.still_ns, self.trail
+        watts, counts = (device.load_w, device.stall_w), acts.counts(self.scenario)
         return {
-            "effective_throughput_ratio": indices.effective_throughput_ratio(steps, alone, self.lives, 1.0),
-            "energy_per_useful_step": indices.energy_per_useful_step(trail, steps, alone, watts, self.lives, 1.0),
+            "effective_throughput_ratio": indices.effective_throughput_ratio(steps, alone, self.lives, counts),
+            "energy_per_useful_step": indices.energy_per_useful_step(trail, steps, alone, watts, self.lives, counts),
             "runtime_variance_index": indices.runtime_variance_index(steps),
             "sync_delay_amplification": indices.sync_delay_amplification(trail, steps),
             "replay_probability": indices.replay_probability(self.lives),
@@ -111,10 +125,16 @@ class Forecast:
         promised = self.scenario.price.step_deadline_ms
         return None if promised is None else float((self.step_ns > promised * 1e6).mean())
 
+    def _swing_w(self) -> float:
+        """By how much the job's power falls when all of it waits."""
+        device = acts.device(self.scenario)
+        return (device.load_w - device.stall_w) * self.ranks
+
     def _watts(self) -> float:
         """Mean power of a device: under load while it computes, else stalled."""
-        busy = self.terms["compute"] / max(float(self.step_ns.mean()), 1.0)
-        return self.scenario.device.load_w * busy + self.scenario.device.stall_w * (1 - busy)
+        busy = min(1.0, self.terms["compute"] * (1 + self.copied) / max(float(self.step_ns.mean()), 1.0))
+        device = acts.device(self.scenario)
+        return device.load_w * busy + device.stall_w * (1 - busy)
 
 
 def _times(amount: float, rate: float | None) -> float | None:
@@ -138,9 +158,10 @@ def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 
     p = plan(s)
     grid = noisy(s, p, seed, measured)
     every = s.job.steps_between_syncs
-    trail = indices.Trail(grid, barrier, every, p.sync_ns * every, p.optimiser_ns, seed, [])
+    trail = indices.Trail(grid, acts.gate(s), every, p.sync_ns * every, p.optimiser_ns, seed, [])
     drawn = steps(
-        grid, count, seed, every=every, sync_ns=trail.sync_ns, after_ns=trail.after_ns, cores=cores, seen=trail.add,
+        grid, count, seed, gate=trail.gate, every=every, sync_ns=trail.sync_ns, after_ns=trail.after_ns, cores=cores,
+        seen=trail.add,
     )  # fmt: skip
     alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
     terms = _terms(s, p, alone, float(drawn.mean()))
@@ -165,9 +186,10 @@ def noisy(s: Scenario, p: Plan, seed: int, measured: Any = None) -> Grid:
     tables = np.stack([table(s.noise, members, max(p.gates[d], layers), seed, measured) for d in (0, 1)])
     transfer = np.array(p.transfer_ns)[:, None]
     whole = np.stack([p.forward_ns, p.backward_ns])
+    sways = [Sway(s.noise, (j.dp, j.pp, members), seed, s.policy.deal_by_speed) for _ in range(2)]
     return Grid(
         still(s, p).program, np.minimum(transfer, whole) + sending(p), np.maximum(whole - transfer, 0.0), tables, 0.0,
-        j.dp, Sway(s.noise, (j.dp, j.pp, members), seed),
+        j.dp, sways[0], acts.late(s, tables, sways[1], seed),
     )  # fmt: skip
 
 

@@ -330,6 +330,8 @@ def _unsaid(s: Scenario, p: Plan) -> tuple[str, ...]:
     out = []
     if p.hidden_ns > 0:
         out.append("data-parallel transfers that hide under the backward pass are not in the graph")
+    if s.policy.gate != "barrier" or s.policy.clones > 1 or s.policy.copy_after > 0:
+        out.append("replicas meet at a barrier in the graph, and nothing is done twice, whatever the policy")
     if s.job.ep > 1:
         out.append("expert-parallel ranks of several replicas do not meet in the graph: their transfers are times")
     if s.job.sharding in ("zero3", "hsdp"):

@@ -173,6 +173,8 @@ class Gate:
     opens: Callable[[Sequence[Any]], Any]
     """Arrivals (replicas × stages) at the last ``past`` meetings, the latest last → when each may go on."""
     past: int = 1
+    counts: Callable[[Any], Any] = np.max
+    """When a step counts as done, of when the replicas have done it."""
 
 
 def fastest(count: int) -> Gate:
@@ -192,6 +194,27 @@ def stale(bound: int) -> Gate:
 
 barrier = stale(0)
 """Everybody waits for the last."""
+free = Gate(lambda met: met[-1], counts=np.mean)
+"""Nobody waits: replicas run apart, and as much work as a step has is done when it is on average."""
+
+
+def hierarchical(group: int, bound: int) -> Gate:
+    """Groups of neighbours wait for their last, and for what all had done ``bound`` meetings ago."""
+
+    def opens(met: Sequence[Any]) -> Any:
+        now = np.repeat(met[-1].reshape(-1, group, met[-1].shape[1]).max(axis=1), group, axis=0)
+        return np.maximum(now, met[0].max(axis=0)) if len(met) == bound + 1 else now
+
+    return Gate(opens, bound + 1)
+
+
+def first_of(clones: int, gate: Gate) -> Gate:
+    """So many neighbours do the same: the first of them counts at the gate, and all go on when it may."""
+
+    def firsts(arrived: Any) -> Any:
+        return arrived.reshape(-1, clones, arrived.shape[1]).min(axis=1)
+
+    return Gate(lambda met: np.repeat(gate.opens([firsts(a) for a in met]), clones, axis=0), gate.past, gate.counts)
 
 
 def steps(
@@ -221,8 +244,9 @@ def behind(played: Iterable[Any], gate: Gate, every: int, sync_ns: float, after_
     """Steps played from 0 put behind one another (times stay short, and exact): how long each takes."""
     out, done = [], 0.0
     for _, begin in along(played, gate, every, sync_ns, after_ns):
-        out.append(begin.max() - done)
-        done = begin.max()
+        now = float(gate.counts(begin))
+        out.append(now - done)
+        done = now
     return np.array(out)
 
 

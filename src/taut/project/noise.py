@@ -8,10 +8,12 @@ chunk of layers is the sum of many of these: both are put into the table, so tha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import exp, pi, sqrt
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.project.scenario import Noise
 
@@ -69,6 +71,18 @@ def longest(noise: Noise, members: int, measured: Any = None) -> Any:
 
 def table(noise: Noise, members: int = 1, parts: int = 1, seed: int = 0, measured: Any = None) -> Any:
     """Quantiles at GRID of the mean of so many parts, each the longest of so many ranks."""
+    if measured is not None:
+        return _summed(noise, members, parts, seed, measured)
+    return _known(replace(noise, step_spread=0.0, ranks_spread=0.0, drift_share=0.0), members, parts, seed).copy()
+
+
+@lru_cache(maxsize=64)
+def _known(noise: Noise, members: int, parts: int, seed: int) -> Any:
+    """What scales and policies ask for again and again."""
+    return _summed(noise, members, parts, seed, None)
+
+
+def _summed(noise: Noise, members: int, parts: int, seed: int, measured: Any) -> Any:
     one = longest(noise, members, measured)
     if parts <= 1 or noise.distribution == "none":
         return one
@@ -107,6 +121,8 @@ class Sway:
     shape: tuple[int, int, int]
     """Replicas, stages, members of a group."""
     seed: int
+    dealt: bool = False
+    """Whether devices of like speed are together, and replicas get work by the speed of their slowest."""
     habit: Any = field(init=False)
     drift: Any = field(init=False)
 
@@ -116,6 +132,10 @@ class Sway:
         if n.slow_share:
             self.habit *= np.where(rng.random(self.shape) < n.slow_share, n.slow_factor, 1.0)
         self.drift = rng.standard_normal(self.shape) if n.drift_share else None
+        if self.dealt:
+            self.habit = np.sort(self.habit, axis=None).reshape(self.shape)
+            pace = self.habit.max(axis=(1, 2), keepdims=True)
+            self.habit /= pace * (1 / pace).mean()
 
     def __call__(self, step: int) -> Any:
         """Replicas × stages: the factor of a step."""

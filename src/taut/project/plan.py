@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
-from taut.project import work
+from taut.project import acts, work
 from taut.project.collective import time_ns
 from taut.project.fabric import Net, net_of
 from taut.project.scenario import Scenario
@@ -36,6 +37,7 @@ class Plan:
 def plan(s: Scenario, net: Net | None = None) -> Plan:
     """The step of a scenario."""
     net = net or net_of(s)
+    s = replace(s, device=acts.device(s))
     m, j = s.model, s.job
     one = work.layer(s)
     each = sum(net.ns(*one) for one in inside(s))
@@ -51,11 +53,14 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
     backwards[-1] += 2 * head / 3
     gates = 2 if j.tp * j.cp * j.ep > 1 else 0
     sync = sum(net.ns(*one) for one in synchronised(s, net)) / j.steps_between_syncs
-    hidden = min(sync, j.overlap_share * float(backwards.max()) * j.virtual_pp)  # under the last micro-batch's backward pass
+    # Under the last micro-batch's backward pass, and with priorities under the first forward pass of the next step.
+    under = float(backwards.max()) + (float(forwards.max()) if s.policy.priority else 0.0)
+    hidden = min(sync, j.overlap_share * under * j.virtual_pp)
+    pressed = _compressed_ns(s, net) / j.steps_between_syncs
     hop = net.ns(*passed(s)) if j.pp > 1 else 0.0
     return Plan(
         forwards, backwards, (layers * (each + gather[0]), layers * (each * (1 + again) + gather[1])),
-        (gates * layers, gates * layers * (1 + again)), hop, sync - hidden, hidden, work.optimiser_ns(s),
+        (gates * layers, gates * layers * (1 + again)), hop, sync - hidden + pressed, hidden, work.optimiser_ns(s),
     )  # fmt: skip
 
 
@@ -103,7 +108,7 @@ def synchronised(s: Scenario, net: Net) -> list[Transfer]:
     """Gradients over data-parallel ranks, once a step; sharded optimisers scatter them and gather parameters instead."""
     j = s.job
     held = work.stage_parameters(s)
-    gradients, weights = j.gradient_bytes * held, work.HALF * held
+    gradients, weights = j.gradient_bytes * held / s.policy.compression_ratio, work.HALF * held
     if j.sharding == "zero3":
         return []
     if j.sharding == "hsdp":
@@ -130,3 +135,10 @@ def _sharded_ns(s: Scenario, net: Net, one: Transfer) -> float:
         return net.ns(*one)
     tier, rate = net.rate(one.axis)
     return time_ns(one.verb, tier.algorithm, net.members(one.axis), one.size, min(rate, tier.gb_per_s), tier.latency_us)
+
+
+def _compressed_ns(s: Scenario, net: Net) -> float:
+    """Making gradients smaller: they go through memory so many times."""
+    if s.policy.compression_ratio == 1 or net.members("dp") <= 1:
+        return 0.0
+    return work.moved_ns(s.device, s.policy.compression_passes * s.job.gradient_bytes * work.stage_parameters(s))

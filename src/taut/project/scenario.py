@@ -131,6 +131,8 @@ class Tier(Strict, frozen=True):
     """Bandwidth below a switch of this tier over bandwidth above it; what turns round in the switch does not feel it."""
     uplinks: Some = 0
     """Cables from a switch of this tier upwards, of which a flow takes one by hash; 0 spreads every flow over all of them."""
+    weak_share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of its rate that one of these cables still carries, the first of the first switch."""
     striped: bool = False
     """Whether one flow may use the ports of all devices of its node."""
     algorithm: Literal["ring", "tree", "halving-doubling", "hierarchical", "best"] = "ring"
@@ -161,6 +163,8 @@ class Fabric(Strict, frozen=True):
     """Packed: the job's nodes side by side; scattered: drawn at random."""
     placement_seed: Some = 0
     """Which draw of scattered nodes."""
+    reroute: bool = False
+    """Whether a weak cable is taken out, and its flows go over the others."""
     nodes: Some = 0
     """Nodes that scattered ones are drawn from; 0 for as many as the job has."""
 
@@ -259,6 +263,36 @@ class Price(Strict, frozen=True):
     """… cost this much each."""
 
 
+class Policies(Strict, frozen=True):
+    """What a job does beyond meeting once a step and waiting for everybody. Local steps are ``job.steps_between_syncs``."""
+
+    gate: Literal["barrier", "fastest", "ring", "stale", "hierarchical", "none"] = "barrier"
+    """Whom a replica waits for at a meeting: all; all but ``backup_replicas``; its neighbour of ``slack`` meetings ago; the
+    slowest of ``slack`` meetings ago; its group now and the slowest of ``slack`` meetings ago; nobody."""
+    backup_replicas: Some = 0
+    """Replicas whose gradients are dropped: the slowest of every meeting."""
+    slack: Some = 0
+    """Meetings that replicas may be apart."""
+    group_replicas: Some = 0
+    """Replicas that meet first, of a hierarchical gate."""
+    clones: Count = 1
+    """Replicas that do the same work; the first of them counts."""
+    copy_after: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Quantile of what its work usually takes after which another group begins a late op too; 0 for never."""
+    compression_ratio: Annotated[float, Meta(ge=1)] = 1.0
+    """How many times fewer bytes gradients take on their way …"""
+    compression_passes: NotNegative = 4.0
+    """… and how often they are read or written for it: gradient and residue read, residue and result written."""
+    priority: bool = False
+    """Whether what the next step needs first goes first, so that transfers hide under its forward pass too."""
+    deal_by_speed: bool = False
+    """Whether devices of like speed make up a replica, and replicas get work by their speed."""
+    power_cap_share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of ``device.load_w`` that a device may take: it then computes slower."""
+    power_floor_share: Share = 0.0
+    """Share of ``device.load_w`` that a waiting device burns at least, so that power swings less."""
+
+
 class Scenario(Strict, frozen=True):
     """One file."""
 
@@ -269,21 +303,25 @@ class Scenario(Strict, frozen=True):
     name: str = "scenario"
     noise: Noise = Noise()
     failure: Failure = Failure()
+    policy: Policies = Policies()
     price: Price = Price()
     about: About = About()
 
 
 def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[Scenario, list[str]]:
     """The scenario in a TOML table, and the keys that were not given and took their defaults."""
-    return strict.parse(Scenario, _contradictions, table, label, text)
+    return strict.parse(Scenario, contradictions, table, label, text)
 
 
-def _contradictions(s: Scenario) -> Sequence[Contradiction]:
+def contradictions(s: Scenario) -> Sequence[Contradiction]:
+    """What cannot be, or would do nothing."""
     m, j, f = s.model, s.job, s.fabric
     batch, chunks = j.dp * j.micro_batch, j.pp * j.virtual_pp
     nodes = max(-(-j.world // f.node), f.nodes)
     nested = all(outer.devices % inner.devices == 0 for inner, outer in pairwise(f.tiers))
     per_token = 1 <= m.experts_per_token <= m.experts
+    tiers = s.fabric.tiers
+    weak = s.fabric.topology in ("dragonfly", "torus") or any(t.weak_share < 1 and t.uplinks < 2 for t in tiers)
     return (
         (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
         (m.heads % j.tp != 0, "job.tp", f"tp {j.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
@@ -309,5 +347,41 @@ def _contradictions(s: Scenario) -> Sequence[Contradiction]:
          f"a torus of {prod(f.torus) if f.torus else 0} nodes for {nodes}", "give two tiers and as many nodes as are needed"),
         (f.topology == "dragonfly" and len(f.tiers) < 3, "fabric.tiers", "a dragonfly has nodes, routers and groups",
          "give at least three tiers"),
+        (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
+         "give its tier two uplinks or more, in a tree or on rails"),
+        *_gates(s.policy, j), *_acts(s),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
+    )  # fmt: skip
+
+
+def _gates(p: Policies, j: Job) -> Sequence[Contradiction]:
+    """What a gate needs, and keys that would do nothing at it."""
+    distinct = j.dp // p.clones
+    return (
+        (j.dp % p.clones != 0, "policy.clones", f"{j.dp} replicas cannot be dealt out {p.clones} to a task",
+         "choose a divisor of dp"),
+        ((p.gate == "fastest") != (p.backup_replicas > 0), "policy.backup_replicas", "go with the gate of the fastest",
+         'set gate = "fastest" and backup_replicas together'),
+        (p.backup_replicas >= distinct, "policy.backup_replicas", f"{p.backup_replicas} of {distinct} replicas",
+         "wait for at least one"),
+        (p.slack > 0 and p.gate not in ("ring", "stale", "hierarchical"), "policy.slack", f"does nothing at a gate {p.gate!r}",
+         'set gate = "ring", "stale" or "hierarchical", or slack = 0'),
+        (p.slack < 1 and p.gate in ("ring", "hierarchical"), "policy.slack", f"a gate {p.gate!r} needs 1 or more", "set it"),
+        ((p.gate == "hierarchical") != (p.group_replicas > 0), "policy.group_replicas", "go with a hierarchical gate",
+         'set gate = "hierarchical" and group_replicas together'),
+        (p.group_replicas > 0 and distinct % p.group_replicas != 0, "policy.group_replicas",
+         f"{distinct} replicas cannot meet in groups of {p.group_replicas}", "choose a divisor"),
+    )  # fmt: skip
+
+
+def _acts(s: Scenario) -> Sequence[Contradiction]:
+    """Policies that would do nothing, or cannot be."""
+    p, j, d = s.policy, s.job, s.device
+    return (
+        (p.compression_ratio > 1 and j.sharding == "zero3", "policy.compression_ratio",
+         "fully sharded gradients are scattered layer by layer, and are not compressed here", "choose another sharding"),
+        (p.priority and j.overlap_share == 0, "policy.priority", "nothing overlaps", "set job.overlap_share"),
+        (d.load_w * p.power_cap_share <= d.stall_w and p.power_cap_share < 1, "policy.power_cap_share",
+         f"leaves a device {d.load_w * p.power_cap_share:g} W, and it takes {d.stall_w:g} W waiting", "raise it"),
+        (p.power_floor_share > p.power_cap_share, "policy.power_floor_share", "lies above the cap", "lower it"),
     )  # fmt: skip

@@ -63,6 +63,13 @@ class Topology(ABC):
         self._links += count
         return self._links - count
 
+    def _weaken(self, link: int, share: float) -> None:
+        """Let one link carry only a share of what it did."""
+        for made in self._made:
+            if 0 <= link < len(made):
+                made[link] *= share
+            link -= len(made)
+
     def pair(self, count: int, gb_per_s: float) -> tuple[int, int]:
         """Make links that go up (out) and as many that come down (in)."""
         return self.links(count, gb_per_s), self.links(count, gb_per_s)
@@ -125,6 +132,9 @@ class FatTree(Topology):
         """A trunk above every switch."""
         self.split = [self._split(level) for level in range(self.depth)]
         self.trunks = [self._trunk(level) for level in range(1, self.depth)]
+        for level, links in enumerate(self.trunks, 1):
+            for first in links:
+                self._weaken(first, self.tiers[level].weak_share)
 
     def _split(self, level: int) -> int:
         """Switches that an island of a tier consists of."""
@@ -154,9 +164,17 @@ class FatTree(Topology):
             if not apart.any():
                 continue
             for stripe in range(self.node if self.striped and cables else 1):
-                cable = _hash(src, dst, stripe, level) % max(cables, 1)
+                cable = self._cable(_hash(src, dst, stripe, level), a, b, level)
                 columns += [_where(apart, link + switch * max(cables, 1) + cable) for link, switch in ((up, a), (down, b))]
         return columns, reach, self.latency(reach)
+
+    def _cable(self, drawn: Any, a: Any, b: Any, level: int) -> Any:
+        """Which cable a flow between two switches takes; a weak one that was taken out leaves its flows to the others."""
+        cables = max(self.tiers[level].uplinks, 1)
+        cable = drawn % cables
+        if not self.fabric.reroute or self.tiers[level].weak_share == 1:
+            return cable
+        return np.where((cable == 0) & ((a == 0) | (b == 0)), 1 + drawn // cables % (cables - 1), cable)
 
 
 class RailOptimised(FatTree):

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.project.forecast import at, forecast
+from taut.project.policy import POLICIES
 from taut.project.scenario import Scenario, parse
 from taut.project.workload import Workload
 
@@ -22,8 +23,7 @@ def louder(s: Scenario, times: float) -> Scenario:
 
 def rate(s: Scenario, seed: int) -> float:
     """Tokens a second that count."""
-    made = forecast(s, seed=seed)
-    return s.job.global_batch * s.model.sequence / (float(made.step_ns.mean()) * 1e-9) * made.kept
+    return forecast(s, seed=seed).tokens_per_s
 
 
-WORKLOAD = Workload("training", parse, lambda s: s.job.world, at, forecast, louder, rate)
+WORKLOAD = Workload("training", parse, lambda s: s.job.world, at, forecast, louder, rate, POLICIES)
