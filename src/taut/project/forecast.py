@@ -19,7 +19,7 @@ from taut.project.grid import Grid, steps
 from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
 from taut.project.scenario import Scenario
-from taut.project.step import sending, still
+from taut.project.step import sending, still, straying
 from taut.project.workload import Estimate
 
 STEPS, SEED = 200, 0
@@ -41,10 +41,10 @@ class Forecast:
     terms: dict[str, float]
     """Where a mean step goes on the busiest stage, ns; they sum to it."""
     scenario: Scenario
-    trail: indices.Trail
-    """What the first of these steps were made of."""
     lives: Lives | None = None
     """What failures make of the job; None where none are given."""
+    trail: indices.Trail | None = None
+    """What the first of these steps were made of; None where no grid was played."""
 
     @property
     def kept(self) -> float:
@@ -54,7 +54,7 @@ class Forecast:
     @property
     def copied(self) -> float:
         """Work of copies of late ops, as a share of all work."""
-        played = self.trail.played
+        played = self.trail.played if self.trail else []
         return float(sum(made.copied.sum() for made in played)) / max(float(sum(made.work.sum() for made in played)), 1.0)
 
     @property
@@ -109,6 +109,7 @@ class Forecast:
 
     def indices(self) -> dict[str, Estimate | None]:
         """All six, see ``indices.py``."""
+        assert self.trail is not None, "a sketch tells no indices"
         device, steps, alone, trail = acts.device(self.scenario), self.step_ns, self.still_ns, self.trail
         watts, counts = (device.load_w, device.stall_w), acts.counts(self.scenario)
         return {
@@ -164,9 +165,9 @@ def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 
         seen=trail.add,
     )  # fmt: skip
     alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
-    terms = _terms(s, p, alone, float(drawn.mean()))
+    terms = term_ns(s, p, alone, float(drawn.mean()))
     return Forecast(
-        s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, trail, _lives(s, float(drawn.mean()), seed)
+        s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _lives(s, float(drawn.mean()), seed), trail
     )
 
 
@@ -184,16 +185,11 @@ def noisy(s: Scenario, p: Plan, seed: int, measured: Any = None) -> Grid:
     members = j.tp * j.cp
     layers = max(s.model.layers // chunks, 1)
     tables = np.stack([table(s.noise, members, max(p.gates[d], layers), seed, measured) for d in (0, 1)])
-    transfer = np.array(p.transfer_ns)[:, None]
-    whole = np.stack([p.forward_ns, p.backward_ns])
     sways = [Sway(s.noise, (j.dp, j.pp, members), seed, s.policy.deal_by_speed) for _ in range(2)]
-    return Grid(
-        still(s, p).program, np.minimum(transfer, whole) + sending(p), np.maximum(whole - transfer, 0.0), tables, 0.0,
-        j.dp, sways[0], acts.late(s, tables, sways[1], seed),
-    )  # fmt: skip
+    return Grid(still(s, p).program, *straying(p), tables, 0.0, j.dp, sways[0], acts.late(s, tables, sways[1], seed))
 
 
-def _terms(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]:
+def term_ns(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]:
     """The busiest stage's step: what it computes, sends and waits for."""
     j = s.job
     per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches

@@ -69,31 +69,59 @@ def longest(noise: Noise, members: int, measured: Any = None) -> Any:
     return quantile(noise, np.clip(1 - each, 1e-300, 1.0), np.clip(each, 1e-300, 1.0), measured)
 
 
-def table(noise: Noise, members: int = 1, parts: int = 1, seed: int = 0, measured: Any = None) -> Any:
-    """Quantiles at GRID of the mean of so many parts, each the longest of so many ranks."""
+def table(noise: Noise, members: int = 1, parts: int = 1, seed: int = 0, measured: Any = None, drawn: int = DRAWN) -> Any:
+    """Quantiles at GRID of the mean of so many parts, each the longest of so many ranks; sums are known from so many draws."""
     if measured is not None:
-        return _summed(noise, members, parts, seed, measured)
-    return _known(replace(noise, step_spread=0.0, ranks_spread=0.0, drift_share=0.0), members, parts, seed).copy()
+        return _summed(noise, members, parts, seed, measured, drawn)
+    return _known(replace(noise, step_spread=0.0, ranks_spread=0.0, drift_share=0.0), members, parts, seed, drawn).copy()
 
 
 @lru_cache(maxsize=64)
-def _known(noise: Noise, members: int, parts: int, seed: int) -> Any:
+def _known(noise: Noise, members: int, parts: int, seed: int, drawn: int) -> Any:
     """What scales and policies ask for again and again."""
-    return _summed(noise, members, parts, seed, None)
+    return _summed(noise, members, parts, seed, None, drawn)
 
 
-def _summed(noise: Noise, members: int, parts: int, seed: int, measured: Any) -> Any:
+def _summed(noise: Noise, members: int, parts: int, seed: int, measured: Any, drawn: int) -> Any:
     one = longest(noise, members, measured)
     if parts <= 1 or noise.distribution == "none":
         return one
-    rng, total = np.random.default_rng(seed), np.zeros(DRAWN)
+    rng = np.random.default_rng(seed)
+    heavy = noise.distribution in ("pareto", "measured")
+    return _smooth(np.sort(_fresh(one, parts, rng, drawn) if heavy else _doubled(one, parts, rng, drawn)))
+
+
+def _doubled(one: Any, parts: int, rng: Any, drawn: int) -> Any:
+    """Means of so many parts: draws that lie evenly, added to themselves in another order for 2, 4, 8 … parts.
+
+    Quick, and the mean is met; but a draw is in as many sums as there are parts, and so must not decide any.
+    """
+    chance = (np.arange(drawn) + rng.random(drawn)) / drawn
+    doubled, total = np.interp(np.log(chance) - np.log1p(-chance), GRID, one), np.zeros(drawn)
+    for bit in range(parts.bit_length()):
+        doubled = doubled + rng.permutation(doubled) if bit else doubled
+        if parts >> bit & 1:
+            total += rng.permutation(doubled)
+    return total / parts
+
+
+def _fresh(one: Any, parts: int, rng: Any, drawn: int) -> Any:
+    """Means of so many parts, each drawn anew."""
+    total = np.zeros(drawn)
     for _ in range(min(parts, 64)):
-        u = rng.random(DRAWN)
+        u = rng.random(drawn)
         total += np.interp(np.log(u) - np.log1p(-u), GRID, one)
-    mean = np.sort(total / min(parts, 64))
+    mean = total / min(parts, 64)
     if parts > 64:  # the more parts, the nearer to their mean: as the square root says
         mean = mean.mean() + (mean - mean.mean()) * sqrt(64 / parts)
-    return _smooth(mean)
+    return mean
+
+
+def longest_mean(quantiles: Any, members: float) -> float:
+    """Expected longest of so many draws from a table."""
+    edges = np.append(GRID[:-1] + (GRID[1] - GRID[0]) / 2, np.inf)
+    below = np.exp(-members * np.log1p(np.exp(-edges)))
+    return float(quantiles @ np.diff(below, prepend=0.0))
 
 
 def _smooth(values: Any) -> Any:

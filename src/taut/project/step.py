@@ -30,6 +30,12 @@ def sending(p: Plan) -> Any:
     return hop
 
 
+def straying(p: Plan) -> tuple[Any, Any]:
+    """Per direction and chunk: time that does not stray (transfers, sending), and the mean of that which does."""
+    transfer, whole = np.array(p.transfer_ns)[:, None], np.stack([p.forward_ns, p.backward_ns])
+    return np.minimum(transfer, whole) + sending(p), np.maximum(whole - transfer, 0.0)
+
+
 def step_ns(s: Scenario, p: Plan | None = None) -> float:
     """A step: the pipeline, the data-parallel synchronisation, the optimiser."""
     p = p or plan(s)

@@ -6,9 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from taut.errors import UsageError
 from taut.project.forecast import at, forecast
 from taut.project.policy import POLICIES
+from taut.project.quick import ideal, rate, sketch
 from taut.project.scenario import Scenario, parse
+from taut.project.work import memory_gb
 from taut.project.workload import Workload
 
 
@@ -21,9 +24,31 @@ def louder(s: Scenario, times: float) -> Scenario:
     return replace(s, noise=replace(n, distribution=kind, **spreads), fabric=replace(s.fabric, tiers=tiers))
 
 
-def rate(s: Scenario, seed: int) -> float:
-    """Tokens a second that count."""
-    return forecast(s, seed=seed).tokens_per_s
+def smallest(s: Scenario) -> int:
+    """Ranks of the fewest replicas that their devices hold; sharded state needs several."""
+    replica, dp = s.job.world // s.job.dp, 1
+    while dp < s.job.dp and not _fits(s, dp * replica):
+        dp += 1
+    return dp * replica
 
 
-WORKLOAD = Workload("training", parse, lambda s: s.job.world, at, forecast, louder, rate, POLICIES)
+def _fits(s: Scenario, ranks: int) -> bool:
+    try:
+        return memory_gb(at(s, ranks)) <= s.device.memory_gb
+    except UsageError:
+        return False
+
+
+WORKLOAD = Workload(
+    "training",
+    parse,
+    lambda s: s.job.world,
+    at,
+    forecast,
+    louder,
+    rate,
+    POLICIES,
+    ideal=ideal,
+    smallest=smallest,
+    sketch=sketch,
+)

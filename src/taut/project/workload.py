@@ -78,6 +78,14 @@ class Workload:
     rate: Callable[[Any, int], float]
     """(scenario, seed) → useful work a second, failures and waiting taken off; quick: the threshold asks often."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
+    ideal: Callable[[Any], Any] | None = None
+    """The scenario in which nothing strays and nothing fails; where not given, that without jitter."""
+    smallest: Callable[[Any], int] | None = None
+    """The fewest ranks that make sense; where not given, the least divisor of its ranks that can be dealt."""
+    sketch: Callable[[Any, int], Answer] | None = None
+    """(scenario, seed) → a forecast as quick as ``rate``, of mean values; where not given, a plain forecast."""
+    money: Callable[[Any], tuple[float, float] | None] | None = None
+    """What a unit of ``rate`` is worth for a second, and what the scenario costs a second; None where that is not said."""
 
 
 KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}
