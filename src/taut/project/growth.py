@@ -45,27 +45,36 @@ def _times(rate: float | None, amount: float) -> float | None:
 def choices(
     s: Scenario, topologies: Sequence[str], oversubscriptions: Sequence[float] = (1.0,), latency_times: Sequence[float] = (1.0,)
 ) -> list[Row]:
-    """The scenario on every combination of topology, oversubscription (above the first tier beyond the node; a torus has
-    none) and latency; the cheapest first where prices are known, else the quickest. Topologies that the fabric has too few
-    tiers for are left out."""
+    """The scenario on every combination of topology, oversubscription and latency (see ``shaped``); the cheapest first where
+    prices are known, else the quickest. What the fabric has too few tiers for is left out."""
     rows = []
     for topology, over, times in product(topologies, oversubscriptions, latency_times):
-        made = shaped(s.fabric, topology, -(-s.job.world // s.fabric.node))
-        if made is None or (topology == "torus" and over != 1):
-            continue
-        tiers = [replace(tier, latency_us=tier.latency_us * times) for tier in made.tiers]
-        level = 2 if topology == "dragonfly" else 1
-        tiers[level] = replace(tiers[level], oversubscription=over)
-        done = priced(replace(s, fabric=replace(made, tiers=tuple(tiers))))
-        rows.append({"topology": topology, "oversubscription": over, "latency_times": times, **done})
+        made = shaped(s.fabric, topology, -(-s.job.world // s.fabric.node), over)
+        if made is not None:
+            tiers = tuple(replace(tier, latency_us=tier.latency_us * times) for tier in made.tiers)
+            done = priced(replace(s, fabric=replace(made, tiers=tiers)))
+            rows.append({"topology": topology, "oversubscription": over, "latency_times": times, **done})
     return sorted(rows, key=lambda row: (row["cost_per_unit"] or 0.0, row["step_ns"]))
 
 
-def shaped(fabric: Fabric, topology: Any, nodes: int) -> Fabric | None:
-    """The same tiers in another topology; a torus as near to a cube as so many nodes allow. None: too few tiers."""
-    if len(fabric.tiers) < (3 if topology == "dragonfly" else 2):
+def shaped(fabric: Fabric, topology: Any, nodes: int, over: float = 1.0) -> Fabric | None:
+    """The same tiers in another topology, with this oversubscription above the switches that nodes are plugged into.
+
+    A torus is as near to a cube as so many nodes allow, and cannot be oversubscribed; the routers of a dragonfly's group
+    are joined by what their devices can send. None: too few tiers, or no such thing.
+    """
+    if len(fabric.tiers) < (3 if topology == "dragonfly" else 2) or (topology == "torus" and over != 1):
         return None
-    return replace(fabric, topology=topology, torus=_cube(nodes) if topology == "torus" else ())
+    if topology == "torus":
+        return replace(fabric, topology=topology, torus=_cube(nodes))
+    first, leaf, *above = fabric.tiers
+    if topology == "dragonfly":
+        routers = -(-min(above[0].devices, nodes * first.devices) // leaf.devices)
+        joined = leaf.devices * leaf.gb_per_s / over / max(routers - 1, 1)
+        above[0] = replace(above[0], gb_per_s=joined, oversubscription=over)
+    else:
+        leaf = replace(leaf, oversubscription=over)
+    return replace(fabric, topology=topology, torus=(), tiers=(first, leaf, *above))
 
 
 def _cube(nodes: int) -> tuple[int, ...]:
