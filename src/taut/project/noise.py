@@ -33,7 +33,7 @@ def quantile(noise: Noise, chance: Any, upper: Any, measured: Any = None) -> Any
     if kind == "none":
         return np.ones_like(chance)
     if kind == "measured":
-        return np.quantile(measured, chance)
+        return np.maximum(1 + noise.times * (np.quantile(measured, chance) - 1), 0.0)
     if kind == "exponential":
         return 1 + c * (-np.log(upper) - 1)
     if kind == "gumbel":
@@ -41,7 +41,7 @@ def quantile(noise: Noise, chance: Any, upper: Any, measured: Any = None) -> Any
         return 1 + scale * (-np.log(-np.log1p(-upper)) - EULER)
     if kind == "pareto":
         a = noise.tail
-        return upper ** (-1 / a) * (a - 1) / a
+        return np.maximum(1 + noise.times * (upper ** (-1 / a) * (a - 1) / a - 1), 0.0)
     z = np.where(chance < 0.5, ndtri(chance), -ndtri(upper))
     if kind == "gaussian":
         return np.maximum(1 + c * z, 0.0)

@@ -184,6 +184,8 @@ class Noise(Strict, frozen=True):
     """Exponent of a pareto distribution."""
     run: str = ""
     """Run folder that measured noise is drawn from."""
+    times: NotNegative = 1.0
+    """How many times as far as pareto or measured noise says an op's work strays."""
     step_spread: NotNegative = 0.01
     """Standard deviation of what all ops of a rank in one step have in common, as a share of them."""
     ranks_spread: NotNegative = 0.005
@@ -261,6 +263,8 @@ class Price(Strict, frozen=True):
     """A promise: steps that take longer …"""
     penalty: NotNegative | None = None
     """… cost this much each."""
+    value_per_unit: NotNegative | None = None
+    """What a unit of delivered work is worth (training: a million tokens): then money tells where more ranks stop paying."""
 
 
 class Policies(Strict, frozen=True):

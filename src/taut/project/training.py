@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project.forecast import at, forecast
+from taut.project.forecast import UNIT_TOKENS, at, forecast
 from taut.project.policy import POLICIES
 from taut.project.quick import ideal, rate, sketch
 from taut.project.scenario import Scenario, parse
@@ -19,9 +19,19 @@ def louder(s: Scenario, times: float) -> Scenario:
     """Everything that strays, straying so many times as far."""
     n = s.noise
     kind: Any = "none" if times == 0 else n.distribution
-    spreads = {name: getattr(n, name) * times for name in ("spread", "step_spread", "ranks_spread", "drift_share")}
+    spreads = {name: getattr(n, name) * times for name in ("spread", "times", "step_spread", "ranks_spread", "drift_share")}
     tiers = tuple(replace(tier, jitter_us=tier.jitter_us * times) for tier in s.fabric.tiers)
     return replace(s, noise=replace(n, distribution=kind, **spreads), fabric=replace(s.fabric, tiers=tiers))
+
+
+def money(s: Scenario) -> tuple[float | None, float | None]:
+    """What a token a second is worth, and what the job costs a second: its devices and spares, and their energy at load."""
+    value, price, energy = s.price.value_per_unit, s.device.price_per_hour, s.price.kwh or 0.0
+    if price is None:
+        return None, None
+    held = s.job.world + s.failure.spares * s.fabric.node
+    joules = s.job.world * s.device.load_w * s.price.pue
+    return None if value is None else value / UNIT_TOKENS, held * price / 3600 + joules / 3.6e6 * energy
 
 
 def smallest(s: Scenario) -> int:
@@ -40,15 +50,5 @@ def _fits(s: Scenario, ranks: int) -> bool:
 
 
 WORKLOAD = Workload(
-    "training",
-    parse,
-    lambda s: s.job.world,
-    at,
-    forecast,
-    louder,
-    rate,
-    POLICIES,
-    ideal=ideal,
-    smallest=smallest,
-    sketch=sketch,
-)
+    "training", parse, lambda s: s.job.world, at, forecast, louder, rate, POLICIES, ideal, smallest, sketch, money,
+)  # fmt: skip

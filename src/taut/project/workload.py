@@ -84,8 +84,8 @@ class Workload:
     """The fewest ranks that make sense; where not given, the least divisor of its ranks that can be dealt."""
     sketch: Callable[[Any, int], Answer] | None = None
     """(scenario, seed) → a forecast as quick as ``rate``, of mean values; where not given, a plain forecast."""
-    money: Callable[[Any], tuple[float, float] | None] | None = None
-    """What a unit of ``rate`` is worth for a second, and what the scenario costs a second; None where that is not said."""
+    money: Callable[[Any], tuple[float | None, float | None]] | None = None
+    """(what a unit of ``rate`` is worth for a second, what the scenario costs a second); None for what is not said."""
 
 
 KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}

@@ -1,0 +1,105 @@
+"""Where the next accelerator stops paying: how much another seed moves it, and whether full graphs give the same scale.
+
+python bench/threshold.py [--seeds 100] [--graph]
+
+Of every scenario the threshold is computed with each seed. ``inside`` is the share of (seed, other seed) pairs in which the
+other's threshold lies in the interval of the first. With ``--graph``, small jobs are generated as full graphs and replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut.project import generate
+from taut.project.forecast import noisy
+from taut.project.noise import table
+from taut.project.plan import plan
+from taut.project.quick import rate
+from taut.project.reserve import reserve
+from taut.project.scenario import Scenario, parse
+from taut.project.threshold import threshold
+from taut.project.training import WORKLOAD
+from taut.read.scenario import load
+from taut.replay import replay
+
+change = msgspec.structs.replace
+
+
+def shipped(**tables: Any) -> Scenario:
+    raw, text = load("gpt-175b")
+    for name, values in tables.items():
+        raw[name] = {**(raw.get(name) or {}), **values} if name != "failure" else values
+    return parse(raw, "gpt-175b", text)[0]
+
+
+SCENARIOS = {
+    "gpt-175b as shipped": shipped(),
+    "gpt-175b, no failures, jitter × 12": shipped(
+        failure={}, noise={"spread": 0.24, "step_spread": 0.12, "ranks_spread": 0.06}
+    ),
+    "13 B, hybrid sharding, exponential": shipped(
+        failure={}, model={"layers": 40, "hidden": 5120, "heads": 40},
+        job={"global_batch": 64, "dp": 64, "tp": 1, "pp": 1, "sharding": "hsdp"},
+        noise={"distribution": "exponential", "spread": 1.0, "step_spread": 0.1},
+    ),
+}  # fmt: skip
+
+FLAT = {
+    "name": "flat",
+    "tiers": [{"name": "node", "devices": 8, "gb_per_s": 1e6}, {"name": "net", "devices": 4096, "gb_per_s": 1e6}],
+}
+
+
+def small(spread: float, **job: Any) -> Scenario:
+    raw, text = load("gpt-175b")
+    raw["model"] = {"layers": job.get("pp", 1), "hidden": 4096, "heads": 16, "sequence": 1024}
+    raw["job"] = {"global_batch": 16, **job}
+    raw["noise"] = {"distribution": "exponential", "spread": spread, "step_spread": 0.0, "ranks_spread": 0.0}
+    raw.update(fabric=FLAT, failure={})
+    return parse(raw, "small", text)[0]
+
+
+def by_graph(s: Scenario, seed: int) -> float:
+    if s.noise.distribution == "none":
+        return rate(s, seed)
+    p = plan(s)
+    made = generate.graph(s, noisy(s, p, seed), 300, seed, by="layer", p=p, one=table(s.noise))
+    return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser()
+    ask.add_argument("--seeds", type=int, default=100)
+    ask.add_argument("--graph", action="store_true")
+    asked = ask.parse_args()
+    if asked.graph:
+        for name, s in {
+            "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.6, dp=8, tp=2), "dp 4, pp 2": small(0.8, dp=4, pp=2),
+        }.items():  # fmt: skip
+            grid, graph = threshold(WORKLOAD, s), threshold(replace(WORKLOAD, rate=by_graph, sketch=None), s, seed=1)
+            print(f"| {name} | {grid.ranks} ({grid.lo}–{grid.hi}) | {graph.ranks} ({graph.lo}–{graph.hi}) |", flush=True)
+        return
+    for name, s in SCENARIOS.items():
+        begun = time.process_time()
+        found = [threshold(WORKLOAD, s, seed=seed) for seed in range(asked.seeds)]
+        took = (time.process_time() - begun) / asked.seeds
+        at, lo, hi = (np.array([getattr(one, key) for one in found], float) for key in ("ranks", "lo", "hi"))
+        inside = (lo[:, None] <= at) & (at <= np.where(np.isnan(hi), np.inf, hi)[:, None])
+        share = inside[~np.eye(len(at), dtype=bool)].mean()
+        first = found[0]
+        sides = [side["dominant"] if side else None for side in (first.before, first.after)]
+        held = reserve(WORKLOAD, s)
+        print(
+            f"| {name} | {first.ranks} ({first.lo}–{first.hi}) | {np.nanmin(at):.0f}–{np.nanmax(at):.0f} | {share:.0%} | "
+            f"{sides[0]} → {sides[1]} | {held.reserve.value:.3g} ({held.kind}) | {took:.2f} s |", flush=True,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

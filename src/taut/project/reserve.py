@@ -1,0 +1,117 @@
+"""Reserve and regime of a scenario: how much jitter may still grow before the next accelerator stops paying.
+
+The same rule as for a measured run (``diagnose/regime.py``, docs/indices.md), with the jitter of the scenario scaled instead
+of a graph's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from taut.project.margin import PAYS, Curve, Rule, rule, smallest, spread
+from taut.project.workload import Estimate, Workload
+
+STABLE = 2.0
+"""Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
+UP, DOWN = (4.0, 16.0), (0.5, 0.25, 0.0)
+"""Factors of jitter that are tried; a reserve beyond the last is said to be at least that."""
+NEAR = 1.5
+"""Factors on both sides of the reserve come as near to each other as this."""
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """How many times as much jitter a scenario bears."""
+
+    kind: str
+    """Regime: stable, marginal or unstable."""
+    word: str
+    """depleted (below 1), thin (below 2) or adequate."""
+    reserve: Estimate
+    marginal_return: Estimate
+    """Today, over what pays if money is the rule."""
+    pays: float
+    rule: str
+
+    def entry(self) -> dict[str, Any]:
+        """As ``--json`` says it."""
+        return {
+            "class": self.kind, "word": self.word, "reserve": self.reserve.entry(),
+            "marginal_return": self.marginal_return.entry(), "pays": self.pays, "rule": self.rule,
+        }  # fmt: skip
+
+
+def reserve(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, **how: Any) -> Reserve:
+    """The factor of jitter at which one accelerator more stops paying, at the scenario's own scale."""
+    asked, curve = rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how)
+    ranks = _around(curve, asked, smallest(kind, s))
+
+    def back(times: float) -> Any:
+        return asked.back(replace(curve, scenario=kind.louder(s, times), asked={}), ranks)
+
+    points = {1.0: asked.back(curve, ranks)}
+    for times in UP if points[1.0][0] >= 1 else DOWN:
+        points[times] = back(times)
+        if (points[times][0] >= 1) != (points[1.0][0] >= 1):
+            break
+    while (middle := _between(points)) is not None:
+        points[middle] = back(middle)
+    found = _crossing(points)
+    width, today = spread(found), points[1.0] * asked.share
+    value = float(found[0])
+    estimate = Estimate(value, max(value - width, 0.0), None if value + width >= UP[-1] else value + width)
+    near = spread(today)
+    return Reserve(
+        regime(estimate), word(value), estimate, Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
+        asked.share, asked.says,
+    )  # fmt: skip
+
+
+def regime(found: Estimate) -> str:
+    """The class of a reserve."""
+    if found.value < 1:
+        return "unstable"
+    return "stable" if (found.value if found.lo is None else found.lo) >= STABLE else "marginal"
+
+
+def word(value: float) -> str:
+    """The reserve in a word."""
+    return "depleted" if value < 1 else "thin" if value < STABLE else "adequate"
+
+
+def _around(curve: Curve, asked: Rule, least: int) -> int:
+    """Ranks that with twice as many lie around the scenario's own; on one side of it where they cannot be dealt."""
+    ranks = curve.kind.ranks(curve.scenario)
+    below = max(round(ranks / sqrt(2) / least), 1) * least
+    return next((n for n in (below, max(ranks // 2, least), ranks) if asked.back(curve, n) is not None), least)
+
+
+def _between(points: dict[float, Any]) -> float | None:
+    """The factor midway between those around the crossing; None where they are near, or nothing is crossed."""
+    at = sorted(points)
+    paid = [points[k][0] >= 1 for k in at]
+    i = next((i for i in range(1, len(at)) if paid[i - 1] and not paid[i]), None)
+    if i is None or at[i - 1] == 0 or at[i] / at[i - 1] < NEAR:
+        return None
+    return sqrt(at[i - 1] * at[i])
+
+
+def _crossing(points: dict[float, Any]) -> Any:
+    """The factor at which the return falls below what pays, for each set of seeds, linear between factors."""
+    at = np.array(sorted(points))
+    back = np.stack([points[k] for k in at])
+    out = np.empty(back.shape[1])
+    for k in range(back.shape[1]):
+        short = np.flatnonzero(back[:, k] < 1)
+        if not len(short):
+            out[k] = UP[-1] if at[-1] == UP[-1] else at[-1]
+        elif short[0] == 0:
+            out[k] = at[0]
+        else:
+            i = short[0]
+            out[k] = at[i - 1] + (back[i - 1, k] - 1) / (back[i - 1, k] - back[i, k]) * (at[i] - at[i - 1])
+    return out

@@ -1,0 +1,125 @@
+"""Where the next accelerator stops paying: the scale beyond which it brings less than it must, and what dominates around it.
+
+Scales are doubled from the smallest whole job on until accelerators do not pay even on average; then the place is bisected.
+``docs/threshold.md`` derives the rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from taut.project.margin import PAYS, Curve, Rule, rule, smallest, spread
+from taut.project.workload import Workload
+
+MOST_RANKS = 1 << 17
+"""The largest scale tried, or twice the scenario's own."""
+NEAR = 1.25
+"""Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The scale at which one accelerator more stops paying."""
+
+    rule: str
+    ranks: int | None
+    """None where it pays at every scale tried."""
+    lo: int | None
+    hi: int | None
+    """None where it might not be reached."""
+    tried: int
+    """The largest scale tried."""
+    in_range: bool | None
+    """Whether the fabric is known to be that large."""
+    before: dict[str, Any] | None
+    """What dominates at half of the scale …"""
+    after: dict[str, Any] | None
+    """… and at twice."""
+    curve: tuple[dict[str, float], ...]
+    """Marginal return at the scales that were asked."""
+
+    def entry(self) -> dict[str, Any]:
+        """As ``--json`` says it."""
+        out = {name: getattr(self, name) for name in ("ranks", "lo", "hi", "rule", "tried", "in_range", "before", "after")}
+        return {**out, "curve": list(self.curve)}
+
+
+def threshold(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, **how: Any) -> Threshold:
+    """The scale beyond which one accelerator more does not pay, with what another seed would say."""
+    curve, asked, least = Curve(kind, s, seed, how), rule(kind, s, pays, seed, **how), smallest(kind, s)
+    points, tried = _scanned(curve, asked, least, max(MOST_RANKS, 2 * kind.ranks(s)))
+    found = _crossed(points, least)
+    while found is not None and (middle := _between(points, found, least)) is not None:
+        back = asked.back(curve, middle)
+        if back is None:
+            break
+        points[middle] = back
+        found = _crossed(points, least)
+    rows = tuple({"ranks": a * sqrt(2), "marginal_return": float(points[a][0]) * asked.share} for a in sorted(points))
+    if found is None or not points:
+        return Threshold(asked.says, None, None, None, tried, _side(curve, tried, least)[1], None, None, rows)
+    ranks = exp(found[0])
+    width = spread(found)
+    lo, hi = (max(least, round(ranks * exp(side * width))) if np.isfinite(width) else None for side in (-1, 1))
+    before, after = (_side(curve, ranks * times, least)[0] for times in (0.5, 2.0))
+    return Threshold(asked.says, round(ranks), lo, hi, tried, _side(curve, ranks, least)[1], before, after, rows)
+
+
+def _scanned(curve: Curve, asked: Rule, least: int, most: int) -> tuple[dict[int, Any], int]:
+    """Ranks → what one more brings over what it must, doubled until nothing can pay; and the largest scale that was asked."""
+    points: dict[int, Any] = {}
+    ranks = least
+    while 2 * ranks <= most or not points:
+        back = asked.back(curve, ranks)
+        if back is None:
+            break
+        points[ranks] = back
+        ranks *= 2
+        if asked.level(curve, ranks) < 1:
+            break
+    return points, ranks
+
+
+def _crossed(points: dict[int, Any], least: int) -> Any:
+    """Log scale beyond which one more never pays again, for each set of seeds; None where it pays to the end.
+
+    Between two scales the return is linear in the log of the scale; a set of seeds that pays to the end crosses nowhere.
+    """
+    at = sorted(points)
+    if not at or points[at[-1]][0] >= 1:
+        return None
+    back, place = np.stack([points[a] for a in at]), np.log(at) + log(2) / 2
+    out = np.full(back.shape[1], log(least))
+    for k in range(back.shape[1]):
+        paid = np.flatnonzero(back[:, k] >= 1)
+        if len(paid) == len(at) or (len(paid) and paid[-1] == len(at) - 1):
+            out[k] = np.inf
+        elif len(paid):
+            i = paid[-1]
+            part = (back[i, k] - 1) / (back[i, k] - back[i + 1, k])
+            out[k] = place[i] + part * (place[i + 1] - place[i])
+    return out
+
+
+def _between(points: dict[int, Any], found: Any, least: int) -> int | None:
+    """Ranks midway between the neighbours of the crossing; None where they are near enough, or nothing lies between."""
+    at = np.array(sorted(points))
+    i = int(np.searchsorted(np.log(at) + log(2) / 2, found[0]))
+    if i == 0 or i >= len(at) or at[i] / at[i - 1] < NEAR:
+        return None
+    middle = round(sqrt(at[i - 1] * at[i]) / least) * least
+    return middle if at[i - 1] < middle < at[i] else None
+
+
+def _side(curve: Curve, ranks: float, least: int) -> tuple[dict[str, Any], bool | None]:
+    """What dominates at about so many ranks, and whether the fabric is known to be that large."""
+    kind, whole = curve.kind, max(round(ranks / least), 1) * least
+    near = next((n for n in (whole, *sorted(curve.asked, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
+    s = kind.at(curve.scenario, near)
+    made = kind.sketch(s, curve.seed, **curve.how) if kind.sketch is not None else kind.forecast(s, seed=curve.seed)
+    entry = made.entry()
+    return {"ranks": near, "dominant": entry.get("dominant"), "terms": entry.get("terms")}, entry.get("in_range")

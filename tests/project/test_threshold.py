@@ -1,0 +1,153 @@
+"""Where the next accelerator stops paying: the rule, its limits, and the same scale from full graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from taut.project import generate
+from taut.project.forecast import noisy
+from taut.project.noise import table
+from taut.project.plan import plan
+from taut.project.quick import rate
+from taut.project.scenario import Noise, Scenario, parse
+from taut.project.threshold import threshold
+from taut.project.training import WORKLOAD
+from taut.project.workload import Workload
+from taut.read.scenario import load
+from taut.replay import replay
+
+change = msgspec.structs.replace
+
+
+@pytest.fixture
+def one() -> Scenario:
+    """A rank is a replica: two draws of work a step, then all of them meet; transfers take nothing."""
+    raw, text = load("gpt-175b")
+    raw["model"] = {"layers": 1, "hidden": 4096, "heads": 16, "sequence": 1024}
+    raw["job"] = {"global_batch": 16, "dp": 16}
+    raw["fabric"] = {
+        "name": "flat",
+        "tiers": [{"name": name, "devices": n, "gb_per_s": 1e6} for name, n in (("node", 8), ("net", 4096))],
+    }
+    raw["noise"] = {"distribution": "exponential", "spread": 0.6, "step_spread": 0.0, "ranks_spread": 0.0}
+    raw["failure"] = {}
+    return parse(raw, "one", text)[0]
+
+
+def drawn(speed: Any) -> Workload:
+    """A workload whose rate at n ranks is given, whatever the seed."""
+
+    def at(n: int, ranks: int) -> int:
+        return ranks
+
+    def nothing(*_: Any, **__: Any) -> Any:
+        return type("Answer", (), {"ranks": 1, "entry": lambda self: {"dominant": "x"}, "indices": lambda self: {}})()
+
+    return Workload(
+        "drawn", lambda *_: (1, []), lambda n: n, at, nothing, lambda n, times: n, lambda n, seed: float(speed(n)),
+        smallest=lambda n: 1,
+    )  # fmt: skip
+
+
+def test_half_of_a_linear_job_at_the_scale_where_its_slope_is_half() -> None:
+    """X = n ÷ (1 + n ÷ 1000): dX/dn = 1 ÷ (1 + n ÷ 1000)², which is a half at n = 414."""
+    found = threshold(drawn(lambda n: n / (1 + n / 1000)), 1)
+    assert found.ranks == pytest.approx(414, rel=0.03)
+    assert (found.lo, found.hi) == (found.ranks, found.ranks)
+    back = [row["marginal_return"] for row in found.curve]
+    assert back == sorted(back, reverse=True)
+
+
+def test_a_job_that_loses_nothing_pays_as_far_as_was_tried() -> None:
+    found = threshold(drawn(lambda n: n), 1)
+    assert found.entry()["ranks"] is None
+    assert found.tried >= 100_000
+
+
+def test_a_dip_that_is_made_good_is_no_threshold() -> None:
+    """The first doubling costs a third of the rate for good (a network comes in), and nothing after it."""
+    found = threshold(drawn(lambda n: n if n == 1 else n / 1.5 / (1 + n / 10_000)), 1)
+    assert found.curve[0]["marginal_return"] < 0.5
+    assert found.ranks == pytest.approx(1547, rel=0.04)
+
+
+def test_a_job_that_never_pays_has_its_threshold_at_the_smallest_scale() -> None:
+    assert threshold(drawn(lambda n: n**0.1), 1).ranks == 1
+
+
+def test_full_graphs_give_the_same_scale(one: Scenario) -> None:
+    """Every rank, every op, every gate, replayed, against the sampled replica: the same rule, within a fifth."""
+
+    def by_graph(s: Scenario, seed: int) -> float:
+        if s.noise.distribution == "none":
+            return rate(s, seed)
+        p = plan(s)
+        made = generate.graph(s, noisy(s, p, seed), 120, seed, by="layer", p=p, one=table(s.noise))
+        return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
+
+    quick = threshold(WORKLOAD, one)
+    graph = threshold(replace(WORKLOAD, rate=by_graph, sketch=None), one, seed=1)
+    assert quick.ranks is not None
+    assert graph.ranks is not None
+    assert 16 < quick.ranks <= 64
+    assert graph.ranks == pytest.approx(quick.ranks, rel=0.2)
+
+
+def test_another_seed_lies_in_the_interval(one: Scenario) -> None:
+    first = threshold(WORKLOAD, one)
+    others = np.array([threshold(WORKLOAD, one, seed=seed).ranks for seed in range(1, 20)])
+    assert first.lo is not None
+    assert first.hi is not None
+    assert ((first.lo <= others) & (others <= first.hi)).mean() >= 0.8
+    assert first.hi < 2 * first.lo
+
+
+def test_more_jitter_stops_paying_sooner(one: Scenario) -> None:
+    def at(spread: float) -> int:
+        return threshold(WORKLOAD, change(one, noise=change(one.noise, spread=spread))).ranks or 1 << 30
+
+    assert at(0.9) < at(0.6) < at(0.5)
+    quiet = threshold(WORKLOAD, change(one, noise=Noise("none", step_spread=0.0, ranks_spread=0.0)))
+    assert quiet.ranks is None
+
+
+def test_failures_that_outrun_the_spares_end_it_and_are_named() -> None:
+    gpt = parse(*load("gpt-175b")[:1], "gpt-175b")[0]
+    found = threshold(WORKLOAD, gpt)
+    assert found.ranks is not None
+    assert found.before is not None
+    assert found.after is not None
+    assert (found.before["dominant"], found.after["dominant"]) == ("compute", "failures")
+    assert found.in_range is (found.ranks <= 4096)
+    more = threshold(WORKLOAD, change(gpt, failure=change(gpt.failure, spares=32)))
+    assert more.ranks is None or more.ranks > 1.2 * found.ranks
+
+
+def test_money_is_the_rule_where_work_has_a_price(one: Scenario) -> None:
+    def at(value: float) -> int | None:
+        price = change(one.price, value_per_unit=value)
+        return threshold(WORKLOAD, change(one, price=price, device=change(one.device, price_per_hour=2.0))).ranks
+
+    tokens = rate(WORKLOAD.at(change(one, noise=Noise("none", step_spread=0.0, ranks_spread=0.0)), 1), 0)
+    even = 2.0 / 3600 / tokens * 1e6  # what a million tokens must be worth for an accelerator without jitter to pay
+    half = at(2 * even)
+    assert half == pytest.approx(threshold(WORKLOAD, one).ranks, rel=0.1)
+    assert (at(1.5 * even) or 0) < (half or 0)
+    assert (
+        "worth more"
+        in threshold(
+            WORKLOAD, change(one, price=change(one.price, value_per_unit=1.0), device=change(one.device, price_per_hour=2.0))
+        ).rule
+    )
+
+
+def test_strong_scaling_stops_where_the_batch_cannot_be_dealt(one: Scenario) -> None:
+    found = threshold(
+        WORKLOAD, change(one, noise=Noise("none", step_spread=0.0, ranks_spread=0.0), job=change(one.job, scaling="strong"))
+    )
+    assert found.tried <= 16
