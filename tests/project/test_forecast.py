@@ -141,7 +141,7 @@ def test_a_finished_run_says_what_it_would_do_on_more_ranks(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("nothing-such", None, "no such scenario; give a TOML file, or one of: gpt-175b"),
+        ("nothing-such", None, "no such scenario; give a TOML file, or one of: "),
         ("bad.toml", "name = ", "not TOML"),
         ("dev.toml", 'device = "h900"\n', "device: no 'h900' ships with taut"),
     ],

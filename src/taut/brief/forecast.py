@@ -18,7 +18,9 @@ DEFAULTS = 8
 def render_forecasts(result: Mapping[str, Any], screen: Screen) -> str:
     """The whole screen of ``taut project``."""
     rows = result["forecasts"]
-    parts = [Text(_said(result), style="bold"), _scales(rows), _terms(rows), _notes(result)]
+    parts = [Text(_said(result), style="bold"), _stands(result), _scales(rows, screen), _terms(rows)]
+    parts += [part for one in result.get("policies") or () for part in (_compared(one), _costs(one))]
+    parts.append(_notes(result))
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
 
@@ -33,17 +35,89 @@ def _said(result: Mapping[str, Any]) -> str:
     return text if last["in_range"] else text + " That scale is beyond what is known: a guess."
 
 
-def _scales(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
-    table = _table(
-        "ranks", "step", "10–90 %", "mean lies in", "TFLOP/s a device", "of peak", "throughput kept", "time kept",
-        ("dominates", "left"),
-    )  # fmt: skip
+def _stands(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """The regime, and the scale at which one accelerator more stops paying."""
+    regime, far = result.get("regime"), result.get("threshold")
+    lines = []
+    if regime and regime.get("class"):
+        reserve = regime.get("reserve")
+        room = f": jitter may grow {_times(reserve)} before one accelerator more stops paying" if reserve else ""
+        lines.append(f"{safe(regime['class'])}{room}.")
+    if far:
+        lines.append(safe(threshold(far)))
+    return Text("\n".join(lines)) if lines else None
+
+
+def threshold(far: Mapping[str, Any]) -> str:
+    """Where the next accelerator stops paying, in a sentence."""
+    if far.get("ranks") is None:
+        upto = f" up to {far['tried']:,} ranks" if far.get("tried") else ""
+        return f"The next accelerator pays{upto} ({far['rule']})."
+    text = f"The next accelerator stops paying at {far['ranks']:,} ranks"
+    if far.get("lo") is not None:
+        text += f" ({far['lo']:,}–{far['hi']:,})" if far.get("hi") is not None else f" ({far['lo']:,} at least)"
+    return f"{text}: {far['rule']}."
+
+
+def _times(found: Mapping[str, Any]) -> str:
+    """An estimate of a multiple: 3.2 times (2.9–3.5)."""
+    value, low, high = found["value"], found.get("lo"), found.get("hi")
+    if value is None:
+        return "by what is not known"
+    if low is None:
+        return f"{value:.2g} times"
+    return f"{value:.2g} times ({low:.2g}–{high:.2g})" if high is not None else f"at least {value:.2g} times"
+
+
+def number(found: Any) -> str:
+    """An index with its interval; a dash where it is not known."""
+    if found is None or (isinstance(found, Mapping) and found["value"] is None):
+        return "–"
+    if not isinstance(found, Mapping):
+        return f"{found:.3g}"
+    low, high = found.get("lo"), found.get("hi")
+    return f"{found['value']:.3g}" + (f" ({low:.3g}–{high:.3g})" if low is not None and high is not None else "")
+
+
+def _compared(one: Mapping[str, Any]) -> ConsoleRenderable:
+    """Indices before and after, and the regime."""
+    table = _table((f"with {safe(one['name'])}", "left"), "as it stands", "with", "ratio")
+    indices = one["indices"]
+    for name, before in indices["baseline"].items():
+        ratio = indices["ratio"][name]
+        after = indices["with"][name]
+        table.add_row(name.replace("_", " "), number(before), number(after), "–" if ratio is None else f"{ratio:.2f}")
+    for name, key in (("unit cost", "cost_per_unit"), ("unit energy, J", "energy_per_unit_j")):
+        before, after = (one["forecast"][side].get(key) for side in ("baseline", "with"))
+        if before and after:
+            table.add_row(name, number(before), number(after), f"{after / before:.2f}")
+    table.add_row("regime", safe(one["regime"]["baseline"] or "–"), safe(one["regime"]["with"] or "–"), "")
+    reserve = one.get("reserve") or {}
+    if reserve.get("baseline") and reserve.get("with"):
+        table.add_row("reserve", number(reserve["baseline"]), number(reserve["with"]), "")
+    return table
+
+
+def _costs(one: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """What the policies cost convergence, or risk."""
+    lines = [f"{safe(policy['name'])} costs: {safe(policy['costs'])}" for policy in one["policies"] if policy["costs"]]
+    return Text("\n".join(lines), style="dim") if lines else None
+
+
+WIDE = 110
+"""Narrower screens have no room for the interval of the mean and for TFLOP/s."""
+
+
+def _scales(rows: Sequence[Mapping[str, Any]], screen: Screen) -> ConsoleRenderable:
+    wide = screen.width >= WIDE
+    more = ("mean lies in", "TFLOP/s a device") if wide else ()
+    table = _table("ranks", "step", "10–90 %", *more, "of peak", "kept", "up", ("dominates", "left"))
     for row in rows:
         step, mean, flops, mfu = row["step_ns"], row["mean_step_ns"], row.get("tflops_per_device"), row.get("mfu")
+        extra = (f"{duration(mean['lo'])}–{duration(mean['hi'])}", "–" if flops is None else f"{flops:.0f}") if wide else ()
         table.add_row(
             f"{row['ranks']:,}" + ("" if row["in_range"] else " ?"), duration(step["p50"]),
-            f"{duration(step['p10'])}–{duration(step['p90'])}", f"{duration(mean['lo'])}–{duration(mean['hi'])}",
-            "–" if flops is None else f"{flops:.0f}", "–" if mfu is None else percent(mfu),
+            f"{duration(step['p10'])}–{duration(step['p90'])}", *extra, "–" if mfu is None else percent(mfu),
             percent(_value(row["effective_throughput_ratio"])),
             percent(row["availability"]["value"]) if row.get("availability") else "–", safe(row["dominant"]),
         )  # fmt: skip
@@ -63,7 +137,9 @@ def _shares(row: Mapping[str, Any]) -> Mapping[str, float]:
     return {name: ns / total for name, ns in row["terms_ns"].items()}
 
 
-def _terms(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
+def _terms(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable | None:
+    if not (rows[0].get("terms") or rows[0].get("terms_ns")):
+        return None
     shares = [_shares(row) for row in rows]
     table = _table(("share of a step", "left"), *(f"{row['ranks']:,}" for row in rows))
     for name in shares[0]:
@@ -80,4 +156,4 @@ def _notes(result: Mapping[str, Any]) -> ConsoleRenderable | None:
     return Text("\n".join(lines), style="dim") if lines else None
 
 
-__all__ = ["render_forecasts"]
+__all__ = ["number", "render_forecasts", "threshold"]

@@ -1,13 +1,14 @@
-"""``taut project``: scenarios to forecasts."""
+"""``taut project`` and ``taut scenarios``: scenarios to forecasts, and to the evidence on which people decide."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
 
-from taut.cli.common import print_object, progress, show
+from taut.cli.common import print_object, progress, say, show
 from taut.errors import UsageError
 
 
@@ -24,33 +25,49 @@ def _counts(context: click.Context, option: click.Parameter, value: str | None) 
     return found
 
 
-@click.command(short_help="Say what a scenario gives at other scales.")
+@click.command(short_help="Say what a scenario gives at other scales and with policies.")
 @click.argument("scenario", metavar="SCENARIO", required=False, type=click.Path())
 @click.option("--from", "run", metavar="RUN", type=click.Path(), help="Take work, jitter and transfers from a finished run.")
 @click.option("--same-hosts", is_flag=True, help="With --from: more ranks share the hosts of the run.")
 @click.option("--ranks", metavar="N,N,...", callback=_counts, help="Numbers of ranks  [default: as in the scenario]")
-@click.option("--steps", default=200, show_default=True, type=click.IntRange(2, 1_000_000), help="Steps to draw at each.")
+@click.option(
+    "--policy", "policies", metavar="NAME[=VALUE],...", multiple=True,
+    help="Compare with these together; give it again for another comparison.  [default: as in the scenario]",
+)  # fmt: skip
+@click.option("--evidence", metavar="DIR", type=click.Path(file_okay=False), help="Write the scenario's evidence there.")
+@click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def project(
-    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], steps: int, seed: int, as_json: bool, quiet: bool
-) -> None:
-    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates.
+    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], evidence: str | None,
+    steps: int | None, seed: int, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where the
+    next accelerator stops paying, and what policies change.
 
-    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut. More ranks are more replicas.
+    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (taut scenarios).
 
     \b
       taut project gpt-175b --ranks 1536,6144
+      taut project gpt-175b --policy overlap=0.9 --policy spares=16,local-steps=4
+      taut project gpt-175b --evidence evidence/
       taut project --from RUN --ranks 64,4096
     """
     if (scenario is None) == (run is None):
         raise UsageError("give a SCENARIO, or --from RUN")
     if same_hosts and run is None:
         raise UsageError("--same-hosts needs --from RUN")
+    if run is not None and (policies or evidence):
+        raise UsageError("--policy and --evidence need a SCENARIO: a run has none to change")
     with progress(quiet) as stage:
         stage("projecting")
-        result = _from_run(run, ranks, same_hosts, seed) if run is not None else _scenario(str(scenario), ranks, steps, seed)
+        if run is not None:
+            result = _from_run(run, ranks, same_hosts, seed)
+        else:
+            result = _scenario(str(scenario), ranks, policies, steps, seed, evidence)
+    if evidence is not None and not quiet:
+        say(f"evidence: {Path(evidence) / 'README.md'}")
     if as_json:
         print_object(result)
         return
@@ -59,29 +76,60 @@ def project(
     show(render_forecasts, result)
 
 
-def _scenario(scenario: str, ranks: list[int], steps: int, seed: int) -> dict[str, Any]:
+def _scenario(
+    scenario: str, ranks: list[int], policies: tuple[str, ...], steps: int | None, seed: int, evidence: str | None
+) -> dict[str, Any]:  # fmt: skip
     from taut.project import project as run_project
     from taut.read.scenario import load
 
     table, text = load(scenario)
-    cores = os.cpu_count() or 1
-    return run_project(table, scenario, text, ranks=ranks, count=steps, seed=seed, cores=cores, measured=_measured)
+    result = run_project(
+        table, scenario, text, ranks=ranks, policies=policies or None, count=steps, seed=seed, cores=os.cpu_count() or 1,
+        given=_given,
+    )  # fmt: skip
+    if evidence is not None:
+        from taut.brief.evidence import write
+        from taut.project.evidence import evidence as gather
+
+        write(Path(evidence), gather(scenario, table, result, seed=seed, steps=steps), text)
+    return result
 
 
-def _measured(run: str) -> Any:
-    """How the work of a finished run strays."""
+def _given(what: str, name: str) -> Any:
+    """What a scenario names and does not hold."""
     from taut.project.noise import strays
     from taut.run import open_run
     from taut.tables import Kind
 
-    opened = open_run(run)
+    opened = open_run(name)
     return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
 
 
 def _from_run(run: str, ranks: list[int], same_hosts: bool, seed: int) -> dict[str, Any]:
+    from taut.project.from_run import from_run
     from taut.project.measured import learn
     from taut.run import open_run
 
     opened = open_run(run)
     here = len(opened.graph.ranks)
-    return learn(opened.graph).entry(ranks or [here, 2 * here, 4 * here], same_hosts=same_hosts, seed=seed)
+    return from_run(learn(opened.graph), opened.result, ranks or [here, 2 * here, 4 * here], same_hosts=same_hosts, seed=seed)
+
+
+@click.command(short_help="List the scenarios that ship with taut.")
+@click.option("--json", "as_json", is_flag=True, help="Print them as one JSON object.")
+def scenarios(as_json: bool) -> None:
+    """List the scenarios that ship with taut: how each is recognised, what it computes, and what it helps to decide.
+
+    \b
+      taut project NAME                  computes one
+      taut project NAME --evidence DIR   writes its evidence
+    """
+    from taut.read.scenario import listed
+
+    found = listed()
+    if as_json:
+        print_object({"scenarios": found})
+        return
+    from taut.brief.evidence import render_list
+
+    show(render_list, found)

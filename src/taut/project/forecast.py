@@ -23,6 +23,8 @@ from taut.project.step import sending, still, straying
 from taut.project.workload import Estimate
 
 STEPS, SEED = 200, 0
+MOST_OPS, FEWEST_STEPS = 20_000_000, 40
+"""Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says."""
 WORK_S, LIVES = 30 * 86400.0, 60
 """Work over which failures are counted, and lives drawn."""
 UNIT_TOKENS = 1e6
@@ -154,9 +156,15 @@ def at(s: Scenario, ranks: int) -> Scenario:
     return replace(s, job=replace(s.job, dp=dp, global_batch=batch))
 
 
-def forecast(s: Scenario, *, count: int = STEPS, seed: int = SEED, cores: int = 1, measured: Any = None) -> Forecast:
+def usual(s: Scenario) -> int:
+    """Steps that are drawn if nobody says how many: STEPS, or as many as take MOST_OPS, a few at least."""
+    ops = 2 * s.job.pp * s.job.virtual_pp * s.job.micro_batches * s.job.dp
+    return max(min(STEPS, MOST_OPS // ops), FEWEST_STEPS)
+
+
+def forecast(s: Scenario, *, count: int | None = None, seed: int = SEED, cores: int = 1, measured: Any = None) -> Forecast:
     """Play a scenario's steps."""
-    p = plan(s)
+    p, count = plan(s), count or usual(s)
     grid = noisy(s, p, seed, measured)
     every = s.job.steps_between_syncs
     trail = indices.Trail(grid, acts.gate(s), every, p.sync_ns * every, p.optimiser_ns, seed, [])

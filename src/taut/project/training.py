@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
-from taut.errors import UsageError
+from taut.errors import InputRefused, UsageError
 from taut.project.forecast import UNIT_TOKENS, at, forecast
 from taut.project.policy import POLICIES
 from taut.project.quick import ideal, rate, sketch
-from taut.project.scenario import Scenario, parse
+from taut.project.scenario import Scenario, parse, place
 from taut.project.work import memory_gb
 from taut.project.workload import Workload
+
+FEWEST = 100
+"""Measured strays below which nothing is drawn from them."""
 
 
 def louder(s: Scenario, times: float) -> Scenario:
@@ -42,6 +46,26 @@ def smallest(s: Scenario) -> int:
     return dp * replica
 
 
+def fits(s: Scenario, label: str, text: str) -> None:
+    """Refuse a job that its devices cannot hold."""
+    needs = memory_gb(s)
+    if needs > s.device.memory_gb:
+        why = f"a rank of {s.job.world:,} needs {needs:,.0f} GB, {s.device.name} has {s.device.memory_gb:g}"
+        remedy = "raise job.tp or job.pp, set job.sharding or job.recompute, or lower job.micro_batch"
+        raise InputRefused(place(label, text, "device.memory_gb"), why, remedy)
+
+
+def given(s: Scenario, asked: Callable[[str, str], Any] | None, label: str, text: str) -> dict[str, Any]:
+    """Strays of the run that noise is drawn from."""
+    if s.noise.distribution != "measured":
+        return {}
+    strays = asked("run", s.noise.run) if asked is not None else ()
+    if len(strays) < FEWEST:
+        why = f"noise.run: {len(strays)} ops with a reference are too few to draw from"
+        raise InputRefused(place(label, text, "noise.run"), why, "name a run of several ranks and steps")
+    return {"measured": strays}
+
+
 def _fits(s: Scenario, ranks: int) -> bool:
     try:
         return memory_gb(at(s, ranks)) <= s.device.memory_gb
@@ -51,4 +75,5 @@ def _fits(s: Scenario, ranks: int) -> bool:
 
 WORKLOAD = Workload(
     "training", parse, lambda s: s.job.world, at, forecast, louder, rate, POLICIES, ideal, smallest, sketch, money,
+    fits, given,
 )  # fmt: skip

@@ -75,7 +75,7 @@ class Workload:
     """(scenario, count=, seed=, cores=) → what it gives."""
     louder: Callable[[Any, float], Any]
     """The scenario with its jitter scaled; 0 takes it out."""
-    rate: Callable[[Any, int], float]
+    rate: Callable[..., float]
     """(scenario, seed) → useful work a second, failures and waiting taken off; quick: the threshold asks often."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
     ideal: Callable[[Any], Any] | None = None
@@ -86,6 +86,14 @@ class Workload:
     """(scenario, seed) → a forecast as quick as ``rate``, of mean values; where not given, a plain forecast."""
     money: Callable[[Any], tuple[float | None, float | None]] | None = None
     """(what a unit of ``rate`` is worth for a second, what the scenario costs a second); None for what is not said."""
+    fits: Callable[[Any, str, str], None] | None = None
+    """(scenario, label, text): refuses what the devices cannot hold."""
+    given: Callable[..., dict[str, Any]] | None = None
+    """(scenario, asked, label, text) → what forecast, rate and sketch must know and the file only names; ``asked`` gives it."""
+    scales: bool = True
+    """Whether accelerators are what is added; without, nobody asks where the next stops paying."""
+    regime: Callable[[Any, int], dict[str, Any]] | None = None
+    """(scenario, seed) → its class and reserve, where the reserve of jitter is not what it is about."""
 
 
 KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}

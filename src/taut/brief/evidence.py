@@ -1,0 +1,173 @@
+"""The evidence of a scenario as a folder that somebody can read who knows none of this; and the list of those that ship."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.text import Text
+
+from taut.brief.forecast import number, threshold
+from taut.brief.terminal import Screen, _print, _table
+from taut.brief.text import safe
+
+MEANS = {
+    "effective_throughput_ratio": "share of what the accelerators could do that is delivered; 1 loses nothing",
+    "energy_per_useful_step": "energy of a step that counts, over what it would take if nothing were lost; 1 is best",
+    "runtime_variance_index": "how much steps differ in length; 0 is a clock",
+    "sync_delay_amplification": "how much a delay of one part delays the whole; 1 is its fair share",
+    "replay_probability": "share of the work that is done and then thrown away",
+    "straggler_cascade_rate": "share of the steps in which one late part holds up at least half of the others",
+}
+"""Indices in plain words; those of control are in docs/control.md."""
+
+
+def write(folder: Path, found: Mapping[str, Any], text: str) -> None:
+    """README.md, evidence.json, the scenario as it was given, and their digests; each file whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "README.md": page(found).encode(),
+        "evidence.json": msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n",
+        "scenario.toml": text.encode(),
+    }
+    files["digests.txt"] = "".join(f"{sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())).encode()
+    for name, data in files.items():
+        new = folder / f".{name}.new"
+        new.write_bytes(data)
+        os.replace(new, folder / name)
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """The whole README.md."""
+    return "\n".join(_lines(found)).rstrip() + "\n"
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    about, compared = found["about"], found["compared"]
+    yield from (f"# {found['scenario']}", "")
+    for title, key in (("How one recognises it", "pattern"), ("What is computed", "computes"), ("What it informs", "decision")):
+        if about.get(key):
+            yield from (f"**{title}.** {about[key]}", "")
+    yield from ("## Result", "")
+    if compared:
+        names = ", ".join(_policy(policy) for policy in compared["policies"])
+        yield from (f"The system as it stands, beside the same with: {names}.", "", " ".join(compared["implies"]), "")
+        yield from _indices(compared)
+        yield from _standing(compared)
+    else:
+        yield from (f"- {name.replace('_', ' ')}: {number(value)}" for name, value in found["indices"].items())
+        yield ""
+    if found["threshold"]:
+        yield from ("As it stands: " + threshold(found["threshold"]), "")
+    yield from ("## Questions", "", "| question | number | which is | taken from |", "|---|---|---|---|")
+    for row in found["questions"]:
+        yield f"| {row['question']} | {number(row['answer'])} | {row['says']} | `{row['from']}` |"
+    yield ""
+    if compared:
+        yield from _declared(compared)
+        yield from _convention(compared)
+    yield from _made(found)
+
+
+def _policy(policy: Mapping[str, Any]) -> str:
+    value = "" if policy["value"] is None else f" = {policy['value']:g}"
+    return f"**{policy['name']}{value}** ({policy['says']})"
+
+
+def _indices(compared: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("| index | as it stands | with | ratio | in words |", "|---|---:|---:|---:|---|")
+    for name, row in compared["indices"].items():
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        words = MEANS.get(name, "see docs/control.md")
+        yield f"| {name.replace('_', ' ')} | {number(row['baseline'])} | {number(row['with'])} | {ratio} | {words} |"
+    yield from ("", "Intervals hold 95 of 100 draws. A dash is not known: nothing in the scenario decides it.", "")
+
+
+def _standing(compared: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("| | as it stands | with |", "|---|---|---|")
+    yield f"| regime | {compared['regime']['baseline']} | {compared['regime']['with']} |"
+    reserve = compared.get("reserve") or {}
+    if reserve.get("baseline") or reserve.get("with"):
+        yield f"| reserve (times that jitter may grow) | {number(reserve['baseline'])} | {number(reserve['with'])} |"
+    far = compared["threshold"]
+    if far["baseline"] or far["with"]:
+        yield f"| the next accelerator stops paying at | {_scale(far['baseline'])} | {_scale(far['with'])} |"
+    for name, key in (("cost of a unit", "cost_per_unit"), ("energy of a unit, J", "energy_per_unit_j")):
+        sides = [compared["forecast"][side].get(key) for side in ("baseline", "with")]
+        if any(side is not None for side in sides):
+            yield f"| {name} | {number(sides[0])} | {number(sides[1])} |"
+    yield ""
+    for policy in compared["policies"]:
+        if policy["costs"]:
+            yield f"- What {policy['name']} costs or risks: {policy['costs']}"
+    yield ""
+
+
+def _scale(far: Mapping[str, Any] | None) -> str:
+    if not far:
+        return "–"
+    if far.get("ranks") is None:
+        return f"beyond {far['tried']:,} ranks" if far.get("tried") else "no scale tried"
+    low, high = (f"{far[end]:,}" if far.get(end) is not None else "–" for end in ("lo", "hi"))
+    return f"{far['ranks']:,} ranks ({low} to {high})"
+
+
+def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
+    rows = {name: row for name, row in compared["indices"].items() if row["declared"]}
+    if not rows:
+        return
+    yield from ("## Beside the literature", "")
+    yield "Declared there for such a system, for orientation; nothing here was tuned to it. Difference is computed − declared."
+    yield from ("", "| index | declared | computed | difference |", "|---|---|---|---|")
+    for name, row in rows.items():
+        said, ours, apart = row["declared"], (row["baseline"], row["with"]), row["difference"]
+        yield (
+            f"| {name.replace('_', ' ')} | {said['baseline']:g} → {said['with']:g} | "
+            f"{' → '.join('–' if one is None else format(one['value'], '.3g') for one in ours)} | "
+            f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('baseline', 'with'))} |"
+        )
+    if compared.get("declared_regime"):
+        now = f"{compared['regime']['baseline']} → {compared['regime']['with']}"
+        yield f"| regime | {' → '.join(compared['declared_regime'])} | {now} | |"
+    yield ""
+
+
+def _convention(compared: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## Risk, as a convention", "")
+    yield (
+        "The structural-assessment literature states a change as a damping quotient κ = risk with ÷ risk without, and a mode "
+        "magnitude ξ = √(−2 ln κ) ÷ σ₀ with σ₀ = 0.00190643. It is a convention, not a measurement; the risk of an index is "
+        "its distance from losing nothing. ξ is missing where the risk grew (κ > 1) or vanished."
+    )
+    yield from ("", "| index | risk is | without | with | κ | ξ |", "|---|---|---:|---:|---:|---:|")
+    for name, row in compared["indices"].items():
+        cells = [number(row[key]) for key in ("risk_baseline", "risk_with", "damping_quotient", "mode_magnitude")]
+        yield f"| {name.replace('_', ' ')} | {row['risk_is']} | {' | '.join(cells)} |"
+    yield ""
+    for key, symbol in (("damping_quotient", "κ"), ("mode_magnitude", "ξ")):
+        spread = compared["dispersion"][key]
+        if spread:
+            yield f"- {symbol} over {spread['count']} indices: mean {spread['mean']:.3g}, standard deviation {spread['sd']:.3g}"
+    yield ""
+
+
+def _made(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## Where the numbers come from", "")
+    yield from (f"- {source}" for source in found["about"].get("sources") or ())
+    if found["defaults"]:
+        yield f"- By default, not by a source: {', '.join(f'`{key}`' for key in found['defaults'])}"
+    yield from ("", "The definition is in [scenario.toml](scenario.toml), every number in [evidence.json](evidence.json).", "")
+    yield from ("Made again, to the byte, by:", "", "```sh", found["command"], "```", "")
+    yield from (f"- SHA-256 of its {part}: `{digest}`" for part, digest in found["digests"].items())
+
+
+def render_list(found: Sequence[Mapping[str, Any]], screen: Screen) -> str:
+    """The screen of ``taut scenarios``."""
+    table = _table(("scenario", "left"), ("how one recognises it", "left"), ("what it informs", "left"))
+    for one in found:
+        table.add_row(safe(one["name"]), safe(one["pattern"]), safe(one["decision"]))
+    return _print([table, Text(), Text("taut project NAME computes one; --evidence DIR writes it down.", style="dim")], screen)

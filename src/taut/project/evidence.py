@@ -1,0 +1,141 @@
+"""The evidence of a scenario: its definition, both index sets, regime and reserve before and after, and what follows.
+
+Nothing here computes a forecast; it puts side by side what ``comparison.py`` found, and what the literature declares.
+
+**Damping quotient** and **mode magnitude** are a convention of the structural-assessment literature, not a measurement: the
+risk of an index is its distance from the value it would have in a system that loses nothing, κ = risk with the policies ÷
+risk without, ξ = √(−2 ln κ) ÷ σ₀. They say nothing that the indices do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from math import log, sqrt
+from statistics import mean, pstdev
+from typing import Any
+
+import msgspec
+
+SIGMA = 0.00190643
+"""σ₀ of the convention."""
+SHARE, MULTIPLE, RATE = "1 − index", "index − 1", "index"
+"""How far an index lies from losing nothing: shares that are best at 1, multiples that are best at 1, rates best at 0."""
+RISKS = {
+    "effective_throughput_ratio": SHARE, "energy_per_useful_step": MULTIPLE, "runtime_variance_index": RATE,
+    "sync_delay_amplification": MULTIPLE, "replay_probability": RATE, "straggler_cascade_rate": RATE,
+    "attempt_multiplier": MULTIPLE, "cost_per_completion": MULTIPLE, "retry_cascade_frequency": RATE,
+    "decision_conflict_rate": RATE, "compensatory_action_rate": RATE, "cross_layer_coherence": SHARE,
+    "control_overhead_fraction": RATE, "control_oscillation_frequency": RATE, "sla_margin_utilisation": RATE,
+    "margin_erosion_rate": RATE, "planning_accuracy": SHARE, "cost_attribution_accuracy": SHARE,
+    "capacity_planning_error": RATE,
+}  # fmt: skip
+
+
+def risk(name: str, value: float | None) -> float | None:
+    """Distance of an index from losing nothing; 0 where it is better than that."""
+    if value is None:
+        return None
+    kind = RISKS.get(name, RATE)
+    return max(1 - value if kind == SHARE else value - 1 if kind == MULTIPLE else value, 0.0)
+
+
+def damping(before: float | None, after: float | None) -> tuple[float | None, float | None]:
+    """(κ, ξ) of two risks; ξ is None where the risk grew, both where there was none."""
+    if before is None or after is None or before <= 0:
+        return None, None
+    kappa = after / before
+    return kappa, (sqrt(-2 * log(kappa)) / SIGMA if 0 < kappa <= 1 else None)
+
+
+def transitions(compared: Mapping[str, Any], declared: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    """Per index: baseline, with, ratio, what the literature declares, risks, κ and ξ; then their dispersion."""
+    one, other = compared["indices"]["baseline"], compared["indices"]["with"]
+    rows = {}
+    for name in one:
+        before, after = _value(one[name]), _value(other[name])
+        kappa, xi = damping(risk(name, before), risk(name, after))
+        said = declared.get(name)
+        rows[name] = {
+            "baseline": one[name], "with": other[name], "ratio": compared["indices"]["ratio"][name],
+            "risk_is": RISKS.get(name, RATE), "risk_baseline": risk(name, before), "risk_with": risk(name, after),
+            "damping_quotient": kappa, "mode_magnitude": xi,
+            "declared": None if said is None else {"baseline": said[0], "with": said[1]},
+            "difference": None if said is None else {"baseline": _minus(before, said[0]), "with": _minus(after, said[1])},
+        }  # fmt: skip
+    return {"indices": rows, "dispersion": _dispersion(rows)}
+
+
+def _dispersion(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Mean and standard deviation of κ and ξ over the indices that have them."""
+    out: dict[str, Any] = {}
+    for key in ("damping_quotient", "mode_magnitude"):
+        known = [row[key] for row in rows.values() if row[key] is not None]
+        out[key] = {"count": len(known), "mean": mean(known), "sd": pstdev(known)} if known else None
+    return out
+
+
+def _value(found: Mapping[str, float | None] | None) -> float | None:
+    return None if found is None else found["value"]
+
+
+def _minus(ours: float | None, theirs: float) -> float | None:
+    return None if ours is None else ours - theirs
+
+
+def evidence(name: str, table: Mapping[str, Any], result: Mapping[str, Any], *, seed: int, steps: int | None) -> dict[str, Any]:
+    """Everything that is written down about a scenario beside its first comparison; ``table`` is its whole definition."""
+    about = table.get("about") or {}
+    compared = result["policies"][0] if result["policies"] else None
+    plain = f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
+    out = {
+        "scenario": name, "command": f"taut project {name}{plain} --evidence DIR", "seed": seed, "steps": steps,
+        "about": about, "definition": {key: value for key, value in table.items() if key != "about"},
+        "defaults": result["defaults"], "workload": result["workload"], "forecast": result["forecasts"][0],
+        "indices": result["indices"], "regime": result["regime"], "threshold": result["threshold"],
+        "questions": result["questions"], "compared": None,
+    }  # fmt: skip
+    if compared is not None:
+        declared = {key: tuple(value) for key, value in (about.get("declared") or {}).items()}
+        out["compared"] = {
+            "policies": compared["policies"], **transitions(compared, declared),
+            **{key: compared[key] for key in ("forecast", "regime", "reserve", "threshold")},
+            "declared_regime": about.get("declared_regime"), "implies": implies(compared),
+        }  # fmt: skip
+    out["digests"] = {part: _digest(out[part]) for part in ("definition", "forecast", "indices", "compared")}
+    return out
+
+
+def implies(compared: Mapping[str, Any]) -> list[str]:
+    """What follows for a decision, in sentences that hold whatever the numbers are."""
+    before, after = compared["forecast"]["baseline"], compared["forecast"]["with"]
+    said = []
+    cost = [side.get("cost_per_unit") for side in (before, after)]
+    if all(cost):
+        said.append(f"A unit of delivered work costs {_more(cost[1] / cost[0])}.")
+    energy = [side.get("energy_per_unit_j") for side in (before, after)]
+    if all(energy):
+        said.append(f"It takes {_more(energy[1] / energy[0])} energy.")
+    regimes = compared["regime"]
+    if regimes["baseline"] != regimes["with"]:
+        said.append(f"The regime changes from {regimes['baseline']} to {regimes['with']}.")
+    elif regimes["with"]:
+        said.append(f"The regime stays {regimes['with']}.")
+    far = [(compared["threshold"][side] or {}).get("ranks") for side in ("baseline", "with")]
+    if far[0] and far[1]:
+        said.append(f"The next accelerator stops paying at {far[1]:,} ranks instead of {far[0]:,}.")
+    elif far[0]:
+        said.append(f"The next accelerator no longer stops paying at {far[0]:,} ranks, nor at any scale tried.")
+    return said
+
+
+def _more(quotient: float) -> str:
+    share = abs(quotient - 1)
+    if share < 0.005:
+        return "as much"
+    return f"{100 * share:.0f} % {'more' if quotient > 1 else 'less'}"
+
+
+def _digest(part: Any) -> str:
+    """SHA-256 of the part as JSON with sorted keys."""
+    return sha256(msgspec.json.encode(part, order="sorted")).hexdigest()
