@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from taut.project import growth
+from taut.project.forecast import forecast
 from taut.project.moved import moved
 from taut.project.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.step import step_ns
@@ -77,6 +78,14 @@ def test_bytes_are_those_of_the_collectives_at_the_tier_they_reach() -> None:
     assert rows["pipeline hops", "spine"]["joules_per_step"] is None, "the spine does not say what a bit takes"
     data = {tier: rows["data parallel", tier]["bytes_per_step"] for tier in ("leaf", "spine")}
     assert data["leaf"] / data["spine"] == pytest.approx(31), "of 32 nodes of a leaf one sends to the next leaf"
+
+
+def test_a_forecast_has_the_energy_of_its_bytes_where_every_tier_says_it() -> None:
+    s = scenario(dp=16)
+    said = forecast(s, count=3).entry()
+    units = 4 * 16 * 2048 / 1e6
+    assert said["movement_energy_per_unit_j"] == pytest.approx(sum(row["joules_per_step"] for row in moved(s)) / units)
+    assert forecast(scenario(dp=64), count=3).entry()["movement_energy_per_unit_j"] is None
 
 
 def test_scattered_ranks_move_the_same_bytes_further() -> None:

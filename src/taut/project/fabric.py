@@ -184,9 +184,9 @@ class Net:
         pace = self.pace(axis, verb if verb in ("send", "all-to-all") else one.algorithm)
         rate, latency = pace.gb_per_s * one.bandwidth_share, pace.latency_us * one.latency_times
         took = time_ns(verb, one.algorithm, self.members(axis), size, rate, latency)
-        return (one.start_us + self._late_us(verb, axis, pace.level)) * 1e3 + took
+        return (one.start_us + self.late_us(verb, axis, pace.level)) * 1e3 + took
 
-    def _late_us(self, verb: str, axis: str, level: int) -> float:
+    def late_us(self, verb: str, axis: str, level: int) -> float:
         """How late the last of a group's members is; of a send there is but one."""
         jitter = self.fabric.tiers[min(level, self.topology.depth - 1)].jitter_us
         return jitter * last_of(1 if verb == "send" else self.members(axis)) if jitter else 0.0

@@ -16,6 +16,7 @@ from taut.errors import UsageError
 from taut.project import acts, indices, network, work
 from taut.project.failure import Lives, domains, live
 from taut.project.grid import Grid, steps
+from taut.project.moved import joules as joules_moved
 from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
 from taut.project.scenario import Scenario
@@ -101,6 +102,7 @@ class Forecast:
             "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units / self.kept,
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
             "network_cost_per_unit": _times(seconds, network.per_s(s)), "network_w": watts,
+            "movement_energy_per_unit_j": _times(1 / units / self.kept, joules_moved(s)),
             "energy_cost_per_unit": _times(joules / 3.6e6, s.price.kwh),
             "kg_co2e_per_unit": _times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
             "penalty_per_unit": None if late is None else _times(late / units, penalty),

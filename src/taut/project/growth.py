@@ -91,10 +91,19 @@ def path(s: Scenario, ranks: Sequence[int]) -> list[Row]:
         grown = at(s, n)
         tiers = [part.tier for part in network.parts(s.fabric, -(-n // s.fabric.node) * s.fabric.node) if part.cables]
         known = n <= s.fabric.tiers[-1].devices
-        rows.append({**priced(grown), "tiers": tiers, "new_tiers": tiers, "added_price": None, "in_range": known})
-        rows[-1]["added_price"] = rows[-1]["network_price"]
+        done = priced(grown)
+        rows.append(
+            {
+                **done,
+                "tiers": tiers,
+                "new_tiers": tiers,
+                "added_price": done["network_price"],
+                "scaling": None,
+                "in_range": known,
+            }
+        )
     for before, row in pairwise(rows):
-        row["new_tiers"] = [tier for tier in row["tiers"] if tier not in before["tiers"]]
+        row["new_tiers"] = row["tiers"][len(before["tiers"]) :]
         if row["network_price"] is not None:
             row["added_price"] = row["network_price"] - before["network_price"]
         row["scaling"] = row["units_per_s"] / before["units_per_s"] / (row["ranks"] / before["ranks"])

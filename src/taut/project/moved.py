@@ -38,6 +38,14 @@ def moved(s: Scenario) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def joules(s: Scenario) -> float | None:
+    """Energy of what a step moves; None where a tier that it crosses does not say."""
+    if all(tier.pj_per_bit is None for tier in s.fabric.tiers):
+        return None
+    found = [row["joules_per_step"] for row in moved(s)]
+    return None if None in found else float(sum(found))
+
+
 def _step(s: Scenario, net: Net) -> Iterator[tuple[Transfer, float]]:
     """The transfers of a step, and how often every rank takes part in each."""
     j = s.job

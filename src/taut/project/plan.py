@@ -134,7 +134,8 @@ def _sharded_ns(s: Scenario, net: Net, one: Transfer) -> float:
     if s.job.gather_striped:
         return net.ns(*one)
     tier, rate = net.rate(one.axis)
-    return time_ns(one.verb, tier.algorithm, net.members(one.axis), one.size, min(rate, tier.gb_per_s), tier.latency_us)
+    late = net.late_us(one.verb, one.axis, net.pace(one.axis, "ring").level) * 1e3 if net.members(one.axis) > 1 else 0.0
+    return late + time_ns(one.verb, tier.algorithm, net.members(one.axis), one.size, min(rate, tier.gb_per_s), tier.latency_us)
 
 
 def _compressed_ns(s: Scenario, net: Net) -> float:
