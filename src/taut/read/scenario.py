@@ -35,7 +35,16 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
 def load_parts(table: dict[str, Any], beside: Path = Path()) -> dict[str, Any]:
     """A scenario's table with the devices and fabrics it names put in."""
     named = {part: _whole(table[part], part, folder, beside) for part, folder in PARTS.items() if part in table}
-    return {**table, **named}
+    return {**table, **named, **_requests(table.get("arrivals"), beside)}
+
+
+def _requests(arrivals: Any, beside: Path) -> dict[str, Any]:
+    """``arrivals`` with the requests of the file that it names, which lies beside the scenario."""
+    if not isinstance(arrivals, dict) or not isinstance(arrivals.get("file"), str) or not arrivals["file"]:
+        return {}
+    from taut.read.requests import load as load_requests
+
+    return {"arrivals": {**arrivals, **load_requests(beside.parent / arrivals["file"])}}
 
 
 def names(folder: str) -> list[str]:

@@ -1,0 +1,295 @@
+"""Serving: queues, fan-out, hedges and retries against their closed forms; scenarios, scales and policies."""
+
+from __future__ import annotations
+
+import json
+from math import exp, log
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from taut.errors import InputRefused, UsageError
+from taut.project import project
+from taut.project.serving import WORKLOAD, ServingForecast, at, forecast, louder, rate
+from taut.project.serving_arrivals import draw, modulation
+from taut.project.serving_run import Played, run
+from taut.project.serving_scenario import ServingScenario, parse
+from taut.project.serving_work import pace
+from taut.project.workload import INDICES
+
+DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0}
+FABRIC = {"name": "one", "tiers": [{"name": "node", "devices": 8, "gb_per_s": 450.0}]}
+SMALL = {"layers": 1, "hidden": 1024, "heads": 8, "sequence": 4096, "vocab": 1000}
+LARGE = {
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "kv_heads": 8,
+    "ffn": 14336,
+    "gated": True,
+    "sequence": 8192,
+    "vocab": 32000,
+}
+QUIET = {"distribution": "none", "step_spread": 0.0, "ranks_spread": 0.0}
+EXPONENTIAL = {"distribution": "exponential", "spread": 1.0, "step_spread": 0.0, "ranks_spread": 0.0}
+
+
+def table(**tables: Any) -> dict[str, Any]:
+    """A server that answers one prompt after the other with one token, unless said otherwise."""
+    serving = {"replicas": 1, "max_batch": 1, "routing": "random", **tables.pop("serving", {})}
+    arrivals = {"per_s": 1.0, "prompt_tokens": 512, "generated_tokens": 1, **tables.pop("arrivals", {})}
+    basis = {"model": SMALL, "device": DEVICE, "fabric": FABRIC, "noise": QUIET}
+    return {**basis, "serving": serving, "arrivals": arrivals, **tables}
+
+
+def scenario(**tables: Any) -> ServingScenario:
+    return parse(table(**tables), "test")[0]
+
+
+def loaded(busy: float, **tables: Any) -> tuple[ServingScenario, float]:
+    """A scenario whose servers are busy for this share of the time, and what a request takes, ns."""
+    s = scenario(**tables)
+    took = float(pace(s).prefill_ns(512.0))
+    return replace(s, arrivals=replace(s.arrivals, per_s=busy / took * 1e9 * s.servers)), took
+
+
+def waited(p: Played) -> float:
+    return float(p.spent_ns["queue"].mean())
+
+
+def chat(**tables: Any) -> ServingScenario:
+    """A model of 8 B parameters, one device a replica, with a conversation's lengths."""
+    serving = {"replicas": 8, "max_batch": 64, "routing": "shortest", **tables.pop("serving", {})}
+    arrivals = {
+        "per_s": 24.0, "prompt_tokens": 1000, "prompt_spread": 0.8, "generated_tokens": 150, "generated_spread": 0.7,
+        **tables.pop("arrivals", {}),
+    }  # fmt: skip
+    promise = {"ttft_ms": 500.0, "tpot_ms": 50.0}
+    noise = {"distribution": "lognormal", "spread": 0.1}
+    given = {"model": LARGE, "promise": promise, "noise": noise, **tables}
+    return scenario(serving=serving, arrivals=arrivals, **given)
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
+def test_exponential_work_waits_as_in_m_m_1(busy: float) -> None:
+    s, took = loaded(busy, noise=EXPONENTIAL)
+    p = run(s, 200_000, 3)
+    assert waited(p) == pytest.approx(busy / (1 - busy) * took, rel=0.06)
+    assert p.busy == pytest.approx(busy, rel=0.02)
+    late = np.quantile(p.latency_ns, 0.99)
+    assert late == pytest.approx(log(100) * took / (1 - busy), rel=0.08)
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
+def test_even_work_waits_half_as_long_as_in_m_d_1(busy: float) -> None:
+    s, took = loaded(busy)
+    assert waited(run(s, 200_000, 4)) == pytest.approx(busy / (2 * (1 - busy)) * took, rel=0.06)
+
+
+def test_even_arrivals_of_even_work_do_not_wait() -> None:
+    s, took = loaded(0.9)
+    p = run(replace(s, arrivals=replace(s.arrivals, stray=0.0)), 2000, 1)
+    assert waited(p) == 0
+    assert p.latency_ns == pytest.approx(np.full(len(p.latency_ns), took))
+
+
+@pytest.mark.parametrize("parts", [2, 8, 32])
+def test_the_slowest_of_exponential_parts_takes_a_harmonic_number(parts: int) -> None:
+    s, took = loaded(0.0005, noise=EXPONENTIAL, serving={"replicas": 2 * parts, "fan_out": parts, "routing": "shortest"})
+    p = run(s, 20_000, 2)
+    harmonic = sum(1 / k for k in range(1, parts + 1))
+    assert p.latency_ns.mean() == pytest.approx(harmonic * took, rel=0.02)
+    found = ServingForecast(s, p, p, -1.0).indices()["sync_delay_amplification"]
+    # Delays count from the work without noise on: E max(X−1, 0) of one is 1/e.
+    assert found is not None
+    assert found.value > 0.8 * (harmonic - 1) * np.e
+
+
+def test_a_hundred_leaves_are_late_in_63_of_100_requests() -> None:
+    """One leaf takes a second in 1 of 100 cases; of a hundred, one does in 1 − 0.99^100 of the requests."""
+    s = scenario(leaves={"count": 100, "p50_ms": 10.0, "p99_ms": 1000.0}, arrivals={"per_s": 0.01})
+    p = run(s, 20_000, 5)
+    assert (p.spent_ns["leaves"] > 1e9).mean() == pytest.approx(1 - 0.99**100, abs=0.01)
+    hedged = run(replace(s, leaves=replace(s.leaves, hedge_ms=50.0)), 20_000, 5)
+    assert (hedged.spent_ns["leaves"] > 1e9).mean() < 0.1
+
+
+def test_two_exponential_clones_take_half_as_long() -> None:
+    s, took = loaded(0.0005, noise=EXPONENTIAL, serving={"replicas": 4, "hedge_quantile": 0.0, "routing": "shortest"})
+    f = forecast(s, count=20_000)
+    assert f.played.latency_ns.mean() == pytest.approx(took / 2, rel=0.02)
+    assert f.entry()["copies_per_request"] == pytest.approx(2, rel=0.01)
+    found = f.indices()["replay_probability"]
+    assert found is not None
+    assert found.value == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_hedge_at_a_quantile_asks_the_rest_twice() -> None:
+    s, took = loaded(0.0005, noise=EXPONENTIAL, serving={"replicas": 4, "hedge_quantile": 0.9, "routing": "shortest"})
+    f = forecast(s, count=40_000)
+    delay = took * log(10)
+    assert f.hedge_ns == pytest.approx(delay, rel=0.05)
+    assert f.entry()["copies_per_request"] == pytest.approx(1.1, abs=0.01)
+    assert np.quantile(f.played.latency_ns, 0.999) == pytest.approx((took * log(1000) + delay) / 2, rel=0.05)
+
+
+def test_retries_multiply_the_load_as_their_fixed_point_says() -> None:
+    """M/M/1 whose clients give up after T while the server works on: attempts are (1 − p^(R+1)) ÷ (1 − p) of the requests."""
+    s, took = loaded(0.4, noise=EXPONENTIAL)
+    patience, retries = 3.0, 1
+    given = {"timeout_ms": patience * took / 1e6, "retries": retries, "cancels": False, "backoff_ms": 50 * took / 1e6}
+    p = run(replace(s, serving=replace(s.serving, **given)), 100_000, 6)
+    load = 0.4
+    for _ in range(200):
+        lost = exp(-(1 - load) * patience)
+        load = 0.4 * (1 - lost ** (retries + 1)) / (1 - lost)
+    assert p.counts["copies"] / 100_000 == pytest.approx(load / 0.4, rel=0.03)
+
+
+def test_a_retry_storm_feeds_on_itself_and_a_budget_ends_it() -> None:
+    """Above what servers can do with retries, below without them: nothing is answered in time; with a budget most is."""
+    s, took = loaded(0.8, noise=EXPONENTIAL)
+    storm = {"timeout_ms": 10 * took / 1e6, "retries": 3, "cancels": False}
+    lost = run(replace(s, serving=replace(s.serving, **storm)), 50_000, 7)
+    held = run(replace(s, serving=replace(s.serving, **storm, retry_budget=0.05)), 50_000, 7)
+    assert lost.attained < 0.2
+    assert held.attained > 0.5
+
+
+def test_the_index_of_dispersion_is_met() -> None:
+    s = scenario(arrivals={"per_s": 20.0, "process": "modulated", "dispersion": 25.0, "burst_s": 30.0})
+    swing, mean_s = modulation(s.arrivals, 20.0)
+    assert 20.0 * swing**2 * mean_s == pytest.approx(24)
+    came = draw(s, 600_000, 1.0, 1).came_ns * 1e-9
+    found = np.bincount((came / 600).astype(int))[:-1]
+    assert len(came) / came[-1] == pytest.approx(20, rel=0.05)
+    assert found.var() / found.mean() == pytest.approx(25, rel=0.45)
+    part = draw(s, 100_000, 0.25, 1).came_ns * 1e-9
+    assert len(part) / part[-1] == pytest.approx(5, rel=0.1)
+
+
+def test_louder_arrivals_stray_as_much_farther() -> None:
+    s = scenario(arrivals={"per_s": 10.0})
+    came = [draw(louder(s, k), 50_000, 1.0, 1).came_ns for k in (1, 2)]
+    spread = [np.diff(np.searchsorted(one, np.arange(0, 4e12, 1e11))).var() for one in came]
+    assert spread[1] / spread[0] == pytest.approx(4, rel=0.05)
+    quiet = louder(s, 0.0)
+    assert np.ptp(np.diff(draw(quiet, 1000, 1.0, 1).came_ns)) < 1e-3
+    assert quiet.noise.distribution == "none"
+
+
+def test_recorded_requests_keep_their_lengths_and_take_the_rate_asked_for() -> None:
+    recorded = {"process": "recorded", "time_s": [0.0, 1.0, 5.0], "prompts": [10, 20, 30], "generated": [1, 2, 3]}
+    s = scenario(arrivals={"per_s": 0.0, **recorded})
+    assert s.per_s == pytest.approx(3 / 5)
+    drawn = draw(s, 300, 1.0, 1)
+    assert sorted(np.unique(drawn.prompt)) == [10, 20, 30]
+    assert (drawn.output * 10 == drawn.prompt).all()
+    faster = draw(scenario(arrivals={**recorded, "per_s": 6.0}), 300, 1.0, 1)
+    assert faster.came_ns[-1] == pytest.approx(drawn.came_ns[-1] / 10)
+
+
+def test_prompts_are_bound_by_products_and_decoding_by_memory() -> None:
+    p = pace(chat())
+    weights = 2 * 8e9 / (3000.0 * 0.75)
+    assert weights < p.iteration_ns(1) < 1.4 * weights
+    assert p.iteration_ns(32) < 1.2 * p.iteration_ns(1), "a batch reads the weights once"
+    flops = 2 * 7e9 * 8192
+    assert flops / 1e6 < p.iteration_ns(8192) < 2.2 * flops / 1e6
+
+
+def test_tensor_parallel_replicas_are_quicker_but_meet() -> None:
+    one, eight = chat(), chat(serving={"tp": 8})
+    ratio = pace(one).iteration_ns(1) / pace(eight).iteration_ns(1)
+    assert 2 < ratio < 8
+
+
+def test_chunks_take_the_stalls_out_of_decoding() -> None:
+    s = chat(arrivals={"per_s": 40.0, "prompt_tokens": 3000})
+    stalls, chunks = (run(WORKLOAD.policies["chunked-prefill"].apply(s, 256) if chunk else s, 6000, 1) for chunk in (0, 1))
+    worst = [np.quantile(((p.latency_ns - p.first_ns) / np.maximum(p.output - 1, 1)), 0.99) for p in (stalls, chunks)]
+    assert worst[1] < 0.8 * worst[0]
+
+
+def test_split_replicas_decode_without_stalls_and_pay_the_fabric() -> None:
+    s = chat(arrivals={"per_s": 40.0, "prompt_tokens": 3000})
+    both, split = run(s, 6000, 1), run(WORKLOAD.policies["disaggregate"].apply(s, 0.5), 6000, 1)
+    each = [np.nanquantile(((p.latency_ns - p.first_ns) / np.maximum(p.output - 1, 1)), 0.5) for p in (both, split)]
+    assert each[1] < each[0]
+    assert np.nanmean(split.spent_ns["transfer of keys and values"]) > 0
+
+
+def test_terms_sum_to_the_latency_and_promises_are_counted() -> None:
+    f = forecast(chat())
+    entry = f.entry()
+    assert sum(entry["terms"].values()) == pytest.approx(1)
+    assert json.loads(json.dumps(entry)) == entry
+    assert entry["goodput_per_s"] == pytest.approx(entry["requests_per_s"] * entry["sla_attainment"])
+    assert entry["step_ns"]["p10"] < entry["step_ns"]["p50"] < entry["step_ns"]["p90"]
+    assert set(f.indices()) == set(INDICES)
+
+
+def test_more_requests_than_servers_can_answer_are_not_called_delivered() -> None:
+    s = chat(arrivals={"per_s": 2000.0}, promise={})
+    entry = forecast(s).entry()
+    assert entry["saturated"]
+    assert entry["goodput_per_s"] < 1000
+    assert entry["effective_throughput_ratio"] > 0.8, "nothing was promised, and the still twin does no more"
+
+
+def test_scales_share_or_multiply_the_load() -> None:
+    s = chat()
+    assert at(s, 16).per_s == 2 * s.per_s
+    fixed = replace(s, serving=replace(s.serving, load="fixed"))
+    assert at(fixed, 16).per_s == s.per_s
+    assert rate(at(s, 1024), 1) == pytest.approx(128 * rate(s, 1), rel=0.05), "servers that are played stand for all"
+    with pytest.raises(UsageError):
+        at(chat(serving={"tp": 4}), 6)
+
+
+def test_jitter_costs_promises() -> None:
+    s = chat(arrivals={"per_s": 60.0}, promise={"ttft_ms": 100.0})
+    assert rate(louder(s, 0.0), 1) > rate(louder(s, 3.0), 1)
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOAD.policies))
+def test_every_policy_acts_and_can_be_played(name: str) -> None:
+    s = chat(
+        leaves={"count": 10}, serving={"timeout_ms": 3000.0, "retries": 2, "cancels": False, "routing": "random"},
+        arrivals={"per_s": 60.0},
+    )  # fmt: skip
+    changed = WORKLOAD.policies[name].apply(s, None)
+    assert changed != s
+    assert 0 <= rate(changed, 1) <= changed.per_s
+
+
+def test_a_policy_out_of_range_is_refused() -> None:
+    with pytest.raises(UsageError, match="hedge=2"):
+        WORKLOAD.policies["hedge"].apply(chat(), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"serving": {"replica": 3}}, "no such key: serving.replica"),
+        ({"serving": {"retries": 2}}, "nothing makes an attempt fail"),
+        ({"serving": {"tp": 3}}, "does not divide"),
+        ({"serving": {"fan_out": 9}}, "9 parts"),
+        ({"arrivals": {"per_s": 0.0}}, "no requests"),
+        ({"arrivals": {"process": "recorded"}}, "need a file"),
+        ({"noise": {"distribution": "measured", "run": "x"}}, "no noise from runs"),
+        ({"model": {**LARGE, "layers": 400}}, "room for 0 tokens"),
+    ],
+)
+def test_contradictions_are_refused(change: dict[str, Any], where: str) -> None:
+    with pytest.raises(InputRefused, match=where):
+        scenario(**change)
+
+
+def test_the_same_seed_gives_the_same_forecast_through_the_front_door() -> None:
+    given = table(serving={"replicas": 2}, noise=EXPONENTIAL)
+    once, again = (project(given, "test", ranks=[2, 4]) for _ in range(2))
+    assert once == again
+    assert [entry["ranks"] for entry in once["forecasts"]] == [2, 4]
