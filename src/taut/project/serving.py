@@ -15,14 +15,16 @@ from msgspec.structs import replace
 
 from taut.errors import UsageError
 from taut.project import serving_policies
-from taut.project.serving_indices import Blocks, cascade, fan_out_delay, variance
+from taut.project.blocks import Blocks
+from taut.project.figures import over, quantiles, times
+from taut.project.serving_indices import cascade, fan_out_delay, variance
 from taut.project.serving_run import Played, hedge_ns_of, run, still
 from taut.project.serving_scenario import ServingScenario, parse
 from taut.project.work import layer_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
 STEPS, SEED = 200, 0
-REQUESTS, QUICK = 12_000, 4_000
+REQUESTS, QUICK = 10_000, 4_000
 """Requests of a forecast, unless more are asked for, and of a rate."""
 UNIT_TOKENS = 1e6
 """A unit of delivered work is a million tokens of answers as promised."""
@@ -85,7 +87,7 @@ class ServingForecast:
         s, p = self.scenario, self.played
         tokens = self._tokens_per_s()
         units_per_s = tokens / UNIT_TOKENS
-        joules = _over(self.joules_per_s, units_per_s)
+        joules = over(self.joules_per_s, units_per_s)
         tflops = 2e-12 * _active(s) * self._worked_per_s() / self.ranks
         latency = p.latency_ns[np.isfinite(p.latency_ns)]
         first = p.first_ns[np.isfinite(p.first_ns)]
@@ -94,17 +96,17 @@ class ServingForecast:
         mean = float(latency.mean()) if len(latency) else None
         price, missed = s.device.price_per_hour, 1 - p.attained
         return {
-            "ranks": self.ranks, "step_ns": _quantiles(latency, 1.0), "mean_step_ns": {"value": mean, "lo": None, "hi": None},
+            "ranks": self.ranks, "step_ns": quantiles(latency, 1.0), "mean_step_ns": {"value": mean, "lo": None, "hi": None},
             "tflops_per_device": tflops, "mfu": tflops / s.device.peak_tflops,
             "effective_throughput_ratio": self.throughput_ratio,
-            "cost_per_unit": None if price is None else _over(price / 3600 * self.ranks, units_per_s),
+            "cost_per_unit": None if price is None else over(price / 3600 * self.ranks, units_per_s),
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
-            "energy_cost_per_unit": _times(joules, s.price.kwh, 1 / 3.6e6),
-            "kg_co2e_per_unit": _times(joules, s.price.kg_co2e_per_kwh, 1 / 3.6e6), "late_share": missed,
-            "penalty_per_unit": _times(_over(missed * s.per_s, units_per_s), s.price.penalty, 1.0), "tokens_per_s": tokens,
-            "ttft_ms": _quantiles(first, 1e-6), "tpot_ms": _quantiles(each, 1e-6), "latency_ms": _quantiles(latency, 1e-6),
+            "energy_cost_per_unit": times(joules, s.price.kwh, 1 / 3.6e6),
+            "kg_co2e_per_unit": times(joules, s.price.kg_co2e_per_kwh, 1 / 3.6e6), "late_share": missed,
+            "penalty_per_unit": times(over(missed * s.per_s, units_per_s), s.price.penalty, 1.0), "tokens_per_s": tokens,
+            "ttft_ms": quantiles(first, 1e-6), "tpot_ms": quantiles(each, 1e-6), "latency_ms": quantiles(latency, 1e-6),
             "requests_per_s": s.per_s, "goodput_per_s": self.goodput_per_s, "sla_attainment": p.attained,
-            "utilisation": p.busy, "saturated": p.saturated, "copies_per_request": self._copies(),
+            "utilisation": p.busy, "batch": p.batch, "saturated": p.saturated, "copies_per_request": self._copies(),
             "hedge_ms": self.hedge_ns * 1e-6 if self.hedge_ns >= 0 else None, "requests_cut": s.arrivals.cut,
             "terms": {name: ns / mean for name, ns in self.terms.items()} if mean else {},
             "dominant": self.dominant, "in_range": self.in_range,
@@ -112,23 +114,24 @@ class ServingForecast:
 
     def indices(self) -> dict[str, Estimate | None]:
         """The six, for requests."""
-        p, blocks = self.played, Blocks(self.played)
-        ideal = _over(_watts(self.scenario, self.still), self.still.done_share * self.scenario.per_s)
-        joules = _over(self.joules_per_s, self.goodput_per_s)
-        done, parts = max(self.still.done_share, 1e-9), self.scenario.serving.fan_out
-        return {
-            **dict.fromkeys(INDICES),
+        p, parts = self.played, self.scenario.serving.fan_out
+        blocks = Blocks(p.window_ns, p.came_ns)
+        ideal = over(_watts(self.scenario, self.still), self.still.done_share * self.scenario.per_s)
+        joules = over(self.joules_per_s, self.goodput_per_s)
+        done = max(self.still.done_share, 1e-9)
+        own = {
             "effective_throughput_ratio": blocks.estimate(
-                self.throughput_ratio, lambda k: min(blocks.good_share(k) / done, 1.0)
+                self.throughput_ratio, lambda some: min(float(p.kept[p.here][some].mean()) / done, 1.0) if some.any() else None
             ),
             "energy_per_useful_step": None if joules is None or not ideal else Estimate(joules / ideal),
-            "runtime_variance_index": blocks.estimate(variance(p), lambda k: variance(p, blocks.of == k)),
+            "runtime_variance_index": blocks.estimate(variance(p), lambda some: variance(p, some)),
             "sync_delay_amplification": blocks.estimate(
-                fan_out_delay(p), lambda k: fan_out_delay(p, blocks.of == k) if parts > 1 else None
+                fan_out_delay(p), lambda some: fan_out_delay(p, some) if parts > 1 else None
             ),
             "replay_probability": Estimate(p.thrown),
-            "straggler_cascade_rate": blocks.estimate(cascade(p), lambda k: cascade(p, blocks.of == k)),
+            "straggler_cascade_rate": blocks.estimate(cascade(p), lambda some: cascade(p, some)),
         }
+        return {name: own[name] for name in INDICES}
 
     def _tokens_per_s(self) -> float:
         """Tokens of answers as promised."""
@@ -157,20 +160,6 @@ def _watts(s: ServingScenario, p: Played) -> float:
     return (s.device.load_w * p.busy + s.device.stall_w * (1 - p.busy)) * s.ranks * s.price.pue
 
 
-def _over(amount: float, per: float) -> float | None:
-    return amount / per if per > 0 else None
-
-
-def _times(amount: float | None, rate: float | None, unit: float) -> float | None:
-    return None if rate is None or amount is None else amount * rate * unit
-
-
-def _quantiles(values: Any, unit: float) -> dict[str, float | None]:
-    names, at = ("p10", "p50", "p90", "p99"), (0.1, 0.5, 0.9, 0.99)
-    found = np.quantile(values, at) * unit if len(values) else [None] * len(at)
-    return {name: None if value is None else float(value) for name, value in zip(names, found, strict=True)}
-
-
 def at(s: ServingScenario, ranks: int) -> ServingScenario:
     """The scenario on so many ranks: more replicas, and as many more requests where the load is per replica."""
     v = s.serving
@@ -188,7 +177,7 @@ def forecast(s: ServingScenario, *, count: int = STEPS, seed: int = SEED, cores:
     """Play a scenario's requests, and those of its still twin."""
     many = max(count, REQUESTS)
     hedge_ns = hedge_ns_of(s, many // 2, seed)
-    return ServingForecast(s, run(s, many, seed, hedge_ns), run(still(s), many, seed), hedge_ns)
+    return ServingForecast(s, run(s, many, seed, hedge_ns), run(still(s), QUICK, seed), hedge_ns)
 
 
 def louder(s: ServingScenario, times: float) -> ServingScenario:

@@ -30,8 +30,8 @@ KNOBS = (
     MAX_BATCH, PREFILL, CHUNK, KV_TOKENS, TIMEOUT_NS, RETRIES, BACKOFF, BUDGET, CANCELS, HEDGE_NS, QUEUE_LIMIT, DROP, SEND, HOP,
     KV, SCORE, ROUTING, READERS, DRIFT, DRIFT_LEFT, UNTIL, FROM, TO,
 ) = range(len(KNOBS))
-COUNTS = ("busy_ns", "iterations", "excess_ns", "delayed_ns", "generated", "copies", "retries", "turned_away", "ended_ns")
-BUSY, ITERATIONS, EXCESS, DELAYED, GENERATED, COPIES, RETRIED, AWAY, ENDED = range(len(COUNTS))
+COUNTS = ("busy_ns", "iterations", "excess_ns", "delayed_ns", "generated", "copies", "retries", "turned_away", "loaded_ns")
+BUSY, ITERATIONS, EXCESS, DELAYED, GENERATED, COPIES, RETRIED, AWAY, LOADED_NS = range(len(COUNTS))
 # Columns of the copies: integers and times.
 PART, ATTEMPT, STATE, SERVER, LEFT, CONTEXT, MADE, NEXT, OTHER = range(9)
 SUBMITTED, ADMITTED, STRAYED, WORST, SENT_NS = range(5)
@@ -205,7 +205,7 @@ def wanted(c: int, copies: Any, parts: Any) -> bool:
     )
 
 
-@kernel()
+@kernel(error_model="numpy")
 def play(
     arrive: Any, prompt: Any, fresh: Any, output: Any, fan: int, key: int, knobs: Any, base: Any, tables: Any, reach: float,
     habit: Any, drift: Any, copies: Any, times: Any, parts: Any, answered: Any, servers: Any, slots: Any, takes: Any, last: Any,
@@ -339,9 +339,10 @@ def play(
                         inside = min(now + lasts, knobs[TO]) - max(now, knobs[FROM])
                         if inside > 0:
                             counts[BUSY] += inside
+                            counts[LOADED_NS] += inside * servers[s, LOADED]
                             counts[ITERATIONS] += 1
                             over = max(lasts - last[s], 0.0)
                             counts[EXCESS] += over
                             counts[DELAYED] += over * (servers[s, LOADED] + servers[s, QUEUED])
-    counts[COPIES], counts[RETRIED], counts[ENDED] = n, tried, now
+    counts[COPIES], counts[RETRIED] = n, tried
     return n

@@ -93,8 +93,12 @@ class Played:
     @property
     def attained(self) -> float:
         """Share of the requests that were answered as promised, whenever that was."""
-        here = (self.asked_ns >= self.window_ns[0]) & (self.asked_ns < self.window_ns[1])
-        return float(self.kept[here].mean()) if here.any() else 0.0
+        return float(self.kept[self.here].mean()) if self.here.any() else 0.0
+
+    @property
+    def here(self) -> Any:
+        """Of all requests: whether they came in the window."""
+        return (self.asked_ns >= self.window_ns[0]) & (self.asked_ns < self.window_ns[1])
 
     @property
     def done_share(self) -> float:
@@ -112,6 +116,11 @@ class Played:
         """Share of the window in which servers worked."""
         return min(self.counts["busy_ns"] / (self.servers * self.seconds * 1e9), 1.0)
 
+    @property
+    def batch(self) -> float:
+        """Copies that a server works on at once, while it works."""
+        return self.counts["loaded_ns"] / max(self.counts["busy_ns"], 1.0)
+
 
 def run(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.0) -> Played:
     """Play so many requests (fewer, where each has many parts)."""
@@ -128,12 +137,12 @@ def run(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.0) ->
     slots = np.zeros((servers, v.max_batch), np.int64)
     heap = 4 * parts * (v.retries + 1) + servers + 8
     expect(parts * float(drawn.output.mean()))
+    drift = np.random.default_rng((seed, 13)).standard_normal(servers)
     made = play(
         drawn.asked_ns, drawn.prompt, drawn.fresh, drawn.output, v.fan_out, int(mix(mix(seed & 0xFFFFFFFF) ^ 0x5E21)),
-        knobs_of(s, span, servers, hedge_ns), pace(s).base, tables_of(s.noise, v.tp), REACH, habit_of(s, servers, seed),
-        np.random.default_rng((seed, 13)).standard_normal(servers), copies, times, state, answered,
-        np.zeros((servers, 7), np.int64), slots, np.zeros_like(slots), np.zeros(servers), np.zeros(servers), np.zeros(heap),
-        np.zeros(heap, np.int64), counts,
+        knobs_of(s, span, servers, hedge_ns), pace(s).base, tables_of(s.noise, v.tp), REACH,
+        habit_of(s.noise, v.tp * v.pp, servers, seed), drift, copies, times, state, answered, np.zeros((servers, 7), np.int64),
+        slots, np.zeros_like(slots), np.zeros(servers), np.zeros(servers), np.zeros(heap), np.zeros(heap, np.int64), counts,
     )  # fmt: skip
     return _told(s, drawn, servers, copies[:made], times[:made], state, answered, counts)
 
@@ -230,11 +239,10 @@ def tables_of(n: Noise, tp: int) -> Any:
     return np.stack([longest(n, tp), longest(Noise("none" if quiet else "gaussian", n.step_spread), tp), drift])
 
 
-def habit_of(s: ServingScenario, servers: int, seed: int) -> Any:
+def habit_of(n: Noise, devices: int, servers: int, seed: int) -> Any:
     """How many times as long as others each server takes for good: the slowest of its devices counts."""
-    n, v = s.noise, s.serving
     rng = np.random.default_rng((seed, 12))
-    factor = np.ones((servers, v.tp * v.pp))
+    factor = np.ones((servers, devices))
     if n.distribution != "none":
         factor += n.ranks_spread * rng.standard_normal(factor.shape)
     factor *= np.where(rng.random(factor.shape) < n.slow_share, n.slow_factor, 1.0)

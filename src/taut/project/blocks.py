@@ -1,0 +1,32 @@
+"""A window cut into parts one after the other: what differs between them says how sure the whole is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from taut.project.workload import Estimate
+
+COUNT, STUDENT = 8, 2.365
+"""Parts, and Student's t for them."""
+
+
+class Blocks:
+    """Parts of a window by when things came."""
+
+    def __init__(self, window: tuple[float, float], came: Any) -> None:
+        begin, end = window
+        self.of = np.clip((came - begin) / (end - begin) * COUNT, 0, COUNT - 1).astype(int)
+
+    def estimate(self, value: float | None, part: Callable[[Any], float | None]) -> Estimate | None:
+        """A value with its interval, from the same of every part (a mask of what came in it)."""
+        if value is None:
+            return None
+        each = [one for k in range(COUNT) if (one := part(self.of == k)) is not None]
+        if len(each) < COUNT:
+            return Estimate(value)
+        error = STUDENT * float(np.std(each, ddof=1)) / sqrt(COUNT)
+        return Estimate(value, max(value - error, 0.0), value + error)

@@ -1,0 +1,35 @@
+"""Small figures that every workload of requests or tasks prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+AT = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+def over(amount: float, per: float) -> float | None:
+    """An amount for each; None where there is none to share it."""
+    return amount / per if per > 0 else None
+
+
+def times(amount: float | None, rate: float | None, unit: float = 1.0) -> float | None:
+    """An amount at a rate; None where either is not known."""
+    return None if rate is None or amount is None else amount * rate * unit
+
+
+def quantiles(values: Any, unit: float = 1.0) -> dict[str, float | None]:
+    """Quantiles by name; None of nothing."""
+    if not len(values):
+        return dict.fromkeys(AT)
+    return {name: float(value) * unit for name, value in zip(AT, np.quantile(values, list(AT.values())), strict=True)}
+
+
+def variance_index(took: Any) -> float | None:
+    """(q95 − q05) ÷ (3.29 q50) of times, as docs/indices.md defines it; None of fewer than eight."""
+    took = took[np.isfinite(took)]
+    if len(took) < 8:
+        return None
+    low, middle, high = np.quantile(took, (0.05, 0.5, 0.95))
+    return float((high - low) / (3.29 * middle))
