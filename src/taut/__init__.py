@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from taut.compare import compare
+    from taut.control import control
     from taut.errors import InputRefused, RunError, TautError, UsageError
     from taut.graph import Graph
     from taut.graph.link import link
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "compare": "compare",
+    "control": "control",
     "InputRefused": "errors", "RunError": "errors", "TautError": "errors", "UsageError": "errors",
     "Graph": "graph", "link": "graph",
     "Ledger": "ledger", "Prices": "ledger", "charge": "ledger",
@@ -37,8 +39,8 @@ _WHERE = {
 
 __all__ = [
     "Analysis", "Blame", "Change", "Graph", "InputRefused", "Ledger", "Prices", "Run", "RunError", "Table", "TautError",
-    "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "blame", "charge", "compare", "link", "open_run", "read", "replay",
-    "whatif",
+    "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "blame", "charge", "compare", "control", "link", "open_run", "read",
+    "replay", "whatif",
 ]  # fmt: skip
 
 

@@ -1,0 +1,78 @@
+"""Attempts of jobs as arrays, where a scheduler's log lies beside the actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.control.log import intern
+from taut.tables import Table
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Attempts in order of job and time."""
+
+    job: Any
+    names: list[str]
+    start_ns: Any
+    end_ns: Any
+    outcome: Any
+    """Words, as objects."""
+    accelerators: Any
+    last: Any
+    """The attempt was its job's last."""
+    rows: Any
+    """Rows of the table."""
+
+    @property
+    def known(self) -> Any:
+        """Attempts whose begin and end are recorded."""
+        return (self.start_ns >= 0) & (self.end_ns >= self.start_ns)
+
+    @property
+    def took_ns(self) -> Any:
+        """How long each took; meaningless where it is not known."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def count(self) -> int:
+        """Jobs."""
+        return len(self.names)
+
+    @property
+    def restarted(self) -> int:
+        """Jobs of more than one attempt."""
+        return int((np.bincount(self.job, minlength=1) > 1).sum()) if len(self.job) else 0
+
+    @property
+    def counted(self) -> bool:
+        """Every attempt's accelerators are recorded."""
+        return bool((self.accelerators > 0).all())
+
+    def held_ns(self, rows: Any) -> int:
+        """Time that attempts held accelerators, or where these are not counted, time alone."""
+        weight = self.accelerators[rows] if self.counted else 1
+        return int((self.took_ns[rows] * weight)[self.known[rows]].sum())
+
+    def rank_ns(self, rows: Any) -> int | None:
+        """The same; None where accelerators are not counted."""
+        return self.held_ns(rows) if self.counted else None
+
+    def gaps_ns(self) -> Any:
+        """Time from the end of an attempt to the begin of the next of its job."""
+        following = np.flatnonzero(~self.last)
+        gap = self.start_ns[following + 1] - self.end_ns[following]
+        return gap[self.known[following] & (self.start_ns[following + 1] >= 0) & (gap >= 0)]
+
+
+def jobs(attempts: Table) -> Jobs:
+    """The attempts of a trace."""
+    job, names = intern(attempts.job)
+    order = np.lexsort((attempts.attempt, job))
+    job = job[order]
+    last = np.append(np.diff(job) != 0, True) if len(job) else np.zeros(0, dtype=bool)
+    held = attempts.accelerators[order].astype(np.int64)
+    return Jobs(job, names, attempts.start_ns[order], attempts.end_ns[order], attempts.outcome[order], held, last, order)

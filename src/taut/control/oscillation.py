@@ -1,0 +1,212 @@
+"""Oscillation: a controller that turns its knob back and forth more often than demand does.
+
+Accounting, where demand is known: a reversal is forced if demand moved its way since the action before; the others are
+the controller's own. It is exact, and from few reversals no chance is told.
+
+Statistic, from many reversals: the largest peak of the periodogram of the knob over the frequencies around it, the knob
+cleared of what demand explains (its values around the time, as a straight line and by rank) and whitened (AR(1)). Frequencies at which demand itself has a
+period, and their multiples, are left out: what recurs with demand is forced by it.
+
+Null hypothesis: the knob follows demand, plus red noise (AR(1)). Surrogates of the AR(1) that was fitted go through the
+same. (Raw, the largest peak of ordinary red noise looks like a period.) Without demand nothing is listed: a period of
+demand would look the same; the count is noted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.control.log import Demand, Log
+from taut.control.relation import Relation, spell
+
+KIND = "oscillation"
+LEAST = 20
+"""Reversals from which a chance is told."""
+LISTED = 4
+"""Fewer reversals of its own than this are listed by no one: two there and two back."""
+SURROGATES = 999
+BINS = 1024
+"""Places of the periodogram's time axis, at most."""
+PER_ACTION = 4
+"""Places for each action, at most: an autoscaler is no oscilloscope."""
+LAGS = 4
+"""Places before and after at which demand may explain the knob."""
+AROUND, BESIDE = 16, 1
+"""Frequencies on each side that a peak is compared with, and those next to it that may belong to it."""
+PEAK = 0.01
+"""Chance of a period of demand found by accident, over all frequencies."""
+SWING = 0.1
+"""A turn of demand is a turn if it swings back by this part of its range (5 to 95 %): less is noise."""
+MOST = 200
+"""Streams that are tested, those with the most reversals."""
+
+
+def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
+    """Every stream that turns back often enough to speak of."""
+    out = []
+    for rows, turns in reversing(log):
+        known = log.demand_of(int(log.target[rows[0]]))
+        if known is None or known.own:
+            _note(log, rows, turns, known)
+            continue
+        rows = rows[(log.time_ns[rows] >= known.time_ns[0]) & (log.time_ns[rows] <= known.time_ns[-1])]
+        found = _found(log, rows, known, rng) if len(rows) > LISTED else None
+        out += [found] if found else []
+    return out
+
+
+def reversing(log: Log) -> list[tuple[Any, int]]:
+    """Rows of each stream and how often it turned back, those that did so most first."""
+    rows = np.flatnonzero((log.direction != 0) & (log.target >= 0))
+    order = rows[np.argsort(log.stream[rows], kind="stable")]
+    if len(order) < 2:
+        return []
+    same = np.diff(log.stream[order]) == 0
+    turned = same & (np.diff(log.direction[order]) != 0)
+    ends = np.concatenate([[0], np.flatnonzero(~same) + 1, [len(order)]])
+    turns = np.add.reduceat(np.append(turned, False), ends[:-1])
+    often = np.argsort(-turns, kind="stable")[:MOST]
+    return [(order[ends[k] : ends[k + 1]], int(turns[k])) for k in often if turns[k] >= LISTED]
+
+
+def _note(log: Log, rows: Any, turns: int, known: Demand | None) -> None:
+    who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
+    if known is None:
+        log.notes.append(f"{who} reversed {knob} of {target} {turns} times: demand is not recorded, which would force some")
+    else:
+        log.notes.append(
+            f"{who} reversed {knob} of {target} {turns} times; {known.name}, as it saw it when it acted, turned "
+            f"{zigzag(known.value, 0.0)} times; what demand itself did is not recorded"
+        )
+
+
+def _found(log: Log, rows: Any, known: Demand, rng: np.random.Generator) -> Relation | None:
+    way, at = log.direction[rows], log.time_ns[rows]
+    turned = np.flatnonzero(np.diff(way) != 0) + 1
+    moved = known.at(at[turned]) - known.at(at[turned - 1])
+    forced = moved * way[turned] > 0
+    own, of_demand = int((~forced).sum()), turns_of(known)
+    who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
+    said = (
+        f"{who} reversed {knob} of {target} {len(turned)} times in {spell(at[-1] - at[0])}, demand ({known.name}) turned "
+        f"{of_demand} times: {int(forced.sum())} reversals were forced by demand, {own} were its own"
+    )
+    cost = log.cost(rows[turned[~forced]])
+    if len(turned) < LEAST:
+        if own < LISTED or len(turned) <= of_demand:
+            return None
+        return Relation(
+            KIND, (who,), target, knob, len(turned), own / len(turned), None, f"{said}; too few for a p-value", *cost
+        )
+    statistic, period_ns, p = period(at, level(log, rows), known, rng)
+    said += f"; a period of {spell(period_ns)} stands out of what is left"
+    return Relation(KIND, (who,), target, knob, len(turned), statistic, p if own >= LISTED else 1.0, said, *cost)
+
+
+def level(log: Log, rows: Any) -> Any:
+    """The knob after each action: its value, or where that is no number, ups less downs."""
+    given = log.level[rows]
+    return given if np.isfinite(given).all() else np.cumsum(log.direction[rows]).astype(np.float64)
+
+
+def turns_of(known: Demand) -> int:
+    """Turns of demand that are more than noise."""
+    low, high = np.quantile(known.value, (0.05, 0.95))
+    return zigzag(known.value, SWING * float(high - low))
+
+
+def zigzag(values: Any, swing: float) -> int:
+    """How often a series turns back by more than a swing."""
+    turns, way, extreme = 0, 0, float(values[0])
+    for value in values.tolist():
+        if (value - extreme) * way > 0 or (way == 0 and abs(value - extreme) > swing):
+            way, extreme = (1 if value > extreme else -1) if way == 0 else way, value
+        elif way and abs(value - extreme) > swing:
+            turns, way, extreme = turns + 1, -way, value
+    return turns
+
+
+def period(at: Any, values: Any, known: Demand, rng: np.random.Generator) -> tuple[float, float, float]:
+    """(the largest peak over its surroundings, its period, its chance)."""
+    bins = int(min(BINS, PER_ACTION * len(at)))
+    step = float(at[-1] - at[0]) / bins
+    times = at[0] + step * (np.arange(bins) + 0.5)
+    knob = values[np.maximum(np.searchsorted(at, times, side="right") - 1, 0)]
+    wanted = known.at(times)
+    basis = _explained(wanted, bins)
+    rest = knob - basis @ (basis.T @ knob)
+    free = _free(wanted)
+    if not free.any() or not (rest**2).sum() > 1e-12 * (knob**2).sum():
+        return 0.0, 0.0, 1.0
+    rho = _rho(rest)
+    noise = rng.standard_normal((SURROGATES, bins))
+    for k in range(1, bins):
+        noise[:, k] += rho * noise[:, k - 1]
+    noise -= (noise @ basis) @ basis.T
+    score, where = _peak(rest[None], free)
+    null, _ = _peak(noise, free)
+    p = (1 + int((null >= score[0] - 1e-12).sum())) / (1 + SURROGATES)
+    return float(score[0]), float(bins * step / (where[0] + 1)), p
+
+
+def _explained(wanted: Any, bins: int) -> Any:
+    """Orthonormal basis of a constant, a trend, and demand and its ranks around the time."""
+    ranks = np.argsort(np.argsort(wanted, kind="stable"), kind="stable").astype(np.float64)
+    columns = [np.ones(bins), np.linspace(-1, 1, bins)]
+    for one in (wanted, ranks):
+        columns += [one[np.clip(np.arange(bins) - lag, 0, bins - 1)] for lag in range(-1, LAGS + 1)]
+    table = np.stack(columns, axis=1)
+    table[:, 1:] -= table[:, 1:].mean(axis=0)
+    scale = np.sqrt((table**2).sum(axis=0))
+    left, size, _ = np.linalg.svd(table / np.where(scale > 0, scale, 1.0), full_matrices=False)
+    return left[:, size > 1e-6 * size[0]]
+
+
+def _rho(rest: Any) -> float:
+    power = float((rest[:-1] ** 2).sum())
+    return float(np.clip((rest[1:] @ rest[:-1]) / power if power > 0 else 0.0, 0.0, 0.99))
+
+
+def _spectrum(series: Any) -> Any:
+    """Periodogram of each series less what the value before tells, zero frequency left out."""
+    power = (series[:, :-1] ** 2).sum(axis=1)
+    rho = np.clip((series[:, 1:] * series[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0), 0.0, 0.99)
+    white = series[:, 1:] - rho[:, None] * series[:, :-1]
+    return np.abs(np.fft.rfft(white - white.mean(axis=1, keepdims=True), axis=1)[:, 1:]) ** 2
+
+
+def _peak(series: Any, free: Any) -> tuple[Any, Any]:
+    """The largest of the free frequencies over those around it, and which it is.
+
+    A knob is not quite AR(1) (it is rounded, and looked at now and then), so its spectrum is not quite flat when whitened.
+    """
+    logs = np.where(free, np.log(_spectrum(series) + 1e-300), 0.0)
+    count = np.cumsum(np.concatenate([[0], free]))
+    total = np.cumsum(np.concatenate([np.zeros((len(logs), 1)), logs], axis=1), axis=1)
+    at = np.arange(len(free))
+    beside = np.zeros_like(logs)
+    number = np.zeros(len(free))
+    for low, high in ((at - AROUND, at - BESIDE), (at + BESIDE + 1, at + AROUND + 1)):
+        low, high = np.clip(low, 0, len(free)), np.clip(high, 0, len(free))
+        beside += total[:, high] - total[:, low]
+        number += count[high] - count[low]
+    over = np.where(free & (number >= LAGS), logs - beside / np.maximum(number, 1), -np.inf)
+    where = over.argmax(axis=1)
+    return np.exp(np.minimum(over[np.arange(len(over)), where], 300.0)), where
+
+
+def _free(wanted: Any) -> Any:
+    """Frequencies at which demand has no period, nor a multiple of one."""
+    bins = len(wanted)
+    power = _spectrum((wanted - wanted.mean())[None])[0] if np.ptp(wanted) > 0 else np.zeros((bins - 1) // 2)
+    free = np.ones(len(power), dtype=bool)
+    mean = power.mean()
+    if mean <= 0:
+        return free
+    for peak in np.flatnonzero(power / mean > np.log(len(power) / PEAK)):
+        for near in range(max(int(peak), 1), int(peak) + 3):  # the frequency is (peak + 1); one place around it
+            multiples = np.arange(near, len(power) + 1, near)
+            free[multiples - 1] = False
+    return free

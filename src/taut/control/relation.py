@@ -1,0 +1,42 @@
+"""What a relation between controllers is, in the words of the contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One relation that was tested, or counted."""
+
+    kind: str
+    controllers: tuple[str, ...]
+    target: str
+    knob: str
+    count: int
+    statistic: float | None
+    """What the file of its kind says."""
+    p: float | None
+    """Chance of such a statistic under the null; None for exact accounting, and where there are too few to tell."""
+    because: str
+    rank_ns: int | None = None
+    tokens: int | None = None
+    q: float | None = None
+    """The chance after correction for everything that was tested in the log."""
+
+    def told(self) -> dict[str, Any]:
+        """The relation in the keys of the contract."""
+        return {
+            "kind": self.kind, "controllers": list(self.controllers), "target": self.target or None,
+            "knob": self.knob or None, "count": self.count, "statistic": self.statistic, "p": self.p, "q": self.q,
+            "cost": {"rank_ns": self.rank_ns, "tokens": self.tokens}, "because": self.because,
+        }  # fmt: skip
+
+
+def spell(ns: float) -> str:
+    """A duration as people say it."""
+    for unit, size in (("d", 86400e9), ("h", 3600e9), ("min", 60e9), ("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= (5 if unit in ("d", "h", "min") else 1) * size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"

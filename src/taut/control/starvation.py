@@ -1,0 +1,79 @@
+"""Starvation: a work that is preempted or postponed again and again while others get through.
+
+Statistic: the most preemptions of one work. Null hypothesis: each time it runs, a work is preempted with the same chance
+as every other, so preemptions per work are geometric; the chance that the largest of so many works is as large. Many
+preemptions spread over many works are therefore no starvation, however many they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.control.jobs import jobs
+from taut.control.log import Log
+from taut.control.relation import Relation
+
+KIND = "starvation"
+WORDS = r"preempt|evict|requeue|postpone|defer|displac|starv"
+"""What pushes a work back."""
+LEAST = 3
+"""Fewer preemptions of one work are no habit."""
+
+
+def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
+    """The works pushed back most, as actions tell it, by controller; as the attempts of jobs do, where no action does."""
+    back = np.zeros(len(log), dtype=bool)
+    for column in ("knob", "after", "trigger", "outcome"):
+        back |= log.holding(column, WORDS)
+    back &= log.direction <= 0
+    work = np.where(log.work >= 0, log.work.astype(np.int64), len(log.words["work"]) + log.target)
+    work = np.where((log.work >= 0) | (log.target >= 0), work, -1)
+    out = []
+    for rows in log.groups(log.controller, np.flatnonzero(back & (work >= 0))):
+        others = len(np.unique(work[(work >= 0) & (log.knob == log.knob[rows[0]])]))
+        names, counts = np.unique(work[rows], return_counts=True)
+        out.append(_tested(log, rows, names, counts, max(others, len(names)), work))
+    return [found for found in out if found] or _of_jobs(log)
+
+
+def _of_jobs(log: Log) -> list[Relation]:
+    found = jobs(log.attempts)
+    preempted = np.array([word == "preempted" for word in found.outcome.tolist()], dtype=bool)
+    if preempted.sum() < LEAST:
+        return []
+    counts = np.bincount(found.job[preempted], minlength=found.count)
+    worst = int(np.argmax(counts))
+    if counts[worst] < LEAST:
+        return []
+    lost = found.rank_ns(np.flatnonzero(preempted & (found.job == worst)))
+    return [_relation((), found.names[worst], int(counts[worst]), int(counts.sum()), found.count, lost, None)]
+
+
+def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any) -> Relation | None:
+    worst = int(np.argmax(counts))
+    if counts[worst] < LEAST:
+        return None
+    mine = rows[work[rows] == names[worst]]
+    row = int(mine[0])
+    name = log.word("work", int(log.work[row])) or log.word("target", int(log.target[row]))
+    who = log.word("controller", int(log.controller[row]))
+    return _relation((who,) if who else (), name, int(counts[worst]), int(counts.sum()), works, *log.cost(mine))
+
+
+def _relation(
+    who: tuple[str, ...], name: str, most: int, total: int, works: int, rank_ns: int | None, tokens: int | None
+) -> Relation:
+    p = longest(most, total, works)
+    because = (
+        f"{name} was pushed back {most} times of {total} among {works} works, {total / works:.2g} each on the mean: "
+        f"if all had the same chance, one in {1 / max(p, 1e-12):.3g} logs would have one so often pushed back"
+    )
+    return Relation(KIND, who, name, "preemption", int(most), most / max(total / works, 1e-9), p, because, rank_ns, tokens)
+
+
+def longest(most: int, total: int, works: int) -> float:
+    """Chance that of so many works one is preempted so often, each time with the same chance."""
+    again = total / (total + works)
+    return float(-np.expm1(works * np.log1p(-min(again**most, 1 - 1e-16))))
