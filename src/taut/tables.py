@@ -169,6 +169,7 @@ class Attempt:
     restore_took_ns: int = col("int64", "time that loading its checkpoint took, ns; -1 if not recorded")
     held: int = col("int8", "1 if the accelerators stayed held since the attempt before, 0 if given back, -1 if unknown")
     restarts_left: int = col("int32", "restarts that were left when it ended; -1 if not recorded")
+    limit_ns: int = col("int64", "how long it, or the collective that ended it, was allowed to take, ns; -1 if unknown")
     reason: str = col("str", "why it ended, in the words of the log", "")
 
 
@@ -181,7 +182,7 @@ class Action:
     controller: str = col("str", "who decided: a service, a scheduler, a policy", "")
     target: str = col("str", "what it acts on: a class of calls, a job, a pool", "")
     rank: int = col("int32", "participant that acted; -1 if none or unknown")
-    knob: str = col("str", "what was changed: attempt, model, hedge, repeat, replicas, clock …", "")
+    knob: str = col("str", "what was changed: attempt, model, hedge, repeat, replicas, allocation, priority …", "")
     before: str = col("str", "value before; empty if unknown", "")
     after: str = col("str", "value after; empty if unknown", "")
     direction: int = col("int8", "1 up, -1 down, 0 neither or unknown", 0)
@@ -192,6 +193,7 @@ class Action:
     deadline_ns: int = col("int64", "by when the work was wanted, ns in the same clock; -1 if unknown")
     outcome: str = col("str", "kept, failed, duplicate, lost (a sibling was quicker); empty if unknown", "")
     busy_ns: int = col("int64", "how long it kept somebody busy, ns; 0 where the attempt around it counts it")
+    accelerators: int = col("int32", "accelerators that busy_ns counts for; -1 if unknown")
     tokens_in: int = col("int64", "tokens read; -1 if not recorded")
     tokens_out: int = col("int64", "tokens written; -1 if not recorded")
 

@@ -41,6 +41,7 @@ def read(
 
     refused: list[InputRefused] = [part.found for part in parts if isinstance(part.found, InputRefused)]
     dumps, logs, jobs, spans = by("flight"), by("progress"), by("job_logs"), by("otlp")
+    decided = _decided(by, jobs)
     traces = _traces(parts, by, refused)
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
     if spans and traces:
@@ -56,7 +57,7 @@ def read(
         from taut.read import flight
 
         trace = flight.alone(dumps, refused, **about)
-    elif jobs:
+    elif jobs or decided:
         trace = _jobs_alone(refused, **about)
     else:
         raise _nothing(paths, parts, refused, by)
@@ -78,7 +79,20 @@ def read(
         from taut.read import job_gather
 
         trace = job_gather.apply(trace, jobs)
+    if decided or jobs:
+        from taut.read import control_gather
+
+        trace = control_gather.apply(trace, decided, jobs)
     return trace
+
+
+def _decided(by: Callable[[str], list[Any]], jobs: Sequence[Any]) -> list[Any]:
+    """What tells of control, if anything does."""
+    if not (jobs or by("control") or any(one.settings for one in by("metrics"))):
+        return []
+    from taut.read import control_gather
+
+    return control_gather.logs(by("control"), jobs, by("metrics"))
 
 
 def _silent(done: int, total: int) -> None:
@@ -113,7 +127,7 @@ def _is_plan(found: Any) -> bool:
 
 
 def _jobs_alone(refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
-    """A trace without ops, where only job logs are there."""
+    """A trace without ops, where only job logs or control logs are there."""
     notes = [f"{error.where} left out: {error.why}" for error in refused]
     return Trace(Table(Op, {}, 0), [], [], [], Table(Member, {}, 0), name=name, source=source, partial=notes)
 

@@ -23,7 +23,7 @@ SAME_NS = 5_000_000_000
 TIMES = ("submit_ns", "start_ns", "end_ns", "first_step_ns", "last_step_ns", "saved_ns")
 INSIDE = (
     "first_step", "first_step_ns", "last_step", "last_step_ns", "resumed_step", "saved_step", "saved_ns", "save_took_ns",
-    "restore_took_ns", "restarts_left",
+    "restore_took_ns", "restarts_left", "limit_ns",
 )  # fmt: skip
 """What only logs written inside a job tell."""
 Row = dict[str, Any]

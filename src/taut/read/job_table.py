@@ -58,8 +58,9 @@ def load(data: bytes, label: str) -> JobLog:
     submit, start, end = (columns.pop(key) for key in ("submit", "start", "end"))
     (submit_ns, _), (start_ns, bare), (end_ns, _) = times(submit), times(start), times(end)
     return JobLog(
-        label, table({**columns, "submit_ns": submit_ns, "start_ns": start_ns, "end_ns": end_ns}, label), zoneless=bare
-    )
+        label, table({**columns, "submit_ns": submit_ns, "start_ns": start_ns, "end_ns": end_ns}, label), zoneless=bare,
+        controller="scheduler",
+    )  # fmt: skip
 
 
 def _used(raw: bytes, spellings: tuple[str, ...]) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ MOST_ATTEMPTS = 5_000_000
 MOST_COUNT = 1 << 24
 """More accelerators than this are no accelerators."""
 SECOND = 1_000_000_000
+SLURM = "slurmctld"
 _LATEST_S = (2**63 - 1) // SECOND
 _CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,5}):(\d{1,2})(?:\.\d+)?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]*)?=(\d{1,9})")
@@ -58,6 +59,10 @@ class JobLog:
     yearless: bool = False
     """Dates were written without a year: times are right only against each other."""
     partial: Sequence[str] = ()
+    controller: str = ""
+    """Who starts the jobs of this log; empty if it does not say."""
+    control: Any = None
+    """The decisions that the log tells beside its attempts (``control_log.ControlLog``), None if it tells none."""
 
 
 def outcome(word: str) -> str:

@@ -15,7 +15,9 @@ import msgspec
 
 from taut.errors import InputRefused, TooLarge
 from taut.read import job_words as words
+from taut.read.control_log import ControlLog
 from taut.read.job_words import JobLog, blank, cut, table, times
+from taut.read.kube_actions import decisions
 from taut.tables import NULL
 
 MOST_EVENTS = 10_000_000
@@ -55,6 +57,7 @@ class _Object(msgspec.Struct):
 
 class _Source(msgspec.Struct):
     host: Any = None
+    component: Any = None
 
 
 class _Series(msgspec.Struct):
@@ -79,12 +82,14 @@ class _Event(msgspec.Struct):
     count: Any = None
     source: _Source | None = None
     series: _Series | None = None
+    reportingComponent: Any = None
+    reportingController: Any = None
     items: list[_Event] = []
     object: _Event | None = None
 
 
-def load(data: bytes, label: str) -> JobLog:
-    """The attempts of all jobs whose pods the events name."""
+def load(data: bytes, label: str) -> JobLog | ControlLog:
+    """The attempts of all jobs whose pods the events name, and who decided what; decisions alone if there are no jobs."""
     events = [event for event in map(_plain, _events(bytes(data), label)) if event.involvedObject is not None]
     rows = _rows(events)
     if not rows:
@@ -94,17 +99,20 @@ def load(data: bytes, label: str) -> JobLog:
     for at, _, event, place in rows:
         name = _job(place, owners)
         jobs.setdefault(name, _Job(name)).tell(at, event, place)
+    decided = decisions(((at, event, place, _job(place, owners)) for at, _, event, place in rows), label)
     columns = blank(_KEYS)
     last = rows[-1][0]
     for job in jobs.values():
         for row in job.finished(last):
             for key in _KEYS:
                 columns[key].append(row[key])
+    if not columns["job"] and len(decided.actions):
+        return decided
     if not columns["job"]:
         raise InputRefused(
             label, "no event tells of a pod that started", "events are kept for an hour only: save them as they come"
         )
-    return JobLog(label, table(columns, label))
+    return JobLog(label, table(columns, label), controller="kubernetes", control=decided)
 
 
 def _events(data: bytes, label: str) -> Iterator[_Event]:

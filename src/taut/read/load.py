@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from taut.errors import InputRefused, TooLarge
 from taut.read import files, kineto, metrics, optable, steptimes
 from taut.read import progress as log
+from taut.read.control_log import ControlLog
 from taut.read.job_words import JobLog
 from taut.tables import Trace
 
@@ -62,9 +63,17 @@ def _others() -> Iterator[Any]:
     from taut.read import execution
 
     yield execution
+    yield from control_logs()
     yield log
     yield metrics
     yield from job_logs()
+
+
+def control_logs() -> Iterator[Any]:
+    """Readers of what tells the decisions of controllers."""
+    from taut.read import action_lines, action_table, kube_audit, ray_serve
+
+    yield from (kube_audit, action_table, ray_serve, action_lines)
 
 
 def job_logs() -> Iterator[Any]:
@@ -170,8 +179,10 @@ def _load_member(member: files.Member) -> Part:
 def _part(member: files.Member, door: Any, found: Any) -> Part:
     if isinstance(found, Trace):
         return Part(member.label, found)
-    name = "metrics" if isinstance(found, metrics.Metrics) else door.__name__.rpartition(".")[2]
-    return Part(member.label, found, "job_logs" if isinstance(found, JobLog) else name)
+    for kind, name in ((metrics.Metrics, "metrics"), (JobLog, "job_logs"), (ControlLog, "control")):
+        if isinstance(found, kind):
+            return Part(member.label, found, name)
+    return Part(member.label, found, door.__name__.rpartition(".")[2])
 
 
 def _load_first(reader: Format, member: files.Member) -> Trace | metrics.Metrics:

@@ -80,6 +80,7 @@ class Try:
     restore_took_ns: int = NULL
     held: int = NULL
     restarts_left: int = NULL
+    limit_ns: int = NULL
     over: bool = field(default=False, repr=False)
 
 
@@ -103,6 +104,8 @@ class Story:
     unsure: tuple[Try, int, int] | None = None
     """Such a checkpoint of the attempt before."""
     loading_ns: int = NULL
+    allowed_ns: int = NULL
+    """How long a collective was allowed to take that ran out of time since the attempt before."""
     told: int = 0
     """Lines that said something of attempts."""
     most_restarts: int = NULL
@@ -150,7 +153,8 @@ class Story:
         """The attempt is over."""
         done = self.current
         done.over, done.outcome, done.reason, done.end_ns = True, outcome, cut(reason), max(at, done.start_ns)
-        self.error, self.why, self.after_ns = "", "", NULL
+        done.limit_ns = self.allowed_ns
+        self.error, self.why, self.after_ns, self.allowed_ns = "", "", NULL, NULL
 
     def step(self, number: int) -> None:
         """A step was logged; one that was logged before means that the job went back."""

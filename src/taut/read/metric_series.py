@@ -118,6 +118,8 @@ class Metrics:
     """Times were written as dates without a zone."""
     notes: Sequence[str] = field(default=())
     """What was left out, one line each."""
+    settings: Sequence[Found] = field(default=())
+    """Series of what somebody sets (replicas, limits), as they were found: their changes are actions."""
 
 
 def few(count: int, label: str) -> None:

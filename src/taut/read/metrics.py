@@ -8,11 +8,14 @@ become rates per second, and a metric that is another's limit becomes that. A ti
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 
 from taut.errors import InputRefused
 from taut.read import metric_table, metric_text
+from taut.read.metric_actions import settings
 from taut.read.metric_ranks import apply
 from taut.read.metric_series import USUAL, Found, Map, Metrics, gather, whole
 from taut.read.metric_words import plain
@@ -44,13 +47,14 @@ def load(data: bytes, label: str, mapped: Map = USUAL) -> Metrics:
     """The series of one file."""
     start = bytes(data[: 64 << 10]).lstrip()
     if start[:1] == b"{" and b'"resultType"' in start:
-        return gather(label, matrix(data, label), mapped=mapped)
+        found = matrix(data, label)
+        return replace(gather(label, found, mapped=mapped), settings=settings(found))
     if metric_text.sniff(start):
         found, notes = metric_text.load(data, label)
-        return gather(label, found, notes=notes, mapped=mapped)
+        return replace(gather(label, found, notes=notes, mapped=mapped), settings=settings(found))
     read = metric_table.from_parquet if data[:4] == PARQUET else metric_table.from_csv
     found, zoneless = (metric_table.from_lines if start[:1] == b"{" else read)(data, label)
-    return gather(label, found, zoneless=zoneless, mapped=mapped)
+    return replace(gather(label, found, zoneless=zoneless, mapped=mapped), settings=settings(found))
 
 
 class _Found(msgspec.Struct):

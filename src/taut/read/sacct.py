@@ -12,7 +12,21 @@ from itertools import pairwise
 from typing import Any
 
 from taut.errors import InputRefused
-from taut.read.job_words import PENDING, RUNNING, JobLog, blank, counted, cut, elapsed_ns, gpus_in, outcome, table, times, whole
+from taut.read.job_words import (
+    PENDING,
+    RUNNING,
+    SLURM,
+    JobLog,
+    blank,
+    counted,
+    cut,
+    elapsed_ns,
+    gpus_in,
+    outcome,
+    table,
+    times,
+    whole,
+)
 from taut.tables import NULL
 
 DELIMITERS = ("|", "\t", ";", ",")
@@ -33,6 +47,7 @@ COLUMNS = (
     "nodecount",
     "nodes",
     "restarts",
+    "limit",
 )
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)")
 
@@ -98,7 +113,7 @@ def _named(row: dict[str, str]) -> dict[str, str]:
         "exit": row.get("exitcode", ""), "gpus": str(gpus) if gpus > 0 else _gres(row),
         "cpus": row.get("alloccpus") or row.get("ncpus", ""),
         "nodecount": row.get("nnodes") or row.get("allocnodes", ""), "nodes": row.get("nodelist", ""),
-        "restarts": row.get("restarts", ""),
+        "restarts": row.get("restarts", ""), "limit": row.get("timelimit") or _minutes(row.get("timelimitraw", "")),
     }  # fmt: skip
 
 
@@ -106,6 +121,11 @@ def _gres(row: dict[str, str]) -> str:
     """Accelerators as older versions tell them: so many a node."""
     found = re.search(r"gpu(?::[^:,()]+)?:(\d{1,6})", row.get("allocgres") or row.get("reqgres", ""))
     return str(int(found[1]) * max(whole(row.get("nnodes") or row.get("allocnodes") or ""), 1)) if found else ""
+
+
+def _minutes(text: str) -> str:
+    """A limit as jobcomp writes it, in minutes, as it is written elsewhere."""
+    return f"{int(text)}:00" if text.isdecimal() and len(text) < 6 else text
 
 
 def _records(text: str) -> Iterator[dict[str, str]]:
@@ -124,7 +144,7 @@ def _records(text: str) -> Iterator[dict[str, str]]:
             "exit": pairs.get("ExitCode", ""), "gpus": str(gpus) if gpus > 0 else "",
             "cpus": pairs.get("ProcCnt") or pairs.get("NumCPUs", ""),
             "nodecount": pairs.get("NodeCnt") or pairs.get("NumNodes", ""), "nodes": pairs.get("NodeList", ""),
-            "restarts": pairs.get("Restarts", ""),
+            "restarts": pairs.get("Restarts", ""), "limit": _minutes(pairs.get("TimeLimit", "")),
         }  # fmt: skip
 
 
@@ -142,7 +162,7 @@ def _add(columns: dict[str, list[Any]], row: dict[str, str]) -> None:
 
 def _log(texts: dict[str, list[Any]], label: str) -> JobLog:
     (submit, _), (start, bare), (end, _) = times(texts["submit"]), times(texts["start"]), times(texts["end"])
-    out = blank(("submit_ns", "start_ns", "end_ns", "outcome", "accelerators", "unit", "nodes", "reason"))
+    out = blank(("submit_ns", "start_ns", "end_ns", "outcome", "accelerators", "unit", "nodes", "limit_ns", "reason"))
     for i, state in enumerate(texts["state"]):
         word, took = outcome(state), elapsed_ns(texts["elapsed"][i])
         begin, stop = _span(int(start[i]), int(end[i]), took, word)
@@ -154,9 +174,10 @@ def _log(texts: dict[str, list[Any]], label: str) -> JobLog:
         out["accelerators"].append(count)
         out["unit"].append(unit)
         out["nodes"].append("" if texts["nodes"][i] in ("None assigned", "(null)") else cut(texts["nodes"][i]))
+        out["limit_ns"].append(elapsed_ns(texts["limit"][i]))
         out["reason"].append(_reason(state, texts["reason"][i], texts["exit"][i]))
     out |= {"job": texts["job"], "name": [cut(name) for name in texts["name"]], "held": [0] * len(texts["job"])}
-    return JobLog(label, table(out, label), zoneless=bare, partial=_hidden(texts, label))
+    return JobLog(label, table(out, label), zoneless=bare, partial=_hidden(texts, label), controller=SLURM)
 
 
 def _span(start: int, end: int, took: int, word: str) -> tuple[int, int]:

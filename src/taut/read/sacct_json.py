@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from taut.errors import InputRefused
-from taut.read.job_words import RUNNING, JobLog, blank, counted, cut, outcome, table, times, whole
+from taut.read.job_words import RUNNING, SECOND, SLURM, JobLog, blank, counted, cut, outcome, table, times, whole
 from taut.tables import NULL
 
 _KEYS = ("job", "name", "outcome", "accelerators", "unit", "nodes", "reason")
@@ -55,7 +55,8 @@ def load(data: bytes, label: str) -> JobLog:
     spans = [_span(job, word == RUNNING) for job, word in zip(jobs, columns["outcome"], strict=True)]
     for i, key in enumerate(("submit_ns", "start_ns", "end_ns")):
         columns[key] = times([span[i] for span in spans])[0].tolist()
-    return JobLog(label, table({**columns, "held": [0] * len(jobs)}, label))
+    columns["limit_ns"] = [_limit(job) for job in jobs]
+    return JobLog(label, table({**columns, "held": [0] * len(jobs)}, label), controller=SLURM)
 
 
 def _in(value: Any, key: str) -> Any:
@@ -87,6 +88,12 @@ def _span(job: _Job, running: bool) -> tuple[Any, Any, Any]:
     if running and whole(start, 2**40) > 0:
         end = start + took if whole(took, 2**40) >= 0 else None
     return submit, start, end
+
+
+def _limit(job: _Job) -> int:
+    """The time limit, which is told in minutes."""
+    minutes = whole(_number(_in(job.time, "limit")))
+    return minutes * 60 * SECOND if minutes > 0 else NULL
 
 
 def _held(job: _Job) -> tuple[int, str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from taut.errors import InputRefused, TooLarge
 from taut.read import job_words as words
-from taut.read.job_words import JobLog, blank, counted, cut, hosts, table, times
+from taut.read.job_words import SLURM, JobLog, blank, counted, cut, hosts, table, times
+from taut.read.slurm_actions import Decisions
 from taut.tables import NULL
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\] (.*)")
@@ -116,7 +117,7 @@ TOLD: tuple[tuple[re.Pattern[str], Told], ...] = (
 
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs that the log speaks of; what still runs is followed to the log's end."""
-    jobs, last = _Jobs(label), ""
+    jobs, decisions, last = _Jobs(label), Decisions(), ""
     for line in bytes(data).decode("utf-8", "replace").splitlines():
         found = _LINE.match(line[:2000])
         if not found:
@@ -125,6 +126,7 @@ def load(data: bytes, label: str) -> JobLog:
         job = _JOB.search(found[2])
         if job:
             _tell(jobs, job[1], found[1], found[2])
+            decisions.tell(job[1], found[1], found[2])
     for job_id, at in jobs.queued.items():
         jobs.add(job_id, at, "", "", words.PENDING, NULL, "", "", "")
     if not jobs.columns["job"]:
@@ -134,7 +136,8 @@ def load(data: bytes, label: str) -> JobLog:
     columns: dict[str, Any] = dict(jobs.columns)
     for key in ("submit_ns", "start_ns", "end_ns"):
         columns[key] = times(columns[key])[0].tolist()
-    return JobLog(label, table({**columns, "held": [0] * len(columns["job"])}, label), zoneless=True)
+    attempts = table({**columns, "held": [0] * len(columns["job"])}, label)
+    return JobLog(label, attempts, zoneless=True, controller=SLURM, control=decisions.log(label))
 
 
 def _tell(jobs: _Jobs, job: str, at: str, text: str) -> None:

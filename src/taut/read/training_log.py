@@ -65,6 +65,10 @@ _SLURM = re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+(?: DUE TO 
 _KILLED = {"PREEMPTION": words.PREEMPTED, "TIME LIMIT": words.TIMED_OUT, "NODE FAILURE": words.NODE_FAILED}
 _RANK = re.compile(r"\brank\s?[:=]?\s?(\d{1,7})\b|^(\d{1,7}): ", re.IGNORECASE)
 _JOB_NAME = re.compile(r"(?:slurm|job)[-_.]?(\d{1,12}(?:_\d{1,9})?)(?!\d)", re.IGNORECASE)
+_TIMEOUT = re.compile(
+    r"(?:Timeout\((ms)\)\s{0,9}=\s{0,9}|[Tt]im(?:ed|e) ?out (?:waiting|after) )(\d{1,12})\s{0,3}(ms|milliseconds|s|seconds)?"
+    r"|timeout=(?:datetime\.)?timedelta\(seconds=(?:float\([^()]{0,60}\([^()]{0,60}?)?['\"]?(\d{1,9})"
+)
 _PER = {"ms": 1e6, "milliseconds": 1e6, "s": 1e9, "sec": 1e9, "seconds": 1e9, "min": 6e10, "minutes": 6e10}
 
 
@@ -196,6 +200,16 @@ def _took(line: str) -> int:
     return NULL if not found else round(_float(found[1], 1e6) * _PER[found[2]])
 
 
+def _limit(line: str) -> int:
+    """How long something was allowed to take that timed out; NULL if the line does not tell."""
+    found = _TIMEOUT.search(line)
+    if not found:
+        return NULL
+    if found[4]:
+        return int(found[4]) * words.SECOND
+    return round(int(found[2]) * _PER[found[1] or found[3]]) if found[1] or found[3] else NULL
+
+
 def _float(text: str, most: float) -> float:
     """A number of digits and a point, 0 if it is none."""
     return min(float(text), most) if text.count(".") < 2 and text.strip(".") else 0.0
@@ -216,6 +230,8 @@ def load(data: bytes, label: str) -> JobLog | None:
         story.see(at)
         if not launcher.tell(line):
             reader.tell(line)
+        if "imeout" in line or "imed out" in line:
+            story.allowed_ns = max(story.allowed_ns, _limit(line))
     if not story.told and not SPOKEN.search(data):
         return None
     story.finish(story.now_ns)

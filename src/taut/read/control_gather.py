@@ -1,0 +1,181 @@
+"""Control logs of all files → the actions of the trace, once each and in order of time, and what they leave open.
+
+An action that was delivered twice, in one log or in two, counts once. A change that Slurm's log tells by a user id only
+is the action of the controller whose own log tells it at that time. Clocks that run backwards inside a log are counted;
+nothing is moved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from taut.read import attempt_actions, metric_actions, metric_ranks
+from taut.read.control_log import ControlLog
+from taut.read.job_words import JobLog
+from taut.read.metric_series import Metrics
+from taut.tables import NULL, Action, Metric, Table, Trace, concat
+
+SWAPPED_NS = 100_000_000
+"""Threads write their lines this much out of order; only more is a clock that ran backwards."""
+SAME_NS = 2_000_000_000
+"""A controller and its scheduler log one change within this time."""
+SAME = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
+NUMBERS = ("rank", "direction", "attempt", "deadline_ns", "busy_ns", "accelerators", "tokens_in", "tokens_out")
+MANY = 5
+"""Logs named in a note."""
+
+
+def logs(found: Sequence[ControlLog], jobs: Sequence[JobLog], metrics: Sequence[Metrics]) -> list[ControlLog]:
+    """All that tell of control: logs of their own, job logs with decisions, settings among the metrics."""
+    set_by_somebody = [metric_actions.log(one.label, one.settings) for one in metrics if one.settings]
+    return [*found, *(job.control for job in jobs if job.control is not None), *set_by_somebody]
+
+
+def apply(trace: Trace, found: Sequence[ControlLog], jobs: Sequence[JobLog]) -> Trace:
+    """The trace with the actions that logs and attempts tell, beside those it has."""
+    if not found and not jobs:
+        return trace
+    tables = [log.actions for log in found]
+    steps = [_backwards(log) for log in found]
+    derived = attempt_actions.actions(*_attempts(trace, jobs))
+    actions, counts = _once(_joined([*tables, derived]))
+    counts["duplicate deliveries"] += sum(log.repeated for log in found)
+    actions, merged = _signed(actions)
+    if len(trace.actions):
+        actions = _joined([trace.actions, actions])
+    actions = _in_order(actions)
+    counts |= {
+        "torn lines": sum(log.torn for log in found), "clock steps": sum(n for n, _ in steps), "told by two logs": merged,
+        "unknown controllers": int((actions.controller == "").sum()), "actions": len(actions),
+    }  # fmt: skip
+    notes = [*_notes(found, steps, counts), *(line for log in found for line in log.partial)]
+    told = {key: number for key, number in counts.items() if number}
+    trace = _with_demand(trace, found)
+    return replace(trace, actions=actions, partial=(*trace.partial, *dict.fromkeys(notes)), counts={**trace.counts, **told})
+
+
+def _attempts(trace: Trace, jobs: Sequence[JobLog]) -> tuple[Table, Any, Any]:
+    """The attempts, who started each, and whether a log tells the decisions about its job."""
+    controllers: dict[str, str] = {}
+    decided: set[str] = set()
+    for log in jobs:
+        names = set(log.attempts.job.tolist())
+        if not log.inside or log.controller:
+            controllers.update(dict.fromkeys(names, log.controller))
+        if log.control is not None:
+            decided |= names
+    job = trace.attempts.job.tolist()
+    who = np.array([controllers.get(name, "") for name in job], dtype=object)
+    return trace.attempts, who, np.array([name in decided for name in job], dtype=np.bool_)
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    """One table; parents are rows of it."""
+    kept, offset = [], 0
+    for one in tables:
+        if offset and len(one):
+            one = one.replace(parent=np.where(one.parent >= 0, one.parent + offset, NULL))
+        kept.append(one)
+        offset += len(one)
+    return concat(Action, [one for one in kept if len(one)])
+
+
+def _take(actions: Table, rows: Any) -> Table:
+    """Those rows in that order; parents move with them, one that is left out is no parent."""
+    place = np.full(len(actions) + 1, NULL, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    out = actions.take(rows)
+    return out.replace(parent=place[out.parent]) if len(out) else out
+
+
+def _in_order(actions: Table) -> Table:
+    if (np.diff(actions.time_ns) >= 0).all():
+        return actions
+    return _take(actions, np.argsort(actions.time_ns, kind="stable"))
+
+
+def _once(actions: Table) -> tuple[Table, Counter[str]]:
+    """Every action once: those of one time that agree in all that they tell are one."""
+    time = actions.time_ns
+    order = np.argsort(time, kind="stable")
+    same = np.diff(time[order]) == 0
+    suspects = order[np.append(same, False) | np.append(False, same)] if len(order) else order
+    gone = []
+    seen: set[tuple[Any, ...]] = set()
+    now = None
+    columns = [actions.columns[key] for key in (*SAME, *NUMBERS)]
+    for row in suspects.tolist():
+        if time[row] != now:
+            now, seen = time[row], set()
+        told = tuple(column[row] for column in columns)
+        if told in seen:
+            gone.append(row)
+        seen.add(told)
+    if not gone:
+        return actions, Counter()
+    kept = np.ones(len(actions), dtype=np.bool_)
+    kept[gone] = False
+    return _take(actions, np.flatnonzero(kept)), Counter({"duplicate deliveries": len(gone)})
+
+
+def _signed(actions: Table) -> tuple[Table, int]:
+    """Changes told by a user id, without those that a controller's own log tells."""
+    unsigned = np.array([name.startswith("uid ") for name in actions.controller.tolist()], dtype=np.bool_)
+    if not unsigned.any():
+        return actions, 0
+    keys = list(zip(actions.target.tolist(), actions.knob.tolist(), actions.direction.tolist(), strict=True))
+    wanted = {keys[row] for row in np.flatnonzero(unsigned).tolist()}
+    others: dict[Any, list[int]] = {}
+    own = ~unsigned & (actions.controller != "") & (actions.attempt < 0)
+    for row in np.flatnonzero(own).tolist():
+        if keys[row] in wanted:
+            others.setdefault(keys[row], []).append(int(actions.time_ns[row]))
+    times = {key: np.sort(np.array(found)) for key, found in others.items()}
+    kept = np.ones(len(actions), dtype=np.bool_)
+    for row in np.flatnonzero(unsigned).tolist():
+        near = times.get(keys[row])
+        if near is not None and np.abs(near - actions.time_ns[row]).min() <= SAME_NS:
+            kept[row] = False
+    return _take(actions, np.flatnonzero(kept)), int((~kept).sum())
+
+
+def _backwards(log: ControlLog) -> tuple[int, int]:
+    """How often time ran backwards in a log, deliveries that came twice left out, and how far at most."""
+    time = _once(log.actions)[0].time_ns
+    back = -np.diff(time)
+    back = back[back > SWAPPED_NS]
+    return len(back), int(back.max(initial=0))
+
+
+def _notes(found: Sequence[ControlLog], steps: Sequence[tuple[int, int]], counts: Counter[str]) -> Iterable[str]:
+    if zoneless := [log.label for log in found if log.zoneless]:
+        yield f"{_some(zoneless)}: times without a time zone, taken as UTC"
+    if number := counts["duplicate deliveries"]:
+        yield f"{number:,} duplicate deliveries of an action counted once"
+    if torn := [log.label for log in found if log.torn]:
+        yield f"{_some(torn)}: {counts['torn lines']:,} torn lines, or lines without a time, left out"
+    for log, (number, most) in zip(found, steps, strict=True):
+        if number:
+            yield f"{log.label}: its clock runs backwards {number:,} times, by {most / 1e9:,.1f} s at most: order is by time"
+    if number := counts["told by two logs"]:
+        yield f"{number:,} changes that Slurm tells by user id are those of the controller whose log tells them"
+    if number := counts["unknown controllers"]:
+        yield f"{number:,} actions do not tell their controller: taken as one that is not known"
+
+
+def _some(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:MANY]) + (f" and {len(labels) - MANY} more" if len(labels) > MANY else "")
+
+
+def _with_demand(trace: Trace, found: Sequence[ControlLog]) -> Trace:
+    """What controllers say they reacted to, as metrics."""
+    demand = [Metrics(log.label, log.demand) for log in found if log.demand]
+    if not demand:
+        return trace
+    new = metric_ranks.apply(replace(trace, partial=(), counts={}), demand).metrics
+    return replace(trace, metrics=concat(Metric, [table for table in (trace.metrics, new) if len(table)]))
