@@ -24,7 +24,7 @@ from taut import __version__
 from taut.diagnose import Evidence, Finding, diagnose
 from taut.diagnose.early import Warned
 from taut.diagnose.regime import PAYS
-from taut.errors import RunError
+from taut.errors import NotATrace, RunError
 from taut.graph import Clock, Gate, Graph, link
 from taut.jobs import report_jobs
 from taut.ledger import Ledger, Prices, charge
@@ -95,7 +95,7 @@ class Analysis:
 
     def save(self, folder: str | Path | None = None) -> Path:
         """Write the run folder (all of it or nothing) and return its path."""
-        return _save(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
+        return save_folder(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class JobAnalysis:
 
     def save(self, folder: str | Path | None = None) -> Path:
         """Write the run folder (all of it or nothing) and return its path."""
-        return _save(folder, f"{_safe(self.trace.name)}-{self.digest[:8]}", self._write)
+        return save_folder(folder, f"{_safe(self.trace.name)}-{self.digest[:8]}", self._write)
 
     def _write(self, folder: Path) -> None:
         import pyarrow.parquet as pq
@@ -132,7 +132,8 @@ class JobAnalysis:
         (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
 
 
-def _save(folder: str | Path | None, name: str, write: Callable[[Path], None]) -> Path:
+def save_folder(folder: str | Path | None, name: str, write: Callable[[Path], None]) -> Path:
+    """A run folder, or ``taut-runs/NAME`` if none is given, written by ``write``: all of it or nothing."""
     target = Path(folder) if folder is not None else Path("taut-runs") / name
     if target.exists() and any(target.iterdir()) and not (target / "run.json").exists():
         raise RunError(f"{target}: exists and is no run folder; give another -o")
@@ -159,6 +160,9 @@ def analyze(
     placed = None if topology is None else load_topology(topology)
     box = [read(paths, metrics_at=metrics, places=places)]
     name = digest(paths, box[0], metrics_given=bool(metrics))
+    if not len(box[0].ops) and not len(box[0].attempts):
+        where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
     if not len(box[0].ops):
         return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices), name)
     return analyze_trace(box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope)
@@ -207,7 +211,7 @@ def digest(paths: Sequence[str | Path], trace: Trace, metrics_given: bool = Fals
     total = hashlib.sha256()
     for path in paths:
         if str(path) == "-":
-            for column in (*trace.ops.columns.values(), *trace.attempts.columns.values()):
+            for column in (c for table in (trace.ops, trace.attempts, trace.actions) for c in table.columns.values()):
                 total.update(np.ascontiguousarray(column).data if column.dtype != object else repr(column.tolist()).encode())
             continue
         root = Path(path)
@@ -327,7 +331,7 @@ def open_run(folder: str | Path) -> Run:
             raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
         about = meta["graph"]
         if about is None:
-            raise RunError(f"{root}: made of job logs alone, it has no graph; put the traces of the job beside them")
+            raise RunError(f"{root}: made of logs alone, it has no graph; put the traces of the job beside them")
     except (OSError, KeyError, msgspec.DecodeError) as error:
         raise _damaged(root, error) from None
     tables = {name: _stored(root, name) for name in ("ops", "edges", "events", "members", "clock")}

@@ -18,6 +18,7 @@ import click
 
 from taut import __version__
 from taut.cli.common import print_json, print_object, progress, say, show
+from taut.cli.control import control
 from taut.cli.project import project, scenarios
 from taut.errors import TautError, UsageError
 from taut.lab.cli import lab
@@ -506,5 +507,5 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
     show(render_compare, result)
 
 
-for verb in (project, scenarios, lab):
+for verb in (project, scenarios, control, lab):
     main.add_command(verb)

@@ -1,0 +1,70 @@
+"""``taut control``: do the controllers of a system work with each other, or against each other?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taut.cli.common import print_object, progress, say, show
+
+if TYPE_CHECKING:
+    from taut.tables import Trace
+
+
+@click.command(short_help="Say whether controllers work against each other.")
+@click.argument("inputs", metavar="LOG...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@click.option(
+    "-o", "--output", "folder", metavar="RUN", type=click.Path(file_okay=False), help="Also write a run folder."
+)  # fmt: skip
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw of the tests.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
+def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: bool, quiet: bool) -> None:
+    """Say whether the controllers of a system work with each other or against each other.
+
+    LOG is what controllers write: Slurm (sacct, slurmctld), Kubernetes (events, audit logs), Ray Serve, torchrun,
+    job tables, spans with retries, series of replicas or limits, a plain log or table of actions (docs/control-logs.md),
+    or - for standard input. Formats are recognised, and logs given together are read as one system.
+
+    \b
+      taut control slurmctld.log rescuer.log
+      sacct -j 1234 --json | taut control -
+    """
+    from taut.control import control as relate
+    from taut.read import read
+
+    with progress(quiet) as stage:
+        stage("reading")
+        trace = read(inputs)
+        stage("relating")
+        result = {**relate(trace, seed=seed), "name": trace.name, "counts": dict(trace.counts)}
+        stage("saving")
+        run = None if folder is None else _save(folder, inputs, trace, result)
+    if as_json:
+        print_object(result)
+    else:
+        from taut.brief.control import render_control
+
+        show(render_control, result)
+    if run is not None and not quiet:
+        say(f"written: {run}")
+
+
+def _save(folder: str, inputs: tuple[str, ...], trace: Trace, result: dict[str, Any]) -> Path:
+    """A run folder: the actions and the attempts as tables, and the result."""
+    import msgspec
+    import pyarrow.parquet as pq
+
+    from taut import __version__
+    from taut.run import FORMAT, digest, save_folder
+
+    def write(scratch: Path) -> None:
+        for name, table in (("actions", trace.actions), ("attempts", trace.attempts), ("metrics", trace.metrics)):
+            if len(table):
+                pq.write_table(table.to_arrow(), scratch / f"{name}.parquet", compression="lz4")
+        meta = {"format": FORMAT, "version": __version__, "digest": digest(inputs, trace), "result": result, "graph": None}
+        (scratch / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+    return save_folder(folder, "control", write)
