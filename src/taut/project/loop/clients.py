@@ -67,10 +67,10 @@ class Clients:
         answer = self.env.event()
         if self.layers:
             stop = by if by is not None and self.layers[0].passes_deadline else inf
-            self.env.process(self._call(0, work, stop, (answer,), NULL, work.name))
+            self.env.process(self._call(0, work, stop, (answer,), NULL, True))
             row = NULL
         else:
-            row = self._log("caller", self.pool.spec.name, work, 0, NULL, work.name)
+            row = self._log("caller", self.pool.spec.name, work, 0, NULL)
             self._submit(work, (answer,), inf, True)
         answer.callbacks.append(lambda event: self._done(work, event.value, row))
 
@@ -90,21 +90,20 @@ class Clients:
         work.tries += 1
         self.pool.submit(Try(waits, stop_s, work.tries == 1, known))
 
-    def _log(self, by: str, target: str, work: Work, number: int, parent: int, name: str) -> int:
-        """Enter one attempt; what belongs to nobody's work has no number either."""
-        known = bool(name)
+    def _log(self, by: str, target: str, work: Work, number: int, parent: int, why: str = "") -> int:
+        """Enter one attempt."""
         return self.world.log.act(
-            "retry", by, target, "attempt", number - 1 if number else "", number, 0, "timeout" if number else "", name,
-            parent if known else NULL, number if known else NULL, work.deadline_s, "failed",
+            "retry", by, target, "attempt", number - 1 if number else "", number, 0, why,
+            work.name, parent, number, work.deadline_s, "failed",
         )  # fmt: skip
 
     def _call(
-        self, level: int, work: Work, stop_s: float, waits: tuple[Any, ...], parent: int, name: str
+        self, level: int, work: Work, stop_s: float, waits: tuple[Any, ...], parent: int, known: bool
     ) -> Generator[Any, Any, None]:
         """One layer's call: attempts, one after the other, until one is answered in time."""
         env, layer, last = self.env, self.layers[level], level + 1 == len(self.layers)
         target = self.pool.spec.name if last else self.layers[level + 1].name
-        wait = layer.back_off_s
+        wait, why = layer.back_off_s, ""
         for n in range(layer.retries + 1):
             if not self._may(level, n):
                 break
@@ -113,14 +112,14 @@ class Clients:
                 wait *= layer.back_off_times
             if env.now >= stop_s:
                 break
-            name = name if n == 0 or layer.tags else ""
-            row = parent = self._log(layer.name, target, work, n, parent, name)
+            known = known and (n == 0 or layer.tags)
+            row = parent = self._log(layer.name, target, work, n, parent, why)
             got = env.event()
             told = min(stop_s, env.now + layer.timeout_s) if layer.passes_deadline else inf
             if last:
-                self._submit(work, (*waits, got), told, bool(name))
+                self._submit(work, (*waits, got), told, known)
             else:
-                env.process(self._call(level + 1, work, told, (*waits, got), row, name))
+                env.process(self._call(level + 1, work, told, (*waits, got), row, known))
             env.timeout(layer.timeout_s, got).callbacks.append(lambda event: settle(event.value, False))
             began, good = env.now, (yield got)
             outcome = "failed" if not good else "lost" if any(event.triggered for event in waits) else "kept"
@@ -129,6 +128,7 @@ class Clients:
             if good:
                 settle(waits[-1], True)
                 return
+            why = "timeout" if env.now - began >= layer.timeout_s else "error"
         settle(waits[-1], False)
 
     def _may(self, level: int, number: int) -> bool:

@@ -23,6 +23,13 @@ class Try:
     """Whether it is the first attempt at its request …"""
     known: bool = True
     """… and whether it says which request it is for: what does not is taken for a first attempt."""
+    began_s: float = -1.0
+    """Since when it is served; negative before and after."""
+
+    @property
+    def over(self) -> bool:
+        """Whether one of its callers waits no more."""
+        return any(event.triggered for event in self.waits)
 
 
 class Pool:
@@ -36,7 +43,10 @@ class Pool:
         self.stalled = False
         self.waiting: deque[Try] = deque()
         self._starting = 0
+        self._batches: list[list[int]] = []
+        """Replicas that start together; fewer where some are called back."""
         self._service = world.draws("service", spec.spread)
+        self._luck = world.random("errors")
         self._since = 0.0
         self.inside_s = self.busy_s = self.paid_s = self.starting_s = self.ready_s = 0.0
         self.kept_s = self.wasted_s = 0.0
@@ -67,31 +77,49 @@ class Pool:
             attempt.waits[-1].succeed(False)
             return
         self.waiting.append(attempt)
+        if self.spec.cancels:
+            for event in attempt.waits:
+                event.callbacks.append(lambda _: self._hung_up(attempt))
         self._next()
 
     def _next(self) -> None:
         while self.busy < self.ready and self.waiting and not self.stalled:
             attempt = self.waiting.popleft()
-            if attempt.stop_s < self.env.now + self.spec.service_s:
+            gone = self.spec.cancels and attempt.over
+            if gone or attempt.stop_s < self.env.now + self.spec.service_s:
                 continue
             self.busy += 1
-            took = self.spec.service_s * next(self._service)
-            self.env.timeout(took, (attempt, took)).callbacks.append(self._end)
+            attempt.began_s = self.env.now
+            self.env.timeout(self.spec.service_s * next(self._service), attempt).callbacks.append(self._served)
 
-    def _end(self, event: Any) -> None:
-        attempt, took = event.value
-        self.account()
-        self.busy -= 1
-        kept = not any(event.triggered for event in attempt.waits)
+    def _served(self, event: Any) -> None:
+        attempt = event.value
+        if attempt.began_s < 0:
+            return
+        well = not self.spec.error_share or self._luck.random() >= self.spec.error_share
+        kept = well and not attempt.over
+        self._end(attempt, kept)
         if not attempt.waits[-1].triggered:
-            attempt.waits[-1].succeed(True)
+            attempt.waits[-1].succeed(well)
+        self._next()
+
+    def _hung_up(self, attempt: Try) -> None:
+        """Stop serving what nobody waits for any more."""
+        if attempt.began_s >= 0:
+            self._end(attempt, False)
+            self._next()
+
+    def _end(self, attempt: Try, kept: bool) -> None:
+        self.account()
+        took = self.env.now - attempt.began_s
+        attempt.began_s = -1.0
+        self.busy -= 1
         if kept:
             self.kept_s += took
         else:
             self.wasted_s += took
         self.cost_s["first attempts" if attempt.first else "retries"] += took
         self.attributed_s["first attempts" if attempt.first or not attempt.known else "retries"] += took
-        self._next()
 
     def resize(self, replicas: int) -> int:
         """Want so many; what came of it. Those taken away stop serving at once, new ones start first."""
@@ -103,18 +131,23 @@ class Pool:
             self.wanted += more
             self._starting += more
             if more:
-                self.env.process(self._start(more))
+                self.env.process(self._start([more]))
         elif more < 0:
             self.wanted += more
-            # Those still starting go last: a start under way is not called back, its replica is taken when it is up.
-            self.ready = max(min(self.ready, self.wanted), 0)
+            for batch in reversed(self._batches):  # the latest starts are called back first
+                back = min(batch[0], -more)
+                batch[0], more = batch[0] - back, more + back
+                self._starting -= back
+            self.ready += more
         return self.wanted
 
-    def _start(self, replicas: int) -> Generator[Any, Any, None]:
+    def _start(self, batch: list[int]) -> Generator[Any, Any, None]:
+        self._batches.append(batch)
         yield self.env.timeout(self.spec.start_s)
         self.account()
-        self._starting -= replicas
-        self.ready = min(self.ready + replicas, self.wanted)
+        self._batches.remove(batch)
+        self._starting -= batch[0]
+        self.ready += batch[0]
         self._next()
 
     def stall(self, at_s: float, for_s: float) -> Generator[Any, Any, None]:

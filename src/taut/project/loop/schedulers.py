@@ -56,7 +56,7 @@ def place(world: World, s: Scheduler, cell: Cell) -> Generator[Any, Any, None]:
             won = bool(cell.version[machine] == seen and cell.taken[machine] < cell.spec.slots)
             parent = log.act(
                 "scheduler", s.name, f"machine {machine}", "slot", int(cell.taken[machine]), int(cell.taken[machine]) + won,
-                int(won), "" if not attempt else "commit refused", f"{s.name} task {number}", parent, attempt, None,
+                0, "" if not attempt else "commit refused", f"{s.name} task {number}", parent, attempt, None,
                 "kept" if won else "failed", s.decision_s,
             )  # fmt: skip
             attempt += 1

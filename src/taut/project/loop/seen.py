@@ -85,3 +85,14 @@ class Seen:
                 log.sample(name, "demand", (works - asked) / p.window_s)
             planned = ((tries - reached) if p.counts == "attempts" else (works - asked)) / p.window_s
             asked, reached = works, tries
+            if p.utilisation:
+                self._buy(planned / p.utilisation)
+
+    def _buy(self, per_s: float) -> None:
+        """Make the pool as large as a plan asks for."""
+        spec, before = self.pool.spec, self.pool.wanted
+        after = self.pool.resize(ceil(per_s * spec.service_s - 1e-9))
+        if after != before:
+            busy = max(after - before, 0) * spec.start_s * spec.accelerators
+            way, who = (1 if after > before else -1), self.world.scenario.plan.name
+            self.world.log.act("orchestrator", who, spec.name, "replicas", before, after, way, "plan", busy_s=busy)

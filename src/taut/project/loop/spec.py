@@ -65,6 +65,10 @@ class Pool(Strict, frozen=True):
     """Time a new replica takes until it serves; it is paid for from the beginning."""
     queue: Some = 0
     """Requests that may wait before others are refused; 0 for any number."""
+    cancels: bool = False
+    """Whether an attempt stops when its caller hangs up, waiting or served; else it is served in vain."""
+    error_share: Share = 0.0
+    """Share of the attempts that are served and come to nothing."""
     name: str = "pool"
 
 
@@ -82,7 +86,7 @@ class Client(Strict, frozen=True):
     passes_deadline: bool = False
     """Whether what lies below is told by when the answer is wanted, and stops then."""
     tags: bool = True
-    """Whether its retries carry the identity of the work they are for."""
+    """Whether its retries carry the identity of the work they are for to where costs are attributed."""
 
 
 class Autoscaler(Strict, frozen=True):
@@ -168,6 +172,9 @@ class Plan(Strict, frozen=True):
     window_s: Positive = 60.0
     counts: Literal["attempts", "works"] = "attempts"
     """What it counts in the window before: everything that reached the pool, or each request once."""
+    utilisation: Share | None = None
+    """If given, the pool is made as large as the plan asks for at this utilisation."""
+    name: str = "planner"
 
 
 class Price(Strict, frozen=True):
