@@ -1,0 +1,288 @@
+"""What would fight: loops of a configuration held against each other before any of them runs. Exact, from the numbers given.
+
+A change is reviewed as two configurations: what it adds, alters and removes, which relations the new one has, and which of
+them are new. What is not given in a configuration is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from taut.control.metastability import fixed_points
+from taut.read.loops_config import Loop
+
+NEAR = 0.1
+"""Periods that differ by less than this share beat slowly: their decisions meet for a long while, again and again."""
+MOST_ATTEMPTS = 64
+"""Attempts at one request that the retry-load equation is asked about at most: two loads are two loads."""
+
+
+@dataclass(frozen=True)
+class Fight:
+    """One relation that the configuration alone implies."""
+
+    kind: str
+    controllers: tuple[str, ...]
+    target: str
+    knob: str
+    statistic: float
+    """Of its kind: limit over need, attempts, owners, delay over look-back, seconds of a beat, attempts a request."""
+    because: str
+    remedy: str
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What makes it the same one in another configuration."""
+        return self.kind, self.controllers, self.target, self.knob
+
+
+def review(old: Sequence[Loop], new: Sequence[Loop]) -> dict[str, Any]:
+    """What a change from one configuration to another adds, and what would fight."""
+    before, after = ({loop.name: loop for loop in loops} for loops in (old, new))
+    known, found = {fight.key: fight for fight in fights(old)}, fights(new)
+    keys = {fight.key for fight in found}
+    return {
+        "added": [name for name in after if name not in before],
+        "removed": [name for name in before if name not in after],
+        "changed": [
+            {"name": name, "key": key, "before": had, "after": has}
+            for name in after
+            if name in before
+            for key, had, has in _differs(before[name], after[name])
+        ],
+        "relations": [_told(fight, fight.key not in known) for fight in sorted(found, key=lambda f: f.key in known)],
+        "resolved": [_told(fight, False) for key, fight in known.items() if key not in keys],
+    }
+
+
+def fights(loops: Sequence[Loop]) -> list[Fight]:
+    """All relations of one configuration."""
+    by_name = {loop.name: loop for loop in loops}
+    round_trips = _cycles(by_name)
+    out = [*round_trips, *_deadlines(loops, by_name), *_owners(loops), *_blind(loops), *_beats(loops)]
+    if not round_trips:  # what calls itself makes attempts without end: products mean nothing
+        chains = _chains(by_name)
+        out += [*_products(loops, by_name, chains), *_metastable(loops, by_name)]
+    return out
+
+
+def longest(loop: Loop) -> float | None:
+    """How long a loop may take until it gives up: all attempts and the pauses between them, or its deadline."""
+    if loop.timeout_s is None:
+        return loop.deadline_s
+    whole = (loop.retries + 1) * loop.timeout_s + loop.retries * loop.back_off_s
+    return whole if loop.deadline_s is None else min(whole, loop.deadline_s)
+
+
+def _told(fight: Fight, new: bool) -> dict[str, Any]:
+    return {
+        "kind": fight.kind, "controllers": list(fight.controllers), "target": fight.target or None, "knob": fight.knob or None,
+        "statistic": fight.statistic, "new": new, "because": fight.because, "remedy": fight.remedy,
+    }  # fmt: skip
+
+
+def _differs(had: Loop, has: Loop) -> list[tuple[str, Any, Any]]:
+    one, two = msgspec.structs.asdict(had), msgspec.structs.asdict(has)
+    return [(key, one[key], two[key]) for key in one if one[key] != two[key]]
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.4g} s"
+
+
+def _cycles(by_name: Mapping[str, Loop]) -> list[Fight]:
+    """Loops that call themselves, through whatever lies between: what is left when all that leads to an end is taken away."""
+    left = dict(by_name)
+    while ends := [name for name, loop in left.items() if not any(callee in left for callee in loop.calls)]:
+        for name in ends:
+            del left[name]
+    if not left:
+        return []
+    path = [next(iter(left))]
+    while (step := next(callee for callee in left[path[-1]].calls if callee in left)) not in path:
+        path.append(step)
+    path = path[path.index(step) :]
+    because = f"{' → '.join([*path, path[0]])}: every attempt brings about further ones, without end"
+    return [Fight("feedback loop", tuple(path), "", "calls", float(len(path)), because, "take one of these calls out")]
+
+
+def _deadlines(loops: Sequence[Loop], by_name: Mapping[str, Loop]) -> list[Fight]:
+    """Limits shorter than what they limit."""
+    out = []
+    for loop in loops:
+        whole = longest(msgspec.structs.replace(loop, deadline_s=None))
+        if loop.deadline_s is not None and whole is not None and loop.deadline_s < whole:
+            out.append(_too_short(loop, loop, loop.deadline_s, whole, f"within its own deadline of {_s(loop.deadline_s)}"))
+        limit = min((x for x in (loop.timeout_s, loop.deadline_s) if x is not None), default=None)
+        for name in dict.fromkeys(loop.calls):
+            needs = longest(by_name[name])
+            if limit is not None and needs is not None and limit < needs:
+                out.append(_too_short(loop, by_name[name], limit, needs, f"within the {_s(limit)} of {loop.name}"))
+    return out
+
+
+def _too_short(outer: Loop, inner: Loop, limit: float, needs: float, said: str) -> Fight:
+    one = inner.timeout_s or needs
+    begun = min(inner.retries + 1, ceil(limit / (one + inner.back_off_s)))
+    parts = f"{inner.retries + 1} × {_s(one)}" + (f" + {inner.retries} × {_s(inner.back_off_s)}" if inner.back_off_s else "")
+    because = (
+        f"{inner.name} may take {parts} = {_s(needs)}; {said} {begun} of {inner.retries + 1} attempts can begin, and what is "
+        f"under way when the time is over is done for nobody"
+    )
+    fits = max(int((limit + inner.back_off_s) // (one + inner.back_off_s)) - 1, 0)
+    remedy = f"give {outer.name} at least {_s(needs)}, or {inner.name} at most {fits} retries" + (
+        f" (a single attempt takes {_s(one)})" if one > limit else ""
+    )
+    who = (outer.name,) if outer is inner else (outer.name, inner.name)
+    return Fight("timeout mismatch", who, inner.target, "timeout", limit / needs, because, remedy)
+
+
+def _chains(by_name: Mapping[str, Loop]) -> dict[str, list[str]]:
+    """Loop → the chain of calls below it, itself first, with the most attempts. There are no cycles."""
+    worst: dict[str, tuple[int, list[str]]] = {}
+    waiting = list(by_name)
+    while waiting:
+        name = waiting[-1]
+        below = [callee for callee in by_name[name].calls if callee not in worst]
+        if below and name not in worst:
+            waiting += below
+            continue
+        waiting.pop()
+        attempts, chain = max((worst[callee] for callee in by_name[name].calls), key=lambda w: w[0], default=(1, []))
+        worst[name] = (attempts * (by_name[name].retries + 1), [name, *chain])
+    return {name: chain for name, (_, chain) in worst.items()}
+
+
+def _products(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapping[str, list[str]]) -> list[Fight]:
+    """Layers of retries that multiply, from where the calls begin."""
+    called = {name for loop in loops for name in loop.calls}
+    out = []
+    for loop in loops:
+        retrying = [by_name[name] for name in chains[loop.name] if by_name[name].retries]
+        if loop.name in called or len(retrying) < 2:
+            continue
+        attempts = 1
+        for one in retrying:
+            attempts *= one.retries + 1
+        product = " × ".join(f"{one.retries + 1} ({one.name})" for one in retrying)
+        because = f"retries of several layers multiply: {product} = {attempts} attempts at one request"
+        most = max(one.retries + 1 for one in retrying)
+        remedy = f"let one layer retry: at most {most} attempts; or give every layer a budget of retries"
+        last = by_name[chains[loop.name][-1]]
+        names = tuple(one.name for one in retrying)
+        out.append(Fight("amplification", names, last.target, "attempt", float(attempts), because, remedy))
+    return out
+
+
+def _owners(loops: Sequence[Loop]) -> list[Fight]:
+    """Knobs of one target that several owners turn."""
+    knobs: dict[tuple[str, str], list[Loop]] = {}
+    for loop in loops:
+        if loop.target and loop.knob:
+            knobs.setdefault((loop.target, loop.knob), []).append(loop)
+    out = []
+    for (target, knob), some in knobs.items():
+        owners = dict.fromkeys(loop.owner or loop.name for loop in some)
+        if len(owners) < 2:
+            continue
+        names = tuple(loop.name for loop in some)
+        every = [loop.period_s for loop in some if loop.period_s is not None]
+        often = f", up to {sum(60 / p for p in every):.3g} decisions a minute" if len(every) == len(some) else ""
+        because = f"{' and '.join(names)} ({len(owners)} owners) all set {knob} of {target}{often}: each may undo the other"
+        remedy = f"let one of them own {knob} of {target}, and the others tell it what they see"
+        out.append(Fight("conflict", names, target, knob, float(len(owners)), because, remedy))
+    return out
+
+
+def _blind(loops: Sequence[Loop]) -> list[Fight]:
+    """Loops that decide again before they can see what they did."""
+    out = []
+    for loop in loops:
+        if loop.delay_s is None or loop.look_back_s is None or loop.look_back_s >= loop.delay_s:
+            continue
+        if loop.period_s is not None and loop.period_s >= loop.delay_s:
+            continue
+        again = f", {ceil(loop.delay_s / loop.period_s)} decisions before the first has an effect" if loop.period_s else ""
+        because = (
+            f"{loop.name} looks back {_s(loop.look_back_s)}, and what it does takes {_s(loop.delay_s)} to be seen{again}: it "
+            f"answers its own past"
+        )
+        remedy = f"look back, or wait after a change, for at least {_s(loop.delay_s)}"
+        ratio = loop.delay_s / loop.look_back_s
+        out.append(Fight("oscillation", (loop.name,), loop.target, loop.knob, ratio, because, remedy))
+    return out
+
+
+def _beats(loops: Sequence[Loop]) -> list[Fight]:
+    """Loops on one target that decide at the same moments: always, or for a while again and again."""
+    targets: dict[str, list[Loop]] = {}
+    for loop in sorted((x for x in loops if x.target and x.period_s), key=lambda x: x.period_s or 0.0):
+        targets.setdefault(loop.target, []).append(loop)
+    out = []
+    for target, some in targets.items():
+        for one, two in pairwise(some):
+            short, long = one.period_s or 1.0, two.period_s or 1.0
+            if (one.owner or one.name) == (two.owner or two.name) or long / short - 1 >= NEAR:
+                continue
+            beat = short * long / (long - short) if long > short else 0.0
+            met = f"decide together every {_s(beat)}" if beat else "always decide together"
+            because = (
+                f"{one.name} ({_s(short)}) and {two.name} ({_s(long)}) act on {target} and {met}, each without having seen "
+                f"what the other does"
+            )
+            remedy = f"give {two.name} at least {_s(3 * short)}: it then sees three decisions of {one.name}"
+            out.append(Fight("aliasing", (one.name, two.name), target, "period", beat, because, remedy))
+    return out
+
+
+def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop]) -> list[Fight]:
+    """Systems with two stable loads: a stall can leave them in the upper one."""
+    above: dict[str, list[str]] = {name: [] for name in by_name}
+    for loop in loops:
+        for name in dict.fromkeys(loop.calls):
+            above[name].append(loop.name)
+    out = []
+    for loop in loops:
+        if not (loop.per_s and loop.serves_per_s and loop.timeout_s):
+            continue
+        attempts = min((loop.retries + 1) * _attempts_above(loop.name, by_name, above), MOST_ATTEMPTS)
+        points = [p for p in fixed_points(loop.per_s, loop.serves_per_s, loop.timeout_s, attempts - 1) if p.stable]
+        if len(points) < 2:
+            continue
+        calm = max(r for r in range(attempts) if _single(loop, r))
+        low, high = points[0], points[-1]
+        because = (
+            f"{loop.per_s:g} requests a second at {loop.serves_per_s:g} served, {_s(loop.timeout_s)} of patience and "
+            f"{attempts} attempts have two stable loads: {low.rate:.3g} attempts a second, and {high.rate:.3g} with {high.late:.0%} too "
+            f"late; a stall leaves it there (M/M/1 assumed)"
+        )
+        remedy = f"allow at most {calm} retries in all, or a budget that ends them when most fail"
+        times = high.rate / loop.per_s
+        out.append(Fight("metastability", (loop.name,), loop.target, "attempt", times, because, remedy))
+    return out
+
+
+def _attempts_above(name: str, by_name: Mapping[str, Loop], above: Mapping[str, list[str]]) -> int:
+    """Most calls that one request makes of a loop. There are no cycles."""
+    most: dict[str, int] = {}
+    waiting = [name]
+    while waiting:
+        here = waiting[-1]
+        unknown = [caller for caller in above[here] if caller not in most]
+        if unknown and here not in most:
+            waiting += unknown
+            continue
+        waiting.pop()
+        most[here] = max((most[caller] * (by_name[caller].retries + 1) for caller in above[here]), default=1)
+    return most[name]
+
+
+def _single(loop: Loop, retries: int) -> bool:
+    points = fixed_points(loop.per_s or 0.0, loop.serves_per_s or 0.0, loop.timeout_s or 0.0, retries)
+    return sum(point.stable for point in points) < 2
