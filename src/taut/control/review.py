@@ -259,8 +259,8 @@ def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop]) -> list[Figh
         low, high = points[0], points[-1]
         because = (
             f"{loop.per_s:g} requests a second at {loop.serves_per_s:g} served, {_s(loop.timeout_s)} of patience and "
-            f"{attempts} attempts have two stable loads: {low.rate:.3g} attempts a second, and {high.rate:.3g} with {high.late:.0%} too "
-            f"late; a stall leaves it there (M/M/1 assumed)"
+            f"{attempts} attempts have two stable loads: {low.rate:.3g} attempts a second, and {high.rate:.3g} with "
+            f"{high.late:.0%} too late; a stall leaves it there (M/M/1 assumed)"
         )
         remedy = f"allow at most {calm} retries in all, or a budget that ends them when most fail"
         times = high.rate / loop.per_s

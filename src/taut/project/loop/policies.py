@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import sqrt
 from typing import Any
 
 from msgspec.structs import replace
@@ -111,6 +112,15 @@ def launcher_timeout(s: Scenario, value: float | None) -> Scenario:
     return replace(s, trainer=replace(t, launcher_timeout_s=max(t.launcher_timeout_s, wait)))
 
 
+def checkpoint_interval(s: Scenario, value: float | None) -> Scenario:
+    """The job saves as often as Young's formula says: √(2 × time to save × time between losses), one loss a wave of demand."""
+    t = s.trainer
+    if t is None:
+        return s
+    every = sqrt(2 * t.checkpoint_s * s.demand.period_s) if value is None else max(value, t.step_s)
+    return replace(s, trainer=replace(t, checkpoint_every_s=max(every, t.step_s)))
+
+
 def plan_on_works(s: Scenario, value: float | None) -> Scenario:
     """Plans count each request once, however often it was tried."""
     return replace(s, plan=replace(s.plan, counts="works"))
@@ -129,6 +139,7 @@ _SEPARATIONS: tuple[tuple[Apply, str], ...] = (
     (own_machines, "a full part cannot use the free slots of another"),
     (hold, "accelerators stay free for so long before they train"),
     (launcher_timeout, "a launch that hangs is noticed later"),
+    (checkpoint_interval, "more time goes into checkpoints"),
     (plan_on_works, ""),
 )
 """What is done, and what it costs."""

@@ -23,7 +23,10 @@ def scale(world: World, a: Autoscaler, pool: Pool, seen: Seen) -> Generator[Any,
         if signal is None or abs(signal / a.target - 1) <= a.hysteresis:
             continue
         before = pool.wanted
-        want = max(pool.spec.least, min(ceil(before * signal / a.target - 1e-9), world.scenario.most))
+        want = ceil(before * signal / a.target - 1e-9)
+        if a.step:
+            want = max(before - a.step, min(want, before + a.step))
+        want = max(pool.spec.least, min(want, world.scenario.most))
         up = want > before
         since = world.env.now - changed
         if want == before or a.only == ("down" if up else "up") or since < (a.up_cooldown_s if up else a.down_cooldown_s):

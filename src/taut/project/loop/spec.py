@@ -107,6 +107,8 @@ class Autoscaler(Strict, frozen=True):
     phase_s: NotNegative = 0.0
     """When its first period ends, beyond a period."""
     only: Literal["both", "up", "down"] = "both"
+    step: Some = 0
+    """Most replicas that it adds or takes at a time; 0 for any number."""
 
 
 class Gate(Strict, frozen=True):
