@@ -183,7 +183,7 @@ def compared(found: dict[str, Any], name: str) -> None:
     offs = []
     for label, shape in LAYERS.items():
         model = Model(1, shape["hidden"], shape["heads"], shape["sequence"], kv_heads=shape["kv"], ffn=shape["ffn"],
-                      gated=shape["gated"], flash_attention=True)  # fmt: skip
+                      gated=shape["gated"], flash_attention=True, dropout=False)  # fmt: skip
         job = Job(shape["batch"], shape["batch"], tp=shape["tp"])
         made = modelled(Scenario(model, job, msgspec.convert(shipped, Device), Fabric("none", (Tier("none", 8, 1.0),))))
         ours, theirs = (made.forward_ns / 1e3, made.backward_ns("none") / 1e3), tuple(found["layers"][label].values())

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.console import ConsoleRenderable
+from rich.padding import Padding
 from rich.text import Text
 
 from taut.brief.forecast import number, threshold
-from taut.brief.terminal import Screen, _print, _table
+from taut.brief.terminal import Screen, _print
 from taut.brief.text import safe
 
 MEANS = {
@@ -167,7 +169,8 @@ def _made(found: Mapping[str, Any]) -> Iterator[str]:
 
 def render_list(found: Sequence[Mapping[str, Any]], screen: Screen) -> str:
     """The screen of ``taut scenarios``."""
-    table = _table(("scenario", "left"), ("how one recognises it", "left"), ("what it informs", "left"))
+    parts: list[ConsoleRenderable] = []
     for one in found:
-        table.add_row(safe(one["name"]), safe(one["pattern"]), safe(one["decision"]))
-    return _print([table, Text(), Text("taut project NAME computes one; --evidence DIR writes it down.", style="dim")], screen)
+        text = f"{safe(one['pattern'])}\n→ {safe(one['decision'])}"
+        parts += [Text(safe(one["name"]), style="bold"), Padding(Text(text), (0, 0, 1, 2))]
+    return _print([*parts, Text("taut project NAME computes one; --evidence DIR writes it down.", style="dim")], screen)

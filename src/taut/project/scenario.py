@@ -38,6 +38,8 @@ class Model(Strict, frozen=True):
     experts_per_token: Some = 0
     flash_attention: bool = False
     """Whether the scores of attention stay on the chip."""
+    dropout: bool = True
+    """Whether both blocks end with dropout, whose masks are kept."""
 
 
 class Job(Strict, frozen=True):

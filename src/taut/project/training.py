@@ -50,7 +50,7 @@ def fits(s: Scenario, label: str, text: str) -> None:
     """Refuse a job that its devices cannot hold."""
     needs = memory_gb(s)
     if needs > s.device.memory_gb:
-        why = f"a rank of {s.job.world:,} needs {needs:,.0f} GB, {s.device.name} has {s.device.memory_gb:g}"
+        why = f"a rank of {s.job.world:,} needs {needs:,.1f} GB, {s.device.name} has {s.device.memory_gb:g}"
         remedy = "raise job.tp or job.pp, set job.sharding or job.recompute, or lower job.micro_batch"
         raise InputRefused(place(label, text, "device.memory_gb"), why, remedy)
 

@@ -112,7 +112,7 @@ def _attention_ns(s: Scenario) -> float:
 
 def _elementwise_bytes(m: Model, j: Job, tokens: int) -> float:
     """Two norms, two dropouts with residual, the activation, biases; the first two are cut only by sequence parallelism."""
-    outside = tokens * m.hidden * (2 * 2 * HALF + 2 * (3 * HALF + 1)) / (j.tp if j.sequence_parallel else 1)
+    outside = tokens * m.hidden * (2 * 2 * HALF + 2 * (3 * HALF + m.dropout)) / (j.tp if j.sequence_parallel else 1)
     return outside + tokens * (2 * 2 * HALF * _ffn(m) // 2 + 3 * HALF * m.hidden) / j.tp
 
 
@@ -180,5 +180,7 @@ def _kept_bytes(s: Scenario) -> float:
     if j.recompute == "full":
         return inputs
     scores = 0.0 if m.flash_attention or j.recompute == "selective" else 5.0 * j.micro_batch * m.heads * m.sequence**2 / j.tp
-    outside = 10 / (j.tp if j.sequence_parallel else 1)
-    return tokens * m.hidden * (outside + 24 / j.tp) + scores
+    # Inputs of norms and of both blocks, masks of dropout; queries, keys, values, the context, what the feed-forward block has.
+    outside = (8 + 2 * m.dropout) / (j.tp if j.sequence_parallel else 1)
+    wide = (6 if m.gated else 4) * _ffn(m) / m.hidden * max(m.experts_per_token, 1)
+    return tokens * m.hidden * (outside + (4 + 4 * _kv(m) / m.heads + wide) / j.tp) + scores
