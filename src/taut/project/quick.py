@@ -24,7 +24,7 @@ from taut.project.plan import Plan, plan
 from taut.project.scenario import Noise, Scenario
 from taut.project.step import still, straying
 
-OPS, FEWEST, MOST = 1_000_000, 250, 1 << 15
+OPS, FEWEST, MOST = 1_500_000, 250, 1 << 15
 """Ops that a sample may take, and how many replicas are drawn whatever that says."""
 CELLS = 1 << 12
 """Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds."""
