@@ -69,7 +69,7 @@ def by_graph(s: Scenario, seed: int) -> float:
     if s.noise.distribution == "none":
         return rate(s, seed)
     p = plan(s)
-    made = generate.graph(s, noisy(s, p, seed), 300, seed, by="layer", p=p, one=table(s.noise))
+    made = generate.graph(s, noisy(s, p, seed), 200, seed, by="layer", p=p, one=table(s.noise))
     return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     asked = ask.parse_args()
     if asked.graph:
         for name, s in {
-            "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.6, dp=8, tp=2), "dp 4, pp 2": small(0.8, dp=4, pp=2),
+            "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.8, dp=8, tp=2), "dp 4, pp 2": small(1.2, dp=4, pp=2),
         }.items():  # fmt: skip
             grid, graph = threshold(WORKLOAD, s), threshold(replace(WORKLOAD, rate=by_graph, sketch=None), s, seed=1)
             print(f"| {name} | {grid.ranks} ({grid.lo}–{grid.hi}) | {graph.ranks} ({graph.lo}–{graph.hi}) |", flush=True)

@@ -20,8 +20,8 @@ from taut.project.workload import Workload
 PAYS = 0.5
 """The next accelerator pays while it brings at least this share of one without jitter and failures (docs/indices.md)."""
 SEEDS = 6
-STUDENT = 2.571
-"""Of so few seeds 95 in 100 lie within so many standard errors (Student's t, 5 degrees of freedom)."""
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 6: 2.571}
+"""By seeds: of so few, 95 in 100 lie within so many standard errors (Student's t)."""
 ANOTHER = sqrt(2.0)
 """An interval that holds what another seed says, not only the mean of all: both stray."""
 
@@ -35,6 +35,7 @@ class Curve:
     seed: int = 0
     how: dict[str, Any] = field(default_factory=dict)
     """What else ``rate`` is to know, such as measured strays."""
+    seeds: int = SEEDS
     asked: dict[int, Any] = field(default_factory=dict)
     """Rates by ranks, so far."""
 
@@ -49,8 +50,8 @@ class Curve:
             s = self.kind.at(self.scenario, ranks)
         except UsageError:
             return None
-        drawn = np.array([self.kind.rate(s, self.seed * SEEDS + k, **self.how) for k in range(SEEDS)])
-        return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (SEEDS - 1)])
+        drawn = np.array([self.kind.rate(s, self.seed * SEEDS + k, **self.how) for k in range(self.seeds)])
+        return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (self.seeds - 1)])
 
     def marginal(self, ranks: int) -> Any:
         """Work a second that one rank more brings between so many ranks and twice as many: at √2 times as many."""
@@ -134,4 +135,4 @@ def spread(values: Any) -> float:
     """How far another seed may lie from the first of these, which is of all seeds, the others of all but one: 95 of 100."""
     n = len(values) - 1
     error = sqrt((n - 1) / n * float(((values[1:] - values[1:].mean()) ** 2).sum()))
-    return ANOTHER * STUDENT * error
+    return ANOTHER * STUDENT[n] * error

@@ -175,13 +175,14 @@ def _continued(values: Any) -> Any:
 
 
 def _lives(s: Scenario, step_ns: float, seed: int) -> Lives | None:
-    """The job's lives, if anything fails; step times within a hundredth of each other share their draws."""
+    """The job's lives, if anything fails; steps that are about as long share their draws: they matter little, or not at all."""
     nodes = nodes_of(s)
     per_s = sum(domain.per_s for domain in domains(s.failure, nodes))
     if per_s == 0:
         return None
     many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_LIVES), LIVES))
-    return _lived(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), 2)), many, seed)
+    digits = 2 if s.failure.warmup_share or s.failure.heat_share else 0  # only what comes by and by is counted in steps
+    return _lived(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
 
 
 @lru_cache(maxsize=2048)
