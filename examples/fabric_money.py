@@ -41,11 +41,13 @@ job = replace(job, fabric=Fabric("tree", tiers), device=replace(job.device, pric
 
 names = ["fat-tree", "rail-optimised", "rail-only", "dragonfly", "torus"]
 money = ["step_ns", "network_price", "device_cost_per_unit", "network_cost_per_unit", "cost_per_unit"]
-show(growth.choices(job, names, [1.0, 4.0], [1.0, 4.0]), ["topology", "oversubscription", "latency_times", *money])
+show(growth.choices(job, names, [1.0, 4.0], [1.0, 16.0]), ["topology", "oversubscription", "latency_times", *money])
 sizes = [192, 768, 3072, 12288, 49152]
 show(growth.path(job, sizes), ["ranks", "new_tiers", "added_price", "network_price", "units_per_s", "scaling", "cost_per_unit"])
 show(moved(job), ["kind", "tier", "bytes_per_step", "joules_per_step"])
 gaps = ["ranks", "generation", "exposed_today", "exposed_on_todays_network", "bandwidth_times", "gb_per_s_per_tflops"]
 show(list(growth.gap(job, sizes[:4])), gaps)
+quick = replace(job, fabric=replace(job.fabric, tiers=(replace(tiers[0], latency_us=0.0), *tiers[1:])))
+show(list(growth.gap(quick, sizes[:4])), gaps)
 sharded = replace(job, job=replace(job.job, tp=1, pp=1, dp=1536, sharding="zero3", overlap_share=0.8))
 show(list(growth.gap(at(sharded, 768), [768, 1536])), gaps)

@@ -4,9 +4,11 @@
 
 The sheet (https://docs.google.com/spreadsheets/d/1Ft3RbeZ-w43kYSiLfYc1vxO41mK5lmJpcPC9GOYHAWc, prices of August 2024): nodes
 of 8 with a 400 Gb/s port for each device, switches of 64 ports for 36,000 USD, nodes for 310,000 USD with their adapters,
-facility and operation 50,000 USD a node. Its sizes are those of eight rails that are not joined: one switch a rail up to
-512 devices, leaf and spine up to 16,384, a tier more beyond. Connectors and cables cost what its rows of 512 and 1,024
-devices imply: 1,320 USD for one that leaves a node, 1,240 USD between switches. All other rows are predicted. Shares are
+facility and operation 50,000 USD a node. It is an estimate by its author, not the invoice of a cluster. Put in, as its
+author says (https://substack.tech-talk-cto.com/p/h100-freakonomics-the-economical): one layer of switches up to 64 nodes, two
+up to 2,048, three beyond, which is what eight rails have that are not joined. Calibrated: connectors and cables cost what
+the rows of 512 and 1,024 devices imply, 1,320 USD for one that leaves a node and 1,240 USD between switches, so the shares
+of these two rows say nothing. Switches, and the shares of all other rows, are counted. Shares are
 taken with the sheet's own rest (its rows of 4,096 and 8,192 devices have nodes for 300,000 USD). Optics: 14 to 20 W for a
 port of 800 Gb/s, beside a device with its share of a node of 8.4 kW; the power of switches and adapters is not in it.
 """
@@ -27,6 +29,8 @@ SHEET = {
 }  # fmt: skip
 """Devices: switches, USD without the network, USD of switches, connectors and cables."""
 PORT, LEAVING, BETWEEN = 36_000 / 64, 1320.0, 1240.0
+CALIBRATED = (512, 1024)
+"""Rows that the prices of cables were taken from."""
 OPTICS_W = (14.0, 20.0)
 """Of an 800 Gb/s port: two ends of 400 Gb/s cables."""
 DEVICE_W = 8400.0 / 8
@@ -58,7 +62,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for devices, theirs, ours, share, counted, ends in rows():
         low, high = (100 * ends * watts / 2 / (ends * watts / 2 + DEVICE_W) for watts in OPTICS_W)
-        costs = f"{100 * share:.2f} % | {100 * counted:.2f} %"
+        costs = f"{100 * share:.2f} % | {100 * counted:.2f} %{' (calibrated)' if devices in CALIBRATED else ''}"
         print(f"| {devices:,} | {theirs:,} | {ours:,} | {costs} | {ends:.0f} | {low:.1f}–{high:.1f} % |")
 
 

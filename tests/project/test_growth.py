@@ -38,6 +38,9 @@ def test_a_fabric_is_chosen_by_what_a_unit_costs_on_it() -> None:
     assert thin["network_price"] == 1000.0 * 2 * (1024 + 1024 / 8)
     assert plain["network_price"] == 1000.0 * 2 * (1024 + 1024)
     assert slow["step_ns"] > plain["step_ns"]
+    inside = replace(s.job, dp=1, global_batch=4)
+    near = [row["step_ns"] for row in growth.choices(replace(s, job=inside), ["fat-tree"], latency_times=[1.0, 10.0])]
+    assert near[0] == near[1], "latency inside a node is not the network's"
     assert thin["step_ns"] >= plain["step_ns"]
     assert plain["cost_per_unit"] == pytest.approx(plain["device_cost_per_unit"] + plain["network_cost_per_unit"])
     assert plain["device_cost_per_unit"] == pytest.approx(2.0 * 1024 / 3600 * plain["step_ns"] * 1e-9 / (512 * 2048 / 1e6))

@@ -45,14 +45,14 @@ def _times(rate: float | None, amount: float) -> float | None:
 def choices(
     s: Scenario, topologies: Sequence[str], oversubscriptions: Sequence[float] = (1.0,), latency_times: Sequence[float] = (1.0,)
 ) -> list[Row]:
-    """The scenario on every combination of topology, oversubscription and latency (see ``shaped``); the cheapest first where
-    prices are known, else the quickest. What the fabric has too few tiers for is left out."""
+    """The scenario on every combination of topology, oversubscription and latency beyond the node (see ``shaped``); the
+    cheapest first where prices are known, else the quickest. What the fabric has too few tiers for is left out."""
     rows = []
     for topology, over, times in product(topologies, oversubscriptions, latency_times):
         made = shaped(s.fabric, topology, -(-s.job.world // s.fabric.node), over)
         if made is not None:
-            tiers = tuple(replace(tier, latency_us=tier.latency_us * times) for tier in made.tiers)
-            done = priced(replace(s, fabric=replace(made, tiers=tiers)))
+            beyond = (replace(tier, latency_us=tier.latency_us * times) for tier in made.tiers[1:])
+            done = priced(replace(s, fabric=replace(made, tiers=(made.tiers[0], *beyond))))
             rows.append({"topology": topology, "oversubscription": over, "latency_times": times, **done})
     return sorted(rows, key=lambda row: (row["cost_per_unit"] or 0.0, row["step_ns"]))
 
