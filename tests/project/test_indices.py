@@ -124,6 +124,15 @@ def test_failures_discard_steps_and_every_kept_one_pays_for_them() -> None:
     assert 1 / (1 - lost.value) < index(often, "energy_per_useful_step").value < most
 
 
+def test_intervals_cover_other_devices() -> None:
+    """Ranks that differ for good by more than steps do: other seeds are other devices."""
+    s = scenario(Noise(distribution="none", spread=0.0, step_spread=0.01, ranks_spread=0.05), dp=16)
+    for name in ("effective_throughput_ratio", "energy_per_useful_step", "sync_delay_amplification"):
+        found = [index(forecast(s, count=30, seed=seed), name) for seed in range(20)]
+        truth = float(np.mean([e.value for e in found]))
+        assert sum(e.lo <= truth <= e.hi for e in found) >= 15, name
+
+
 def test_the_same_seed_gives_the_same_indices_and_intervals_cover_other_seeds() -> None:
     s = scenario(Noise(distribution="lognormal", spread=0.1, step_spread=0.02, ranks_spread=0.0), dp=8)
     assert forecast(s, count=60, seed=1).indices() == forecast(s, count=60, seed=1, cores=2).indices()

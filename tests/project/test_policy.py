@@ -133,6 +133,19 @@ def test_what_is_dropped_or_done_twice_does_not_count(gpt: Scenario) -> None:
     assert made.entry()["tokens_per_s"] == pytest.approx(tokens)
 
 
+def test_spares_and_copies_are_paid_for(gpt: Scenario) -> None:
+    priced = replace(gpt, device=replace(gpt.device, price_per_hour=2.0))
+    plain, spare, copied = (
+        forecast(s, count=10).entry()
+        for s in (priced, POLICIES["spares"].apply(priced, 104), POLICIES["speculative"].apply(priced, 0.5))
+    )
+    assert spare["cost_per_unit"] * spare["tokens_per_s"] == pytest.approx(
+        plain["cost_per_unit"] * plain["tokens_per_s"] * (192 + 104) / (192 + 8)
+    )
+    assert copied["extra_work_share"] > 0
+    assert copied["cost_per_unit"] * copied["tokens_per_s"] > plain["cost_per_unit"] * plain["tokens_per_s"]
+
+
 def test_gates_that_are_the_same_open_alike() -> None:
     grid = one_op(Noise(distribution="lognormal", spread=0.2), 12)
     for same in ((hierarchical(1, 2), stale(2)), (hierarchical(12, 3), barrier), (first_of(1, ring(2)), ring(2))):

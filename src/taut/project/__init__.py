@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from taut.project.comparison import compare, play
+from taut.project.comparison import compare, drawn, play
 from taut.project.forecast import SEED
 from taut.project.questions import questions
 from taut.project.scenario import Scenario, parse
@@ -32,7 +32,7 @@ def project(
     for one in placed:
         if kind.fits:
             kind.fits(one, label, text)
-    made = [kind.forecast(one, count=count, seed=seed, cores=cores, **how) for one in placed]
+    made = [drawn(kind, one, count, seed=seed, cores=cores, **how) for one in placed]
     own = play(kind, placed[0], count=count, seed=seed, cores=cores, answer=made[0], **how)
     said = [",".join(s.about.policies)] if policies is None and s.about.policies else policies or []
     result = {

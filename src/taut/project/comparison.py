@@ -30,10 +30,15 @@ def play(
     kind: Workload, s: Any, *, count: int | None, seed: int, cores: int = 1, answer: Answer | None = None, **how: Any
 ) -> Played:  # fmt: skip
     """Everything that is said about one scenario; ``answer`` where it has been played already."""
-    answer = answer or kind.forecast(s, count=count, seed=seed, cores=cores, **how)
+    answer = answer or drawn(kind, s, count, seed=seed, cores=cores, **how)
     regime = kind.regime(s, seed) if kind.regime else reserve(kind, s, seed=seed, **how).entry()
     far = None if not kind.scales else threshold(kind, s, seed=seed, **how).entry()
     return Played(s, answer, regime, far)
+
+
+def drawn(kind: Workload, s: Any, count: int | None, **how: Any) -> Answer:
+    """A forecast of so many steps, or of as many as its workload thinks right."""
+    return kind.forecast(s, **how, **({"count": count} if count else {}))
 
 
 def policies_of(kind: Workload, said: str) -> list[tuple[Policy, float | None]]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from taut.errors import UsageError
 from taut.project import acts, indices, network, work
 from taut.project.failure import Lives, domains, live
-from taut.project.grid import Grid, steps
+from taut.project.grid import Grid
 from taut.project.moved import joules as joules_moved
 from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
@@ -99,7 +99,7 @@ class Forecast:
             "tflops_per_device": flops / 1e3, "mfu": flops / 1e3 / s.device.peak_tflops,
             "effective_throughput_ratio": self.still_ns / mean * self.kept * acts.counts(s),
             "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
-            "cost_per_unit": None if price is None else price * mean / 3.6e12 * self.ranks / units / self.kept,
+            "cost_per_unit": None if price is None else price / 3600 * seconds * self._paid(),
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
             "network_cost_per_unit": _times(seconds, network.per_s(s)), "network_w": watts,
             "movement_energy_per_unit_j": _times(1 / units / self.kept, joules_moved(s)),
@@ -117,13 +117,17 @@ class Forecast:
         device, steps, alone, trail = acts.device(self.scenario), self.step_ns, self.still_ns, self.trail
         watts, counts = (device.load_w, device.stall_w), acts.counts(self.scenario)
         return {
-            "effective_throughput_ratio": indices.effective_throughput_ratio(steps, alone, self.lives, counts),
+            "effective_throughput_ratio": indices.effective_throughput_ratio(trail, steps, alone, self.lives, counts),
             "energy_per_useful_step": indices.energy_per_useful_step(trail, steps, alone, watts, self.lives, counts),
             "runtime_variance_index": indices.runtime_variance_index(steps),
             "sync_delay_amplification": indices.sync_delay_amplification(trail, steps),
             "replay_probability": indices.replay_probability(self.lives),
             "straggler_cascade_rate": indices.straggler_cascade_rate(trail),
         }
+
+    def _paid(self) -> float:
+        """Devices that are paid for: those that work, those that copies take, and spares."""
+        return self.ranks * (1 + self.copied) + self.scenario.failure.spares * self.scenario.fabric.node
 
     def _late(self) -> float | None:
         """Share of the steps that take longer than promised; None without a promise."""
@@ -170,10 +174,7 @@ def forecast(s: Scenario, *, count: int | None = None, seed: int = SEED, cores: 
     grid = noisy(s, p, seed, measured)
     every = s.job.steps_between_syncs
     trail = indices.Trail(grid, acts.gate(s), every, p.sync_ns * every, p.optimiser_ns, seed, [])
-    drawn = steps(
-        grid, count, seed, gate=trail.gate, every=every, sync_ns=trail.sync_ns, after_ns=trail.after_ns, cores=cores,
-        seen=trail.add,
-    )  # fmt: skip
+    drawn = trail.steps(count, cores)
     alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
     terms = term_ns(s, p, alone, float(drawn.mean()))
     return Forecast(

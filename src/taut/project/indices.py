@@ -6,7 +6,8 @@ noise: every excess counts for the delay, and only what one group does to the ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -14,15 +15,18 @@ from typing import Any
 import numpy as np
 
 from taut.diagnose.indices import NORMAL_WIDTH
-from taut.diagnose.interval import DRAWS, LEVEL, drawn, estimate, over, share
+from taut.diagnose.interval import DRAWS, LEVEL, Z, drawn, estimate, over, share
 from taut.project.failure import Lives
-from taut.project.grid import Gate, Grid, Played, along
+from taut.project.grid import Gate, Grid, Played, along, steps
 from taut.project.life import DISCARDED, HOLD, PRODUCTIVE, RECOVER, RESTORE, SAVE, SLOW
+from taut.project.noise import Sway
 from taut.project.workload import Estimate
 from taut.replay.blame import FALSE_ALARMS
 
 ROOM, FEWEST, MOST = 1 << 20, 32, 4096
 """Steps × groups whose making is kept, and the steps that are kept at least and at most: the first ones."""
+HANDS, HAND_STEPS = 8, 8
+"""Other draws of the devices, and the steps that are played on each of them at least."""
 MAD = 1.4826
 """A normal distribution's standard deviation in median absolute deviations."""
 
@@ -40,6 +44,25 @@ class Trail:
     after_ns: float
     seed: int
     played: list[Played]
+
+    @cached_property
+    def hands(self) -> list[tuple[Trail, Any]]:
+        """A few steps of the same job on other devices, with how long each takes: how much the draw of devices decides."""
+        sway = self.grid.slow
+        if not isinstance(sway, Sway) or not (sway.noise.ranks_spread or sway.noise.slow_share):
+            return []
+        count, out = min(max(HAND_STEPS, self.every), len(self.played)), []
+        for hand in range(1, HANDS + 1):
+            trail = replace(self, grid=replace(self.grid, slow=replace(sway, hand=hand)), played=[])
+            out.append((trail, trail.steps(count)))
+        return out
+
+    def steps(self, count: int, cores: int = 1) -> Any:
+        """Play so many steps, and keep the first."""
+        return steps(
+            self.grid, count, self.seed, gate=self.gate, every=self.every, sync_ns=self.sync_ns, after_ns=self.after_ns,
+            cores=cores, seen=self.add,
+        )  # fmt: skip
 
     @property
     def full(self) -> bool:
@@ -102,7 +125,7 @@ def _leave_one_out(values: Any) -> Any:
     return (other((n - 2) // 2) + other((n - 1) // 2)) / 2
 
 
-def effective_throughput_ratio(step_ns: Any, still_ns: float, lives: Lives | None, useful: float) -> Estimate:
+def effective_throughput_ratio(trail: Trail, step_ns: Any, still_ns: float, lives: Lives | None, useful: float) -> Estimate:
     """Step without noise ÷ mean step × share of the time that failures leave × share of the work that counts."""
     value = useful * still_ns / float(step_ns.mean())
     few = step_ns[:MOST]
@@ -110,7 +133,7 @@ def effective_throughput_ratio(step_ns: Any, still_ns: float, lives: Lives | Non
     if lives is not None:
         kept = lives.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (lives.nodes * lives.count("wall_us"))
         value, again = value * float(kept.mean()), again * kept[_lives_drawn(lives)].mean(axis=1)
-    return _within(value, again)
+    return _widened(_within(value, again), trail, lambda _, took: took)
 
 
 def energy_per_useful_step(
@@ -119,15 +142,21 @@ def energy_per_useful_step(
     """Joules per kept step ÷ the same without noise and failures; ``watts`` under load and stalled."""
     load, stall = watts
     few, groups = step_ns[: len(trail.played)], trail.grid.replicas * trail.grid.program.stages
-    busy = np.array([float(made.work.sum() + made.copied.sum()) for made in trail.played]) + groups * trail.after_ns
-    joules = stall * groups * few + (load - stall) * busy
+    joules = _joules(trail, few, watts)
     ideal = stall * groups * still_ns + (load - stall) * (trail.grid.replicas * trail.still_ns.sum() + groups * trail.after_ns)
     value, again = float(joules.mean()) / ideal, joules[drawn(len(few))].mean(axis=1) / ideal
     if lives is not None:
         stalled = stall * groups * float(few.mean()) / float(joules.mean())
         value *= _powered(lives, stalled, np.arange(len(lives.node_us)))
         again = again * _powered(lives, stalled, _lives_drawn(lives))
-    return _within(value / useful, again / useful)
+    return _widened(_within(value / useful, again / useful), trail, lambda t, took: _joules(t, took, watts))
+
+
+def _joules(trail: Trail, step_ns: Any, watts: tuple[float, float]) -> Any:
+    """Of each step, in W · ns for one member of every group."""
+    groups = trail.grid.replicas * trail.grid.program.stages
+    busy = np.array([float(made.work.sum() + made.copied.sum()) for made in trail.played]) + groups * trail.after_ns
+    return watts[1] * groups * step_ns + (watts[0] - watts[1]) * busy
 
 
 def _powered(lives: Lives, stalled: float, which: Any) -> Any:
@@ -150,12 +179,22 @@ def runtime_variance_index(step_ns: Any) -> Estimate:
 
 def sync_delay_amplification(trail: Trail, step_ns: Any) -> Estimate | None:
     """Delay of the whole job in a step ÷ mean over groups of what each was over its reference; None where nobody was."""
-    own = np.maximum(trail.work_ns - trail.reference_ns, 0.0).mean(axis=(1, 2))
-    delay = step_ns[: len(own)] - trail.usual_ns
+    delay, own = _delays(trail, step_ns)
     if own.max() < 1.0:
         return None
     found = estimate(lambda s: over(delay[s].sum(axis=-1), own[s].sum(axis=-1)), len(own))
-    return None if found is None else _told(found)
+
+    def ratios(other: Trail, took: Any) -> Any:
+        late, mine = _delays(other, took)
+        return late / max(float(mine.mean()), 1.0)
+
+    return None if found is None else _widened(_told(found), trail, ratios)
+
+
+def _delays(trail: Trail, step_ns: Any) -> tuple[Any, Any]:
+    """Of each step: by how much the job was late, and its groups on average."""
+    own = np.maximum(trail.work_ns - trail.reference_ns, 0.0).mean(axis=(1, 2))
+    return step_ns[: len(own)] - trail.usual_ns, own
 
 
 def replay_probability(lives: Lives | None) -> Estimate | None:
@@ -217,6 +256,19 @@ def _within(value: float, again: Any) -> Estimate:
     """A value with the interval that resamples of it tell."""
     low, high = np.quantile(again, LEVEL)
     return Estimate(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def _widened(found: Estimate, trail: Trail, per_step: Callable[[Trail, Any], Any]) -> Estimate:
+    """The interval with what other devices would have made of a number that goes with the value, or its inverse.
+
+    The few steps on each of them stray too, which is in it: careful rather than close.
+    """
+    if not trail.hands or found.lo is None or found.hi is None:
+        return found
+    seen = np.array([per_step(other, took).mean() for other, took in trail.hands])
+    more = Z * abs(found.value) * float(seen.std(ddof=1)) / max(abs(float(seen.mean())), 1e-9)
+    low, high = (float(np.hypot(found.value - end, more)) for end in (found.lo, found.hi))
+    return Estimate(found.value, found.value - low, found.value + high)
 
 
 def _told(found: Any) -> Estimate:

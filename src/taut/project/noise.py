@@ -151,11 +151,13 @@ class Sway:
     seed: int
     dealt: bool = False
     """Whether devices of like speed are together, and replicas get work by the speed of their slowest."""
+    hand: int = 0
+    """Which draw of devices it is; what strays from step to step is the same in all of them."""
     habit: Any = field(init=False)
     drift: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        rng, n = np.random.default_rng((self.seed, 1)), self.noise
+        rng, n = np.random.default_rng((self.seed, 1, self.hand)), self.noise
         self.habit = 1 + n.ranks_spread * rng.standard_normal(self.shape)
         if n.slow_share:
             self.habit *= np.where(rng.random(self.shape) < n.slow_share, n.slow_factor, 1.0)
