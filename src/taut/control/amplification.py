@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.control.blocks import ratio
 from taut.control.log import Log
 from taut.control.relation import Relation
 from taut.diagnose.interval import LEVEL
@@ -36,7 +37,9 @@ WINDOW = 5
 JITTERS = 199
 CELLS = 512
 """Places at which the rate may step."""
-PENALTY = 3.0
+FINE = 32
+"""Times so many places at which demand is looked up."""
+PENALTY = 1.5
 """Log likelihood, in logarithms of the places, that a step of the rate must bring: over all places few are false."""
 DRAWS = 200
 STEPS = 60
@@ -48,7 +51,7 @@ REPEATS = ("retry", "fallback")
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Linked attempts by target, then the streams of unlinked repeats."""
     linked = (log.attempt >= 0) & ((log.work >= 0) | (log.parent >= 0)) & ~log.of_job
-    out = _layers(log, np.flatnonzero(linked)) + _multiplied(log, np.flatnonzero(linked), rng)
+    out = _layers(log, np.flatnonzero(linked)) + _multiplied(log, np.flatnonzero(linked))
     layers = {i for i, word in enumerate(log.words["layer"]) if word in REPEATS}
     loose = np.flatnonzero(~linked & np.isin(log.layer, list(layers)))
     return out + [
@@ -121,7 +124,7 @@ def _layers(log: Log, rows: Any) -> list[Relation]:
     return [Relation(KIND, tuple(names), target, "attempt", len(many), float(product[worst]), None, because, rank_ns, tokens)]
 
 
-def _multiplied(log: Log, rows: Any, rng: np.random.Generator) -> list[Relation]:
+def _multiplied(log: Log, rows: Any) -> list[Relation]:
     """Targets of which repeats are most of the load."""
     out = []
     for mine in log.groups(log.target if log.calls is None else np.zeros(len(log), np.int64), rows):
@@ -130,9 +133,8 @@ def _multiplied(log: Log, rows: Any, rng: np.random.Generator) -> list[Relation]
             leaf = np.concatenate([leaf, np.ones(max(0, log.calls - len(mine)), np.int64)])
         if len(leaf) < LEAST_WORKS:
             continue
-        draws = rng.poisson(1.0, (DRAWS, len(leaf))) if len(leaf) <= MOST_EVENTS else None
-        again = (draws @ leaf) / draws.sum(axis=1) if draws is not None else leaf.mean() + np.zeros(1)
-        low, high = np.quantile(again, LEVEL)
+        each = ratio(leaf, np.ones(len(leaf))) or {}
+        low, high = each.get("lo") or 0.0, each.get("hi") or 0.0
         if low <= MOSTLY:
             continue
         names = [log.word("controller", c) for c in dict.fromkeys(log.controller[mine].tolist())]
@@ -177,8 +179,10 @@ def _operational(log: Log, rows: Any) -> Any:
     wanted = known.at(log.time_ns[rows[0]] + 1e9 * (edges[:-1] + edges[1:]) / 2)
     x = wanted - wanted.mean()
     slope = float(x @ counts) / float(x @ x) if float(x @ x) > 0 else 0.0
+    fine = np.linspace(0, at[-1], FINE * CELLS + 1)
+    x = known.at(log.time_ns[rows[0]] + 1e9 * (fine[:-1] + fine[1:]) / 2) - wanted.mean()
     rate = np.maximum(counts.mean() + slope * x, 0.05 * counts.mean())
-    return np.interp(at, edges, np.concatenate([[0.0], np.cumsum(rate)])) * at[-1] / rate.sum()
+    return np.interp(at, fine, np.concatenate([[0.0], np.cumsum(rate)])) * at[-1] / rate.sum()
 
 
 def rate_steps(at: Any) -> Any:

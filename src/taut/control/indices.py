@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from taut.control import amplification, conflict
+from taut.control.blocks import BLOCKS, proportion, ratio
 from taut.control.jobs import jobs
 from taut.control.log import Demand, Log, demanded, series
 from taut.control.redundant import thrown_away
-from taut.diagnose.interval import Estimate, estimate, over, share
+from taut.diagnose.interval import Estimate, estimate, over
 
-BLOCKS = 500
-"""More units than this are drawn again in blocks: bounds the memory."""
 PLANNED = ("planned", "forecast", "predicted")
 CAPACITY = ("capacity", "provisioned", "allocated")
 ATTRIBUTED, SPENT = ("attributed",), ("actual_cost", "cost", "spent")
@@ -32,22 +31,6 @@ def indices(log: Log) -> dict[str, Estimate | None]:
     """All of them, by name."""
     found = (*_attempts(log), *_decisions(log), *_margins(log), *_plans(log))
     return dict(zip(NAMES, found, strict=True))
-
-
-def ratio(part: Any, whole: Any) -> Estimate | None:
-    """Sum over sum, units in order of time."""
-    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    if not len(part) or not whole.sum() > 0:
-        return None
-    if len(part) > BLOCKS:
-        cuts = np.linspace(0, len(part), BLOCKS + 1).astype(np.int64)[:-1]
-        part, whole = np.add.reduceat(part, cuts), np.add.reduceat(whole, cuts)
-    return estimate(lambda s: over(part[s].sum(axis=-1), whole[s].sum(axis=-1)), len(part))
-
-
-def proportion(flags: Any) -> Estimate | None:
-    """Share of units; of many, by blocks."""
-    return share(flags) if len(flags) <= BLOCKS else ratio(flags, np.ones(len(flags)))
 
 
 def _attempts(log: Log) -> tuple[Estimate | None, ...]:

@@ -58,8 +58,9 @@ class Jobs:
         return int((self.took_ns[rows] * weight)[self.known[rows]].sum())
 
     def rank_ns(self, rows: Any) -> int | None:
-        """The same; None where accelerators are not counted."""
-        return self.held_ns(rows) if self.counted else None
+        """Time × accelerators of some attempts; None where these are not counted."""
+        held = self.accelerators[rows]
+        return int((self.took_ns[rows] * held)[self.known[rows]].sum()) if len(rows) and (held > 0).all() else None
 
     def gaps_ns(self) -> Any:
         """Time from the end of an attempt to the begin of the next of its job."""

@@ -4,8 +4,8 @@ Accounting, where demand is known: a reversal is forced if demand moved its way 
 the controller's own. It is exact, and from few reversals no chance is told.
 
 Statistic, from many reversals: the largest peak of the periodogram of the knob over the frequencies around it, the knob
-cleared of what demand explains (its values around the time, as a straight line and by rank) and whitened (AR(1)). Frequencies at which demand itself has a
-period, and their multiples, are left out: what recurs with demand is forced by it.
+cleared of what demand explains (its values around the time, as a straight line and by rank) and whitened (AR(1)).
+Frequencies at which demand itself has a period, and their multiples, are left out: what recurs with it is forced by it.
 
 Null hypothesis: the knob follows demand, plus red noise (AR(1)). Surrogates of the AR(1) that was fitted go through the
 same. (Raw, the largest peak of ordinary red noise looks like a period.) Without demand nothing is listed: a period of
@@ -20,14 +20,17 @@ import numpy as np
 
 from taut.control.log import Demand, Log
 from taut.control.relation import Relation, spell
+from taut.jit import kernel
 
 KIND = "oscillation"
 LEAST = 20
 """Reversals from which a chance is told."""
 LISTED = 4
 """Fewer reversals of its own than this are listed by no one: two there and two back."""
-SURROGATES = 999
-BINS = 1024
+SURROGATES = (49, 499)
+"""Surrogates that are tried one after the other, as long as hardly any of them reaches what was seen."""
+REACHED = 5
+BINS = 512
 """Places of the periodogram's time axis, at most."""
 PER_ACTION = 4
 """Places for each action, at most: an autoscaler is no oscilloscope."""
@@ -39,20 +42,23 @@ PEAK = 0.01
 """Chance of a period of demand found by accident, over all frequencies."""
 SWING = 0.1
 """A turn of demand is a turn if it swings back by this part of its range (5 to 95 %): less is noise."""
-MOST = 200
+MOST = 100
 """Streams that are tested, those with the most reversals."""
 
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every stream that turns back often enough to speak of."""
     out = []
+    turned: dict[int, int] = {}
     for rows, turns in reversing(log):
         known = log.demand_of(int(log.target[rows[0]]))
         if known is None or known.own:
             _note(log, rows, turns, known)
             continue
         rows = rows[(log.time_ns[rows] >= known.time_ns[0]) & (log.time_ns[rows] <= known.time_ns[-1])]
-        found = _found(log, rows, known, rng) if len(rows) > LISTED else None
+        if id(known) not in turned:
+            turned[id(known)] = turns_of(known)
+        found = _found(log, rows, known, turned[id(known)], rng) if len(rows) > LISTED else None
         out += [found] if found else []
     return out
 
@@ -82,12 +88,12 @@ def _note(log: Log, rows: Any, turns: int, known: Demand | None) -> None:
         )
 
 
-def _found(log: Log, rows: Any, known: Demand, rng: np.random.Generator) -> Relation | None:
+def _found(log: Log, rows: Any, known: Demand, of_demand: int, rng: np.random.Generator) -> Relation | None:
     way, at = log.direction[rows], log.time_ns[rows]
     turned = np.flatnonzero(np.diff(way) != 0) + 1
     moved = known.at(at[turned]) - known.at(at[turned - 1])
     forced = moved * way[turned] > 0
-    own, of_demand = int((~forced).sum()), turns_of(known)
+    own = int((~forced).sum())
     who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
     said = (
         f"{who} reversed {knob} of {target} {len(turned)} times in {spell(at[-1] - at[0])}, demand ({known.name}) turned "
@@ -114,16 +120,21 @@ def level(log: Log, rows: Any) -> Any:
 def turns_of(known: Demand) -> int:
     """Turns of demand that are more than noise."""
     low, high = np.quantile(known.value, (0.05, 0.95))
-    return zigzag(known.value, SWING * float(high - low))
+    return int(zigzag(known.value, SWING * float(high - low)))
 
 
+@kernel(lists=True)
 def zigzag(values: Any, swing: float) -> int:
     """How often a series turns back by more than a swing."""
-    turns, way, extreme = 0, 0, float(values[0])
-    for value in values.tolist():
-        if (value - extreme) * way > 0 or (way == 0 and abs(value - extreme) > swing):
-            way, extreme = (1 if value > extreme else -1) if way == 0 else way, value
-        elif way and abs(value - extreme) > swing:
+    turns, way, extreme = 0, 0, values[0]
+    for value in values:
+        if way == 0:
+            if abs(value - extreme) > swing:
+                way = 1 if value > extreme else -1
+                extreme = value
+        elif (value - extreme) * way > 0:
+            extreme = value
+        elif abs(value - extreme) > swing:
             turns, way, extreme = turns + 1, -way, value
     return turns
 
@@ -141,13 +152,15 @@ def period(at: Any, values: Any, known: Demand, rng: np.random.Generator) -> tup
     if not free.any() or not (rest**2).sum() > 1e-12 * (knob**2).sum():
         return 0.0, 0.0, 1.0
     rho = _rho(rest)
-    noise = rng.standard_normal((SURROGATES, bins))
-    for k in range(1, bins):
-        noise[:, k] += rho * noise[:, k - 1]
-    noise -= (noise @ basis) @ basis.T
     score, where = _peak(rest[None], free)
-    null, _ = _peak(noise, free)
-    p = (1 + int((null >= score[0] - 1e-12).sum())) / (1 + SURROGATES)
+    p = 1.0
+    for count in SURROGATES:
+        noise = _red(rng.standard_normal((count, bins)), rho)
+        null, _ = _peak(noise - (noise @ basis) @ basis.T, free)
+        reached = int((null >= score[0] - 1e-12).sum())
+        p = (1 + reached) / (1 + count)
+        if reached > REACHED:
+            break
     return float(score[0]), float(bins * step / (where[0] + 1)), p
 
 
@@ -162,6 +175,12 @@ def _explained(wanted: Any, bins: int) -> Any:
     scale = np.sqrt((table**2).sum(axis=0))
     left, size, _ = np.linalg.svd(table / np.where(scale > 0, scale, 1.0), full_matrices=False)
     return left[:, size > 1e-6 * size[0]]
+
+
+def _red(noise: Any, rho: float) -> Any:
+    from scipy.signal import lfilter
+
+    return lfilter([1.0], [1.0, -rho], noise, axis=1)
 
 
 def _rho(rest: Any) -> float:

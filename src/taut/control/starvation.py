@@ -48,7 +48,8 @@ def _of_jobs(log: Log) -> list[Relation]:
     if counts[worst] < LEAST:
         return []
     lost = found.rank_ns(np.flatnonzero(preempted & (found.job == worst)))
-    return [_relation((), found.names[worst], int(counts[worst]), int(counts.sum()), found.count, lost, None)]
+    p = longest(int(counts[worst]), int(counts.sum()), found.count)
+    return [_relation((), found.names[worst], int(counts[worst]), int(counts.sum()), found.count, p, lost, None)]
 
 
 def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any) -> Relation | None:
@@ -59,13 +60,13 @@ def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any)
     row = int(mine[0])
     name = log.word("work", int(log.work[row])) or log.word("target", int(log.target[row]))
     who = log.word("controller", int(log.controller[row]))
-    return _relation((who,) if who else (), name, int(counts[worst]), int(counts.sum()), works, *log.cost(mine))
+    p = longest(int(counts[worst]), int(counts.sum()), works, all_pushed=works == len(names))
+    return _relation((who,) if who else (), name, int(counts[worst]), int(counts.sum()), works, p, *log.cost(mine))
 
 
 def _relation(
-    who: tuple[str, ...], name: str, most: int, total: int, works: int, rank_ns: int | None, tokens: int | None
+    who: tuple[str, ...], name: str, most: int, total: int, works: int, p: float, rank_ns: int | None, tokens: int | None
 ) -> Relation:
-    p = longest(most, total, works)
     because = (
         f"{name} was pushed back {most} times of {total} among {works} works, {total / works:.2g} each on the mean: "
         f"if all had the same chance, one in {1 / max(p, 1e-12):.3g} logs would have one so often pushed back"
@@ -73,7 +74,12 @@ def _relation(
     return Relation(KIND, who, name, "preemption", int(most), most / max(total / works, 1e-9), p, because, rank_ns, tokens)
 
 
-def longest(most: int, total: int, works: int) -> float:
-    """Chance that of so many works one is preempted so often, each time with the same chance."""
+def longest(most: int, total: int, works: int, all_pushed: bool = False) -> float:
+    """Chance that of so many works one is preempted so often, each time with the same chance.
+
+    Where only works that were pushed back are on record (``all_pushed``), the first time of each says nothing.
+    """
+    if all_pushed:
+        most, total = most - 1, total - works
     again = total / (total + works)
     return float(-np.expm1(works * np.log1p(-min(again**most, 1 - 1e-16))))

@@ -7,6 +7,7 @@ Tested, where only durations are known: a spike of the durations of attempts tha
 nobody told. Statistic: attempts that end within a narrow window behind a duration. Null hypothesis: durations around it
 are spread smoothly, so as many fall into it as its width has of its surroundings (Poisson; the surroundings are less
 than a factor away). Every duration seen, and every round one, is tried with three widths; the chance is corrected for all.
+A limit that ends attempts which then get through when tried again is no mismatch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.control.amplification import roots
 from taut.control.jobs import Jobs, jobs
 from taut.control.log import Log
 from taut.control.relation import Relation, spell
@@ -34,6 +36,8 @@ UNITS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0)
 ENDED = re.compile(r"time[sd]?[ -]?out|deadline|time limit", re.I)
 DONE = ("completed", "kept", "running", "pending")
 """Outcomes of attempts that no limit ended."""
+LEAST_CHANCE = 1e-300
+"""Less than this is not told apart from zero."""
 MOST = 200_000
 """Of more durations than this a sample is scanned, evenly taken: a spike is a share of them."""
 
@@ -128,24 +132,41 @@ def _spikes_of_jobs(log: Log, found: Jobs) -> list[Relation]:
 
 
 def _spikes_of_actions(log: Log) -> list[Relation]:
-    """The same for attempts as actions tell them, by target."""
+    """The same for attempts as actions tell them, by target: a limit that nobody named, or one that retries run into again."""
     kept = log.holding("outcome", rf"^({'|'.join(DONE)})$")
-    ended = np.flatnonzero((log.busy_ns > 0) & ~kept & (log.attempt >= 0) & (log.outcome >= 0) & ~log.of_job)
+    told = log.holding("trigger", ENDED.pattern) | log.holding("outcome", ENDED.pattern)
+    tried = (log.busy_ns > 0) & (log.attempt >= 0) & (log.outcome >= 0) & ~log.of_job
+    work = roots(log)
     out = []
-    for rows in log.groups(log.target, ended):
+    for rows in log.groups(log.target, np.flatnonzero(tried & ~kept)):
         took = log.busy_ns[rows].astype(np.float64) / 1e9
         for spike in constants(took, listed=False):
             mine = rows[(took >= spike.at) & (took < spike.at + spike.width)]
+            again, of = _again(log, work, np.flatnonzero(tried & (log.target == log.target[rows[0]])), mine)
+            if (of and 2 * again <= of) or (not of and (told[mine].any() or (work[mine] >= 0).any())):
+                continue
             names = [log.word("controller", c) for c in dict.fromkeys(log.controller[mine].tolist())]
             target = log.word("target", int(log.target[rows[0]]))
             because = (
                 f"{spike.count} attempts at {target} ended within {spell(spike.width * 1e9)} after {_limit(spike.at)}, where "
                 f"the durations around it would put {spike.usual:.2g}: a timeout of {_limit(spike.at)} ends them"
+                + (f", and {again} of {of} that were tried again ended there again" if of else "")
             )
             out.append(
                 Relation(KIND, tuple(names), target, "timeout", spike.count, spike.at, spike.p, because, *log.cost(mine))
             )
     return out
+
+
+def _again(log: Log, work: Any, rows: Any, ended: Any) -> tuple[int, int]:
+    """Of the attempts that ended at the limit, how many had a next one at the same work, and how many of those ended there."""
+    rows = rows[work[rows] >= 0]
+    order = rows[np.lexsort((log.time_ns[rows], log.attempt[rows], work[rows]))]
+    if len(order) < 2:
+        return 0, 0
+    there = np.isin(order, ended)
+    followed = there[:-1] & (np.diff(work[order]) == 0)
+    return int((followed & there[1:]).sum()), int(followed.sum())
 
 
 def _limit(seconds: float) -> str:
@@ -172,7 +193,7 @@ def constants(took_s: Any, listed: bool = True) -> list[Spike]:
         return []
     # A round constant as good as certain is the configured one, even if a window that begins elsewhere catches more.
     chosen = best[0] if len(best) == 2 and best[0].p <= max(2 * best[1].p, 1e-6) else min(best, key=lambda spike: spike.p)
-    spike = Spike(chosen.at, chosen.width, chosen.count, chosen.usual, min(1.0, 2 * chosen.p))
+    spike = Spike(chosen.at, chosen.width, chosen.count, chosen.usual, min(1.0, max(2 * chosen.p, LEAST_CHANCE)))
     return [spike] if not listed or spike.p <= 0.05 else []
 
 

@@ -1,0 +1,72 @@
+"""Small logs of controllers, written row by row."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+
+from taut.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+
+SECOND = 1_000_000_000
+
+
+def table(row: type, rows: list[dict[str, Any]]) -> Table:
+    """A table of rows that name only what they know."""
+    columns = {}
+    for name, field in row.__dataclass_fields__.items():
+        if any(name in one for one in rows):
+            kind = object if isinstance(field.default, str) else None
+            columns[name] = np.array([one.get(name, field.default) for one in rows], dtype=kind)
+    return Table(row, columns, len(rows))
+
+
+def trace(
+    actions: list[dict[str, Any]], demand: Any = None, attempts: list[dict[str, Any]] = (), metrics: Any = (), **more: Any
+) -> Trace:  # type: ignore[assignment]
+    """A trace of actions; ``demand`` is (seconds, values); metrics are (component, name, seconds, values)."""
+    series = [*metrics, *([("all", "demand", *demand)] if demand is not None else [])]
+    samples = [
+        {"time_ns": int(t * SECOND), "component": component, "metric": name, "value": float(v)}
+        for component, name, times, values in series
+        for t, v in zip(times, values, strict=True)
+    ]
+    return Trace(
+        ops=Table(Op, {}, 0), names=[], lanes=[], groups=[], members=Table(Member, {}, 0), actions=table(Action, actions),
+        attempts=table(Attempt, list(attempts)), metrics=table(Metric, samples), **more,
+    )  # fmt: skip
+
+
+def act(t: float, controller: str, way: int, target: str = "pool", knob: str = "replicas", **more: Any) -> dict[str, Any]:
+    """One decision at a second."""
+    return {"time_ns": int(t * SECOND), "controller": controller, "direction": way, "target": target, "knob": knob, **more}
+
+
+def attempt(t: float, number: int, work: str, took_s: float = 1.0, outcome: str = "kept", **more: Any) -> dict[str, Any]:
+    """One attempt at a work."""
+    row = {"time_ns": int(t * SECOND), "controller": "client", "target": "call", "knob": "attempt", "layer": "retry"}
+    return {**row, "attempt": number, "work": work, "busy_ns": int(took_s * SECOND), "outcome": outcome, **more}
+
+
+def poisson(rng: np.random.Generator, rate: Any) -> Any:
+    """Seconds of events, one rate for each second."""
+    count = rng.poisson(rate)
+    return np.sort(np.repeat(np.arange(len(count)), count) + rng.random(int(count.sum())))
+
+
+def queue(rng: np.random.Generator, arrivals: float, service: float, timeout: float, retries: int, span: float, stall: Any):
+    """Attempts at a server that serves one after the other, late ones too, and stands still in a span of time."""
+    events = [(float(t), 0, f"w{k}") for k, t in enumerate(np.cumsum(rng.exponential(1 / arrivals, int(arrivals * span))))]
+    heapq.heapify(events)
+    free, rows = 0.0, []
+    while events:
+        at, number, work = heapq.heappop(events)
+        begin = max(at, free)
+        begin = stall[1] if stall[0] <= begin < stall[1] else begin
+        free = begin + float(rng.exponential(1 / service))
+        late = free - at > timeout
+        rows.append(attempt(at, number, work, timeout if late else free - at, "failed" if late else "kept"))
+        if late and number < retries and at + timeout < span:
+            heapq.heappush(events, (at + timeout, number + 1, work))
+    return rows
