@@ -15,11 +15,14 @@ from taut.read.job_words import SECOND, cut
 from taut.tables import NULL
 
 _TIME = r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)\]?"
-_LINE = re.compile(rf"\s*{_TIME}\s+([\w./:@-]{{1,80}})\s+([A-Za-z][\w./-]{{0,60}})=(\S{{1,200}})\s+([^\s=]{{1,200}})\s*(.*)")
+_LINE = re.compile(
+    rf"\s*{_TIME}\s+(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\s+)?([\w./:@-]{{1,80}})\s+([A-Za-z][\w./-]{{0,60}})=(\S{{1,200}})"
+    r"\s+([^\s=]{1,200})(?:\s+(.*))?$"
+)
 _PAIR = re.compile(r"([A-Za-z]\w{0,30})=(\S{1,200})")
 _STEP = re.compile(r"(.+?)(?:->|→)(.+)")
 SNIFFED = 50
-"""Lines looked at; four of five must be decisions."""
+"""Lines looked at; half of them must be decisions."""
 BESIDE = {"trigger": "trigger", "reason": "trigger", "work": "work", "outcome": "outcome", "layer": "layer"}
 """Keys behind the target that are columns."""
 
@@ -32,7 +35,7 @@ def sniff(head: bytes) -> bool:
     if len(head) > 32 << 10:
         lines = lines[:-1]
     told = [_LINE.match(line[:2000]) is not None for line in lines if line.strip()][:SNIFFED]
-    return bool(told) and told[0] and sum(told) >= 0.8 * len(told)
+    return bool(told) and told[0] and sum(told) >= 0.5 * len(told)
 
 
 def load(data: bytes, label: str) -> ControlLog:
@@ -53,7 +56,7 @@ def load(data: bytes, label: str) -> ControlLog:
             torn += 1
             continue
         told = _asked(at, knob, value) or {"knob": knob, **_changed(settings, target, knob, value)}
-        beside = {BESIDE[key.lower()]: cut(text) for key, text in _PAIR.findall(rest) if key.lower() in BESIDE}
+        beside = {BESIDE[key.lower()]: cut(text) for key, text in _PAIR.findall(rest or "") if key.lower() in BESIDE}
         rows.append(
             {"time_ns": at, "layer": layer_of(controller), "controller": controller, "target": target, **told, **beside}
         )

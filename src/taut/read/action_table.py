@@ -100,15 +100,18 @@ def _csv(data: bytes, label: str, torn: _Torn) -> Iterator[Columns]:
     import pyarrow as pa
     import pyarrow.csv as arrow
 
+    data = _sound(data)
     begin = len(data) - len(bytes(data).lstrip(b"\xef\xbb\xbf \t\r\n"))
     end = data.find(b"\n", begin)
     header = _header(bytes(data[begin : end if end >= 0 else len(data)]))
     if len(set(header)) != len(header):
         raise InputRefused(label, "two columns of one name", "name every column once")
     used = [name for name in header if name in SPELLED]
+    if not set(used) & set(TIME):
+        raise InputRefused(label, "no column holds the time", "name it time (ISO 8601 with a zone), time_s or time_ns")
     try:
         reader = arrow.open_csv(
-            io.BytesIO(_sound(data)[begin:]),
+            io.BytesIO(data[begin:]),
             read_options=arrow.ReadOptions(column_names=header, skip_rows=1, block_size=PIECE_BYTES),
             parse_options=arrow.ParseOptions(invalid_row_handler=torn),
             convert_options=arrow.ConvertOptions(
@@ -179,9 +182,10 @@ def _texts(values: Any) -> Any:
 
     if not isinstance(values, list):
         return values
-    for kind in (pa.string(), pa.int64()):
-        with suppress(pa.ArrowException, OverflowError, TypeError):
-            return pa.array(values, kind).cast(pa.string()).fill_null("")
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds <= {str} or kinds <= {int}:
+        with suppress(pa.ArrowException, OverflowError):
+            return pa.array(values, pa.int64() if kinds == {int} else pa.string()).cast(pa.string()).fill_null("")
     told = ["" if value is None else value if isinstance(value, str) else str(value)[:TEXT] for value in values]
     return pa.array([text.encode("utf-8", "replace").decode() for text in told], pa.string())
 

@@ -1,7 +1,7 @@
 """Attempts of jobs → actions: every start is a decision of a scheduler or a launcher, some ends are, too.
 
 A job table or ``sacct`` tells no more than attempts; the log of a controller tells the ends better than its attempts do,
-so ends are made here only of jobs that no such log speaks of.
+so those, and submissions, are made here only of jobs that no such log speaks of.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENDS = {
 
 
 def actions(attempts: Table, controller: Any, told: Any) -> Table:
-    """Submissions, starts and decided ends. ``controller`` names each attempt's scheduler, ``told`` whose ends are known."""
+    """Submissions, starts and decided ends; ``controller`` is each attempt's scheduler, ``told`` if a log tells the rest."""
     if not len(attempts):
         return Table(Action, {}, 0)
     first = np.concatenate([[True], attempts.job[1:] != attempts.job[:-1]])
@@ -34,7 +34,8 @@ def actions(attempts: Table, controller: Any, told: Any) -> Table:
     launched = (attempts.held == 1) | (first & (controller == "") & (np.append(attempts.held[1:], NULL) == 1) & many)
     shown = many | (controller != "")
     starts = _starts(attempts, np.flatnonzero(shown & (attempts.start_ns >= 0)), controller, launched, first)
-    return concat(Action, [starts, _submits(attempts, first & (controller != "")), _ends(attempts, controller, ~told & shown)])
+    submits = _submits(attempts, first & ~told & (controller != ""))
+    return concat(Action, [starts, submits, _ends(attempts, controller, ~told & shown)])
 
 
 def _sizes(first: Any) -> Any:

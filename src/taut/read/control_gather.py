@@ -16,7 +16,7 @@ import numpy as np
 
 from taut.read import attempt_actions, metric_actions, metric_ranks
 from taut.read.control_log import ControlLog
-from taut.read.job_words import JobLog
+from taut.read.job_words import SLURM, JobLog
 from taut.read.metric_series import Metrics
 from taut.tables import NULL, Action, Metric, Table, Trace, concat
 
@@ -24,8 +24,11 @@ SWAPPED_NS = 100_000_000
 """Threads write their lines this much out of order; only more is a clock that ran backwards."""
 SAME_NS = 2_000_000_000
 """A controller and its scheduler log one change within this time."""
-SAME = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
-NUMBERS = ("rank", "direction", "attempt", "deadline_ns", "busy_ns", "accelerators", "tokens_in", "tokens_out")
+OWN_WORDS = ("", attempt_actions.USER, SLURM)
+"""Names in Slurm's own log: they are no controllers that keep one of their own."""
+SAME = ("layer", "controller", "target", "knob", "after", "trigger", "work", "outcome")
+"""What two deliveries agree in; the value before may be known to one of them only."""
+NUMBERS = ("rank", "attempt", "deadline_ns", "busy_ns", "accelerators", "tokens_in", "tokens_out")
 MANY = 5
 """Logs named in a note."""
 
@@ -131,7 +134,7 @@ def _signed(actions: Table) -> tuple[Table, int]:
     keys = list(zip(actions.target.tolist(), actions.knob.tolist(), actions.direction.tolist(), strict=True))
     wanted = {keys[row] for row in np.flatnonzero(unsigned).tolist()}
     others: dict[Any, list[int]] = {}
-    own = ~unsigned & (actions.controller != "") & (actions.attempt < 0)
+    own = ~unsigned & ~np.isin(actions.controller, OWN_WORDS) & (actions.attempt < 0)
     for row in np.flatnonzero(own).tolist():
         if keys[row] in wanted:
             others.setdefault(keys[row], []).append(int(actions.time_ns[row]))

@@ -50,7 +50,8 @@ def settings(found: Sequence[Found]) -> list[Found]:
 
 def log(label: str, found: Sequence[Found]) -> ControlLog:
     """Every change of a setting as an action."""
-    return ControlLog(label, concat(Action, list(_tables(found))))
+    actions = concat(Action, list(_tables(found)))
+    return ControlLog(label, actions.take(np.argsort(actions.time_ns, kind="stable")))
 
 
 def _tables(found: Sequence[Found]) -> Iterator[Table]:

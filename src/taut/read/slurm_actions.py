@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from taut.read.attempt_actions import USER
 from taut.read.control_log import ControlLog, Settings, moments, table
 from taut.read.job_words import SLURM, cut
 from taut.tables import NULL
@@ -41,6 +42,8 @@ class Decisions:
         self.rows: list[dict[str, Any]] = []
         self.times: list[str] = []
         self.settings = Settings()
+        self.repeated = 0
+        """Lines that came again."""
         self.unsigned: dict[str, list[int]] = {}
         """Changes of a job of which it is not yet told who asked for them."""
         self.ended: dict[str, int] = {}
@@ -50,6 +53,7 @@ class Decisions:
         """One line about a job."""
         if found := _SUBMITTED.search(text):
             self.settings.saw(job, "priority", found[1])
+            self._add(job, at, USER, knob="submission")
         elif found := _SET.search(text):
             self.unsigned.setdefault(job, []).append(len(self.rows))
             self._add(job, at, "", **self._changed(job, at, found[1], found[2]))
@@ -60,7 +64,7 @@ class Decisions:
             self._add(job, at, f"uid {found[1]}", knob="allocation", direction=-1, trigger="cancelled")
         elif found := _SUSPENDED.search(text):
             way = -1 if found[1] == "suspend" else 1
-            self._add(job, at, "user", knob="allocation", direction=way, trigger=found[1])
+            self._add(job, at, USER, knob="allocation", direction=way, trigger=found[1])
         else:
             self._decided(job, at, text)
 
@@ -94,4 +98,4 @@ class Decisions:
         """What was told; times are without a zone."""
         time = moments(self.times)[0].tolist() if self.times else []
         rows = [{"time_ns": at, **row} for at, row in zip(time, self.rows, strict=True) if at != NULL]
-        return ControlLog(label, table(rows, label), torn=len(self.rows) - len(rows))
+        return ControlLog(label, table(rows, label), torn=len(self.rows) - len(rows), repeated=self.repeated)

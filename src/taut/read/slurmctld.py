@@ -118,13 +118,17 @@ TOLD: tuple[tuple[re.Pattern[str], Told], ...] = (
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs that the log speaks of; what still runs is followed to the log's end."""
     jobs, decisions, last = _Jobs(label), Decisions(), ""
+    told: set[str] = set()
     for line in bytes(data).decode("utf-8", "replace").splitlines():
         found = _LINE.match(line[:2000])
         if not found:
             continue
         last = found[1]
         job = _JOB.search(found[2])
-        if job:
+        if job and line in told:
+            decisions.repeated += 1
+        elif job:
+            told.add(line)
             _tell(jobs, job[1], found[1], found[2])
             decisions.tell(job[1], found[1], found[2])
     for job_id, at in jobs.queued.items():
