@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -154,6 +155,21 @@ def test_a_workload_graph_in_json(write: Write) -> None:
     trace = read([write("job.0.json", as_graph({"forward": 20.5}))])
     assert [row[1:5] for row in rows(trace)] == [("compute", "forward", 0, 20), ("network", "all-to-all", 20, 50)]
     assert sorted(trace.ops.end_ns.tolist()) == [20_500, 50_500]
+
+
+@pytest.mark.parametrize("written", ["[1]", '["1"]', "[ 1, 1 ]", '["1", 1]', "[1, -7]", "[1, 77]", '["1", "-7"]', "[1, 1.0]"])
+def test_a_dependency_may_be_written_in_many_ways(write: Write, written: str) -> None:
+    data = as_graph({"forward": 20}).replace(b'"data_deps": []', b'"data_deps": null, "ctrl_deps": [ ]')
+    ids = f'"data_deps": {written}'.encode()
+    trace = read([write("job.0.json", re.sub(rb'"data_deps": \[\s+1\s+\]', ids, data))])
+    assert [row[1:5] for row in rows(trace)] == [("compute", "forward", 0, 20), ("network", "all-to-all", 20, 50)]
+
+
+@pytest.mark.parametrize("written", ['["1 1"]', '"[1]"', "[[1]]", "[1.5]", "[true]", "7", "[123456789012345678901]"])
+def test_what_is_no_list_of_ids_is_refused(write: Write, written: str) -> None:
+    ids = f'"data_deps": {written}'.encode()
+    with pytest.raises(InputRefused, match="not valid trace JSON"):
+        read([write("job.0.json", re.sub(rb'"data_deps": \[\s+1\s+\]', ids, as_graph({"forward": 20})))])
 
 
 def test_nodes_as_protobuf_prints_them(write: Write) -> None:

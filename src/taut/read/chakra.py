@@ -6,6 +6,7 @@ behind what they depend on, and the trace says that its starts were not measured
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,12 @@ from taut.jit import kernel
 from taut.read import chakra_json, chakra_proto
 from taut.read.chakra_nodes import COLLECTIVE, COMPUTE, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND, Needs, Nodes, rank_in_name
 from taut.read.chakra_sniff import is_protobuf
-from taut.read.columns import Codes, Ints, Mask, grouped_max
+from taut.read.columns import Codes, Ints, Mask, grouped, grouped_max
 from taut.read.kineto_rows import Rows
 from taut.read.words import is_collective_kernel, kernel_verb, verb_of
 from taut.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
 
+_JSON = re.compile(rb"\s*[{\[]")
 EPOCH_NS = 10**18
 """Starts from here on count from 1970, so that none can be 0 (which protobuf leaves out)."""
 TIMELESS = 0.1
@@ -101,7 +103,7 @@ def sniff(head: bytes) -> bool:
 
 def load(data: bytes | bytearray, label: str) -> Trace | Plan:
     """One file: a trace if it says when nodes started, else a plan."""
-    json = data.lstrip()[:1] in (b"{", b"[")
+    json = _JSON.match(data) is not None
     nodes = chakra_json.nodes(data, label) if json else chakra_proto.nodes(data, label)
     notes = []
     if nodes.rank < 0:
@@ -209,7 +211,7 @@ def _places(ids: Ints, needs: Needs) -> Ints:
     source, target = place[needs.source[~needs.control]], place[needs.target[~needs.control]]
     if (source < target).all():
         return place
-    by_source = np.argsort(source, kind="stable")
+    by_source = grouped(source)
     first = np.searchsorted(source[by_source], np.arange(n + 1))
     found = topological(first, target[by_source], np.bincount(target, minlength=n))
     place[order[found]] = np.arange(n)

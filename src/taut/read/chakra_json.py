@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from taut.errors import InputRefused, TooLarge
 from taut.read.chakra_nodes import NUMBERS, TYPES, VERBS, Needs, Nodes, codes_of, nanoseconds, process_groups
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes, Ints, Mask, whole_numbers
 from taut.read.kineto_json import Int64, integer
 from taut.read.kineto_rows import NAME_LENGTH
 from taut.read.words import verb_of
@@ -22,7 +22,8 @@ from taut.tables import NULL
 
 _SPOKEN = (b'"workload_graph"', b'"COMP_NODE"', b'"COMM_COLL_NODE"', b'"COMM_SEND_NODE"', b'"COMM_RECV_NODE"')
 _BETWEEN = re.compile(rb"\}\s*(?=\{)")
-Deps = list[Int64] | None
+_NONE = msgspec.Raw(b"null")
+_IDS = msgspec.json.Decoder(list[Int64] | None, strict=False)
 OBJECTS, VALUES = 5_000_000, 50_000_000
 """More objects, or values, in one file than an execution trace of one rank holds."""
 
@@ -72,10 +73,10 @@ class _Node(msgspec.Struct, gc=False):
     name: str = ""
     NodeType: int | str = 0
     type: int | str = 0
-    ctrlDeps: Deps = None
-    ctrl_deps: Deps = None
-    dataDeps: Deps = None
-    data_deps: Deps = None
+    ctrlDeps: msgspec.Raw = _NONE
+    ctrl_deps: msgspec.Raw = _NONE
+    dataDeps: msgspec.Raw = _NONE
+    data_deps: msgspec.Raw = _NONE
     startTimeMicros: float = NULL
     start_time_micros: float = NULL
     durationMicros: float = NULL
@@ -94,7 +95,7 @@ class _Node(msgspec.Struct, gc=False):
     pg_name: int | str | None = None
     involved_dim: Any = None
     rank: Int64 = NULL
-    inputs: msgspec.Raw = msgspec.Raw(b"null")
+    inputs: msgspec.Raw = _NONE
     attr: list[_Attribute] | None = None
 
     def absorb(self) -> None:
@@ -118,21 +119,27 @@ class _Graph(msgspec.Struct):
 
 def nodes(data: bytes | bytearray, label: str) -> Nodes:
     """The nodes of a JSON trace."""
-    if data.count(b"{") > OBJECTS or data.count(b",") > VALUES:
+    if _more(data, "{", OBJECTS) or _more(data, ",", VALUES):
         raise TooLarge(label, f"more than {OBJECTS:,} objects or {VALUES:,} values", "trace fewer steps")
     try:
         found, rank = _decode(bytes(data))
+        found = [node for node in found if node.id >= 0 or node.Id >= 0]
+        owner, needed, control = _needs(found)
     except RecursionError:
         raise TooLarge(label, "nested too deeply to be a trace") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputRefused(label, f"not valid trace JSON: {error}", "write the trace again, or leave this file out") from None
-    found = [node for node in found if node.id >= 0 or node.Id >= 0]
     if not found:
         raise InputRefused(label, "no node in this trace", "convert the trace again")
     for node in found:
         if node.attr:
             node.absorb()
-    return _columns(found, rank)
+    return _columns(found, rank, owner, needed, control)
+
+
+def _more(data: bytes | bytearray, letter: str, most: int) -> bool:
+    """Whether a letter is there more often than this."""
+    return len(data) > most and int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == ord(letter))) > most
 
 
 def _decode(data: bytes) -> tuple[list[_Node], int]:
@@ -160,28 +167,29 @@ def _comma(cut: re.Match[bytes]) -> bytes:
     return b"}," if broken else cut[0]
 
 
-def _columns(found: Sequence[_Node], rank: int) -> Nodes:
+def _columns(found: Sequence[_Node], rank: int, owner: Ints, needed: Ints, control: Mask) -> Nodes:
     counts: Counter[str] = Counter({"nodes": len(found)})
-    ids = np.maximum(_each(found, "id"), _each(found, "Id"))
+    told = dict(zip(_Node.__struct_fields__, zip(*map(msgspec.structs.astuple, found), strict=True), strict=True))
+    ids = np.maximum(_column(told["id"]), _column(told["Id"]))
     names, groups, types, verbs = Codes(), Codes(), Codes(), Codes()
-    owner, needed, control = _needs(found)
-    number = {key: _each(found, key) for key in _NUMERIC - {"runtime"}}
-    kind = verbs.of(node.comm_type for node in found)
+    number = {key: _column(told[key]) for key in _NUMERIC - {"runtime"}}
+    kind = verbs.of(told["comm_type"])
     number["comm_type"] = np.array([_verb(word) for word in verbs], dtype=np.int64)[kind]
-    number["is_cpu_op"] = np.array([NULL if node.is_cpu_op is None else bool(node.is_cpu_op) for node in found], dtype=np.int64)
-    which = types.of(node.type or node.NodeType for node in found)
+    number["is_cpu_op"] = _column([NULL if host is None else bool(host) for host in told["is_cpu_op"]])
+    which = types.of(new or old for new, old in zip(told["type"], told["NodeType"], strict=True))
+    called = [(new or old)[:NAME_LENGTH] for new, old in zip(told["name"], told["Name"], strict=True)]
     made = [bytes(node.inputs).decode("utf-8", "replace") for node in found if "process_group:init" in node.name + node.Name]
     return Nodes(
         id=ids,
         type=np.array([_type(word) for word in types], dtype=np.int64)[which],
-        name=names.of((node.name or node.Name)[:NAME_LENGTH] for node in found),
-        start_ns=_times(found, ("startTimeMicros", "start_time_micros"), counts, "start"),
-        duration_ns=_times(found, ("durationMicros", "duration_micros", "runtime"), counts, "duration"),
+        name=names.of(called),
+        start_ns=_times(told, ("startTimeMicros", "start_time_micros"), counts, "start"),
+        duration_ns=_times(told, ("durationMicros", "duration_micros", "runtime"), counts, "duration"),
         names=list(map(str, names)),
         number=number,
-        group=codes_of([str(node.pg_name)[:NAME_LENGTH] if node.pg_name is not None else "" for node in found], groups),
+        group=codes_of(["" if name is None else str(name)[:NAME_LENGTH] for name in told["pg_name"]], groups),
         groups=list(map(str, groups)),
-        some_dims=np.array([_some(node.involved_dim) for node in found], dtype=np.int64),
+        some_dims=_column([NULL if dims is None else _some(dims) for dims in told["involved_dim"]]),
         needs=Needs.linked(ids, owner, needed, control, counts),
         rank=rank if 0 <= rank < 2**31 else NULL,
         group_ranks={name: ranks for text in made for name, ranks in process_groups(text).items()},
@@ -189,16 +197,16 @@ def _columns(found: Sequence[_Node], rank: int) -> Nodes:
     )
 
 
-def _each(found: Sequence[_Node], key: str) -> Ints:
-    return np.fromiter(map(attrgetter(key), found), dtype=np.int64, count=len(found))
+def _column(values: Sequence[Any], dtype: type = np.int64) -> Any:
+    """One column; most of the fields that a node may have are not told of any."""
+    return np.full(len(values), NULL, dtype) if values.count(NULL) == len(values) else np.array(values, dtype)
 
 
-def _times(found: Sequence[_Node], keys: Sequence[str], counts: Counter[str], what: str) -> Ints:
+def _times(told: Mapping[str, Sequence[float]], keys: Sequence[str], counts: Counter[str], what: str) -> Ints:
     """ns out of µs that may have a fraction, from the first spelling that is used."""
-    us = np.full(len(found), float(NULL))
-    for key in keys:
-        told = np.fromiter(map(attrgetter(key), found), dtype=np.float64, count=len(found))
-        us = np.where(us < 0, told, us)
+    us = _column(told[keys[0]], np.float64)
+    for key in keys[1:]:
+        us = np.where(us < 0, _column(told[key], np.float64), us)
     us = np.where(np.abs(us) < 2**62, us, 2.0**62)
     whole = np.floor(us)
     ns = nanoseconds(whole.astype(np.int64), counts, what)
@@ -209,12 +217,23 @@ def _needs(found: Sequence[_Node]) -> tuple[Ints, Ints, Mask]:
     """(row, id of the node that it depends on, whether that is a control dependency)."""
     owner, needed, control = [], [], []
     for key in ("ctrlDeps", "ctrl_deps", "dataDeps", "data_deps"):
-        lists: list[Sequence[int]] = [told or () for told in map(attrgetter(key), found)]
-        length = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
-        owner.append(np.repeat(np.arange(len(found)), length))
-        needed.append(np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(length.sum())))
-        control.append(np.full(int(length.sum()), key.startswith("ctrl")))
+        told = list(map(attrgetter(key), found))
+        rows = [row for row, raw in enumerate(told) if raw is not _NONE and (len(raw) > 2 or bytes(raw) != b"[]")]
+        ids, length = _ids([told[row] for row in rows])
+        owner.append(np.repeat(np.array(rows, dtype=np.int64), length))
+        needed.append(ids)
+        control.append(np.full(len(ids), key.startswith("ctrl")))
     return np.concatenate(owner), np.concatenate(needed), np.concatenate(control)
+
+
+def _ids(lists: list[msgspec.Raw]) -> tuple[Ints, Ints]:
+    """The ids in many lists, and how many are in each. Files are mostly these, so all are read at once where they are plain."""
+    found = whole_numbers(lists)
+    if found is not None:
+        return found
+    each = [_IDS.decode(text) or [] for text in lists]
+    length = np.fromiter(map(len, each), dtype=np.int64, count=len(each))
+    return np.fromiter(chain.from_iterable(each), dtype=np.int64, count=int(length.sum())), length
 
 
 def _number(value: Any) -> int:

@@ -59,7 +59,7 @@ class Needs:
 
     def take(self, chosen: Mask) -> Needs:
         """Some of them."""
-        return Needs(self.source[chosen], self.target[chosen], self.control[chosen])
+        return self if chosen.all() else Needs(self.source[chosen], self.target[chosen], self.control[chosen])
 
     def among(self, rows: Ints, total: int) -> Needs:
         """Those between the given rows, which are numbered anew."""
@@ -74,11 +74,21 @@ class Needs:
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         counts["nodes with the id of another"] += int((np.diff(ordered) == 0).sum())
-        at = np.minimum(np.searchsorted(ordered, needed), len(ids) - 1)
-        source = np.where(ordered[at] == needed, order[at], NULL)
+        source = _rows_of(needed, ordered, order)
         counts["dependencies"] += len(needed)
         counts["dependencies on a node that is not there"] += int((source < 0).sum())
         return cls(source, owner, control).take((source >= 0) & (source != owner))
+
+
+def _rows_of(needed: Ints, ordered: Ints, order: Ints) -> Ints:
+    """The first row of each id, -1 where none has it; ids that lie close together are looked up, not searched."""
+    low, high = int(ordered[0]), int(ordered[-1])
+    if high - low <= 16 * len(ordered):
+        rows = np.full(high - low + 2, NULL, dtype=np.int64)
+        rows[ordered[::-1] - low] = order[::-1]
+        return rows[np.where((needed >= low) & (needed <= high), needed - low, -1)]
+    at = np.minimum(np.searchsorted(ordered, needed), len(ordered) - 1)
+    return np.where(ordered[at] == needed, order[at], NULL)
 
 
 @dataclass

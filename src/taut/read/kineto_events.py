@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -91,10 +89,9 @@ class Events:
 def decode(data: bytes | bytearray, label: str) -> Events:
     """The usable events of a Kineto trace; refuses with one line what cannot be decoded."""
     guess = _looks_like_device(data)
-    with _paused_gc():
-        events = _decode(data, label, guess)
-        if guess and not (events.kind == DEVICE).any():
-            events = _decode(data, label, device=False)
+    events = _decode(data, label, guess)
+    if guess and not (events.kind == DEVICE).any():
+        events = _decode(data, label, device=False)
     return events
 
 
@@ -103,8 +100,7 @@ def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | b
     device = any(_DEVICE_EVENT.search(sample) for sample in samples)
     text = Text(chunks)
     try:
-        with _paused_gc():
-            return _columns(slices(text), device, shared=True)
+        return _columns(slices(text), device, shared=True)
     except (RecursionError, OverflowError) as error:
         raise TooLarge(label, str(error) if isinstance(error, OverflowError) else "nested too deeply to be a trace") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -140,18 +136,6 @@ def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
         if repaired is not None:
             return _decode(repaired, label, device)
         raise InputRefused(label, _malformed(error, len(data)), "write the trace again, or leave this file out") from None
-
-
-@contextmanager
-def _paused_gc() -> Iterator[None]:
-    """No cyclic collection while millions of acyclic objects are made."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _malformed(error: Exception, size: int) -> str:

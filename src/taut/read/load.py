@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from taut.errors import InputRefused, TooLarge
 from taut.read import files, kineto, metrics, optable, steptimes
 from taut.read import progress as log
+from taut.read.columns import paused_gc
 from taut.read.control_log import ControlLog
 from taut.read.job_words import JobLog
 from taut.tables import Trace
@@ -145,7 +146,8 @@ def load_file(path: str) -> list[Part]:
     parts: list[Part] = []
     try:
         for member in files.members(path):
-            parts.append(_load_member(member))
+            with paused_gc():
+                parts.append(_load_member(member))
     except TooLarge:
         raise
     except InputRefused as refusal:
