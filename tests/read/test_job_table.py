@@ -58,6 +58,20 @@ def test_accelerators_may_be_listed_by_host_and_the_status_is_that_of_the_last()
     assert told(json.dumps(DETAILED).encode()) == [("c", 1, 10, "", 2), ("c", 2, 60, "cancelled", 1)]
 
 
+def test_a_key_that_one_attempt_of_many_uses_counts() -> None:
+    jobs = [{"id": str(i), "note": "x" * 50, "attempts": [{"start": 100 + i, "end": 200 + i}]} for i in range(5000)]
+    jobs[2345] = {"id": "2345", "attempts": [{"begin": 7, "finish_time": 9, "gpus": 3, "error": "lost", "host": {"id": 1}}]}
+    t = job_table.load(json.dumps(jobs).encode(), "jobs").attempts
+    assert (t.start_ns[2345], t.end_ns[2345], t.accelerators[2345], t.reason[2345]) == (7 * 10**9, 9 * 10**9, 3, "lost")
+    assert (len(t), t.start_ns[17], t.end_ns[17], t.accelerators[17], t.reason[17]) == (5000, 117 * 10**9, 217 * 10**9, -1, "")
+
+
+@pytest.mark.parametrize("detail", ["m1", None, [], {"gpus": [1]}, [1], [{"gpus": 4}], [{"ip": "m1"}]])
+def test_what_lists_no_accelerators_holds_none(detail: object) -> None:
+    attempts = [{"start_time": 10, "end_time": 20, "detail": one} for one in (detail, [{"gpus": ["a", "b"]}])]
+    assert told(json.dumps([{"id": "a", "attempts": attempts}]).encode()) == [("a", 1, 10, "", -1), ("a", 2, 10, "", 2)]
+
+
 def test_a_csv_has_one_attempt_a_row() -> None:
     text = (
         "job,attempt,gpus,start,end,outcome,first_step,last_step,checkpoint_step\n"

@@ -8,13 +8,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from taut.errors import InputRefused
-from taut.read.job_words import JobLog, blank, counted, cut, outcome, table, times, whole
+from taut.read.columns import Codes
+from taut.read.job_words import JobLog, blank, counted, cut, few, outcome, table, times, whole
 from taut.tables import NULL
 
 JOB = ("job", "job_id", "jobid", "id", "job_name", "name")
@@ -29,7 +33,8 @@ STEPS = {
     "saved_step": ("saved_step", "checkpoint_step", "last_checkpoint"),
 }  # fmt: skip
 _KEYS = ("job", "submit", "start", "end", "outcome", "accelerators", "unit", "reason", *STEPS)
-END_BYTES = 1 << 20
+SAMPLES, SAMPLE_BYTES = 16, 4 << 10
+_KEY = re.compile(rb'"(\w{1,60})"\s*:')
 _ATTEMPTS = re.compile(rb'"attempts"\s*:\s*\[')
 
 
@@ -52,80 +57,136 @@ def _first(names: Any, spellings: tuple[str, ...]) -> str:
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs of one file."""
     raw = bytes(data).removeprefix(b"\xef\xbb\xbf").lstrip()
-    columns = _from_json(_decode(raw, label)) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
-    if not columns["job"]:
+    columns, bare = _from_json(_decode(raw, label), label) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
+    if not len(columns["job"]):
         raise InputRefused(label, "a table of jobs without an attempt", "leave the file out")
-    submit, start, end = (columns.pop(key) for key in ("submit", "start", "end"))
-    (submit_ns, _), (start_ns, bare), (end_ns, _) = times(submit), times(start), times(end)
-    return JobLog(
-        label, table({**columns, "submit_ns": submit_ns, "start_ns": start_ns, "end_ns": end_ns}, label), zoneless=bare,
-        controller="scheduler",
-    )  # fmt: skip
+    return JobLog(label, table(columns, label), zoneless=bare, controller="scheduler")
 
 
-def _used(raw: bytes, spellings: tuple[str, ...]) -> tuple[str, ...]:
-    """Those spellings that a file uses; of a large one its two ends tell."""
-    ends = raw if len(raw) <= 2 * END_BYTES else raw[:END_BYTES] + raw[-END_BYTES:]
-    return tuple(name for name in spellings if b'"%s"' % name.encode() in ends)
+OF_ATTEMPT = (*STATE, *REASON, *HELD, *START, *END, *(name for names in STEPS.values() for name in names), "detail")
+OF_JOB = (*JOB, *SUBMIT, *HELD, *STATE)
+
+
+def _keys(raw: bytes) -> list[str]:
+    """The keys that samples from all over a file use."""
+    pieces = (raw[at : at + SAMPLE_BYTES] for at in range(0, len(raw), max(len(raw) // SAMPLES, SAMPLE_BYTES)))
+    return [key.decode() for key in set(chain.from_iterable(map(_KEY.findall, pieces)))]
+
+
+def _types(keys: Iterable[str], *, all_keys: bool) -> tuple[Any, Any]:
+    """The types of a job and of a file of jobs that have these fields; others are refused, or if these are all, passed over."""
+    fields = {key: msgspec.field(default=None, name=key) for key in dict.fromkeys(keys) if key != "attempts"}
+
+    def told(spelled: tuple[str, ...]) -> list[Any]:
+        other = [(f"_{i}", msgspec.Raw, fields[key]) for i, key in enumerate(fields) if key not in spelled]
+        known = [key for key in dict.fromkeys(spelled) if key in fields]
+        return [(key, msgspec.Raw if key == "detail" else Any, fields[key]) for key in known] + other
+
+    attempt = msgspec.defstruct("Attempt", told(OF_ATTEMPT), gc=False, forbid_unknown_fields=not all_keys)
+    attempts: Any = ("attempts", list[attempt], msgspec.field(default_factory=list))  # type: ignore[valid-type]
+    job: Any = msgspec.defstruct("Job", [*told(OF_JOB), attempts], forbid_unknown_fields=not all_keys)
+    return job, msgspec.defstruct("Jobs", [("jobs", list[job])])
+
+
+def _jobs(raw: bytes, job: Any, many: Any) -> list[Any]:
+    """A list of jobs, an object with one, or one job a line."""
+    if raw[:1] == b"[":
+        return list(msgspec.json.decode(raw, type=list[job]))
+    try:
+        return list(msgspec.json.decode(raw, type=many).jobs)
+    except msgspec.DecodeError:
+        return list(msgspec.json.Decoder(job).decode_lines(raw))
 
 
 def _decode(raw: bytes, label: str) -> list[Any]:
-    """The jobs, with the fields that the file uses."""
-    told = dict.fromkeys(
-        (*STATE, *REASON, *HELD, *START, *END, *(name for names in STEPS.values() for name in names), "detail")
-    )
-    attempt = msgspec.defstruct("Attempt", [(name, Any, None) for name in _used(raw, tuple(told))], gc=False)
-    told = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE))
-    fields = [(name, Any, None) for name in _used(raw, tuple(told))]
-    job: Any = msgspec.defstruct("Job", [*fields, ("attempts", list[attempt], msgspec.field(default_factory=list))])  # type: ignore[valid-type]
-    many: Any = msgspec.defstruct("Jobs", [("jobs", list[job])])
+    """The jobs, with the fields that samples show; where there are others, with all of the spellings, which takes longer."""
     try:
-        if raw[:1] == b"[":
-            return list(msgspec.json.decode(raw, type=list[job]))
         try:
-            return list(msgspec.json.decode(raw, type=many).jobs)
+            return _jobs(raw, *_types(_keys(raw), all_keys=False))
         except msgspec.DecodeError:
-            return list(msgspec.json.Decoder(job).decode_lines(raw))
+            return _jobs(raw, *_types((*OF_ATTEMPT, *OF_JOB), all_keys=True))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable table of jobs ({str(error)[:120]})", "write it again") from None
 
 
-def _all(things: list[Any], spellings: tuple[str, ...]) -> list[Any]:
-    """What each thing says under the first of the spellings that it uses; None if under none."""
-    used = [name for name in spellings if things and hasattr(things[0], name)]
-    if len(used) < 2:
-        return list(map(attrgetter(used[0]), things)) if used else [None] * len(things)
-    columns = [list(map(attrgetter(name), things)) for name in used]
+def _all(things: list[Any], spellings: tuple[str, ...]) -> list[Any] | None:
+    """What each thing says under the first of the spellings that it uses; None if none uses any."""
+    columns = [list(map(attrgetter(name), things)) for name in spellings if things and hasattr(things[0], name)]
+    columns = [column for column in columns if column.count(None) < len(column)]
+    if len(columns) < 2:
+        return columns[0] if columns else None
     return [next((value for value in row if value is not None), None) for row in zip(*columns, strict=True)]
 
 
-def _from_json(jobs: list[Any]) -> dict[str, list[Any]]:
+def _from_json(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
     jobs = [job for job in jobs if job.attempts]
-    ones, sizes = [one for job in jobs for one in job.attempts], [len(job.attempts) for job in jobs]
-    called = enumerate(_all(jobs, JOB), 1)
+    lists = [job.attempts for job in jobs]
+    ones, sizes = list(chain.from_iterable(lists)), np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+    few(len(ones), label)
+    called = enumerate(_all(jobs, JOB) or [None] * len(jobs), 1)
     names = [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in called]
-    first = [value for job, n in zip(_all(jobs, SUBMIT), sizes, strict=True) for value in (job, *[None] * (n - 1))]
-    # What a job says of its end is said of its last attempt, what it held of all.
-    last = [value for job, n in zip(_all(jobs, STATE), sizes, strict=True) for value in (*[None] * (n - 1), job)]
-    states = [own if own is not None else end for own, end in zip(_all(ones, STATE), last, strict=True)]
-    of_job = _spread(_all(jobs, HELD), sizes)
-    held = [own if job is None else job for own, job in zip(_all(ones, HELD), of_job, strict=True)]
-    held = [own if detail is None else _detail(detail) for own, detail in zip(held, _all(ones, ("detail",)), strict=True)]
-    held = [value if isinstance(value, (int, float, str)) else NULL for value in held]
-    counts = {value: counted(_number(value)) for value in set(held)}
-    steps = {key: _all(ones, spelled) for key, spelled in STEPS.items()}
-    return {
-        "job": _spread(names, sizes), "submit": first, "start": _all(ones, START), "end": _all(ones, END),
-        "outcome": [outcome(state) if isinstance(state, str) else "" for state in states],
-        "accelerators": [counts[value][0] for value in held], "unit": [counts[value][1] for value in held],
-        "reason": ["" if reason is None else cut(reason) for reason in _all(ones, REASON)],
-        **{key: [NULL if value is None else whole(value, 2**53) for value in values] for key, values in steps.items()},
-    }  # fmt: skip
+    columns: dict[str, Any] = {"job": np.repeat(np.array(names, dtype=object), sizes)}
+    columns["accelerators"], columns["unit"] = _held(jobs, ones, sizes)
+    bare = False
+    if (told := _all(ones, START)) is not None:
+        columns["start_ns"], bare = times(told)
+    if (told := _all(ones, END)) is not None:
+        columns["end_ns"] = times(told)[0]
+    if (told := _all(jobs, SUBMIT)) is not None:
+        columns["submit_ns"] = np.full(len(ones), NULL, dtype=np.int64)
+        columns["submit_ns"][np.cumsum(sizes) - sizes] = times(told)[0]
+    if (states := _states(jobs, ones, sizes)) is not None:
+        columns["outcome"] = _each(states, lambda state: outcome(state) if isinstance(state, str) else "")
+    if (told := _all(ones, REASON)) is not None:
+        columns["reason"] = _each(told, lambda reason: "" if reason is None else cut(reason))
+    for key, spelled in STEPS.items():
+        if (told := _all(ones, spelled)) is not None:
+            columns[key] = [NULL if value is None else whole(value, 2**53) for value in told]
+    return columns, bare
 
 
-def _spread(values: list[Any], sizes: list[int]) -> list[Any]:
-    """One value a job → one an attempt."""
-    return [value for value, n in zip(values, sizes, strict=True) for value in (value,) * n]
+def _each(values: list[Any], said: Callable[[Any], Any]) -> Any:
+    """What a function says of each value, asked once for each distinct one."""
+    try:
+        codes = Codes()
+        of = codes.of(values)
+        return np.array([said(value) for value in codes], dtype=object)[of]
+    except TypeError:  # lists and objects
+        return np.array([said(value) for value in values], dtype=object)
+
+
+def _states(jobs: list[Any], ones: list[Any], sizes: Any) -> list[Any] | None:
+    """What is said of the end of each attempt; a job's word is on its last."""
+    own, of_job = _all(ones, STATE), _all(jobs, STATE)
+    if of_job is None:
+        return own
+    out = own or [None] * len(ones)
+    for last, state in zip((np.cumsum(sizes) - 1).tolist(), of_job, strict=True):
+        out[last] = state if out[last] is None else out[last]
+    return out
+
+
+def _held(jobs: list[Any], ones: list[Any], sizes: Any) -> tuple[Any, Any]:
+    """How many of what each attempt held: as its hosts list them, else as its job says, else as it says itself."""
+    of_job, own, details = _all(jobs, HELD) or [None] * len(jobs), _all(ones, HELD), _all(ones, ("detail",))
+    if own is None and details is None:
+        return tuple(np.repeat(column, sizes) for column in _counts(of_job))  # type: ignore[return-value]
+    held = list(chain.from_iterable(map(repeat, of_job, sizes.tolist())))
+    if own is not None:
+        held = [mine if job is None else job for mine, job in zip(own, held, strict=True)]
+    if details is not None:
+        details = [None if one is None or (len(one) == 4 and bytes(one) == b"null") else one for one in details]
+        listed = _details([detail for detail in details if detail is not None])
+        held = [one if detail is None else next(listed) for one, detail in zip(held, details, strict=True)]
+    return _counts(held)
+
+
+def _counts(held: list[Any]) -> tuple[Any, Any]:
+    codes = Codes()
+    of = codes.of(value if isinstance(value, (int, float, str)) else NULL for value in held)
+    found = [counted(_number(value)) for value in codes]
+    number, unit = np.array([count for count, _ in found], dtype=np.int64), np.array([unit for _, unit in found], dtype=object)
+    return number[of], unit[of]
 
 
 def _number(value: Any) -> int:
@@ -133,14 +194,28 @@ def _number(value: Any) -> int:
     return int(value) if isinstance(value, float) and value.is_integer() and 0 <= value < 2**31 else whole(value)
 
 
+class _Host(msgspec.Struct, gc=False):
+    gpus: list[msgspec.Raw] = []
+
+
+_HOSTS = msgspec.json.Decoder(list[list[_Host]])
+
+
+def _details(lists: list[msgspec.Raw]) -> Iterator[int]:
+    """Accelerators in the lists of attempts' hosts, each with the names of its own."""
+    try:
+        return (sum([len(host.gpus) for host in hosts]) or NULL for hosts in _HOSTS.decode(b"[" + b",".join(lists) + b"]"))
+    except msgspec.ValidationError:
+        return (_detail(msgspec.json.decode(one)) for one in lists)
+
+
 def _detail(detail: Any) -> int:
-    """Accelerators in the list of an attempt's hosts, each with the names of its own."""
     hosts = [host.get("gpus") for host in detail if isinstance(host, dict)] if isinstance(detail, list) else []
     found = sum(len(gpus) for gpus in hosts if isinstance(gpus, list))
     return found if found else NULL
 
 
-def _from_csv(raw: bytes, label: str) -> dict[str, list[Any]]:
+def _from_csv(raw: bytes, label: str) -> tuple[dict[str, Any], bool]:
     reader = csv.reader(io.StringIO(raw.decode("utf-8", "replace"), newline=""))
     columns = blank(_KEYS)
     try:
@@ -154,7 +229,8 @@ def _from_csv(raw: bytes, label: str) -> dict[str, list[Any]]:
                 _row(columns, {key: row[i].strip() if i < len(row) else "" for key, i in at.items()})
     except csv.Error as error:
         raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
-    return columns
+    (start_ns, bare), (end_ns, _), (submit_ns, _) = (times(columns.pop(key)) for key in ("start", "end", "submit"))
+    return {**columns, "start_ns": start_ns, "end_ns": end_ns, "submit_ns": submit_ns}, bare
 
 
 def _row(columns: dict[str, list[Any]], row: dict[str, str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import TooLarge
+from taut.read.dates import parsed
 from taut.tables import NULL, Attempt, Table, columns_of
 
 COMPLETED, FAILED, PREEMPTED, NODE_FAILED = "completed", "failed", "preempted", "node failed"
@@ -71,11 +72,16 @@ def outcome(word: str) -> str:
     return WORDS.get(text) or WORDS.get(text.split(" ")[0], "") if text else ""
 
 
+def few(attempts: int, label: str) -> None:
+    """Refuses more attempts than a log can tell."""
+    if attempts > MOST_ATTEMPTS:
+        raise TooLarge(label, f"more than {MOST_ATTEMPTS:,} attempts", "cut the log to the jobs in question")
+
+
 def table(columns: Mapping[str, Sequence[Any]], label: str) -> Table:
     """A table of attempts; those of a job numbered in order of start."""
     rows = len(columns["job"])
-    if rows > MOST_ATTEMPTS:
-        raise TooLarge(label, f"more than {MOST_ATTEMPTS:,} attempts", "cut the log to the jobs in question")
+    few(rows, label)
     kinds = {name: object if dtype == "str" else dtype for name, dtype, _ in columns_of(Attempt)}
     return numbered(Table(Attempt, {key: np.array(values, dtype=kinds[key]) for key, values in columns.items()}, rows))
 
@@ -84,8 +90,8 @@ def numbered(attempts: Table) -> Table:
     """Attempts in order of job (as first seen) and start, numbered from 1; one that never started comes where it was queued."""
     if not len(attempts):
         return attempts
-    first: dict[str, int] = {}
-    job = np.array([first.setdefault(name, len(first)) for name in attempts.job], dtype=np.int64)
+    first = {name: code for code, name in enumerate(dict.fromkeys(attempts.job))}
+    job = np.fromiter(map(first.__getitem__, attempts.job), dtype=np.int64, count=len(attempts))
     at = np.where(
         attempts.start_ns >= 0, attempts.start_ns, np.where(attempts.submit_ns >= 0, attempts.submit_ns, attempts.end_ns)
     )
@@ -93,38 +99,50 @@ def numbered(attempts: Table) -> Table:
     job = job[order]
     begins = np.flatnonzero(np.concatenate([[True], job[1:] != job[:-1]]))
     number = np.arange(len(job)) - np.repeat(begins, np.diff(np.append(begins, len(job)))) + 1
-    return attempts.take(order).replace(attempt=number)
+    ordered = attempts if (order[1:] > order[:-1]).all() else attempts.take(order)
+    return ordered.replace(attempt=number)
 
 
 def times(texts: Sequence[Any]) -> tuple[Any, bool]:
     """ISO dates, or seconds (by size: ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
-    given = [text for text in texts if text]
-    if len(given) < len(texts):
+    if not all(texts):
+        given = [text for text in texts if text]
         out = np.full(len(texts), NULL, dtype=np.int64)
         out[np.fromiter(map(bool, texts), dtype=bool, count=len(texts))], bare = times(given)
         return out, bare
-    seconds = _plain_dates(texts)
-    if seconds is not None:
-        known = (seconds > 0) & (seconds < _LATEST_S)
-        return np.where(known, np.where(known, seconds, 0) * SECOND, NULL), True
+    kinds = set(map(type, texts))
+    if kinds == {str}:
+        return _dates(texts)
+    if kinds and kinds <= {int, float}:
+        return _numbers(texts), False
     told = [text if isinstance(text, (str, int, float)) else None for text in texts]
+    return _one_by_one(told)
+
+
+def _dates(texts: Sequence[str]) -> tuple[Any, bool]:
+    """Texts that are dates of one shape, as almost all files have, at once; others one by one."""
+    found = parsed(texts)
+    if found is None:
+        return _one_by_one(texts)
+    seconds, ns, bare = found
+    known = (seconds > 0) & (seconds < _LATEST_S)
+    return np.where(known, np.where(known, seconds, 0) * SECOND + ns, NULL), bare
+
+
+def _numbers(values: Sequence[float]) -> Any:
+    """What ``_since_1970`` makes of one, of many."""
+    value = np.array(values, dtype=np.float64)
+    good = (value > 0) & (value < 9e18)
+    value = np.where(good, value, 0)
+    ns = np.rint(value * np.select([value < 1e11, value < 1e14, value < 1e17], [1e9, 1e6, 1e3], 1.0))
+    good &= ns < 2.0**63 - 1024
+    return np.where(good, np.where(good, ns, 0).astype(np.int64), NULL)
+
+
+def _one_by_one(told: Sequence[Any]) -> tuple[Any, bool]:
     times_of = {text: _time(text) for text in set(told)}
     found = [times_of[text] for text in told]
     return np.array([at for at, _ in found], dtype=np.int64), any(bare for _, bare in found)
-
-
-def _plain_dates(texts: Sequence[Any]) -> Any:
-    """Seconds since 1970, if all texts are dates such as ``2026-01-01T10:00:00``; else None. All at once is fast."""
-    if not len(texts) or set(map(type, texts)) != {str} or set(map(len, texts)) != {19}:
-        return None
-    try:
-        dates = np.array(texts, dtype="U19")
-        letters = dates.view("U1").reshape(-1, 19)
-        if not ((letters[:, 16] == ":").all() and np.char.isdecimal(letters[:, 18]).all()):
-            return None  # a zone would fit, too
-        return dates.astype("datetime64[s]").astype(np.int64)
-    except ValueError:
-        return None
 
 
 def _time(value: Any) -> tuple[int, bool]:
@@ -209,7 +227,7 @@ def _ranged(part: str) -> int:
 
 def cut(text: Any) -> str:
     """A name or a reason, not too long."""
-    return str(text).strip()[:TEXT] if text is not None else ""
+    return (text if type(text) is str else str(text)).strip()[:TEXT] if text is not None else ""
 
 
 def blank(columns: Iterable[str]) -> dict[str, list[Any]]:

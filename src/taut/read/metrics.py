@@ -35,7 +35,7 @@ def sniff(head: bytes) -> bool:
         return True
     if line[:1] == b"{" and b'"metric"' in line and b'"value"' in line and b'"traceEvents"' not in line:
         return True
-    return metric_text.sniff(text) or (line[:1] != b"{" and metric_table.is_table(metric_table.cells(line)))
+    return metric_text.sniff(text) or (line[:1] not in (b"{", b"[") and metric_table.is_table(metric_table.cells(line)))
 
 
 def is_parquet(data: bytes) -> bool:
