@@ -94,3 +94,5 @@ def _scale_up(message: str, place: tuple[str, str, str], settings: Settings) -> 
 SCALED: dict[str, Callable[..., dict[str, Any] | None]] = {
     "successfulrescale": _rescaled, "scalingreplicaset": _replica_set, "triggeredscaleup": _scale_up,
 }  # fmt: skip
+DECIDING = frozenset({*AGAINST, *FOR, *PODS, *SCALED})
+"""Reasons of events that are decisions, in lower case."""

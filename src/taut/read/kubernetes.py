@@ -8,16 +8,18 @@ next begins with the next start. Events do not tell when a container ends by its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from taut.errors import InputRefused, TooLarge
 from taut.read import job_words as words
+from taut.read.columns import Codes, Mask
 from taut.read.control_log import ControlLog
 from taut.read.job_words import JobLog, blank, cut, table, times
-from taut.read.kube_actions import decisions
+from taut.read.kube_actions import DECIDING, decisions
 from taut.tables import NULL
 
 MOST_EVENTS = 10_000_000
@@ -37,6 +39,7 @@ ENDS = {
 QUEUES = ("failedscheduling", "successfulcreate", "created job", "pytorchjobcreated", "scheduled", "suspended", "queued")
 """Reasons that show a job that waits."""
 BEGINS = ("started", "pytorchjobrunning", "jobrunning")
+TELLING = frozenset((*ENDS, *QUEUES, *BEGINS))
 _CREATED = re.compile(r"[Cc]reated pod:? (\S{1,253})")
 _RANDOM = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 _ROLE = re.compile(r"-(?:master|worker|launcher|chief|ps|node|replica|head|trainer|leader)(?:-\d{1,6})*$|(?:-\d{1,6})+$")
@@ -49,23 +52,23 @@ def sniff(head: bytes) -> bool:
     return text[:1] == b"{" and (b'"involvedObject"' in text or b'"regarding"' in text) and b'"reason"' in text
 
 
-class _Object(msgspec.Struct):
+class _Object(msgspec.Struct, gc=False):
     kind: Any = None
     name: Any = None
     namespace: Any = None
 
 
-class _Source(msgspec.Struct):
+class _Source(msgspec.Struct, gc=False):
     host: Any = None
     component: Any = None
 
 
-class _Series(msgspec.Struct):
+class _Series(msgspec.Struct, gc=False):
     count: Any = None
     lastObservedTime: Any = None
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     """An event of the core, or of the newer group that calls its object ``regarding`` and its message ``note``."""
 
     involvedObject: _Object | None = None
@@ -91,19 +94,22 @@ class _Event(msgspec.Struct):
 def load(data: bytes, label: str) -> JobLog | ControlLog:
     """The attempts of all jobs whose pods the events name, and who decided what; decisions alone if there are no jobs."""
     events = [event for event in map(_plain, _events(bytes(data), label)) if event.involvedObject is not None]
-    rows = _rows(events)
-    if not rows:
+    told = _told(events)
+    if not len(told.row):
         raise InputRefused(label, "no event tells of a pod or a job", "save kubectl get events -o json of the job's namespace")
-    owners = _owners(events)
-    jobs: dict[str, _Job] = {}
-    for at, _, event, place in rows:
-        name = _job(place, owners)
-        jobs.setdefault(name, _Job(name)).tell(at, event, place)
-    decided = decisions(((at, event, place, _job(place, owners)) for at, _, event, place in rows), label)
+    jobs = [_Job(name) for name in told.jobs]
+    some = np.flatnonzero(told.tells[told.row])
+    for at, row, job in zip(told.at[some].tolist(), told.row[some].tolist(), told.job[some].tolist(), strict=True):
+        jobs[job].tell(at, events[row])
+    those = np.flatnonzero(told.decides[told.row])
+    rows = zip(told.at[those].tolist(), told.row[those].tolist(), told.job[those].tolist(), strict=True)
+    decided = decisions(
+        ((at, events[row], _place(events[row]) or ("", "", ""), told.jobs[job]) for at, row, job in rows), label
+    )
     columns = blank(_KEYS)
-    last = rows[-1][0]
-    for job in jobs.values():
-        for row in job.finished(last):
+    last = int(told.at[-1])
+    for job in _as_seen(told.job):
+        for row in jobs[job].finished(last):
             for key in _KEYS:
                 columns[key].append(row[key])
     if not columns["job"] and len(decided.actions):
@@ -150,31 +156,64 @@ def _decoded(data: bytes) -> list[_Event]:
 Place = tuple[str, str, str]
 
 
-def _rows(events: list[_Event]) -> list[tuple[int, int, _Event, Place]]:
+class _Told(NamedTuple):
     """The events in order of time, at the first and again at the last time they were seen."""
+
+    at: Any
+    row: Any
+    """Which event."""
+    job: Any
+    """Index into ``jobs``, for each of ``row``."""
+    jobs: list[str]
+    tells: Any
+    """Whether an event's reason begins, ends or queues something …"""
+    decides: Any
+    """… and whether it is a decision."""
+
+
+def _told(events: list[_Event]) -> _Told:
     if len(events) > MOST_EVENTS:
         raise TooLarge("events", f"more than {MOST_EVENTS:,}", "save the events of one job")
-    first = times([e.firstTimestamp or e.eventTime or e.lastTimestamp for e in events])[0].tolist()
-    last = times([(e.series.lastObservedTime if e.series else None) or e.lastTimestamp or e.eventTime for e in events])[
-        0
-    ].tolist()
-    rows = []
-    for i, event in enumerate(events):
-        where = event.involvedObject
-        if where is None or not isinstance(where.name, str) or not isinstance(event.reason, str):
-            continue
-        place = (cut(where.kind), cut(where.namespace), cut(where.name))
-        rows += [(at, i, event, place) for at in dict.fromkeys((first[i], last[i])) if at >= 0]
-    return sorted(rows, key=lambda row: row[:2])
+    first = times([e.firstTimestamp or e.eventTime or e.lastTimestamp for e in events])[0]
+    last = times([(e.series.lastObservedTime if e.series else None) or e.lastTimestamp or e.eventTime for e in events])[0]
+    reasons, places, jobs = Codes(), Codes(), Codes()
+    reason = reasons.of(e.reason if isinstance(e.reason, str) else None for e in events)
+    place = places.of(map(_place, events))
+    about = [key if isinstance(key, tuple) else None for key in places]
+    told = _which(word is not None for word in reasons)[reason] & _which(key is not None for key in about)[place]
+    known, decided = (_which(str(word).lower() in some for word in reasons) for some in (TELLING, DECIDING))
+    owners = _owners(events, _which(key is not None and key[0] != "Pod" for key in about)[place])
+    job = jobs.of(_job(key, owners) if key else "" for key in about)
+    rows = np.concatenate([np.flatnonzero(told & (first >= 0)), np.flatnonzero(told & (last >= 0) & (last != first))])
+    at = np.concatenate([first[told & (first >= 0)], last[told & (last >= 0) & (last != first)]])
+    order = np.lexsort((rows, at))
+    rows = rows[order]
+    return _Told(at[order], rows, job[place[rows]], list(map(str, jobs)), known[reason], decided[reason])
 
 
-def _owners(events: list[_Event]) -> dict[tuple[str, str], str]:
-    """Pod → the job that created it."""
+def _which(flags: Iterable[bool]) -> Mask:
+    return np.fromiter(flags, dtype=np.bool_)
+
+
+def _place(event: _Event) -> Place | None:
+    """What an event is about: kind, namespace and name; None if it has no name."""
+    where = event.involvedObject
+    return (cut(where.kind), cut(where.namespace), cut(where.name)) if where and isinstance(where.name, str) else None
+
+
+def _as_seen(codes: Any) -> list[int]:
+    """Codes in the order in which they come first."""
+    found, first = np.unique(codes, return_index=True)
+    return list(found[np.argsort(first)].tolist())
+
+
+def _owners(events: list[_Event], others: Any) -> dict[tuple[str, str], str]:
+    """Pod → the job that created it, out of the events of others than pods."""
     owners = {}
-    for event in events:
-        where = event.involvedObject
+    for row in np.flatnonzero(others).tolist():
+        event, where = events[row], events[row].involvedObject
         found = _CREATED.search(event.message[:400]) if isinstance(event.message, str) else None
-        if where is not None and found and isinstance(where.name, str) and where.kind != "Pod":
+        if where is not None and found:
             owners[cut(where.namespace), found[1]] = where.name
     return owners
 
@@ -200,22 +239,23 @@ class _Job:
         self.pods: set[str] = set()
         self.nodes: set[str] = set()
 
-    def tell(self, at: int, event: _Event, place: Place) -> None:
+    def tell(self, at: int, event: _Event) -> None:
         """One event."""
         reason = event.reason.lower()
         if reason in BEGINS:
-            self._start(at, event, place)
+            self._start(at, event)
         elif reason in ENDS:
             self._end(at, ENDS[reason], event)
         elif reason in QUEUES and self.queued_ns < 0 and self.open is None:
             self.queued_ns = at
 
-    def _start(self, at: int, event: _Event, place: Place) -> None:
+    def _start(self, at: int, event: _Event) -> None:
         if self.open is None:
             self.open = {"job": self.name, "submit_ns": self.queued_ns, "start_ns": at}
             self.queued_ns, self.pods, self.nodes = NULL, set(), set()
-        if place[0] == "Pod":
-            self.pods.add(place[2])
+        where = event.involvedObject
+        if where is not None and cut(where.kind) == "Pod":
+            self.pods.add(cut(where.name))
         if event.source is not None and isinstance(event.source.host, str):
             self.nodes.add(event.source.host[:64])
 
