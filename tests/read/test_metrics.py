@@ -96,6 +96,66 @@ def test_json_lines() -> None:
     assert rows(LINES) == [("node7 gpu 0", "temperature_c", [0.5, 1.5], [61.0, 62.0], None, "")]
 
 
+def lines(*samples: dict[str, Any]) -> bytes:
+    return "".join(json.dumps({"metric": "power", "component": "rank 0", **one}) + "\n" for one in samples).encode()
+
+
+NOW_S = 1_700_000_000
+
+
+@pytest.mark.parametrize("other", [3, 2.75, None, "2.75", True, "much"])
+def test_values_of_json_lines_keep_their_fractions(other: object) -> None:
+    data = lines({"time": NOW_S, "value": 1.25}, {"time": NOW_S + 0.5, "value": other}, {"time": NOW_S + 1, "value": 7})
+    middle = {None: [], "much": [], "2.75": [2.75], True: [1.0]}.get(other, [other])
+    times = [0.0, 0.5, 1.0] if middle else [0.0, 1.0]
+    assert rows(data) == [("rank 0", "power_w", times, [1.25, *middle, 7.0], None, "")]
+
+
+@pytest.mark.parametrize("zone", ["Z", "+00:00", "", "+02:00"])
+def test_times_of_json_lines_may_be_dates(zone: str) -> None:
+    data = lines(*({"timestamp": f"2023-11-14T22:13:2{i}.25{zone}", "value": i} for i in range(2)))
+    later = -7200 if zone == "+02:00" else 0
+    assert rows(data) == [("rank 0", "power_w", [later + 0.25, later + 1.25], [0.0, 1.0], None, "")]
+    assert metrics.load(data, "m").zoneless is (zone == "")
+
+
+def test_a_key_that_few_lines_have_counts() -> None:
+    many = [{"time": NOW_S + i, "value": 1, "component": "", "rank": i % 2, "note": {"x": i}} for i in range(3000)]
+    many[1234] |= {"rank": "0", "unit": "kW", "else": [1, {"rank": 5}]}
+    found = [(s.component, s.metric, len(s.value), s.value.max()) for s in metrics.load(lines(*many), "m").series]
+    assert found == [("rank 0", "power_w", 1499, 1.0), ("rank 1", "power_w", 1500, 1.0)]
+
+
+def answer(*values: str) -> bytes:
+    series = [f'{{"metric": {{"__name__": "power", "rank": "{i}"}}, "values": {text}}}' for i, text in enumerate(values)]
+    return f'{{"status": "success", "data": {{"resultType": "matrix", "result": [{", ".join(series)}]}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[[1700000000, \"1.5\"],\n [1700000000.5, \"-2e3\"]]", [1.5, -2000.0]), ('[[1.7e9,"1"],[1700000000.5,"NaN"]]', [1.0]),
+        ('[[1700000000,"+Inf"],[1700000000.5,"4"]]', [4.0]), ('[[1700000000,""],[1700000000.5,"4"]]', [4.0]),
+        ('[[1700000000,"1 2"],[1700000000.5,"4"]]', [4.0]), ('[[1700000000," 12 "],[1700000000.5,"4"]]', [12.0, 4.0]),
+        ('[[1700000000,"1-2"],[1700000000.5,"x"],[1700000001,"3"]]', [3.0]),
+    ],
+)  # fmt: skip
+def test_samples_of_a_matrix_in_any_writing(text: str, value: list[float]) -> None:
+    plain = '[[1700000000,"7"],[1700000001,"8"]]'
+    found = metrics.load(answer(plain, text, "[]", plain), "m").series
+    assert [(s.component, s.value.tolist()) for s in found] == [
+        ("rank 0", [7.0, 8.0]), ("rank 1", value), ("rank 3", [7.0, 8.0]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ['[["1","2"]]', "[[1,2]]", '[[1,"2",3]]', "[[1]]", '[1,"2"]', '{"1": "2"}', '[[1,"2"],[]]', "null"]
+)
+def test_what_is_no_list_of_samples_is_refused(text: str) -> None:
+    with pytest.raises(InputRefused, match="not a matrix"):
+        metrics.load(answer('[[1700000000,"7"]]', text), "m")
+
+
 def test_prometheus_matrix() -> None:
     assert rows(MATRIX) == [("node7 gpu 1", "utilisation_share", [0.5, 2.5], [1.0, 0.5], None, "")]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from taut.errors import InputRefused
 from taut.read.columns import Codes
 from taut.read.job_words import JobLog, blank, counted, cut, few, outcome, table, times, whole
+from taut.read.json_fields import Keys, decoded
 from taut.tables import NULL
 
 JOB = ("job", "job_id", "jobid", "id", "job_name", "name")
@@ -33,8 +35,7 @@ STEPS = {
     "saved_step": ("saved_step", "checkpoint_step", "last_checkpoint"),
 }  # fmt: skip
 _KEYS = ("job", "submit", "start", "end", "outcome", "accelerators", "unit", "reason", *STEPS)
-SAMPLES, SAMPLE_BYTES = 16, 4 << 10
-_KEY = re.compile(rb'"(\w{1,60})"\s*:')
+MOST_STEPS = 2**53
 _ATTEMPTS = re.compile(rb'"attempts"\s*:\s*\[')
 
 
@@ -63,48 +64,28 @@ def load(data: bytes, label: str) -> JobLog:
     return JobLog(label, table(columns, label), zoneless=bare, controller="scheduler")
 
 
-OF_ATTEMPT = (*STATE, *REASON, *HELD, *START, *END, *(name for names in STEPS.values() for name in names), "detail")
-OF_JOB = (*JOB, *SUBMIT, *HELD, *STATE)
+OF_ATTEMPT = {
+    **dict.fromkeys((*STATE, *REASON, *HELD, *START, *END, *chain.from_iterable(STEPS.values())), (Any, None)),
+    "detail": (msgspec.Raw, None),
+}
+OF_JOB = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE), (Any, None))
 
 
-def _keys(raw: bytes) -> list[str]:
-    """The keys that samples from all over a file use."""
-    pieces = (raw[at : at + SAMPLE_BYTES] for at in range(0, len(raw), max(len(raw) // SAMPLES, SAMPLE_BYTES)))
-    return [key.decode() for key in set(chain.from_iterable(map(_KEY.findall, pieces)))]
-
-
-def _types(keys: Iterable[str], *, all_keys: bool) -> tuple[Any, Any]:
-    """The types of a job and of a file of jobs that have these fields; others are refused, or if these are all, passed over."""
-    fields = {key: msgspec.field(default=None, name=key) for key in dict.fromkeys(keys) if key != "attempts"}
-
-    def told(spelled: tuple[str, ...]) -> list[Any]:
-        other = [(f"_{i}", msgspec.Raw, fields[key]) for i, key in enumerate(fields) if key not in spelled]
-        known = [key for key in dict.fromkeys(spelled) if key in fields]
-        return [(key, msgspec.Raw if key == "detail" else Any, fields[key]) for key in known] + other
-
-    attempt = msgspec.defstruct("Attempt", told(OF_ATTEMPT), gc=False, forbid_unknown_fields=not all_keys)
-    attempts: Any = ("attempts", list[attempt], msgspec.field(default_factory=list))  # type: ignore[valid-type]
-    job: Any = msgspec.defstruct("Job", [*told(OF_JOB), attempts], forbid_unknown_fields=not all_keys)
-    return job, msgspec.defstruct("Jobs", [("jobs", list[job])])
-
-
-def _jobs(raw: bytes, job: Any, many: Any) -> list[Any]:
+def _jobs(raw: bytes, keys: Keys) -> list[Any]:
     """A list of jobs, an object with one, or one job a line."""
+    attempts: Any = list[keys.struct("Attempt", OF_ATTEMPT, gc=False)]  # type: ignore[misc]
+    job: Any = keys.struct("Job", OF_JOB, ("attempts", attempts, msgspec.field(default_factory=list)))
     if raw[:1] == b"[":
         return list(msgspec.json.decode(raw, type=list[job]))
     try:
-        return list(msgspec.json.decode(raw, type=many).jobs)
+        return list(msgspec.json.decode(raw, type=msgspec.defstruct("Jobs", [("jobs", list[job])])).jobs)  # type: ignore[attr-defined]
     except msgspec.DecodeError:
         return list(msgspec.json.Decoder(job).decode_lines(raw))
 
 
 def _decode(raw: bytes, label: str) -> list[Any]:
-    """The jobs, with the fields that samples show; where there are others, with all of the spellings, which takes longer."""
     try:
-        try:
-            return _jobs(raw, *_types(_keys(raw), all_keys=False))
-        except msgspec.DecodeError:
-            return _jobs(raw, *_types((*OF_ATTEMPT, *OF_JOB), all_keys=True))
+        return decoded(raw, lambda keys: _jobs(raw, keys))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable table of jobs ({str(error)[:120]})", "write it again") from None
 
@@ -141,8 +122,17 @@ def _from_json(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
         columns["reason"] = _each(told, lambda reason: "" if reason is None else cut(reason))
     for key, spelled in STEPS.items():
         if (told := _all(ones, spelled)) is not None:
-            columns[key] = [NULL if value is None else whole(value, 2**53) for value in told]
+            columns[key] = _steps(told)
     return columns, bare
+
+
+def _steps(values: list[Any]) -> Any:
+    """Numbers of steps, NULL for what is none."""
+    if set(map(type, values)) == {int}:
+        with suppress(OverflowError):
+            number = np.array(values, dtype=np.int64)
+            return np.where((number >= 0) & (number <= MOST_STEPS), number, NULL)
+    return [whole(value, MOST_STEPS) for value in values]
 
 
 def _each(values: list[Any], said: Callable[[Any], Any]) -> Any:
@@ -238,7 +228,7 @@ def _row(columns: dict[str, list[Any]], row: dict[str, str]) -> None:
         return
     count, unit = counted(row.get("held", ""))
     texts = {key: row.get(key, "") for key in ("submit", "start", "end")}
-    steps = {key: whole(row.get(key, ""), 2**53) for key in STEPS}
+    steps = {key: whole(row.get(key, ""), MOST_STEPS) for key in STEPS}
     known = {"job": cut(row["job"]), "outcome": outcome(row.get("outcome", "")), "reason": cut(row.get("reason", ""))}
     for key, value in {**texts, **steps, **known, "accelerators": count, "unit": unit}.items():
         columns[key].append(value)

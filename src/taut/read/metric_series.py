@@ -240,8 +240,12 @@ def _limit(one: Found) -> Any:
 def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
     """One series in the words of this house; a mask becomes flags, a counter its rate."""
     good = np.isfinite(one.value) & (one.time_ns != NULL) & ~blank(one.name, one.value)
-    order = np.argsort(one.time_ns[good], kind="stable")
-    time, value, limit = (column[good][order] for column in (one.time_ns, one.value, _limit(one)))
+    time, value, limit = one.time_ns, one.value, _limit(one)
+    if not good.all():
+        time, value, limit = time[good], value[good], limit[good]
+    if (time[1:] < time[:-1]).any():
+        order = np.argsort(time, kind="stable")
+        time, value, limit = time[order], value[order], limit[order]
     if not len(time):
         return
     source = (one.limit_source.strip() or "the file")[:TEXT] if np.isfinite(limit).any() else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +16,8 @@ import msgspec
 import numpy as np
 
 from taut.errors import InputRefused, TooLarge
+from taut.read import metric_lines
+from taut.read.columns import grouped
 from taut.read.files import size_cap
 from taut.read.metric_series import TEXT, WHERE, Found, few, unit_by_size, whole
 from taut.read.metric_text import labels_in
@@ -106,48 +107,9 @@ def parquet_columns(data: bytes) -> list[str]:
         return []
 
 
-class _Line(msgspec.Struct):
-    """One sample as a JSON line; what else the line holds is not looked at."""
-
-    metric: str | int = ""
-    value: float | str | bool | None = None
-    time: float | int | str | None = None
-    timestamp: float | int | str | None = None
-    time_ns: int | None = None
-    component: str | int = ""
-    rank: str | int = ""
-    host: str | int = ""
-    gpu: str | int = ""
-    limit: float | str | None = None
-    limit_source: str | None = None
-    unit: str | None = None
-
-
 def from_lines(data: bytes, label: str) -> tuple[list[Found], bool]:
     """What JSON lines hold, and whether their times are dates without a zone."""
-    import pyarrow as pa
-
-    try:
-        rows = msgspec.json.Decoder(_Line).decode_lines(bytes(data))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InputRefused(label, f"not readable as JSON lines ({str(error)[:120]})", "one object a line") from None
-    times = [t for t in ("time_ns", "time", "timestamp") if any(getattr(row, t) is not None for row in rows)] or ["time"]
-    names = [f for f in _Line.__struct_fields__ if f not in ("time_ns", "time", "timestamp") or f == times[0]]
-    return _found(names, [pa.chunked_array([_column([getattr(row, name) for row in rows])]) for name in names], label)
-
-
-def _column(values: Sequence[object]) -> Any:
-    """Values as Arrow: numbers where all are, else texts."""
-    import pyarrow as pa
-
-    for kind in (pa.int64(), pa.float64()):
-        with suppress(pa.ArrowException, OverflowError, TypeError):
-            return pa.array(values, kind)
-    return pa.array([_text(value) for value in values], pa.string())
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
+    return _found(*metric_lines.columns(data, label), label)
 
 
 def _once(header: Sequence[str], label: str) -> None:
@@ -215,23 +177,34 @@ def _about() -> list[str]:
 
 def _rows(code: Any, count: int) -> list[Any]:
     """The rows of each code, in their order."""
-    order = np.argsort(code, kind="stable")
-    return np.split(order, np.searchsorted(code[order], np.arange(1, count))) if count else []
+    return np.split(grouped(code), np.cumsum(np.bincount(code, minlength=count))[:-1]) if count else []
 
 
 def _together(columns: Sequence[tuple[list[str], Any]], rows: int) -> tuple[list[tuple[str, ...]], Any]:
     """Several columns as one: the distinct combinations of their words, in order of appearance, and a code per row."""
     if not columns:
         return ([()] if rows else []), np.zeros(rows, dtype=np.int64)
-    code = np.zeros(rows, dtype=np.int64)
+    code, count = np.zeros(rows, dtype=np.int64), 1 if rows else 0
     for words, column in columns:
-        code = np.unique(code * max(len(words), 1) + column, return_inverse=True)[1]
-    first = np.unique(code, return_index=True)[1]
-    order = np.argsort(first, kind="stable")
+        if len(words) > 1:
+            code, count = _dense(code * len(words) + column, count * len(words))
+    first = np.empty(count, dtype=np.int64)
+    first[code[::-1]] = np.arange(rows)[::-1]
+    order = np.argsort(first)
     rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
+    rank[order] = np.arange(count)
     at = first[order].tolist()
     return list(zip(*([words[column[i]] for i in at] for words, column in columns), strict=True)), rank[code]
+
+
+def _dense(code: Any, most: int) -> tuple[Any, int]:
+    """Codes below ``most`` numbered anew without holes, in their order, and how many there are."""
+    if most > 4 * len(code) + 1000:
+        used, dense = np.unique(code, return_inverse=True)
+        return dense, len(used)
+    used = np.zeros(most, dtype=np.bool_)
+    used[code] = True
+    return (np.cumsum(used) - 1)[code], int(used.sum())
 
 
 def _words(column: Any) -> tuple[list[str], Any]:
@@ -245,7 +218,7 @@ def _words(column: Any) -> tuple[list[str], Any]:
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
-    words = [_text(word)[: 10 * TEXT] for word in encoded.dictionary.to_pylist()]
+    words = [metric_lines.text(word)[: 10 * TEXT] for word in encoded.dictionary.to_pylist()]
     index = encoded.indices
     if encoded.null_count:
         index, words = index.fill_null(len(words)), [*words, ""]
@@ -254,7 +227,7 @@ def _words(column: Any) -> tuple[list[str], Any]:
 
 def _flat(row: Sequence[tuple[Any, Any]] | None) -> str:
     """A map as one text."""
-    return "" if not row else msgspec.json.encode({str(key): _text(value) for key, value in row}).decode()
+    return "" if not row else msgspec.json.encode({str(key): metric_lines.text(value) for key, value in row}).decode()
 
 
 def _numbers(column: Any) -> tuple[Any, str]:
@@ -314,9 +287,10 @@ def _times(columns: Columns, label: str) -> tuple[Any, bool]:
         return moments.fill_null(NULL).to_numpy(), getattr(column.type, "tz", None) is None
     number = _plain_numbers(column)
     if number is None:
-        dates = _zoneless(column)
-        if dates is not None:
-            return dates, True
+        for zone in (None, "UTC"):
+            dates = _dated(column, zone)
+            if dates is not None:
+                return dates, zone is None
         words, code = _words(column)
         number = np.array([_number(word) for word in words], dtype=np.float64)[code]
         if not np.isfinite(number).any():
@@ -339,14 +313,14 @@ def _exact(column: Any) -> Any:
     return np.array(known, dtype=np.int64)[code]
 
 
-def _zoneless(column: Any) -> Any:
-    """The ns of dates without a zone; None unless all are."""
+def _dated(column: Any, zone: str | None) -> Any:
+    """The ns of dates, none of which or all of which name a zone; None for others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     try:
         dashed = pc.replace_substring(pc.utf8_trim_whitespace(column.cast(pa.string())), "/", "-")
-        return dashed.cast(pa.timestamp("us")).cast(pa.timestamp("ns")).cast(pa.int64()).fill_null(NULL).to_numpy()
+        return dashed.cast(pa.timestamp("us", zone)).cast(pa.timestamp("ns", zone)).cast(pa.int64()).fill_null(NULL).to_numpy()
     except pa.ArrowInvalid:
         return None
 

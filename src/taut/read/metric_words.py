@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,11 @@ def split_unit(header: str) -> tuple[str, str]:
 
 def plain(name: str) -> str:
     """A metric's name as it is looked up."""
+    return _plain(name) if len(name) <= 200 else _plain.__wrapped__(name)
+
+
+@lru_cache(4096)
+def _plain(name: str) -> str:
     return re.sub(r"[.\s/-]+", "_", name.strip().lower())[:100]
 
 
@@ -142,6 +148,8 @@ def blank(name: str, value: Any) -> Any:
     """Which values are DCGM's way to say that there is none; bytes and counts of others may well be such numbers."""
     word = plain(name)
     if not word.startswith("dcgm_") and KNOWN.get(word, ("", "bytes"))[1] in ("", "bytes", "mib"):
+        return np.zeros(len(value), dtype=np.bool_)
+    if len(value) and value.max() < BLANKS[0][0]:
         return np.zeros(len(value), dtype=np.bool_)
     return np.logical_or.reduce([(value >= low) & (value <= high) for low, high in BLANKS])
 

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
-import numpy as np
-
-from taut.errors import InputRefused
 from taut.read import metric_table, metric_text
 from taut.read.metric_actions import settings
+from taut.read.metric_matrix import matrix
 from taut.read.metric_ranks import apply
-from taut.read.metric_series import USUAL, Found, Map, Metrics, gather, whole
-from taut.read.metric_words import plain
+from taut.read.metric_series import USUAL, Map, Metrics, gather
 
 __all__ = ["Metrics", "apply", "load", "matrix", "sniff"]
 
@@ -55,42 +51,3 @@ def load(data: bytes, label: str, mapped: Map = USUAL) -> Metrics:
     read = metric_table.from_parquet if data[:4] == PARQUET else metric_table.from_csv
     found, zoneless = (metric_table.from_lines if start[:1] == b"{" else read)(data, label)
     return replace(gather(label, found, zoneless=zoneless, mapped=mapped), settings=settings(found))
-
-
-class _Found(msgspec.Struct):
-    metric: dict[str, str]
-    values: list[tuple[float, str]] = []
-
-
-class _Data(msgspec.Struct):
-    result: list[_Found] = []
-
-
-class _Answer(msgspec.Struct):
-    data: _Data
-    status: str = ""
-
-
-def matrix(data: bytes, label: str) -> list[Found]:
-    """What Prometheus answered: samples by series."""
-    try:
-        answer = msgspec.json.decode(bytes(data), type=_Answer).data.result
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        remedy = "save what /api/v1/query?query=METRIC[10m] answers"
-        raise InputRefused(label, f"not a matrix of Prometheus ({str(error)[:120]})", remedy) from None
-    found = []
-    for one in answer:
-        name = one.metric.get("__name__", "")
-        if not name:
-            raise InputRefused(label, "a result without a metric name", "query the metric itself, not an expression")
-        labels = {plain(key): value for key, value in one.metric.items() if key != "__name__"}
-        time, value = np.array([at for at, _ in one.values]), np.array([_float(text) for _, text in one.values])
-        found.append(Found(name, labels, whole(time, 1e9), value.astype(np.float64)))
-    return found
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")

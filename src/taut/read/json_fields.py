@@ -1,0 +1,47 @@
+"""Types for JSON of which many fields are known and few are used: every field that an object could have costs time.
+
+Samples of a file tell its keys. A type of these refuses any other key, so that one which the samples missed is noticed, and
+the file is decoded again with all the fields that are known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Any, TypeVar
+
+import msgspec
+
+SAMPLES, SAMPLE_BYTES = 16, 4 << 10
+_KEY = re.compile(rb'"(\w{1,60})"\s*:')
+T = TypeVar("T")
+Known = Mapping[str, tuple[Any, Any]]
+"""Key → type and default."""
+
+
+class Keys:
+    """The keys that objects have, as far as types should have fields for them."""
+
+    def __init__(self, keys: Iterable[str] | None) -> None:
+        self._keys = None if keys is None else sorted(keys)
+
+    def struct(self, name: str, known: Known, *more: Any, gc: bool = True) -> Any:
+        """A type with the known fields among these keys; others are refused. Without keys: all known, others passed over."""
+        used = [key for key in known if self._keys is None or key in self._keys]
+        fields = [(key, known[key][0], msgspec.field(default=known[key][1], name=key)) for key in used]
+        own = {*known, *(field[0] for field in more)}
+        for i, key in enumerate(self._keys or ()):
+            if key not in own:
+                fields.append((f"_{i}", msgspec.Raw, msgspec.field(default=None, name=key)))
+        return msgspec.defstruct(name, [*fields, *more], gc=gc, forbid_unknown_fields=self._keys is not None)
+
+
+def decoded(raw: bytes, decode: Callable[[Keys], T]) -> T:
+    """What a function decodes with types of the keys that samples from all over the bytes show, else with all."""
+    stride = max(len(raw) // SAMPLES, SAMPLE_BYTES)
+    pieces = (raw[at : at + SAMPLE_BYTES] for at in range(0, len(raw), stride))
+    try:
+        return decode(Keys(key.decode() for key in set(chain.from_iterable(map(_KEY.findall, pieces)))))
+    except msgspec.DecodeError:
+        return decode(Keys(None))
