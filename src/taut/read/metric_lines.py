@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -11,19 +12,22 @@ import msgspec
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.read.columns import Codes
+from taut.read.columns import Codes, Ints
+from taut.read.dates import parsed
 from taut.read.json_fields import Keys, decoded
 
-_TEXT, _NUMBER, _TIME = (str | int, ""), (float | str | bool | None, None), (float | int | str | None, None)
-FIELDS = {
-    "metric": _TEXT, "value": _NUMBER, "time_ns": (int | None, None), "time": _TIME, "timestamp": _TIME,
-    "component": _TEXT, "rank": _TEXT, "host": _TEXT, "gpu": _TEXT,
-    "limit": (float | str | None, None), "limit_source": (str | None, None), "unit": (str | None, None),
+_TEXT, _TIME = (str | int, ""), (float | int | str | None, None)
+TEXTS = {
+    "metric": _TEXT, "component": _TEXT, "rank": _TEXT, "host": _TEXT, "gpu": _TEXT,
+    "limit_source": (str | None, None), "unit": (str | None, None),
 }  # fmt: skip
-"""What a line may hold, with its type and default; what else it holds is not looked at."""
-TIMES = ("time_ns", "time", "timestamp")
-"""Of several times the first that is there counts."""
-NUMBERS = ("value", "limit", *TIMES)
+NUMBERS = {"value": (float | str | bool | None, None), "limit": (float | str | None, None)}
+TIMES = {"time_ns": (int | None, None), "time": _TIME, "timestamp": _TIME}
+"""What a line may hold, with type and default; of several times the first counts. What else it holds is not looked at."""
+SLAB = 1 << 20
+"""Bytes of lines that are decoded at once: what they become should stay in the processor's cache."""
+LATEST_S = 9_000_000_000
+"""Dates up to here fit ns."""
 
 
 def columns(data: bytes, label: str) -> tuple[list[str], list[Any]]:
@@ -32,44 +36,90 @@ def columns(data: bytes, label: str) -> tuple[list[str], list[Any]]:
 
     raw = bytes(data)
     try:
-        rows = decoded(raw, lambda keys: _rows(raw, keys))
+        made = decoded(raw, lambda keys: _columns(raw, keys))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InputRefused(label, f"not readable as JSON lines ({str(error)[:120]})", "one object a line") from None
-    told = {name: list(map(attrgetter(name), rows)) for name in FIELDS if rows and hasattr(rows[0], name)}
-    told = {name: column for name, column in told.items() if column.count(None) < len(column)}
-    time = next((name for name in TIMES if name in told), "time")
-    made = {name: _numbers(told[name]) if name in NUMBERS else _words(told[name]) for name in told if name not in TIMES}
-    made[time] = _numbers(told.get(time, [None] * len(rows)))
     return list(made), [pa.chunked_array([column]) for column in made.values()]
 
 
-def _rows(raw: bytes, keys: Keys) -> list[Any]:
-    return list(msgspec.json.Decoder(keys.struct("Line", FIELDS, gc=False)).decode_lines(raw))
+def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
+    line = keys.struct("Line", {**TEXTS, **NUMBERS, **TIMES}, gc=False)
+    codes = {name: Codes() for name in TEXTS if name in line.__struct_fields__}
+    numbers: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *TIMES) if name in line.__struct_fields__}
+    texts: dict[str, list[Ints]] = {name: [np.empty(0, dtype=np.int64)] for name in codes}
+    count = 0
+    for rows in _slabs(raw, msgspec.json.Decoder(line)):
+        for name, words in codes.items():
+            texts[name].append(words.of(map(attrgetter(name), rows)))
+        for name, parts in numbers.items():
+            parts.append(_compact(list(map(attrgetter(name), rows))))
+        count += len(rows)
+    time = next((name for name in TIMES if any(map(_told, numbers.get(name, ())))), "time")
+    made = {name: _words(words, np.concatenate(texts[name])) for name, words in codes.items()}
+    made |= {name: _numbers(numbers[name]) for name in NUMBERS if name in numbers}
+    made[time] = _times(numbers.get(time) or [[None] * count])
+    return made
 
 
-def _words(values: Sequence[object]) -> Any:
-    """Texts that are mostly alike, each once, and which of them every row has."""
+def _slabs(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterator[list[Any]]:
+    """The lines, some at a time."""
+    at = 0
+    while at < len(raw):
+        end = raw.rfind(b"\n", at, at + SLAB) + 1 or raw.find(b"\n", at) + 1 or len(raw)
+        yield decoder.decode_lines(raw[at:end])
+        at = end
+
+
+def _words(codes: Codes, of: Ints) -> Any:
+    """Texts that are mostly alike as Arrow: each once, and which of them every row has; a number is its text."""
     import pyarrow as pa
 
-    codes, words = Codes(), Codes()
-    of = codes.of(values)
+    words = Codes()
     merged = words.of(map(text, codes))
     return pa.DictionaryArray.from_arrays(pa.array(merged[of].astype(np.int32)), pa.array(list(words), pa.string()))
 
 
-def _numbers(values: Sequence[object]) -> Any:
-    """Values as Arrow: numbers where all are, else texts."""
+def _compact(values: list[Any]) -> Any:
+    """Values as an array if all are numbers of one kind, else as they are."""
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        return np.array(values, dtype=np.float64)
+    if kinds == {int}:
+        with suppress(OverflowError):
+            return np.array(values, dtype=np.int64)
+    return values
+
+
+def _told(part: Any) -> bool:
+    return not isinstance(part, list) or part.count(None) < len(part)
+
+
+def _numbers(parts: list[Any]) -> Any:
+    """The parts of a column as Arrow: numbers where all are, else texts."""
     import pyarrow as pa
 
+    if all(isinstance(part, np.ndarray) and part.dtype == parts[0].dtype for part in parts):
+        return pa.array(np.concatenate(parts))
+    values = list(chain.from_iterable(part if isinstance(part, list) else part.tolist() for part in parts))
     kinds = set(map(type, values))
     if kinds == {str}:
         return pa.array(values, pa.string())
-    if kinds == {float}:
-        return pa.array(np.array(values, dtype=np.float64))
-    for kind in (pa.float64(),) if float in kinds else (pa.int64(), pa.float64()):  # the former would cut fractions off
+    for kind in (pa.float64(),) if float in kinds else (pa.int64(), pa.float64()):  # the latter would cut fractions off
         with suppress(pa.ArrowException, OverflowError, TypeError):
             return pa.array(values, kind)
     return pa.array(list(map(text, values)), pa.string())
+
+
+def _times(parts: list[Any]) -> Any:
+    """The same; dates of one shape are read here, all at once."""
+    import pyarrow as pa
+
+    values = list(chain.from_iterable(parts)) if all(isinstance(part, list) for part in parts) else []
+    found = parsed(values) if set(map(type, values)) == {str} else None
+    if found is None or (np.abs(found[0]) > LATEST_S).any():
+        return _numbers(parts)
+    seconds, ns, bare = found
+    return pa.array(seconds * 10**9 + ns).cast(pa.timestamp("ns", None if bare else "UTC"))
 
 
 def text(value: object) -> str:
