@@ -14,7 +14,7 @@ from taut.errors import InputRefused, UsageError
 from taut.project import acts
 from taut.project.checkpoint import best_s, expected_s, mtbf_s
 from taut.project.fabric import Net
-from taut.project.forecast import forecast
+from taut.project.forecast import at, forecast
 from taut.project.grid import Gate, Grid, barrier, fastest, first_of, free, hierarchical, ring, stale, steps
 from taut.project.noise import table
 from taut.project.pipeline import program
@@ -118,6 +118,15 @@ def test_what_cannot_be_or_would_do_nothing_is_refused(policy: str, said: str) -
 def test_values_that_a_policy_cannot_take_are_refused(gpt: Scenario, name: str, value: float, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         POLICIES[name].apply(gpt, value)
+
+
+def test_scales_at_which_a_gate_cannot_be_are_refused(gpt: Scenario) -> None:
+    grouped = POLICIES["hierarchical-barrier"].apply(gpt, 4)
+    assert at(grouped, 8 * 96).policy.group_replicas == 4
+    with pytest.raises(UsageError, match=r"576 ranks: policy\.group_replicas: 6 replicas cannot meet in groups of 4"):
+        at(grouped, 6 * 96)
+    with pytest.raises(UsageError, match=r"96 ranks: policy\.backup_replicas: 1 of 1 replicas"):
+        at(POLICIES["backup-workers"].apply(gpt, 1), 96)
 
 
 def test_one_gate_takes_the_place_of_another(gpt: Scenario) -> None:

@@ -19,7 +19,7 @@ from taut.project.grid import Grid
 from taut.project.moved import joules as joules_moved
 from taut.project.noise import Sway, table
 from taut.project.plan import Plan, plan
-from taut.project.scenario import Scenario
+from taut.project.scenario import Scenario, gates
 from taut.project.step import sending, still, straying
 from taut.project.workload import Estimate
 
@@ -159,7 +159,11 @@ def at(s: Scenario, ranks: int) -> Scenario:
     batch = s.job.global_batch // s.job.dp * dp if s.job.scaling == "weak" else s.job.global_batch
     if batch % (dp * s.job.micro_batch):
         raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be dealt to {dp} replicas in micro-batches")
-    return replace(s, job=replace(s.job, dp=dp, global_batch=batch))
+    there = replace(s, job=replace(s.job, dp=dp, global_batch=batch))
+    for wrong, key, why, remedy in gates(there.policy, there.job):
+        if wrong:
+            raise UsageError(f"{ranks} ranks: {key}: {why}; {remedy}")
+    return there
 
 
 def usual(s: Scenario) -> int:

@@ -355,12 +355,12 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
          "give at least three tiers"),
         (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
          "give its tier two uplinks or more, in a tree or on rails"),
-        *_gates(s.policy, j), *_acts(s),
+        *gates(s.policy, j), *_acts(s),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
 
 
-def _gates(p: Policies, j: Job) -> Sequence[Contradiction]:
+def gates(p: Policies, j: Job) -> Sequence[Contradiction]:
     """What a gate needs, and keys that would do nothing at it."""
     distinct = j.dp // p.clones
     return (
