@@ -23,9 +23,9 @@ from taut.project.noise import Sway
 from taut.project.workload import Estimate
 from taut.replay.blame import FALSE_ALARMS
 
-ROOM, FEWEST, MOST = 1 << 20, 32, 4096
+ROOM, FEWEST, MOST = 1 << 20, 8, 4096
 """Steps × groups whose making is kept, and the steps that are kept at least and at most: the first ones."""
-HANDS, HAND_STEPS = 8, 8
+HANDS, HAND_STEPS = 8, 4
 """Other draws of the devices, and the steps that are played on each of them at least."""
 MAD = 1.4826
 """A normal distribution's standard deviation in median absolute deviations."""
@@ -47,9 +47,12 @@ class Trail:
 
     @cached_property
     def hands(self) -> list[tuple[Trail, Any]]:
-        """A few steps of the same job on other devices, with how long each takes: how much the draw of devices decides."""
-        sway = self.grid.slow
-        if not isinstance(sway, Sway) or not (sway.noise.ranks_spread or sway.noise.slow_share):
+        """A few steps of the same job on other devices, with how long each takes: how much the draw of devices decides.
+
+        None where there are so many devices that the slowest of them is as slow in every draw.
+        """
+        sway, cells = self.grid.slow, self.grid.replicas * self.grid.program.stages
+        if not isinstance(sway, Sway) or not (sway.noise.ranks_spread or sway.noise.slow_share) or cells > ROOM // FEWEST:
             return []
         count, out = min(max(HAND_STEPS, self.every), len(self.played)), []
         for hand in range(1, HANDS + 1):
