@@ -158,6 +158,16 @@ def test_a_retry_storm_feeds_on_itself_and_a_budget_ends_it() -> None:
     assert held.attained > 0.5
 
 
+@pytest.mark.parametrize(("retries", "recovers"), [(0, True), (3, False)])
+def test_a_stall_passes_without_retries_and_stays_with_three(retries: int, recovers: bool) -> None:
+    """Half a second of patience, 30 of 50 requests a second, a stall of 4 s: with three retries nothing is answered again."""
+    s, took = loaded(0.6, noise=EXPONENTIAL)
+    given = {"timeout_ms": 25 * took / 1e6, "retries": retries, "cancels": False, "stall_s": 200 * took / 1e9}
+    p = run(replace(s, serving=replace(s.serving, **given)), 20_000, 6)
+    late = p.came_ns > 0.7 * p.window_ns[1]
+    assert (np.isfinite(p.latency_ns[late]).mean() > 0.9) == recovers
+
+
 def test_the_index_of_dispersion_is_met() -> None:
     s = scenario(arrivals={"per_s": 20.0, "process": "modulated", "dispersion": 25.0, "burst_s": 30.0})
     swing, mean_s = modulation(s.arrivals, 20.0)

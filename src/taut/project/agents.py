@@ -20,6 +20,7 @@ from taut.project.agents_scenario import AgentScenario, parse
 from taut.project.blocks import Blocks
 from taut.project.figures import over, quantiles, times, variance_index
 from taut.project.retries import expected_attempts, load_points
+from taut.project.serving_work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
 STEPS, SEED = 200, 0
@@ -101,11 +102,14 @@ class AgentForecast:
         took = p.took_ns[p.done]
         good = self.goodput_per_s
         joules = over(_watts(s, p), good)
+        tflops = 2e-12 * active_parameters(s.model) * self._worked() * s.agents.per_s / self.ranks
         price, missed = s.device.price_per_hour, 1 - p.good_share
-        mean = float(took.mean()) if len(took) else None
+        estimated = Blocks(p.window_ns, p.came_ns).mean(np.where(p.done, p.took_ns, np.nan))
+        mean = estimated["value"]
         return {
-            "ranks": self.ranks, "step_ns": quantiles(took, 1.0), "mean_step_ns": {"value": mean, "lo": None, "hi": None},
-            "tflops_per_device": None, "mfu": None, "effective_throughput_ratio": self.throughput_ratio,
+            "ranks": self.ranks, "step_ns": quantiles(took, 1.0), "mean_step_ns": estimated,
+            "tflops_per_device": tflops, "mfu": tflops / s.device.peak_tflops,
+            "effective_throughput_ratio": self.throughput_ratio,
             "cost_per_unit": None if price is None else over(price / 3600 * self.ranks, good),
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
             "energy_cost_per_unit": times(joules, s.price.kwh, 1 / 3.6e6),
@@ -141,6 +145,11 @@ class AgentForecast:
             "straggler_cascade_rate": Estimate(c["decided"] / c["fan_outs"]) if c["fan_outs"] > 0 else None,
         }
         return {name: own[name] for name in INDICES}
+
+    def _worked(self) -> float:
+        """Tokens read or made for a task that came; cached ones are not read."""
+        read, made = (float(self.played.sums[:, column].mean()) for column in (at_.READ, at_.MADE))
+        return read * (1 - self.scenario.agents.prefix_cache_share) + made
 
     def _token_price(self) -> float:
         """What a provider and the tools charge for a task that came, done or not."""

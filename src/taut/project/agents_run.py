@@ -15,7 +15,7 @@ from taut.project.agents_scenario import AgentScenario
 from taut.project.grid import mix
 from taut.project.noise import REACH
 from taut.project.serving_arrivals import strayed
-from taut.project.serving_run import PATIENCE, SATURATED, WINDOW, habit_of, tables_of
+from taut.project.serving_run import PATIENCE, SATURATED, STALL_AT, WINDOW, habit_of, tables_of
 from taut.project.serving_work import Pace, kv_tokens, pace_of
 from taut.project.tail import through
 
@@ -23,8 +23,6 @@ MOST_REPLICAS = 8
 """Replicas that are played: more are alike, and these stand for them."""
 SPANS, STRETCH = 20.0, 4.0
 """Tasks come for so many times as long as one takes alone, if at most STRETCH times as many as asked for do so."""
-STALL_AT = 1 / 3
-"""Of the time in which tasks come: when a stall begins."""
 MOST_CALLS = 4_000_000
 
 

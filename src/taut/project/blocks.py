@@ -21,6 +21,16 @@ class Blocks:
         begin, end = window
         self.of = np.clip((came - begin) / (end - begin) * COUNT, 0, COUNT - 1).astype(int)
 
+    def mean(self, values: Any) -> dict[str, float | None]:
+        """The mean of values that are known, as ``--json`` says an estimate."""
+
+        def of(some: Any) -> float | None:
+            known = values[some & np.isfinite(values)]
+            return float(known.mean()) if len(known) else None
+
+        found = self.estimate(of(np.ones(len(values), bool)), of)
+        return {"value": None, "lo": None, "hi": None} if found is None else found.entry()
+
     def estimate(self, value: float | None, part: Callable[[Any], float | None]) -> Estimate | None:
         """A value with its interval, from the same of every part (a mask of what came in it)."""
         if value is None:

@@ -20,7 +20,7 @@ from taut.project.figures import over, quantiles, times
 from taut.project.serving_indices import cascade, fan_out_delay, variance
 from taut.project.serving_run import Played, hedge_ns_of, run, still
 from taut.project.serving_scenario import ServingScenario, parse
-from taut.project.work import layer_parameters
+from taut.project.serving_work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
 STEPS, SEED = 200, 0
@@ -88,15 +88,16 @@ class ServingForecast:
         tokens = self._tokens_per_s()
         units_per_s = tokens / UNIT_TOKENS
         joules = over(self.joules_per_s, units_per_s)
-        tflops = 2e-12 * _active(s) * self._worked_per_s() / self.ranks
+        tflops = 2e-12 * active_parameters(s.model) * self._worked_per_s() / self.ranks
         latency = p.latency_ns[np.isfinite(p.latency_ns)]
         first = p.first_ns[np.isfinite(p.first_ns)]
         several = np.isfinite(p.latency_ns) & (p.output > 1)
         each = ((p.latency_ns - p.first_ns) / np.maximum(p.output - 1, 1))[several]
-        mean = float(latency.mean()) if len(latency) else None
+        estimated = Blocks(p.window_ns, p.came_ns).mean(p.latency_ns)
+        mean = estimated["value"]
         price, missed = s.device.price_per_hour, 1 - p.attained
         return {
-            "ranks": self.ranks, "step_ns": quantiles(latency, 1.0), "mean_step_ns": {"value": mean, "lo": None, "hi": None},
+            "ranks": self.ranks, "step_ns": quantiles(latency, 1.0), "mean_step_ns": estimated,
             "tflops_per_device": tflops, "mfu": tflops / s.device.peak_tflops,
             "effective_throughput_ratio": self.throughput_ratio,
             "cost_per_unit": None if price is None else over(price / 3600 * self.ranks, units_per_s),
@@ -146,13 +147,6 @@ class ServingForecast:
 
     def _copies(self) -> float:
         return self.played.counts["copies"] / (len(self.played.kept) * self.scenario.serving.fan_out)
-
-
-def _active(s: ServingScenario) -> float:
-    """Parameters that a token meets."""
-    m = s.model
-    idle = (3 if m.gated else 2) * (m.ffn or 4 * m.hidden) * m.hidden * (m.experts - m.experts_per_token) if m.experts else 0.0
-    return m.layers * (layer_parameters(m) - idle) + m.vocab * m.hidden
 
 
 def _watts(s: ServingScenario, p: Played) -> float:

@@ -24,11 +24,11 @@ WAITING, RUNNING, SENDING, DONE, DEAD = range(1, 6)
 KNOBS = (
     "max_batch", "prefill_tokens", "chunk_tokens", "kv_tokens", "timeout_ns", "retries", "backoff_ns", "retry_budget",
     "cancels", "hedge_ns", "queue_limit", "drop_ns", "send_ns", "hop_ns", "kv_ns", "score_ns", "routing", "readers", "drift",
-    "drift_left", "until_ns", "from_ns", "to_ns",
+    "drift_left", "stall_from", "stall_to", "until_ns", "from_ns", "to_ns",
 )
 (
     MAX_BATCH, PREFILL, CHUNK, KV_TOKENS, TIMEOUT_NS, RETRIES, BACKOFF, BUDGET, CANCELS, HEDGE_NS, QUEUE_LIMIT, DROP, SEND, HOP,
-    KV, SCORE, ROUTING, READERS, DRIFT, DRIFT_LEFT, UNTIL, FROM, TO,
+    KV, SCORE, ROUTING, READERS, DRIFT, DRIFT_LEFT, STALL_FROM, STALL_TO, UNTIL, FROM, TO,
 ) = range(len(KNOBS))
 COUNTS = ("busy_ns", "iterations", "excess_ns", "delayed_ns", "generated", "copies", "retries", "turned_away", "loaded_ns")
 BUSY, ITERATIONS, EXCESS, DELAYED, GENERATED, COPIES, RETRIED, AWAY, LOADED_NS = range(len(COUNTS))
@@ -161,7 +161,8 @@ def begin(
         drift[s] = stays * drift[s] + (1 - stays * stays) ** 0.5 * look(tables[2], chance(key, draw + 2), reach)
         factor *= max(1 + knobs[DRIFT] * drift[s], 0.0)
     last[s] = still
-    return float(still * factor)
+    stalled = max(knobs[STALL_TO] - now, 0.0) if now >= knobs[STALL_FROM] else 0.0
+    return float(still * factor + stalled)
 
 
 @kernel()

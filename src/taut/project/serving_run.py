@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
+from math import ceil, exp
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ SPANS, STRETCH = 20.0, 2.5
 """Requests come for so many times as long as one takes alone, if at most STRETCH times as many as asked for do so."""
 WINDOW = 0.2, 0.95
 """Of the time in which requests arrive: what lies before fills the servers, what lies behind has no successors."""
+STALL_AT = 1 / 3
+"""Of the time in which requests arrive: when a stall begins."""
 PATIENCE = 3.0
 """Times that span after which what is left unanswered stays so."""
 SATURATED = 0.95
@@ -156,7 +158,11 @@ def size_of(s: ServingScenario, requests: int) -> tuple[int, int]:
     most = min(int(STRETCH * requests), max(MOST_PARTS // v.fan_out, FEWEST))
     least = min(max(2 * v.fan_out, 2 / v.prefill_share if v.prefill_share else 2), s.servers)
     servers = int(min(s.servers, max(MOST_SERVERS, 2 * v.fan_out), max(most / max(each, 1e-9), least)))
-    return servers, int(min(max(requests, each * servers), most))
+    count = max(requests, each * servers)
+    if a.time_s:  # whole rounds of what was recorded, because an hour is not like the next
+        once = len(a.time_s) * servers / s.servers
+        count = ceil(count / once) * once
+    return servers, int(min(count, most))
 
 
 def _told(
@@ -218,6 +224,7 @@ def knobs_of(s: ServingScenario, span_ns: float, servers: int, hedge_ns: float) 
         "drop_ns": (s.promise.ttft_ms or 0.0) * 1e6 if v.drop_late else 0.0, "send_ns": p.send_ns, "hop_ns": p.hop_ns,
         "kv_ns": p.kv_ns, "score_ns": p.score_ns, "routing": ROUTES.index(v.routing), "readers": readers_of(s, servers),
         "drift": n.drift_share if n.distribution != "none" else 0.0, "drift_left": exp(-1 / n.drift_steps),
+        "stall_from": STALL_AT * span_ns, "stall_to": STALL_AT * span_ns + v.stall_s * 1e9,
         "until_ns": PATIENCE * span_ns, "from_ns": WINDOW[0] * span_ns, "to_ns": WINDOW[1] * span_ns,
     }  # fmt: skip
     return np.array([float(values[name]) for name in KNOBS])
@@ -251,7 +258,7 @@ def habit_of(n: Noise, devices: int, servers: int, seed: int) -> Any:
 
 def still(s: ServingScenario) -> ServingScenario:
     """The scenario without jitter, bursts, attempts that fail and copies."""
-    calm = replace(s.serving, timeout_ms=0.0, retries=0, hedge_quantile=None, queue_limit=0, drop_late=False)
+    calm = replace(s.serving, stall_s=0.0, timeout_ms=0.0, retries=0, hedge_quantile=None, queue_limit=0, drop_late=False)
     noise = replace(s.noise, distribution="none", slow_share=0.0)
     return replace(s, serving=calm, noise=noise, arrivals=replace(s.arrivals, stray=0.0))
 

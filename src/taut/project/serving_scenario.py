@@ -58,6 +58,9 @@ class Serving(Strict, frozen=True):
     drop_late: bool = False
     """Whether a request that waited longer than its promise of a first token is dropped before it is worked on."""
 
+    stall_s: NotNegative = 0.0
+    """Once, a third into the run, all servers stand still for so long."""
+
 
 class Arrivals(Strict, frozen=True):
     """When requests come, and how long they are."""

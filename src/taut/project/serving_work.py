@@ -14,7 +14,7 @@ import numpy as np
 
 from taut.project.fabric import Net
 from taut.project.scenario import Device, Fabric, Job, Model
-from taut.project.work import HALF, gemm_ns, moved_ns, parameters
+from taut.project.work import HALF, gemm_ns, layer_parameters, moved_ns, parameters
 
 if TYPE_CHECKING:
     from taut.project.serving_scenario import ServingScenario
@@ -56,6 +56,12 @@ class Pace:
         """A request on a server that does nothing else; ``fresh`` are the prompt tokens that are not cached."""
         read = self.iteration_ns(fresh) + self.score_ns * fresh * (prompt - fresh / 2)
         return read + (generated - 1) * (self.iteration_ns(1) + self.kv_ns * (prompt + generated / 2))
+
+
+def active_parameters(m: Model) -> float:
+    """Parameters that a token meets."""
+    idle = (3 if m.gated else 2) * (m.ffn or 4 * m.hidden) * m.hidden * (m.experts - m.experts_per_token) if m.experts else 0.0
+    return m.layers * (layer_parameters(m) - idle) + m.vocab * m.hidden
 
 
 def kv_bytes(m: Model) -> float:
