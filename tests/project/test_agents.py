@@ -134,6 +134,14 @@ def test_a_deadline_that_propagates_saves_calls() -> None:
     assert share(stops, "late") == pytest.approx(1 - stops.good.mean(), abs=0.02)
 
 
+def test_tools_called_on_a_guess_save_time_and_cost_calls() -> None:
+    s = scenario(agents={"turns": 2}, tools={"count": 2, "p50_s": 1.0, "p99_s": 3.0})
+    half = run(WORKLOAD.policies["speculative-tools"].apply(s, 0.5), 10_000, 1)
+    assert half.tool_calls.mean() == pytest.approx(2 * 2 * 1.5, rel=0.02)
+    assert half.took_ns.mean() < run(s, 10_000, 1).took_ns.mean()
+    assert half.thrown == pytest.approx(2 / (6 + 3), rel=0.05), "two tools a task of six, beside three calls"
+
+
 def test_a_token_budget_ends_long_tasks() -> None:
     s = scenario(agents={"turns": 3, "token_budget": 4000})
     assert share(run(s, 1000, 1), "tokens") == 1

@@ -262,6 +262,10 @@ def play(
                     tasks[task, PHASE] = ACT
                     if chance(key, draw) < knobs[SPECULATION]:
                         took = max(took - sums[task, LAST_CALL], 0.0)
+                    elif knobs[SPECULATION] > 0:  # others were called for nothing
+                        tasks[task, TOOL_CALLS] += int(knobs[TOOL_COUNT])
+                        counts[TOOLS_MADE] += knobs[TOOL_COUNT] if inside else 0
+                        counts[TOOLS_THROWN] += knobs[TOOL_COUNT] if inside else 0
                 sums[task, IN_TOOLS] += took
                 size = push(when, what, size, now + took, GO + KINDS * (task + total * tasks[task, EPOCH]))
             else:
