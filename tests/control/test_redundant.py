@@ -31,9 +31,9 @@ def test_little_waste_is_not_listed() -> None:
 
 def test_attempts_of_jobs_that_were_not_the_last() -> None:
     jobs = [
-        {"job": "a", "attempt": 1, "start_ns": 0, "end_ns": 10, "accelerators": 8},
-        {"job": "a", "attempt": 2, "start_ns": 20, "end_ns": 50, "accelerators": 8},
-        {"job": "b", "attempt": 1, "start_ns": 0, "end_ns": 60, "accelerators": 1},
+        {"job": "a", "attempt": 1, "start_ns": 0, "end_ns": 10, "accelerators": 8, "unit": "accelerator"},
+        {"job": "a", "attempt": 2, "start_ns": 20, "end_ns": 50, "accelerators": 8, "unit": "accelerator"},
+        {"job": "b", "attempt": 1, "start_ns": 0, "end_ns": 60, "accelerators": 1, "unit": "accelerator"},
     ]
     (one,) = found(trace([], attempts=jobs))
     assert (one.count, one.rank_ns) == (1, 80)

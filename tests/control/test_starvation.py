@@ -36,7 +36,7 @@ def test_one_work_that_is_pushed_back_twenty_times_is_starved() -> None:
 def test_preempted_attempts_of_jobs_count_where_no_action_tells() -> None:
     jobs = [{"job": f"j{k}", "attempt": 1, "outcome": "completed"} for k in range(19)]
     jobs += [{"job": "victim", "attempt": n, "outcome": "preempted", "start_ns": 10 * n, "end_ns": 10 * n + 5,
-              "accelerators": 2} for n in range(1, 9)]  # fmt: skip
+              "accelerators": 2, "unit": "accelerator"} for n in range(1, 9)]  # fmt: skip
     (one,) = found(trace([], attempts=jobs))
     assert (one.target, one.count, one.rank_ns) == ("victim", 8, 80)
     assert one.p == pytest.approx(0.0006, abs=0.001)

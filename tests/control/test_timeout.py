@@ -16,7 +16,15 @@ def found(made):
 def lasting(seconds) -> list:
     """One failed attempt for each duration."""
     return [
-        {"job": f"j{k}", "attempt": 1, "start_ns": 0, "end_ns": int(s * SECOND), "outcome": "failed", "accelerators": 1}
+        {
+            "job": f"j{k}",
+            "attempt": 1,
+            "start_ns": 0,
+            "end_ns": int(s * SECOND),
+            "outcome": "failed",
+            "accelerators": 1,
+            "unit": "accelerator",
+        }
         for k, s in enumerate(seconds)
     ]
 

@@ -64,7 +64,8 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
 
 def _streams(log: Log) -> list[Any]:
     """Rows of the busiest controllers and knobs; attempts are no decisions, repeats are."""
-    rows = np.flatnonzero((log.controller >= 0) & (log.attempt != 0))
+    turned = (log.direction != 0) | (log.attempt > 0) | ((log.attempt < 0) & log.holding("layer", "^(retry|fallback)$"))
+    rows = np.flatnonzero((log.controller >= 0) & turned)
     key = log.controller.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1
     found = [group for group in log.groups(key, rows) if len(group) >= LEAST]
     return sorted(found, key=len, reverse=True)[:STREAMS]

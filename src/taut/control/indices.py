@@ -65,8 +65,8 @@ def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     one = log.stream[mine] == log.stream[then]
     mine, then = mine[one], then[one]
     turned = (log.direction[mine] == -log.direction[then]) & ~_forced(log, mine, then)
-    busy = np.where(log.busy_ns > 0, log.busy_ns, 0) * log.accelerators
-    overhead = ratio(busy * (log.attempt != 0), busy) if (log.attempt >= 0).any() or len(rows) else None
+    busy = np.where((log.busy_ns > 0) & ~log.of_job, log.busy_ns, 0) * log.accelerators
+    overhead = ratio(busy * ((log.attempt < 0) | thrown_away(log)), busy) if (busy[log.attempt >= 0] > 0).any() else None
     return (
         proportion((opposite & other & soon)[np.argsort(after)]) if shared and len(after) else None,
         proportion(opposite[np.argsort(after)]) if len(after) else None,

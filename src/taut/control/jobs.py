@@ -22,6 +22,7 @@ class Jobs:
     outcome: Any
     """Words, as objects."""
     accelerators: Any
+    """-1 where they are not counted, or something else is."""
     last: Any
     """The attempt was its job's last."""
     rows: Any
@@ -75,5 +76,6 @@ def jobs(attempts: Table) -> Jobs:
     order = np.lexsort((attempts.attempt, job))
     job = job[order]
     last = np.append(np.diff(job) != 0, True) if len(job) else np.zeros(0, dtype=bool)
-    held = attempts.accelerators[order].astype(np.int64)
+    unit = np.array([word == "accelerator" for word in attempts.unit.tolist()], dtype=bool)
+    held = np.where(unit, attempts.accelerators, -1)[order].astype(np.int64)
     return Jobs(job, names, attempts.start_ns[order], attempts.end_ns[order], attempts.outcome[order], held, last, order)

@@ -81,8 +81,9 @@ class Log:
         return self.words[column][number] if number >= 0 else ""
 
     def demand_of(self, target: int) -> Demand | None:
-        """What was demanded of a target: its own series, or the one of all."""
-        return self.demand.get(target, self.demand.get(-1))
+        """What was demanded of a target: its own series, or the one of all; what a controller saw only if there is no other."""
+        mine, of_all = self.demand.get(target), self.demand.get(-1)
+        return of_all if mine is None or (mine.own and of_all is not None and not of_all.own) else mine
 
     def holding(self, column: str, pattern: str) -> Any:
         """Mask of the actions whose word in a column holds a pattern."""
@@ -95,6 +96,11 @@ class Log:
         known, counted = busy >= 0, tokens >= 0
         rank_ns = int((busy[known] * self.accelerators[rows][known]).sum()) if known.any() else None
         return rank_ns, int(tokens[counted].sum()) if counted.any() else None
+
+    def launchers(self) -> tuple[str, ...]:
+        """Who started the attempts of jobs, where actions tell."""
+        found = dict.fromkeys(self.controller[self.of_job & (self.attempt >= 0) & (self.controller >= 0)].tolist())
+        return tuple(self.word("controller", number) for number in found)
 
     def groups(self, keys: Any, rows: Any) -> list[Any]:
         """Rows that share a key, each group in order of time; a key of -1 is none."""

@@ -50,16 +50,19 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every stream that turns back often enough to speak of."""
     out = []
     turned: dict[int, int] = {}
+    unknown: list[tuple[Any, int, Demand | None]] = []
     for rows, turns in reversing(log):
         known = log.demand_of(int(log.target[rows[0]]))
         if known is None or known.own:
-            _note(log, rows, turns, known)
+            unknown.append((rows, turns, known))
             continue
         rows = rows[(log.time_ns[rows] >= known.time_ns[0]) & (log.time_ns[rows] <= known.time_ns[-1])]
         if id(known) not in turned:
             turned[id(known)] = turns_of(known)
         found = _found(log, rows, known, turned[id(known)], rng) if len(rows) > LISTED else None
         out += [found] if found else []
+    if unknown:
+        _note(log, *unknown[0], len(unknown) - 1)
     return out
 
 
@@ -77,14 +80,17 @@ def reversing(log: Log) -> list[tuple[Any, int]]:
     return [(order[ends[k] : ends[k + 1]], int(turns[k])) for k in often if turns[k] >= LISTED]
 
 
-def _note(log: Log, rows: Any, turns: int, known: Demand | None) -> None:
+def _note(log: Log, rows: Any, turns: int, known: Demand | None, others: int) -> None:
+    more = f" ({others} others turned back, too)" if others else ""
     who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
     if known is None:
-        log.notes.append(f"{who} reversed {knob} of {target} {turns} times: demand is not recorded, which would force some")
+        log.notes.append(
+            f"{who} reversed {knob} of {target} {turns} times: demand is not recorded, which would force some{more}"
+        )
     else:
         log.notes.append(
             f"{who} reversed {knob} of {target} {turns} times; {known.name}, as it saw it when it acted, turned "
-            f"{zigzag(known.value, 0.0)} times; what demand itself did is not recorded"
+            f"{zigzag(known.value, 0.0)} times; what demand itself did is not recorded{more}"
         )
 
 

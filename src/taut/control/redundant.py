@@ -12,7 +12,7 @@ import numpy as np
 
 from taut.control.jobs import Jobs, jobs
 from taut.control.log import Log
-from taut.control.relation import Relation
+from taut.control.relation import Relation, spell
 from taut.diagnose.finding import LISTED_SHARE
 
 KIND = "redundant work"
@@ -50,18 +50,22 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
         target = log.word("target", int(log.target[rows[0]]))
         because = f"{len(rows)} attempts at {target} were for nothing ({kinds}): {share:.1%} of what all attempts took"
         out.append(Relation(KIND, tuple(names), target, "attempt", len(rows), float(share), None, because, rank_ns, used))
-    return sorted(out, key=lambda r: -(r.statistic or 0.0))[:MOST] + _restarted(jobs(log.attempts))
+    return sorted(out, key=lambda r: -(r.statistic or 0.0))[:MOST] + _restarted(jobs(log.attempts), log.launchers())
 
 
-def _restarted(found: Jobs) -> list[Relation]:
+def _long(ns: int) -> str:
+    return f"{ns / HOUR_NS:,.0f} hours" if ns >= 100 * HOUR_NS else spell(ns)
+
+
+def _restarted(found: Jobs, who: tuple[str, ...]) -> list[Relation]:
     """Attempts of jobs that were not the last: an upper bound, because what was saved is not known here."""
     early = np.flatnonzero(found.known & ~found.last)
     total, lost = found.held_ns(np.flatnonzero(found.known)), found.held_ns(early)
     if not lost or lost < LISTED_SHARE * total:
         return []
     because = (
-        f"{found.restarted} of {found.count} jobs were restarted; {lost / total:.1%} of the {total / HOUR_NS:,.3g} hours that "
+        f"{found.restarted} of {found.count} jobs were restarted; {lost / total:.1%} of the {_long(total)} that "
         f"attempts held {'accelerators' if found.counted else 'their place'} lies in attempts that were not the last: at most "
         f"so much was done again"
     )
-    return [Relation(KIND, (), "", "attempt", found.restarted, lost / total, None, because, found.rank_ns(early))]
+    return [Relation(KIND, who, "", "attempt", found.restarted, lost / total, None, because, found.rank_ns(early))]

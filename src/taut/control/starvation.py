@@ -28,14 +28,20 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     for column in ("knob", "after", "trigger", "outcome"):
         back |= log.holding(column, WORDS)
     back &= log.direction <= 0
-    work = np.where(log.work >= 0, log.work.astype(np.int64), len(log.words["work"]) + log.target)
-    work = np.where((log.work >= 0) | (log.target >= 0), work, -1)
+    work = _works(log)
     out = []
     for rows in log.groups(log.controller, np.flatnonzero(back & (work >= 0))):
         others = len(np.unique(work[(work >= 0) & (log.knob == log.knob[rows[0]])]))
         names, counts = np.unique(work[rows], return_counts=True)
         out.append(_tested(log, rows, names, counts, max(others, len(names)), work))
     return [found for found in out if found] or _of_jobs(log)
+
+
+def _works(log: Log) -> Any:
+    """The work of each action: what it names, else its target, under the same number if both have one name."""
+    known = {word: number for number, word in enumerate(log.words["work"])}
+    number = [known.get(word, len(known) + k) for k, word in enumerate(log.words["target"])] + [-1]
+    return np.where(log.work >= 0, log.work, np.array(number, dtype=np.int64)[log.target])
 
 
 def _of_jobs(log: Log) -> list[Relation]:

@@ -95,13 +95,17 @@ def _burned(log: Log, found: Jobs) -> list[Relation]:
             continue
         took = found.took_ns[mine][found.known[mine]]
         name = found.names[int(found.job[last])]
+        who = tuple(
+            log.word("controller", c)
+            for c in dict.fromkeys(log.controller[log.holding("work", f"^{re.escape(name)}$")].tolist())
+        )
         limits = log.attempts.columns.get("limit_ns", np.full(len(log.attempts), -1))[found.rows[mine]]
         limit = f" of {spell(limits.max())}" if limits.max() > 0 else _named(words[mine[0]])
         because = (
             f"all {len(mine)} attempts of {name} were ended by a timeout{limit}, after {spell(float(np.median(took)))} at the "
             f"median, and no restart is left: what they waited for takes longer than the timeout, which restarts do not change"
         )
-        out.append(Relation(KIND, (), name, "timeout", len(mine), float(len(mine)), None, because, found.rank_ns(mine)))
+        out.append(Relation(KIND, who, name, "timeout", len(mine), float(len(mine)), None, because, found.rank_ns(mine)))
     return out
 
 
@@ -127,7 +131,9 @@ def _spikes_of_jobs(log: Log, found: Jobs) -> list[Relation]:
             f"around it would put {spike.usual:.2g}: a limit of {_limit(spike.at)} that the log does not name ends attempts, "
             f"and {again} of them were started again{_clusters(found)}"
         )
-        out.append(Relation(KIND, (), "", "time limit", spike.count, spike.at, spike.p, because, found.rank_ns(rows)))
+        out.append(
+            Relation(KIND, log.launchers(), "", "time limit", spike.count, spike.at, spike.p, because, found.rank_ns(rows))
+        )
     return out
 
 
