@@ -25,7 +25,7 @@ def test_every_start_in_a_job_table_is_a_decision(tmp_path: Path) -> None:
     actions = trace_of(tmp_path, jobs__json=JOBS).actions
     asked = ("time_s", "controller", "work", "knob", "direction", "attempt", "parent", "busy_ns", "accelerators")
     assert rows(actions, *asked) == [
-        (0.0, "user", "a", "submission", 0, -1, -1, 0, -1),
+        (0.0, "user", "a", "submission", 0, -1, -1, -1, -1),
         (10.0, "scheduler", "a", "allocation", 1, 0, -1, 10_000_000_000, 8),
         (15.0, "scheduler", "b", "allocation", 1, 0, -1, 10_000_000_000, 1),
         (30.0, "scheduler", "a", "allocation", 1, 1, 1, 30_000_000_000, 8),

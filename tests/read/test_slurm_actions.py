@@ -35,8 +35,8 @@ def test_every_decision_about_a_job(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, slurmctld__log=CTLD)
     assert rows(trace.actions, *ASKED) == EXPECTED
     assert set(trace.actions.target) == set(trace.actions.work) == {"12"}
-    assert trace.actions.parent.tolist() == [-1, -1, -1, -1, -1, 1, -1, -1]
-    assert trace.actions.busy_ns.tolist() == [0, 4_000_000_000, 0, 0, 0, 2_000_000_000, 0, 0]
+    assert trace.actions.parent.tolist() == [-1, -1, 1, -1, -1, 1, 5, -1]
+    assert trace.actions.busy_ns.tolist() == [-1, 4_000_000_000, -1, -1, -1, 2_000_000_000, -1, -1]
 
 
 def test_a_log_that_was_delivered_twice_tells_the_same(tmp_path: Path) -> None:
@@ -78,13 +78,13 @@ def test_accounting_tells_starts_and_decided_ends(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, sacct__txt=SACCT)
     asked = ("time_s", "controller", "target", "direction", "trigger", "attempt", "busy_ns", "accelerators", "outcome")
     assert rows(trace.actions, *asked) == [
-        (0.0, "user", "12", 0, "", -1, 0, -1, ""),
+        (0.0, "user", "12", 0, "", -1, -1, -1, ""),
         (1.0, "slurmctld", "12", 1, "", 0, 4_000_000_000, 8, "failed"),
-        (2.0, "user", "13", 0, "", -1, 0, -1, ""),
-        (3.0, "user", "13", -1, "cancelled", -1, 0, -1, ""),
-        (5.0, "slurmctld", "12", -1, "preempted", -1, 0, -1, ""),
+        (2.0, "user", "13", 0, "", -1, -1, -1, ""),
+        (3.0, "user", "13", -1, "cancelled", -1, -1, -1, ""),
+        (5.0, "slurmctld", "12", -1, "preempted", -1, -1, -1, ""),
         (8.0, "slurmctld", "12", 1, "preempted", 1, 60_000_000_000, 8, "failed"),
-        (68.0, "slurmctld", "12", -1, "time limit", -1, 0, -1, ""),
+        (68.0, "slurmctld", "12", -1, "time limit", -1, -1, -1, ""),
     ]
     starts = trace.actions.take(trace.actions.attempt >= 0)
     assert (starts.deadline_ns - starts.time_ns).tolist() == [3_600_000_000_000, 60_000_000_000]

@@ -63,7 +63,7 @@ def _relations(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable |
 
 
 def _where(one: Mapping[str, Any]) -> str:
-    who = " – ".join(safe(name) or "unknown" for name in one["controllers"])
+    who = " – ".join(safe(name) or "unknown" for name in one["controllers"]) or "all"
     what = " ".join(safe(part) for part in (one["target"], one["knob"]) if part)
     return f"{who}: {what}" if what else who
 
@@ -71,7 +71,7 @@ def _where(one: Mapping[str, Any]) -> str:
 def _because(result: Mapping[str, Any]) -> ConsoleRenderable | None:
     """Why, in the same order."""
     lines = [
-        Text(f" {safe(one['kind'])}: {safe(one['because'])}", style="dim")
+        Padding(Text(f"{safe(one['kind'])}: {safe(one['because'])}", style="dim"), (0, 0, 0, 1))
         for one in result["relations"][:RELATIONS]
         if one["because"]
     ]

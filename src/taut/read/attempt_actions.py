@@ -71,9 +71,10 @@ def _starts(attempts: Table, rows: Any, controller: Any, launched: Any, first: A
 def _why(attempts: Table) -> Any:
     """Why each attempt ended, in a few words: a limit that ran out, else its outcome."""
     why = attempts.outcome.copy()
-    for row in np.flatnonzero((attempts.limit_ns >= 0) & ((attempts.held >= 0) | (why == words.FAILED))).tolist():
-        if why[row] in (words.FAILED, words.TIMED_OUT):
-            why[row] = f"timeout of {attempts.limit_ns[row] / 1e9:g} s"
+    # A job that failed by itself has a limit, too; of a launcher's attempt it is known only because it ran out.
+    out = (why == words.TIMED_OUT) | ((attempts.held != 0) & (why == words.FAILED))
+    for row in np.flatnonzero((attempts.limit_ns >= 0) & out).tolist():
+        why[row] = f"timeout of {attempts.limit_ns[row] / 1e9:g} s"
     return why
 
 
@@ -84,7 +85,7 @@ def _submits(attempts: Table, first: Any) -> Table:
         Action,
         {
             "time_ns": a.submit_ns, "controller": np.full(len(rows), USER, dtype=object), "target": a.job, "work": a.job,
-            "knob": np.full(len(rows), "submission", dtype=object), "busy_ns": np.zeros(len(rows), dtype=np.int64),
+            "knob": np.full(len(rows), "submission", dtype=object),
         },
         len(rows),
     )  # fmt: skip
@@ -99,7 +100,7 @@ def _ends(attempts: Table, controller: Any, shown: Any) -> Table:
         {
             "time_ns": a.end_ns, "layer": np.where(who == USER, "", "scheduler").astype(object), "controller": who,
             "target": a.job, "work": a.job, "knob": np.full(len(rows), "allocation", dtype=object),
-            "direction": np.full(len(rows), -1), "busy_ns": np.zeros(len(rows), dtype=np.int64),
+            "direction": np.full(len(rows), -1),
             "trigger": np.array([ENDS[outcome] for outcome in a.outcome.tolist()], dtype=object),
         },
         len(rows),

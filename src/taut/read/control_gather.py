@@ -51,7 +51,7 @@ def apply(trace: Trace, found: Sequence[ControlLog], jobs: Sequence[JobLog]) -> 
     actions, merged = _signed(actions)
     if len(trace.actions):
         actions = _joined([trace.actions, actions])
-    actions = _in_order(actions)
+    actions = _ended(_in_order(actions))
     counts |= {
         "torn lines": sum(log.torn for log in found), "clock steps": sum(n for n, _ in steps), "told by two logs": merged,
         "unknown controllers": int((actions.controller == "").sum()), "actions": len(actions),
@@ -100,6 +100,19 @@ def _in_order(actions: Table) -> Table:
     if (np.diff(actions.time_ns) >= 0).all():
         return actions
     return _take(actions, np.argsort(actions.time_ns, kind="stable"))
+
+
+def _ended(actions: Table) -> Table:
+    """A decision against a job follows its start: that is its parent, and what it cost is told there."""
+    rows = np.flatnonzero((actions.work != "") & (actions.knob == "allocation"))
+    parent, running = actions.parent.copy(), dict[str, int]()
+    columns = (actions.work[rows].tolist(), actions.direction[rows].tolist(), actions.attempt[rows].tolist())
+    for row, work, way, attempt in zip(rows.tolist(), *columns, strict=True):
+        if attempt >= 0:
+            running[work] = row
+        elif way < 0 and work in running:
+            parent[row] = running.pop(work)
+    return actions.replace(parent=parent)
 
 
 def _once(actions: Table) -> tuple[Table, Counter[str]]:

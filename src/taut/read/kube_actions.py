@@ -45,7 +45,7 @@ def decisions(events: Iterable[tuple[int, Any, tuple[str, str, str], str]], labe
         if told is not None:
             who = cut(_who(event)) or USUAL.get(reason, "")
             layer = layer_of(who) or "orchestrator"
-            rows.append({"time_ns": at, "layer": layer, "controller": who, "busy_ns": 0, **told})
+            rows.append({"time_ns": at, "layer": layer, "controller": who, **told})
     return ControlLog(label, table(rows, label))
 
 

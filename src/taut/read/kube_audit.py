@@ -86,7 +86,7 @@ def load(data: bytes, label: str) -> ControlLog:
         if at != NULL:
             who = _who(event)
             layer = layer_of(who) or "orchestrator"
-            about = {"time_ns": at, "layer": layer, "controller": who, "busy_ns": 0}
+            about = {"time_ns": at, "layer": layer, "controller": who}
             rows += [{**about, **change} for change in _changes(event, settings)]
     notes = [f"{label}: {refused:,} requests were refused and changed nothing"] if refused else []
     return ControlLog(label, table(rows, label), torn=torn, repeated=repeated, partial=notes)

@@ -72,7 +72,6 @@ def _tables(found: Sequence[Found]) -> Iterator[Table]:
             {
                 "time_ns": time[at], "before": _plain(value[at - 1]), "after": _plain(value[at]),
                 "direction": np.sign(value[at] - value[at - 1]).astype(np.int8),
-                "busy_ns": np.zeros(len(at), dtype=np.int64),
                 **{key: np.full(len(at), text[:TEXT], dtype=object) for key, text in texts.items()},
             },
             len(at),

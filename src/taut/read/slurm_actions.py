@@ -92,7 +92,7 @@ class Decisions:
     def _add(self, job: str, at: str, controller: str, **told: Any) -> None:
         layer = "scheduler" if controller == SLURM else ""
         self.times.append(at)
-        self.rows.append({"layer": layer, "controller": controller, "target": job, "work": job, "busy_ns": 0, **told})
+        self.rows.append({"layer": layer, "controller": controller, "target": job, "work": job, **told})
 
     def log(self, label: str) -> ControlLog:
         """What was told; times are without a zone."""
