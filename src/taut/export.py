@@ -10,7 +10,7 @@ import numpy as np
 from taut.brief.perfetto import Picture, render
 from taut.graph import Graph
 from taut.replay import Change, Timeline, reference, replay
-from taut.tables import Table
+from taut.tables import Action, Table
 
 
 def perfetto(graph: Graph, waits: Table, findings: Sequence[Mapping[str, Any]], out: BinaryIO) -> None:
@@ -26,6 +26,7 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Mapping[str, Any]], 
         ops=graph.ops.replace(step=graph.steps[graph.window]), names=graph.names, lanes=graph.trace.lanes,
         groups=graph.trace.groups, members=graph.members, rank=graph.rank_index, gate=graph.gate, observed=shown,
         ideal=_times(ideal, zero_ns), waits=waits, findings=findings, spans=_spans(graph, shown, findings),
+        actions=_actions(graph, shown),
     )  # fmt: skip
     render(picture, out)
 
@@ -46,6 +47,19 @@ def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Any:
     longest = np.zeros(int(graph.segment.max()) + 1, dtype=np.int64)
     np.maximum.at(longest, graph.segment, np.maximum(observed.completion_ns, ideal.completion_ns))
     return np.cumsum(longest) - longest
+
+
+def _actions(graph: Graph, shown: Mapping[str, Any]) -> Table:
+    """Actions of the traced time on its axis, cut to it; none where steps have no time in common with them."""
+    actions = graph.trace.actions
+    if graph.trace.relative or not len(actions) or not len(graph.ops):
+        return Table(Action, {}, 0)
+    begin = actions.time_ns - min(int(graph.origin_ns.min()), 0)
+    end = begin + np.maximum(actions.busy_ns, 1)
+    first, last = int(shown["start_ns"].min()), int(shown["end_ns"].max())
+    rows = np.flatnonzero((end > first) & (begin <= last))
+    begin, end = np.maximum(begin[rows], first), np.minimum(end[rows], last + 1)
+    return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin)
 
 
 def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

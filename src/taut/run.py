@@ -320,6 +320,12 @@ def _damaged(root: Path, error: Exception) -> RunError:
     return RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again")
 
 
+def _actions(root: Path) -> Table:
+    """The actions of a run folder, where it has some."""
+    there = (root / "actions.parquet").exists()
+    return Table.from_arrow(Action, _stored(root, "actions")) if there else Table(Action, {}, 0)
+
+
 def open_run(folder: str | Path) -> Run:
     """Open a run folder; says in one line what is wrong with it if anything is."""
     root = Path(folder)
@@ -342,6 +348,7 @@ def open_run(folder: str | Path) -> Run:
         members=Table.from_arrow(Member, tables["members"]), name=about["name"], source=about["source"],
         world_size=about["world_size"], backend=about["backend"], relative=about["relative"],
         group_ranks=about["group_ranks"], partial=about["partial"], counts=about["counts"],
+        actions=_actions(root),
     )  # fmt: skip
     arrays = {name: ops[name].to_numpy() for name in OP_ARRAYS}
     graph = Graph(

@@ -20,7 +20,7 @@ from jobs import jobs, nonsense
 from taut.export import perfetto
 from taut.run import Analysis, analyze_trace
 from taut.run import analyze as run_analyze
-from taut.tables import Trace
+from taut.tables import Action, Table, Trace
 
 pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 
@@ -252,6 +252,26 @@ def test_steps_without_a_common_clock_follow_each_other() -> None:
         ends[s.args["step"]] = max(ends[s.args["step"]], s.end_ns)
     assert starts[1:] == ends[:-1]
     assert [end - start for start, end in zip(starts, ends, strict=True)] == analysis.observed.window_ns.tolist()
+
+
+def test_actions_lie_on_tracks_of_their_controllers_in_the_traced_time() -> None:
+    built = job(SCRIPT, steps=2)
+    at = int(built.ops.start_ns.min())
+    told: dict[str, Any] = {
+        "time_ns": [at - 10**12, at - MS, at + MS, at + 2 * MS], "busy_ns": [MS, 3 * MS, -1, 5 * MS],
+        "controller": ["hpa", "hpa", "ops", "hpa"], "target": ["web"] * 4, "knob": ["replicas"] * 4,
+        "before": ["", "", "", "5"], "after": ["1", "2", "", "3"], "direction": [1, 1, -1, 0], "trigger": ["", "cpu", "", ""],
+    }  # fmt: skip
+    words = {key: np.array(value, dtype=object) if isinstance(value[0], str) else value for key, value in told.items()}
+    analysis = analyze(edited(built, actions=Table(Action, words)))
+    slices = [s for s in drawn(exported(analysis)) if s.process == "control"]
+    zero = at - min(int(analysis.graph.origin_ns.min()), 0)
+    seen = [(s.track, s.name, s.start_ns - zero, s.end_ns - s.start_ns, s.args) for s in slices]
+    assert sorted(seen, key=lambda row: row[2]) == [
+        ("hpa", "replicas of web: ? → 2", 0, 2 * MS, {"direction": "up", "trigger": "cpu"}),
+        ("ops", "replicas of web", MS, 1, {"direction": "down"}),
+        ("hpa", "replicas of web: 5 → 3", 2 * MS, 5 * MS, {}),
+    ]
 
 
 def test_names_from_a_trace_are_capped_data() -> None:

@@ -2,8 +2,8 @@
 
 Ranks are processes, lanes are threads, ops are slices. The work of an op that waited is a slice inside it, and an arrow
 (a flow) leads there from the op that arrived last at the gate. Waits, their blame and the findings are tracks of each
-rank. A viewer draws arrows forward in time: where the clocks let a member begin its work before the last one arrived,
-the arrow is turned round.
+rank; controllers are tracks of a process of their own, their actions slices. A viewer draws arrows forward in time: where
+the clocks let a member begin its work before the last one arrived, the arrow is turned round.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PARTS = ("fault", "jitter", "structural", "gap", "unexplained")
 """What a wait is made of, in the order it is drawn."""
+
+ACTION_WORDS = ("layer", "trigger", "work", "outcome")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Picture:
     findings: Sequence[Mapping[str, Any]]
     spans: Mapping[str, Array]
     """Where findings lie: finding, rank (row of ``members``), start_ns, end_ns."""
+    actions: Table
+    """What controllers did meanwhile, for ``busy_ns`` from ``time_ns`` on."""
 
 
 def render(picture: Picture, out: BinaryIO) -> None:
@@ -60,6 +64,8 @@ def render(picture: Picture, out: BinaryIO) -> None:
     writer.slices(_blame(writer, picture, observed))
     writer.slices(_findings(writer, picture, observed))
     writer.slices(_ops(writer, picture, picture.ideal, ideal))
+    if len(picture.actions):
+        writer.slices(_control(writer, picture.actions))
 
 
 def _labels(members: Table, row: int) -> list[str]:
@@ -141,6 +147,30 @@ def _findings(writer: Writer, picture: Picture, processes: Sequence[int]) -> Sli
             "confidence": each("confidence", "f8"),
         },
         words={"id": (which, [f["id"] for f in findings]), "because": (which, [f["because"] for f in findings])},
+    )  # fmt: skip
+
+
+def _control(writer: Writer, actions: Table) -> Slices:
+    """Every action on the track of its controller."""
+    process = writer.process("control")
+    who, place = np.unique(actions.controller.astype(str), return_inverse=True)
+    words = {key: np.unique(actions.columns[key].astype(str), return_inverse=True) for key in ACTION_WORDS}
+    said = [
+        f"{knob} of {target}" + (f": {before or '?'} → {after}" if after else "")
+        for knob, target, before, after in zip(actions.knob, actions.target, actions.before, actions.after, strict=True)
+    ]
+    names, name = np.unique(np.array(said, dtype=str), return_inverse=True)
+    start_ns, end_ns = actions.time_ns, actions.time_ns + actions.busy_ns
+    return Slices(
+        track=writer.serial(
+            place, start_ns, end_ns, lambda at, beside: writer.track(str(who[at]) or "unknown", beside or process)
+        ),
+        start_ns=start_ns, end_ns=end_ns, name=name, names=names.tolist(),
+        args={"attempt": actions.attempt},
+        words={
+            "direction": (np.choose(actions.direction + 1, (1, NULL, 0)), ("up", "down")),
+            **{key: (np.where(texts[code] == "", NULL, code), texts.tolist()) for key, (texts, code) in words.items()},
+        },
     )  # fmt: skip
 
 
