@@ -86,6 +86,13 @@ def test_refusals_are_one_line(tmp_path: Path, name: str, content: str, why: str
     assert result.stdout == ""
 
 
+def test_traces_in_which_nobody_decides_anything_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ops.csv").write_text("rank,step,class,start,duration\n0,0,fwd,0,5\n1,0,fwd,0,5\n")
+    result = run(tmp_path)
+    assert result.exit_code == 4
+    assert "nobody decides anything here" in result.stderr
+
+
 def test_analyze_says_which_verb_reads_control_logs(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["analyze", *map(str, written(tmp_path, a__log=LOG))])
     assert result.exit_code == 4

@@ -13,6 +13,7 @@ LOG = b"""2026-01-01T00:00:01.250Z rescuer StartTime=now 12
 [2026-01-01 00:00:03] ops/alice hold=1 12 reason=budget
 2026-01-01T00:00:04Z my-hpa replicas=3 web
 2026-01-01T00:00:05Z my-hpa replicas=5 web
+2026-01-01T00:00:05.5Z INFO rescuer requeue 12
 2026-01-01T00:00:06Z tuner lr=0.1->0.05 model trigger=plateau
 """
 
@@ -26,15 +27,16 @@ def test_what_every_line_decides() -> None:
         (3.0, "ops/alice", "12", "allocation", "", "hold=1", -1, "budget"),
         (4.0, "my-hpa", "web", "replicas", "", "3", 0, ""),
         (5.0, "my-hpa", "web", "replicas", "3", "5", 1, ""),
+        (5.5, "rescuer", "12", "allocation", "", "requeue", -1, ""),
         (6.0, "tuner", "model", "lr", "0.1", "0.05", -1, "plateau"),
     ]
-    assert log.actions.layer.tolist() == ["", "", "", "autoscaler", "autoscaler", ""]
+    assert log.actions.layer.tolist() == ["", "", "", "autoscaler", "autoscaler", "", ""]
     assert log.zoneless
 
 
 def test_torn_lines_are_counted() -> None:
     log = action_lines.load(LOG + b"2026-01-01T00:00:07Z my-hpa repl", "x")
-    assert (len(log.actions), log.torn) == (6, 1)
+    assert (len(log.actions), log.torn) == (7, 1)
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,14 @@ def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: boo
       sacct -j 1234 --json | taut control -
     """
     from taut.control import control as relate
+    from taut.errors import NotATrace
     from taut.read import read
 
     with progress(quiet) as stage:
         stage("reading")
         trace = read(inputs)
+        if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:
+            raise NotATrace(trace.source, "nobody decides anything here", "give logs of controllers; see docs/control-logs.md")
         stage("relating")
         result = {**relate(trace, seed=seed), "name": trace.name, "counts": dict(trace.counts)}
         stage("saving")

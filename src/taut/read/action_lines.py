@@ -1,5 +1,7 @@
 """Plain logs of controllers, a decision a line: ``TIME controller knob=value target``, with further ``key=value`` behind.
 
+A word such as ``requeue`` or ``hold`` may stand alone in the place of ``knob=value``.
+
 What a job's scheduler is asked for (``StartTime=now``, ``hold=1``) turns one knob, the job's allocation, whatever the
 word. A value is compared with the one that the log told before of the same knob and target.
 """
@@ -15,8 +17,9 @@ from taut.read.job_words import SECOND, cut
 from taut.tables import NULL
 
 _TIME = r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)\]?"
+_ASKS = "|".join(ALLOCATION)
 _LINE = re.compile(
-    rf"\s*{_TIME}\s+(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\s+)?([\w./:@-]{{1,80}})\s+([A-Za-z][\w./-]{{0,60}})=(\S{{1,200}})"
+    rf"\s*{_TIME}\s+(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\s+)?([\w./:@-]{{1,80}})\s+(?:([A-Za-z][\w./-]{{0,60}})=(\S{{1,200}})|({_ASKS}))"
     r"\s+([^\s=]{1,200})(?:\s+(.*))?$"
 )
 _PAIR = re.compile(r"([A-Za-z]\w{0,30})=(\S{1,200})")
@@ -51,11 +54,11 @@ def load(data: bytes, label: str) -> ControlLog:
     time, bare = moments([parts[0] for parts in found])
     settings = Settings()
     rows: list[dict[str, Any]] = []
-    for at, (_, controller, knob, value, target, rest) in zip(time.tolist(), found, strict=True):
+    for at, (_, controller, knob, value, word, target, rest) in zip(time.tolist(), found, strict=True):
         if at == NULL:
             torn += 1
             continue
-        told = _asked(at, knob, value) or {"knob": knob, **_changed(settings, target, knob, value)}
+        told = _asked(at, knob or word, value or "") or {"knob": knob, **_changed(settings, target, knob, value)}
         beside = {BESIDE[key.lower()]: cut(text) for key, text in _PAIR.findall(rest or "") if key.lower() in BESIDE}
         rows.append(
             {"time_ns": at, "layer": layer_of(controller), "controller": controller, "target": target, **told, **beside}
@@ -78,4 +81,4 @@ def _asked(at: int, knob: str, value: str) -> dict[str, Any] | None:
         way = ALLOCATION[word] * (-1 if value.lower() in ("0", "no", "false", "off") else 1)
     else:
         return None
-    return {"knob": "allocation", "after": cut(f"{knob}={value}"), "direction": way}
+    return {"knob": "allocation", "after": cut(f"{knob}={value}" if value else knob), "direction": way}

@@ -143,13 +143,14 @@ def _row_type(data: bytes) -> Any:
 def _lines(data: bytes, torn: _Torn) -> Iterator[Columns]:
     row: Any = _row_type(data)
     decoder = msgspec.json.Decoder(row)
-    lines = bytes(data).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    for i in range(0, len(lines), PIECE_LINES):
-        piece = lines[i : i + PIECE_LINES]
+    end = 3 if data[:3] == b"\xef\xbb\xbf" else 0
+    while end < len(data):
+        begin, end = end, data.find(b"\n", end + PIECE_BYTES) + 1 or len(data)
+        piece = bytes(data[begin:end])
         try:
-            rows = decoder.decode_lines(b"\n".join(piece))
+            rows = decoder.decode_lines(piece)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            rows = [found for line in piece if line.strip() and (found := _one(decoder, line, torn)) is not None]
+            rows = [found for line in piece.split(b"\n") if line.strip() and (found := _one(decoder, line, torn)) is not None]
         yield _values(rows, row)
 
 

@@ -29,7 +29,17 @@ LAYERS = (
     (re.compile(r"retry|retries", re.IGNORECASE), "retry"),
 )
 """Layers that a controller's own name tells."""
-ALLOCATION = {"requeue": -1, "hold": -1, "suspend": -1, "cancel": -1, "kill": -1, "release": 1, "resume": 1, "start": 1}
+ALLOCATION = {
+    "requeue": -1,
+    "hold": -1,
+    "suspend": -1,
+    "cancel": -1,
+    "kill": -1,
+    "preempt": -1,
+    "release": 1,
+    "resume": 1,
+    "start": 1,
+}
 """Requests about a job that all turn one knob: whether it holds its accelerators."""
 _ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)$"
 _BARE = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?$"
