@@ -123,15 +123,14 @@ def _once(actions: Table) -> tuple[Table, Counter[str]]:
     suspects = order[np.append(same, False) | np.append(False, same)] if len(order) else order
     gone = []
     seen: set[tuple[Any, ...]] = set()
-    now = None
-    columns = [actions.columns[key] for key in (*SAME, *NUMBERS)]
-    for row in suspects.tolist():
-        if time[row] != now:
-            now, seen = time[row], set()
-        told = tuple(column[row] for column in columns)
-        if told in seen:
+    now = NULL
+    told = zip(*(actions.columns[key][suspects].tolist() for key in (*SAME, *NUMBERS)), strict=True)
+    for row, at, what in zip(suspects.tolist(), time[suspects].tolist(), told, strict=True):
+        if at != now:
+            now, seen = at, set()
+        if what in seen:
             gone.append(row)
-        seen.add(told)
+        seen.add(what)
     if not gone:
         return actions, Counter()
     kept = np.ones(len(actions), dtype=np.bool_)
@@ -162,8 +161,9 @@ def _signed(actions: Table) -> tuple[Table, int]:
 
 def _backwards(log: ControlLog) -> tuple[int, int]:
     """How often time ran backwards in a log, deliveries that came twice left out, and how far at most."""
-    time = _once(log.actions)[0].time_ns
-    back = -np.diff(time)
+    if (np.diff(log.actions.time_ns) >= -SWAPPED_NS).all():
+        return 0, 0
+    back = -np.diff(_once(log.actions)[0].time_ns)
     back = back[back > SWAPPED_NS]
     return len(back), int(back.max(initial=0))
 
