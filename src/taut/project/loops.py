@@ -136,13 +136,15 @@ def forecast(s: Scenario, *, count: int = COUNT, seed: int = 0, cores: int = 1) 
 
 
 def at(s: Scenario, ranks: int) -> Scenario:
-    """The system on so many accelerators, demand as it is: the pool may grow into what the job leaves."""
+    """The system on so many accelerators, demand as it is: what the pool may grow to grows with them."""
     beside = s.trainer.accelerators if s.trainer else 0
-    most = (ranks - beside) // s.pool.accelerators
-    if most < s.pool.least:
+    most = round(s.most * ranks / s.accelerators)
+    steered = bool(s.autoscaler) or s.plan.utilisation is not None
+    replicas = min(s.pool.replicas if steered else most, most, (ranks - beside) // s.pool.accelerators)
+    if replicas < s.pool.least:
         need = s.pool.least * s.pool.accelerators + beside
         raise UsageError(f"{ranks} accelerators: the scenario needs at least {need}")
-    pool = replace(s.pool, most=most, replicas=min(max(s.pool.replicas, s.pool.least), most))
+    pool = replace(s.pool, most=most, replicas=replicas)
     return replace(s, pool=pool, loops=replace(s.loops, accelerators=ranks))
 
 

@@ -55,7 +55,7 @@ class Clients:
         self.layers = world.scenario.client
         self.saved = [SAVED] * len(self.layers)
         self.book = Book()
-        self.patience_s = world.scenario.demand.deadline_s or (self.layers[0].timeout_s if self.layers else None)
+        self.patience_s = world.scenario.demand.deadline_s
         self.arrived = self.tries = 0
 
     def enter(self) -> None:

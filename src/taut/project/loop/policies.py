@@ -103,6 +103,16 @@ def hold(s: Scenario, value: float | None) -> Scenario:
     return replace(s, trainer=s.trainer and replace(s.trainer, hold_s=HOLD_S if value is None else max(value, 0.0)))
 
 
+def own_accelerators(s: Scenario, value: float | None) -> Scenario:
+    """The job has accelerators of its own: the pool may grow only into the rest."""
+    t = s.trainer
+    if t is None:
+        return s
+    most = max((s.accelerators - t.accelerators) // s.pool.accelerators, s.pool.least)
+    pool = replace(s.pool, most=min(s.most, most), replicas=min(s.pool.replicas, most))
+    return replace(s, pool=pool, loops=replace(s.loops, accelerators=s.accelerators))
+
+
 def launcher_timeout(s: Scenario, value: float | None) -> Scenario:
     """The launcher waits for as long as restores take: their mean and four standard deviations."""
     t = s.trainer
@@ -138,6 +148,7 @@ _SEPARATIONS: tuple[tuple[Apply, str], ...] = (
     (margin, "more replicas for the same demand"),
     (own_machines, "a full part cannot use the free slots of another"),
     (hold, "accelerators stay free for so long before they train"),
+    (own_accelerators, "demand at its peak finds fewer replicas"),
     (launcher_timeout, "a launch that hangs is noticed later"),
     (checkpoint_interval, "more time goes into checkpoints"),
     (plan_on_works, ""),

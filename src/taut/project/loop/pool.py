@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from math import inf
@@ -50,7 +50,8 @@ class Pool:
         self._since = 0.0
         self.inside_s = self.busy_s = self.paid_s = self.starting_s = self.ready_s = 0.0
         self.kept_s = self.wasted_s = 0.0
-        self.cost_s, self.attributed_s = Counter[str](), Counter[str]()
+        self.cost_s: dict[str, float] = {"first attempts": 0.0, "retries": 0.0}
+        self.attributed_s = dict(self.cost_s)
         """Time served for first attempts and for retries: as it was, and as the identities on them tell."""
         self.room: Callable[[int], int] = lambda replicas: replicas
         """How many replicas more the accelerators allow, of so many."""
@@ -136,7 +137,8 @@ class Pool:
             self.wanted += more
             for batch in reversed(self._batches):  # the latest starts are called back first
                 back = min(batch[0], -more)
-                batch[0], more = batch[0] - back, more + back
+                batch[0] -= back
+                more += back
                 self._starting -= back
             self.ready += more
         return self.wanted
