@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -65,7 +65,7 @@ def test_shipped_scenarios_are_forecast_with_and_without_their_policies(name: st
         short = WORKLOAD.policies[word].apply(short, float(value) if value else None)
     assert set(scenario.about.declared) <= {*TRUE, *NAMES}
     answer = WORKLOAD.forecast(short, count=100)
-    json.dumps(answer.entry())
+    msgspec.json.encode(answer.entry())
     found = answer.indices()
     assert list(found) == [*TRUE, *NAMES]
     for one in found.values():
@@ -123,6 +123,11 @@ def test_intervals_hold_further_runs() -> None:
     assert value == pytest.approx(0.3)
     assert 0 < (low or 0) < 0.1
     assert 0.5 < (high or 0) < 0.62
+
+
+def test_a_system_that_answers_nothing_says_so() -> None:
+    with pytest.raises(UsageError, match="no request was answered"):
+        WORKLOAD.forecast(small(pool=Pool(service_s=1e6))).entry()
 
 
 def test_without_simpy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

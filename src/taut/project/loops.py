@@ -73,7 +73,9 @@ class Forecast:
     def entry(self) -> dict[str, Any]:
         """The forecast in the words of ``--json``; a step is a request that was answered."""
         took = np.concatenate([run.took_s for run in self.runs]) * 1e9
-        low, middle, high = np.quantile(took, (0.1, 0.5, 0.9)) if len(took) else (None,) * 3
+        if not len(took):
+            raise UsageError(f"{self.scenario.name}: no request was answered; give it more replicas, or a longer horizon_s")
+        low, middle, high = map(float, np.quantile(took, (0.1, 0.5, 0.9)))
         means = spread([float(run.took_s.mean()) * 1e9 if len(run.took_s) else None for run in self.runs])
         answered = sum(int(run.in_time.sum()) for run in self.runs)
         price = self.scenario.price.per_hour
