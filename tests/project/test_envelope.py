@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from taut.project.envelope import elasticities, failing, provisioned, regimes, synchronised
-from taut.project.quick import ideal
+from taut.project.envelope import elasticities, provisioned, regimes, synchronised
 from taut.project.scenario import Noise, Scenario, parse
+from taut.project.training import failing, ideal
 from taut.read.scenario import load
 
 change = msgspec.structs.replace

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from taut.project.forecast import at, forecast
 from taut.project.noise import GRID, longest_mean
 from taut.project.plan import plan
-from taut.project.quick import ideal, mean_step_ns, rate, sketch
+from taut.project.quick import mean_step_ns, rate, sketch
 from taut.project.scenario import Scenario, parse
 from taut.project.step import step_ns
+from taut.project.training import ideal
 from taut.read.scenario import load
 
 

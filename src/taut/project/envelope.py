@@ -13,10 +13,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.project.margin import PAYS, Curve, rule, smallest, spread
-from taut.project.quick import ideal, rate, sketch
+from taut.project.quick import rate, sketch
 from taut.project.reserve import STABLE
 from taut.project.scenario import Scenario
-from taut.project.training import WORKLOAD, louder
+from taut.project.training import WORKLOAD, failing, ideal, louder
 from taut.project.workload import Estimate
 
 SCALES, HETEROGENEITY, INTENSITY = (1, 4, 16), (1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
@@ -117,12 +117,6 @@ def _tier(i: int, name: str, times: float) -> Callable[[Scenario], Scenario]:
 
 def _device(name: str) -> Callable[[Scenario], Scenario]:
     return lambda s: replace(s, device=replace(s.device, **{name: getattr(s.device, name) * MORE}))
-
-
-def failing(s: Scenario, times: float) -> Scenario:
-    """Everything fails so many times as often."""
-    rates = {name: getattr(s.failure, name) * times for name in s.failure.__struct_fields__ if "_per_1000_" in name}
-    return replace(s, failure=replace(s.failure, **rates))
 
 
 def elasticities(s: Scenario, *, seed: int = 0, **how: Any) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ from math import exp, log
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 
 from taut.jit import expect, kernel
 from taut.project.failure import Lives, domains, live, nodes_of
@@ -99,7 +98,7 @@ def sketch(s: Scenario, seed: int = 0, measured: Any = None) -> Forecast:
 def _other_gates(s: Scenario) -> bool:
     """Whether replicas do anything else than work alike and meet at a barrier every so many steps."""
     p = s.policy
-    return p.gate != "barrier" or p.clones > 1 or p.copy_after > 0 or p.deal_by_speed
+    return p.gate != "barrier" or p.clones > 1 or p.copy_after > 0
 
 
 def _few(s: Scenario) -> int:
@@ -120,7 +119,7 @@ def _replica(s: Scenario, p: Plan, seed: int, measured: bytes) -> Any:
     fixed, drawn = straying(p)
     layers = max(s.model.layers // len(p.forward_ns), 1)
     parts = tuple(max(n, layers) for n in p.gates)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, j.tp * j.cp, j.steps_between_syncs)
+    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed)
     return _drawn(shape, fixed.tobytes(), drawn.tobytes(), parts, s.noise, seed, measured)
 
 
@@ -128,13 +127,13 @@ def _replica(s: Scenario, p: Plan, seed: int, measured: bytes) -> Any:
 def _drawn(
     shape: tuple[Any, ...], fixed: bytes, drawn: bytes, parts: tuple[int, ...], noise: Noise, seed: int, measured: bytes
 ) -> Any:  # fmt: skip
-    schedule, pp, virtual_pp, micro_batches, members, every = shape
+    schedule, pp, virtual_pp, micro_batches, members, every, dealt = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // (len(todo) * every), FEWEST), MOST)
     expect(many * every * len(todo))
     tables = np.stack([_table(_alone(noise), members, n, measured) for n in parts])
     even = np.stack([np.interp(np.arange(CELLS + 1) / CELLS, odds(GRID)[0], one) for one in tables])
-    sway, out = Sway(noise, (many, pp, members), seed), np.zeros(many)
+    sway, out = Sway(noise, (many, pp, members), seed, dealt), np.zeros(many)
     for step in range(every):
         spans(
             todo.before, todo.needs, todo.stage, todo.cell, np.frombuffer(fixed), np.frombuffer(drawn),
@@ -188,10 +187,3 @@ def _lives(s: Scenario, step_ns: float, seed: int) -> Lives | None:
 @lru_cache(maxsize=2048)
 def _lived(failure: Any, nodes: int, devices: int, step_s: float, many: int, seed: int) -> Lives:
     return live(failure, nodes, devices, WORK_S, step_s=step_s, count=many, seed=seed)
-
-
-def ideal(s: Scenario) -> Scenario:
-    """Nothing strays and nothing fails."""
-    quiet = Noise("none", step_spread=0.0, ranks_spread=0.0)
-    rates = {name: 0.0 for name in s.failure.__struct_fields__ if "_per_1000_" in name}
-    return replace(s, noise=quiet, failure=replace(s.failure, **rates))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from taut.errors import InputRefused, UsageError
 from taut.project.forecast import UNIT_TOKENS, at, forecast
 from taut.project.policy import POLICIES
-from taut.project.quick import ideal, rate, sketch
+from taut.project.quick import rate, sketch
 from taut.project.scenario import Scenario, parse, place
 from taut.project.work import memory_gb
 from taut.project.workload import Workload
@@ -26,6 +26,18 @@ def louder(s: Scenario, times: float) -> Scenario:
     spreads = {name: getattr(n, name) * times for name in ("spread", "times", "step_spread", "ranks_spread", "drift_share")}
     tiers = tuple(replace(tier, jitter_us=tier.jitter_us * times) for tier in s.fabric.tiers)
     return replace(s, noise=replace(n, distribution=kind, **spreads), fabric=replace(s.fabric, tiers=tiers))
+
+
+def failing(s: Scenario, times: float) -> Scenario:
+    """Everything fails so many times as often."""
+    rates = {name: getattr(s.failure, name) * times for name in s.failure.__struct_fields__ if "_per_1000_" in name}
+    return replace(s, failure=replace(s.failure, **rates))
+
+
+def ideal(s: Scenario) -> Scenario:
+    """Nothing strays, no device is slow, and nothing fails."""
+    quiet = failing(louder(s, 0.0), 0.0)
+    return replace(quiet, noise=replace(quiet.noise, slow_share=0.0))
 
 
 def money(s: Scenario) -> tuple[float | None, float | None]:
