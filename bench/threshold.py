@@ -1,9 +1,10 @@
 """Where the next accelerator stops paying: how much another seed moves it, and whether full graphs give the same scale.
 
-python bench/threshold.py [--seeds 100] [--graph]
+python bench/threshold.py [--seeds 100] [--graph | --grid]
 
 Of every scenario the threshold is computed with each seed. ``inside`` is the share of (seed, other seed) pairs in which the
-other's threshold lies in the interval of the first. With ``--graph``, small jobs are generated as full graphs and replayed.
+other's threshold lies in the interval of the first. With ``--graph``, small jobs are generated as full graphs and replayed;
+with ``--grid``, mean steps of the sampled replica stand beside those of the grid.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import msgspec
 import numpy as np
 
 from taut.project import generate
-from taut.project.forecast import noisy
+from taut.project.forecast import at, forecast, noisy
 from taut.project.noise import table
 from taut.project.plan import plan
-from taut.project.quick import rate
+from taut.project.quick import mean_step_ns, rate
 from taut.project.reserve import reserve
 from taut.project.scenario import Scenario, parse
 from taut.project.threshold import threshold
@@ -73,11 +74,23 @@ def by_graph(s: Scenario, seed: int) -> float:
     return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
 
 
+def beside(s: Scenario, seeds: int) -> None:
+    quick = [mean_step_ns(s, plan(s), seed) / 1e6 for seed in range(seeds)]
+    grid = [float(forecast(s, count=8, seed=1000 + seed).step_ns.mean()) / 1e6 for seed in range(seeds)]
+    said = (f"{np.mean(them):,.0f} ± {1.96 * np.std(them) / np.sqrt(seeds - 1):.0f}" for them in (quick, grid))
+    print(f"| {s.job.world:,} | {' | '.join(said)} | {np.mean(quick) / np.mean(grid) - 1:+.2%} |", flush=True)
+
+
 def main() -> None:
     ask = argparse.ArgumentParser()
     ask.add_argument("--seeds", type=int, default=100)
     ask.add_argument("--graph", action="store_true")
+    ask.add_argument("--grid", action="store_true")
     asked = ask.parse_args()
+    if asked.grid:
+        for ranks in (96, 384, 1536, 6144, 24576):
+            beside(at(SCENARIOS["gpt-175b as shipped"], ranks), asked.seeds)
+        return
     if asked.graph:
         for name, s in {
             "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.8, dp=8, tp=2), "dp 4, pp 2": small(1.2, dp=4, pp=2),
@@ -89,14 +102,14 @@ def main() -> None:
         begun = time.process_time()
         found = [threshold(WORKLOAD, s, seed=seed) for seed in range(asked.seeds)]
         took = (time.process_time() - begun) / asked.seeds
-        at, lo, hi = (np.array([getattr(one, key) for one in found], float) for key in ("ranks", "lo", "hi"))
-        inside = (lo[:, None] <= at) & (at <= np.where(np.isnan(hi), np.inf, hi)[:, None])
-        share = inside[~np.eye(len(at), dtype=bool)].mean()
+        place, lo, hi = (np.array([getattr(one, key) for one in found], float) for key in ("ranks", "lo", "hi"))
+        inside = (lo[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])
+        share = inside[~np.eye(len(place), dtype=bool)].mean()
         first = found[0]
         sides = [side["dominant"] if side else None for side in (first.before, first.after)]
         held = reserve(WORKLOAD, s)
         print(
-            f"| {name} | {first.ranks} ({first.lo}–{first.hi}) | {np.nanmin(at):.0f}–{np.nanmax(at):.0f} | {share:.0%} | "
+            f"| {name} | {first.ranks} ({first.lo}–{first.hi}) | {np.nanmin(place):.0f}–{np.nanmax(place):.0f} | {share:.0%} | "
             f"{sides[0]} → {sides[1]} | {held.reserve.value:.3g} ({held.kind}) | {took:.2f} s |", flush=True,
         )  # fmt: skip
 
