@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, repeat
 from operator import attrgetter
@@ -35,6 +35,7 @@ STEPS = {
     "saved_step": ("saved_step", "checkpoint_step", "last_checkpoint"),
 }  # fmt: skip
 _KEYS = ("job", "submit", "start", "end", "outcome", "accelerators", "unit", "reason", *STEPS)
+_NOTHING = msgspec.Raw(b"null")
 MOST_STEPS = 2**53
 _ATTEMPTS = re.compile(rb'"attempts"\s*:\s*\[')
 
@@ -116,8 +117,7 @@ def _from_json(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
     if (told := _all(jobs, SUBMIT)) is not None:
         columns["submit_ns"] = np.full(len(ones), NULL, dtype=np.int64)
         columns["submit_ns"][np.cumsum(sizes) - sizes] = times(told)[0]
-    if (states := _states(jobs, ones, sizes)) is not None:
-        columns["outcome"] = _each(states, lambda state: outcome(state) if isinstance(state, str) else "")
+    columns["outcome"] = _outcomes(jobs, ones, sizes)
     if (told := _all(ones, REASON)) is not None:
         columns["reason"] = _each(told, lambda reason: "" if reason is None else cut(reason))
     for key, spelled in STEPS.items():
@@ -145,35 +145,42 @@ def _each(values: list[Any], said: Callable[[Any], Any]) -> Any:
         return np.array([said(value) for value in values], dtype=object)
 
 
-def _states(jobs: list[Any], ones: list[Any], sizes: Any) -> list[Any] | None:
-    """What is said of the end of each attempt; a job's word is on its last."""
+def _outcomes(jobs: list[Any], ones: list[Any], sizes: Any) -> Any:
+    """How each attempt ended; what a job says of its end is said of its last."""
     own, of_job = _all(ones, STATE), _all(jobs, STATE)
-    if of_job is None:
-        return own
-    out = own or [None] * len(ones)
-    for last, state in zip((np.cumsum(sizes) - 1).tolist(), of_job, strict=True):
-        out[last] = state if out[last] is None else out[last]
+    out = np.full(len(ones), "", dtype=object) if own is None else _each(own, _outcome)
+    if of_job is not None:
+        last = np.cumsum(sizes) - 1
+        silent = np.array([own is None or own[row] is None for row in last.tolist()], dtype=np.bool_)
+        out[last[silent]] = _each(of_job, _outcome)[silent]
     return out
+
+
+def _outcome(state: Any) -> str:
+    return outcome(state) if isinstance(state, str) else ""
 
 
 def _held(jobs: list[Any], ones: list[Any], sizes: Any) -> tuple[Any, Any]:
     """How many of what each attempt held: as its hosts list them, else as its job says, else as it says itself."""
     of_job, own, details = _all(jobs, HELD) or [None] * len(jobs), _all(ones, HELD), _all(ones, ("detail",))
     if own is None and details is None:
-        return tuple(np.repeat(column, sizes) for column in _counts(of_job))  # type: ignore[return-value]
+        number, unit = _counts(of_job)
+        return np.repeat(number, sizes), np.repeat(unit, sizes)
     held = list(chain.from_iterable(map(repeat, of_job, sizes.tolist())))
     if own is not None:
         held = [mine if job is None else job for mine, job in zip(own, held, strict=True)]
-    if details is not None:
-        details = [None if one is None or (len(one) == 4 and bytes(one) == b"null") else one for one in details]
-        listed = _details([detail for detail in details if detail is not None])
-        held = [one if detail is None else next(listed) for one, detail in zip(held, details, strict=True)]
+    for row, number in _details(details or ()):
+        held[row] = number
     return _counts(held)
 
 
 def _counts(held: list[Any]) -> tuple[Any, Any]:
-    codes = Codes()
-    of = codes.of(value if isinstance(value, (int, float, str)) else NULL for value in held)
+    try:
+        codes = Codes()
+        of = codes.of(held)
+    except TypeError:  # lists and objects
+        codes = Codes()
+        of = codes.of(value if isinstance(value, (int, float, str)) else NULL for value in held)
     found = [counted(_number(value)) for value in codes]
     number, unit = np.array([count for count, _ in found], dtype=np.int64), np.array([unit for _, unit in found], dtype=object)
     return number[of], unit[of]
@@ -185,24 +192,34 @@ def _number(value: Any) -> int:
 
 
 class _Host(msgspec.Struct, gc=False):
-    gpus: list[msgspec.Raw] = []
+    gpus: msgspec.Raw = _NOTHING
 
 
 _HOSTS = msgspec.json.Decoder(list[list[_Host]])
 
 
-def _details(lists: list[msgspec.Raw]) -> Iterator[int]:
-    """Accelerators in the lists of attempts' hosts, each with the names of its own."""
+def _details(details: Sequence[msgspec.Raw | None]) -> Iterator[tuple[int, int]]:
+    """Attempts and how many accelerators their lists of hosts name, each host with its own; hosts name them much alike."""
+    rows = [row for row, one in enumerate(details) if one is not None and (len(one) != 4 or bytes(one) != b"null")]
+    lists = [details[row] for row in rows]
     try:
-        return (sum([len(host.gpus) for host in hosts]) or NULL for hosts in _HOSTS.decode(b"[" + b",".join(lists) + b"]"))
+        hosts = _HOSTS.decode(b"[" + b",".join(lists) + b"]")  # type: ignore[arg-type]
     except msgspec.ValidationError:
-        return (_detail(msgspec.json.decode(one)) for one in lists)
+        return zip(rows, (_detail(msgspec.json.decode(one)) for one in lists), strict=True)  # type: ignore[arg-type]
+    texts, sizes = Codes(), np.fromiter(map(len, hosts), dtype=np.int64, count=len(hosts))
+    of = texts.of(bytes(host.gpus) for host in chain.from_iterable(hosts))
+    number = np.array([_listed(msgspec.json.decode(text)) for text in texts], dtype=np.int64)[of]  # type: ignore[call-overload]
+    found = np.bincount(np.repeat(np.arange(len(hosts)), sizes), number, len(hosts)).astype(np.int64)
+    return zip(rows, np.where(found > 0, found, NULL).tolist(), strict=True)
+
+
+def _listed(gpus: Any) -> int:
+    return len(gpus) if isinstance(gpus, list) else 0
 
 
 def _detail(detail: Any) -> int:
     hosts = [host.get("gpus") for host in detail if isinstance(host, dict)] if isinstance(detail, list) else []
-    found = sum(len(gpus) for gpus in hosts if isinstance(gpus, list))
-    return found if found else NULL
+    return sum(map(_listed, hosts)) or NULL
 
 
 def _from_csv(raw: bytes, label: str) -> tuple[dict[str, Any], bool]:

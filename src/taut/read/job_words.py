@@ -95,12 +95,12 @@ def numbered(attempts: Table) -> Table:
     at = np.where(
         attempts.start_ns >= 0, attempts.start_ns, np.where(attempts.submit_ns >= 0, attempts.submit_ns, attempts.end_ns)
     )
-    order = np.lexsort((np.arange(len(job)), at, job))
-    job = job[order]
+    if not ((job[1:] > job[:-1]) | ((job[1:] == job[:-1]) & (at[1:] >= at[:-1]))).all():
+        order = np.lexsort((np.arange(len(job)), at, job))
+        attempts, job = attempts.take(order), job[order]
     begins = np.flatnonzero(np.concatenate([[True], job[1:] != job[:-1]]))
     number = np.arange(len(job)) - np.repeat(begins, np.diff(np.append(begins, len(job)))) + 1
-    ordered = attempts if (order[1:] > order[:-1]).all() else attempts.take(order)
-    return ordered.replace(attempt=number)
+    return attempts.replace(attempt=number)
 
 
 def times(texts: Sequence[Any]) -> tuple[Any, bool]:
