@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -35,7 +36,7 @@ def sniff(head: bytes) -> bool:
 
 
 class _Attribute(msgspec.Struct, gc=False):
-    name: Any = None
+    name: str = ""
     int64Val: Any = None
     int64_val: Any = None
     int32Val: Any = None
@@ -57,8 +58,9 @@ class _Attribute(msgspec.Struct, gc=False):
 
     def value(self) -> Any:
         """The one value that is given; an attribute without any is false."""
-        for key in self.__struct_fields__[1:]:
-            found = getattr(self, key)
+        if self.int64Val is not None:
+            return self.int64Val
+        for found in msgspec.structs.astuple(self)[1:]:
             if found is not None:
                 return found.get("values") if isinstance(found, dict) else found
         return False
@@ -101,13 +103,14 @@ class _Node(msgspec.Struct, gc=False):
     def absorb(self) -> None:
         """Attributes become fields of the same name."""
         for attribute in self.attr or ():
-            if attribute.name in _NUMERIC:
-                setattr(self, attribute.name, _number(attribute.value()))
-            elif attribute.name in ("comm_type", "pg_name", "involved_dim", "is_cpu_op"):
-                setattr(self, attribute.name, attribute.value())
+            name = attribute.name
+            if name in _WANTED:
+                value = attribute.value()
+                setattr(self, name, _number(value) if name in _NUMERIC else value)
 
 
 _NUMERIC = frozenset(NUMBERS) - {"comm_type", "is_cpu_op"}
+_WANTED = _NUMERIC | {"comm_type", "pg_name", "involved_dim", "is_cpu_op"}
 
 
 class _Graph(msgspec.Struct):
@@ -151,14 +154,21 @@ def _decode(data: bytes) -> tuple[list[_Node], int]:
         graph = msgspec.json.decode(text, type=_Graph, strict=False)
         return graph.workload_graph or graph.nodes or graph.node or [], graph.rank
     except msgspec.DecodeError:
-        joined, cuts = _BETWEEN.subn(_comma, text)
-        if not cuts:
+        if not _BETWEEN.search(text):
             raise
-    head, *found = msgspec.json.decode(b"[" + joined + b"]", type=list[_Node], strict=False)
+    head, *found = _listed(text)
     if head.id >= 0 or head.name:
         return [head, *found], NULL
     head.absorb()
     return found, head.rank
+
+
+def _listed(text: bytes) -> list[_Node]:
+    """Objects behind each other, most of which begin on a line of their own."""
+    decoder = msgspec.json.Decoder(list[_Node], strict=False)
+    with suppress(msgspec.DecodeError):
+        return decoder.decode(b"[" + text.replace(b"}\n{", b"},{") + b"]")
+    return decoder.decode(b"[" + _BETWEEN.sub(_comma, text) + b"]")
 
 
 def _comma(cut: re.Match[bytes]) -> bytes:
@@ -237,6 +247,8 @@ def _ids(lists: list[msgspec.Raw]) -> tuple[Ints, Ints]:
 
 
 def _number(value: Any) -> int:
+    if type(value) is str and value.isdecimal() and len(value) < 19:
+        return int(value)
     return int(value) if isinstance(value, bool) else integer(value)
 
 
