@@ -24,7 +24,7 @@ TEXTS = {
 NUMBERS = {"value": (float | str | bool | None, None), "limit": (float | str | None, None)}
 TIMES = {"time_ns": (int | None, None), "time": _TIME, "timestamp": _TIME}
 """What a line may hold, with type and default; of several times the first counts. What else it holds is not looked at."""
-SLAB = 1 << 20
+SLAB = 256 << 10
 """Bytes of lines that are decoded at once: what they become should stay in the processor's cache."""
 LATEST_S = 9_000_000_000
 """Dates up to here fit ns."""
@@ -34,9 +34,8 @@ def columns(data: bytes, label: str) -> tuple[list[str], list[Any]]:
     """Names and columns of what the lines hold."""
     import pyarrow as pa
 
-    raw = bytes(data)
     try:
-        made = decoded(raw, lambda keys: _columns(raw, keys))
+        made = decoded(data, lambda keys: _columns(data, keys))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InputRefused(label, f"not readable as JSON lines ({str(error)[:120]})", "one object a line") from None
     return list(made), [pa.chunked_array([column]) for column in made.values()]
