@@ -46,6 +46,7 @@ def test_json_lines_and_a_json_list_are_the_same_table() -> None:
     objects = as_objects(CSV)
     assert rows(load("\n".join(map(json.dumps, objects))).actions, *ASKED) == EXPECTED
     assert rows(load(json.dumps(objects)).actions, *ASKED) == EXPECTED
+    assert rows(load(json.dumps({"actions": objects}, indent=1)).actions, *ASKED) == EXPECTED
 
 
 def test_numbers_in_json_need_no_quotes() -> None:
@@ -72,9 +73,9 @@ def test_times_by_the_unit_in_the_name_as_dates_or_by_size(header: str, cell: st
 
 def test_words_for_directions() -> None:
     text = "time_s,controller,target,direction\n" + "".join(
-        f"{i},a,t,{w}\n" for i, w in enumerate(["up", "-1", "DOWN", "?", "+1"])
+        f"{i},a,t,{w}\n" for i, w in enumerate(["up", "-2", "DOWN", "?", "+1", "scale_down", "Increase"])
     )
-    assert load(text).actions.direction.tolist() == [1, -1, -1, 0, 1]
+    assert load(text).actions.direction.tolist() == [1, -1, -1, 0, 1, -1, 1]
 
 
 def test_torn_rows_and_rows_without_a_time_are_counted() -> None:
@@ -99,6 +100,11 @@ def test_parents_without_ids_are_rows_of_the_table() -> None:
 def test_a_deadline_is_a_time_and_a_timeout_a_length() -> None:
     assert load("time_s,controller,target,deadline_s\n1,a,t,5\n").actions.deadline_ns.tolist() == [5_000_000_000]
     assert load("time_s,controller,target,timeout_s\n1,a,t,5\n").actions.deadline_ns.tolist() == [6_000_000_000]
+
+
+def test_a_cost_is_time_summed_over_accelerators() -> None:
+    actions = load("time_s,controller,target,cost_rank_s,tokens\n1,a,t,5,70\n").actions
+    assert rows(actions, "busy_ns", "accelerators", "tokens_out") == [(5_000_000_000, 1, 70)]
 
 
 def test_long_tables_are_read_in_pieces() -> None:

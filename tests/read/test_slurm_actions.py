@@ -52,6 +52,12 @@ def test_a_change_by_user_id_is_that_of_the_controller_that_logs_it(tmp_path: Pa
     assert trace.counts["told by two logs"] == 1
 
 
+def test_a_controller_that_does_not_know_the_value_before_learns_the_direction(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, slurmctld__log=CTLD, ops__log="2026-01-01T00:00:07.010Z ops Priority=50 12\n")
+    assert (7.01, "ops", "priority", "", "50", -1, "", -1) in rows(trace.actions, *ASKED)
+    assert not any(row[1] == "uid 0" for row in rows(trace.actions, *ASKED))
+
+
 def test_a_failed_node_and_a_limit_that_ran_out(tmp_path: Path) -> None:
     log = """[2026-01-01T00:00:01.000] sched: Allocate JobId=6 NodeList=n[3-4] #CPUs=2 Partition=low
 [2026-01-01T00:00:02.000] requeue job JobId=6 due to failure of node n3

@@ -28,6 +28,8 @@ SNIFFED = 50
 """Lines looked at; half of them must be decisions."""
 BESIDE = {"trigger": "trigger", "reason": "trigger", "work": "work", "outcome": "outcome", "layer": "layer"}
 """Keys behind the target that are columns."""
+KNOBS = {"priority": "priority", "timelimit": "time_limit", "nice": "nice"}
+"""What is asked of Slurm, in the words of its controller's log."""
 
 
 def sniff(head: bytes) -> bool:
@@ -58,7 +60,8 @@ def load(data: bytes, label: str) -> ControlLog:
         if at == NULL:
             torn += 1
             continue
-        told = _asked(at, knob or word, value or "") or {"knob": knob, **_changed(settings, target, knob, value)}
+        knob = KNOBS.get((knob or word).lower(), knob or word)
+        told = _asked(at, knob, value or "") or {"knob": knob, **_changed(settings, target, knob, value)}
         beside = {BESIDE[key.lower()]: cut(text) for key, text in _PAIR.findall(rest or "") if key.lower() in BESIDE}
         rows.append(
             {"time_ns": at, "layer": layer_of(controller), "controller": controller, "target": target, **told, **beside}

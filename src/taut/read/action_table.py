@@ -1,4 +1,4 @@
-"""Tables of actions: CSV with a header, JSON lines, or a JSON list; one action a row, columns named as those of ``Action``.
+"""Tables of actions, one a row, columns named as those of ``Action``: CSV with a header, JSON lines, or a JSON list.
 
 The spellings are listed below and in docs/control-logs.md. A table is read in pieces, each turned into columns at once,
 so that a million actions take seconds and little more memory than they fill.
@@ -26,6 +26,8 @@ TIME = ("time_ns", "time_us", "time_ms", "time_s", "time", "timestamp", "ts")
 DEADLINE = ("deadline_ns", "deadline_us", "deadline_ms", "deadline_s", "deadline")
 ALLOWED = ("timeout_ns", "timeout_us", "timeout_ms", "timeout_s", "timeout")
 BUSY = ("busy_ns", "busy_us", "busy_ms", "busy_s", "duration_ns", "duration_us", "duration_ms", "duration_s")
+COST = ("cost_rank_ns", "rank_ns", "cost_rank_s", "rank_s")
+"""Time summed over accelerators: that of one, where the table does not say of how many."""
 WORDS: Mapping[str, tuple[str, ...]] = {
     "layer": ("layer",), "controller": ("controller", "actor"), "target": ("target", "resource", "object"),
     "knob": ("knob", "action", "setting"), "before": ("before", "old"), "after": ("after", "new", "value"),
@@ -35,16 +37,17 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 """Columns of text, and how they may be spelled; the first that is there counts."""
 NUMBERS: Mapping[str, tuple[str, ...]] = {
     "rank": ("rank",), "attempt": ("attempt", "try"), "accelerators": ("accelerators", "gpus"),
-    "tokens_in": ("tokens_in",), "tokens_out": ("tokens_out",),
+    "tokens_in": ("tokens_in",), "tokens_out": ("tokens_out", "tokens"),
 }  # fmt: skip
 OTHERS = ("direction", "id", "action_id", "event_id", "parent", "parent_id")
 SPELLED = frozenset(
-    (*TIME, *DEADLINE, *ALLOWED, *BUSY, *OTHERS, *(s for names in (*WORDS.values(), *NUMBERS.values()) for s in names))
+    (*TIME, *DEADLINE, *ALLOWED, *BUSY, *COST, *OTHERS, *(s for names in (*WORDS.values(), *NUMBERS.values()) for s in names))
 )
 PER = {"_ns": 1.0, "_us": 1e3, "_ms": 1e6, "_s": 1e9}
 PIECE_BYTES = 4 << 20
 PIECE_LINES = 20_000
 END_BYTES = 1 << 20
+_LISTED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"actions"\s*:\s*\[')
 _NUMBER = r"^\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?\s*$"
 Columns = dict[str, Any]
 """Spelling → Arrow array of strings, or a list of what JSON held."""
@@ -69,7 +72,8 @@ def load(data: bytes, label: str) -> ControlLog:
     """The actions of one file."""
     start = bytes(data[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     torn = _Torn()
-    pieces = _lists(data, label) if start == b"[" else _lines(data, torn) if start == b"{" else _csv(data, label, torn)
+    listed = start == b"[" or _LISTED.match(data) is not None
+    pieces = _lists(data, label) if listed else _lines(data, torn) if start == b"{" else _csv(data, label, torn)
     tables, marks, bare, rows = [], _Marks(), False, 0
     for columns in pieces:
         found, kept, zoneless = _table(columns)
@@ -165,7 +169,9 @@ def _one(decoder: Any, line: bytes, torn: _Torn) -> Any:
 def _lists(data: bytes, label: str) -> Iterator[Columns]:
     row: Any = _row_type(data)
     try:
-        rows = msgspec.json.decode(bytes(data).removeprefix(b"\xef\xbb\xbf"), type=list[row])
+        raw = bytes(data).removeprefix(b"\xef\xbb\xbf")
+        many: Any = msgspec.defstruct("Rows", [("actions", list[row])])
+        rows = msgspec.json.decode(raw, type=many).actions if _LISTED.match(raw) else msgspec.json.decode(raw, type=list[row])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable list of actions ({str(error)[:120]})", "write it again") from None
     for i in range(0, len(rows), PIECE_LINES):
@@ -211,6 +217,8 @@ def _table(columns: Columns) -> tuple[Table, Any, bool]:
             out[key] = _wholes(columns[name], KINDS[key])
     out["direction"] = _directions(columns, rows)
     out["busy_ns"] = _lengths(columns, BUSY, rows)
+    if not _first(columns, BUSY) and _first(columns, COST):
+        out |= {"busy_ns": _lengths(columns, COST, rows), "accelerators": np.ones(rows, dtype=np.int32)}
     allowed = _lengths(columns, ALLOWED, rows)
     deadline = _times(columns, DEADLINE, rows)[0]
     out["deadline_ns"] = np.where((deadline == NULL) & (allowed >= 0) & kept, time + np.maximum(allowed, 0), deadline)
@@ -258,8 +266,8 @@ def _times(columns: Columns, spellings: Sequence[str], rows: int) -> tuple[Any, 
         return _exact(column), False
     value = _numbers(column)
     if np.isfinite(value).any() or unit:
-        size = np.abs(value[np.isfinite(value)])
-        return whole(value, unit or unit_by_size(size.max(initial=0.0))), False
+        unit = unit or float(unit_by_size(np.abs(value[np.isfinite(value)]).max(initial=0.0)))
+        return (_exact(column) if unit == 1.0 else whole(value, unit)), False
     return moments(_texts(column))
 
 

@@ -139,24 +139,25 @@ def _once(actions: Table) -> tuple[Table, Counter[str]]:
 
 
 def _signed(actions: Table) -> tuple[Table, int]:
-    """Changes told by a user id, without those that a controller's own log tells."""
+    """Changes told by a user id, without those that a controller's own log tells; it learns the direction from them."""
     unsigned = np.array([name.startswith("uid ") for name in actions.controller.tolist()], dtype=np.bool_)
     if not unsigned.any():
         return actions, 0
-    keys = list(zip(actions.target.tolist(), actions.knob.tolist(), actions.direction.tolist(), strict=True))
+    keys = list(zip(actions.target.tolist(), actions.knob.tolist(), strict=True))
     wanted = {keys[row] for row in np.flatnonzero(unsigned).tolist()}
     others: dict[Any, list[int]] = {}
     own = ~unsigned & ~np.isin(actions.controller, OWN_WORDS) & (actions.attempt < 0)
     for row in np.flatnonzero(own).tolist():
         if keys[row] in wanted:
-            others.setdefault(keys[row], []).append(int(actions.time_ns[row]))
-    times = {key: np.sort(np.array(found)) for key, found in others.items()}
-    kept = np.ones(len(actions), dtype=np.bool_)
+            others.setdefault(keys[row], []).append(row)
+    kept, way = np.ones(len(actions), dtype=np.bool_), actions.direction.copy()
     for row in np.flatnonzero(unsigned).tolist():
-        near = times.get(keys[row])
-        if near is not None and np.abs(near - actions.time_ns[row]).min() <= SAME_NS:
+        near = np.array(others.get(keys[row], ()), dtype=np.int64)
+        near = near[(np.abs(actions.time_ns[near] - actions.time_ns[row]) <= SAME_NS) & (way[near] * way[row] >= 0)]
+        if len(near):
             kept[row] = False
-    return _take(actions, np.flatnonzero(kept)), int((~kept).sum())
+            way[near] = np.where(way[near] == 0, way[row], way[near])
+    return _take(actions.replace(direction=way), np.flatnonzero(kept)), int((~kept).sum())
 
 
 def _backwards(log: ControlLog) -> tuple[int, int]:

@@ -43,8 +43,8 @@ ALLOCATION = {
 """Requests about a job that all turn one knob: whether it holds its accelerators."""
 _ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)$"
 _BARE = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?$"
-_UP = frozenset({"up", "1", "+1", "increase", "add", "raise", "start"})
-_DOWN = frozenset({"down", "-1", "decrease", "remove", "lower", "stop"})
+_UP = re.compile(r"(?:scale[-_ ]?)?up(?:scal\w*)?|increas\w*|add|raise|start", re.IGNORECASE)
+_DOWN = re.compile(r"(?:scale[-_ ]?)?down(?:scal\w*)?|decreas\w*|remove|lower|stop", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def moments(texts: Any) -> tuple[Any, bool]:
 
 def direction(word: Any) -> int:
     """1 up, -1 down, 0 neither, of what a log writes for it."""
-    text = str(word).strip().lower().removesuffix(".0")
-    return 1 if text in _UP else -1 if text in _DOWN else 0
+    text = str(word).strip()
+    return towards(0, text) or (1 if _UP.fullmatch(text) else -1 if _DOWN.fullmatch(text) else 0)
 
 
 def towards(before: Any, after: Any) -> int:
