@@ -59,6 +59,12 @@ def test_zones_torn_lines_and_standard_names_of_two_files(tmp_path: Path) -> Non
     assert any("a.log: times without a time zone, taken as UTC" in line for line in trace.partial)
 
 
+def test_a_training_log_with_pairs_stays_a_training_log(tmp_path: Path) -> None:
+    log = "".join(f"2026-01-01 00:0{i}:00 train loss=2.{i} lr 0.1 step {i}/9\n" for i in range(5))
+    trace = trace_of(tmp_path, train__log=log)
+    assert (len(trace.attempts), len(trace.actions)) == (1, 0)
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.sampled_from("12")), min_size=1, max_size=30))
 def test_delivering_a_log_twice_changes_nothing_but_the_count(told: list[tuple[int, str, str]]) -> None:
     text = "".join(f"{at},{who},t,k,{value},,\n" for at, who, value in told)

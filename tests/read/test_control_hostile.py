@@ -53,12 +53,12 @@ def judged(reader: Any, data: bytes) -> None:
 
 
 def test_every_reader_has_a_valid_file_here() -> None:
-    assert set(VALID) == set(control_logs())
+    assert set(VALID) == {*control_logs(), action_lines}
 
 
 @READERS
 def test_the_valid_file_is_known_to_its_reader_alone(reader: Any) -> None:
-    assert [one for one in (*control_logs(), *job_logs()) if one.sniff(VALID[reader])] == [reader]
+    assert [one for one in (*control_logs(), *job_logs(), action_lines) if one.sniff(VALID[reader])] == [reader]
     judged(reader, VALID[reader])
 
 

@@ -68,13 +68,16 @@ def _others() -> Iterator[Any]:
     yield log
     yield metrics
     yield from job_logs()
+    from taut.read import action_lines
+
+    yield action_lines
 
 
 def control_logs() -> Iterator[Any]:
-    """Readers of what tells the decisions of controllers."""
-    from taut.read import action_lines, action_table, kube_audit, ray_serve
+    """Readers of what tells the decisions of controllers and nothing else; plain lines are the loosest, and come last."""
+    from taut.read import action_table, kube_audit, ray_serve
 
-    yield from (kube_audit, action_table, ray_serve, action_lines)
+    yield from (kube_audit, action_table, ray_serve)
 
 
 def job_logs() -> Iterator[Any]:
