@@ -47,6 +47,8 @@ PER = {"_ns": 1.0, "_us": 1e3, "_ms": 1e6, "_s": 1e9}
 PIECE_BYTES = 4 << 20
 PIECE_LINES = 20_000
 END_BYTES = 1 << 20
+PROBE = 200
+"""Times looked at to tell dates from numbers; a number among dates is read by its size all the same."""
 _LISTED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"actions"\s*:\s*\[')
 _NUMBER = r"^\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?\s*$"
 Columns = dict[str, Any]
@@ -264,8 +266,8 @@ def _times(columns: Columns, spellings: Sequence[str], rows: int) -> tuple[Any, 
     column, unit = columns[name], PER.get(name[name.rfind("_") :]) if "_" in name else None
     if unit == 1.0:
         return _exact(column), False
-    value = _numbers(column)
-    if np.isfinite(value).any() or unit:
+    if unit or np.isfinite(_numbers(column[:PROBE])).any():
+        value = _numbers(column)
         unit = unit or float(unit_by_size(np.abs(value[np.isfinite(value)]).max(initial=0.0)))
         return (_exact(column) if unit == 1.0 else whole(value, unit)), False
     return moments(_texts(column))
