@@ -91,8 +91,8 @@ def healthy(rng: Rng) -> Rows:
         for attempt in range(1 + min(3, int(rng.geometric(0.8)) - 1)):
             when = {"time_ns": int(rng.random() * SPAN_S * 1e9), "busy_ns": int(rng.lognormal(17, 1))}
             rows.append({**call, **when, "attempt": attempt, "work": f"w{k}"})
-    for k in range(300):
-        for _ in range(max(1, int(rng.geometric(0.7)) - 1)):
+    for k in range(1000):
+        for _ in range(int(rng.geometric(0.7)) - 1):
             rows.append({**back, "time_ns": int(rng.random() * SPAN_S * 1e9), "target": f"r{k}", "work": f"r{k}"})
     return rows
 
@@ -249,7 +249,7 @@ EFFECTS: tuple[tuple[Any, str, Callable[[Rng], Trace]], ...] = (
     *((oscillation, f"swing of {size} replicas, period 60–90 s, an hour", swinging(size)) for size in (1.0, 2.0, 3.0)),
     *((amplification, f"branching ratio {n} behind a square wave, unlinked", exciting(n)) for n in (0.1, 0.2, 0.4)),
     *((feedback, f"edges of ±{gain}, 600 spans", looping(gain)) for gain in (0.1, 0.2, 0.4)),
-    *((starvation, f"one work pushed back {n} times, 300 others 1.1 times on the mean", starving(n)) for n in (6, 9, 12)),
+    *((starvation, f"one work pushed back {n} times, 1000 others 0.43 times on the mean", starving(n)) for n in (6, 9, 12)),
     *((timeout, f"{share:.0%} of 500 attempts end at an unknown limit", limited(share)) for share in (0.02, 0.03, 0.05)),
 )  # fmt: skip
 

@@ -44,3 +44,9 @@ def test_preempted_attempts_of_jobs_count_where_no_action_tells() -> None:
 
 def test_two_preemptions_are_no_habit() -> None:
     assert found(trace(preempted([2, 1, 0, 0]))) == []
+
+
+def test_long_works_that_are_preempted_in_proportion_are_no_starvation() -> None:
+    rng = np.random.default_rng(0)
+    chances = [one.p for _ in range(30) for one in found(trace(preempted(rng.poisson(rng.lognormal(0, 0.7, 2000)))))]
+    assert sum(p <= 0.05 for p in chances) <= 4

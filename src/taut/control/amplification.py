@@ -30,6 +30,8 @@ LEAST_EVENTS = 100
 """Unlinked repeats from which a branching ratio can be told."""
 MOST_EVENTS = 20_000
 """Of more than these the first are fitted: it bounds the time."""
+MOST_STREAMS = 20
+"""Streams that are fitted, the longest."""
 CLOSE = (0.1, 0.3, 1.0)
 """How close, in median distances, is close; tried one after the other, corrected for it."""
 WINDOW = 5
@@ -55,7 +57,7 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     layers = {i for i, word in enumerate(log.words["layer"]) if word in REPEATS}
     loose = np.flatnonzero(~linked & np.isin(log.layer, list(layers)))
     return out + [
-        found for rows in log.groups(log.stream, loose) if len(rows) >= LEAST_EVENTS for found in _hawkes(log, rows, rng)
+        found for rows in log.groups(log.stream, loose, LEAST_EVENTS, MOST_STREAMS) for found in _hawkes(log, rows, rng)
     ]
 
 
@@ -127,7 +129,7 @@ def _layers(log: Log, rows: Any) -> list[Relation]:
 def _multiplied(log: Log, rows: Any) -> list[Relation]:
     """Targets of which repeats are most of the load."""
     out = []
-    for mine in log.groups(log.target if log.calls is None else np.zeros(len(log), np.int64), rows):
+    for mine in log.groups(log.target if log.calls is None else np.zeros(len(log), np.int64), rows, LEAST_WORKS):
         leaf, _, _ = per_work(log, mine)
         if log.calls is not None:
             leaf = np.concatenate([leaf, np.ones(max(0, log.calls - len(mine)), np.int64)])

@@ -33,8 +33,8 @@ SHIFTS = (99, 999, 9999)
 """Shifts that are tried one after the other, as long as hardly any of them reaches what was seen."""
 REACHED = 2
 """Shifts that may reach it for more to be worth trying."""
-MOST_WORK = 300_000_000
-"""Actions × shifts of one pair: bounds the time."""
+MOST_WORK, SMALL_WORK = 300_000_000, 3_000_000
+"""Actions × shifts of all pairs together, and of one that is always worth it: bounds the time."""
 MOST_PAIRS = 2000
 """Pairs of controllers and knobs that are tested, those with the most actions."""
 FEW, NEARLY, AT_ONCE, BY_TURNS = 5, 0.9, 0.25, 0.01
@@ -60,9 +60,10 @@ class Pair:
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every pair of controllers that share a knob of a target."""
     out = []
-    for pair in pairs(log):
+    found = pairs(log)
+    for pair in found:
         if min(len(pair.rows[0]), len(pair.rows[1])) >= LEAST:
-            out.append(_tested(log, pair, rng))
+            out.append(_tested(log, pair, MOST_WORK // len(found), rng))
         else:
             out += _counted(log, pair)
     return out
@@ -132,7 +133,7 @@ def _demand(log: Log, pair: Pair, begin: Any, length: Any) -> tuple[Any, float, 
     return known.at(first + step * np.arange(GRID + 1)), first, step
 
 
-def _tested(log: Log, pair: Pair, rng: np.random.Generator) -> Relation:
+def _tested(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) -> Relation:
     begin, length = _windows(log, pair)
     taus = _scan(log, pair)
     demand, origin, step = _demand(log, pair, begin, length)
@@ -143,7 +144,7 @@ def _tested(log: Log, pair: Pair, rng: np.random.Generator) -> Relation:
     size = len(pair.rows[0]) + len(pair.rows[1])
     seen, null, reached = np.zeros((2, len(taus))), np.zeros((0, 2, len(taus))), np.ones(2)
     for shifts in SHIFTS:
-        if shifts * size > MOST_WORK and len(null):
+        if shifts * size > max(most_work, SMALL_WORK) and len(null):
             break
         expect(shifts * size)
         moved = rng.random((shifts, len(begin))) * length

@@ -14,7 +14,7 @@ import numpy as np
 
 from taut.tables import NULL, Action, Table, Trace
 
-WORDS = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
+WORDS = ("layer", "controller", "target", "knob", "after", "trigger", "work", "outcome")
 """Columns of words: they are numbers here, -1 for none."""
 DEMANDED = ("demand", "offered", "arrival", "requests", "request", "rps", "qps", "queue", "backlog", "load")
 """Metric names that hold one of these are demand, the earlier the better."""
@@ -102,12 +102,15 @@ class Log:
         found = dict.fromkeys(self.controller[self.of_job & (self.attempt >= 0) & (self.controller >= 0)].tolist())
         return tuple(self.word("controller", number) for number in found)
 
-    def groups(self, keys: Any, rows: Any) -> list[Any]:
-        """Rows that share a key, each group in order of time; a key of -1 is none."""
+    def groups(self, keys: Any, rows: Any, least: int = 1, most: int = 1000) -> list[Any]:
+        """Rows that share a key (-1 is none), each group in order of time: the largest ones of at least so many rows."""
         rows = rows[keys[rows] >= 0]
         order = rows[np.argsort(keys[rows], kind="stable")]
-        cuts = np.flatnonzero(np.diff(keys[order])) + 1
-        return np.split(order, cuts) if len(order) else []
+        begin = np.flatnonzero(np.diff(keys[order], prepend=-1)) if len(order) else np.zeros(0, dtype=np.int64)
+        size = np.diff(np.append(begin, len(order)))
+        large = np.flatnonzero(size >= least)
+        large = np.sort(large[np.argsort(-size[large], kind="stable")[:most]])
+        return [order[begin[k] : begin[k] + size[k]] for k in large]
 
 
 def prepare(trace: Trace) -> Log:

@@ -22,6 +22,8 @@ POINTS = 20_001
 WINDOWS = 64
 LEAST = 50
 """Works, and attempts kept, from which rates are told."""
+MOST = 20
+"""Targets that are looked at, the busiest."""
 CALM = 0.05
 """Windows with a smaller share of late attempts than this tell how quickly the server serves."""
 DRAWS = 200
@@ -73,8 +75,8 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Targets of which rates, timeout and retries can be told, if they have two stable loads."""
     out = []
     rows = np.flatnonzero((log.attempt >= 0) & (log.busy_ns > 0))
-    for mine in log.groups(log.target, rows):
-        found = _estimated(log, mine, rng) if len(mine) >= 2 * LEAST else None
+    for mine in log.groups(log.target, rows, 2 * LEAST, MOST):
+        found = _estimated(log, mine, rng)
         out += [found] if found else []
     return out
 

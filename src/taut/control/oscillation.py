@@ -36,8 +36,12 @@ PER_ACTION = 4
 """Places for each action, at most: an autoscaler is no oscilloscope."""
 LAGS = 4
 """Places before and after at which demand may explain the knob."""
-AROUND, BESIDE = 16, 1
-"""Frequencies on each side that a peak is compared with, and those next to it that may belong to it."""
+AROUND, BESIDE, LEAST_BESIDE = 16, 2, 8
+"""Frequencies on each side that a peak is compared with, those next to it that may belong to it, and how many it takes."""
+FINER, LOBE = 16, 2
+"""How much more exactly the period of demand is taken than the spectrum tells, and how wide the taper makes a line."""
+LOG_MEAN = 1.78
+"""The mean of an exponential variable over the exponential of its mean logarithm: what power is over its surroundings."""
 PEAK = 0.01
 """Chance of a period of demand found by accident, over all frequencies."""
 SWING = 0.1
@@ -195,19 +199,27 @@ def _rho(rest: Any) -> float:
 
 
 def _spectrum(series: Any) -> Any:
-    """Periodogram of each series less what the value before tells, zero frequency left out."""
+    """Periodogram of each series less what the value before tells, tapered (Hann), zero frequency left out."""
     power = (series[:, :-1] ** 2).sum(axis=1)
     rho = np.clip((series[:, 1:] * series[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0), 0.0, 0.99)
     white = series[:, 1:] - rho[:, None] * series[:, :-1]
-    return np.abs(np.fft.rfft(white - white.mean(axis=1, keepdims=True), axis=1)[:, 1:]) ** 2
+    white = (white - white.mean(axis=1, keepdims=True)) * np.hanning(white.shape[1])
+    return np.abs(np.fft.rfft(white, axis=1)[:, 1:]) ** 2
 
 
 def _peak(series: Any, free: Any) -> tuple[Any, Any]:
-    """The largest of the free frequencies over those around it, and which it is.
+    """The largest of the free frequencies over those around it, and which it is."""
+    over = _over(_spectrum(series), free)
+    where = over.argmax(axis=1)
+    return np.exp(np.minimum(over[np.arange(len(over)), where], 300.0)), where
+
+
+def _over(power: Any, free: Any) -> Any:
+    """Logarithm of each free frequency's power over that of those around it.
 
     A knob is not quite AR(1) (it is rounded, and looked at now and then), so its spectrum is not quite flat when whitened.
     """
-    logs = np.where(free, np.log(_spectrum(series) + 1e-300), 0.0)
+    logs = np.where(free, np.log(power + 1e-300), 0.0)
     count = np.cumsum(np.concatenate([[0], free]))
     total = np.cumsum(np.concatenate([np.zeros((len(logs), 1)), logs], axis=1), axis=1)
     at = np.arange(len(free))
@@ -217,21 +229,26 @@ def _peak(series: Any, free: Any) -> tuple[Any, Any]:
         low, high = np.clip(low, 0, len(free)), np.clip(high, 0, len(free))
         beside += total[:, high] - total[:, low]
         number += count[high] - count[low]
-    over = np.where(free & (number >= LAGS), logs - beside / np.maximum(number, 1), -np.inf)
-    where = over.argmax(axis=1)
-    return np.exp(np.minimum(over[np.arange(len(over)), where], 300.0)), where
+    return np.where(free & (number >= LEAST_BESIDE), logs - beside / np.maximum(number, 1), -np.inf)
 
 
 def _free(wanted: Any) -> Any:
     """Frequencies at which demand has no period, nor a multiple of one."""
     bins = len(wanted)
-    power = _spectrum((wanted - wanted.mean())[None])[0] if np.ptp(wanted) > 0 else np.zeros((bins - 1) // 2)
-    free = np.ones(len(power), dtype=bool)
-    mean = power.mean()
-    if mean <= 0:
+    level = wanted - wanted.mean()
+    power = _spectrum(level[None])
+    free = np.ones(power.shape[1], dtype=bool)
+    if not power.mean() > 0:
         return free
-    for peak in np.flatnonzero(power / mean > np.log(len(power) / PEAK)):
-        for near in range(max(int(peak), 1), int(peak) + 3):  # the frequency is (peak + 1); one place around it
-            multiples = np.arange(near, len(power) + 1, near)
-            free[multiples - 1] = False
+    tapered = level[1:] * np.hanning(bins - 1)
+    raw = np.abs(np.fft.rfft(tapered)[1:]) ** 2
+    many = np.log(len(free) / PEAK)
+    lines = (power[0] > many * power.mean()) | (_over(raw[None], free)[0] > np.log(LOG_MEAN * many))
+    fine = np.abs(np.fft.rfft(tapered, FINER * (bins - 1)))
+    for line in np.flatnonzero(lines).tolist():
+        begin = max(FINER * line, 1)
+        exact = (begin + int(np.argmax(fine[begin : FINER * (line + 2) + 1]))) / FINER
+        for k in range(1, int(len(free) / exact) + 2):
+            reach = LOBE + k / FINER
+            free[max(int(np.ceil(k * exact - reach)) - 1, 0) : max(int(np.floor(k * exact + reach)), 0)] = False
     return free

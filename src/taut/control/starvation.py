@@ -1,8 +1,8 @@
 """Starvation: a work that is preempted or postponed again and again while others get through.
 
-Statistic: the most preemptions of one work. Null hypothesis: each time it runs, a work is preempted with the same chance
-as every other, so preemptions per work are geometric; the chance that the largest of so many works is as large. Many
-preemptions spread over many works are therefore no starvation, however many they are.
+Statistic: the most preemptions of one work. Null hypothesis: each time it runs again, a work is preempted with the same
+chance as every other that came so far, so the tail of preemptions per work is geometric; the chance that the largest is as
+large. Many preemptions spread over many works are therefore no starvation, however many they are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from taut.control.relation import Relation
 KIND = "starvation"
 WORDS = r"preempt|evict|requeue|postpone|defer|displac|starv"
 """What pushes a work back."""
-LEAST = 3
-"""Fewer preemptions of one work are no habit."""
+MOST = 20
+"""Controllers that are looked at, the busiest."""
+LEAST = 5
+"""Fewer preemptions of one work are a few."""
+TAIL = 20
+"""Works that must reach a count for the tail to begin there: long works are preempted more often than short ones."""
 
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
@@ -30,7 +34,7 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     back &= log.direction <= 0
     work = _works(log)
     out = []
-    for rows in log.groups(log.controller, np.flatnonzero(back & (work >= 0))):
+    for rows in log.groups(log.controller, np.flatnonzero(back & (work >= 0)), LEAST, MOST):
         others = len(np.unique(work[(work >= 0) & (log.knob == log.knob[rows[0]])]))
         names, counts = np.unique(work[rows], return_counts=True)
         out.append(_tested(log, rows, names, counts, max(others, len(names)), work))
@@ -54,7 +58,7 @@ def _of_jobs(log: Log) -> list[Relation]:
     if counts[worst] < LEAST:
         return []
     lost = found.rank_ns(np.flatnonzero(preempted & (found.job == worst)))
-    p = longest(int(counts[worst]), int(counts.sum()), found.count)
+    p = longest(counts, found.count)
     return [_relation((), found.names[worst], int(counts[worst]), int(counts.sum()), found.count, p, lost, None)]
 
 
@@ -66,7 +70,7 @@ def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any)
     row = int(mine[0])
     name = log.word("work", int(log.work[row])) or log.word("target", int(log.target[row]))
     who = log.word("controller", int(log.controller[row]))
-    p = longest(int(counts[worst]), int(counts.sum()), works, all_pushed=works == len(names))
+    p = longest(counts, works)
     return _relation((who,) if who else (), name, int(counts[worst]), int(counts.sum()), works, p, *log.cost(mine))
 
 
@@ -80,12 +84,18 @@ def _relation(
     return Relation(KIND, who, name, "preemption", int(most), most / max(total / works, 1e-9), p, because, rank_ns, tokens)
 
 
-def longest(most: int, total: int, works: int, all_pushed: bool = False) -> float:
-    """Chance that of so many works one is preempted so often, each time with the same chance.
+def longest(counts: Any, works: int) -> float:
+    """Chance that one of the works is pushed back as often as the most unlucky one, if the tail goes on as it begins.
 
-    Where only works that were pushed back are on record (``all_pushed``), the first time of each says nothing.
+    ``counts`` are those of works that were pushed back at all. The tail begins at the highest count that enough works
+    reach; from there on each is pushed back once more with the same chance, which those works tell.
     """
-    if all_pushed:
-        most, total = most - 1, total - works
-    again = total / (total + works)
-    return float(-np.expm1(works * np.log1p(-min(again**most, 1 - 1e-16))))
+    most, reach, begin = int(counts.max()), works, 0
+    for level in range(1, most):
+        here = int((counts >= level).sum())
+        if here < TAIL:
+            break
+        reach, begin = here, level
+    beyond = int(np.maximum(counts - begin, 0).sum())
+    again = beyond / (beyond + reach)
+    return float(-np.expm1(-reach * again ** (most - begin)))

@@ -36,6 +36,8 @@ UNITS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0)
 ENDED = re.compile(r"time[sd]?[ -]?out|deadline|time limit", re.I)
 DONE = ("completed", "kept", "running", "pending")
 """Outcomes of attempts that no limit ended."""
+MOST_TARGETS = 50
+"""Targets that are looked at, those with the most attempts."""
 LEAST_CHANCE = 1e-300
 """Less than this is not told apart from zero."""
 MOST = 200_000
@@ -64,21 +66,19 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
 
 def _deadlines(log: Log) -> list[Relation]:
     """Attempts that were made when the work was already too late, by target."""
-    has = (log.deadline_ns >= 0) & (log.attempt >= 0)
+    has = (log.deadline_ns >= 0) & (log.attempt > 0)
+    retries = np.bincount(log.target[has] + 1, minlength=len(log.words["target"]) + 1)
     out = []
-    for rows in log.groups(log.target, np.flatnonzero(has)):
-        retried = rows[log.attempt[rows] > 0]
-        late = retried[log.time_ns[retried] > log.deadline_ns[retried]]
-        if not len(late):
-            continue
+    for late in log.groups(log.target, np.flatnonzero(has & (log.time_ns > log.deadline_ns)), most=MOST_TARGETS):
+        retried = int(retries[log.target[late[0]] + 1])
         over = float(np.median(log.time_ns[late] - log.deadline_ns[late]))
         names = [log.word("controller", c) for c in dict.fromkeys(log.controller[late].tolist())]
-        target = log.word("target", int(log.target[rows[0]]))
+        target = log.word("target", int(log.target[late[0]]))
         because = (
-            f"{len(late)} of {len(retried)} retries at {target} began after the deadline of their work, {spell(over)} late at "
+            f"{len(late)} of {retried} retries at {target} began after the deadline of their work, {spell(over)} late at "
             f"the median: the attempts and pauses allowed together take longer than the outer deadline"
         )
-        out.append(Relation(KIND, tuple(names), target, "timeout", len(late), len(late) / len(retried), None, because,
+        out.append(Relation(KIND, tuple(names), target, "timeout", len(late), len(late) / retried, None, because,
                             *log.cost(late)))  # fmt: skip
     return out
 
@@ -144,7 +144,7 @@ def _spikes_of_actions(log: Log) -> list[Relation]:
     tried = (log.busy_ns > 0) & (log.attempt >= 0) & (log.outcome >= 0) & ~log.of_job
     work = roots(log)
     out = []
-    for rows in log.groups(log.target, np.flatnonzero(tried & ~kept)):
+    for rows in log.groups(log.target, np.flatnonzero(tried & ~kept), 4 * LEAST, MOST_TARGETS):
         took = log.busy_ns[rows].astype(np.float64) / 1e9
         for spike in constants(took, listed=False):
             mine = rows[(took >= spike.at) & (took < spike.at + spike.width)]
