@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taut.errors import InputRefused, UsageError
@@ -211,3 +213,44 @@ def test_the_same_seed_gives_the_same_forecast_through_the_front_door() -> None:
     once, again = (project(table(noise={}), "test", ranks=[4, 8]) for _ in range(2))
     assert once == again
     assert [entry["ranks"] for entry in once["forecasts"]] == [4, 8]
+
+
+@settings(max_examples=60)
+@given(
+    st.fixed_dictionaries(
+        {
+            "per_s": st.floats(0.1, 100),
+            "replicas": st.integers(1, 12),
+            "max_batch": st.sampled_from([1, 8]),
+            "turns": st.integers(0, 3),
+            "redos": st.integers(0, 3),
+            "call_failure": st.sampled_from([0.0, 0.3, 1.0]),
+            "call_timeout_s": st.sampled_from([0.0, 0.5, 20.0]),
+            "retries": st.sampled_from([[], [1], [3, 2]]),
+            "backoff_s": st.sampled_from([0.0, 1.0]),
+            "retry_budget": st.sampled_from([None, 0.1]),
+            "cancels": st.booleans(),
+            "token_budget": st.sampled_from([0, 5000]),
+            "concurrency": st.sampled_from([0, 3]),
+            "fallback_after": st.integers(0, 2),
+        }
+    ),
+    st.sampled_from([{}, {"deadline_s": 10.0}, {"deadline_s": 10.0, "deadline_propagates": True}]),
+    st.sampled_from(
+        [{}, {"count": 0}, {"count": 5, "failure": 0.3, "timeout_s": 2.0, "hedge_s": 1.0, "speculation_share": 0.5}]
+    ),
+    st.integers(0, 1000),
+)
+def test_whatever_is_asked_tasks_are_accounted_for(
+    agents: dict[str, Any], deadline: dict[str, Any], tools: dict[str, Any], seed: int
+) -> None:
+    s = scenario(
+        agents={**agents, **deadline}, tools=tools, quality={"right": 0.6}, verify={"prompt": 50, "generated": 5}, noise={}
+    )
+    p = run(s, 200, seed)
+    assert (p.took_ns[p.done] > 0).all()
+    assert 0 <= p.thrown <= 1
+    assert 0 <= p.busy <= 1
+    assert (p.calls <= s.attempts * (2 + (1 + s.agents.turns) * (1 + s.agents.redos) * 2)).all()
+    parts = p.sums[p.done][:, [IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN]].sum(axis=1)
+    assert parts == pytest.approx(p.took_ns[p.done], rel=1e-6)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taut.errors import InputRefused, UsageError
@@ -303,3 +305,49 @@ def test_the_same_seed_gives_the_same_forecast_through_the_front_door() -> None:
     once, again = (project(given, "test", ranks=[2, 4]) for _ in range(2))
     assert once == again
     assert [entry["ranks"] for entry in once["forecasts"]] == [2, 4]
+
+
+@settings(max_examples=60)
+@given(
+    st.fixed_dictionaries(
+        {
+            "replicas": st.integers(2, 12),
+            "max_batch": st.sampled_from([1, 2, 16]),
+            "prefill_tokens": st.sampled_from([64, 4096]),
+            "fan_out": st.integers(1, 2),
+            "routing": st.sampled_from(["random", "round-robin", "shortest", "session"]),
+            "timeout_ms": st.sampled_from([0.0, 2.0, 50.0]),
+            "backoff_ms": st.sampled_from([0.0, 1.0]),
+            "retry_budget": st.sampled_from([None, 0.1]),
+            "cancels": st.booleans(),
+            "hedge_quantile": st.sampled_from([None, 0.0, 0.5, 0.99]),
+            "queue_limit": st.sampled_from([1, 50]),
+            "retries": st.integers(0, 7),
+            "drop_late": st.booleans(),
+        }
+    ),
+    st.sampled_from([{}, {"chunk_tokens": 8}, {"chunk_tokens": 600}, {"prefill_share": 0.4}]),
+    st.floats(1, 10_000),
+    st.integers(0, 1000),
+)
+def test_whatever_is_asked_requests_are_accounted_for(
+    serving: dict[str, Any], reading: dict[str, Any], per_s: float, seed: int
+) -> None:
+    lengths = {"prompt_tokens": 300, "prompt_spread": 1.0, "generated_tokens": 8, "generated_spread": 1.0}
+    s = scenario(
+        serving={**serving, **reading}, arrivals={"per_s": per_s, **lengths}, promise={"ttft_ms": 5.0}, noise={"spread": 0.3}
+    )
+    hedge_ns = -1.0 if serving["hedge_quantile"] is None else 1e6 * serving["hedge_quantile"]
+    p = run(s, 300, seed, hedge_ns)
+    there = np.isfinite(p.latency_ns)
+    assert (p.first_ns[there] <= p.latency_ns[there]).all()
+    assert (p.latency_ns[there] > 0).all()
+    assert p.counts["copies"] <= 750 * 2 * 2 * 8
+    assert 0 <= p.thrown <= 1
+    assert 0 <= p.busy <= 1
+    f = ServingForecast(s, p, p, hedge_ns)
+    assert json.loads(json.dumps(f.entry())) == f.entry()
+    if there.any():
+        assert sum(f.terms.values()) == pytest.approx(p.latency_ns[there].mean())
+    if not serving["timeout_ms"] and p.counts["turned_away"] == 0 and not serving["drop_late"]:
+        assert there.mean() == 1 or p.saturated

@@ -155,7 +155,7 @@ def play(
         before = now
         inside = knobs[FROM] <= now < knobs[TO]
         kind, task, mark = event % KINDS, event // KINDS % total, event // KINDS // total
-        go, failed = -1, -1
+        go, failed, lost, kept = -1, -1, 0, 0
         if event < 0:
             go = r
             if knobs[PROPAGATES] > 0:
@@ -173,7 +173,7 @@ def play(
                     running -= 1
                 if c >= 0 and (calls[c, STATE] == RUNNING or calls[c, STATE] == WAITING):
                     calls[c, STATE] = DEAD
-                    counts[THROWN] += 1 if inside else 0
+                    lost += 1
         elif kind == TIMEOUT:
             c = tasks[task, CALL]
             if tasks[task, EPOCH] == mark and c >= 0:
@@ -181,7 +181,7 @@ def play(
                     if calls[c, STATE] == RUNNING:
                         running -= 1
                     calls[c, STATE] = DEAD
-                    counts[THROWN] += 1 if inside else 0
+                    lost += 1
                 failed = task
                 sums[task, IN_VAIN] += now - times[c, SUBMITTED]
                 tasks[task, CALL] = -1
@@ -196,13 +196,14 @@ def play(
                     draw += stride
                     if chance(key, draw) < knobs[FAILURE]:
                         failed = task
-                        counts[THROWN] += 1 if inside else 0
+                        lost += 1
                         sums[task, IN_VAIN] += now - times[c, SUBMITTED]
                     else:
                         phase = tasks[task, PHASE]
                         sums[task, IN_QUEUE] += times[c, STARTED] - times[c, SUBMITTED]
                         sums[task, IN_CALL] += now - times[c, STARTED]
                         sums[task, LAST_CALL] = now - times[c, STARTED]
+                        kept = 1
                         tasks[task, TRIES] = 0
                         tasks[task, EPOCH] += 1
                         if phase == ACT:
@@ -226,8 +227,11 @@ def play(
                         else:
                             tasks[task, PHASE] = following
                             go = task
-                elif inside:
-                    counts[THROWN] += 1
+                else:
+                    lost += 1
+        if inside:
+            counts[THROWN] += lost
+            counts[CALLS_MADE] += lost + kept
         if failed >= 0:
             task = failed
             tasks[task, EPOCH] += 1
@@ -287,7 +291,6 @@ def play(
                 times[n, SUBMITTED], times[n, PROMPT], times[n, GENERATED] = now, prompt, sizes[phase, 1]
                 times[n, SHARE] = knobs[FALLBACK_SHARE] if smaller else 1.0
                 made += 1
-                counts[CALLS_MADE] += 1 if inside else 0
                 if queued == 0:
                     head = n
                 else:

@@ -69,7 +69,7 @@ class Tasks:
     @property
     def busy(self) -> float:
         """Share of the window in which replicas worked."""
-        return self.counts["busy_ns"] / (self.seconds * 1e9)
+        return min(self.counts["busy_ns"] / (self.seconds * 1e9), 1.0)
 
     @property
     def thrown(self) -> float:

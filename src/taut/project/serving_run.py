@@ -137,7 +137,7 @@ def run(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.0) ->
     state[:, [at.NOW_AT, at.FAILED]] = 0
     answered, counts = np.full((parts, 2), -1.0), np.zeros(len(COUNTS))
     slots = np.zeros((servers, v.max_batch), np.int64)
-    heap = 4 * parts * (v.retries + 1) + servers + 8
+    heap = 6 * parts * (v.retries + 1) + servers + 8
     expect(parts * float(drawn.output.mean()))
     drift = np.random.default_rng((seed, 13)).standard_normal(servers)
     made = play(
