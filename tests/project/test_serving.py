@@ -342,7 +342,7 @@ def test_whatever_is_asked_requests_are_accounted_for(
     there = np.isfinite(p.latency_ns)
     assert (p.first_ns[there] <= p.latency_ns[there]).all()
     assert (p.latency_ns[there] > 0).all()
-    assert p.counts["copies"] <= 750 * 2 * 2 * 8
+    assert p.counts["copies"] <= len(p.kept) * s.serving.fan_out * 2 * 8
     assert 0 <= p.thrown <= 1
     assert 0 <= p.busy <= 1
     f = ServingForecast(s, p, p, hedge_ns)

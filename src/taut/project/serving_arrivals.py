@@ -72,6 +72,9 @@ def _modulated(s: ServingScenario, count: int, share: float, rng: Any) -> Any:
     many = int(need[-1] / (rate * mean_s) * 1.2 + 20 * sqrt(need[-1] / (rate * mean_s) + 1)) + 20
     dwell = rng.exponential(mean_s, many)
     high = (np.arange(many) + rng.integers(2)) % 2 == 0
+    used = 2 * max(round(need[-1] / (rate * mean_s) / 2), 1)
+    for side in (high[:used], ~high[:used]):  # as much time above as below: what is drawn is when, not how much
+        dwell[:used][side] *= used / 2 * mean_s / dwell[:used][side].sum()
     passed = np.concatenate([[0.0], (dwell * rate * np.where(high, 1 + swing, 1 - swing)).cumsum()])
     return np.interp(need, passed + np.arange(many + 1) * 1e-12, np.concatenate([[0.0], dwell.cumsum()]))
 

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project.serving_scenario import ServingScenario
+from taut.project.serving_scenario import ServingScenario, mean_lengths
+from taut.project.serving_work import pace
 from taut.project.workload import Policy
 
 
@@ -35,7 +36,16 @@ def _policy(
 def _disaggregate(s: ServingScenario, share: float) -> ServingScenario:
     if s.servers < 2:
         raise UsageError("--policy disaggregate: one server cannot be split")
-    return replace(s, serving=replace(s.serving, prefill_share=share, chunk_tokens=0))
+    return replace(s, serving=replace(s.serving, prefill_share=share or _reading(s), chunk_tokens=0))
+
+
+def _reading(s: ServingScenario) -> float:
+    """Share of the work of a mean request that is reading its prompt, with batches full: decoding gives way."""
+    p, batch = pace(s), s.serving.max_batch
+    prompt, generated = mean_lengths(s.arrivals)
+    read = float(p.prefill_ns(prompt * (1 - s.serving.prefix_cache_share)))
+    made = generated * float(p.iteration_ns(batch) / batch + p.kv_ns * (prompt + generated / 2))
+    return min(max(read / (read + made), 0.01), 0.99)
 
 
 def _hedge_leaves(s: ServingScenario, value: float) -> ServingScenario:
@@ -69,7 +79,7 @@ _ALL = (
     _policy("chunked-prefill", 512, 16, MOST, "prompts ride with decoding in chunks of so many tokens",
             "prompts take longer: first tokens come later", _sets(
                 chunk_tokens=lambda s, v: int(v), prefill_share=lambda s, v: 0.0)),
-    _policy("disaggregate", 0.25, 0.01, 0.99, "this share of the replicas only reads prompts",
+    _policy("disaggregate", 0, 0, 0.99, "this share of the replicas only reads prompts; 0: as the work is divided",
             "keys and values cross the fabric; a split that does not fit the load leaves one side idle", _disaggregate),
     _policy("batch", 32, 1, 4096, "at most so many requests in a batch", "others wait longer", _sets(
         max_batch=lambda s, v: int(v))),

@@ -16,13 +16,13 @@ from taut.project.noise import GRID, REACH, longest, odds
 from taut.project.scenario import Noise
 from taut.project.serving_arrivals import Requests, draw
 from taut.project.serving_play import COUNTS, KNOBS, play
-from taut.project.serving_scenario import MOST_SERVERS, Promise, ServingScenario
+from taut.project.serving_scenario import MOST_SERVERS, Promise, ServingScenario, mean_lengths
 from taut.project.serving_work import kv_tokens, pace
 
-MOST_PARTS, FEWEST = 200_000, 1_000
-"""Most parts of requests that are played, unless there are fewer requests than FEWEST."""
-SPANS, STRETCH = 20.0, 2.5
-"""Requests come for so many times as long as one takes alone, if at most STRETCH times as many as asked for do so."""
+TOKENS, FEWEST = 250.0, 1_000
+"""Tokens of an answer up to which as many requests as asked for are played, else fewer, down to FEWEST."""
+SPANS, BURSTS, STRETCH = 20.0, 10.0, 2.5
+"""Requests come for so many times as long as one takes alone, and as a burst, if at most STRETCH times as many do so."""
 WINDOW = 0.2, 0.95
 """Of the time in which requests arrive: what lies before fills the servers, what lies behind has no successors."""
 STALL_AT = 1 / 3
@@ -152,13 +152,16 @@ def run(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.0) ->
 def size_of(s: ServingScenario, requests: int) -> tuple[int, int]:
     """(servers, requests) to play: so that requests come for many times as long as one takes, with fewer servers if need be."""
     v, a = s.serving, s.arrivals
-    prompt, output = (a.prompt_tokens, a.generated_tokens) if not a.time_s else (np.mean(a.prompts), np.mean(a.generated))
+    prompt, output = mean_lengths(a)
     alone_s = float(pace(s).alone_ns(prompt, prompt, output)) * 1e-9
-    each = SPANS * alone_s * s.per_s / s.servers
-    most = min(int(STRETCH * requests), max(MOST_PARTS // v.fan_out, FEWEST))
-    least = min(max(2 * v.fan_out, 2 / v.prefill_share if v.prefill_share else 2), s.servers)
+    span_s = max(SPANS * alone_s, BURSTS * a.burst_s if a.process == "modulated" else 0.0)
+    each = span_s * s.per_s / s.servers
+    # Many parts, or long answers, take as long to play as more requests would.
+    usual = max(min(requests, requests * TOKENS / (v.fan_out * output)), FEWEST)
+    most = int(STRETCH * usual)
+    least = min(max(2 * v.fan_out, 4), s.servers)
     servers = int(min(s.servers, max(MOST_SERVERS, 2 * v.fan_out), max(most / max(each, 1e-9), least)))
-    count = max(requests, each * servers)
+    count = max(usual, each * servers)
     if a.time_s:  # whole rounds of what was recorded, because an hour is not like the next
         once = len(a.time_s) * servers / s.servers
         count = ceil(count / once) * once

@@ -145,6 +145,13 @@ class ServingScenario(Strict, frozen=True):
         return a.per_s or len(a.time_s) / max(a.time_s[-1] - a.time_s[0], 1e-9)
 
 
+def mean_lengths(a: Arrivals) -> tuple[float, float]:
+    """Mean tokens of a prompt and of an answer."""
+    if not a.time_s:
+        return a.prompt_tokens, a.generated_tokens
+    return sum(a.prompts) / len(a.prompts), sum(a.generated) / len(a.generated)
+
+
 def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[ServingScenario, list[str]]:
     """The scenario in a TOML table, and the keys that were not given and took their defaults."""
     return strict.parse(ServingScenario, _contradictions, table, label, text)
