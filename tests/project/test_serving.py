@@ -351,3 +351,12 @@ def test_whatever_is_asked_requests_are_accounted_for(
         assert sum(f.terms.values()) == pytest.approx(p.latency_ns[there].mean())
     if not serving["timeout_ms"] and p.counts["turned_away"] == 0 and not serving["drop_late"]:
         assert there.mean() == 1 or p.saturated
+
+
+def test_a_share_of_what_was_recorded_keeps_its_rate_however_small() -> None:
+    recorded = {"process": "recorded", "time_s": [0.0, 1.0, 5.0], "prompts": [10, 20, 30], "generated": [1, 2, 3], "per_s": 5e6}
+    drawn = draw(scenario(arrivals=recorded), 20_000, 1e-8, 1)
+    assert drawn.came_ns[-1] == pytest.approx(20_000 / 0.05 * 1e9, rel=0.05)
+    assert np.bincount(drawn.output)[1:] == pytest.approx([6667] * 3, rel=0.1)
+    steps = np.diff(drawn.came_ns) * 1e-9
+    assert (np.abs(steps - np.round(steps * 2) / 2) < 1e-3).all(), "the clock runs as it did: whole and half seconds"

@@ -86,16 +86,21 @@ def _lengths(mean: float, spread: float, count: int, rng: Any) -> Any:
 
 
 def _recorded(s: ServingScenario, count: int, share: float, rng: Any) -> tuple[Any, Any, Any]:
-    """Recorded requests from a drawn place on, round and round, thinned to a share, stretched to the rate asked for."""
+    """Recorded requests from a drawn place on, round and round, at the rate of the servers that are played.
+
+    A lower rate than recorded leaves requests out, so that bursts last as long as they did; a higher one takes less time.
+    """
     a = s.arrivals
     at, prompt, output = np.array(a.time_s), np.array(a.prompts, np.int64), np.array(a.generated, np.int64)
-    span = (at[-1] - at[0]) * len(at) / (len(at) - 1)
-    gaps = np.append(np.diff(at), span - (at[-1] - at[0]))
-    row = rng.integers(len(at)) + np.arange(int(count / share * 1.1 + 10 * sqrt(count) / share) + 10)
-    time = np.concatenate([[0.0], gaps[row % len(at)].cumsum()[:-1]]) * len(at) / span / s.per_s
-    chosen = np.flatnonzero(rng.random(len(row)) < share)[:count] if share < 1 else np.arange(count)
-    row = row[chosen] % len(at)
-    return time[chosen], prompt[row], output[row]
+    at -= at[0]
+    span = at[-1] * len(at) / (len(at) - 1)
+    wanted, recorded = s.per_s * share, len(at) / span
+    thin = min(wanted / recorded, 1.0)
+    first = int(rng.integers(len(at)))
+    row = first + rng.geometric(thin, count).cumsum() - 1  # how many others' requests lie between
+    time = row // len(at) * span + at[row % len(at)] - at[first]
+    row %= len(at)
+    return time * recorded * thin / wanted, prompt[row], output[row]
 
 
 def leaf_ns(leaves: Leaves, count: int, rng: Any) -> Any:

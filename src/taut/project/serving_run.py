@@ -163,7 +163,8 @@ def size_of(s: ServingScenario, requests: int) -> tuple[int, int]:
     servers = int(min(s.servers, max(MOST_SERVERS, 2 * v.fan_out), max(most / max(each, 1e-9), least)))
     count = max(usual, each * servers)
     if a.time_s:  # whole rounds of what was recorded, because an hour is not like the next
-        once = len(a.time_s) * servers / s.servers
+        rate = s.per_s * servers / s.servers
+        once = len(a.time_s) * min(rate * (a.time_s[-1] - a.time_s[0]) / len(a.time_s), 1.0)
         count = ceil(count / once) * once
     return servers, int(min(count, most))
 
