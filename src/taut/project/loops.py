@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from taut.control import control
 from taut.control.indices import NAMES, indices
 from taut.control.log import prepare, series
 from taut.errors import UsageError
@@ -165,4 +166,11 @@ def rate(s: Scenario, seed: int) -> float:
     return play(short, seed).useful_s / short.loops.horizon_s
 
 
-WORKLOAD = Workload("loops", parse, lambda s: s.accelerators, at, forecast, louder, rate, POLICIES)
+def regime(s: Scenario, seed: int) -> dict[str, Any]:
+    """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
+    return {**control(play(s, seed).trace, seed=seed)["regime"], "reserve": None}
+
+
+WORKLOAD = Workload(
+    "loops", parse, lambda s: s.accelerators, at, forecast, louder, rate, POLICIES, scales=False, regime=regime
+)  # fmt: skip

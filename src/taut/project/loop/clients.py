@@ -94,7 +94,7 @@ class Clients:
         """Enter one attempt."""
         return self.world.log.act(
             "retry", by, target, "attempt", number - 1 if number else "", number, 0, why,
-            work.name, parent, number, work.deadline_s, "failed",
+            work.name, parent, number, work.deadline_s, "failed", 0.0, self.pool.spec.accelerators,
         )  # fmt: skip
 
     def _call(

@@ -152,6 +152,14 @@ class Pool:
         self.ready += batch[0]
         self._next()
 
+    def tell(self, layer: str, who: str, before: int, after: int, why: str) -> None:
+        """Log who made the pool larger or smaller: new replicas are busy with starting."""
+        more = max(after - before, 0)
+        self.world.log.act(
+            layer, who, self.spec.name, "replicas", before, after, 1 if more else -1, why,
+            busy_s=self.spec.start_s if more else 0.0, accelerators=more * self.spec.accelerators,
+        )  # fmt: skip
+
     def stall(self, at_s: float, for_s: float) -> Generator[Any, Any, None]:
         """Begin nothing for a while."""
         yield self.env.timeout(at_s)

@@ -35,10 +35,7 @@ def scale(world: World, a: Autoscaler, pool: Pool, seen: Seen) -> Generator[Any,
         if after != before:
             changed = world.env.now
             said = f"{a.signal} {signal:.2f} for {a.target:g}"
-            started_s = max(after - before, 0) * pool.spec.start_s * pool.spec.accelerators
-            world.log.act(
-                "autoscaler", a.name, pool.spec.name, "replicas", before, after, 1 if up else -1, said, busy_s=started_s
-            )
+            pool.tell("autoscaler", a.name, before, after, said)
 
 
 def _signal(a: Autoscaler, pool: Pool, seen: Seen) -> float | None:

@@ -6,10 +6,8 @@ out, and whoever comes second decides again.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
-
-import numpy as np
 
 from taut.project.loop.spec import Scheduler
 from taut.project.loop.world import World
@@ -20,24 +18,21 @@ class Cell:
 
     def __init__(self, world: World) -> None:
         self.spec = world.scenario.machines
-        self.taken = np.zeros(self.spec.count, dtype=np.int64)
-        self.version = np.zeros(self.spec.count, dtype=np.int64)
+        self.taken, self.version = [0] * self.spec.count, [0] * self.spec.count
         self.commits = self.conflicts = 0
         self.deciding_s = self.redeciding_s = 0.0
 
-    def best(self, mine: Any) -> int:
+    def best(self, mine: Sequence[int]) -> int:
         """The fullest machine with a free slot, -1 where there is none: tasks are packed."""
-        free = mine & (self.taken < self.spec.slots)
-        return int(np.argmax(np.where(free, self.taken, -1))) if free.any() else -1
+        taken, slots = self.taken, self.spec.slots
+        return max((m for m in mine if taken[m] < slots), key=taken.__getitem__, default=-1)
 
 
 def place(world: World, s: Scheduler, cell: Cell) -> Generator[Any, Any, None]:
     """Tasks one by one: look, decide, commit; decide again where somebody was quicker."""
     env, log = world.env, world.log
     every = [x.name for x in world.scenario.scheduler]
-    mine = np.ones(cell.spec.count, dtype=bool)
-    if cell.spec.owned:
-        mine = np.arange(cell.spec.count) % len(every) == every.index(s.name)
+    mine = range(every.index(s.name), cell.spec.count, len(every)) if cell.spec.owned else range(cell.spec.count)
     gaps = world.draws(f"tasks {s.name}", 1.0)
     due, number = 0.0, 0
     while True:
@@ -53,9 +48,9 @@ def place(world: World, s: Scheduler, cell: Cell) -> Generator[Any, Any, None]:
             if machine < 0:
                 continue
             cell.deciding_s += s.decision_s
-            won = bool(cell.version[machine] == seen and cell.taken[machine] < cell.spec.slots)
+            won = cell.version[machine] == seen and cell.taken[machine] < cell.spec.slots
             parent = log.act(
-                "scheduler", s.name, f"machine {machine}", "slot", int(cell.taken[machine]), int(cell.taken[machine]) + won,
+                "scheduler", s.name, f"machine {machine}", "slot", cell.taken[machine], cell.taken[machine] + won,
                 0, "" if not attempt else "commit refused", f"{s.name} task {number}", parent, attempt, None,
                 "kept" if won else "failed", s.decision_s,
             )  # fmt: skip

@@ -7,8 +7,6 @@ from collections.abc import Generator
 from math import ceil
 from typing import Any
 
-import numpy as np
-
 from taut.project.loop.clients import Clients
 from taut.project.loop.pool import Pool
 from taut.project.loop.world import World
@@ -45,7 +43,7 @@ class Seen:
         """Tail of the latency of what ended in the last while, as a share of the deadline; None where nothing did."""
         book, deadline = self.clients.book, self.world.scenario.demand.deadline_s
         took = book.took_s[bisect_left(book.ended_s, self.env.now - look_back_s) :]
-        return float(np.quantile(took, TAIL)) / deadline if took and deadline else None
+        return sorted(took)[ceil(TAIL * len(took)) - 1] / deadline if took and deadline else None
 
     def write(self) -> Generator[Any, Any, None]:
         """Metrics of the pool: demand and capacity (requests a second), replicas, latency against the deadline."""
@@ -93,6 +91,4 @@ class Seen:
         spec, before = self.pool.spec, self.pool.wanted
         after = self.pool.resize(ceil(per_s * spec.service_s - 1e-9))
         if after != before:
-            busy = max(after - before, 0) * spec.start_s * spec.accelerators
-            way, who = (1 if after > before else -1), self.world.scenario.plan.name
-            self.world.log.act("orchestrator", who, spec.name, "replicas", before, after, way, "plan", busy_s=busy)
+            self.pool.tell("orchestrator", self.world.scenario.plan.name, before, after, "plan")

@@ -83,7 +83,7 @@ class Trainer:
             number = self.launches
             self._launch = self._last = self.world.log.act(
                 "orchestrator", "launcher", TARGET, "attempt", number - 1 if number else "", number, 0,
-                self._why, "train", self._last, number, None, "failed",
+                self._why, "train", self._last, number, None, "failed", 0.0, self.spec.accelerators,
             )  # fmt: skip
             self.launches += 1
             takes = self.spec.restore_s * next(self._restore)
@@ -120,7 +120,7 @@ class Trainer:
             return
         restarting = self.env.now - self._began - (self._trained_s - self._done_s)
         self.restarting_s += restarting
-        self.world.log.settle(self._launch, outcome, (restarting + self._fresh_s) * self.spec.accelerators)
+        self.world.log.settle(self._launch, outcome, restarting + self._fresh_s)
         self.lost_s, self._fresh_s = self.lost_s + self._fresh_s, 0.0
         self._launch, self._why = NULL, why
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import simpy
 
 NS = 1e9
+TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
+COLUMNS = (*TEXT, "time_ns", "direction", "parent", "attempt", "deadline_ns", "busy_ns", "accelerators")
+OUTCOME, BUSY = COLUMNS.index("outcome"), COLUMNS.index("busy_ns")
 BLOCK = 1024
 """Draws made at once."""
 
@@ -32,35 +35,31 @@ def engine() -> Any:
 class Log:
     """Actions and metrics as they happen."""
 
-    TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
-    NUMBERS = ("time_ns", "direction", "parent", "attempt", "deadline_ns", "busy_ns")
-
     def __init__(self, env: Any) -> None:
         self.env = env
-        self.columns: dict[str, list[Any]] = {name: [] for name in (*self.TEXT, *self.NUMBERS)}
+        self.rows: list[list[Any]] = []
         self.samples: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
 
     def __len__(self) -> int:
-        return len(self.columns["time_ns"])
+        return len(self.rows)
 
     def act(
         self, layer: str, controller: str, target: str, knob: str, before: object = "", after: object = "", direction: int = 0,
         trigger: str = "", work: str = "", parent: int = NULL, attempt: int = NULL, deadline_s: float | None = None,
-        outcome: str = "", busy_s: float = 0.0,
+        outcome: str = "", busy_s: float = 0.0, accelerators: int = NULL,
     ) -> int:  # fmt: skip
         """Enter an action that is taken now; its row, for what becomes known later."""
-        row = (
+        self.rows.append([
             layer, controller, target, knob, str(before), str(after), trigger, work, outcome, round(self.env.now * NS),
             direction, parent, attempt, NULL if deadline_s is None else round(deadline_s * NS), round(busy_s * NS),
-        )  # fmt: skip
-        for values, value in zip(self.columns.values(), row, strict=True):
-            values.append(value)
-        return len(self) - 1
+            accelerators,
+        ])  # fmt: skip
+        return len(self.rows) - 1
 
     def settle(self, row: int, outcome: str, busy_s: float = 0.0) -> None:
         """What became of an action."""
-        self.columns["outcome"][row] = outcome
-        self.columns["busy_ns"][row] += round(busy_s * NS)
+        self.rows[row][OUTCOME] = outcome
+        self.rows[row][BUSY] += round(busy_s * NS)
 
     def sample(self, component: str, metric: str, value: float, limit: float = np.nan) -> None:
         """One sample of a metric, taken now."""
@@ -68,7 +67,8 @@ class Log:
 
     def trace(self, name: str) -> Trace:
         """The log as readers make it of a real one."""
-        columns = {k: np.array(v, dtype=object if k in self.TEXT else np.int64) for k, v in self.columns.items()}
+        across = list(zip(*self.rows, strict=True)) or [()] * len(COLUMNS)
+        columns = {k: np.array(v, dtype=object if k in TEXT else np.int64) for k, v in zip(COLUMNS, across, strict=True)}
         rows = [(t, c, m, v, limit) for (c, m), some in self.samples.items() for t, v, limit in some]
         time, component, metric, value, limit = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
         metrics = {
