@@ -77,3 +77,25 @@ def test_the_longest_of_uniform_and_exponential_draws() -> None:
     for n in (1, 2, 10, 1000):
         assert longest_mean(chance, n) == pytest.approx(n / (n + 1), rel=1e-3)
         assert longest_mean(exponential, n) == pytest.approx(sum(1 / k for k in range(1, n + 1)), rel=1e-3)
+
+
+GATES: dict[str, dict[str, Any]] = {
+    "stale": {"gate": "stale", "slack": 2},
+    "stale, dealt by speed": {"gate": "stale", "slack": 2, "deal_by_speed": True},
+    "fastest": {"gate": "fastest", "backup_replicas": 2},
+    "ring": {"gate": "ring", "slack": 1},
+    "groups": {"gate": "hierarchical", "group_replicas": 4, "slack": 2},
+    "clones": {"clones": 2},
+    "copies": {"copy_after": 0.9},
+    "nobody": {"gate": "none"},
+}
+
+
+@pytest.mark.parametrize("case", GATES)
+def test_other_gates_give_what_the_grid_gives(small: Scenario, case: str) -> None:
+    noise = replace(small.noise, step_spread=0.1, ranks_spread=0.03)
+    s = at(replace(small, noise=noise, failure=type(small.failure)()), 128)
+    s = replace(s, policy=replace(s.policy, **GATES[case]))
+    played = np.mean([forecast(s, count=60, seed=seed).step_ns[30:].mean() for seed in range(4)])
+    quick = np.mean([sketch(s, seed).step_ns.mean() for seed in range(6)])
+    assert quick == pytest.approx(played, rel=0.02)

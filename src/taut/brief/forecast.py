@@ -19,7 +19,7 @@ def render_forecasts(result: Mapping[str, Any], screen: Screen) -> str:
     """The whole screen of ``taut project``."""
     rows = result["forecasts"]
     parts = [Text(_said(result), style="bold"), _stands(result), _scales(rows, screen), _terms(rows)]
-    parts += [part for one in result.get("policies") or () for part in (_compared(one), _costs(one))]
+    parts += [part for one in result.get("policies") or () for part in (_with(one), _compared(one), _costs(one))]
     parts.append(_notes(result))
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
@@ -41,11 +41,19 @@ def _stands(result: Mapping[str, Any]) -> ConsoleRenderable | None:
     lines = []
     if regime and regime.get("class"):
         reserve = regime.get("reserve")
-        room = f": jitter may grow {_times(reserve)} before one accelerator more stops paying" if reserve else ""
-        lines.append(f"{safe(regime['class'])}{room}.")
+        lines.append(f"{safe(regime['class'])}{_room(reserve) if reserve and reserve['value'] is not None else ''}.")
     if far:
         lines.append(safe(threshold(far)))
     return Text("\n".join(lines)) if lines else None
+
+
+def _room(reserve: Mapping[str, Any]) -> str:
+    """What the reserve says."""
+    if reserve["value"] <= 0:
+        return ": one accelerator more would not pay even without jitter"
+    if reserve["value"] < 1:
+        return f": one accelerator more does not pay; with {_times(reserve)} the jitter it would"
+    return f": jitter may grow {_times(reserve)} before one accelerator more stops paying"
 
 
 def threshold(far: Mapping[str, Any]) -> str:
@@ -62,8 +70,6 @@ def threshold(far: Mapping[str, Any]) -> str:
 def _times(found: Mapping[str, Any]) -> str:
     """An estimate of a multiple: 3.2 times (2.9–3.5)."""
     value, low, high = found["value"], found.get("lo"), found.get("hi")
-    if value is None:
-        return "by what is not known"
     if low is None:
         return f"{value:.2g} times"
     return f"{value:.2g} times ({low:.2g}–{high:.2g})" if high is not None else f"at least {value:.2g} times"
@@ -79,9 +85,13 @@ def number(found: Any) -> str:
     return f"{found['value']:.3g}" + (f" ({low:.3g}–{high:.3g})" if low is not None and high is not None else "")
 
 
+def _with(one: Mapping[str, Any]) -> ConsoleRenderable:
+    return Text(f"With {safe(one['name'].replace(',', ', '))}", style="bold")
+
+
 def _compared(one: Mapping[str, Any]) -> ConsoleRenderable:
     """Indices before and after, and the regime."""
-    table = _table((f"with {safe(one['name'])}", "left"), "as it stands", "with", "ratio")
+    table = _table(("index", "left"), "as it stands", "with", "ratio")
     indices = one["indices"]
     for name, before in indices["baseline"].items():
         ratio = indices["ratio"][name]

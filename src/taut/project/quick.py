@@ -12,11 +12,13 @@ from math import exp, log
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.jit import expect, kernel
+from taut.project import acts
 from taut.project.failure import Lives, domains, live, nodes_of
-from taut.project.forecast import LIVES, WORK_S, Forecast, forecast, term_ns
-from taut.project.grid import op_key, replica_key, step_key
+from taut.project.forecast import LIVES, WORK_S, Forecast, term_ns
+from taut.project.grid import Grid, behind, op_key, replica_key, step_key
 from taut.project.noise import GRID, POINTS, REACH, Sway, longest_mean, odds, table
 from taut.project.pipeline import program
 from taut.project.plan import Plan, plan
@@ -29,6 +31,10 @@ CELLS = 1 << 12
 """Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds."""
 SUMS = 1 << 14
 """Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little."""
+DEVICES = 200
+"""Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …"""
+GATED, MEETINGS = 1 << 15, 20
+"""… times of replicas that are put together then, and the fewest meetings."""
 TAIL = 0.2
 """Share of a sample that tells how its upper end goes on."""
 FARTHEST = 7.0
@@ -84,11 +90,9 @@ def rate(s: Scenario, seed: int, measured: Any = None) -> float:
 
 
 def sketch(s: Scenario, seed: int = 0, measured: Any = None) -> Forecast:
-    """A forecast of mean values: every step takes the expected time; where replicas meet at no barrier, the grid is played."""
+    """A forecast of mean values: every step takes the expected time."""
     p = plan(s)
-    if _other_gates(s):
-        return forecast(s, count=_few(s), seed=seed, measured=measured)
-    mean = mean_step_ns(s, p, seed, measured)
+    mean = (gated_step_ns if _other_gates(s) else mean_step_ns)(s, p, seed, measured)
     alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
     return Forecast(
         s.job.world, np.array([mean]), alone + p.sync_ns + p.optimiser_ns, term_ns(s, p, alone, mean), s, _lives(s, mean, seed)
@@ -101,16 +105,57 @@ def _other_gates(s: Scenario) -> bool:
     return p.gate != "barrier" or p.clones > 1 or p.copy_after > 0
 
 
-def _few(s: Scenario) -> int:
-    """Steps of the grid that take about as long as a sample, a few at least."""
-    ops = 2 * s.job.pp * s.job.virtual_pp * s.job.micro_batches
-    return int(min(max(2 * OPS // (ops * s.job.dp), 8), 50)) * s.job.steps_between_syncs
-
-
 def mean_step_ns(s: Scenario, p: Plan, seed: int, measured: Any = None) -> float:
     """Expected step: the slowest of the replicas, the synchronisation, the optimiser."""
     strays = b"" if measured is None else np.asarray(measured, float).tobytes()
     return longest_mean(_replica(s, p, seed, strays), s.job.dp) + p.sync_ns + p.optimiser_ns
+
+
+def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Any = None) -> float:
+    """Mean step where replicas meet otherwise than at a barrier.
+
+    A replica's stages end as those of one that was played, another in every step, and later by what its devices are slower for
+    good. The first half of the steps is not counted: gates that let replicas run apart need time to hold them.
+    """
+    j, every = s.job, s.job.steps_between_syncs
+    ends, later = _played(s, p, seed, measured)
+    rng = np.random.default_rng((seed, 4))
+    who = rng.permutation(np.arange(j.dp) * len(later) // j.dp) if j.dp > len(later) else rng.permutation(len(later))[: j.dp]
+    lasting = later[np.sort(who) if s.policy.deal_by_speed else who]
+    count = 2 * min(max(GATED // j.dp, MEETINGS), 4 * MEETINGS) * every
+    chosen = (ends[rng.integers(len(ends), size=j.dp)] + lasting for _ in range(count))
+    drawn = behind(chosen, acts.gate(s), every, p.sync_ns * every, p.optimiser_ns)
+    return float(drawn[count // 2 :].mean())
+
+
+def _played(s: Scenario, p: Plan, seed: int, measured: Any) -> tuple[Any, Any]:
+    """(when the stages of a replica end, played again and again; by how much later those of devices that differ for good)."""
+    j = s.job
+    fixed, drawn = straying(p)
+    strays = b"" if measured is None else np.asarray(measured, float).tobytes()
+    layers, members = max(s.model.layers // len(p.forward_ns), 1), j.tp * j.cp
+    tables = np.stack([_table(_alone(s.noise), members, max(n, layers), strays) for n in p.gates])
+    late = acts.late(s, tables, Sway(s.noise, (FEWEST, j.pp, members), seed, s.policy.deal_by_speed), seed)
+    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, s.policy.deal_by_speed)
+    return _ends(shape, fixed.tobytes(), drawn.tobytes(), tables.tobytes(), late, s.noise, seed)
+
+
+@lru_cache(maxsize=64)
+def _ends(
+    shape: tuple[Any, ...], fixed: bytes, drawn: bytes, tables: bytes, late: float, noise: Noise, seed: int
+) -> tuple[Any, Any]:  # fmt: skip
+    schedule, pp, virtual_pp, micro_batches, members, dealt = shape
+    todo = program(schedule, pp, virtual_pp, micro_batches)
+    many = min(max(OPS // len(todo), FEWEST), MOST)
+    expect(many * len(todo))
+    sure, mean, strays = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
+    fleeting = replace(noise, ranks_spread=0.0, slow_share=0.0, drift_share=0.0)
+    passing = Sway(fleeting, (many, pp, members), seed)
+    ends = Grid(todo, sure, mean, strays, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
+    usual = np.array([[longest_mean(one, 1)] for one in strays]) * np.ones(POINTS)
+    lasting = Sway(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, dealt)
+    differ = Grid(todo, sure, mean, usual, 0.0, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
+    return ends, differ - Grid(todo, sure, mean, usual, 0.0, 1).step(np.zeros(1), 0, seed)
 
 
 def _replica(s: Scenario, p: Plan, seed: int, measured: bytes) -> Any:
