@@ -106,11 +106,27 @@ def test_a_price_is_paid_for_what_was_held(logs: Path, tmp_path: Path) -> None:
     assert found["currency"] == "EUR"
 
 
+def test_what_was_discarded_is_told_by_how_the_attempt_ended(tmp_path: Path) -> None:
+    rows = "".join(
+        f"5|{state}|2026-01-01T0{i}:00:00|2026-01-01T0{i}:00:00|2026-01-01T0{i}:{10 * (i + 1)}:00|gres/gpu=8\n"
+        for i, state in enumerate(["PREEMPTED", "NODE_FAIL", "PREEMPTED", "COMPLETED"])
+    )
+    (tmp_path / "sacct.txt").write_text(f"JobID|State|Submit|Start|End|AllocTRES\n{rows}")
+    found = asked(tmp_path, "-o", tmp_path / "run")["attempts"]
+    minute = 8 * 60 * 10**9
+    assert found["discarded_by"] == {"preempted": 40 * minute, "node failed": 20 * minute}
+    assert sum(e["rank_ns"] for e in found["entries"] if e["fate"].startswith("discarded")) == 60 * minute
+    assert (
+        "Discarded: 5.33 h preempted · 2.67 h node failed"
+        in run("analyze", tmp_path / "sacct.txt", "-o", tmp_path / "r").stdout
+    )
+
+
 def test_a_run_of_job_logs_has_no_graph_and_says_so(logs: Path, tmp_path: Path) -> None:
     asked(logs, "-o", tmp_path / "run")
     done = run("whatif", tmp_path / "run", "--fix", "rank=1")
     assert done.exit_code == 1
-    assert "job logs alone" in done.stderr
+    assert "made of logs alone" in done.stderr
     with pytest.raises(RunError):
         taut.open_run(tmp_path / "run")
 

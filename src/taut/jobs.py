@@ -28,8 +28,8 @@ def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None =
         "total_rank_ns": ledger.total_rank_ns if ledger else None, "held_rank_ns": ledger.held_rank_ns if ledger else None,
         "entries": entries, "currency": ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
         "closes": ledger.closes if ledger else None, "queue_ns": ledger.queue_ns if ledger else None,
-        "down_ns": _down(ledger), "steps": _steps(ledger), "out_of_restarts": _burned(told),
-        "worst": _worst(ledger), "list": _list(told, ledger) if len(jobs) == 1 else [],
+        "down_ns": _down(ledger), "discarded_by": _discarded_by(ledger), "steps": _steps(ledger),
+        "out_of_restarts": _burned(told), "worst": _worst(ledger), "list": _list(told, ledger) if len(jobs) == 1 else [],
         "traced_attempt": _traced(told, window) if len(jobs) == 1 else None,
     }  # fmt: skip
 
@@ -41,6 +41,18 @@ def _wall(ledger: Attempts | None) -> int | None:
 def _down(ledger: Attempts | None) -> int | None:
     """Time between attempts, whether accelerators were held or not, over all jobs."""
     return sum(ledger.gap_ns.tolist()) if ledger else None
+
+
+def _discarded_by(ledger: Attempts | None) -> dict[str, int] | None:
+    """What was discarded, at most, by how the attempt ended: a decision (preempted, cancelled, a limit) or a fault."""
+    if ledger is None:
+        return None
+    lost: Counter[str] = Counter()
+    for word, known, bound in zip(
+        ledger.told.outcome[ledger.rows], ledger.cells["discarded"], ledger.cells["discarded at most"], strict=True
+    ):
+        lost[word or "not told"] += int(known + bound)
+    return {word: ns for word, ns in lost.most_common() if ns}
 
 
 def _steps(ledger: Attempts | None) -> dict[str, Any] | None:

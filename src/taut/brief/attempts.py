@@ -147,6 +147,8 @@ def _bill(found: Mapping[str, Any]) -> str:
 def _besides(found: Mapping[str, Any]) -> ConsoleRenderable:
     """Outcomes, delays and steps."""
     lines = ["Outcomes: " + " · ".join(f"{n:,} {safe(word)}" for word, n in found["outcomes"].items())]
+    if len(found["discarded_by"] or ()) > 1:
+        lines.append("Discarded: " + " · ".join(f"{duration(ns)} {safe(word)}" for word, ns in found["discarded_by"].items()))
     delays = []
     if found["queue_ns"] is not None:
         delays.append(f"{duration(found['queue_ns'])} queued before the first start (burns nothing)")
