@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from taut.project.forecast import at, forecast
 from taut.project.noise import GRID, longest_mean
 from taut.project.plan import plan
+from taut.project.policy import POLICIES
 from taut.project.quick import mean_step_ns, rate, sketch
 from taut.project.scenario import Scenario, parse
 from taut.project.step import step_ns
@@ -99,3 +100,14 @@ def test_other_gates_give_what_the_grid_gives(small: Scenario, case: str) -> Non
     played = np.mean([forecast(s, count=60, seed=seed).step_ns[30:].mean() for seed in range(4)])
     quick = np.mean([sketch(s, seed).step_ns.mean() for seed in range(6)])
     assert quick == pytest.approx(played, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("backup-workers", 1), ("backup-workers", 8), ("clones", 2), ("clones", 4), ("asynchronous", None)]
+)
+def test_gates_without_a_memory_are_met_as_on_the_grid(small: Scenario, name: str, value: float | None) -> None:
+    noise = replace(small.noise, step_spread=0.1, slow_share=0.05, slow_factor=1.3)
+    s = POLICIES[name].apply(replace(at(small, 64), noise=noise), value)
+    played = [float(forecast(s, count=12, seed=100 + seed).step_ns.mean()) for seed in range(24)]
+    quick = np.mean([mean_step_ns(s, plan(s), seed) for seed in range(8)])
+    assert quick == pytest.approx(np.mean(played), rel=0.01)

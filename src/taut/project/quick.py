@@ -100,15 +100,34 @@ def sketch(s: Scenario, seed: int = 0, measured: Any = None) -> Forecast:
 
 
 def _other_gates(s: Scenario) -> bool:
-    """Whether replicas do anything else than work alike and meet at a barrier every so many steps."""
-    p = s.policy
-    return p.gate != "barrier" or p.clones > 1 or p.copy_after > 0
+    """Whether what replicas did before decides how long they wait, or they help each other."""
+    return s.policy.gate in ("ring", "stale", "hierarchical") or s.policy.copy_after > 0
 
 
 def mean_step_ns(s: Scenario, p: Plan, seed: int, measured: Any = None) -> float:
     """Expected step: the slowest of the replicas, the synchronisation, the optimiser."""
     strays = b"" if measured is None else np.asarray(measured, float).tobytes()
-    return longest_mean(_replica(s, p, seed, strays), s.job.dp) + p.sync_ns + p.optimiser_ns
+    return _met_ns(s, _replica(s, p, seed, strays)) + p.sync_ns + p.optimiser_ns
+
+
+def _met_ns(s: Scenario, quantiles: Any) -> float:
+    """Expected time until a gate without a memory opens, of what one replica takes.
+
+    The first of some clones counts; of these nobody waits, or all do for the last, or for the last that is not dropped.
+    """
+    from scipy.special import betainc
+
+    clones, many = s.policy.clones, s.job.dp // s.policy.clones
+    if clones > 1:
+        late = -np.logaddexp(0, GRID) / clones  # log chance of each of them to be later
+        quantiles = np.interp(np.log(-np.expm1(late)) - late, GRID, quantiles)
+    if s.policy.gate == "none":
+        return longest_mean(quantiles, 1)
+    if s.policy.gate == "barrier":
+        return longest_mean(quantiles, many)
+    edges = np.append(odds(GRID[:-1] + (GRID[1] - GRID[0]) / 2)[0], 1.0)
+    dropped = s.policy.backup_replicas
+    return float(quantiles @ np.diff(betainc(many - dropped, dropped + 1, edges), prepend=0.0))
 
 
 def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Any = None) -> float:
