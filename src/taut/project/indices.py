@@ -26,7 +26,8 @@ from taut.replay.blame import FALSE_ALARMS
 ROOM, FEWEST, MOST = 1 << 20, 8, 4096
 """Steps × groups whose making is kept, and the steps that are kept at least and at most: the first ones."""
 HANDS, HAND_STEPS = 8, 4
-"""Other draws of the devices, and the steps that are played on each of them at least."""
+"""Other draws of the devices, and the steps that are played on each of them: fewer where they would take longer than a
+third of the job's own, more where replicas meet more seldom."""
 MAD = 1.4826
 """A normal distribution's standard deviation in median absolute deviations."""
 
@@ -54,7 +55,8 @@ class Trail:
         sway, cells = self.grid.slow, self.grid.replicas * self.grid.program.stages
         if not isinstance(sway, Sway) or not (sway.noise.ranks_spread or sway.noise.slow_share) or cells > ROOM // FEWEST:
             return []
-        count, out = min(max(HAND_STEPS, self.every), len(self.played)), []
+        few = min(max(len(self.played) // (3 * HANDS), 1), HAND_STEPS)
+        count, out = max(few, min(self.every, len(self.played))), []
         for hand in range(1, HANDS + 1):
             trail = replace(self, grid=replace(self.grid, slow=replace(sway, hand=hand)), played=[])
             out.append((trail, trail.steps(count)))
