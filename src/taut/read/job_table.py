@@ -105,8 +105,8 @@ def _from_json(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
     lists = [job.attempts for job in jobs]
     ones, sizes = list(chain.from_iterable(lists)), np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     few(len(ones), label)
-    called = enumerate(_all(jobs, JOB) or [None] * len(jobs), 1)
-    names = [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in called]
+    called = _all(jobs, JOB) or [None] * len(jobs)
+    names = [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in enumerate(called, 1)]
     columns: dict[str, Any] = {"job": np.repeat(np.array(names, dtype=object), sizes)}
     columns["accelerators"], columns["unit"] = _held(jobs, ones, sizes)
     bare = False
