@@ -83,6 +83,18 @@ def test_a_csv_has_one_attempt_a_row() -> None:
     assert (t.first_step.tolist(), t.last_step.tolist(), t.saved_step.tolist()) == ([1, 51], [70, 200], [50, -1])
 
 
+def test_a_key_that_is_no_text_is_passed_over() -> None:
+    data = json.dumps(JOBS).replace('"num_gpus": 4', '"num_gpus": 4, "KEY": 1').encode().replace(b"KEY", b"\xff\xfe")
+    assert told(data)[-1] == ("b", 1, None, "", 4)
+
+
+@pytest.mark.parametrize("broken", [b"\xff", b"1e400"])
+def test_hosts_that_cannot_be_decoded_are_refused(broken: bytes) -> None:
+    data = json.dumps(DETAILED).encode().replace(b'"gpu1"', b'"' + broken + b'"' if broken == b"\xff" else broken)
+    with pytest.raises(InputRefused, match="not a readable table of jobs"):
+        job_table.load(data, "jobs")
+
+
 @pytest.mark.parametrize(
     "text", ['[{"attempts": [{"start": 1', '[{"attempts": []}]', "job,attempt,start,end\n", '[{"attempts": {"start": 1}}]']
 )

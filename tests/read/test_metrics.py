@@ -185,6 +185,8 @@ def test_times_in_whatever_unit(unit: tuple[str, float]) -> None:
         (b"time,metric,value\n1,2\n", "not a readable CSV"),
         (b"time,metric,value\n1,\xff\xfe,2\n", "not a readable CSV"),
         (b'{"metric": "a", "value": 1}\n{"metric": ', "not readable as JSON lines"),
+        (b'{"metric": "5", "time": 1, "values": 1}\n', "no row holds a time"),
+        (b'{"metrics": "5", "time": 1, "value": null}\n', "no row holds a time"),
         (b'{"metric": "a", "value": ' + b"[" * 100_000, "not readable as JSON lines"),
         (b'{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": []}]}}', "without a metric name"),
         (b'{"data": {"resultType": "matrix", "result": 3}}', "not a matrix"),

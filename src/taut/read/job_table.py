@@ -59,7 +59,7 @@ def _first(names: Any, spellings: tuple[str, ...]) -> str:
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs of one file."""
     raw = bytes(data).removeprefix(b"\xef\xbb\xbf").lstrip()
-    columns, bare = _from_json(_decode(raw, label), label) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
+    columns, bare = _from_json(raw, label) if raw[:1] in (b"{", b"[") else _from_csv(raw, label)
     if not len(columns["job"]):
         raise InputRefused(label, "a table of jobs without an attempt", "leave the file out")
     return JobLog(label, table(columns, label), zoneless=bare, controller="scheduler")
@@ -84,13 +84,6 @@ def _jobs(raw: bytes, keys: Keys) -> list[Any]:
         return list(msgspec.json.Decoder(job).decode_lines(raw))
 
 
-def _decode(raw: bytes, label: str) -> list[Any]:
-    try:
-        return decoded(raw, lambda keys: _jobs(raw, keys))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputRefused(label, f"not a readable table of jobs ({str(error)[:120]})", "write it again") from None
-
-
 def _all(things: list[Any], spellings: tuple[str, ...]) -> list[Any] | None:
     """What each thing says under the first of the spellings that it uses; None if none uses any."""
     columns = [list(map(attrgetter(name), things)) for name in spellings if things and hasattr(things[0], name)]
@@ -100,7 +93,14 @@ def _all(things: list[Any], spellings: tuple[str, ...]) -> list[Any] | None:
     return [next((value for value in row if value is not None), None) for row in zip(*columns, strict=True)]
 
 
-def _from_json(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
+def _from_json(raw: bytes, label: str) -> tuple[dict[str, Any], bool]:
+    try:
+        return _columns(decoded(raw, lambda keys: _jobs(raw, keys)), label)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputRefused(label, f"not a readable table of jobs ({str(error)[:120]})", "write it again") from None
+
+
+def _columns(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
     jobs = [job for job in jobs if job.attempts]
     lists = [job.attempts for job in jobs]
     ones, sizes = list(chain.from_iterable(lists)), np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))

@@ -43,5 +43,5 @@ def decoded(raw: bytes, decode: Callable[[Keys], T]) -> T:
     pieces = (raw[at : at + SAMPLE_BYTES] for at in range(0, len(raw), stride))
     try:
         return decode(Keys(key.decode() for key in set(chain.from_iterable(map(_KEY.findall, pieces)))))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):  # the latter names an unknown key, or tries to
         return decode(Keys(None))

@@ -55,7 +55,8 @@ def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
         count += len(rows)
     time = next((name for name in TIMES if any(map(_told, numbers.get(name, ())))), "time")
     made = {name: _words(words, np.concatenate(texts[name])) for name, words in codes.items()}
-    made |= {name: _numbers(numbers[name]) for name in NUMBERS if name in numbers}
+    made.setdefault("metric", _words(Codes({"": 0}), np.zeros(count, dtype=np.int64)))
+    made |= {name: _numbers(numbers.get(name) or [[None] * count]) for name in NUMBERS}
     made[time] = _times(numbers.get(time) or [[None] * count])
     return made
 
