@@ -194,4 +194,10 @@ def rate(s: AgentScenario, seed: int) -> float:
     return run(s, QUICK, seed).good_share * s.agents.per_s
 
 
-WORKLOAD = Workload("agents", parse, lambda s: s.ranks, at, forecast, louder, rate, POLICIES)
+def smallest(s: AgentScenario) -> int:
+    """One replica; where demand is given, an eighth of those there are: fewer serve next to none of it."""
+    fewest = -(-s.agents.replicas // 8) if s.agents.load == "fixed" else 1
+    return fewest * s.agents.tp
+
+
+WORKLOAD = Workload("agents", parse, lambda s: s.ranks, at, forecast, louder, rate, POLICIES, smallest=smallest)

@@ -31,8 +31,8 @@ def play(
 ) -> Played:  # fmt: skip
     """Everything that is said about one scenario; ``answer`` where it has been played already."""
     answer = answer or drawn(kind, s, count, seed=seed, cores=cores, **how)
-    regime = kind.regime(s, seed) if kind.regime else reserve(kind, s, seed=seed, **how).entry()
-    far = None if not kind.scales else threshold(kind, s, seed=seed, **how).entry()
+    regime = kind.regime(s, seed) if kind.regime else reserve(kind, s, seed=seed, cores=cores, **how).entry()
+    far = None if not kind.scales else threshold(kind, s, seed=seed, cores=cores, **how).entry()
     return Played(s, answer, regime, far)
 
 

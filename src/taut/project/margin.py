@@ -8,6 +8,7 @@ how far another seed would lie (jackknife).
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
@@ -35,7 +36,9 @@ class Curve:
     seed: int = 0
     how: dict[str, Any] = field(default_factory=dict)
     """What else ``rate`` is to know, such as measured strays."""
-    seeds: int = SEEDS
+    seeds: int = 0
+    """Draws of every rate; 0: as many as the workload says."""
+    cores: int = 1
     asked: dict[int, Any] = field(default_factory=dict)
     """Rates by ranks, so far."""
 
@@ -50,8 +53,10 @@ class Curve:
             s = self.kind.at(self.scenario, ranks)
         except UsageError:
             return None
-        drawn = np.array([self.kind.rate(s, self.seed * SEEDS + k, **self.how) for k in range(self.seeds)])
-        return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (self.seeds - 1)])
+        many = range(self.seeds or self.kind.seeds)
+        with ThreadPoolExecutor(self.cores) as pool:
+            drawn = np.array(list(pool.map(lambda k: self.kind.rate(s, self.seed * SEEDS + k, **self.how), many)))
+        return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (len(drawn) - 1)])
 
     def marginal(self, ranks: int) -> Any:
         """Work a second that one rank more brings between so many ranks and twice as many: at √2 times as many."""
@@ -78,11 +83,20 @@ def _dealt(kind: Workload, s: Any, ranks: int) -> bool:
     return True
 
 
-def per_rank(kind: Workload, s: Any, seed: int = 0, **how: Any) -> float:
-    """What an accelerator brings where nothing strays and nothing fails, in the smallest whole job."""
-    ranks = smallest(kind, s)
+def best(kind: Workload, s: Any, seed: int = 0, **how: Any) -> tuple[float, int]:
+    """What an accelerator brings at most where nothing strays and nothing fails, and on how many ranks it does.
+
+    That is in the smallest whole job where work grows with the ranks; where demand is given, it is in the one that serves it.
+    """
     quiet = kind.ideal(s) if kind.ideal is not None else kind.louder(s, 0.0)
-    return kind.rate(kind.at(quiet, ranks), seed, **how) / ranks
+    ranks, found, at = smallest(kind, s), 0.0, smallest(kind, s)
+    while True:
+        brings = kind.rate(kind.at(quiet, ranks), seed, **how) / ranks
+        if brings > found:
+            found, at = brings, ranks
+        elif found > 0 or ranks > kind.ranks(s):
+            return found, at
+        ranks *= 2
 
 
 @dataclass(frozen=True)
@@ -103,10 +117,11 @@ def rule(kind: Workload, s: Any, pays: float = PAYS, seed: int = 0, **how: Any) 
     worth = kind.money(s)[0] if kind.money is not None else None
     if worth is not None:
         return _by_money(kind, worth)
-    base = per_rank(kind, s, seed, **how) * pays
+    brings, ranks = best(kind, s, seed, **how)
+    base = max(brings * pays, 1e-300)
     says = (
-        f"one accelerator more pays while it brings at least {pays:g} of what one brings without jitter and failures in the "
-        f"smallest whole job ({smallest(kind, s):,} ranks)"
+        f"one accelerator more pays while it brings at least {pays:g} of what one brings at best, without jitter and failures "
+        f"({ranks:,} ranks)"
     )
 
     def back(curve: Curve, ranks: int) -> Any:

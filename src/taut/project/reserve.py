@@ -45,9 +45,9 @@ class Reserve:
         }  # fmt: skip
 
 
-def reserve(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, **how: Any) -> Reserve:
+def reserve(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, **how: Any) -> Reserve:
     """The factor of jitter at which one accelerator more stops paying, at the scenario's own scale."""
-    asked, curve = rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how)
+    asked, curve = rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how, cores=cores)
     ranks = _around(curve, asked, smallest(kind, s))
 
     def back(times: float) -> Any:

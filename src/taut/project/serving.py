@@ -188,4 +188,12 @@ def rate(s: ServingScenario, seed: int) -> float:
     return run(s, QUICK, seed, hedge_ns_of(s, QUICK // 2, seed)).good_share * s.per_s
 
 
-WORKLOAD = Workload("serving", parse, lambda s: s.ranks, at, forecast, louder, rate, serving_policies.POLICIES)
+def smallest(s: ServingScenario) -> int:
+    """One replica; where demand is given, an eighth of those there are: fewer serve next to none of it."""
+    fewest = -(-s.serving.replicas // 8) if s.serving.load == "fixed" else 1
+    return fewest * s.serving.tp * s.serving.pp
+
+
+WORKLOAD = Workload(
+    "serving", parse, lambda s: s.ranks, at, forecast, louder, rate, serving_policies.POLICIES, smallest=smallest, seeds=3
+)

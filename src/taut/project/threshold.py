@@ -48,10 +48,10 @@ class Threshold:
         return {**out, "curve": list(self.curve)}
 
 
-def threshold(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, **how: Any) -> Threshold:
+def threshold(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, **how: Any) -> Threshold:
     """The scale beyond which one accelerator more does not pay, with what another seed would say."""
-    curve, asked, least = Curve(kind, s, seed, how), rule(kind, s, pays, seed, **how), smallest(kind, s)
-    points, tried = _scanned(curve, asked, least, max(MOST_RANKS, 2 * kind.ranks(s)))
+    curve, asked, least = Curve(kind, s, seed, how, cores=cores), rule(kind, s, pays, seed, **how), smallest(kind, s)
+    points, tried = _scanned(curve, asked, least, kind.ranks(s))
     found = _crossed(points, least)
     while found is not None and (middle := _between(points, found, least)) is not None:
         back = asked.back(curve, middle)
@@ -69,8 +69,12 @@ def threshold(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, **ho
     return Threshold(asked.says, round(ranks), lo, hi, tried, _side(curve, ranks, least)[1], before, after, rows)
 
 
-def _scanned(curve: Curve, asked: Rule, least: int, most: int) -> tuple[dict[int, Any], int]:
-    """Ranks → what one more brings over what it must, doubled until nothing can pay; and the largest scale that was asked."""
+def _scanned(curve: Curve, asked: Rule, least: int, own: int) -> tuple[dict[int, Any], int]:
+    """Ranks → what one more brings over what it must, doubled until nothing can pay; and the largest scale that was asked.
+
+    Below the scenario's own scale nothing is settled: where demand is given, few ranks may serve none of it.
+    """
+    most = max(MOST_RANKS, 2 * own)
     points: dict[int, Any] = {}
     ranks = least
     while 2 * ranks <= most or not points:
@@ -79,7 +83,7 @@ def _scanned(curve: Curve, asked: Rule, least: int, most: int) -> tuple[dict[int
             break
         points[ranks] = back
         ranks *= 2
-        if asked.level(curve, ranks) < 1:
+        if ranks > own and asked.level(curve, ranks) < 1:
             break
     return points, ranks
 
