@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from taut.control.metastability import fixed_points
+from taut.control.metastability import Point, fixed_points
 from taut.read.loops_config import Loop
 
 NEAR = 0.1
@@ -68,7 +68,7 @@ def fights(loops: Sequence[Loop]) -> list[Fight]:
     out = [*round_trips, *_deadlines(loops, by_name), *_owners(loops), *_blind(loops), *_beats(loops)]
     if not round_trips:  # what calls itself makes attempts without end: products mean nothing
         chains = _chains(by_name)
-        out += [*_products(loops, by_name, chains), *_metastable(loops, by_name)]
+        out += [*_products(loops, by_name, chains), *_metastable(loops, by_name, chains)]
     return out
 
 
@@ -241,24 +241,31 @@ def _beats(loops: Sequence[Loop]) -> list[Fight]:
     return out
 
 
-def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop]) -> list[Fight]:
-    """Systems with two stable loads: a stall can leave them in the upper one."""
+def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapping[str, list[str]]) -> list[Fight]:
+    """Systems with two stable loads: a stall can leave them in the upper one.
+
+    Attempts are those of all layers above and below together; patience is that of the layer next to the system.
+    """
     above: dict[str, list[str]] = {name: [] for name in by_name}
     for loop in loops:
         for name in dict.fromkeys(loop.calls):
             above[name].append(loop.name)
     out = []
     for loop in loops:
-        if not (loop.per_s and loop.serves_per_s and loop.timeout_s):
+        chain = [by_name[name] for name in chains[loop.name]]
+        patience = next((one.timeout_s for one in reversed(chain) if one.timeout_s), None)
+        if not (loop.per_s and loop.serves_per_s and patience):
             continue
-        attempts = min((loop.retries + 1) * _attempts_above(loop.name, by_name, above), MOST_ATTEMPTS)
-        points = [p for p in fixed_points(loop.per_s, loop.serves_per_s, loop.timeout_s, attempts - 1) if p.stable]
+        attempts = _attempts_above(loop.name, by_name, above)
+        for one in chain:
+            attempts = min(attempts * (one.retries + 1), MOST_ATTEMPTS)
+        points = _stable(loop, patience, attempts - 1)
         if len(points) < 2:
             continue
-        calm = max(r for r in range(attempts) if _single(loop, r))
+        calm = max(r for r in range(attempts) if len(_stable(loop, patience, r)) < 2)
         low, high = points[0], points[-1]
         because = (
-            f"{loop.per_s:g} requests a second at {loop.serves_per_s:g} served, {_s(loop.timeout_s)} of patience and "
+            f"{loop.per_s:g} requests a second at {loop.serves_per_s:g} served, {_s(patience)} of patience and "
             f"{attempts} attempts have two stable loads: {low.rate:.3g} attempts a second, and {high.rate:.3g} with "
             f"{high.late:.0%} too late; a stall leaves it there (M/M/1 assumed)"
         )
@@ -283,6 +290,6 @@ def _attempts_above(name: str, by_name: Mapping[str, Loop], above: Mapping[str, 
     return most[name]
 
 
-def _single(loop: Loop, retries: int) -> bool:
-    points = fixed_points(loop.per_s or 0.0, loop.serves_per_s or 0.0, loop.timeout_s or 0.0, retries)
-    return sum(point.stable for point in points) < 2
+def _stable(loop: Loop, patience_s: float, retries: int) -> list[Point]:
+    """The stable loads of the system behind a loop."""
+    return [p for p in fixed_points(loop.per_s or 0.0, loop.serves_per_s or 0.0, patience_s, retries) if p.stable]
