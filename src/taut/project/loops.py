@@ -20,7 +20,7 @@ from taut.control.log import prepare, series
 from taut.errors import UsageError
 from taut.project.loop.policies import POLICIES
 from taut.project.loop.run import Played, play
-from taut.project.loop.spec import Scenario, parse
+from taut.project.loop.spec import WILDEST, Scenario, parse
 from taut.project.workload import Estimate, Workload
 
 COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 200, 50, 3, 50
@@ -153,11 +153,11 @@ def at(s: Scenario, ranks: int) -> Scenario:
 
 def louder(s: Scenario, times: float) -> Scenario:
     """Arrivals, service and restores, straying so many times as far."""
-    trainer = s.trainer and replace(s.trainer, spread=s.trainer.spread * times)
-    return replace(
-        s, demand=replace(s.demand, spread=s.demand.spread * times), pool=replace(s.pool, spread=s.pool.spread * times),
-        trainer=trainer,
-    )  # fmt: skip
+
+    def more(part: Any) -> Any:
+        return part and replace(part, spread=min(part.spread * times, WILDEST))
+
+    return replace(s, demand=more(s.demand), pool=more(s.pool), trainer=more(s.trainer))
 
 
 def rate(s: Scenario, seed: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -116,6 +118,43 @@ def test_accounts_close_and_logs_are_in_order(seed: int, retries: int, start_s: 
     actions = run.trace.actions
     assert (np.diff(actions.time_ns) >= 0).all()
     assert (actions.parent < np.arange(len(actions))).all()
+
+
+SECONDS = st.floats(0.01, 100)
+
+
+@given(
+    demand=st.builds(
+        Demand, per_s=st.floats(0.01, 5), shape=st.sampled_from(("constant", "square")), peak_per_s=st.floats(0.01, 5),
+        period_s=SECONDS, growth_per_hour=st.floats(-1e3, 1e3), spread=st.floats(0, 10), deadline_s=SECONDS,
+    ),
+    pool=st.builds(
+        Pool, service_s=st.floats(0.001, 1e3), spread=st.floats(0, 10), replicas=st.integers(1, 9), least=st.just(1),
+        most=st.integers(9, 20), start_s=st.floats(0, 1e3), queue=st.integers(0, 3), cancels=st.booleans(),
+        error_share=st.floats(0, 1), accelerators=st.integers(1, 3),
+    ),
+    client=st.lists(
+        st.builds(
+            Client, name=st.just("layer"), timeout_s=SECONDS, retries=st.integers(0, 2), back_off_s=st.floats(0, 10),
+            budget_share=st.none() | st.floats(0, 1), passes_deadline=st.booleans(), tags=st.booleans(),
+        ),
+        max_size=3,
+    ).map(tuple),
+    trainer=st.none() | st.builds(
+        Trainer, accelerators=st.integers(1, 9), step_s=SECONDS, checkpoint_every_s=SECONDS, restore_s=SECONDS,
+        launcher_timeout_s=SECONDS, restarts=st.integers(0, 2), pause_s=st.just(0.0), retry_s=st.just(0.0),
+        mtbf_s=st.none() | SECONDS,
+    ),
+    signal=st.sampled_from(("concurrency", "utilisation", "latency")),
+)  # fmt: skip
+@settings(max_examples=25, deadline=None)
+def test_any_scenario_plays_to_its_end(
+    demand: Demand, pool: Pool, client: tuple[Client, ...], trainer: Trainer | None, signal: Any
+) -> None:
+    scaler = Autoscaler("scaler", signal, period_s=3, look_back_s=3)
+    run = play(Scenario("any", Loops(horizon_s=60), demand, pool, client, (scaler,), Gate(), trainer))
+    assert all(value >= -1e-6 for value in run.terms_s.values())
+    assert run.good <= run.settled <= run.arrived
 
 
 def test_a_run_is_decided_by_its_seed() -> None:

@@ -8,6 +8,9 @@ from typing import Any
 from taut.project.loop.spec import Demand
 from taut.project.loop.world import World
 
+TINY_S = 1e-6
+"""Steps over an edge that rounding puts where the clock already is."""
+
 
 def rate(d: Demand, at_s: float) -> float:
     """Requests a second at a time."""
@@ -28,7 +31,7 @@ def arrive(world: World, enter: Callable[[], None]) -> Generator[Any, Any, None]
         left = next(gaps)
         while left > 0:
             now = rate(d, env.now)
-            until = (env.now // edge + 1) * edge - env.now
+            until = max((env.now // edge + 1) * edge - env.now, TINY_S)
             if now * until > left or d.shape == "constant":
                 yield env.timeout(left / max(now, 1e-9))
                 break

@@ -6,13 +6,17 @@ Only what is given exists: a scenario without ``[[client]]`` has requests that a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from taut.project import strict
 from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict
+
+WILDEST = 10.0
+"""Largest spread: beyond it nearly all draws are nothing, and the rest is one event."""
+Spread = Annotated[float, Meta(ge=0, le=WILDEST)]
 
 
 class Loops(Strict, frozen=True):
@@ -36,7 +40,7 @@ class Demand(Strict, frozen=True):
     """Rates of ``steps``, as a recorded trace has them, each for ``period_s``; they begin anew at the end."""
     growth_per_hour: float = 0.0
     """What the rates grow by in an hour, as a share of them."""
-    spread: NotNegative = 1.0
+    spread: Spread = 1.0
     """Standard deviation of the time between two arrivals over its mean: 1 is Poisson, 0 a clock."""
     deadline_s: Positive | None = None
     """By when a request is wanted."""
@@ -53,7 +57,7 @@ class Pool(Strict, frozen=True):
     """Replicas that serve one request at a time, from one queue."""
 
     service_s: Positive
-    spread: NotNegative = 1.0
+    spread: Spread = 1.0
     """Standard deviation of the service time over its mean: 1 is exponential, 0 a constant."""
     replicas: Count = 1
     least: Count = 1
@@ -133,7 +137,7 @@ class Trainer(Strict, frozen=True):
     checkpoint_every_s: Positive = 120.0
     checkpoint_s: NotNegative = 2.0
     restore_s: Positive = 10.0
-    spread: NotNegative = 0.3
+    spread: Spread = 0.3
     """Standard deviation of the time to restore over its mean."""
     launcher_timeout_s: Positive = 60.0
     """How long the launcher waits for the job to come up before it kills and starts it again."""
@@ -161,7 +165,7 @@ class Scheduler(Strict, frozen=True):
 class Machines(Strict, frozen=True):
     """What the schedulers share."""
 
-    count: Count = 16
+    count: Annotated[int, Meta(ge=1, le=10_000)] = 16
     slots: Count = 4
     """Tasks that a machine holds."""
     owned: bool = False
@@ -216,8 +220,8 @@ class Scenario(Strict, frozen=True):
         return self.loops.accelerators or self.most * self.pool.accelerators + beside
 
 
-MOST_REQUESTS = 200_000
-"""Attempts that a run may hold: every one is an event or three."""
+MOST_ATTEMPTS, MOST_TICKS = 2_000_000, 100_000
+"""Attempts that a run may hold, and decisions that one loop may take: every one is an event or three."""
 
 
 def attempts_most(s: Scenario) -> int:
@@ -242,10 +246,28 @@ def _contradictions(s: Scenario) -> Sequence[Contradiction]:
         (len(set(names)) < len(names), "name", "two controllers have the same", "name them apart"),
         (first > s.accelerators, "loops.accelerators", f"the scenario begins with {first}", "give at least as many"),
         (
-            peak * s.loops.horizon_s * attempts_most(s) > 20 * MOST_REQUESTS, "loops.horizon_s",
+            peak * s.loops.horizon_s * attempts_most(s) > MOST_ATTEMPTS, "loops.horizon_s",
             "too many attempts to simulate", "shorten it, or lower the demand or the retries",
         ),
+        *((s.loops.horizon_s / every > MOST_TICKS, key, "too often to simulate", "lengthen it") for key, every in _ticks(s)),
     )  # fmt: skip
+
+
+def _ticks(s: Scenario) -> Iterator[tuple[str, float]]:
+    """How often everything that recurs does so, with its key."""
+    yield from (
+        ("loops.sample_s", s.loops.sample_s),
+        ("plan.window_s", s.plan.window_s),
+        ("demand.period_s", s.demand.period_s),
+    )
+    for a in s.autoscaler:
+        yield "autoscaler.period_s", a.period_s
+    for x in s.scheduler:
+        yield from (("scheduler.decision_s", x.decision_s), ("scheduler.tasks_per_s", 1 / x.tasks_per_s))
+    if s.gate:
+        yield "gate.period_s", s.gate.period_s
+    if s.trainer:
+        yield from (("trainer.step_s", s.trainer.step_s), ("trainer.launcher_timeout_s", s.trainer.launcher_timeout_s))
 
 
 def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[Scenario, list[str]]:
