@@ -120,6 +120,13 @@ def test_accounts_close_and_logs_are_in_order(seed: int, retries: int, start_s: 
     assert (actions.parent < np.arange(len(actions))).all()
 
 
+def test_what_an_inner_layer_still_tries_for_a_caller_who_hung_up_is_not_served() -> None:
+    layers = (Client("gateway", 1, 0), Client("sdk", 1, 1))
+    run = play(Scenario("gone", Loops(horizon_s=60), Demand(per_s=1), Pool(service_s=10, spread=0, cancels=True), layers))
+    assert run.good == 0
+    assert run.terms_s["served in vain"] <= run.arrived
+
+
 SECONDS = st.floats(0.01, 100)
 
 

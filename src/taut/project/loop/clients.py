@@ -12,7 +12,7 @@ from taut.project.loop.world import World
 from taut.tables import NULL
 
 SAVED = 10.0
-"""Most retries that a budget may have saved up (gRPC's maxTokens default in its retry-throttling proposal, A6)."""
+"""Most retries that a budget may have saved up (maxTokens in the example of gRPC's proposal A6)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -12,13 +12,13 @@ from taut.project.loop.spec import Autoscaler, Scenario
 from taut.project.workload import Policy
 
 BUDGET = 0.1
-"""Retries per first attempt (gRPC's proposal A6 has a token ratio of 0.1; Finagle's default budget is 0.2)."""
+"""Retries per first attempt (tokenRatio in the example of gRPC's proposal A6; Finagle's default budget is 0.2)."""
 BAND = 0.2
 """Dead band around a target: twice the tolerance that Kubernetes' horizontal autoscaler has by default (0.1)."""
 HOLD_S = 60.0
 """Assumed: a minute free is free."""
 MARGIN = 0.7
-"""Share of the deadline that latency is steered to: what classical capacity planning calls the knee of a queue."""
+"""Assumed: the share of the deadline that latency is steered to."""
 
 Apply = Callable[[Scenario, float | None], Scenario]
 

@@ -72,8 +72,10 @@ class Pool:
         self.starting_s += took * self._starting
 
     def submit(self, attempt: Try) -> None:
-        """Take an attempt, or refuse it where the queue is full."""
+        """Take an attempt, or refuse it where the queue is full; what nobody waits for is left to its time-out."""
         self.account()
+        if self.spec.cancels and attempt.over:
+            return
         if self.spec.queue and len(self.waiting) >= self.spec.queue:
             attempt.waits[-1].succeed(False)
             return

@@ -19,6 +19,8 @@ NS = 1e9
 TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
 COLUMNS = (*TEXT, "time_ns", "direction", "parent", "attempt", "deadline_ns", "busy_ns", "accelerators")
 OUTCOME, BUSY = COLUMNS.index("outcome"), COLUMNS.index("busy_ns")
+STILL = 1e-6
+"""A smaller spread is none."""
 BLOCK = 1024
 """Draws made at once."""
 
@@ -99,4 +101,4 @@ class World:
         """Numbers of mean 1 and this standard deviation, never negative: gamma, exponential at 1."""
         random = self.random(name)
         while True:
-            yield from (np.ones(BLOCK) if spread == 0 else random.gamma(spread**-2, spread**2, BLOCK)).tolist()
+            yield from (np.ones(BLOCK) if spread < STILL else random.gamma(spread**-2, spread**2, BLOCK)).tolist()
