@@ -86,17 +86,14 @@ def _dealt(kind: Workload, s: Any, ranks: int) -> bool:
 def best(kind: Workload, s: Any, seed: int = 0, **how: Any) -> tuple[float, int]:
     """What an accelerator brings at most where nothing strays and nothing fails, and on how many ranks it does.
 
-    That is in the smallest whole job where work grows with the ranks; where demand is given, it is in the one that serves it.
+    That is in a small job where work grows with the ranks; where demand is given, it is in one that serves it.
     """
     quiet = kind.ideal(s) if kind.ideal is not None else kind.louder(s, 0.0)
-    ranks, found, at = smallest(kind, s), 0.0, smallest(kind, s)
-    while True:
-        brings = kind.rate(kind.at(quiet, ranks), seed, **how) / ranks
-        if brings > found:
-            found, at = brings, ranks
-        elif found > 0 or ranks > kind.ranks(s):
-            return found, at
+    ranks, found = smallest(kind, s), (0.0, smallest(kind, s))
+    while ranks < 2 * kind.ranks(s) and _dealt(kind, quiet, ranks):
+        found = max(found, (kind.rate(kind.at(quiet, ranks), seed, **how) / ranks, ranks))
         ranks *= 2
+    return found
 
 
 @dataclass(frozen=True)
