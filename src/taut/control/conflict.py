@@ -33,8 +33,11 @@ SHIFTS = (99, 999, 9999)
 """Shifts that are tried one after the other, as long as hardly any of them reaches what was seen."""
 REACHED = 2
 """Shifts that may reach it for more to be worth trying."""
-MOST_WORK, SMALL_WORK = 300_000_000, 3_000_000
-"""Actions × shifts of all pairs together, and of one that is always worth it: bounds the time."""
+MOST_WORK, SMALL_WORK = 100_000_000, 3_000_000
+"""Actions × shifts of all pairs together, and of one that is always worth it: bounds the time. Of more actions than that
+allows the first are tested."""
+LEAST_EACH = 2
+"""Actions of each controller on a target from which shifts can tell anything."""
 MOST_PAIRS = 2000
 """Pairs of controllers and knobs that are tested, those with the most actions."""
 FEW, NEARLY, AT_ONCE, BY_TURNS = 5, 0.9, 0.25, 0.01
@@ -63,7 +66,8 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     found = pairs(log)
     for pair in found:
         if min(len(pair.rows[0]), len(pair.rows[1])) >= LEAST:
-            out.append(_tested(log, pair, MOST_WORK // len(found), rng))
+            work = max(MOST_WORK // len(found), SMALL_WORK)
+            out.append(_tested(log, _first(log, pair, work // SHIFTS[0]), work, rng))
         else:
             out += _counted(log, pair)
     return out
@@ -77,6 +81,8 @@ def pairs(log: Log) -> list[Pair]:
     place = np.sort(place)
     runs = np.flatnonzero(np.diff(place) | np.diff(log.controller[order])) + 1 if len(order) else np.zeros(0, int)
     begin, end = np.concatenate([[0], runs]), np.concatenate([runs, [len(order)]])
+    often = end - begin >= LEAST_EACH
+    begin, end = begin[often], end[often]
     found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     shared = np.flatnonzero(np.diff(place[begin]) == 0) if len(order) else np.zeros(0, int)
     sharing: dict[int, list[int]] = {}
@@ -97,6 +103,21 @@ def pairs(log: Log) -> list[Pair]:
 def _joined(order: Any, begin: Any, end: Any, runs: list[int]) -> tuple[Any, Any]:
     rows = [order[begin[k] : end[k]] for k in runs]
     return np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+
+
+def _first(log: Log, pair: Pair, most: int) -> Pair:
+    """The pair with about so many of its actions: its first targets, and of the last of these what came first."""
+    sizes = np.diff(pair.cuts[0]) + np.diff(pair.cuts[1])
+    if sizes.sum() <= most:
+        return pair
+    targets = int(np.searchsorted(np.cumsum(sizes), most)) + 1
+    last = [rows[cuts[targets - 1] : cuts[targets]] for rows, cuts in zip(pair.rows, pair.cuts, strict=True)]
+    room = max(most - int(sizes[: targets - 1].sum()), 2 * LEAST_EACH)
+    until = np.sort(log.time_ns[np.concatenate(last)])[min(room, int(sizes[targets - 1])) - 1]
+    kept = [max(int((log.time_ns[rows] <= until).sum()), 1) for rows in last]
+    rows = tuple(rows[: cuts[targets - 1] + n] for rows, cuts, n in zip(pair.rows, pair.cuts, kept, strict=True))
+    cuts = tuple(np.append(cuts[:targets], cuts[targets - 1] + n) for cuts, n in zip(pair.cuts, kept, strict=True))
+    return Pair(pair.first, pair.second, pair.knob, (rows[0], rows[1]), (cuts[0], cuts[1]))
 
 
 def _windows(log: Log, pair: Pair) -> tuple[Any, Any]:
@@ -144,7 +165,7 @@ def _tested(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) -> R
     size = len(pair.rows[0]) + len(pair.rows[1])
     seen, null, reached = np.zeros((2, len(taus))), np.zeros((0, 2, len(taus))), np.ones(2)
     for shifts in SHIFTS:
-        if shifts * size > max(most_work, SMALL_WORK) and len(null):
+        if shifts * size > most_work and len(null):
             break
         expect(shifts * size)
         moved = rng.random((shifts, len(begin))) * length
