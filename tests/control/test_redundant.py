@@ -29,6 +29,12 @@ def test_little_waste_is_not_listed() -> None:
     assert found(trace(rows)) == []
 
 
+def test_calls_that_the_log_leaves_out_count_as_used() -> None:
+    rows = [attempt(0, 0, "d", 1, "duplicate")]
+    assert found(trace(rows))
+    assert found(trace(rows, counts={"calls": 1000, "call ns": 1000 * SECOND})) == []
+
+
 def test_attempts_of_jobs_that_were_not_the_last() -> None:
     jobs = [
         {"job": "a", "attempt": 1, "start_ns": 0, "end_ns": 10, "accelerators": 8, "unit": "accelerator"},

@@ -61,8 +61,8 @@ class Log:
     of_job: Any
     """Mask of the actions that tell of a job whose attempts are listed as well: they are counted there."""
     metrics: Table
-    calls: int | None = None
-    """Calls behind the log, where it lists only those that were made again."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the reader counted beside: all calls, where the log lists only those that were made again."""
     notes: list[str] = field(default_factory=list)
     """What could not be told, and why."""
 
@@ -75,6 +75,11 @@ class Log:
             if name in found:
                 return found[name]
         raise AttributeError(name)
+
+    @property
+    def calls(self) -> int | None:
+        """All calls behind the log, where it lists only those that were made again."""
+        return self.counts.get("calls")
 
     def word(self, column: str, number: int) -> str:
         """The word behind a number; empty for none."""
@@ -139,8 +144,9 @@ def prepare(trace: Trace) -> Log:
     demand = demands(trace.metrics, words["target"], time_ns)
     named = set(trace.attempts.job.tolist())
     of_job = np.array([word in named for word in words["work"]] + [False])[ids["work"]]
-    return Log(time_ns, ids, words, numbers, levels[ids["after"]], stream, demand, trace.attempts, of_job, trace.metrics,
-               trace.counts.get("calls"))  # fmt: skip
+    return Log(
+        time_ns, ids, words, numbers, levels[ids["after"]], stream, demand, trace.attempts, of_job, trace.metrics, trace.counts
+    )
 
 
 def intern(column: Any) -> tuple[Any, list[str]]:

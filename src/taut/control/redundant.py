@@ -37,7 +37,8 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """By target, the costliest first; then jobs."""
     gone = thrown_away(log) & ~log.of_job
     busy, tokens = np.where(log.of_job, 0, np.maximum(log.busy_ns, 0)), np.maximum(log.tokens, 0)
-    of_busy, of_tokens = max(int(busy.sum()), 1), max(int(tokens.sum()), 1)
+    of_busy = max(log.counts.get("call ns", int(busy.sum())), 1)
+    of_tokens = max(log.counts.get("tokens in", 0) + log.counts.get("tokens out", 0), int(tokens.sum()), 1)
     out = []
     for rows in log.groups(log.target, np.flatnonzero(gone)):
         share = max(busy[rows].sum() / of_busy, tokens[rows].sum() / of_tokens)
