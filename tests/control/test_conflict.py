@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actions import act, poisson, trace
+from actions import SECOND, act, poisson, trace
 from taut.control import conflict, prepare
 
 
@@ -33,6 +33,19 @@ def test_eight_cycles_are_counted_without_a_chance() -> None:
     )
     assert "8 cycles of about 6 s" in one.because
     assert "too few for a p-value" in one.because
+
+
+def test_a_hundred_cycles_by_the_clock_are_too_regular_for_a_chance() -> None:
+    (one,) = found(trace(loop(100, 0.7)))
+    assert (one.count, one.p) == (100, None)
+    assert "too regular for a p-value" in one.because
+
+
+def test_a_conflict_costs_the_attempts_that_it_ended() -> None:
+    jobs = [{"job": "job 12", "attempt": k, "start_ns": (6 * k - 4) * SECOND, "end_ns": 6 * k * SECOND, "accelerators": 2,
+             "unit": "accelerator"} for k in range(1, 8)]  # fmt: skip
+    (one,) = found(trace(loop(8, 0.7), attempts=jobs))
+    assert one.rank_ns == 7 * 4 * 2 * SECOND
 
 
 @pytest.mark.parametrize(

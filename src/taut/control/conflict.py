@@ -7,8 +7,9 @@ taken in standard deviations of its null, and the largest counts; p is twice tha
 Null hypothesis: when B acts has nothing to do with when A acts. Circular shifts of B's actions on each target keep every
 stream's own rhythm and break only what ties the two together.
 
-From few actions no chance is told: the accounting is exact, and is listed where nearly all of A's actions of one direction
-were undone at once and by turns. Two controllers of which one scales up and the other down are by turns too, but not at once.
+From few actions no chance is told, nor where both act by the clock: the accounting is exact, and is listed where nearly
+all of A's actions of one direction were undone at once and by turns. Two controllers of which one scales up and the other
+down are by turns too, but not at once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.control.jobs import Jobs, jobs
 from taut.control.log import Log
 from taut.control.relation import Relation, spell
 from taut.jit import expect, kernel
@@ -40,6 +42,8 @@ LEAST_EACH = 2
 """Actions of each controller on a target from which shifts can tell anything."""
 MOST_PAIRS = 2000
 """Pairs of controllers and knobs that are tested, those with the most actions."""
+UNSURE = 0.05
+"""A chance above this tells nothing."""
 FEW, NEARLY, AT_ONCE, BY_TURNS = 5, 0.9, 0.25, 0.01
 """Few actions: so many undone, so large a share of all, in so small a part of the time until they are done again, and the
 chance that as many of each fall by turns in any order."""
@@ -63,13 +67,15 @@ class Pair:
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every pair of controllers that share a knob of a target."""
     out = []
-    found = pairs(log)
+    found, held = pairs(log), jobs(log.attempts)
     for pair in found:
+        tested = None
         if min(len(pair.rows[0]), len(pair.rows[1])) >= LEAST:
             work = max(MOST_WORK // len(found), SMALL_WORK)
-            out.append(_tested(log, _first(log, pair, work // SHIFTS[0]), work, rng))
-        else:
-            out += _counted(log, pair)
+            tested = _tested(log, _first(log, pair, work // SHIFTS[0]), work, rng)
+        # Two that act by the clock can be shifted onto each other: what shifts cannot tell, accounting may.
+        counted = _counted(log, pair, held) if tested is None or (tested.p or 0.0) > UNSURE else []
+        out += counted or ([tested] if tested else [])
     return out
 
 
@@ -201,20 +207,21 @@ def _target(log: Log, pair: Pair) -> str:
     return log.word("target", int(targets[np.argmax(counts)]))
 
 
-def _counted(log: Log, pair: Pair) -> list[Relation]:
+def _counted(log: Log, pair: Pair, held: Jobs) -> list[Relation]:
     """Exact accounting of few actions, target by target."""
     out = []
     for k in range(len(pair.cuts[0]) - 1):
         first, second = (rows[cuts[k] : cuts[k + 1]] for rows, cuts in zip(pair.rows, pair.cuts, strict=True))
         for did, undid in ((first, second), (second, first)):
             for way in (1, -1):
-                found = _at_once(log, did[log.direction[did] == way], undid[log.direction[undid] == -way])
+                found = _at_once(log, did[log.direction[did] == way], undid[log.direction[undid] == -way], held)
                 out += [found] if found else []
     return out
 
 
-def _at_once(log: Log, did: Any, undid: Any) -> Relation | None:
-    if min(len(did), len(undid)) < FEW or 2 / comb(len(did) + len(undid), len(did)) > BY_TURNS:
+def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> Relation | None:
+    fewer = min(len(did), len(undid))
+    if fewer < FEW or (fewer < LEAST and 2 / comb(len(did) + len(undid), fewer) > BY_TURNS):
         return None
     target = int(log.target[did[0]])
     after = np.searchsorted(log.time_ns[undid], log.time_ns[did], side="right")
@@ -233,15 +240,17 @@ def _at_once(log: Log, did: Any, undid: Any) -> Relation | None:
     until = float(np.median((following - log.time_ns[answer])[again]))
     if lag > AT_ONCE * until:
         return None
-    rows = np.concatenate([did, undid])
+    rank_ns, tokens = log.cost(np.concatenate([did, undid]))
+    lost = held.rank_ns(held.ended_at(log.word("target", target), log.time_ns[did]))
     names = tuple(log.word("controller", int(log.controller[r[0]])) for r in (did, undid))
     period = float(np.median(np.diff(log.time_ns[did])))
+    few = "too few" if len(did) < LEAST else "too regular"
     because = (
         f"{names[1]} undid {int(back.sum())} of {len(did)} actions of {names[0]} about {spell(lag)} after each, and each was "
-        f"done again: {len(did)} cycles of about {spell(period)}; too few for a p-value"
+        f"done again: {len(did)} cycles of about {spell(period)}; {few} for a p-value"
     )
     return Relation(KIND, names, log.word("target", target), log.word("knob", int(log.knob[did[0]])), int(back.sum()),
-                    float(back.mean()), None, because, *log.cost(rows))  # fmt: skip
+                    float(back.mean()), None, because, rank_ns if lost is None else lost, tokens)  # fmt: skip
 
 
 @kernel()

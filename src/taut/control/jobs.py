@@ -10,6 +10,8 @@ import numpy as np
 from taut.control.log import intern
 from taut.tables import Table
 
+SECOND = 1_000_000_000
+
 
 @dataclass(frozen=True)
 class Jobs:
@@ -62,6 +64,15 @@ class Jobs:
         """Time × accelerators of some attempts; None where these are not counted."""
         held = self.accelerators[rows]
         return int((self.took_ns[rows] * held)[self.known[rows]].sum()) if len(rows) and (held > 0).all() else None
+
+    def ended_at(self, name: str, times_ns: Any) -> Any:
+        """Attempts of a job that ended when something was done, to the second that logs may differ."""
+        if name not in self.names or not len(times_ns):
+            return np.zeros(0, dtype=np.int64)
+        mine = np.flatnonzero((self.job == self.names.index(name)) & self.known)
+        times = np.sort(times_ns)
+        near = np.searchsorted(times, self.end_ns[mine] - SECOND) < np.searchsorted(times, self.end_ns[mine] + SECOND, "right")
+        return mine[near]
 
     def gaps_ns(self) -> Any:
         """Time from the end of an attempt to the begin of the next of its job."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.jobs import jobs
+from taut.control.jobs import Jobs, jobs
 from taut.control.log import Log
 from taut.control.relation import Relation
 
@@ -34,10 +34,11 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     back &= log.direction <= 0
     work = _works(log)
     out = []
+    held = jobs(log.attempts)
     for rows in log.groups(log.controller, np.flatnonzero(back & (work >= 0)), LEAST, MOST):
         others = len(np.unique(work[(work >= 0) & (log.knob == log.knob[rows[0]])]))
         names, counts = np.unique(work[rows], return_counts=True)
-        out.append(_tested(log, rows, names, counts, max(others, len(names)), work))
+        out.append(_tested(log, rows, names, counts, max(others, len(names)), work, held))
     return [found for found in out if found] or _of_jobs(log)
 
 
@@ -62,7 +63,7 @@ def _of_jobs(log: Log) -> list[Relation]:
     return [_relation((), found.names[worst], int(counts[worst]), int(counts.sum()), found.count, p, lost, None)]
 
 
-def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any) -> Relation | None:
+def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any, held: Jobs) -> Relation | None:
     worst = int(np.argmax(counts))
     if counts[worst] < LEAST:
         return None
@@ -71,7 +72,10 @@ def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any)
     name = log.word("work", int(log.work[row])) or log.word("target", int(log.target[row]))
     who = log.word("controller", int(log.controller[row]))
     p = longest(counts, works)
-    return _relation((who,) if who else (), name, int(counts[worst]), int(counts.sum()), works, p, *log.cost(mine))
+    rank_ns, tokens = log.cost(mine)
+    lost = held.rank_ns(held.ended_at(name, log.time_ns[mine]))
+    cost = rank_ns if lost is None else lost
+    return _relation((who,) if who else (), name, int(counts[worst]), int(counts.sum()), works, p, cost, tokens)
 
 
 def _relation(
