@@ -1,7 +1,7 @@
 """Oscillation: a controller that turns its knob back and forth more often than demand does.
 
-Accounting, where demand is known: a reversal is forced if demand moved its way since the action before; the others are
-the controller's own. It is exact, and from few reversals no chance is told.
+Accounting, where demand is known: each turn of demand forces a reversal; what is beyond is the controller's own. It is
+exact, and from few reversals no chance is told.
 
 Statistic, from many reversals: the largest peak of the periodogram of the knob over the frequencies around it, the knob
 cleared of what demand explains (its values around the time, as a straight line and by rank) and whitened (AR(1)).
@@ -26,7 +26,7 @@ KIND = "oscillation"
 LEAST = 20
 """Reversals from which a chance is told."""
 LISTED = 4
-"""Fewer reversals of its own than this are listed by no one: two there and two back."""
+"""Fewer reversals of its own are not listed: two there and two back."""
 SURROGATES = (49, 499)
 """Surrogates that are tried one after the other, as long as hardly any of them reaches what was seen."""
 REACHED = 5
@@ -103,19 +103,19 @@ def _found(log: Log, rows: Any, known: Demand, of_demand: int, rng: np.random.Ge
     turned = np.flatnonzero(np.diff(way) != 0) + 1
     moved = known.at(at[turned]) - known.at(at[turned - 1])
     forced = moved * way[turned] > 0
-    own = int((~forced).sum())
+    own, more = int((~forced).sum()), len(turned) - of_demand
     who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
     said = (
         f"{who} reversed {knob} of {target} {len(turned)} times in {spell(at[-1] - at[0])}, demand ({known.name}) turned "
-        f"{of_demand} times: {int(forced.sum())} reversals were forced by demand, {own} were its own"
+        f"{of_demand} times"
     )
     cost = log.cost(rows[turned[~forced]])
     if len(turned) < LEAST:
-        if own < LISTED or len(turned) <= of_demand:
-            return None
-        return Relation(
-            KIND, (who,), target, knob, len(turned), own / len(turned), None, f"{said}; too few for a p-value", *cost
+        said += f": as many reversals are forced, {more} are its own; too few for a p-value"
+        return (
+            Relation(KIND, (who,), target, knob, len(turned), more / len(turned), None, said, *cost) if more >= LISTED else None
         )
+    said += f"; in {int(forced.sum())} reversals demand had moved its way, in {own} it had not"
     statistic, period_ns, p = period(at, level(log, rows), known, rng)
     said += f"; a period of {spell(period_ns)} stands out of what is left"
     return Relation(KIND, (who,), target, knob, len(turned), statistic, p if own >= LISTED else 1.0, said, *cost)
