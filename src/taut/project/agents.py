@@ -195,8 +195,8 @@ def rate(s: AgentScenario, seed: int) -> float:
 
 
 def smallest(s: AgentScenario) -> int:
-    """One replica; where demand is given, an eighth of those there are: fewer serve next to none of it."""
-    fewest = -(-s.agents.replicas // 8) if s.agents.load == "fixed" else 1
+    """One replica; where demand is given, a quarter of those there are: fewer serve next to none of it."""
+    fewest = -(-s.agents.replicas // 4) if s.agents.load == "fixed" else 1
     return fewest * s.agents.tp
 
 

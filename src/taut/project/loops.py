@@ -23,7 +23,7 @@ from taut.project.loop.run import Played, play
 from taut.project.loop.spec import WILDEST, Scenario, parse
 from taut.project.workload import Estimate, Workload
 
-COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 200, 50, 3, 50
+COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
 """Steps that a forecast is asked for: so many of them are one run."""
 UNIT = 1000
 """A unit of delivered work is a thousand requests answered in time."""

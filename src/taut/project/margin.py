@@ -20,7 +20,7 @@ from taut.project.workload import Workload
 
 PAYS = 0.5
 """The next accelerator pays while it brings at least this share of one without jitter and failures (docs/indices.md)."""
-SEEDS = 6
+SEEDS = 4
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 6: 2.571}
 """By seeds: of so few, 95 in 100 lie within so many standard errors (Student's t)."""
 ANOTHER = sqrt(2.0)
@@ -59,12 +59,16 @@ class Curve:
         return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (len(drawn) - 1)])
 
     def marginal(self, ranks: int) -> Any:
-        """Work a second that one rank more brings between so many ranks and twice as many: at √2 times as many."""
+        """Work a second that one rank more brings between so many ranks and twice as many: at √2 times as many.
+
+        Where few ranks serve next to nothing of a given demand, there is no slope to speak of: what the added ranks bring.
+        """
         one, two = self.rates(ranks), self.rates(2 * ranks)
         if one is None or two is None:
             return None
+        added = (two - one) / ranks
         one, two = np.maximum(one / ranks, 1e-300), np.maximum(two / (2 * ranks), 1e-300)
-        return np.sqrt(one * two) * (1 + np.log2(two / one))
+        return np.where(2 * one < two, added, np.sqrt(one * two) * (1 + np.log2(two / one)))
 
 
 def smallest(kind: Workload, s: Any) -> int:
@@ -146,5 +150,7 @@ def _by_money(kind: Workload, worth: float) -> Rule:
 def spread(values: Any) -> float:
     """How far another seed may lie from the first of these, which is of all seeds, the others of all but one: 95 of 100."""
     n = len(values) - 1
+    if not np.isfinite(values).all():
+        return float("inf")
     error = sqrt((n - 1) / n * float(((values[1:] - values[1:].mean()) ** 2).sum()))
     return ANOTHER * STUDENT[n] * error

@@ -24,7 +24,7 @@ from taut.project.serving_work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
 STEPS, SEED = 200, 0
-REQUESTS, QUICK = 10_000, 4_000
+REQUESTS, QUICK = 10_000, 1_500
 """Requests of a forecast, unless more are asked for, and of a rate."""
 UNIT_TOKENS = 1e6
 """A unit of delivered work is a million tokens of answers as promised."""
@@ -183,17 +183,33 @@ def louder(s: ServingScenario, times: float) -> ServingScenario:
     return replace(s, noise=noise, arrivals=replace(s.arrivals, stray=s.arrivals.stray * times))
 
 
+def sketch(s: ServingScenario, seed: int = SEED) -> ServingForecast:
+    """A forecast of fewer requests."""
+    hedge_ns = hedge_ns_of(s, QUICK // 2, seed)
+    return ServingForecast(s, run(s, QUICK, seed, hedge_ns), run(still(s), QUICK, seed), hedge_ns)
+
+
 def rate(s: ServingScenario, seed: int) -> float:
     """Answers as promised a second."""
     return run(s, QUICK, seed, hedge_ns_of(s, QUICK // 2, seed)).good_share * s.per_s
 
 
 def smallest(s: ServingScenario) -> int:
-    """One replica; where demand is given, an eighth of those there are: fewer serve next to none of it."""
-    fewest = -(-s.serving.replicas // 8) if s.serving.load == "fixed" else 1
+    """One replica; where demand is given, a quarter of those there are: fewer serve next to none of it."""
+    fewest = -(-s.serving.replicas // 4) if s.serving.load == "fixed" else 1
     return fewest * s.serving.tp * s.serving.pp
 
 
 WORKLOAD = Workload(
-    "serving", parse, lambda s: s.ranks, at, forecast, louder, rate, serving_policies.POLICIES, smallest=smallest, seeds=3
+    "serving",
+    parse,
+    lambda s: s.ranks,
+    at,
+    forecast,
+    louder,
+    rate,
+    serving_policies.POLICIES,
+    smallest=smallest,
+    sketch=sketch,
+    seeds=3,
 )

@@ -90,7 +90,7 @@ class Workload:
     """(scenario, label, text): refuses what the devices cannot hold."""
     given: Callable[..., dict[str, Any]] | None = None
     """(scenario, asked, label, text) → what forecast, rate and sketch must know and the file only names; ``asked`` gives it."""
-    seeds: int = 6
+    seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
     scales: bool = True
     """Whether accelerators are what is added; without, nobody asks where the next stops paying."""
