@@ -24,8 +24,24 @@ MEANS = {
     "sync_delay_amplification": "how much a delay of one part delays the whole; 1 is its fair share",
     "replay_probability": "share of the work that is done and then thrown away",
     "straggler_cascade_rate": "share of the steps in which one late part holds up at least half of the others",
+    "effective_capacity": "share of the capacity paid for that ends in work somebody wanted",
+    "visible_success_rate": "share of the requests that end well for the one who asked, however often they were tried",
+    "planning_confidence": "how far plans can be relied on: share of the windows that went about as planned",
+    "actual_attempt_multiplier": "attempts for each piece of work; 1 is best",
+    "cost_per_completion": "cost of work that was completed, over what one attempt costs",
+    "retry_cascade_frequency": "share of the work that was tried again and again",
+    "decision_conflict_rate": "share of the decisions that another controller undid",
+    "compensatory_action_rate": "share of the decisions that only undo an earlier one",
+    "cross_layer_coherence": "share of the decisions that point the same way as those of other layers",
+    "control_overhead_fraction": "share of the capacity that control itself takes",
+    "control_oscillation_frequency": "share of a controller's own decisions that turn the one before around",
+    "sla_margin_utilisation": "share of the promised time that is used up",
+    "margin_erosion_rate": "share of that margin that is lost in a given time; below 0 it grows",
+    "planning_accuracy": "how near plans come to what was asked for",
+    "cost_attribution_accuracy": "share of the cost that is booked on the work that caused it",
+    "capacity_planning_error": "how far planned capacity lies from what was needed",
 }
-"""Indices in plain words; those of control are in docs/control.md."""
+"""Indices in plain words; docs/indices.md and docs/control.md define them."""
 
 
 def write(folder: Path, found: Mapping[str, Any], text: str) -> None:
@@ -161,7 +177,8 @@ def _made(found: Mapping[str, Any]) -> Iterator[str]:
     yield from ("## Where the numbers come from", "")
     yield from (f"- {source}" for source in found["about"].get("sources") or ())
     if found["defaults"]:
-        yield f"- By default, not by a source: {', '.join(f'`{key}`' for key in found['defaults'])}"
+        yield from ("", "<details><summary>Keys that took taut's defaults, not a source's</summary>", "")
+        yield from (", ".join(f"`{key}`" for key in found["defaults"]), "", "</details>")
     yield from ("", "The definition is in [scenario.toml](scenario.toml), every number in [evidence.json](evidence.json).", "")
     yield from ("Made again, to the byte, by:", "", "```sh", found["command"], "```", "")
     yield from (f"- SHA-256 of its {part}: `{digest}`" for part, digest in found["digests"].items())

@@ -20,6 +20,7 @@ def render_forecasts(result: Mapping[str, Any], screen: Screen) -> str:
     rows = result["forecasts"]
     parts = [Text(_said(result), style="bold"), _stands(result), _scales(rows, screen), _terms(rows)]
     parts += [part for one in result.get("policies") or () for part in (_with(one), _compared(one), _costs(one))]
+    parts += [part for about, found in (result.get("envelope") or {}).items() for part in _rows(about, found)]
     parts.append(_notes(result))
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
@@ -76,13 +77,21 @@ def _times(found: Mapping[str, Any]) -> str:
 
 
 def number(found: Any) -> str:
-    """An index with its interval; a dash where it is not known."""
+    """A number, or an index with its interval; a dash where it is not known."""
     if found is None or (isinstance(found, Mapping) and found["value"] is None):
         return "–"
     if not isinstance(found, Mapping):
-        return f"{found:.3g}"
+        return _digits(found)
     low, high = found.get("lo"), found.get("hi")
-    return f"{found['value']:.3g}" + (f" ({low:.3g}–{high:.3g})" if low is not None and high is not None else "")
+    return _digits(found["value"]) + (f" ({_digits(low)}–{_digits(high)})" if low is not None and high is not None else "")
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= MANY else f"{value:.3g}"
+
+
+MANY = 1000
+"""From here on whole numbers are written."""
 
 
 def _with(one: Mapping[str, Any]) -> ConsoleRenderable:
@@ -106,6 +115,34 @@ def _compared(one: Mapping[str, Any]) -> ConsoleRenderable:
     if reserve.get("baseline") and reserve.get("with"):
         table.add_row("reserve", number(reserve["baseline"]), number(reserve["with"]), "")
     return table
+
+
+def _rows(about: str, rows: Sequence[Mapping[str, Any]]) -> list[ConsoleRenderable]:
+    """A table of plain rows; what no row knows is left out."""
+    names = [name for name in (rows[0] if rows else ()) if any(row[name] not in (None, []) for row in rows)]
+    if not names:
+        return []
+    table = _table(*((name.replace("_", " "), "left") for name in names))
+    for row in rows[:ROWS]:
+        table.add_row(*(_cell(name, row[name]) for name in names))
+    more = f", {ROWS} of {len(rows)}" if len(rows) > ROWS else ""
+    return [Text(about.capitalize() + more, style="bold"), table]
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return safe(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(safe, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith("_ns") and value is not None:
+        return duration(value)
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+ROWS = 12
+"""Rows of a table around a scenario; all are in --json."""
 
 
 def _costs(one: Mapping[str, Any]) -> ConsoleRenderable | None:

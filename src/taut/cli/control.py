@@ -12,6 +12,9 @@ from taut.cli.common import print_object, progress, say, show
 if TYPE_CHECKING:
     from taut.tables import Trace
 
+REVIEWED = 3
+"""``review OLD NEW``."""
+
 
 @click.command(short_help="Say whether controllers work against each other.")
 @click.argument("inputs", metavar="LOG...", nargs=-1, required=True, type=click.Path(allow_dash=True))
@@ -28,10 +31,17 @@ def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: boo
     job tables, spans with retries, series of replicas or limits, a plain log or table of actions (docs/control-logs.md),
     or - for standard input. Formats are recognised, and logs given together are read as one system.
 
+    With review OLD NEW two configurations of loops (TOML, docs/control-loops.md) are compared before the second is deployed:
+    which loops it adds, and what would fight.
+
     \b
       taut control slurmctld.log rescuer.log
       sacct -j 1234 --json | taut control -
+      taut control review loops.toml changed.toml
     """
+    if inputs[0] == "review" and len(inputs) == REVIEWED:
+        _review(*inputs[1:], as_json=as_json)
+        return
     from taut.control import control as relate
     from taut.errors import NotATrace
     from taut.read import read
@@ -53,6 +63,20 @@ def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: boo
         show(render_control, result)
     if run is not None and not quiet:
         say(f"written: {run}")
+
+
+def _review(old: str, new: str, *, as_json: bool) -> None:
+    """What a change of configuration adds, and what would fight."""
+    from taut.control.review import review
+    from taut.read.loops_config import load
+
+    result = review(load(old), load(new))
+    if as_json:
+        print_object(result)
+        return
+    from taut.brief.review import render_review
+
+    show(render_review, result)
 
 
 def _save(folder: str, inputs: tuple[str, ...], trace: Trace, result: dict[str, Any]) -> Path:

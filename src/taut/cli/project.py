@@ -34,14 +34,15 @@ def _counts(context: click.Context, option: click.Parameter, value: str | None) 
     "--policy", "policies", metavar="NAME[=VALUE],...", multiple=True,
     help="Compare with these together; give it again for another comparison.  [default: as in the scenario]",
 )  # fmt: skip
+@click.option("--envelope", is_flag=True, help="Also map regimes, elasticities, fabrics and growth around a training job.")
 @click.option("--evidence", metavar="DIR", type=click.Path(file_okay=False), help="Write the scenario's evidence there.")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def project(
-    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], evidence: str | None,
-    steps: int | None, seed: int, as_json: bool, quiet: bool,
+    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], envelope: bool,
+    evidence: str | None, steps: int | None, seed: int, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where the
     next accelerator stops paying, and what policies change.
@@ -58,14 +59,14 @@ def project(
         raise UsageError("give a SCENARIO, or --from RUN")
     if same_hosts and run is None:
         raise UsageError("--same-hosts needs --from RUN")
-    if run is not None and (policies or evidence):
-        raise UsageError("--policy and --evidence need a SCENARIO: a run has none to change")
+    if run is not None and (policies or evidence or envelope):
+        raise UsageError("--policy, --envelope and --evidence need a SCENARIO: a run has none to change")
     with progress(quiet) as stage:
         stage("projecting")
         if run is not None:
             result = _from_run(run, ranks, same_hosts, seed)
         else:
-            result = _scenario(str(scenario), ranks, policies, steps, seed, evidence)
+            result = _scenario(str(scenario), ranks, policies, envelope, steps, seed, evidence)
     if evidence is not None and not quiet:
         say(f"evidence: {Path(evidence) / 'README.md'}")
     if as_json:
@@ -77,7 +78,8 @@ def project(
 
 
 def _scenario(
-    scenario: str, ranks: list[int], policies: tuple[str, ...], steps: int | None, seed: int, evidence: str | None
+    scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, steps: int | None, seed: int,
+    evidence: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     from taut.project import project as run_project
     from taut.read.scenario import load
@@ -85,7 +87,7 @@ def _scenario(
     table, text = load(scenario)
     result = run_project(
         table, scenario, text, ranks=ranks, policies=policies or None, count=steps, seed=seed, cores=os.cpu_count() or 1,
-        given=_given,
+        envelope=envelope, given=_given,
     )  # fmt: skip
     if evidence is not None:
         from taut.brief.evidence import write

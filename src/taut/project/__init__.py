@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from taut.project.around import around
 from taut.project.comparison import compare, drawn, play
 from taut.project.forecast import SEED
 from taut.project.questions import questions
@@ -16,11 +17,12 @@ __all__ = ["Scenario", "parse", "project"]
 
 def project(
     table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
-    count: int | None = None, seed: int = SEED, cores: int = 1, given: Callable[[str, str], Any] | None = None,
+    count: int | None = None, seed: int = SEED, cores: int = 1, envelope: bool = False,
+    given: Callable[[str, str], Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What ``taut project`` prints: a scenario at its own scale or at these, and beside itself with policies.
 
-    ``count`` steps are drawn, as many as the size of the job allows if it is None.
+    ``envelope`` adds what lies around a training job. ``count`` steps are drawn, or as many as the size of the job allows.
     ``policies`` are ``NAME``, ``NAME=VALUE`` or several of them with commas, which are taken together; None takes those that
     the scenario names. ``given`` gives what a scenario names and does not hold: ("run", FOLDER) → strays of its work,
     ("requests", FILE) → arrivals.
@@ -40,4 +42,6 @@ def project(
         "indices": own.indices(), "regime": own.regime, "threshold": own.threshold,
         "policies": [compare(kind, own, one, count=count, seed=seed, cores=cores, **how) for one in said],
     }  # fmt: skip
+    if envelope:
+        result["envelope"] = around(placed[0], seed=seed, **how)
     return {**result, "questions": questions(result)}

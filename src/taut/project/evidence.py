@@ -24,11 +24,11 @@ SHARE, MULTIPLE, RATE = "1 − index", "index − 1", "index"
 RISKS = {
     "effective_throughput_ratio": SHARE, "energy_per_useful_step": MULTIPLE, "runtime_variance_index": RATE,
     "sync_delay_amplification": MULTIPLE, "replay_probability": RATE, "straggler_cascade_rate": RATE,
-    "attempt_multiplier": MULTIPLE, "cost_per_completion": MULTIPLE, "retry_cascade_frequency": RATE,
+    "actual_attempt_multiplier": MULTIPLE, "cost_per_completion": MULTIPLE, "retry_cascade_frequency": RATE,
     "decision_conflict_rate": RATE, "compensatory_action_rate": RATE, "cross_layer_coherence": SHARE,
     "control_overhead_fraction": RATE, "control_oscillation_frequency": RATE, "sla_margin_utilisation": RATE,
     "margin_erosion_rate": RATE, "planning_accuracy": SHARE, "cost_attribution_accuracy": SHARE,
-    "capacity_planning_error": RATE,
+    "capacity_planning_error": RATE, "effective_capacity": SHARE, "visible_success_rate": SHARE, "planning_confidence": SHARE,
 }  # fmt: skip
 
 

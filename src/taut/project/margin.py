@@ -53,9 +53,13 @@ class Curve:
             s = self.kind.at(self.scenario, ranks)
         except UsageError:
             return None
-        many = range(self.seeds or self.kind.seeds)
+
+        def rate(k: int) -> float:
+            return self.kind.rate(s, self.seed * SEEDS + k, **self.how)
+
+        first = rate(0)  # what does not depend on the seed is known to the others
         with ThreadPoolExecutor(self.cores) as pool:
-            drawn = np.array(list(pool.map(lambda k: self.kind.rate(s, self.seed * SEEDS + k, **self.how), many)))
+            drawn = np.array([first, *pool.map(rate, range(1, self.seeds or self.kind.seeds))])
         return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (len(drawn) - 1)])
 
     def marginal(self, ranks: int) -> Any:

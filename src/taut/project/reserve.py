@@ -19,7 +19,7 @@ STABLE = 2.0
 """Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
 UP, DOWN = (4.0, 16.0), (0.5, 0.25, 0.0)
 """Factors of jitter that are tried; a reserve beyond the last is said to be at least that."""
-NEAR = 1.5
+NEAR = 2.0
 """Factors on both sides of the reserve come as near to each other as this."""
 
 

@@ -24,7 +24,7 @@ from taut.project.serving_work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
 STEPS, SEED = 200, 0
-REQUESTS, QUICK = 10_000, 1_500
+REQUESTS, QUICK = 10_000, 1_000
 """Requests of a forecast, unless more are asked for, and of a rate."""
 UNIT_TOKENS = 1e6
 """A unit of delivered work is a million tokens of answers as promised."""

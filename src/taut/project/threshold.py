@@ -15,9 +15,9 @@ import numpy as np
 from taut.project.margin import PAYS, Curve, Rule, rule, smallest, spread
 from taut.project.workload import Workload
 
-MOST_RANKS = 1 << 17
+MOST_RANKS = 1 << 16
 """The largest scale tried, or twice the scenario's own."""
-NEAR = 1.25
+NEAR = 1.5
 """Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so."""
 
 
