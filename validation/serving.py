@@ -1,4 +1,4 @@
-"""Latency of a fixed batch on inference servers, as published, and what the roofline of ``serving_work.py`` says.
+"""Latency of a fixed batch on inference servers, as published, and what the roofline of ``serving/work.py`` says.
 
     python validation/serving.py
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from taut.project.scenario import Device, Fabric, Model
-from taut.project.serving_work import pace_of
+from taut.project.serving.work import pace_of
 
 KERNEL_US = 5.0
 MODELS = {

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from taut.errors import InputRefused, UsageError
 from taut.project import project
 from taut.project.serving import WORKLOAD, ServingForecast, at, forecast, louder, rate
-from taut.project.serving_arrivals import draw, modulation
-from taut.project.serving_run import Played, run
-from taut.project.serving_scenario import ServingScenario, parse
-from taut.project.serving_work import pace
+from taut.project.serving.arrivals import draw, modulation
+from taut.project.serving.run import Played, run
+from taut.project.serving.scenario import ServingScenario, parse
+from taut.project.serving.work import pace
 from taut.project.workload import INDICES
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0}

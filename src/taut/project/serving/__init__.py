@@ -14,13 +14,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project import serving_policies
 from taut.project.blocks import Blocks
 from taut.project.figures import over, quantiles, times
-from taut.project.serving_indices import cascade, fan_out_delay, variance
-from taut.project.serving_run import Played, hedge_ns_of, run, still
-from taut.project.serving_scenario import ServingScenario, parse
-from taut.project.serving_work import active_parameters
+from taut.project.serving import policies
+from taut.project.serving.indices import cascade, fan_out_delay, variance
+from taut.project.serving.run import Played, hedge_ns_of, run, still
+from taut.project.serving.scenario import ServingScenario, parse
+from taut.project.serving.work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
 STEPS, SEED = 200, 0
@@ -208,7 +208,7 @@ WORKLOAD = Workload(
     forecast,
     louder,
     rate,
-    serving_policies.POLICIES,
+    policies.POLICIES,
     smallest=smallest,
     sketch=sketch,
     seeds=3,

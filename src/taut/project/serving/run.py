@@ -10,14 +10,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.jit import expect
-from taut.project import serving_play as at
 from taut.project.grid import mix
 from taut.project.noise import GRID, REACH, longest, odds
 from taut.project.scenario import Noise
-from taut.project.serving_arrivals import Requests, draw
-from taut.project.serving_play import COUNTS, KNOBS, play
-from taut.project.serving_scenario import MOST_SERVERS, Promise, ServingScenario, mean_lengths
-from taut.project.serving_work import kv_tokens, pace
+from taut.project.serving import play as at
+from taut.project.serving.arrivals import Requests, draw
+from taut.project.serving.play import COUNTS, KNOBS, play
+from taut.project.serving.scenario import MOST_SERVERS, Promise, ServingScenario, mean_lengths
+from taut.project.serving.work import kv_tokens, pace
 
 TOKENS, FEWEST = 250.0, 1_000
 """Tokens of an answer up to which as many requests as asked for are played, else fewer, down to FEWEST."""

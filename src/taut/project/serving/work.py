@@ -17,7 +17,7 @@ from taut.project.scenario import Device, Fabric, Job, Model
 from taut.project.work import HALF, gemm_ns, layer_parameters, moved_ns, parameters
 
 if TYPE_CHECKING:
-    from taut.project.serving_scenario import ServingScenario
+    from taut.project.serving.scenario import ServingScenario
 
 FUSED = 4
 """Kernels of a layer that are no product and no attention: two norms, rotary positions, activation (assumption)."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from taut.project.figures import variance_index
-from taut.project.serving_run import Played
+from taut.project.serving.run import Played
 
 
 def variance(p: Played, some: Any = slice(None)) -> float | None:

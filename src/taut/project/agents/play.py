@@ -13,7 +13,7 @@ from typing import Any
 from taut.jit import kernel
 from taut.project.life import chance
 from taut.project.queues import pop, push
-from taut.project.serving_play import base_ns, look
+from taut.project.serving.play import base_ns, look
 
 ENDED, TIMEOUT, GO, DEADLINE = range(4)
 KINDS = 8

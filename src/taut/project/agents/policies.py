@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project.agents_scenario import AgentScenario
+from taut.project.agents.scenario import AgentScenario
 from taut.project.workload import Policy
 
 Change = Callable[[AgentScenario, float], AgentScenario]

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from taut.control.metastability import fixed_points
 from taut.errors import UsageError
-from taut.project import agents_play as at_
-from taut.project.agents_policies import POLICIES
-from taut.project.agents_run import Tasks, batch_of, call_ns, calls_of, run, shares, still
-from taut.project.agents_scenario import AgentScenario, parse
+from taut.project.agents import play as at_
+from taut.project.agents.policies import POLICIES
+from taut.project.agents.run import Tasks, batch_of, call_ns, calls_of, run, shares, still
+from taut.project.agents.scenario import AgentScenario, parse
 from taut.project.blocks import Blocks
 from taut.project.figures import over, quantiles, times, variance_index
-from taut.project.retries import expected_attempts, load_points
-from taut.project.serving_work import active_parameters
+from taut.project.retries import expected_attempts
+from taut.project.serving.work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
 STEPS, SEED = 200, 0
@@ -78,7 +79,7 @@ class AgentForecast:
         if a.call_timeout_s == 0 or a.cancels:
             return None
         served = self.places / (self.mean_call_ns * 1e-9)
-        points = load_points(a.per_s * calls_of(self.scenario), served, a.call_timeout_s, self.scenario.attempts)
+        points = fixed_points(a.per_s * calls_of(self.scenario), served, a.call_timeout_s, self.scenario.attempts - 1)
         return sum(point.stable for point in points) > 1
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from taut.project import strict
 from taut.project.scenario import Device, Fabric, Model, Noise, Price
-from taut.project.serving_work import kv_tokens
+from taut.project.serving.work import kv_tokens
 from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict
 
 MOST_TOOLS, MOST_ATTEMPTS = 64, 1000

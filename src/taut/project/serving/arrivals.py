@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taut.project.noise import GRID
-from taut.project.serving_scenario import Arrivals, Leaves, ServingScenario
+from taut.project.serving.scenario import Arrivals, Leaves, ServingScenario
 from taut.project.tail import fan_out, hedged, through
 
 

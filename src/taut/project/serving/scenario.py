@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from taut.project import strict
 from taut.project.scenario import Device, Fabric, Model, Noise, Price
-from taut.project.serving_work import kv_tokens
+from taut.project.serving.work import kv_tokens
 from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict
 
 MOST_SERVERS = 8

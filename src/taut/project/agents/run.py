@@ -9,14 +9,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.jit import expect
-from taut.project import agents_play as at
-from taut.project.agents_play import COUNTS, KNOBS, OUTCOMES, play
-from taut.project.agents_scenario import AgentScenario
+from taut.project.agents import play as at
+from taut.project.agents.play import COUNTS, KNOBS, OUTCOMES, play
+from taut.project.agents.scenario import AgentScenario
 from taut.project.grid import mix
 from taut.project.noise import REACH
-from taut.project.serving_arrivals import strayed
-from taut.project.serving_run import PATIENCE, SATURATED, STALL_AT, WINDOW, habit_of, tables_of
-from taut.project.serving_work import Pace, kv_tokens, pace_of
+from taut.project.serving.arrivals import strayed
+from taut.project.serving.run import PATIENCE, SATURATED, STALL_AT, WINDOW, habit_of, tables_of
+from taut.project.serving.work import Pace, kv_tokens, pace_of
 from taut.project.tail import through
 
 MOST_REPLICAS = 8
@@ -42,7 +42,7 @@ class Tasks:
     outcome: Any
     """One of OUTCOMES."""
     sums: Any
-    """Columns of ``agents_play``."""
+    """Columns of ``play.py``."""
     calls: Any
     tool_calls: Any
     counts: dict[str, float]

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.errors import UsageError
-from taut.project.serving_scenario import ServingScenario, mean_lengths
-from taut.project.serving_work import pace
+from taut.project.serving.scenario import ServingScenario, mean_lengths
+from taut.project.serving.work import pace
 from taut.project.workload import Policy
 
 
