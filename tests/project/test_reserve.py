@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -81,3 +82,14 @@ def test_classes_and_words() -> None:
         "unstable", "marginal", "stable",
     ]  # fmt: skip
     assert [word(v) for v in (0.5, 1.0, 1.99, 2.0)] == ["depleted", "thin", "thin", "adequate"]
+
+
+def test_demand_that_is_served_needs_no_further_accelerator_to_be_stable() -> None:
+    """Thirty-two ranks serve a demand of 32 whatever is added, and half of it at four times the jitter."""
+    served = dataclasses.replace(
+        job(0.0), rate=lambda s, seed: min(32.0 / (1 + (s[1] > 0) * s[1] / 4), s[0]), demand=lambda s: True,
+        smallest=lambda s: 32,
+    )  # fmt: skip
+    found = reserve(served, (32, 1.0))
+    assert found.reserve.value == pytest.approx(4.0, rel=0.1)
+    assert found.kind == "stable"

@@ -54,7 +54,7 @@ def _room(reserve: Mapping[str, Any]) -> str:
         return ": one accelerator more would not pay even without jitter"
     if reserve["value"] < 1:
         return f": one accelerator more does not pay; with {_times(reserve)} the jitter it would"
-    return f": jitter may grow {_times(reserve)} before one accelerator more stops paying"
+    return f": jitter may grow {_times(reserve)} before accelerators stop paying"
 
 
 def threshold(far: Mapping[str, Any]) -> str:

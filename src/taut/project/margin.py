@@ -111,7 +111,7 @@ class Rule:
     says: str
     back: Callable[[Curve, int], Any]
     """What it brings over what it must bring, from so many ranks to twice as many; None where they cannot be dealt."""
-    level: Callable[[Curve, int], float]
+    level: Callable[[Curve, int], Any]
     """The same of all accelerators on average: where that is below 1, more of them cannot pay."""
     share: float = 1.0
     """What ``back`` is multiplied by to be the marginal return."""
@@ -133,7 +133,7 @@ def rule(kind: Workload, s: Any, pays: float = PAYS, seed: int = 0, **how: Any) 
         found = curve.marginal(ranks)
         return None if found is None else found / base
 
-    return Rule(says, back, lambda curve, ranks: float(curve.rates(ranks)[0] / ranks / base), pays)
+    return Rule(says, back, lambda curve, ranks: curve.rates(ranks) / ranks / base, pays)
 
 
 def _by_money(kind: Workload, worth: float) -> Rule:
@@ -147,7 +147,7 @@ def _by_money(kind: Workload, worth: float) -> Rule:
 
     return Rule(
         "one accelerator more pays while the work it brings is worth more than it and its energy cost",
-        back, lambda curve, ranks: float(worth * curve.rates(ranks)[0] / cost(curve, ranks)),
+        back, lambda curve, ranks: worth * curve.rates(ranks) / cost(curve, ranks),
     )  # fmt: skip
 
 

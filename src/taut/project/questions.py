@@ -21,7 +21,7 @@ def questions(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     waits = _waiting(own)
     return [
         _row("How stable is the structure under load?", regime.get("reserve"),
-             f"{regime.get('class')}: jitter may grow this many times before one accelerator more stops paying",
+             f"{regime.get('class')}: jitter may grow this many times before accelerators stop paying",
              "regime.reserve"),
         _row("Under what conditions does it stay economically viable?", _scale(far), far.get("rule") or "", "threshold"),
         _row("How is systemic non-determinism handled?", indices.get("runtime_variance_index"),

@@ -1,7 +1,8 @@
 """Reserve and regime of a scenario: how much jitter may still grow before the next accelerator stops paying.
 
 The same rule as for a measured run (``diagnose/regime.py``, docs/indices.md), with the jitter of the scenario scaled instead
-of a graph's.
+of a graph's. Where demand is given, it may well be served without one accelerator more; there the reserve is how much jitter
+may grow before those that there are do not pay, on average.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ STABLE = 2.0
 """Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
 UP, DOWN = (4.0, 16.0), (0.5, 0.25, 0.0)
 """Factors of jitter that are tried; a reserve beyond the last is said to be at least that."""
+GIVEN = "accelerators pay while they bring on average at least that share of what they bring at best, without jitter"
 NEAR = 2.0
 """Factors on both sides of the reserve come as near to each other as this."""
 
@@ -48,12 +50,14 @@ class Reserve:
 def reserve(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, **how: Any) -> Reserve:
     """The factor of jitter at which one accelerator more stops paying, at the scenario's own scale."""
     asked, curve = rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how, cores=cores)
-    ranks = _around(curve, asked, smallest(kind, s))
+    given = kind.demand is not None and kind.demand(s)
+    ranks = kind.ranks(s) if given else _around(curve, asked, smallest(kind, s))
 
     def back(times: float) -> Any:
-        return asked.back(replace(curve, scenario=kind.louder(s, times), asked={}), ranks)
+        louder = replace(curve, scenario=kind.louder(s, times), asked={})
+        return asked.level(louder, ranks) if given else asked.back(louder, ranks)
 
-    points = {1.0: asked.back(curve, ranks)}
+    points = {1.0: back(1.0)}
     for times in UP if points[1.0][0] >= 1 else DOWN:
         points[times] = back(times)
         if (points[times][0] >= 1) != (points[1.0][0] >= 1):
@@ -67,7 +71,7 @@ def reserve(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores:
     near = spread(today)
     return Reserve(
         regime(estimate), word(value), estimate, Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
-        asked.share, asked.says,
+        asked.share, GIVEN if given else asked.says,
     )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def _scanned(curve: Curve, asked: Rule, least: int, own: int) -> tuple[dict[int,
             break
         points[ranks] = back
         ranks *= 2
-        if ranks > own and asked.level(curve, ranks) < 1:
+        if ranks > own and asked.level(curve, ranks)[0] < 1:
             break
     return points, ranks
 

@@ -90,6 +90,8 @@ class Workload:
     """(scenario, label, text): refuses what the devices cannot hold."""
     given: Callable[..., dict[str, Any]] | None = None
     """(scenario, asked, label, text) → what forecast, rate and sketch must know and the file only names; ``asked`` gives it."""
+    demand: Callable[[Any], bool] | None = None
+    """Whether demand is given and shared by however many ranks there are; else each brings its own."""
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
     scales: bool = True

@@ -201,4 +201,15 @@ def smallest(s: AgentScenario) -> int:
     return fewest * s.agents.tp
 
 
-WORKLOAD = Workload("agents", parse, lambda s: s.ranks, at, forecast, louder, rate, POLICIES, smallest=smallest)
+WORKLOAD = Workload(
+    "agents",
+    parse,
+    lambda s: s.ranks,
+    at,
+    forecast,
+    louder,
+    rate,
+    POLICIES,
+    smallest=smallest,
+    demand=lambda s: s.agents.load == "fixed",
+)

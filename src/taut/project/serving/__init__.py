@@ -212,4 +212,5 @@ WORKLOAD = Workload(
     smallest=smallest,
     sketch=sketch,
     seeds=3,
+    demand=lambda s: s.serving.load == "fixed",
 )
