@@ -1,0 +1,80 @@
+"""Control experiments: real processes that leave real control logs, the truth beside them, and the score of ``taut control``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from taut.lab import control_pair
+from taut.lab.control_truth import Truth
+from taut.lab.table import Grid
+
+RESULT = "result.json"
+Run = Callable[[Path, int, bool], Sequence[tuple[Path, Truth]]]
+EXPERIMENTS: dict[str, tuple[Run, Callable[[], str | None]]] = {
+    "pair": (control_pair.run, lambda: None),
+}
+"""What runs an experiment, and what says, in one line, why it cannot run here."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One case, scored."""
+
+    experiment: str
+    case: str
+    truth: str
+    as_predicted: bool
+    found: tuple[str, ...]
+    """Relations that ``taut control`` named."""
+    regime: str | None
+    verdict: str
+    """right or wrong."""
+
+
+def run(names: Sequence[str], folder: Path, seed: int, short: bool) -> Iterator[Row | str]:
+    """Run experiments and score them; one that cannot run here gives a line instead."""
+    for name in names:
+        start, missing = EXPERIMENTS[name]
+        why = missing()
+        if why:
+            yield f"{name}: left out, {why}"
+            continue
+        for log, truth in start(folder, seed, short):
+            yield judge(log, truth)
+
+
+def judge(log: Path, truth: Truth) -> Row:
+    """What ``taut control`` says of the log alone, against the truth; also written beside it.
+
+    Right is to name the relation where it was, and to name none at all where nothing was wrong.
+    """
+    result = _controlled(log)
+    (log.parent / RESULT).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    found = tuple(dict.fromkeys(relation["kind"] for relation in result["relations"]))
+    right = truth.relation in found if truth.present else not found
+    return Row(
+        experiment=truth.experiment, case=truth.case, truth=str(truth.measured["outcome"]), as_predicted=truth.as_predicted,
+        found=found, regime=result["regime"]["class"], verdict="right" if right else "wrong",
+    )  # fmt: skip
+
+
+def _controlled(log: Path) -> dict[str, Any]:
+    from taut.control import control
+    from taut.read import read
+
+    return control(read([str(log)]))
+
+
+def show(rows: Sequence[Row], console: Console) -> None:
+    """Print the table."""
+    header = ["experiment", "truth", "as predicted", "taut control", "verdict"]
+    body = [
+        [f"{row.experiment}, {row.case}", row.truth, "yes" if row.as_predicted else "no",
+         f"{row.regime or 'not known'}: {', '.join(row.found) or 'no relation'}", row.verdict]
+        for row in rows
+    ]  # fmt: skip
+    Grid(header, body).show(console)
