@@ -108,6 +108,35 @@ def matrix(
     _result(rows, output, as_json)
 
 
+@lab.command(short_help="Run control loops that fail, and score taut control.")
+@click.option("-o", "--output", type=click.Path(file_okay=False), required=True, help="Folder for logs, truth and results.")
+@click.option("--experiment", "experiments", multiple=True, help="pair or torchrun; may be repeated. [default: all]")
+@_SEED
+@click.option("--short", is_flag=True, help="The same with shorter times.")
+def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -> None:
+    """Run real control loops that fail and that do not, and score what taut control makes of their logs alone.
+
+    pair: a client with and without retries, and a server that stalls once. torchrun: restarts against a stall that is longer
+    than the timeout of a collective (needs torch). No root needed. What is predicted is written before anything runs.
+    """
+    from rich.console import Console
+
+    from taut.errors import UsageError
+    from taut.lab.control import EXPERIMENTS, Row, run, show
+
+    unknown = [name for name in experiments if name not in EXPERIMENTS]
+    if unknown:
+        raise UsageError(f"no experiment {unknown[0]}; there are: {', '.join(EXPERIMENTS)}")
+    rows = []
+    for told in run(experiments or tuple(EXPERIMENTS), Path(output), seed, short):
+        if isinstance(told, Row):
+            rows.append(told)
+        else:
+            click.echo(told, err=True)
+    if rows:
+        show(rows, Console())
+
+
 def _run_all(specs: Sequence[Spec]) -> list[Row]:
     from taut.errors import TautError
     from taut.lab.matrix import judge

@@ -1,4 +1,4 @@
-"""Control experiments: real processes that leave real control logs, the truth beside them, and the score of ``taut control``."""
+"""Control experiments: real processes, the control logs they leave, the truth beside them, and the score."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from taut.lab import control_pair
+from taut.lab import control_launch, control_pair
 from taut.lab.control_truth import Truth
 from taut.lab.table import Grid
 
 RESULT = "result.json"
 Run = Callable[[Path, int, bool], Sequence[tuple[Path, Truth]]]
 EXPERIMENTS: dict[str, tuple[Run, Callable[[], str | None]]] = {
-    "pair": (control_pair.run, lambda: None),
+    control_pair.EXPERIMENT: (control_pair.run, control_pair.missing),
+    control_launch.EXPERIMENT: (control_launch.run, control_launch.missing),
 }
 """What runs an experiment, and what says, in one line, why it cannot run here."""
 

@@ -1,0 +1,88 @@
+"""The lab of control: real loops, real logs, and what ``taut control`` makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from taut.cli import main
+from taut.lab.control import Row, run
+from taut.lab.control_launch import Plan as Launch
+from taut.lab.control_launch import predict as predict_launch
+from taut.lab.control_pair import Plan, predict
+
+
+def _cases(rows: list[Row | str]) -> dict[str, Row]:
+    return {row.case: row for row in rows if isinstance(row, Row)}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("retries", "stall_s", "outcome", "attempts_per_s"),
+    [
+        (0, 4.0, "recovers", 30.0),
+        (3, 4.0, "stays down", 120.0),
+        (3, 0.2, "recovers", 30.0),  # what is queued then is served in time
+    ],
+)
+def test_the_fixed_points_say_beforehand_how_a_stall_ends(
+    retries: int, stall_s: float, outcome: str, attempts_per_s: float
+) -> None:
+    told = predict(Plan(retries=retries, stall_s=stall_s))
+    assert told["outcome"] == outcome
+    assert told["attempts_per_s"] == pytest.approx(attempts_per_s, rel=1e-3)
+
+
+def test_restarts_are_burned_if_the_stall_outlasts_the_timeout() -> None:
+    assert predict_launch(Launch(stall_s=8, timeout_s=5)) == {"outcome": "burns all restarts", "attempts": 4}
+    assert predict_launch(Launch(stall_s=8, timeout_s=20)) == {"outcome": "completes", "attempts": 1}
+
+
+def test_a_stall_passes_without_retries_and_stays_with_three(tmp_path: Path) -> None:
+    cases = _cases(list(run(["pair"], tmp_path, 1, short=True)))
+    calm, storm = cases["0 retries"], cases["3 retries"]
+    assert (calm.truth, storm.truth) == ("recovers", "stays down")
+    assert calm.as_predicted
+    assert storm.as_predicted
+    named = {"metastability", "amplification"}
+    assert not named & set(calm.found)
+    assert named & set(storm.found)
+    truth = _read(tmp_path / "pair/retries-3/truth.json")
+    assert truth["measured"]["goodput_per_s"] <= 0.05 * truth["measured"]["works_per_s"]
+    assert truth["measured"]["attempts_per_s"] >= 3 * truth["measured"]["works_per_s"]
+    assert _read(tmp_path / "pair/retries-3/result.json")["regime"]["class"] == "amplifying"
+    lines = (tmp_path / "pair/retries-0/attempts.jsonl").read_bytes().splitlines()
+    assert {msgspec.json.decode(line)["attempt"] for line in lines} == {0}
+
+
+def test_a_launcher_burns_its_restarts_against_a_stall(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    rows = list(run(["torchrun"], tmp_path, 0, short=True))
+    cases = _cases(rows)
+    assert {case: (row.truth, row.as_predicted, row.verdict) for case, row in cases.items()} == {
+        "2 s stall, 1 s timeout": ("burns all restarts", True, "right"),
+        "2 s stall, 20 s timeout": ("completes", True, "right"),
+    }
+    assert "timeout of 1 s" in (tmp_path / "torchrun/timeout-1s/result.json").read_text()
+
+
+def test_an_experiment_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert list(run(["torchrun"], tmp_path, 0, short=True)) == [
+        "torchrun: left out, torch is not installed; pip install 'taut[lab]'"
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_experiment_is_refused_in_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["lab", "control", "--experiment", "sawmill", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "no experiment sawmill; there are: pair, torchrun" in result.output
