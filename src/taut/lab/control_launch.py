@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -88,20 +87,28 @@ def _launch(plan: Plan, place: Path) -> dict[str, float | str]:
     # Without the variable the launcher says on standard error that it sets it, and so leaves a log even if all goes well.
     inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     with (place / LOG).open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=inherited,
-                                   start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=inherited)
         try:
             code = process.wait(MOST_S)
         except subprocess.TimeoutExpired:
             raise RunError(f"{place}: torchrun did not end within {MOST_S:.0f} s; see {LOG}") from None
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _stop(process)
     attempts = len(started.read_text().split()) if started.exists() else 0
     if not attempts:
         raise RunError(f"{place}: no worker started; see {LOG}")
     return {"outcome": BURNED if code else COMPLETES, "attempts": float(attempts), "exit_status": float(code)}
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a launcher that still runs: asked first, because it then ends its workers, which have sessions of their own."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def work(stall_s: float, timeout_s: float, started: Path) -> None:

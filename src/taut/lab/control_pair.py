@@ -8,6 +8,7 @@ retries the queue drains; with three, what is queued is late before it is served
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
 import signal
@@ -30,6 +31,9 @@ LOG = "attempts.jsonl"
 RECOVERS, STAYS = "recovers", "stays down"
 LAG_S = 0.05
 """A worker that wakes later than this has lost that time; less is made up for, or timers would make it slower than it is."""
+
+PR_SET_PDEATHSIG = 1
+"""From ``linux/prctl.h``."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +221,9 @@ class Client:
 
 async def serve(rate: float, seed: int) -> None:
     """One worker behind a socket, until its standard input ends with whoever started it."""
+    if sys.platform == "linux":
+        # One that is stopped when its starter dies would never read that end: the kernel kills it.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     queue: asyncio.Queue[tuple[bytes, float, asyncio.StreamWriter]] = asyncio.Queue()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
