@@ -244,6 +244,7 @@ async def serve(rate: float, seed: int) -> None:
     worker = asyncio.create_task(toil(random.Random(seed + 1)))
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     worker.cancel()
+    os._exit(0)  # nobody is there to hear what is left
 
 
 if __name__ == "__main__":
