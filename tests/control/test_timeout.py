@@ -49,6 +49,13 @@ def test_a_limit_that_is_not_round_is_found_too() -> None:
     assert one.p < 1e-6
 
 
+def test_a_heap_of_a_moment_is_not_taken_for_the_limit_because_it_is_round() -> None:
+    draws = np.random.default_rng(2)
+    limit, held_up = 0.125 + draws.exponential(0.001, 900), 0.18 + draws.uniform(0, 0.002, 30)
+    (spike,) = timeout.constants(np.concatenate([draws.exponential(0.02, 300), limit, held_up]))
+    assert spike.at == pytest.approx(0.125, rel=0.01)
+
+
 def test_smooth_durations_rarely_have_a_limit() -> None:
     chances = [one.p for seed in range(60) for one in found(trace([], attempts=lasting(smooth(seed))))]
     assert sum(p <= 0.05 for p in chances) <= 6

@@ -192,13 +192,14 @@ def constants(took_s: Any, listed: bool = True) -> list[Spike]:
     took = took[:: -(-len(took) // MOST)] if len(took) > MOST else took
     if len(took) < 4 * LEAST:
         return []
-    seen, known = took, rounds(took[0], took[-1])
-    free, fixed = _scan(took, seen, own=1), _scan(took, known, own=0)
+    free, fixed = _scan(took, took, own=1), _scan(took, rounds(took[0], took[-1]), own=0)
     best = [spike for spike in (fixed, free) if spike is not None]
     if not best:
         return []
-    # A round constant as good as certain is the configured one, even if a window that begins elsewhere catches more.
-    chosen = best[0] if len(best) == 2 and best[0].p <= max(2 * best[1].p, 1e-6) else min(best, key=lambda spike: spike.p)
+    # A round constant as good as certain is the configured one, even if a window that begins elsewhere catches more; not if
+    # that one catches most: a moment in which a client was held up makes a heap of its own somewhere above the limit.
+    by_name = len(best) == 2 and best[0].p <= max(2 * best[1].p, 1e-6) and 2 * best[0].count >= best[1].count
+    chosen = best[0] if by_name else min(best, key=lambda spike: spike.p)
     spike = Spike(chosen.at, chosen.width, chosen.count, chosen.usual, min(1.0, max(2 * chosen.p, LEAST_CHANCE)))
     return [spike] if not listed or spike.p <= 0.05 else []
 
