@@ -26,17 +26,16 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("retries", "stall_s", "outcome", "attempts_per_s"),
+    ("plan", "outcome", "attempts_per_s"),
     [
-        (0, 4.0, "recovers", 30.0),
-        (3, 4.0, "stays down", 120.0),
-        (3, 0.2, "recovers", 30.0),  # what is queued then is served in time
+        (Plan(retries=0), "recovers", 30.0),
+        (Plan(retries=3), "stays down", 120.0),
+        (Plan(retries=3, stall_s=0.2), "recovers", 30.0),  # what is queued then is served in time
+        (Plan(retries=3, serve=200.0), "recovers", 30.0),  # all retries together can be served
     ],
 )
-def test_the_fixed_points_say_beforehand_how_a_stall_ends(
-    retries: int, stall_s: float, outcome: str, attempts_per_s: float
-) -> None:
-    told = predict(Plan(retries=retries, stall_s=stall_s))
+def test_the_fixed_points_say_beforehand_how_a_stall_ends(plan: Plan, outcome: str, attempts_per_s: float) -> None:
+    told = predict(plan)
     assert told["outcome"] == outcome
     assert told["attempts_per_s"] == pytest.approx(attempts_per_s, rel=1e-3)
 
@@ -48,18 +47,18 @@ def test_restarts_are_burned_if_the_stall_outlasts_the_timeout() -> None:
 
 def test_a_stall_passes_without_retries_and_stays_with_three(tmp_path: Path) -> None:
     cases = _cases(list(run(["pair"], tmp_path, 1, short=True)))
-    calm, storm = cases["0 retries"], cases["3 retries"]
+    calm, storm = cases["0 retries, 250 served/s"], cases["3 retries, 250 served/s"]
     assert (calm.truth, storm.truth) == ("recovers", "stays down")
     assert calm.as_predicted
     assert storm.as_predicted
     named = {"metastability", "amplification"}
     assert not named & set(calm.found)
     assert named & set(storm.found)
-    truth = _read(tmp_path / "pair/retries-3/truth.json")
+    truth = _read(tmp_path / "pair/retries-3-served-250/truth.json")
     assert truth["measured"]["goodput_per_s"] <= 0.05 * truth["measured"]["works_per_s"]
     assert truth["measured"]["attempts_per_s"] >= 3 * truth["measured"]["works_per_s"]
-    assert _read(tmp_path / "pair/retries-3/result.json")["regime"]["class"] == "amplifying"
-    lines = (tmp_path / "pair/retries-0/attempts.jsonl").read_bytes().splitlines()
+    assert _read(tmp_path / "pair/retries-3-served-250/result.json")["regime"]["class"] == "amplifying"
+    lines = (tmp_path / "pair/retries-0-served-250/attempts.jsonl").read_bytes().splitlines()
     assert {msgspec.json.decode(line)["attempt"] for line in lines} == {0}
 
 

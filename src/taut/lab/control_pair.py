@@ -35,6 +35,9 @@ LAG_S = 0.05
 PR_SET_PDEATHSIG = 1
 """From ``linux/prctl.h``."""
 
+AMPLE = 200.0
+"""Served a second: more than all retries of all works together."""
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One run: rates a second, times in seconds from its start."""
@@ -47,14 +50,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stall_s: float = 4.0
     length_s: float = 32.0
 
+    @property
+    def name(self) -> str:
+        """Retries, and how much the server can serve."""
+        return f"{self.retries} retries, {self.serve:g} served/s"
+
 
 def plans(short: bool) -> list[Plan]:
-    """Without retries and with three; the short ones are the same five times as fast."""
-    scale = 5.0 if short else 1.0
-    base = Plan(retries=0)
-    rates = {name: getattr(base, name) * scale for name in ("arrive", "serve")}
+    """Without retries, with three, and with three at a server that can serve them all; short ones are five times as fast.
+
+    The ample server has no short one: it would serve for a millisecond, less than a socket and two event loops take.
+    """
+    if not short:
+        return [Plan(retries=0), Plan(retries=3), Plan(retries=3, serve=AMPLE)]
+    base, scale = Plan(retries=0), 5.0
     times = {name: getattr(base, name) / scale for name in ("timeout_s", "stall_at_s", "stall_s", "length_s")}
-    return [Plan(retries=retries, **rates, **times) for retries in (0, 3)]
+    return [Plan(retries=retries, arrive=base.arrive * scale, serve=base.serve * scale, **times) for retries in (0, 3)]
 
 
 def missing() -> str | None:
@@ -67,14 +78,15 @@ def predict(plan: Plan) -> dict[str, float | str]:
     from taut.control.metastability import fixed_points
 
     points = [point for point in fixed_points(plan.arrive, plan.serve, plan.timeout_s, plan.retries) if point.stable]
-    queued = plan.arrive * plan.stall_s
+    queued = plan.arrive * sum(max(0.0, plan.stall_s - k * plan.timeout_s) for k in range(plan.retries + 1))
     tipped = len(points) > 1 and queued / plan.serve > plan.timeout_s
     end = points[-1] if tipped else points[0]
-    drained = max(0.0, queued - plan.serve * plan.timeout_s) / max(plan.serve - plan.arrive, 1e-9)
+    spare = plan.serve - plan.arrive * (plan.retries + 1)
+    drained = max(0.0, queued - plan.serve * plan.timeout_s) / spare if spare > 0 else 0.0
     return {
         "outcome": STAYS if tipped else RECOVERS, "stable_loads": float(len(points)), "attempts_per_s": end.rate,
         "late_share": end.late, "goodput_per_s": plan.arrive * (1 - end.late ** (plan.retries + 1)),
-        **({} if tipped else {"recovered_s_after_stall": drained}),
+        **({} if tipped or spare <= 0 else {"recovered_s_after_stall": drained}),
     }  # fmt: skip
 
 
@@ -84,9 +96,9 @@ def run(folder: Path, seed: int, short: bool) -> list[tuple[Path, Truth]]:
 
     cases = []
     for plan in plans(short):
-        place = folder / EXPERIMENT / f"retries-{plan.retries}"
+        place = folder / EXPERIMENT / f"retries-{plan.retries}-served-{plan.serve:g}"
         done = msgspec.to_builtins(plan)
-        truth = Truth(experiment=EXPERIMENT, case=f"{plan.retries} retries", seed=seed, done=done, predicted=predict(plan),
+        truth = Truth(experiment=EXPERIMENT, case=plan.name, seed=seed, done=done, predicted=predict(plan),
                       relation="metastability")  # fmt: skip
         save(truth, place)
         cases.append((plan, place, truth))
