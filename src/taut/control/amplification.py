@@ -81,24 +81,34 @@ def roots(log: Log) -> Any:
 def per_work(log: Log, rows: Any) -> tuple[Any, Any, Any]:
     """Of the works behind some attempts: (attempts of the innermost layer, product over layers, layers that retried).
 
-    A controller is a layer; it made as many attempts as the largest number it gave one.
+    A layer made as many attempts as the largest number it gave one.
     """
     work = roots(log)[rows]
     rows, work = rows[work >= 0], work[work >= 0]
     if not len(rows):
         return (np.zeros(0, np.int64),) * 3
     _, work = np.unique(work, return_inverse=True)
-    layer = work.astype(np.int64) * (len(log.words["controller"]) + 1) + log.controller[rows] + 1
+    callers = len(log.words["controller"])
+    size = callers + len(log.words["target"]) + 1
+    layer = work.astype(np.int64) * size + _layer(log, rows)
     layers, inverse, count = np.unique(layer, return_inverse=True, return_counts=True)
     most = np.zeros(len(layers), dtype=np.int64)
     np.maximum.at(most, inverse, log.attempt[rows].astype(np.int64) + 1)
-    of = layers // (len(log.words["controller"]) + 1)
+    # Whoever goes on counting at another target (a fallback) is no layer below.
+    counts_anew = np.bincount(inverse, log.attempt[rows] == 0) > 0
+    apart = (layers % size < callers) | counts_anew
+    of = layers // size
     works = int(work.max()) + 1
     leaf, product, retried = np.zeros(works, np.int64), np.ones(works, np.int64), np.zeros(works, np.int64)
     np.maximum.at(leaf, of, np.maximum(count, most))
-    np.multiply.at(product, of, most)
-    np.add.at(retried, of, most > 1)
+    np.multiply.at(product, of, np.where(apart, most, 1))
+    np.add.at(retried, of, (most > 1) & apart)
     return leaf, product, retried
+
+
+def _layer(log: Log, rows: Any) -> Any:
+    """A controller is a layer; where it is not named, what it calls tells layers apart."""
+    return np.where(log.controller[rows] >= 0, log.controller[rows], len(log.words["controller"]) + 1 + log.target[rows])
 
 
 def _layers(log: Log, rows: Any) -> list[Relation]:
@@ -113,13 +123,16 @@ def _layers(log: Log, rows: Any) -> list[Relation]:
     _, inverse = np.unique(work[work >= 0], return_inverse=True)
     mine = kept[inverse == worst]
     names, each = [], []
-    for controller in dict.fromkeys(log.controller[mine].tolist()):
-        names.append(log.word("controller", controller))
-        each.append(int(log.attempt[mine][log.controller[mine] == controller].max()) + 1)
+    layer = _layer(log, mine)
+    for number in dict.fromkeys(layer.tolist()):
+        first = mine[layer == number]
+        who, what = (log.word(column, int(log.ids[column][first[0]])) for column in ("controller", "target"))
+        names.append(who)
+        each.append(f"{int(log.attempt[first].max()) + 1} ({who or f'calls of {what}'})")
     rank_ns, tokens = log.cost(kept[np.isin(inverse, many) & (log.attempt[kept] > 0)])
     because = (
         f"{len(many)} works were retried by several layers at once, which multiplies: "
-        f"{' × '.join(f'{n} ({name})' for n, name in zip(each, names, strict=True))} = {int(product[worst])} attempts allowed, "
+        f"{' × '.join(each)} = {int(product[worst])} attempts allowed, "
         f"{int(leaf[worst])} made"
     )
     target = log.word("target", int(log.target[mine[0]]))
@@ -164,8 +177,8 @@ def _hawkes(log: Log, rows: Any, rng: np.random.Generator) -> list[Relation]:
     ratio, low, high = branching(at, steps, usual * CLOSE[int(np.argmin(tests))], rng)
     who, target, knob = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "target", "knob"))
     because = (
-        f"of {len(rows)} repeats by {who} a share of {ratio:.2f} ({low:.2f} to {high:.2f}) follows from repeats before them, "
-        f"behind a rate with {len(steps) - 1} levels"
+        f"of {len(rows)} repeats by {who or 'somebody'} a share of {ratio:.2f} ({low:.2f} to {high:.2f}) follows from repeats "
+        f"before them, behind a rate with {len(steps) - 1} levels"
     )
     return [Relation(KIND, (who,), target, knob, len(rows), ratio, p, because, *log.cost(rows))]
 

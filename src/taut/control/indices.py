@@ -60,7 +60,8 @@ def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     other = log.controller[before] != log.controller[after]
     soon = (log.time_ns[after] - log.time_ns[before]) <= _usual(log, rows)
     shared = bool(len(conflict.pairs(log)))
-    own = rows[np.argsort(log.stream[rows], kind="stable")]
+    named = rows[log.controller[rows] >= 0]
+    own = named[np.argsort(log.stream[named], kind="stable")]
     mine, then = own[:-1], own[1:]
     one = log.stream[mine] == log.stream[then]
     mine, then = mine[one], then[one]

@@ -138,6 +138,8 @@ def prepare(trace: Trace) -> Log:
         np.ones(len(order), dtype=np.int64) if held is None else np.maximum(held[order], 1).astype(np.int64)
     )
     numbers["parent"] = place[parent]
+    before = _before(ids, numbers["attempt"])
+    numbers["parent"] = np.where(numbers["parent"] >= 0, numbers["parent"], before)
     levels = np.array([number(word) for word in words["after"]] + [np.nan])
     key = (ids["controller"].astype(np.int64) * (len(words["target"]) + 1) + ids["target"] + 1) * (len(words["knob"]) + 1)
     stream = np.unique(key + ids["knob"] + 1, return_inverse=True)[1] if len(order) else key
@@ -147,6 +149,22 @@ def prepare(trace: Trace) -> Log:
     return Log(
         time_ns, ids, words, numbers, levels[ids["after"]], stream, demand, trace.attempts, of_job, trace.metrics, trace.counts
     )
+
+
+def _before(ids: Mapping[str, Any], attempt: Any) -> Any:
+    """Of each repeat, the last attempt before it by the same controller at the same work and target, if numbered one less.
+
+    Logs of outcomes name the work and count its attempts, but link no rows.
+    """
+    out = np.full(len(attempt), NULL, dtype=np.int64)
+    rows = np.flatnonzero((ids["work"] >= 0) & (attempt >= 0))
+    order = rows[np.lexsort((rows, ids["knob"][rows], ids["controller"][rows], ids["target"][rows], ids["work"][rows]))]
+    same = np.ones(max(len(order) - 1, 0), dtype=bool)
+    for column in ("work", "target", "controller", "knob"):
+        same &= np.diff(ids[column][order]) == 0
+    follows = np.flatnonzero(same & (np.diff(attempt[order].astype(np.int64)) == 1))
+    out[order[follows + 1]] = order[follows]
+    return out
 
 
 def intern(column: Any) -> tuple[Any, list[str]]:

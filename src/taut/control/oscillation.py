@@ -46,6 +46,7 @@ PEAK = 0.01
 """Chance of a period of demand found by accident, over all frequencies."""
 SWING = 0.1
 """A turn of demand is a turn if it swings back by this part of its range (5 to 95 %): less is noise."""
+SOMEBODY = "somebody (one controller, or several against each other: the log does not name them)"
 MOST = 100
 """Streams that are tested, those with the most reversals."""
 
@@ -89,11 +90,11 @@ def _note(log: Log, rows: Any, turns: int, known: Demand | None, others: int) ->
     who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
     if known is None:
         log.notes.append(
-            f"{who} reversed {knob} of {target} {turns} times: demand is not recorded, which would force some{more}"
+            f"{who or SOMEBODY} reversed {knob} of {target} {turns} times: demand is not recorded, which would force some{more}"
         )
     else:
         log.notes.append(
-            f"{who} reversed {knob} of {target} {turns} times; {known.name}, as it saw it when it acted, turned "
+            f"{who or SOMEBODY} reversed {knob} of {target} {turns} times; {known.name}, as it saw it when it acted, turned "
             f"{zigzag(known.value, 0.0)} times; what demand itself did is not recorded{more}"
         )
 
@@ -106,8 +107,8 @@ def _found(log: Log, rows: Any, known: Demand, of_demand: int, rng: np.random.Ge
     own, more = int((~forced).sum()), len(turned) - of_demand
     who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
     said = (
-        f"{who} reversed {knob} of {target} {len(turned)} times in {spell(at[-1] - at[0])}, demand ({known.name}) turned "
-        f"{of_demand} times"
+        f"{who or SOMEBODY} reversed {knob} of {target} {len(turned)} times in {spell(at[-1] - at[0])}, demand "
+        f"({known.name}) turned {of_demand} times"
     )
     cost = log.cost(rows[turned[~forced]])
     if len(turned) < LEAST:

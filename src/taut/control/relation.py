@@ -28,7 +28,7 @@ class Relation:
     def told(self) -> dict[str, Any]:
         """The relation in the keys of the contract."""
         return {
-            "kind": self.kind, "controllers": list(self.controllers), "target": self.target or None,
+            "kind": self.kind, "controllers": [name for name in self.controllers if name], "target": self.target or None,
             "knob": self.knob or None, "count": self.count, "statistic": self.statistic, "p": self.p, "q": self.q,
             "cost": {"rank_ns": self.rank_ns, "tokens": self.tokens}, "because": self.because,
         }  # fmt: skip

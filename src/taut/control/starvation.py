@@ -35,7 +35,7 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     work = _works(log)
     out = []
     held = jobs(log.attempts)
-    for rows in log.groups(log.controller, np.flatnonzero(back & (work >= 0)), LEAST, MOST):
+    for rows in log.groups(log.controller + 1, np.flatnonzero(back & (work >= 0)), LEAST, MOST):
         others = len(np.unique(work[(work >= 0) & (log.knob == log.knob[rows[0]])]))
         names, counts = np.unique(work[rows], return_counts=True)
         out.append(_tested(log, rows, names, counts, max(others, len(names)), work, held))
@@ -70,12 +70,27 @@ def _tested(log: Log, rows: Any, names: Any, counts: Any, works: int, work: Any,
     mine = rows[work[rows] == names[worst]]
     row = int(mine[0])
     name = log.word("work", int(log.work[row])) or log.word("target", int(log.target[row]))
-    who = log.word("controller", int(log.controller[row]))
+    who = _pushed(log, mine)
     p = longest(counts, works)
     rank_ns, tokens = log.cost(mine)
     lost = held.rank_ns(held.ended_at(name, log.time_ns[mine]))
     cost = rank_ns if lost is None else lost
     return _relation((who,) if who else (), name, int(counts[worst]), int(counts.sum()), works, p, cost, tokens)
+
+
+def _pushed(log: Log, rows: Any) -> str:
+    """Who pushed a work back. An attempt only answers that; whoever last took something from its target did it."""
+    did = rows[log.attempt[rows] < 0]
+    if len(did):
+        return log.word("controller", int(log.controller[did[0]]))
+    taken = np.flatnonzero(
+        (log.direction < 0) & (log.target == log.target[rows[0]]) & (log.attempt < 0) & (log.controller >= 0)
+    )
+    before = np.searchsorted(taken, rows) - 1
+    if not len(taken) or (before < 0).all():
+        return log.word("controller", int(log.controller[rows[0]]))
+    who, times = np.unique(log.controller[taken[before[before >= 0]]], return_counts=True)
+    return log.word("controller", int(who[np.argmax(times)]))
 
 
 def _relation(
