@@ -18,7 +18,10 @@ import numpy as np
 from taut.control import control
 from taut.project.loop.plants import CALM, PLANTED
 from taut.project.loop.run import play
+from taut.project.loop.spec import Scenario
+from taut.project.loops import WORKLOAD
 from taut.read import read
+from taut.read.scenario import load
 from taut.tables import Action, Attempt, Metric, Table, Trace
 
 Found = dict[str, Any]
@@ -29,6 +32,7 @@ TRUTH = {
     "timeout mismatch": ({"sdk"}, {"pool"}),
 }  # fmt: skip
 """Kind → who is behind it in its plant, and what it is about (a job goes by its name or by its place)."""
+SHIPPED = ("control-stack", "retry-heavy", "sla-adjacent")
 KEPT = ("time_ns", "target", "work", "knob", "attempt", "deadline_ns", "busy_ns", "accelerators", "tokens_in", "tokens_out")
 """What a log of outcomes says of an attempt, beside how it ended."""
 
@@ -60,13 +64,37 @@ def ended(table: Table) -> Any:
     return out
 
 
+def calls(trace: Trace) -> Trace:
+    """Outcomes without the work: every call stands alone, as in an access log."""
+    table = outcomes(trace).actions
+    alone = {name: table.columns[name] for name in ("time_ns", "target", "knob", "outcome", "busy_ns", "accelerators")}
+    actions = Table(Action, {**alone, "attempt": np.zeros(len(table), np.int32)}, len(table))
+    return replace(outcomes(trace), actions=actions)
+
+
 def symptoms(trace: Trace) -> Trace:
     """Metrics alone."""
     return replace(trace, actions=Table(Action, {}, 0), attempts=Table(Attempt, {}, 0))
 
 
+def gauge(trace: Trace) -> Trace:
+    """Metrics alone, each change of a gauge of replicas taken for a decision of nobody; ``taut.control`` does not do that."""
+    table = trace.metrics
+    rows: list[int] = []
+    ways: list[int] = []
+    for component in np.unique(table.component.astype(str)):
+        mine = np.flatnonzero((table.component == component) & (table.metric == "replicas"))
+        change = np.sign(np.diff(table.value[mine])).astype(int)
+        rows += mine[1:][change != 0].tolist()
+        ways += change[change != 0].tolist()
+    n = len(rows)
+    columns = {"time_ns": table.time_ns[rows], "target": table.component[rows], "knob": np.full(n, "replicas", object),
+               "direction": np.array(ways, np.int8), "after": table.value[rows].astype(str).astype(object)}  # fmt: skip
+    return replace(symptoms(trace), actions=Table(Action, columns if n else {}, n))
+
+
 RUNGS: dict[str, Callable[[Trace], Trace]] = {
-    "as it is": as_it_is, "no names": nameless, "outcomes": outcomes, "symptoms": symptoms,
+    "as it is": as_it_is, "no names": nameless, "outcomes": outcomes, "calls": calls, "symptoms": symptoms, "gauge": gauge,
 }  # fmt: skip
 
 
@@ -90,6 +118,14 @@ class Climbed:
         mine = [one for one in self.found[rung]["relations"] if one["kind"] == self.planted]
         return any(set(one["controllers"]) == who for one in mine), any(one["target"] in what for one in mine)
 
+    def off(self, rung: str) -> float:
+        """How far the statistic of the planted relation is from that of the whole log, as a share of it."""
+        here, full = (
+            next(one["statistic"] for one in self.found[name]["relations"] if one["kind"] == self.planted)
+            for name in (rung, "as it is")
+        )
+        return float(abs(here - full) / abs(full))
+
 
 def climb(trace: Trace, planted: str = "") -> Climbed:
     return Climbed(planted, {name: control(strip(trace)) for name, strip in RUNGS.items()})
@@ -103,7 +139,7 @@ def relations(logs: list[Climbed]) -> Iterator[str]:
 
 
 def cell(logs: list[Climbed], rung: str) -> str:
-    """Share found, of those found who and what are right, and kinds that are false."""
+    """Share found; of those who and what are right, and by how much the statistic is off (median); kinds that are false."""
     false = [log.false(rung) for log in logs]
     words = sorted(set().union(*false))
     wrong = f"false {percent(sum(map(bool, false)), len(logs))}" + (f": {', '.join(words)}" if words else "")
@@ -111,7 +147,8 @@ def cell(logs: list[Climbed], rung: str) -> str:
         return wrong
     hits = [log for log in logs if log.planted in log.kinds(rung)]
     who, what = (sum(log.right(rung)[k] for log in hits) for k in (0, 1))
-    named = f"; who {who}, what {what} of {len(hits)}" if hits else ""
+    both = [log.off(rung) for log in hits if log.planted in log.kinds("as it is")]
+    named = f"; who {who}, what {what} of {len(hits)}; off {100 * float(np.median(both)):.0f} %" if both else ""
     return f"{percent(len(hits), len(logs))}{named}" + (f"; {wrong}" if words else "")
 
 
@@ -139,11 +176,34 @@ def value(found: Found, name: str) -> float | None:
     return None if known is None or known["value"] is None else float(known["value"])
 
 
+def shipped(seeds: int) -> Iterator[str]:
+    """Scenarios without one planted truth: what is kept of the kinds that the whole logs have, and what is false."""
+    yield f"\n| scenario | {' | '.join(RUNGS)} |\n|---|{'---|' * len(RUNGS)}"
+    for name in SHIPPED:
+        table, text = load(name)
+        scenario: Scenario = WORKLOAD.parse(table, name, text)[0]
+        logs = [climb(play(scenario, seed).trace, name) for seed in range(seeds)]
+        yield f"| {name} | {' | '.join(kept(logs, rung) for rung in RUNGS)} |"
+
+
+def kept(logs: list[Climbed], rung: str) -> str:
+    full = [log.kinds("as it is") for log in logs]
+    lost = sorted(set().union(*(all_ - log.kinds(rung) for all_, log in zip(full, logs, strict=True))))
+    false = sorted(set().union(*(log.false(rung) for log in logs)))
+    here = sum(len(all_ & log.kinds(rung)) for all_, log in zip(full, logs, strict=True))
+    words = [f"{here} of {sum(map(len, full))}"]
+    words += [f"without {', '.join(lost)}"] if lost and here else []
+    words += [f"false in {sum(bool(log.false(rung)) for log in logs)} of {len(logs)} logs: {', '.join(false)}"] if false else []
+    return "; ".join(words)
+
+
 def real(paths: list[str]) -> Iterator[str]:
-    yield f"\n| log | {' | '.join(RUNGS)} |\n|---|{'---|' * len(RUNGS)}"
+    """Job logs always tell which job an attempt is of: the rungs of single calls and of gauges are none of theirs."""
+    rungs = [name for name in RUNGS if name not in ("calls", "gauge")]
+    yield f"\n| log | {' | '.join(rungs)} |\n|---|{'---|' * len(rungs)}"
     for path in paths:
         found = climb(read([path])).found
-        yield f"| {path.rsplit('/', 1)[-1]} | {' | '.join(said(found[rung]) for rung in RUNGS)} |"
+        yield f"| {path.rsplit('/', 1)[-1]} | {' | '.join(said(found[rung]) for rung in rungs)} |"
 
 
 def said(found: Found) -> str:
@@ -169,7 +229,7 @@ def main() -> None:
     if given.seeds:
         scenarios = {**PLANTED, "": CALM}
         logs = [climb(play(s, seed).trace, kind) for kind, s in scenarios.items() for seed in range(given.seeds)]
-        for line in (*relations(logs), *indices(logs)):
+        for line in (*relations(logs), *indices(logs), *shipped(given.seeds)):
             print(line, flush=True)
     for line in real(given.logs) if given.logs else ():
         print(line, flush=True)

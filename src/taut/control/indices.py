@@ -67,7 +67,10 @@ def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     mine, then = mine[one], then[one]
     turned = (log.direction[mine] == -log.direction[then]) & ~_forced(log, mine, then)
     busy = np.where((log.busy_ns > 0) & ~log.of_job, log.busy_ns, 0) * log.accelerators
-    overhead = ratio(busy * ((log.attempt < 0) | thrown_away(log)), busy) if (busy[log.attempt >= 0] > 0).any() else None
+    gone = thrown_away(log)
+    # Of attempts that nothing links, nobody knows which were thrown away: that is not none.
+    linked = (log.attempt >= 0) & ((log.work >= 0) | (log.parent >= 0))
+    overhead = ratio(busy * ((log.attempt < 0) | gone), busy) if (busy[linked] > 0).any() else None
     return (
         proportion((opposite & other & soon)[np.argsort(after)]) if shared and len(after) else None,
         proportion(opposite[np.argsort(after)]) if len(after) else None,

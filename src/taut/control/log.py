@@ -138,8 +138,7 @@ def prepare(trace: Trace) -> Log:
         np.ones(len(order), dtype=np.int64) if held is None else np.maximum(held[order], 1).astype(np.int64)
     )
     numbers["parent"] = place[parent]
-    before = _before(ids, numbers["attempt"])
-    numbers["parent"] = np.where(numbers["parent"] >= 0, numbers["parent"], before)
+    _link(ids, numbers["attempt"], numbers["parent"])
     levels = np.array([number(word) for word in words["after"]] + [np.nan])
     key = (ids["controller"].astype(np.int64) * (len(words["target"]) + 1) + ids["target"] + 1) * (len(words["knob"]) + 1)
     stream = np.unique(key + ids["knob"] + 1, return_inverse=True)[1] if len(order) else key
@@ -151,20 +150,23 @@ def prepare(trace: Trace) -> Log:
     )
 
 
-def _before(ids: Mapping[str, Any], attempt: Any) -> Any:
-    """Of each repeat, the last attempt before it by the same controller at the same work and target, if numbered one less.
+def _link(ids: Mapping[str, Any], attempt: Any, parent: Any) -> None:
+    """Fill in the parents of repeats that have none: logs of outcomes name the work and number its attempts, no more.
 
-    Logs of outcomes name the work and count its attempts, but link no rows.
+    It is the last attempt before, by the same controller at the same work and target, if its number is one less.
     """
-    out = np.full(len(attempt), NULL, dtype=np.int64)
-    rows = np.flatnonzero((ids["work"] >= 0) & (attempt >= 0))
-    order = rows[np.lexsort((rows, ids["knob"][rows], ids["controller"][rows], ids["target"][rows], ids["work"][rows]))]
-    same = np.ones(max(len(order) - 1, 0), dtype=bool)
-    for column in ("work", "target", "controller", "knob"):
-        same &= np.diff(ids[column][order]) == 0
-    follows = np.flatnonzero(same & (np.diff(attempt[order].astype(np.int64)) == 1))
-    out[order[follows + 1]] = order[follows]
-    return out
+    loose = (ids["work"] >= 0) & (attempt > 0) & (parent < 0)
+    if not loose.any():
+        return
+    wanted = np.zeros(int(ids["work"].max()) + 1, dtype=bool)
+    wanted[ids["work"][loose]] = True
+    rows = np.flatnonzero((attempt >= 0) & (ids["work"] >= 0) & wanted[ids["work"]])
+    names = [ids[column][rows] for column in ("knob", "controller", "target", "work")]
+    order = np.lexsort(names)
+    same = np.all([np.diff(name[order]) == 0 for name in names], axis=0)
+    order = rows[order]
+    follows = same & (np.diff(attempt[order].astype(np.int64)) == 1) & loose[order[1:]]
+    parent[order[1:][follows]] = order[:-1][follows]
 
 
 def intern(column: Any) -> tuple[Any, list[str]]:
