@@ -47,7 +47,7 @@ def nameless(trace: Trace) -> Trace:
 
 
 def outcomes(trace: Trace) -> Trace:
-    """Attempts with their end states and times. No decision, no cause, no link but the work; no metrics."""
+    """Attempts with their end states, times and deadlines. No decision, no cause, no link but the work; no metrics."""
     table = trace.actions
     listed = np.isin(table.work.astype(str), np.unique(trace.attempts.job.astype(str)))
     rows = np.flatnonzero((table.attempt >= 0) & ~listed)

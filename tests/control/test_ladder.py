@@ -99,3 +99,10 @@ def test_whoever_took_a_job_s_place_starves_it_not_its_launcher() -> None:
     rows += [act(k, "launcher", 0, f"t{k}", "attempt", attempt=0, work=f"other {k}") for k in range(20)]
     (one,) = control(trace(rows))["relations"]
     assert (one["kind"], one["controllers"], one["target"]) == ("starvation", ["priority"], "train")
+
+
+def test_what_was_thrown_away_is_unknown_where_nothing_links_attempts() -> None:
+    calls = without(trace(layered()), controller="", work="", parent=-1, attempt=0)
+    assert control(trace(layered()))["indices"]["control_overhead_fraction"]["value"] > 0.5
+    assert control(calls)["indices"]["control_overhead_fraction"] is None
+    assert control(calls)["indices"]["actual_attempt_multiplier"] is None
