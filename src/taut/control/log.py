@@ -138,6 +138,7 @@ def prepare(trace: Trace) -> Log:
         np.ones(len(order), dtype=np.int64) if held is None else np.maximum(held[order], 1).astype(np.int64)
     )
     numbers["parent"] = place[parent]
+    numbers["told_parent"] = numbers["parent"].copy()
     _link(ids, numbers["attempt"], numbers["parent"])
     levels = np.array([number(word) for word in words["after"]] + [np.nan])
     key = (ids["controller"].astype(np.int64) * (len(words["target"]) + 1) + ids["target"] + 1) * (len(words["knob"]) + 1)

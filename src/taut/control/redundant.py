@@ -1,6 +1,7 @@
 """Redundant work: attempts whose result nobody used, each counted once. Exact accounting: no test.
 
-Of actions: lost hedges, duplicates, and attempts in whose place another was made. Of jobs: attempts that were not the
+Of actions: lost hedges, duplicates, and attempts in whose place another was made, where the log says so: numbers alone do
+not tell a retry of what failed from work done twice. Of jobs: attempts that were not the
 last. Listed where they take at least 3 % of the time (or tokens) of all attempts on record, as findings are.
 """
 
@@ -28,8 +29,8 @@ MOST = 20
 def thrown_away(log: Log) -> Any:
     """Mask over the actions: attempts whose result nobody used."""
     gone = log.holding("outcome", rf"^({'|'.join(THROWN)})$")
-    instead = log.holding("knob", rf"^({'|'.join(INSTEAD)})$") & (log.parent >= 0)
-    gone[log.parent[instead]] = True
+    instead = log.holding("knob", rf"^({'|'.join(INSTEAD)})$") & (log.told_parent >= 0)
+    gone[log.told_parent[instead]] = True
     return gone
 
 
