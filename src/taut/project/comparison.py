@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taut.errors import UsageError
+from taut.project.margin import rule
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
 from taut.project.workload import Answer, Estimate, Policy, Workload
@@ -31,9 +32,10 @@ def play(
 ) -> Played:  # fmt: skip
     """Everything that is said about one scenario; ``answer`` where it has been played already."""
     answer = answer or drawn(kind, s, count, seed=seed, cores=cores, **how)
-    regime = kind.regime(s, seed) if kind.regime else reserve(kind, s, seed=seed, cores=cores, **how).entry()
-    far = None if not kind.scales else threshold(kind, s, seed=seed, cores=cores, **how).entry()
-    return Played(s, answer, regime, far)
+    if kind.regime or not kind.scales:
+        return Played(s, answer, kind.regime(s, seed) if kind.regime else {"class": None}, None)
+    know = {"asked": rule(kind, s, seed=seed, **how), "seed": seed, "cores": cores, **how}
+    return Played(s, answer, reserve(kind, s, **know).entry(), threshold(kind, s, **know).entry())
 
 
 def drawn(kind: Workload, s: Any, count: int | None, **how: Any) -> Answer:

@@ -47,9 +47,11 @@ class Reserve:
         }  # fmt: skip
 
 
-def reserve(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, **how: Any) -> Reserve:
-    """The factor of jitter at which one accelerator more stops paying, at the scenario's own scale."""
-    asked, curve = rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how, cores=cores)
+def reserve(
+    kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, asked: Rule | None = None, **how: Any
+) -> Reserve:
+    """The factor of jitter at which one accelerator more stops paying, at its own scale; ``asked``: the rule, if known."""
+    asked, curve = asked or rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how, cores=cores)
     given = kind.demand is not None and kind.demand(s)
     ranks = kind.ranks(s) if given else _around(curve, asked, smallest(kind, s))
 

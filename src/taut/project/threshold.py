@@ -48,9 +48,12 @@ class Threshold:
         return {**out, "curve": list(self.curve)}
 
 
-def threshold(kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, **how: Any) -> Threshold:
-    """The scale beyond which one accelerator more does not pay, with what another seed would say."""
-    curve, asked, least = Curve(kind, s, seed, how, cores=cores), rule(kind, s, pays, seed, **how), smallest(kind, s)
+def threshold(
+    kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, asked: Rule | None = None, **how: Any
+) -> Threshold:
+    """The scale beyond which one accelerator more does not pay, and what another seed would say; ``asked``: the rule, if known."""
+    curve, least = Curve(kind, s, seed, how, cores=cores), smallest(kind, s)
+    asked = asked or rule(kind, s, pays, seed, **how)
     points, tried = _scanned(curve, asked, least, kind.ranks(s))
     found = _crossed(points, least)
     while found is not None and (middle := _between(points, found, least)) is not None:
