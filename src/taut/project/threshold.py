@@ -51,7 +51,7 @@ class Threshold:
 def threshold(
     kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, asked: Rule | None = None, **how: Any
 ) -> Threshold:
-    """The scale beyond which one accelerator more does not pay, and what another seed would say; ``asked``: the rule, if known."""
+    """The scale beyond which one accelerator more does not pay, and what another seed says; ``asked``: the rule, if known."""
     curve, least = Curve(kind, s, seed, how, cores=cores), smallest(kind, s)
     asked = asked or rule(kind, s, pays, seed, **how)
     points, tried = _scanned(curve, asked, least, kind.ranks(s))
