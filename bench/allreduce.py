@@ -78,7 +78,7 @@ def large() -> None:
                 pace = net.pace(axis, kind)
                 ms = 1e3 * (time.process_time() - began)
                 cells = (
-                    f"{net.scenario.job.world:,}",
+                    f"{net.job.world:,}",
                     placement,
                     axis,
                     kind,
