@@ -78,12 +78,12 @@ def roots(log: Log) -> Any:
     return np.where(named >= 0, named, np.where(linked, len(log.words["work"]) + top, -1))
 
 
-def per_work(log: Log, rows: Any) -> tuple[Any, Any, Any]:
+def per_work(log: Log, rows: Any, root: Any = None) -> tuple[Any, Any, Any]:
     """Of the works behind some attempts: (attempts of the innermost layer, product over layers, layers that retried).
 
-    A layer made as many attempts as the largest number it gave one.
+    A layer made as many attempts as the largest number it gave one. ``root``: the roots of all actions, where they are known.
     """
-    work = roots(log)[rows]
+    work = (roots(log) if root is None else root)[rows]
     rows, work = rows[work >= 0], work[work >= 0]
     if not len(rows):
         return (np.zeros(0, np.int64),) * 3
@@ -141,9 +141,9 @@ def _layers(log: Log, rows: Any) -> list[Relation]:
 
 def _multiplied(log: Log, rows: Any) -> list[Relation]:
     """Targets of which repeats are most of the load."""
-    out = []
+    out, root = [], roots(log)
     for mine in log.groups(log.target if log.calls is None else np.zeros(len(log), np.int64), rows, LEAST_WORKS):
-        leaf, _, _ = per_work(log, mine)
+        leaf, _, _ = per_work(log, mine, root)
         if log.calls is not None:
             leaf = np.concatenate([leaf, np.ones(max(0, log.calls - len(mine)), np.int64)])
         if len(leaf) < LEAST_WORKS:

@@ -15,7 +15,7 @@ down are by turns too, but not at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 from typing import Any
 
@@ -44,6 +44,8 @@ MOST_PAIRS = 2000
 """Pairs of controllers and knobs that are tested, those with the most actions."""
 UNSURE = 0.05
 """A chance above this tells nothing."""
+BY_CHANCE = 0.05
+"""Chance, over all targets looked at, that answers which know nothing of each other take such turns."""
 FEW, NEARLY, AT_ONCE, BY_TURNS = 5, 0.9, 0.25, 0.01
 """Few actions: so many undone, so large a share of all, in so small a part of the time until they are done again, and the
 chance that as many of each fall by turns in any order."""
@@ -66,7 +68,9 @@ class Pair:
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every pair of controllers that share a knob of a target."""
-    out = []
+    out: list[Relation] = []
+    accounted: list[tuple[float, Relation]] = []
+    examined = 0
     found, held = pairs(log), jobs(log.attempts)
     for pair in found:
         tested = None
@@ -74,9 +78,11 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
             work = max(MOST_WORK // len(found), SMALL_WORK)
             tested = _tested(log, _first(log, pair, work // SHIFTS[0]), work, rng)
         # Two that act by the clock can be shifted onto each other: what shifts cannot tell, accounting may.
-        counted = _counted(log, pair, held) if tested is None or (tested.p or 0.0) > UNSURE else []
-        out += counted or ([tested] if tested else [])
-    return out
+        counted, looked = _counted(log, pair, held) if tested is None or (tested.p or 0.0) > UNSURE else ([], 0)
+        accounted += counted
+        examined += looked
+        out += [tested] if tested and not counted else []
+    return out + [relation for chance, relation in accounted if chance * examined <= BY_CHANCE]
 
 
 def pairs(log: Log) -> list[Pair]:
@@ -207,19 +213,22 @@ def _target(log: Log, pair: Pair) -> str:
     return log.word("target", int(targets[np.argmax(counts)]))
 
 
-def _counted(log: Log, pair: Pair, held: Jobs) -> list[Relation]:
-    """Exact accounting of few actions, target by target."""
-    out = []
-    for k in range(len(pair.cuts[0]) - 1):
-        first, second = (rows[cuts[k] : cuts[k + 1]] for rows, cuts in zip(pair.rows, pair.cuts, strict=True))
-        for did, undid in ((first, second), (second, first)):
-            for way in (1, -1):
-                found = _at_once(log, did[log.direction[did] == way], undid[log.direction[undid] == -way], held)
-                out += [found] if found else []
-    return out
+def _counted(log: Log, pair: Pair, held: Jobs) -> tuple[list[tuple[float, Relation]], int]:
+    """Exact accounting of few actions, target by target, each with the chance of such turns; and how many were looked at."""
+    out, looked = [], 0
+    ups = [np.add.reduceat(log.direction[rows] > 0, cuts[:-1]) for rows, cuts in zip(pair.rows, pair.cuts, strict=True)]
+    downs = [np.diff(cuts) - up for cuts, up in zip(pair.cuts, ups, strict=True)]
+    for side, way in product((0, 1), (1, -1)):
+        mine, theirs = (ups[side], downs[1 - side]) if way > 0 else (downs[side], ups[1 - side])
+        for k in np.flatnonzero(np.minimum(mine, theirs) >= FEW):
+            did, undid = (pair.rows[s][pair.cuts[s][k] : pair.cuts[s][k + 1]] for s in (side, 1 - side))
+            found = _at_once(log, did[log.direction[did] == way], undid[log.direction[undid] == -way], held)
+            out += [found] if found else []
+            looked += 1
+    return out, looked
 
 
-def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> Relation | None:
+def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> tuple[float, Relation] | None:
     fewer = min(len(did), len(undid))
     if fewer < FEW or (fewer < LEAST and 2 / comb(len(did) + len(undid), fewer) > BY_TURNS):
         return None
@@ -236,7 +245,8 @@ def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> Relation | None:
     again = back & (following < np.iinfo(np.int64).max)
     if back.sum() < FEW or back.sum() < NEARLY * len(did) or not again.any():
         return None
-    lag = float(np.median(log.time_ns[answer[back]] - log.time_ns[did[back]]))
+    lags = log.time_ns[answer[back]] - log.time_ns[did[back]]
+    lag = float(np.median(lags))
     until = float(np.median((following - log.time_ns[answer])[again]))
     if lag > AT_ONCE * until:
         return None
@@ -249,8 +259,12 @@ def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> Relation | None:
         f"{names[1]} undid {int(back.sum())} of {len(did)} actions of {names[0]} about {spell(lag)} after each, and each was "
         f"done again: {len(did)} cycles of about {spell(period)}; {few} for a p-value"
     )
-    return Relation(KIND, names, log.word("target", target), log.word("knob", int(log.knob[did[0]])), int(back.sum()),
-                    float(back.mean()), None, because, rank_ns if lost is None else lost, tokens)  # fmt: skip
+    # Answers that know nothing of what they undo would fall anywhere in a cycle.
+    chance = min(float(lags.max()) / max(period, 1.0), 1.0) ** int(back.sum())
+    return chance, Relation(
+        KIND, names, log.word("target", target), log.word("knob", int(log.knob[did[0]])), int(back.sum()),
+        float(back.mean()), None, because, rank_ns if lost is None else lost, tokens,
+    )  # fmt: skip
 
 
 @kernel()
