@@ -44,6 +44,8 @@ MOST_PAIRS = 2000
 """Pairs of controllers and knobs that are tested, those with the most actions."""
 UNSURE = 0.05
 """A chance above this tells nothing."""
+MOST_MEETINGS = 150_000
+"""Two controllers at one knob of one target: so many are looked at, those at the busiest targets first."""
 BY_CHANCE = 0.05
 """Chance, over all targets looked at, that answers which know nothing of each other take such turns."""
 FEW, NEARLY, AT_ONCE, BY_TURNS = 5, 0.9, 0.25, 0.01
@@ -100,7 +102,11 @@ def pairs(log: Log) -> list[Pair]:
     sharing: dict[int, list[int]] = {}
     for k in shared:
         sharing.setdefault(int(place[begin[k]]), [int(k)]).append(int(k) + 1)
-    for runs_here in sharing.values():
+    meetings = 0
+    for runs_here in sorted(sharing.values(), key=lambda here: int(begin[here[0]] - end[here[-1]])):
+        meetings += len(runs_here) * (len(runs_here) - 1) // 2
+        if meetings > MOST_MEETINGS:
+            break
         for a, b in combinations(runs_here, 2):
             at = order[begin[a]], order[begin[b]]
             key = int(log.controller[at[0]]), int(log.controller[at[1]]), int(log.knob[at[0]])
