@@ -30,7 +30,7 @@ def engine() -> Any:
     try:
         import simpy
     except ImportError:
-        raise TautError("control loops are simulated with SimPy, which is not installed; pip install 'taut[control]'") from None
+        raise TautError("control loops are simulated with SimPy, which is not installed; pip install simpy") from None
     return simpy
 
 
