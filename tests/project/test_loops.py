@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import msgspec
@@ -10,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from taut.control.indices import NAMES
-from taut.errors import InputRefused, TautError, UsageError
+from taut.errors import InputRefused, UsageError
 from taut.project.loop.spec import Autoscaler, Client, Demand, Gate, Loops, Machines, Plan, Pool, Scenario, Scheduler, Trainer
 from taut.project.loops import TRUE, WORKLOAD, spread
 from taut.project.workload import workload_of
@@ -131,9 +130,3 @@ def test_intervals_hold_further_runs() -> None:
 def test_a_system_that_answers_nothing_says_so() -> None:
     with pytest.raises(UsageError, match="no request was answered"):
         WORKLOAD.forecast(small(pool=Pool(service_s=1e6))).entry()
-
-
-def test_without_simpy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "simpy", None)
-    with pytest.raises(TautError, match=r"pip install 'taut\[control\]'"):
-        WORKLOAD.forecast(small())

@@ -8,7 +8,6 @@ from zlib import crc32
 
 import numpy as np
 
-from taut.errors import TautError
 from taut.project.loop.spec import Scenario
 from taut.tables import NULL, Action, Member, Metric, Op, Table, Trace
 
@@ -26,11 +25,9 @@ BLOCK = 1024
 
 
 def engine() -> Any:
-    """SimPy, which is an extra."""
-    try:
-        import simpy
-    except ImportError:
-        raise TautError("control loops are simulated with SimPy, which is not installed; pip install simpy") from None
+    """SimPy, imported when it is first needed."""
+    import simpy
+
     return simpy
 
 
