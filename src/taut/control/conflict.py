@@ -70,8 +70,7 @@ class Pair:
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every pair of controllers that share a knob of a target."""
-    out: list[Relation] = []
-    accounted: list[tuple[float, Relation]] = []
+    rows: list[tuple[Relation | None, list[tuple[float, Relation]]]] = []
     examined = 0
     found, held = pairs(log), jobs(log.attempts)
     for pair in found:
@@ -81,14 +80,16 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
             tested = _tested(log, _first(log, pair, work // SHIFTS[0]), work, rng)
         # Two that act by the clock can be shifted onto each other: what shifts cannot tell, accounting may.
         counted, looked = _counted(log, pair, held) if tested is None or (tested.p or 0.0) > UNSURE else ([], 0)
-        accounted += counted
+        rows.append((tested, counted))
         examined += looked
-        out += [tested] if tested and not counted else []
-    return out + [relation for chance, relation in accounted if chance * examined <= BY_CHANCE]
+    out = []
+    for tested, counted in rows:
+        out += [one for chance, one in counted if chance * examined <= BY_CHANCE] or ([tested] if tested else [])
+    return out
 
 
-def pairs(log: Log) -> list[Pair]:
-    """Controllers that act up and down on the same knob of the same target."""
+def meetings(log: Log) -> tuple[Any, Any, Any, list[list[int]]]:
+    """Rows by target, knob and controller, where each such run begins and ends, and the runs that share a knob of a target."""
     rows = np.flatnonzero((log.direction != 0) & (log.target >= 0) & (log.controller >= 0))
     place = (log.target.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1)[rows]
     order = rows[np.lexsort((log.controller[rows], place))]
@@ -97,15 +98,22 @@ def pairs(log: Log) -> list[Pair]:
     begin, end = np.concatenate([[0], runs]), np.concatenate([runs, [len(order)]])
     often = end - begin >= LEAST_EACH
     begin, end = begin[often], end[often]
-    found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     shared = np.flatnonzero(np.diff(place[begin]) == 0) if len(order) else np.zeros(0, int)
     sharing: dict[int, list[int]] = {}
     for k in shared:
         sharing.setdefault(int(place[begin[k]]), [int(k)]).append(int(k) + 1)
-    meetings = 0
-    for runs_here in sorted(sharing.values(), key=lambda here: int(begin[here[0]] - end[here[-1]])):
-        meetings += len(runs_here) * (len(runs_here) - 1) // 2
-        if meetings > MOST_MEETINGS:
+    return order, begin, end, list(sharing.values())
+
+
+def pairs(log: Log) -> list[Pair]:
+    """Controllers that act up and down on the same knob of the same target."""
+    order, begin, end, sharing = meetings(log)
+    found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+    looked = 0
+    for k, runs_here in enumerate(sorted(sharing, key=lambda here: int(begin[here[0]] - end[here[-1]]))):
+        looked += len(runs_here) * (len(runs_here) - 1) // 2
+        if looked > MOST_MEETINGS:
+            log.notes.append(f"conflicts are looked for on the {k:,} busiest of {len(sharing):,} knobs that controllers share")
             break
         for a, b in combinations(runs_here, 2):
             at = order[begin[a]], order[begin[b]]
@@ -236,7 +244,7 @@ def _counted(log: Log, pair: Pair, held: Jobs) -> tuple[list[tuple[float, Relati
 
 def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> tuple[float, Relation] | None:
     fewer = min(len(did), len(undid))
-    if fewer < FEW or (fewer < LEAST and 2 / comb(len(did) + len(undid), fewer) > BY_TURNS):
+    if fewer < LEAST and 2 / comb(len(did) + len(undid), fewer) > BY_TURNS:
         return None
     target = int(log.target[did[0]])
     after = np.searchsorted(log.time_ns[undid], log.time_ns[did], side="right")

@@ -145,15 +145,7 @@ def _name(log: Log, rows: Any) -> str:
 
 def components(linked: Any) -> list[list[int]]:
     """Strongly connected parts of more than one node: those that reach each other."""
-    reach = linked.copy()
-    for k in range(len(reach)):
-        reach |= reach[:, [k]] & reach[[k], :]
-    both = reach & reach.T
-    seen: set[int] = set()
-    out = []
-    for k in range(len(both)):
-        part = np.flatnonzero(both[k]).tolist()
-        if len(part) > 1 and k not in seen:
-            seen.update(part)
-            out.append(part)
-    return out
+    from scipy.sparse.csgraph import connected_components
+
+    label = connected_components(linked, directed=True, connection="strong")[1]
+    return sorted(part for k in set(label.tolist()) if len(part := np.flatnonzero(label == k).tolist()) > 1)

@@ -59,7 +59,7 @@ def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     opposite = (log.direction[before] == -log.direction[after]) & ~_forced(log, before, after)
     other = log.controller[before] != log.controller[after]
     soon = (log.time_ns[after] - log.time_ns[before]) <= _usual(log, rows)
-    shared = bool(len(conflict.pairs(log)))
+    shared = bool(conflict.meetings(log)[-1])
     named = rows[log.controller[rows] >= 0]
     own = named[np.argsort(log.stream[named], kind="stable")]
     mine, then = own[:-1], own[1:]

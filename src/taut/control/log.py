@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.tables import NULL, Action, Table, Trace
+from taut.tables import NULL, Table, Trace
 
 WORDS = ("layer", "controller", "target", "knob", "after", "trigger", "work", "outcome")
 """Columns of words: they are numbers here, -1 for none."""
@@ -133,10 +133,7 @@ def prepare(trace: Trace) -> Log:
     numbers = {name: table.columns[name][order] for name in ("rank", "direction", "attempt", "deadline_ns", "busy_ns")}
     into, out = table.tokens_in[order], table.tokens_out[order]
     numbers["tokens"] = np.where((into >= 0) | (out >= 0), np.maximum(into, 0) + np.maximum(out, 0), NULL)
-    held = table.columns.get("accelerators")
-    numbers["accelerators"] = (
-        np.ones(len(order), dtype=np.int64) if held is None else np.maximum(held[order], 1).astype(np.int64)
-    )
+    numbers["accelerators"] = np.maximum(table.accelerators[order], 1).astype(np.int64)
     numbers["parent"] = place[parent]
     numbers["told_parent"] = numbers["parent"].copy()
     _link(ids, numbers["attempt"], numbers["parent"])
@@ -230,6 +227,3 @@ def demanded(name: str) -> int | None:
     if any(word in low for word in NOT_DEMAND):
         return None
     return next((rank for rank, word in enumerate(DEMANDED) if word in low), None)
-
-
-__all__ = ["Action", "Demand", "Log", "prepare"]
