@@ -31,7 +31,10 @@ def made(n: int, seed: int = 0) -> Trace:
     kind = rng.choice(4, n, p=(0.5, 0.25, 0.125, 0.125))
     at = np.sort(rng.integers(0, span, n))
     work = rng.integers(0, n // 3, n)
-    pick = lambda *options: np.array(options, dtype=object)[kind]  # noqa: E731
+
+    def pick(*options: str) -> Any:
+        return np.array(options, dtype=object)[kind]
+
     controller = pick("client", "hpa", "engine", "sdk")
     controller[(kind == 1) & (rng.random(n) < 0.5)] = "operator"
     pools = words("pool", rng.integers(0, 100, n))

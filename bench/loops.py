@@ -55,7 +55,7 @@ def advice(seeds: int) -> Iterator[str]:
 
 def most(effect: Mapping[str, Mapping[str, float | None]]) -> str:
     """The four indices that changed most."""
-    known = [(abs(e["after"] - e["before"]), key, e) for key, e in effect.items() if None not in e.values()]  # type: ignore[operator]
+    known = [(abs(e["after"] - e["before"]), key, e) for key, e in effect.items() if None not in e.values()]
     return "; ".join(
         f"{spell(key)} {e['before']:.2f} → {e['after']:.2f}" for _, key, e in sorted(known, key=lambda k: -k[0])[:4]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ def table(row: type, rows: list[dict[str, Any]]) -> Table:
 
 
 def trace(
-    actions: list[dict[str, Any]], demand: Any = None, attempts: list[dict[str, Any]] = (), metrics: Any = (), **more: Any
-) -> Trace:  # type: ignore[assignment]
+    actions: list[dict[str, Any]], demand: Any = None, attempts: Sequence[dict[str, Any]] = (), metrics: Any = (), **more: Any
+) -> Trace:
     """A trace of actions; ``demand`` is (seconds, values); metrics are (component, name, seconds, values)."""
     series = [*metrics, *([("all", "demand", *demand)] if demand is not None else [])]
     samples = [

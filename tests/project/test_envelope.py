@@ -76,7 +76,7 @@ def test_the_map_loses_more_with_scale_heterogeneity_and_intensity(small: Scenar
     assert len(rows) == 27
 
     def lost(*place: float) -> float:
-        return float(rows[place]["loss_share"])  # type: ignore[index]
+        return float(rows[place]["loss_share"])
 
     assert lost(32, 1, 1) < lost(128, 1, 1) < lost(512, 1, 1)
     assert lost(32, 1, 1) < lost(32, 2, 1) < lost(32, 4, 1)

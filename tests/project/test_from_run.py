@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from taut.cli import main
-from taut.project.from_run import PAYS, crossing
+from taut.project.from_run import crossing
+from taut.project.margin import PAYS
 from taut.project.measured import Forecast
 
 

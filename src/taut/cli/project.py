@@ -87,7 +87,7 @@ def _scenario(
     table, text = load(scenario)
     result = run_project(
         table, scenario, text, ranks=ranks, policies=policies or None, count=steps, seed=seed, cores=os.cpu_count() or 1,
-        envelope=envelope, given=_given,
+        envelope=envelope, measured=_measured,
     )  # fmt: skip
     if evidence is not None:
         from taut.brief.evidence import write
@@ -97,13 +97,13 @@ def _scenario(
     return result
 
 
-def _given(what: str, name: str) -> Any:
-    """What a scenario names and does not hold."""
+def _measured(run: str) -> Any:
+    """How the work of a finished run strays."""
     from taut.project.noise import strays
     from taut.run import open_run
     from taut.tables import Kind
 
-    opened = open_run(name)
+    opened = open_run(run)
     return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
 
 

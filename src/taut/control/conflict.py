@@ -282,7 +282,10 @@ def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> tuple[float, Relatio
 
 
 @kernel()
-def undone(at, way, cut, other_at, other_way, other_cut, begin, length, moved, taus, demand, origin, step):  # type: ignore[no-untyped-def]
+def undone(
+    at: Any, way: Any, cut: Any, other_at: Any, other_way: Any, other_cut: Any, begin: Any, length: Any, moved: Any, taus: Any,
+    demand: Any, origin: float, step: float,
+) -> Any:  # fmt: skip
     """Actions undone next by the other controller within each τ, for every shift of the other; both ways round.
 
     Times count from the begin of their target's window; a merge of the two streams of each target, target after target.

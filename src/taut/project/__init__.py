@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from taut.project.around import around
-from taut.project.comparison import compare, drawn, play
+from taut.project.comparison import compare, play
 from taut.project.forecast import SEED
 from taut.project.questions import questions
 from taut.project.scenario import Scenario, parse
@@ -18,23 +18,22 @@ __all__ = ["Scenario", "parse", "project"]
 def project(
     table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
     count: int | None = None, seed: int = SEED, cores: int = 1, envelope: bool = False,
-    given: Callable[[str, str], Any] | None = None,
+    measured: Callable[[str], Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What ``taut project`` prints: a scenario at its own scale or at these, and beside itself with policies.
 
     ``envelope`` adds what lies around a training job. ``count`` steps are drawn, or as many as the size of the job allows.
     ``policies`` are ``NAME``, ``NAME=VALUE`` or several of them with commas, which are taken together; None takes those that
-    the scenario names. ``given`` gives what a scenario names and does not hold: ("run", FOLDER) → strays of its work,
-    ("requests", FILE) → arrivals.
+    the scenario names. ``measured`` gives the strays of a run folder, for scenarios whose noise was measured.
     """
     kind = workload_of(table, label)
     s, defaults = kind.parse(table, label, text)
-    how = kind.given(s, given, label, text) if kind.given else {}
+    how = kind.given(s, measured, label, text) if kind.given else {}
     placed = [kind.at(s, n) for n in ranks or [kind.ranks(s)]]
     for one in placed:
         if kind.fits:
             kind.fits(one, label, text)
-    made = [drawn(kind, one, count, seed=seed, cores=cores, **how) for one in placed]
+    made = [kind.forecast(one, count=count, seed=seed, cores=cores, **how) for one in placed]
     own = play(kind, placed[0], count=count, seed=seed, cores=cores, answer=made[0], **how)
     said = [",".join(s.about.policies)] if policies is None and s.about.policies else policies or []
     result = {

@@ -31,16 +31,11 @@ def play(
     kind: Workload, s: Any, *, count: int | None, seed: int, cores: int = 1, answer: Answer | None = None, **how: Any
 ) -> Played:  # fmt: skip
     """Everything that is said about one scenario; ``answer`` where it has been played already."""
-    answer = answer or drawn(kind, s, count, seed=seed, cores=cores, **how)
-    if kind.regime or not kind.scales:
-        return Played(s, answer, kind.regime(s, seed) if kind.regime else {"class": None}, None)
+    answer = answer or kind.forecast(s, count=count, seed=seed, cores=cores, **how)
+    if kind.regime:
+        return Played(s, answer, kind.regime(s, seed), None)
     know = {"asked": rule(kind, s, seed=seed, **how), "seed": seed, "cores": cores, **how}
     return Played(s, answer, reserve(kind, s, **know).entry(), threshold(kind, s, **know).entry())
-
-
-def drawn(kind: Workload, s: Any, count: int | None, **how: Any) -> Answer:
-    """A forecast of so many steps, or of as many as its workload thinks right."""
-    return kind.forecast(s, **how, **({"count": count} if count else {}))
 
 
 def policies_of(kind: Workload, said: str) -> list[tuple[Policy, float | None]]:

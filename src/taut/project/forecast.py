@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from taut.errors import UsageError
 from taut.project import acts, indices, network, work
 from taut.project.failure import Lives, domains, live
+from taut.project.figures import times
 from taut.project.grid import Grid
 from taut.project.moved import joules as joules_moved
 from taut.project.noise import Sway, table
@@ -101,11 +102,11 @@ class Forecast:
             "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
             "cost_per_unit": None if price is None else price / 3600 * seconds * self._paid(),
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
-            "network_cost_per_unit": _times(seconds, network.per_s(s)), "network_w": watts,
-            "movement_energy_per_unit_j": _times(1 / units / self.kept, joules_moved(s)),
-            "energy_cost_per_unit": _times(joules / 3.6e6, s.price.kwh),
-            "kg_co2e_per_unit": _times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
-            "penalty_per_unit": None if late is None else _times(late / units, penalty),
+            "network_cost_per_unit": times(seconds, network.per_s(s)), "network_w": watts,
+            "movement_energy_per_unit_j": times(1 / units / self.kept, joules_moved(s)),
+            "energy_cost_per_unit": times(joules / 3.6e6, s.price.kwh),
+            "kg_co2e_per_unit": times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
+            "penalty_per_unit": None if late is None else times(late / units, penalty),
             "tokens_per_s": self.tokens_per_s, "effective_batch_share": acts.counts(s),
             "staleness_updates": acts.staleness(s), "extra_work_share": self.copied, "power_swing_w": self._swing_w(),
             "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
@@ -144,10 +145,6 @@ class Forecast:
         busy = min(1.0, self.terms["compute"] * (1 + self.copied) / max(float(self.step_ns.mean()), 1.0))
         device = acts.device(self.scenario)
         return device.load_w * busy + device.stall_w * (1 - busy)
-
-
-def _times(amount: float, rate: float | None) -> float | None:
-    return None if rate is None else amount * rate
 
 
 def at(s: Scenario, ranks: int) -> Scenario:

@@ -7,11 +7,10 @@ from itertools import pairwise
 from math import exp, log
 from typing import Any
 
+from taut.project.margin import PAYS
 from taut.project.measured import Forecast, Measured
 from taut.project.questions import questions
 
-PAYS = 0.5
-"""What one accelerator more must bring, in accelerators without jitter (docs/indices.md)."""
 DOUBLINGS = 10
 """How often the measured ranks are doubled in search of the threshold."""
 

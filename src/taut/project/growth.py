@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.project import network
+from taut.project.figures import times as priced_at
 from taut.project.forecast import UNIT_TOKENS, at
 from taut.project.scenario import Device, Fabric, Scenario
 from taut.project.step import step_ns
@@ -29,17 +30,13 @@ def priced(s: Scenario) -> Row:
     took = step_ns(s)
     seconds = took * 1e-9 / (s.job.global_batch * s.model.sequence / UNIT_TOKENS)
     price, watts = network.whole(s)
-    device = _times(s.device.price_per_hour, s.job.world * seconds / 3600)
-    wires = _times(network.per_s(s), seconds)
+    device = priced_at(s.job.world * seconds / 3600, s.device.price_per_hour)
+    wires = priced_at(seconds, network.per_s(s))
     return {
         "ranks": s.job.world, "step_ns": took, "units_per_s": 1 / seconds, "device_cost_per_unit": device,
         "network_price": price, "network_w": watts, "network_cost_per_unit": wires,
         "cost_per_unit": None if device is None or wires is None else device + wires,
     }  # fmt: skip
-
-
-def _times(rate: float | None, amount: float) -> float | None:
-    return None if rate is None else rate * amount
 
 
 def choices(

@@ -130,9 +130,9 @@ def judged(run: Played) -> dict[str, float | None]:
     }
 
 
-def forecast(s: Scenario, *, count: int = COUNT, seed: int = 0, cores: int = 1) -> Forecast:
+def forecast(s: Scenario, *, count: int | None = None, seed: int = 0, cores: int = 1) -> Forecast:
     """Play a scenario from several seeds, one for every so many steps asked for."""
-    runs = [play(s, seed + k) for k in range(min(max(count // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
+    runs = [play(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
     rows = [judged(run) for run in runs]
     found = {name: spread([row[name] for row in rows], name in SHARES) for name in (*TRUE, *NAMES)}
     return Forecast(s, runs, found)
@@ -172,5 +172,5 @@ def regime(s: Scenario, seed: int) -> dict[str, Any]:
 
 
 WORKLOAD = Workload(
-    "loops", parse, lambda s: s.accelerators, at, forecast, louder, rate, POLICIES, scales=False, regime=regime
+    "loops", parse, lambda s: s.accelerators, at, forecast, louder, rate, POLICIES, regime=regime
 )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import NamedTuple
 
+from taut.project.figures import times
 from taut.project.scenario import Fabric, Scenario, Tier
 
 YEAR_S = 365 * 86400.0
@@ -47,11 +48,7 @@ def _part(tier: Tier, cables: int, above: int = 0, units: int = 0, name: str = "
         switches = units * ceil(used / units / tier.radix)
         spare = switches * tier.radix - used
     price = None if tier.port_price is None else tier.port_price * (2 * cables + spare)
-    return Part(name or tier.name, cables, 2 * cables, spare, switches, price, _times(tier.port_w, 2 * cables))
-
-
-def _times(rate: float | None, count: int) -> float | None:
-    return None if rate is None else rate * count
+    return Part(name or tier.name, cables, 2 * cables, spare, switches, price, times(2 * cables, tier.port_w))
 
 
 def _inside(fabric: Fabric, devices: int) -> int:

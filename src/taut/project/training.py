@@ -67,11 +67,11 @@ def fits(s: Scenario, label: str, text: str) -> None:
         raise InputRefused(place(label, text, "device.memory_gb"), why, remedy)
 
 
-def given(s: Scenario, asked: Callable[[str, str], Any] | None, label: str, text: str) -> dict[str, Any]:
+def given(s: Scenario, measured: Callable[[str], Any] | None, label: str, text: str) -> dict[str, Any]:
     """Strays of the run that noise is drawn from."""
     if s.noise.distribution != "measured":
         return {}
-    strays = asked("run", s.noise.run) if asked is not None else ()
+    strays = measured(s.noise.run) if measured is not None else ()
     if len(strays) < FEWEST:
         why = f"noise.run: {len(strays)} ops with a reference are too few to draw from"
         raise InputRefused(place(label, text, "noise.run"), why, "name a run of several ranks and steps")

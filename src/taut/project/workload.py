@@ -72,7 +72,7 @@ class Workload:
     at: Callable[[Any, int], Any]
     """The scenario on so many ranks; UsageError where they cannot be dealt."""
     forecast: Callable[..., Answer]
-    """(scenario, count=, seed=, cores=) → what it gives."""
+    """(scenario, count=, seed=, cores=) → what it gives; as many steps as are right for it where no count is given."""
     louder: Callable[[Any, float], Any]
     """The scenario with its jitter scaled; 0 takes it out."""
     rate: Callable[..., float]
@@ -89,15 +89,14 @@ class Workload:
     fits: Callable[[Any, str, str], None] | None = None
     """(scenario, label, text): refuses what the devices cannot hold."""
     given: Callable[..., dict[str, Any]] | None = None
-    """(scenario, asked, label, text) → what forecast, rate and sketch must know and the file only names; ``asked`` gives it."""
+    """(scenario, measured, label, text) → what forecast, rate and sketch must know of a run that the file only names."""
     demand: Callable[[Any], bool] | None = None
     """Whether demand is given and shared by however many ranks there are; else each brings its own."""
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
-    scales: bool = True
-    """Whether accelerators are what is added; without, nobody asks where the next stops paying."""
     regime: Callable[[Any, int], dict[str, Any]] | None = None
-    """(scenario, seed) → its class and reserve, where the reserve of jitter is not what it is about."""
+    """(scenario, seed) → its class and reserve, where accelerators and jitter are not what it is about: then nobody
+    asks where the next one stops paying."""
 
 
 KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}

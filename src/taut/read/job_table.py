@@ -74,12 +74,13 @@ OF_JOB = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE), (Any, None))
 
 def _jobs(raw: bytes, keys: Keys) -> list[Any]:
     """A list of jobs, an object with one, or one job a line."""
-    attempts: Any = list[keys.struct("Attempt", OF_ATTEMPT, gc=False)]  # type: ignore[misc]
-    job: Any = keys.struct("Job", OF_JOB, ("attempts", attempts, msgspec.field(default_factory=list)))
+    attempt: Any = keys.struct("Attempt", OF_ATTEMPT, gc=False)
+    job: Any = keys.struct("Job", OF_JOB, ("attempts", list[attempt], msgspec.field(default_factory=list)))
     if raw[:1] == b"[":
         return list(msgspec.json.decode(raw, type=list[job]))
+    whole: Any = msgspec.defstruct("Jobs", [("jobs", list[job])])
     try:
-        return list(msgspec.json.decode(raw, type=msgspec.defstruct("Jobs", [("jobs", list[job])])).jobs)  # type: ignore[attr-defined]
+        return list(msgspec.json.decode(raw, type=whole).jobs)
     except msgspec.DecodeError:
         return list(msgspec.json.Decoder(job).decode_lines(raw))
 
@@ -200,15 +201,16 @@ _HOSTS = msgspec.json.Decoder(list[list[_Host]])
 
 def _details(details: Sequence[msgspec.Raw | None]) -> Iterator[tuple[int, int]]:
     """Attempts and how many accelerators their lists of hosts name, each host with its own; hosts name them much alike."""
-    rows = [row for row, one in enumerate(details) if one is not None and (len(one) != 4 or bytes(one) != b"null")]
-    lists = [details[row] for row in rows]
+    given = [(row, one) for row, one in enumerate(details) if one is not None and (len(one) != 4 or bytes(one) != b"null")]
+    rows, lists = [row for row, _ in given], [one for _, one in given]
     try:
-        hosts = _HOSTS.decode(b"[" + b",".join(lists) + b"]")  # type: ignore[arg-type]
+        hosts = _HOSTS.decode(b"[" + b",".join(map(bytes, lists)) + b"]")
     except msgspec.ValidationError:
-        return zip(rows, (_detail(msgspec.json.decode(one)) for one in lists), strict=True)  # type: ignore[arg-type]
-    texts, sizes = Codes(), np.fromiter(map(len, hosts), dtype=np.int64, count=len(hosts))
+        return zip(rows, (_detail(msgspec.json.decode(one)) for one in lists), strict=True)
+    texts: Any = Codes()
+    sizes = np.fromiter(map(len, hosts), dtype=np.int64, count=len(hosts))
     of = texts.of(bytes(host.gpus) for host in chain.from_iterable(hosts))
-    number = np.array([_listed(msgspec.json.decode(text)) for text in texts], dtype=np.int64)[of]  # type: ignore[call-overload]
+    number = np.array([_listed(msgspec.json.decode(text)) for text in texts], dtype=np.int64)[of]
     found = np.bincount(np.repeat(np.arange(len(hosts)), sizes), number, len(hosts)).astype(np.int64)
     return zip(rows, np.where(found > 0, found, NULL).tolist(), strict=True)
 

@@ -40,7 +40,7 @@ def everything(**changed: object) -> Scenario:
         "autoscaler": (Autoscaler("scaler"), Autoscaler("saver", "utilisation", 0.8, only="down")),
         "scheduler": (Scheduler("a", 1, 0.1), Scheduler("b", 1, 0.1)), **changed,
     }  # fmt: skip
-    return Scenario("everything", Loops(horizon_s=300), **parts)  # type: ignore[arg-type]
+    return Scenario("everything", Loops(horizon_s=300), **parts)
 
 
 def test_without_trouble_every_request_is_tried_once_and_kept() -> None:

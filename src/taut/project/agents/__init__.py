@@ -24,7 +24,7 @@ from taut.project.retries import expected_attempts
 from taut.project.serving.work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
-STEPS, SEED = 200, 0
+SEED = 0
 TASKS, QUICK = 10_000, 3_000
 """Tasks of a forecast, unless more are asked for, and of a rate."""
 
@@ -176,9 +176,9 @@ def at(s: AgentScenario, ranks: int) -> AgentScenario:
     return replace(s, agents=replace(a, replicas=replicas, per_s=per_s, concurrency=limit))
 
 
-def forecast(s: AgentScenario, *, count: int = STEPS, seed: int = SEED, cores: int = 1) -> AgentForecast:
+def forecast(s: AgentScenario, *, count: int | None = None, seed: int = SEED, cores: int = 1) -> AgentForecast:
     """Play a scenario's tasks, and those of its still twin."""
-    return AgentForecast(s, run(s, max(count, TASKS), seed), run(still(s), QUICK, seed))
+    return AgentForecast(s, run(s, max(count or 0, TASKS), seed), run(still(s), QUICK, seed))
 
 
 def louder(s: AgentScenario, times: float) -> AgentScenario:

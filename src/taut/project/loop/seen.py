@@ -37,7 +37,8 @@ class Seen:
         ticks = max(1, ceil(look_back_s / TICK_S))
         first, last = self.sums[max(len(self.sums) - 1 - ticks, 0)], self.sums[-1]
         over = max(min(ticks, len(self.sums) - 1), 1) * TICK_S
-        return tuple((b - a) / over for a, b in zip(first, last, strict=True))  # type: ignore[return-value]
+        inside, busy, ready = ((b - a) / over for a, b in zip(first, last, strict=True))
+        return inside, busy, ready
 
     def latency(self, look_back_s: float) -> float | None:
         """Tail of the latency of what ended in the last while, as a share of the deadline; None where nothing did."""

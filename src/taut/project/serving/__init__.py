@@ -23,7 +23,7 @@ from taut.project.serving.scenario import ServingScenario, parse
 from taut.project.serving.work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
 
-STEPS, SEED = 200, 0
+SEED = 0
 REQUESTS, QUICK = 10_000, 1_000
 """Requests of a forecast, unless more are asked for, and of a rate."""
 UNIT_TOKENS = 1e6
@@ -167,9 +167,9 @@ def at(s: ServingScenario, ranks: int) -> ServingScenario:
     return replace(s, serving=replace(v, replicas=replicas), arrivals=replace(s.arrivals, per_s=per_s))
 
 
-def forecast(s: ServingScenario, *, count: int = STEPS, seed: int = SEED, cores: int = 1) -> ServingForecast:
+def forecast(s: ServingScenario, *, count: int | None = None, seed: int = SEED, cores: int = 1) -> ServingForecast:
     """Play a scenario's requests, and those of its still twin."""
-    many = max(count, REQUESTS)
+    many = max(count or 0, REQUESTS)
     hedge_ns = hedge_ns_of(s, many // 2, seed)
     return ServingForecast(s, run(s, many, seed, hedge_ns), run(still(s), QUICK, seed), hedge_ns)
 
@@ -178,7 +178,7 @@ def louder(s: ServingScenario, times: float) -> ServingScenario:
     """Everything that strays, straying so many times as far: iterations, servers, arrivals."""
     n = s.noise
     kind: Any = "none" if times == 0 else n.distribution
-    spreads = {name: getattr(n, name) * times for name in ("spread", "step_spread", "ranks_spread", "drift_share")}
+    spreads = {name: getattr(n, name) * times for name in ("spread", "times", "step_spread", "ranks_spread", "drift_share")}
     noise = replace(n, distribution=kind, **spreads)
     return replace(s, noise=noise, arrivals=replace(s.arrivals, stray=s.arrivals.stray * times))
 
