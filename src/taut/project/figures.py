@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.diagnose.indices import NORMAL_WIDTH
+
 AT = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
@@ -32,4 +34,4 @@ def variance_index(took: Any) -> float | None:
     if len(took) < 8:
         return None
     low, middle, high = np.quantile(took, (0.05, 0.5, 0.95))
-    return float((high - low) / (3.29 * middle))
+    return float((high - low) / (NORMAL_WIDTH * middle))
