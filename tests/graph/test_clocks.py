@@ -94,3 +94,18 @@ def test_hops_there_and_back_tell_a_clock_where_no_gate_holds_all_ranks() -> Non
     offset = link(wrong).clock.offset_ns
     assert np.abs(offset - [0, 0, 7 * MS, 0]).max() < 0.2 * MS
     assert np.abs(link(trace).clock.offset_ns).max() == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_leaves_before_everybody_came(seed: int) -> None:
+    """Ends that scatter to one side by milliseconds: what starts forbid bounds the clock, and places it better."""
+    rng = np.random.default_rng(seed)
+    built = modelled("fsdp", "none", RANKS, seed)[0]
+    late = (built.ops.group >= 0) & (built.ops.rank == 2)
+    scatter = np.zeros(len(built.ops), dtype=np.int64)
+    scatter[late] = (rng.exponential(3 * MS, late.sum()) * (rng.random(late.sum()) < 0.8)).astype(np.int64)
+    offset = np.where(np.arange(RANKS) == 2, -9.0 * MS, 0.0)
+    noisy = replace(built, ops=built.ops.replace(end_ns=built.ops.end_ns + scatter))
+    clock = link(shifted(noisy, offset, np.zeros(RANKS))).clock
+    assert clock.lo_ns[2] <= offset[2] <= clock.hi_ns[2]
+    assert abs(clock.offset_ns[2] - offset[2]) < 0.02 * MS

@@ -1,12 +1,14 @@
 """Clock offsets and drifts between ranks, from the ends of gates that everybody waits for.
 
-Ranks of one host share a clock: no fitting. Otherwise the end times of full rendezvous coincide up to the offset, but
-only where the network treats all members alike: behind a slow link the receivers end late, and aligning them would
-erase the link and blame the innocent. What tells them apart: a clock is wrong by the same amount whatever the bytes, from
-the first step on, or by an amount that grows evenly with time. So lateness that grows with bytes is believed only as far
-as the smallest gates show it, and lateness that begins during the run is a link or a rank: the offset stays 0 and its
-interval says how far it could be. Where no gate holds all ranks, groups that share a rank are fitted one after another,
-and then pairs that send each other something: the quickest hop there and the quickest hop back differ by twice the offset.
+Ranks of one host share a clock: no fitting. Otherwise the end times of full rendezvous coincide up to the offset, but only
+where the network treats all members alike: behind a slow link the receivers end late, and aligning them would erase the link
+and blame the innocent. What tells them apart: a clock is wrong by the same amount whatever the bytes, from the first step on,
+or by an amount that grows evenly with time. So lateness that grows with bytes is believed only as far as the smallest gates
+show it, and lateness that begins during the run is a link or a rank: the offset stays 0 and its interval says how far it
+could be. Besides, nobody leaves a gate before everybody came: that bounds every clock, whatever the network does, and where
+ends scatter more than the bounds are apart their middle is the better estimate. Where no gate holds all ranks, groups that
+share a rank are fitted one after another, and then pairs that send each other something: the quickest hop there and the
+quickest hop back differ by twice the offset.
 """
 
 from __future__ import annotations
@@ -57,6 +59,9 @@ class Fit:
     slope_error: Any
     low: Any
     high: Any
+    least: Any = -np.inf
+    """No clock is below this, nor above that: nobody leaves a gate before everybody came."""
+    most: Any = np.inf
 
     def chosen(self, other: Fit, mask: Any) -> Fit:
         """This fit where the mask holds, else the other."""
@@ -68,11 +73,22 @@ class Fit:
         least = np.maximum(np.maximum(WORTH_NS, self.noise), SURE * self.error)
         return self.steady & (np.abs(self.offset) > least)
 
-    def interval(self, believed: Any) -> tuple[Any, Any]:
-        """Where the clocks may be: around the offset or, where that is not believed, as far as ends were apart."""
+    def placed(self, believed: Any) -> tuple[Any, Any, Any]:
+        """(offsets, and where they may be): around the ends or between the bounds, whichever is narrower.
+
+        Where the offset is not believed it is 0, and may be as far off as ends were apart.
+        """
         half = 1.96 * self.error + np.median(self.noise) / 1.4826
-        low = np.where(believed, self.offset - half, np.minimum(self.low, -half))
-        return low, np.where(believed, self.offset + half, np.maximum(self.high, half))
+        bounded = (self.least <= self.most) & (self.most - self.least < 2 * half)
+        with np.errstate(invalid="ignore"):
+            offset = np.where(bounded, (self.least + self.most) / 2, self.offset)
+        low = np.where(bounded, self.least, self.offset - half)
+        high = np.where(bounded, self.most, self.offset + half)
+        held = (self.least <= 0) & (self.most >= 0)
+        apart = np.minimum(self.low, -half), np.maximum(self.high, half)
+        low = np.where(believed, low, np.where(held, np.maximum(apart[0], self.least), apart[0]))
+        high = np.where(believed, high, np.where(held, np.minimum(apart[1], self.most), apart[1]))
+        return np.where(believed, offset, 0.0), low, high
 
 
 def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = True) -> tuple[Table, int | None]:
@@ -92,9 +108,8 @@ def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = Tru
         base, leg, new = at[here], fitted(ops, rows, here, middle, drifts), ~known[at]
         apart = np.array([h == "" or h != host[base] for h in host[at]])
         believed = leg.believed() & apart
-        low, high = leg.interval(believed)
-        to = at[new]
-        offset[to], lo[to], hi[to] = offset[base] + (believed * leg.offset)[new], lo[base] + low[new], hi[base] + high[new]
+        to, (moved, low, high) = at[new], leg.placed(believed)
+        offset[to], lo[to], hi[to] = offset[base] + moved[new], lo[base] + low[new], hi[base] + high[new]
         slope[to], slope_error[to] = slope[base] + leg.slope[new], np.hypot(slope_error[base], leg.slope_error[new])
         applied[to], drifting[to] = (applied[base] | believed)[new], (drifting[base] | (believed & leg.drifting))[new]
         told[to], noise[to], known[to] = told[base] & (leg.steady & apart)[new], leg.noise[new], True
@@ -217,7 +232,10 @@ def _clocks(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
         found = _beyond_bytes(late, time, size, drifts)
     chunk = float(np.median(transfer)) / (rows.shape[1] - 1)
     strict = found.high - found.low <= np.maximum(FLOOR_NS, CONSTANT * np.abs(found.offset))
-    return replace(found, steady=found.steady & (strict | (np.abs(found.offset) > chunk)))
+    away = np.where(found.drifting, found.slope, 0.0) * time[:, None]
+    least = (ops.start_ns[rows] - end[:, [base]] - away).max(axis=0)
+    most = (end - ops.start_ns[rows[:, [base]]] - away).min(axis=0)
+    return replace(found, steady=found.steady & (strict | (np.abs(found.offset) > chunk)), least=least, most=most)
 
 
 def _beyond_bytes(late: Any, time: Any, size: Any, drifts: bool) -> Fit:
