@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.diagnose.change import LEAST_OUTSIDE
 from taut.diagnose.slower import Place, Slower
 from taut.graph import Graph
 from taut.replay import Change
@@ -30,24 +31,34 @@ def takes(slower: Slower, rank: Place, links: Place) -> bool:
 def rank_before(slower: Slower, place: Place, peers_ns: Any) -> tuple[Change, ...]:
     """A rank's own work and gaps as before, and the transfers that it holds up."""
     graph = slower.graph
-    within = (graph.window >= place.first) & (graph.window <= place.last)
-    all_of_it = np.flatnonzero((graph.rank_index == place.rank) & within)
     usual = slower.outside(graph.work_ns, place.first, place.last)
+    mine = np.flatnonzero((graph.rank_index == place.rank) & slower.own & _within(graph, place))
     work = np.where(np.isnan(usual), peers_ns, usual)
-    gap = slower.outside(graph.gap_ns, place.first, place.last)
+    return _set(mine, "work", work, f"rank {int(graph.ranks[place.rank])} as before"), *pauses_before(slower, place)
+
+
+def pauses_before(slower: Slower, place: Place) -> tuple[Change, ...]:
+    """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up."""
+    graph, within = slower.graph, _within(slower.graph, place)
+    few = slower.windows - (place.last - place.first + 1) < LEAST_OUTSIDE
+    gap, work = (slower.outside(values, place.first, -1 if few else place.last) for values in (graph.gap_ns, graph.work_ns))
+    held = slower.held_up(place)
+    for links in slower.links:
+        held = held | links.gates if takes(slower, place, links) else held & ~links.gates
     reason = f"rank {int(graph.ranks[place.rank])} as before"
-    changes = [_set(all_of_it[slower.own[all_of_it]], "work", work, reason), _set(all_of_it, "gap", gap, reason)]
-    for links in [place, *slower.links]:
-        if links.gates is not None and (links is place or takes(slower, place, links)):
-            held = np.flatnonzero(within & (graph.gate >= 0) & links.gates[graph.gate])
-            changes.append(_set(held, "work", usual, reason))
-    return tuple(changes)
+    transfers = np.flatnonzero(within & (graph.gate >= 0) & np.append(held, False)[graph.gate])
+    mine = np.flatnonzero((graph.rank_index == place.rank) & within)
+    return _set(mine, "gap", gap, reason), _set(transfers, "work", work, reason)
+
+
+def _within(graph: Graph, place: Place) -> Any:
+    return (graph.window >= place.first) & (graph.window <= place.last)
 
 
 def links_before(slower: Slower, place: Place) -> Change:
     """Transfers of the groups that slow links hold up, as before."""
     graph = slower.graph
-    inside = (graph.window >= place.first) & (graph.window <= place.last) & (graph.gate >= 0)
+    inside = _within(graph, place) & (graph.gate >= 0)
     inside &= place.gates[np.maximum(graph.gate, 0)]
     usual = slower.outside(graph.work_ns, place.first, place.last, inside)
     text = ", ".join(f"{s}:{r}" for s, r in place.links)

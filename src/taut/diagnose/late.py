@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.before import rank_before, takes
+from taut.diagnose.before import pauses_before, rank_before, takes
 from taut.diagnose.change import LEAST_STEPS
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, spell, worth
 from taut.diagnose.slower import Place
@@ -133,7 +133,10 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
                 confidence(top[r], len(blame.waits) * len(graph.ranks)),
                 f"rank {rank} spends {excess} a step more in {classes[0] if classes else 'its work'} than its peers "
                 f"do, {top[r]:.3g} times their spread (alarm at {blame.threshold:.2f}); the others wait for it",
-                changes=(Change(np.flatnonzero(key == k), "work", "set", usual[key == k], f"rank {rank} like its peers"),),
+                changes=(
+                    Change(np.flatnonzero(key == k), "work", "set", usual[key == k], f"rank {rank} like its peers"),
+                    *pauses_before(e.slower, Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slower.stopped(r))),
+                ),
             )
         )  # fmt: skip
     return out

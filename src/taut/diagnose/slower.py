@@ -14,7 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.change import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, concentrated, heaped, levels, noise, outliers, ramp
+from taut.diagnose.change import (
+    LEAST_OUTSIDE,
+    LEAST_STEPS,
+    OUTLIER,
+    Span,
+    clipped,
+    concentrated,
+    heaped,
+    levels,
+    noise,
+    outliers,
+    ramp,
+)
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay.whatif import link_ends
@@ -32,6 +44,8 @@ MINOR = 0.25
 """Links that are late by less than this share of the latest are not named: the others delay them."""
 ALSO = 5.0
 """Standard errors by which other groups must be slower in the same span to count as slow with the worst."""
+HELD = 2.0
+"""The same for transfers of a rank that is known to be slow, in its span: nothing is searched for."""
 CHUNK = 0.3
 """The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
 LEAST_HICCUPS = 5
@@ -182,7 +196,7 @@ class Slower:
     def _stalls(self, known: set[int]) -> list[Place]:
         """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
         spikes = outliers(self._busy)
-        gates, out = self._hiccups[0], []
+        out = []
         above = self._busy - np.median(self._busy, axis=1, keepdims=True)
         place, weight = np.nonzero(spikes)[0], above[spikes]
         often = np.flatnonzero(np.bincount(place, minlength=self.count) >= 2)
@@ -191,8 +205,7 @@ class Slower:
             chance = heaped(weight, place == rank, 1 / self.count, self.count)
             if rank in known or chance >= FALSE_ALARMS:
                 continue
-            mine = self._gates_of(rank)
-            mine &= np.isin(np.arange(len(mine)), gates)
+            mine = self.stopped(rank)
             at = np.concatenate([np.flatnonzero(spikes[rank]), self.gates[0][mine]])
             span = Span(rank, int(at.min()), int(at.max()), _quantile(chance))
             out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=mine))
@@ -227,6 +240,11 @@ class Slower:
         mine[g.gate[(g.gate >= 0) & (g.rank_index == rank)]] = True
         return mine
 
+    def stopped(self, rank: int) -> Any:
+        """Mask over the gates of a rank whose transfers took far longer than usual: what it holds up if it stops."""
+        mine = self._gates_of(rank)
+        return mine & np.isin(np.arange(len(mine)), self._hiccups[0])
+
     def holds_up(self, rank: int, first: int, last: int) -> bool:
         """Whether all transfers that a rank takes part in take longer in a span: its doing, not that of one of its links."""
         window, _, high = self.gates
@@ -238,6 +256,21 @@ class Slower:
         during, before = took[0] / steps, took[1] / max(self.windows - steps, 1)
         matter = before >= MATTERS * before.sum()
         return bool((during[matter] >= GREW * before[matter]).all())
+
+    def held_up(self, place: Place) -> Any:
+        """Mask over the gates of a slow rank whose transfers take longer while it is slow: groups that meet it, one by one."""
+        out = np.zeros(len(self.graph.gates), dtype=bool) if place.gates is None else place.gates
+        inside = _between(self.windows, place.first, place.last + 1)
+        if not len(out) or self.windows < LEAST_STEPS or inside.all():
+            return out
+        window, _, high = self.gates
+        group, count = self._groups
+        mine = self._gates_of(place.rank)
+        total = self._table(high[mine], group[mine], count, window[mine])
+        met = np.flatnonzero(total.any(axis=1))
+        z = clipped(total[met])
+        more = (z[:, inside].mean(axis=1) - z[:, ~inside].mean(axis=1)) / np.sqrt(1 / inside.sum() + 1 / (~inside).sum())
+        return out | (mine & np.isin(group, met[more > HELD]))
 
     @cached_property
     def links(self) -> list[Place]:
