@@ -41,6 +41,18 @@ def test_a_rank_that_slows_down_is_measured_against_itself(seed: int) -> None:
     assert saved(done) == pytest.approx(30 - 0.03 * 100 * 1.03, rel=0.12), "the others' jitter remains"
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_transfers_that_a_slow_rank_holds_up_are_mended_with_it(seed: int) -> None:
+    """Throttled hosts move bytes slowly too: 30 ms more work and 8 ms more in every all-reduce are one fault."""
+    work = jitter(seed, 4)
+    transfer = np.abs(np.random.default_rng(seed + 9).normal(20 * MS, 4 * MS, (STEPS, 1))) * np.ones((1, 4))
+    work[ONSET:, 2] += 30 * MS
+    transfer[ONSET:] += 8 * MS
+    done = analyze(barriers(work, transfer))
+    assert first(done)[:3] == ("straggler cascade", (2,), ())
+    assert saved(done) == pytest.approx(30 - 0.03 * 100 * 1.03 + 8, rel=0.12)
+
+
 def test_a_rank_that_was_always_slower_by_habit_is_no_change() -> None:
     work = jitter(0, 4) * np.array([1, 1, 1.04, 1])
     assert analyze(barriers(work, 5 * MS)).findings == []

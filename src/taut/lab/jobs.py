@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -25,6 +25,8 @@ HIDDEN, BLOCKS, BATCH, CLASSES = 256, 2, 64, 10
 FORWARD_MS, BACKWARD_MS, LOAD_MS = 30.0, 50.0, 2.0
 JITTER = 0.02
 """Spread of the emulated compute from call to call."""
+HOPS, HOPS_ID, REMEMBERED = "hops", 1 << 16, 2000
+"""Group, by name and number, under which hops stand in the flight recorder's dump, and how many: as many as it keeps."""
 
 
 class Pace:
@@ -102,6 +104,7 @@ class Job:
     def __init__(self, spec: Spec, rank: int, pace: Pace) -> None:
         torch.manual_seed(spec.seed)
         self.spec, self.rank, self.pace = spec, rank, pace
+        self.hops: Hops | None = None
         self.generator = torch.Generator().manual_seed(spec.seed + 1 + (0 if spec.job == "pipeline" else rank))
         self.forward_backward, self.model = JOBS[spec.job](self)
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=1e-2)
@@ -194,37 +197,58 @@ def _hsdp(job: Job) -> tuple[Step, nn.Module]:
 
 
 class Hops:
-    """The lab's own hook: neither the flight recorder nor gloo's annotations say between whom a hop goes."""
+    """The lab's own hook: neither the flight recorder nor gloo's annotations say between whom a hop goes.
+
+    Every hop is an event of the profiler and, as long as it is among the last, an entry for the flight recorder's dump.
+    """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.seq: Counter[tuple[int, int]] = Counter()
+        self.made = 0
+        self.last: deque[tuple[dict[str, Any], Callable[[], bool]]] = deque(maxlen=REMEMBERED)
 
     @contextmanager
-    def _noted(self, verb: str, x: torch.Tensor, source: int, target: int) -> Iterator[None]:
+    def _noted(self, verb: str, x: torch.Tensor, source: int, target: int, done: Callable[[], bool]) -> Iterator[None]:
         said = {"Src Rank": source, "Dst Rank": target, "Seq": self.seq[source, target]}
         self.seq[source, target] += 1
+        ends = f"{source}->{target}" if verb == "send" else f"{target}<-{source}"
+        entry = {
+            "record_id": self.made, "pg_id": HOPS_ID, "process_group": [HOPS, "the lab's own hook"], "is_p2p": True,
+            "p2p_seq_id": self.made, "profiling_name": f"gloo:{verb} {ends}", "time_created_ns": time.time_ns(),
+            "input_sizes": [list(x.shape)],
+        }  # fmt: skip
+        self.made += 1
+        self.last.append((entry, done))
         with _RecordFunctionFast(f"taut::{verb}", [x], said):
             yield
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The last hops as a flight recorder tells them."""
+        return [{**entry, "state": "completed" if done() else "scheduled"} for entry, done in list(self.last)]
 
     def receive(self, source: int, like: torch.Tensor) -> torch.Tensor:
         """A tensor from another rank, waited for."""
         x = torch.empty_like(like)
-        with self._noted("recv", x, source, self.rank):
+        came: list[bool] = []
+        with self._noted("recv", x, source, self.rank, lambda: bool(came)):
             dist.recv(x, source)
+        came.append(True)
         return x
 
     def send(self, x: torch.Tensor, target: int) -> Any:
         """Hand a tensor over without waiting; the result keeps it alive and can be waited for."""
-        with self._noted("send", x, self.rank, target):
-            return dist.isend(x, target), x
+        work: list[Any] = []
+        with self._noted("send", x, self.rank, target, lambda: bool(work and work[0].is_completed())):
+            work.append(dist.isend(x, target))
+        return work[0], x
 
 
 def _pipeline(job: Job) -> tuple[Step, nn.Module]:
     rank, last = job.rank, job.spec.ranks - 1
     body = Block(job.pace, MICRO)
     model = nn.Sequential(body, nn.Linear(HIDDEN, CLASSES)) if rank == last else nn.Sequential(body)
-    hops = Hops(rank)
+    hops = job.hops = Hops(rank)
 
     def step(x: torch.Tensor, y: torch.Tensor) -> float:
         micro = [(x.detach().clone(), y) for _ in range(MICRO)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gzip
+import json
 import os
 import signal
 import sys
@@ -20,7 +21,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
 from taut.lab import net
-from taut.lab.jobs import Job, Pace
+from taut.lab.jobs import HOPS, Job, Pace
 from taut.lab.net import Socket
 from taut.lab.spec import FATAL, PLAIN, Spec, clocks
 from taut.lab.truth import Injected
@@ -66,7 +67,7 @@ def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connectio
     job = Job(spec, rank, pace)
     scratch = str(folder)
     if spec.fault in FATAL:
-        threading.Thread(target=_watch, args=(folder / "faulted", rank, progress), daemon=True).start()
+        threading.Thread(target=_watch, args=(folder / "faulted", job, progress), daemon=True).start()
     host.send(_steps(job, pace, "plain", range(PLAIN), progress, scratch))
     for part in spec.parts:
         host.recv()
@@ -95,22 +96,25 @@ def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Any, folder
     with gzip.open(raw.with_suffix(".json.gz"), "wb", compresslevel=1) as file:
         file.write(raw.read_bytes())
     raw.unlink()
-    _dump(folder, job.rank)
+    _dump(folder, job)
     return told
 
 
-def _dump(folder: Path, rank: int) -> None:
-    """Write the flight recorder."""
-    dump = torch._C._distributed_c10d._dump_fr_trace_json()  # type: ignore[attr-defined]
-    (folder / f"flight_rank{rank}.json").write_bytes(dump if isinstance(dump, bytes) else dump.encode())
+def _dump(folder: Path, job: Job) -> None:
+    """Write the flight recorder; hops, which it does not see on gloo, as the lab's own hook has them."""
+    dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
+    if job.hops is not None:
+        dump["entries"] += job.hops.entries()
+        dump["pg_config"][HOPS] = {"name": HOPS, "desc": "", "ranks": str(list(range(job.spec.ranks)))}
+    (folder / f"flight_rank{job.rank}.json").write_text(json.dumps(dump))
 
 
-def _watch(folder: Path, rank: int, progress: Any) -> None:
+def _watch(folder: Path, job: Job, progress: Any) -> None:
     """Runs beside the job: dumps the flight recorder of a rank that hangs, when told to."""
     while progress[-1] == 0:
         time.sleep(0.1)
     folder.mkdir(exist_ok=True)
-    _dump(folder, rank)
+    _dump(folder, job)
 
 
 def _steps(job: Job, pace: Pace, part: str, steps: range, progress: Any, scratch: str, recorder: Any = None) -> Part:

@@ -192,13 +192,14 @@ def _reached(dump: _File, entries: Sequence[_Entry], members: Mapping[str, Seque
 
 
 def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
-    """Group → its ranks. A single group without a name is the one group of which there are calls."""
+    """Group → its ranks. A single group without a name is the one group of which there are calls and no name."""
     groups = config if isinstance(config, dict) else {}
     named = {
         str(entry.get("name") or key): rank_list(entry.get("ranks")) for key, entry in groups.items() if isinstance(entry, dict)
     }
-    if list(named) == [""] and len(called) == 1:
-        named = {called.pop(): named[""]}
+    other = called - set(named)
+    if "" in named and len(other) == 1:
+        named[other.pop()] = named[""]
     return {name: ranks for name, ranks in named.items() if name and ranks}
 
 
