@@ -263,10 +263,10 @@ class Calls:
             where = ""
             if gates:
                 (name, (group, seq, _)), count = gates[0]
-                where = f" did not come to {name} {seq} of group {self.trace.groups[group]}, where {count} ranks wait for it"
+                where = f" did not come to {name} {seq} of group {self.trace.groups[group]}, where {_ranks(count)} for it"
             parts.append(f"rank {rank}{where}: {self._why(rank)}")
         more = f"; and {len(stopped) - NAMED} more" if len(stopped) > NAMED else ""
-        return "; ".join(parts) + more + f"; {len(waiting)} ranks wait, each for these or for one that waits for them"
+        return "; ".join(parts) + more + f"; {_ranks(len(waiting))}, each for these or for one that waits for them"
 
     def _why(self, rank: int) -> str:
         if rank not in self.dumped:
@@ -279,6 +279,10 @@ class Calls:
         if rank in self.waits_for:
             return "it waits, too, but all others that wait in the same call made more calls since"
         return f"its oldest open call, {call.name} {call.gate[1]}, was completed by the others, so its device stopped"
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank waits" if count == 1 else f"{count} ranks wait"
 
 
 __all__ = ["MODES", "Calls", "detect"]
