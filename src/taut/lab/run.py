@@ -57,7 +57,7 @@ class Lab:
         self._guard = subprocess.Popen(
             ["sh", "-c", _GUARD, "guard", str(self._cgroup)], stdin=subprocess.PIPE, start_new_session=True
         )
-        environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "20000", "KINETO_LOG_LEVEL": "5"}
+        environment = {"TORCH_FR_BUFFER_SIZE": "20000", **os.environ, "KINETO_LOG_LEVEL": "5"}
         self._can_skew = _compiled(Path(self._library))
         if self._can_skew:
             environment["LD_PRELOAD"] = f"{self._library}/skew.so"
