@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from taut.lab import control_launch, control_pair
+from taut.lab import control_launch, control_pair, control_slurm
 from taut.lab.control_truth import Truth
 from taut.lab.table import Grid
 
@@ -18,6 +18,7 @@ Run = Callable[[Path, int, bool], Sequence[tuple[Path, Truth]]]
 EXPERIMENTS: dict[str, tuple[Run, Callable[[], str | None]]] = {
     control_pair.EXPERIMENT: (control_pair.run, control_pair.missing),
     control_launch.EXPERIMENT: (control_launch.run, control_launch.missing),
+    control_slurm.EXPERIMENT: (control_slurm.run, control_slurm.missing),
 }
 """What runs an experiment, and what says, in one line, why it cannot run here."""
 
@@ -49,18 +50,28 @@ def run(names: Sequence[str], folder: Path, seed: int, short: bool) -> Iterator[
 
 
 def judge(log: Path, truth: Truth) -> Row:
-    """What ``taut control`` says of the log alone, against the truth; also written beside it.
+    """What ``taut control`` says of the log (or folder of logs) alone, against the truth; also written beside it.
 
-    Right is to name the relation where it was, and to name none at all where nothing was wrong.
+    Right is to name the relation where it was, and where it was not, nothing that was not there.
     """
     result = _controlled(log)
     (log.parent / RESULT).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
     found = tuple(dict.fromkeys(relation["kind"] for relation in result["relations"]))
-    right = truth.relation in found if truth.present else not found
+    named = any(_names(relation, truth) for relation in result["relations"])
+    right = named if truth.present else set(found) <= set(truth.also)
     return Row(
         experiment=truth.experiment, case=truth.case, truth=str(truth.measured["outcome"]), as_predicted=truth.as_predicted,
         found=found, regime=result["regime"]["class"], verdict="right" if right else "wrong",
     )  # fmt: skip
+
+
+def _names(relation: dict[str, Any], truth: Truth) -> bool:
+    """Whether a relation is the true one, with those whom the truth knows."""
+    return (
+        relation["kind"] == truth.relation
+        and (not truth.controllers or set(relation["controllers"]) == set(truth.controllers))
+        and (not truth.target or relation["target"] == truth.target)
+    )
 
 
 def _controlled(log: Path) -> dict[str, Any]:

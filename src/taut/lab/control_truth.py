@@ -22,6 +22,12 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     """The same from the processes themselves, never from the analysis."""
     relation: str
     """The relation between controllers that this experiment is about."""
+    controllers: tuple[str, ...] = ()
+    """Who must be named with it, in any order; anybody, if empty."""
+    target: str = ""
+    """What must be named with it; anything, if empty."""
+    also: tuple[str, ...] = ()
+    """Other relations that really were there, by what was measured: to name them is right."""
     present: bool | None = None
     """Whether it really was there, by what was measured; None before."""
 
