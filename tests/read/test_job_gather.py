@@ -88,6 +88,22 @@ def test_two_logs_of_a_scheduler_tell_an_attempt_once(tmp_path: Path) -> None:
     assert told(trace, "attempt", "start_ns", "accelerators", "nodes") == [(1, 10, 8, ""), (2, 120, 8, "n1")]
 
 
+def test_attempts_that_follow_each_other_within_seconds_stay_apart(tmp_path: Path) -> None:
+    """Accounting cuts times to the second: attempt by attempt, the controller's log tells them better."""
+    starts = ("00:00:01", "00:00:04", "00:00:07")
+    sacct = "".join(f"9|PREEMPTED|2026-01-01T{at}|2026-01-01T{at[:-1]}{int(at[-1]) + 1}|gres/gpu=8\n" for at in starts)
+    ctld = "".join(
+        f"[2026-01-01T{at}.500] sched: Allocate JobId=9 NodeList=n1 #CPUs=2 Partition=low\n"
+        f"[2026-01-01T{at[:-1]}{int(at[-1]) + 1}.750] preempted JobId=9 has been requeued to reclaim resources for JobId=10\n"
+        for at in starts
+    )
+    trace = folder(tmp_path, sacct__txt="JobID|State|Start|End|AllocTRES\n" + sacct, slurmctld__log=ctld)
+    assert told(trace, "job", "attempt", "start_ns", "end_ns", "outcome", "accelerators") == [
+        ("9", k + 1, pytest.approx((int(at[-1]) + 0.5) / 60), pytest.approx((int(at[-1]) + 1.75) / 60), "preempted", 8)
+        for k, at in enumerate(starts)
+    ] + [("9", 4, None, None, "pending", -1)]
+
+
 def test_logs_that_go_on_from_each_other_are_one_job(tmp_path: Path) -> None:
     first, _, second = INSIDE.partition("[2026-01-01 02:01")
     trace = folder(tmp_path, slurm_1__out=first, slurm_2__out="[2026-01-01 02:01" + second)

@@ -18,7 +18,8 @@ from taut.read.job_words import RUNNING, JobLog, numbered
 from taut.read.log_lines import NO_YEAR
 from taut.tables import NULL, Attempt, Table, Trace
 
-SAME_NS = 5_000_000_000
+SECOND = 1_000_000_000
+SAME_NS = 5 * SECOND
 """Attempts of one job that start within this much in two logs are one."""
 TIMES = ("submit_ns", "start_ns", "end_ns", "first_step_ns", "last_step_ns", "saved_ns")
 INSIDE = (
@@ -99,8 +100,9 @@ def _known(value: Any) -> bool:
 
 
 def _filled(row: Row, other: Row) -> Row:
-    """A row with what only the other one knows; accelerators are better than what else is counted."""
+    """A row with what only the other one knows, or knows to less than a second; accelerators are better than other units."""
     out = {key: value if _known(value) else other[key] for key, value in row.items()}
+    out |= {key: other[key] for key in TIMES if out[key] % SECOND == 0 and 0 < other[key] - out[key] < SECOND}
     if other["unit"] == "accelerator" != row["unit"]:
         out |= {"accelerators": other["accelerators"], "unit": "accelerator"}
     if row["outcome"] in (RUNNING, "") and other["outcome"] not in (RUNNING, ""):
@@ -109,21 +111,30 @@ def _filled(row: Row, other: Row) -> Row:
 
 
 def _joined(known: list[Row], more: list[Row]) -> list[Row]:
-    """Attempts of one job out of two logs of schedulers."""
-    out = list(known)
+    """Attempts of one job out of two logs of schedulers: one of each is the same, of several the one that starts nearest.
+
+    What one log tells apart stays apart, unless the other tells it as one attempt of all that time.
+    """
+    out, free = list(known), set(range(len(known)))
     for row in more:
-        same = next((i for i, one in enumerate(out) if _same(one, row)), None)
-        if same is None:
+        same = [i for i, one in enumerate(known) if _same(one, row) and (i in free or _over_half(one, row))]
+        best = min(same, key=lambda i: (i not in free, abs(known[i]["start_ns"] - row["start_ns"])), default=None)
+        if best is None:
             out.append(row)
         else:
-            out[same] = _filled(out[same], row)
+            out[best] = _filled(out[best], row)
+            free.discard(best)
     return out
 
 
 def _same(a: Row, b: Row) -> bool:
     if a["start_ns"] < 0 or b["start_ns"] < 0:
         return bool(a["start_ns"] == b["start_ns"] and abs(a["submit_ns"] - b["submit_ns"]) <= SAME_NS)
-    return bool(abs(a["start_ns"] - b["start_ns"]) <= SAME_NS) or 2 * _overlap(a, b) > min(_length(a), _length(b)) > 0
+    return bool(abs(a["start_ns"] - b["start_ns"]) <= SAME_NS) or _over_half(a, b)
+
+
+def _over_half(a: Row, b: Row) -> bool:
+    return 2 * _overlap(a, b) > min(_length(a), _length(b)) > 0
 
 
 def _length(row: Row) -> int:
