@@ -14,6 +14,9 @@ from taut.lab.control import Row, run
 from taut.lab.control_launch import Plan as Launch
 from taut.lab.control_launch import predict as predict_launch
 from taut.lab.control_pair import Plan, predict
+from taut.lab.control_slurm import missing as no_slurm
+from taut.lab.control_slurm import plans as slurm_plans
+from taut.lab.control_slurm import predict as predict_slurm
 
 
 def _cases(rows: list[Row | str]) -> dict[str, Row]:
@@ -73,6 +76,54 @@ def test_a_launcher_burns_its_restarts_against_a_stall(tmp_path: Path) -> None:
     assert "timeout of 1 s" in (tmp_path / "torchrun/timeout-1s/result.json").read_text()
 
 
+@pytest.mark.parametrize("short", [True, False])
+def test_only_a_rescuer_that_does_not_wait_its_turn_makes_a_fight(short: bool) -> None:
+    plans = {plan.name: plan for plan in slurm_plans(short)}
+    urgent = plans["left alone"].arrivals
+    told = {name: predict_slurm(plan) for name, plan in plans.items()}
+    assert {name: tuple(one.values()) for name, one in told.items()} == {
+        "rescued at once": ("fought over", urgent, urgent, urgent - 1),
+        "left alone": ("no fight", 1, 0, 0),
+        "rescued when quiet": ("no fight", 1, 1, 0),
+        "room for both": ("no fight", 0, urgent, 0),
+    }
+
+
+def test_a_rescuer_fights_preemption_for_a_job(tmp_path: Path) -> None:
+    why = no_slurm()
+    if why:
+        pytest.skip(f"a Slurm cluster cannot run here: {why}")
+    cases = _cases(list(run(["slurm"], tmp_path, 1, short=True)))
+    assert {name: (row.truth, row.as_predicted, row.verdict) for name, row in cases.items()} == {
+        "rescued at once": ("fought over", True, "right"),
+        "left alone": ("no fight", True, "right"),
+        "rescued when quiet": ("no fight", True, "right"),
+        "room for both": ("no fight", True, "right"),
+    }
+    fight, alone = tmp_path / "slurm/rescued-at-once", tmp_path / "slurm/left-alone"
+    truth = _read(fight / "truth.json")
+    (conflict,) = (one for one in _read(fight / "result.json")["relations"] if one["kind"] == "conflict")
+    assert (sorted(conflict["controllers"]), conflict["target"]) == (["rescuer", "slurmctld"], truth["target"])
+    assert conflict["count"] == truth["measured"]["preempted"]
+    assert truth["measured"]["work_thrown_away_s"] > _read(alone / "truth.json")["measured"]["work_thrown_away_s"]
+    assert sorted(path.name for path in (fight / "logs").iterdir()) == ["jobcomp.txt", "rescuer.log", "slurmctld.log"]
+
+
+def test_without_slurm_it_is_left_out_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name: None if name.startswith("slurm") else f"/usr/bin/{name}")
+    (line,) = run(["slurm"], tmp_path, 0, short=True)
+    assert line == "slurm: left out, slurmctld, slurmd not installed; apt-get install slurm-wlm munge"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_score_of_training_runs_refuses_a_control_experiment(tmp_path: Path) -> None:
+    (tmp_path / "truth.json").write_text('{"experiment": "pair"}')
+    result = CliRunner().invoke(main, ["lab", "score", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "a control experiment, scored by taut lab control" in result.output
+
+
 def test_an_experiment_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert list(run(["torchrun"], tmp_path, 0, short=True)) == [
@@ -84,4 +135,4 @@ def test_an_experiment_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pyt
 def test_an_unknown_experiment_is_refused_in_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["lab", "control", "--experiment", "sawmill", "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
-    assert "no experiment sawmill; there are: pair, torchrun" in result.output
+    assert "no experiment sawmill; there are: pair, torchrun, slurm" in result.output

@@ -110,14 +110,15 @@ def matrix(
 
 @lab.command(short_help="Run control loops that fail, and score taut control.")
 @click.option("-o", "--output", type=click.Path(file_okay=False), required=True, help="Folder for logs, truth and results.")
-@click.option("--experiment", "experiments", multiple=True, help="pair or torchrun; may be repeated. [default: all]")
+@click.option("--experiment", "experiments", multiple=True, help="pair, torchrun or slurm; may be repeated. [default: all]")
 @_SEED
 @click.option("--short", is_flag=True, help="The same with shorter times.")
 def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -> None:
     """Run real control loops that fail and that do not, and score what taut control makes of their logs alone.
 
     pair: a client with and without retries, and a server that stalls once. torchrun: restarts against a stall that is longer
-    than the timeout of a collective (needs torch). No root needed. What is predicted is written before anything runs.
+    than the timeout of a collective (needs torch). slurm: preemption against a rescuer, in a private cluster (needs Slurm and
+    root). What cannot run here is left out. What is predicted is written before anything runs.
     """
     from rich.console import Console
 

@@ -105,7 +105,10 @@ def save(truth: Truth, folder: Path) -> None:
 def load(folder: Path) -> Truth:
     """Read a lab run's truth back; one clear line if it is none."""
     try:
-        return msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth)
+        data = (folder / TRUTH).read_bytes()
+        if b'"experiment"' in data:
+            raise RunError(f"{folder}: a control experiment, scored by taut lab control; read its log with: taut control")
+        return msgspec.json.decode(data, type=Truth)
     except FileNotFoundError:
         raise RunError(f"{folder}: not a lab run (no {TRUTH}); make one with: taut lab run -o {folder}") from None
     except msgspec.DecodeError as error:
