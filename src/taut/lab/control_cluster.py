@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -71,14 +72,18 @@ UNIT_S = 0.25
 UNITS = ROOT / "units"
 LOW_JOB = """\
 #!/bin/sh
-done=0
-while [ $done -lt {units} ]; do
-    sleep {unit_s}
-    done=$((done + 1))
-    echo "$SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}}" >>{notes}
-done
+exec {python} -IS {root}/low.py
 """
-"""A low job: units of work, each noted with the attempt that did it; it keeps none of them when it is preempted."""
+LOW_WORK = """\
+import os, time
+attempt = os.environ["SLURM_JOB_ID"] + " " + os.environ.get("SLURM_RESTART_COUNT", "0")
+with open({notes!r}, "a", buffering=1) as notes:
+    for unit in range({units}):
+        time.sleep({unit_s})
+        print(attempt, file=notes)
+"""
+"""A low job: units of work, each noted with the attempt that did it; it keeps none of them when it is preempted. It is one
+process: of one with children Slurm may find some just after it killed them, and looks again a second later."""
 
 
 def main(plan: Plan, logs: Path, seed: int) -> Told:
@@ -157,7 +162,9 @@ class Case:
         self.plan, self.rng = plan, rng
         self.low: list[str] = []
         self.script = ROOT / "low.sh"
-        self.script.write_text(LOW_JOB.format(units=round(plan.work_s / UNIT_S), unit_s=UNIT_S, notes=UNITS))
+        self.script.write_text(LOW_JOB.format(python=shlex.quote(sys.executable), root=ROOT))
+        work = LOW_WORK.format(units=round(plan.work_s / UNIT_S), unit_s=UNIT_S, notes=str(UNITS))
+        (ROOT / "low.py").write_text(work)
         UNITS.touch()
 
     def run(self) -> Told:
