@@ -7,9 +7,11 @@ inside one allocation become attempts of their own that held the accelerators in
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -116,8 +118,12 @@ def _joined(known: list[Row], more: list[Row]) -> list[Row]:
     What one log tells apart stays apart, unless the other tells it as one attempt of all that time.
     """
     out, free = list(known), set(range(len(known)))
+    order = sorted(free, key=lambda i: int(known[i]["start_ns"]))
+    starts = [int(known[i]["start_ns"]) for i in order]
+    until = list(accumulate((_until(known[i]) for i in order), max))
     for row in more:
-        same = [i for i, one in enumerate(known) if _same(one, row) and (i in free or _over_half(one, row))]
+        near = order[bisect_left(until, int(row["start_ns"]) - SAME_NS) : bisect_right(starts, _until(row) + SAME_NS)]
+        same = [i for i in near if _same(known[i], row) and (i in free or _over_half(known[i], row))]
         best = min(same, key=lambda i: (i not in free, abs(known[i]["start_ns"] - row["start_ns"])), default=None)
         if best is None:
             out.append(row)
@@ -131,6 +137,10 @@ def _same(a: Row, b: Row) -> bool:
     if a["start_ns"] < 0 or b["start_ns"] < 0:
         return bool(a["start_ns"] == b["start_ns"] and abs(a["submit_ns"] - b["submit_ns"]) <= SAME_NS)
     return bool(abs(a["start_ns"] - b["start_ns"]) <= SAME_NS) or _over_half(a, b)
+
+
+def _until(row: Row) -> int:
+    return max(int(row["end_ns"]), int(row["start_ns"]))
 
 
 def _over_half(a: Row, b: Row) -> bool:
