@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -10,25 +11,55 @@ import numpy as np
 from taut.brief.perfetto import Picture, render
 from taut.graph import Graph
 from taut.replay import Change, Timeline, reference, replay
-from taut.tables import Action, Table
+from taut.tables import NULL, Action, Table
 
 
-def perfetto(graph: Graph, waits: Table, findings: Sequence[Mapping[str, Any]], out: BinaryIO) -> None:
+def perfetto(
+    graph: Graph, waits: Table, findings: Sequence[Mapping[str, Any]], out: BinaryIO, zone: Mapping[str, Any] | None = None
+) -> None:
     """Write a job as a Perfetto trace, the ideal replay (that of ``whatif.ideal_wall_ns``) beside the observed one.
 
-    Waits are those of the blame, findings those of the result.
+    Waits are those of the blame, findings those of the result. Of a zone of a relation between controllers, only its ops
+    and the actions of its time are written.
     """
     observed = replay(graph)
     ideal = replay(graph, [Change(slice(None), "work", "set", reference.across(graph), "every op at reference")], gaps=False)
-    zero_ns = _zero_ns(graph, observed, ideal)[graph.segment][graph.window]
+    axis_ns = _zero_ns(graph, observed, ideal)
+    zero_ns = axis_ns[graph.segment][graph.window]
     shown = _times(observed, zero_ns)
     picture = Picture(
         ops=graph.ops.replace(step=graph.steps[graph.window]), names=graph.names, lanes=graph.trace.lanes,
         groups=graph.trace.groups, members=graph.members, rank=graph.rank_index, gate=graph.gate, observed=shown,
         ideal=_times(ideal, zero_ns), waits=waits, findings=findings, spans=_spans(graph, shown, findings),
-        actions=_actions(graph, shown),
+        actions=_actions(graph, axis_ns, shown),
     )  # fmt: skip
-    render(picture, out)
+    render(picture if zone is None else _cut(picture, graph, zone), out)
+
+
+def _cut(picture: Picture, graph: Graph, zone: Mapping[str, Any]) -> Picture:
+    """What lies in a zone: its ops, their waits, and what controllers did meanwhile. Arrows from outside are left out."""
+    from taut.ledger.zones import ops_of
+
+    rows = ops_of(graph, zone)
+    place = np.full(len(graph) + 1, NULL, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    ranks = np.flatnonzero(np.isin(graph.ranks, zone["ranks"]))
+    row = np.full(len(graph.ranks), NULL, dtype=np.int64)
+    row[ranks] = np.arange(len(ranks))
+    op, opener = place[picture.waits.op], place[picture.waits.opener]
+    both = (op >= 0) & (opener >= 0)
+    waits = picture.waits.replace(op=op, opener=opener).take(both)
+    shown = {key: values[rows] for key, values in picture.observed.items()}
+    spans = np.isin(picture.spans["rank"], ranks)
+    first, last = (shown["start_ns"].min(), shown["end_ns"].max()) if len(rows) else (0, 0)
+    begin, end = picture.actions.time_ns, picture.actions.time_ns + picture.actions.busy_ns
+    return replace(
+        picture, ops=picture.ops.take(rows), members=picture.members.take(ranks), rank=row[picture.rank[rows]],
+        gate=picture.gate[rows], observed=shown, waits=waits,
+        ideal={key: values[rows] for key, values in picture.ideal.items()},
+        spans={key: (row[values] if key == "rank" else values)[spans] for key, values in picture.spans.items()},
+        actions=picture.actions.take((end > first) & (begin <= last)),
+    )  # fmt: skip
 
 
 def _times(timeline: Timeline, zero_ns: Any) -> dict[str, Any]:
@@ -49,15 +80,20 @@ def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Any:
     return np.cumsum(longest) - longest
 
 
-def _actions(graph: Graph, shown: Mapping[str, Any]) -> Table:
+def _actions(graph: Graph, axis_ns: Any, shown: Mapping[str, Any]) -> Table:
     """Actions of the traced time on its axis, cut to it; none where steps have no time in common with them."""
     actions = graph.trace.actions
-    if graph.trace.relative or not len(actions) or not len(graph.ops):
+    if (graph.trace.relative and graph.trace.zero_ns is None) or not len(actions) or not len(graph.ops):
         return Table(Action, {}, 0)
     begin = actions.time_ns - min(int(graph.origin_ns.min()), 0)
+    if graph.trace.relative:
+        from taut.control.projection import project
+
+        on = project(graph)
+        begin = np.where(on.segment >= 0, axis_ns[on.segment] + on.begin_ns, NULL)
     end = begin + np.maximum(actions.busy_ns, 1)
     first, last = int(shown["start_ns"].min()), int(shown["end_ns"].max())
-    rows = np.flatnonzero((end > first) & (begin <= last))
+    rows = np.flatnonzero((end > first) & (begin <= last) & ((begin >= 0) | (not graph.trace.relative)))
     begin, end = np.maximum(begin[rows], first), np.minimum(end[rows], last + 1)
     return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin)
 

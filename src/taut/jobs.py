@@ -174,7 +174,7 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> dict[str, Any]:
     }  # fmt: skip
     absent = (
         "fidelity", "whatif", "waits", "coupling", "indices", "regime", "envelope", "progress", "ledger", "early_warning",
-        "redundant", "tails",
+        "redundant", "tails", "control",
     )  # fmt: skip
     empty = ("blame", "windows", "gates", "collectives", "findings", "components")
     verdict = {"text": said(found), "class": "unknown", "bound": None, "components": None}

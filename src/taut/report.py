@@ -39,10 +39,11 @@ def report(a: Analysis) -> dict[str, Any]:
         "hidden_wait_rank_ns": a.ledger.hidden_wait_rank_ns,
     }
     findings = [_finding(f) for f in a.findings]
+    controlled = _control(a)
     parts = components(a.graph)
     beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
     return {
-        "verdict": {**_verdict(a, fidelity["explained_share"]), "components": beside},
+        "verdict": {**_verdict(a, fidelity["explained_share"], controlled), "components": beside},
         "job": _job(a),
         "fidelity": fidelity,
         "whatif": {
@@ -67,7 +68,17 @@ def report(a: Analysis) -> dict[str, Any]:
         "progress": progress(g.trace.progress, g.trace.world_size or len(g.ranks), a.observed.wall_ns / max(len(g.steps), 1)),
         "ledger": ledger,
         "attempts": _attempts(a),
+        "control": controlled,
     }  # fmt: skip
+
+
+def _control(a: Analysis) -> dict[str, Any] | None:
+    """Relations between controllers, where they lie on the graph and what they cost; None without actions."""
+    if a.ledger.overhead is None:
+        return None
+    from taut.ledger.zones import controlled
+
+    return controlled(a.graph, a.ledger)
 
 
 def _attempts(a: Analysis) -> dict[str, Any] | None:
@@ -79,12 +90,12 @@ def _attempts(a: Analysis) -> dict[str, Any] | None:
 
 
 def _job(a: Analysis) -> dict[str, Any]:
-    g = a.graph
+    g, untargeted = a.graph, a.ledger.overhead.on.untargeted if a.ledger.overhead else ()
     return {
         "name": g.trace.name, "ranks": len(g.ranks), "world_size": g.trace.world_size, "steps": len(g.steps),
         "names": {str(r): name for r, name in zip(g.ranks.tolist(), g.members.name, strict=True) if name},
         "first_step": int(g.steps[0]), "last_step": int(g.steps[-1]), "ops": len(g), "edges": g.edges, "gates": len(g.gates),
-        "wall_ns": a.observed.wall_ns, "partial": [*g.partial, *_unplaced(a), *notes(a.attempts, _attempts(a))],
+        "wall_ns": a.observed.wall_ns, "partial": [*g.partial, *_unplaced(a), *notes(a.attempts, _attempts(a)), *untargeted],
         "counts": dict(g.counts),
     }  # fmt: skip
 
@@ -161,7 +172,7 @@ def _early(a: Analysis) -> list[dict[str, Any]] | None:
 
 def _blame(a: Analysis) -> list[dict[str, Any]]:
     """Causes by rank and class (or link), with the wait they caused and what fixing them would recover."""
-    g, b = a.graph, a.blame
+    g, b, held = a.graph, a.blame, a.ledger.overhead
     caused = b.fault_ns + b.gap_ns
     ops = np.flatnonzero(caused)
     if len(ops) == 0:
@@ -195,7 +206,7 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
                 "cause": {
                     "rank": int(g.ops.rank[op]), "stage": stage if stage >= 0 else None,
                     "class": ("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
-                    "link": link, "group": None, "controller": None,
+                    "link": link, "group": None, "controller": held.controller(mine) if held and from_gap[op] else None,
                 },
                 "wait_rank_ns": wait, "share": wait / total, "recoverable_wall_ns": int(a.observed.wall_ns - walls[k]),
                 "steps": [int(steps.min()), int(steps.max())],
@@ -291,12 +302,12 @@ def _bound(fates: dict[str, int]) -> str:
         "compute": fates["productive"] + fates["slow compute"],
         "communication": fates["exposed transfer"] + fates["communication undivided"],
         "synchronisation": fates["fault wait"] + fates["jitter wait"] + fates["structural wait"],
-        "host": fates["gap"],
+        "host": fates["gap"] + fates["control overhead"],
     }
     return max(groups, key=lambda k: groups[k])
 
 
-def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
+def _verdict(a: Analysis, explained: float, controlled: dict[str, Any] | None) -> dict[str, Any]:
     """The answer in a sentence or two, its class, and what the time is bound by."""
     g, fates = a.graph, a.ledger.by_fate
     share = {k: 100 * v / max(a.ledger.total_rank_ns, 1) for k, v in fates.items()}
@@ -304,7 +315,10 @@ def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
     doubt = (
         "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
     )
-    if a.findings:
+    fought = _fought(a, controlled)
+    if fought:
+        text, kind = fought, "control"
+    elif a.findings:
         text, kind = _found(a), "structural" if a.findings[0].mode == "work imbalance" else "component"
     elif len(g.ranks) == 1:
         text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
@@ -324,6 +338,15 @@ def _verdict(a: Analysis, explained: float) -> dict[str, Any]:
         if few:
             text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
     return {"text": text + doubt, "class": kind, "bound": bound}
+
+
+def _fought(a: Analysis, controlled: dict[str, Any] | None) -> str | None:
+    """What controllers did to the job, where that is the largest loss and nothing hangs."""
+    if controlled is None or any(f.mode == "hang" for f in a.findings):
+        return None
+    from taut.ledger.zones import said
+
+    return said(controlled, a.ledger)
 
 
 STRUCTURAL = 5

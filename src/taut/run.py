@@ -286,6 +286,7 @@ def _meta(analysis: Analysis) -> dict[str, Any]:
             "slots": graph.slots, "steps": graph.steps.tolist(), "segment": graph.segment.tolist(),
             "origin_ns": graph.origin_ns.tolist(), "clock_residual_ns": graph.clock_residual_ns,
             "dropped_edges": graph.dropped_edges, "partial": list(graph.partial), "counts": dict(graph.counts),
+            **({} if trace.zero_ns is None else {"zero_ns": [int(ns) for ns in trace.zero_ns]}),
         },
     }  # fmt: skip
 
@@ -348,7 +349,7 @@ def open_run(folder: str | Path) -> Run:
         members=Table.from_arrow(Member, tables["members"]), name=about["name"], source=about["source"],
         world_size=about["world_size"], backend=about["backend"], relative=about["relative"],
         group_ranks=about["group_ranks"], partial=about["partial"], counts=about["counts"],
-        actions=_actions(root),
+        actions=_actions(root), zero_ns=about.get("zero_ns"),
     )  # fmt: skip
     arrays = {name: ops[name].to_numpy() for name in OP_ARRAYS}
     graph = Graph(

@@ -196,6 +196,7 @@ class Action:
     accelerators: int = col("int32", "accelerators that busy_ns counts for; -1 if unknown")
     tokens_in: int = col("int64", "tokens read; -1 if not recorded")
     tokens_out: int = col("int64", "tokens written; -1 if not recorded")
+    step: int = col("int32", "step it belongs to, where the trace itself tells (the request, the turn); -1 if unknown")
 
 
 class Table:
@@ -317,6 +318,8 @@ class Trace:
     backend: str = ""
     relative: bool = False
     """True when every step has its own time origin."""
+    zero_ns: Sequence[int] | None = None
+    """When each step began, ns, by its number, where steps have their own time origin and the trace tells."""
     timer_ns: int = 1000
     """How far a recorded time may be off: ops of one lane may overlap by this much."""
     told: bool = False

@@ -10,11 +10,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from taut.brief.terminal import Screen, _heading, _in, _print, _table
-from taut.brief.text import count, duration, safe, three
+from taut.brief.text import count, duration, money, safe, span, three
 
 STYLE = {"coherent": "bold green", "oscillating": "bold yellow", "amplifying": "bold red", "incoherent": "bold magenta"}
 RELATIONS, CONTROLLERS, NOTES = 12, 6, 8
 """Lines at most; the rest stands in the JSON."""
+PLACED, RANKS = 5, 4
+"""Relations, and ranks of each, beside the rest of an analysis."""
 SURE = 0.001
 """Chances below this are not told apart."""
 NARROW = 110
@@ -26,6 +28,31 @@ def render_control(result: Mapping[str, Any], screen: Screen) -> str:
     parts = [_verdict(result), _about(result), _relations(result, screen), _because(result), _indices(result), _left(result)]
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i > 1 else []) + [part]], screen)
+
+
+def section(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
+    """Relations on the graph, as a part of the screen of ``taut analyze``."""
+    table = _table("zone", ("relation", "left"), ("who, on what", "left"), ("ranks, steps", "left"), "took", "cost")
+    for number, one in enumerate(found["relations"][:PLACED], 1):
+        zone, cost = one["zone"], one["cost"]
+        priced = [
+            money(cost[key], cost[of]) for key, of in (("money", "currency"), ("token_money", "token_currency")) if cost[key]
+        ]
+        table.add_row(
+            str(number) if zone else "–", _in(safe(one["kind"]), "bold"), _in(_where(one)), _in(_place(zone)),
+            duration(zone["rank_ns"]) if zone else "–", " + ".join(priced) or _cost(cost),
+        )  # fmt: skip
+    more = f", {PLACED} of {len(found['relations']):,}" if len(found["relations"]) > PLACED else ""
+    kind = found["regime"]["class"] or "not known"
+    return Group(_heading(f"Control is {kind}{more}"), Padding(table, (0, 0, 0, 1)))
+
+
+def _place(zone: Mapping[str, Any] | None) -> str:
+    """Where a zone lies, in a few words."""
+    if zone is None or zone["steps"] is None:
+        return "not on the graph"
+    ranks = ", ".join(map(str, zone["ranks"][:RANKS])) + (" …" if len(zone["ranks"]) > RANKS else "")
+    return f"rank {ranks} · {span(*zone['steps'])} · {count(zone['ops'], 'op')}"
 
 
 def _verdict(result: Mapping[str, Any]) -> ConsoleRenderable:

@@ -55,6 +55,7 @@ FATE_STYLE = {
     "unexplained": ("bright_white", "?", "?"),
     "unobserved": ("grey37", "_", "_"),
     "idle": ("grey30", "·", ":"),
+    "control overhead": ("medium_purple1", "%", "%"),
 }
 """Per fate its colour, and its mark where there are no colours, or no more than ASCII."""
 
@@ -95,10 +96,20 @@ def render(result: Mapping[str, Any], screen: Screen) -> str:
         _ledger(result, screen),
         _regime(result),
         calls(result),
+        _control(result, screen),
         section(result["attempts"], screen) if result.get("attempts") else None,
     ]
     shown = [part for part in parts if part is not None]
     return _print([*(x for part in shown for x in (part, Text())), _fidelity(result["fidelity"])], screen)
+
+
+def _control(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
+    """Which controllers work against each other, and where: only if any do."""
+    if not (result.get("control") or {}).get("relations"):
+        return None
+    from taut.brief.control import section
+
+    return section(result["control"], screen)
 
 
 def render_change(result: Mapping[str, Any], screen: Screen) -> str:
@@ -238,7 +249,10 @@ def _place(cause: Mapping[str, Any], result: Mapping[str, Any], with_stage: bool
     if cause["link"]:
         return f"link {safe(cause['link'])}"
     stage = f", stage {cause['stage']}" if with_stage and cause["stage"] is not None else ""
-    return f"{who(result, cause['rank'])}{stage}" if cause["rank"] is not None else safe(cause["controller"] or cause["group"])
+    if cause["rank"] is None:
+        return safe(cause["controller"] or cause["group"])
+    by = f", held by {safe(cause['controller'])}" if cause["controller"] else ""
+    return f"{who(result, cause['rank'])}{stage}{by}"
 
 
 def _short(name: str | None) -> str:

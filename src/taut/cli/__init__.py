@@ -438,7 +438,11 @@ def _show_change(result: dict[str, Any], as_json: bool) -> None:
     "-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True),
     help="File to write, - for standard output  [default: RUN/perfetto.pftrace]",
 )  # fmt: skip
-def export(run: str, form: str, file: str | None) -> None:
+@click.option(
+    "--zone", metavar="K", type=click.IntRange(min=1),
+    help="Only the zone of the K-th relation between controllers: the ops of the ranks they hit, from first to last.",
+)  # fmt: skip
+def export(run: str, form: str, file: str | None, zone: int | None) -> None:
     """Write a finished run in a form that other tools open.
 
     A Perfetto trace (open it at ui.perfetto.dev) has ranks as processes, lanes as threads and ops as slices, arrows from
@@ -448,6 +452,7 @@ def export(run: str, form: str, file: str | None) -> None:
     \b
       taut export RUN --to perfetto
       taut export RUN --to perfetto -o - | gzip > run.pftrace.gz
+      taut export RUN --to perfetto --zone 1 -o zone.pftrace
     """
     if file == "-" and sys.stdout.isatty():
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
@@ -455,14 +460,28 @@ def export(run: str, form: str, file: str | None) -> None:
     from taut.run import open_run
 
     opened = open_run(run)
-    shown = opened.graph, opened.waits, opened.result["findings"]
+    shown, part = (opened.graph, opened.waits, opened.result["findings"]), _zone(opened, zone)
     if file == "-":
-        perfetto(*shown, sys.stdout.buffer)
+        perfetto(*shown, sys.stdout.buffer, part)
         return
-    path = Path(file) if file else opened.folder / f"{form}.pftrace"
+    path = Path(file) if file else opened.folder / (f"{form}.pftrace" if zone is None else f"{form}-zone{zone}.pftrace")
     with _whole(path) as out:
-        perfetto(*shown, out)
+        perfetto(*shown, out, part)
     say(f"written: {path}")
+
+
+def _zone(run: Run, number: int | None) -> dict[str, Any] | None:
+    """The zone of a relation, by its number in the result."""
+    if number is None:
+        return None
+    relations = (run.result.get("control") or {}).get("relations", [])
+    zones: dict[int, dict[str, Any]] = {
+        k: one["zone"] for k, one in enumerate(relations, 1) if one["zone"] and one["zone"]["ops"]
+    }
+    if number not in zones:
+        have = ", ".join(map(str, zones)) or "none: no relation between controllers lies on the graph"
+        raise UsageError(f"--zone {number}: the run has {have}")
+    return zones[number]
 
 
 @contextmanager

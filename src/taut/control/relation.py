@@ -31,6 +31,7 @@ class Relation:
             "kind": self.kind, "controllers": [name for name in self.controllers if name], "target": self.target or None,
             "knob": self.knob or None, "count": self.count, "statistic": self.statistic, "p": self.p, "q": self.q,
             "cost": {"rank_ns": self.rank_ns, "tokens": self.tokens}, "because": self.because,
+            "zone": None,
         }  # fmt: skip
 
 

@@ -7,18 +7,21 @@ in the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay import Blame, Timeline
-from taut.replay.exposed import exposed
-from taut.tables import Kind, Table, col
+from taut.replay.exposed import Exposed, exposed
+from taut.tables import NULL, Kind, Table, col
+
+if TYPE_CHECKING:
+    from taut.ledger.overhead import Overhead
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Cell:
     fate: int = col("int8", "index into ledger.CATEGORIES", 0)
     name: int = col("int32", "index into Graph.names: class of the op that holds the time, or that it waited before")
     rank_ns: int = col("int64", "time on the wall of this rank, ns", 0)
+    action: int = col("int64", "row of the action that took it, where a controller did; -1 for none")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Context:
     idle: Any
     parts: dict[str, Any]
     """Exposed wait per op, by part of the wait."""
+    overhead: Overhead | None = None
+    """What controllers took: it is in none of the others."""
 
     @cached_property
     def slow(self) -> Any:
@@ -94,11 +100,13 @@ CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
     ("unexplained", lambda c: c.parts["unexplained_ns"]),
     ("unobserved", lambda c: np.zeros(len(c.graph), dtype=np.int64)),
     ("idle", _idle),
+    ("control overhead", lambda c: np.zeros(len(c.graph), dtype=np.int64) if c.overhead is None else c.overhead.ns),
 )
 FATES = tuple(name for name, _ in CATEGORIES)
+CONTROL = FATES.index("control overhead")
 AVOIDABLE = tuple(FATES.index(fate) for fate in ("slow compute", "fault wait", "jitter wait"))
 """Fates that a job with every op at its reference does not have."""
-LOAD, STALL, IDLE = (0, 1), (2, 3, 4, 5, 6), (7, 8, 9, 10)
+LOAD, STALL, IDLE = (0, 1), (2, 3, 4, 5, 6), (7, 8, 9, 10, 11)
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,8 @@ class Ledger:
     hidden_wait_rank_ns: int
     """Gate wait that hid under compute or transfer: not in the cells."""
     prices: Prices
+    overhead: Overhead | None = None
+    """What controllers took, where the trace has actions."""
 
     @cached_property
     def by_fate(self) -> dict[str, int]:
@@ -202,9 +212,22 @@ def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None
     """Give every rank-nanosecond of the observed timeline its fate."""
     shown = exposed(graph, observed)
     context = Context(graph, blame, shown.working, shown.waiting, shown.idle, _exposed_parts(blame, shown.waiting))
+    if len(graph.trace.actions):
+        context = _controlled(context, observed, shown)
     cells = _cells(context, shown.tail, shown.begin, len(shown.stop))
     hidden = blame.totals["wait_ns"] - int(shown.waiting.sum())
-    return Ledger(cells, int(shown.stop.sum()) * len(graph.ranks), hidden, prices or Prices())
+    return Ledger(cells, int(shown.stop.sum()) * len(graph.ranks), hidden, prices or Prices(), context.overhead)
+
+
+def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
+    """The same with what controllers took taken out of everything else."""
+    from taut.ledger.overhead import overhead
+
+    found = overhead(c.graph, observed, c.blame, shown, _idle(c), c.parts["gap_ns"])
+    return replace(
+        c, working=c.working - found.own_ns, idle=c.idle - found.pause_ns, overhead=found,
+        parts={**c.parts, "gap_ns": c.parts["gap_ns"] - found.wait_ns},
+    )  # fmt: skip
 
 
 def _exposed_parts(blame: Blame, waiting: Any) -> dict[str, Any]:
@@ -238,10 +261,25 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
         ns = claim(context)
         if not ns.any():
             continue
-        sums = np.bincount(cell, weights=ns, minlength=cells).astype(np.int64)
+        mine, count, some, action = cell, cells, member, np.int64(NULL)
+        if fate == CONTROL and context.overhead is not None:
+            action = context.overhead.action
+            mine, count = numbered(cell, action)
+            some = np.zeros(count, dtype=np.int64)
+            some[mine] = np.arange(len(graph))
+        sums = np.bincount(mine, weights=ns, minlength=count).astype(np.int64)
         used = np.flatnonzero(sums)
-        first = member[used]
-        rows.append((index[first], graph.window[first], fate, graph.ops.name[first], sums[used]))
+        first = some[used]
+        rows.append(
+            (
+                index[first],
+                graph.window[first],
+                fate,
+                graph.ops.name[first],
+                sums[used],
+                np.broadcast_to(action, len(graph))[first],
+            )
+        )
     last_window = np.zeros(segments, dtype=np.int64)
     last_window[graph.segment] = np.arange(len(graph.segment))
     # A service that a request does not need, or needs no more, is free for others.
@@ -249,7 +287,9 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
     fates = np.where(absent[over], FATES.index("unobserved"), FATES.index("unexplained"))
     fates = np.full(len(over), FATES.index("idle")) if graph.trace.told else fates
     if len(over):
-        rows.append((over % ranks, last_window[over // ranks], fates, np.full(len(over), -1), tail[over]))
+        rows.append(
+            (over % ranks, last_window[over // ranks], fates, np.full(len(over), -1), tail[over], np.full(len(over), NULL))
+        )
     if not rows:
         return Table(Cell, {}, 0)
     return Table(
@@ -260,5 +300,6 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
             "fate": np.concatenate([np.broadcast_to(r[2], len(r[0])) for r in rows]),
             "name": np.concatenate([r[3] for r in rows]),
             "rank_ns": np.concatenate([r[4] for r in rows]),
+            **({"action": np.concatenate([r[5] for r in rows])} if context.overhead is not None else {}),
         },
     )

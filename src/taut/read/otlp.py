@@ -61,6 +61,7 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
         source=source,
         world_size=len(named),
         relative=True,
+        zero_ns=tree.origin.tolist(),
         timer_ns=1,
         told=True,
         actions=actions,

@@ -24,7 +24,7 @@ GEN_AI_CALLS = frozenset({"chat", "text_completion", "generate_content", "embedd
 LOOK_BACK = 64
 """Earlier calls of the same name, or ancestors, that are looked at: hostile files hold more than any program makes."""
 TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
-NUMBERS = ("time_ns", "rank", "parent", "attempt", "busy_ns", "tokens_in", "tokens_out")
+NUMBERS = ("time_ns", "rank", "parent", "attempt", "busy_ns", "tokens_in", "tokens_out", "step")
 
 
 @dataclass
@@ -278,7 +278,8 @@ def _table(book: _Book, rows: list[int], words: list[str], covered: Mask, tokens
         # What lies inside an attempt that was thrown away is counted there, and once.
         cost = (0, 0, 0) if covered[span] else (int(took[span]), int(tokens_in[span]), int(tokens_out[span]))
         begin = int(tree.origin[tree.step[span]] + tree.start[span])
-        for key, number in zip(numbers, (begin, caller, place.get(a.after, NULL), a.number, *cost), strict=True):
+        told_numbers = (begin, caller, place.get(a.after, NULL), a.number, *cost, int(tree.step[span]))
+        for key, number in zip(numbers, told_numbers, strict=True):
             numbers[key].append(number)
     columns: dict[str, Any] = {key: np.array(values, dtype=object) for key, values in text.items()}
     columns.update({key: np.array(values, dtype=np.int64) for key, values in numbers.items()})

@@ -77,16 +77,21 @@ def _leave_one_out(values: Any, cls: Any, classes: int, rank: Any) -> Reference:
     return Reference(reference[cell], within[cell], np.nan_to_num(between)[cell])
 
 
+def gap_classes(graph: Graph) -> tuple[Any, int]:
+    """Class of the gap before every op, by the op and its predecessor, and how many there are."""
+    ops = graph.ops
+    before = np.full(len(ops), NULL, dtype=np.int64)
+    has = np.diff(graph.pred_ptr) > 0
+    before[has] = ops.name[graph.pred[graph.pred_ptr[:-1][has]]]
+    return numbered(graph.roles, before, ops.name, ops.size)
+
+
 def gap_peers(graph: Graph) -> Any:
     """Reference gap of every op: the gap before the same op after the same predecessor, on the other ranks.
 
     NaN where there is nobody to ask, and for classes that have no gap at all.
     """
-    ops = graph.ops
-    before = np.full(len(ops), NULL, dtype=np.int64)
-    has = np.diff(graph.pred_ptr) > 0
-    before[has] = ops.name[graph.pred[graph.pred_ptr[:-1][has]]]
-    cls, classes = numbered(graph.roles, before, ops.name, ops.size)
+    ops, (cls, classes) = graph.ops, gap_classes(graph)
     gaps = np.zeros(classes, dtype=bool)
     gaps[cls[graph.gap_ns > 0]] = True
     rows = np.flatnonzero(gaps[cls])

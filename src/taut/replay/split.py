@@ -267,6 +267,38 @@ def split_gaps(
 
 
 @kernel(lists=True)
+def part_of_gaps(
+    waited: Any, blamed: Any, bound: Any, opener: Any, gap: Any, reference: Any, held: Any
+) -> tuple[Any, Any]:  # fmt: skip
+    """Of what ``split_gaps`` blamed on gaps: the part of each wait that lies in some of them, and the op with the largest.
+
+    ``held`` says how much of the gap before each op is meant.
+    """
+    n = len(gap)
+    part = np.zeros(len(waited), np.int64)
+    most = np.full(len(waited), -1, np.int64)
+    last, mine = np.empty(n, np.int64), np.empty(n, np.int64)
+    for j in range(len(waited)):
+        v = waited[j]
+        if blamed[j] <= 0 or opener[v] < 0:
+            continue
+        a, _, _, _ = meet(opener[v], v, bound, opener, last, mine)
+        total, meant, largest = 0.0, 0.0, 0.0
+        for i in range(a):
+            x = last[i]
+            excess = max(0.0, gap[x] - (0.0 if np.isnan(reference[x]) else reference[x]))
+            here = min(excess, 1.0 * held[x])
+            total += excess
+            meant += here
+            if here > largest:
+                largest = here
+                most[j] = x
+        if meant > 0:
+            part[j] = min(blamed[j], int(blamed[j] * (meant / total)))
+    return part, most
+
+
+@kernel(lists=True)
 def expose(
     begin: Any, stop: Any, order: Any, lane: Any, lanes: int, arrival: Any, opening: Any, end: Any, level: Any
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip

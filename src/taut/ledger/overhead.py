@@ -1,0 +1,155 @@
+"""Control overhead: rank time that controllers took, op by op, and the action that took it.
+
+Three ways. *Pauses*: a rank does nothing after an action on it until its next op begins; only what lies after the action,
+and only where the pause is longer than any gap of its class without an action, what is above their median. *Waits*: what
+others waited at gates for such a pause. *Own work*: what a caller does between a failed attempt and the next one (back-off),
+and host work of a rank while a controller is at work on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.control.projection import Projection, project
+from taut.graph import Graph
+from taut.graph.ids import numbered
+from taut.replay import Blame, Timeline
+from taut.replay.exposed import Exposed
+from taut.replay.reference import gap_classes
+from taut.tables import NULL, Kind
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Per op, ns: what controllers took of the exposed time around it."""
+
+    on: Projection
+    pause_ns: Any
+    """Of the idle time before it."""
+    wait_ns: Any
+    """Of its exposed wait."""
+    own_ns: Any
+    """Of its exposed work: all or nothing."""
+    action: Any
+    """Row of the action, -1 for none; of several the one before the pause."""
+
+    @property
+    def ns(self) -> Any:
+        """All of it."""
+        return self.pause_ns + self.wait_ns + self.own_ns
+
+    def rank_ns(self, rows: Any) -> int:
+        """What some actions took."""
+        return int(self.ns[np.isin(self.action, rows)].sum())
+
+    def controller(self, ops: Any) -> str | None:
+        """Who took most of the time before some ops; None where nobody did."""
+        before = self.pause_ns[ops] + self.own_ns[ops]
+        if not before.any():
+            return None
+        names = self.on.graph.trace.actions.controller[self.action[ops[before > 0]]].astype(str)
+        words, which = np.unique(names, return_inverse=True)
+        return str(words[int(np.argmax(np.bincount(which, weights=before[before > 0])))]) or None
+
+
+def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, free: Any, gap_wait_ns: Any) -> Overhead:
+    """What the actions of a trace took. ``free`` is idle time that is nobody's loss, ``gap_wait_ns`` exposed wait for gaps."""
+    on = project(graph)
+    own = _own(on)
+    action = own.copy()
+    own_ns = np.where(own >= 0, shown.working, 0)
+    idle = shown.idle - free
+    hit, by = on.next_ops(np.flatnonzero(on.interferes))
+    pause = np.zeros(len(graph), dtype=np.int64)
+    after = np.minimum(idle[hit], graph.ops.start_ns[hit] - on.begin_ns[by])
+    pause[hit] = np.minimum(np.maximum(after, 0), _above_usual(graph, idle, hit))
+    action[hit] = np.where(pause[hit] > 0, by, action[hit])
+    wait, cause = _waits(graph, observed, blame, pause, gap_wait_ns)
+    action = np.where((action < 0) & (cause >= 0), action[cause], action)
+    return Overhead(on, pause, wait, own_ns, action)
+
+
+def _above_usual(graph: Graph, idle: Any, hit: Any) -> Any:
+    """Idle time before some ops above what is usual where nobody acted; 0 where it is no longer than that gets.
+
+    Usual is the median of the class on the rank, else on any rank, else nothing.
+    """
+    cls, classes = gap_classes(graph)
+    wanted = np.zeros(classes, dtype=bool)
+    wanted[cls[hit]] = True
+    calm = wanted[cls]
+    calm[hit] = False
+    rows = np.flatnonzero(calm)
+    both = np.concatenate([rows, hit])
+    cell, cells = numbered(cls[both], graph.rank_index[both])
+    middle, most = _middle(cell[: len(rows)], cells, idle[rows])
+    any_middle, any_most = _middle(cls[rows], classes, idle[rows])
+    mine, of_all = cell[len(rows) :], cls[hit]
+    alone = most[mine] < 0
+    usual = np.where(alone, np.maximum(any_middle[of_all], 0), middle[mine])
+    longest = np.where(alone, any_most[of_all], most[mine])
+    return np.where(idle[hit] > longest, idle[hit] - usual, 0)
+
+
+def _middle(cell: Any, cells: int, values: Any) -> tuple[Any, Any]:
+    """(lower median, largest) of the values of each cell, -1 where it has none."""
+    order = np.lexsort((values, cell))
+    count = np.bincount(cell, minlength=cells)
+    last = np.cumsum(count) - 1
+    ordered = np.append(values[order], NULL)
+    has = count > 0
+    return (
+        np.where(has, ordered[np.where(has, last - count // 2, -1)], NULL),
+        np.where(has, ordered[np.where(has, last, -1)], NULL),
+    )
+
+
+def _waits(graph: Graph, observed: Timeline, blame: Blame, pause: Any, gap_wait_ns: Any) -> tuple[Any, Any]:
+    """Of each op's exposed wait what a pause caused, and the op with the longest of these pauses, -1 for none."""
+    from taut.replay.split import part_of_gaps
+
+    ns, cause = np.zeros(len(graph), dtype=np.int64), np.full(len(graph), NULL, dtype=np.int64)
+    waits = blame.waits.take(blame.waits.gap_ns > 0)
+    if not pause.any() or not len(waits):
+        return ns, cause
+    part, most = part_of_gaps(waits.op, waits.gap_ns, observed.bound, observed.opener, graph.gap_ns, blame.gap_reference, pause)
+    exposed = gap_wait_ns[waits.op]
+    share = np.where(part == waits.gap_ns, exposed, np.floor(exposed * (part / waits.gap_ns)).astype(np.int64))
+    ns[waits.op] = np.minimum(share, exposed)
+    cause[waits.op] = np.where(ns[waits.op] > 0, most, NULL)
+    return ns, cause
+
+
+def _own(on: Projection) -> Any:
+    """Of each op the action whose controller did it, -1 for none."""
+    out = on.inside(np.flatnonzero(on.graph.ops.kind == Kind.COORDINATE))
+    _back_off(on, out)
+    return out
+
+
+def _back_off(on: Projection, out: Any) -> None:
+    """Ops that fill the time from the end of a failed attempt to the next, on the rank that tries again."""
+    graph, actions = on.graph, on.graph.trace.actions
+    before = actions.parent
+    rows = np.flatnonzero((before >= 0) & (before < len(actions)) & (actions.attempt > 0) & (on.segment >= 0))
+    was = before[rows]
+    known = (actions.busy_ns[was] > 0) & (on.segment[was] == on.segment[rows]) & (actions.rank[was] == actions.rank[rows])
+    rows, was = rows[known & (actions.rank[rows] >= 0)], was[known & (actions.rank[rows] >= 0)]
+    begin, end = on.begin_ns[was] + actions.busy_ns[was], on.begin_ns[rows]
+    wanted = {
+        (int(s), int(r), int(a), int(b)): row
+        for s, r, a, b, row in zip(on.segment[rows], actions.rank[rows], begin, end, rows.tolist(), strict=True)
+        if b > a
+    }
+    if not wanted:
+        return
+    ops, of = graph.ops, graph.segment[graph.window]
+    some = np.flatnonzero(
+        np.isin(ops.start_ns, begin) & np.isin(ops.end_ns, end) & np.isin(ops.kind, (Kind.COMPUTE, Kind.COORDINATE))
+    )
+    for op in some.tolist():
+        key = int(of[op]), int(ops.rank[op]), int(ops.start_ns[op]), int(ops.end_ns[op])
+        out[op] = wanted.get(key, int(out[op]))
