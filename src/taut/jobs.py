@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from taut.ledger.attempts import Attempts
 from taut.tables import Table, Trace
 
@@ -29,6 +31,7 @@ def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None =
         "entries": entries, "currency": ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
         "closes": ledger.closes if ledger else None, "queue_ns": ledger.queue_ns if ledger else None,
         "down_ns": _down(ledger), "discarded_by": _discarded_by(ledger), "steps": _steps(ledger),
+        "decided_by": _decided_by(ledger),
         "out_of_restarts": _burned(told), "worst": _worst(ledger), "list": _list(told, ledger) if len(jobs) == 1 else [],
         "traced_attempt": _traced(told, window) if len(jobs) == 1 else None,
     }  # fmt: skip
@@ -53,6 +56,19 @@ def _discarded_by(ledger: Attempts | None) -> dict[str, int] | None:
     ):
         lost[word or "not told"] += int(known + bound)
     return {word: ns for word, ns in lost.most_common() if ns}
+
+
+def _decided_by(ledger: Attempts | None) -> dict[str, dict[str, int]] | None:
+    """What controllers cost that ended attempts: work discarded, at most, and the time until the next was under way."""
+    if ledger is None:
+        return None
+    out: dict[str, dict[str, int]] = {}
+    lost, over = ledger.cells["discarded"] + ledger.cells["discarded at most"], ledger.cells["control overhead"]
+    for row in np.flatnonzero(ledger.again).tolist():
+        mine = out.setdefault(ledger.ended_by[row - 1] or "not told", {"discarded_rank_ns": 0, "control_overhead_rank_ns": 0})
+        mine["discarded_rank_ns"] += int(lost[row - 1])
+        mine["control_overhead_rank_ns"] += int(over[row])
+    return dict(sorted(out.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
 
 def _steps(ledger: Attempts | None) -> dict[str, Any] | None:
@@ -92,7 +108,8 @@ def _worst(ledger: Attempts | None) -> list[dict[str, Any]]:
 
 def _job(ledger: Attempts, a: int, b: int, lost: Any) -> dict[str, Any]:
     rows, t = ledger.rows[a:b], ledger.told
-    held = sum(int(sum(column[a:b])) for fate, column in ledger.cells.items() if fate not in ("down", "unallocated"))
+    held = sum(int(sum(column[a:b])) for column in ledger.cells.values())
+    held -= sum(int(sum(column[a:b])) for column in ledger.free.values())
     return {
         "job": str(t.job[rows[0]]), "name": str(t.name[rows[0]]) or None, "attempts": b - a,
         "held": int(ledger.most[a]) if ledger.unit else None,

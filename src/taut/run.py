@@ -164,7 +164,7 @@ def analyze(
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
         raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
     if not len(box[0].ops):
-        return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices), name)
+        return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices, actions=box[0].actions), name)
     return analyze_trace(box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope)
 
 
@@ -191,7 +191,7 @@ def analyze_trace(
         diagnosed = beside(lambda: (diagnose(evidence), evidence.early))
         ledger = charge(graph, observed, blamed, prices)
         world = graph.trace.world_size or len(graph.ranks)
-        tries = charge_attempts(graph.trace.attempts, prices, world)
+        tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif, (findings, early) = asked.result(), diagnosed.result()
     return Analysis(
         graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries

@@ -274,6 +274,23 @@ def test_actions_lie_on_tracks_of_their_controllers_in_the_traced_time() -> None
     ]
 
 
+def test_a_zone_alone_has_its_ops_and_the_actions_of_its_time() -> None:
+    """Rank 1 is hit twice in step 1 of 4: of three ranks one is drawn, from the first action to the op after the last."""
+    built = job(SCRIPT, steps=4)
+    told = {"time_ns": [12 * MS, 14 * MS, 40 * MS], "busy_ns": [-1, -1, -1]}
+    words = {"controller": ["a", "b", "a"], "target": ["rank 1", "rank 1", "rank 0"], "knob": ["clock"] * 3}
+    columns = {**told, **{key: np.array(value, dtype=object) for key, value in words.items()}}
+    analysis = analyze(edited(built, actions=Table(Action, columns)))
+    zone = {"ranks": [1], "steps": [1, 1], "first_ns": 12 * MS, "last_ns": 22 * MS}
+    out = io.BytesIO()
+    perfetto(analysis.graph, analysis.blame.waits, [], out, zone)
+    slices = drawn(out.getvalue())
+    assert {s.process for s in slices} == {"rank 1", "rank 1, ideal", "control"}
+    seen = [(s.name, s.args["step"], s.start_ns // MS, s.end_ns // MS) for s in of_lanes(slices) if s.process == "rank 1"]
+    assert seen == [("fwd", 1, 11, 20), ("all-reduce", 1, 20, 22), ("fwd", 2, 22, 31)]
+    assert sorted(s.track for s in slices if s.process == "control") == ["a", "b"]
+
+
 def test_names_from_a_trace_are_capped_data() -> None:
     built = job({0: "fwd 5"})
     named = edited(built, names=["\x1b[2J\u202e" + "x" * 10_000, *built.names[1:]], lanes=["lane\n"])

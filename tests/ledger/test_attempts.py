@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actions import act, table
+from taut.jobs import block
 from taut.ledger import Prices
 from taut.ledger.attempts import FATES, Attempts, charge_attempts
 from taut.read import read
 from taut.read.job_words import OUTCOMES, numbered
-from taut.tables import Attempt, Table
+from taut.tables import Action, Attempt, Table
 
 S = 1_000_000_000
 TIMES = ("submit_ns", "start_ns", "end_ns", "first_step_ns", "last_step_ns", "saved_ns", "save_took_ns", "restore_took_ns")
@@ -72,6 +74,57 @@ def test_work_after_the_checkpoint_is_discarded_and_its_re_execution_is_ordinary
     assert (ledger.executed.tolist(), ledger.discarded.tolist()) == ([161, 400], [61, 0])
     flags = ledger.discarded_steps()
     assert (len(flags), int(flags.sum())) == (561, 61)
+
+
+def decision(t: float, controller: str, trigger: str, **more: Any) -> dict[str, Any]:
+    return act(t, controller, -1, "a", "allocation", work="a", trigger=trigger, **more)
+
+
+LATER = {**TWO[1], "resumed_step": 0, "first_step": 1, "first_step_ns": 420, "last_step": 100, "last_step_ns": 519}
+"""The second attempt with steps of a second each: the first of them began 19 s after its start."""
+
+
+def test_what_a_preemption_took_is_control_overhead_and_costs_only_what_was_held() -> None:
+    """The scheduler took 8 accelerators away for 100 s, and the next attempt needed 19 s to be under way again."""
+    told = table(Action, [decision(300.4, "slurmctld", "preempted for job 7")])
+    ledger = charged({**TWO[0], "outcome": "preempted"}, LATER, actions=told, prices=Prices(Decimal("3.6"), "EUR"))
+    assert seconds(ledger) == {"kept": 8 * 481, "discarded": 8 * 200, "control overhead": 8 * (100 + 19)}
+    assert ledger.held_rank_ns == 8 * 700 * S
+    (entry,) = [e for e in ledger.entries() if e["fate"] == "control overhead"]
+    assert (entry["held"], entry["money"]) == (True, "0.152000"), "8 × 19 s at a thousandth a second"
+    assert sum(Decimal(e["money"]) for e in ledger.entries()) == Decimal("5.6")
+    found = block(ledger.told, ledger)
+    assert found is not None
+    cost = {"discarded_rank_ns": 1600 * S, "control_overhead_rank_ns": 952 * S}
+    assert found["decided_by"] == {"slurmctld": cost}
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        (decision(300, "slurmctld", "failed node n7"), "a fault"),
+        (decision(300, "uid 1000", "cancelled"), "a person"),
+        (decision(250, "slurmctld", "preempted"), "long before the end"),
+        (act(300, "slurmctld", 1, "a", "allocation", work="a"), "not against the job"),
+        (decision(300, "slurmctld", "preempted") | {"work": "b", "target": "b"}, "another job"),
+    ],
+)
+def test_what_no_controller_decided_is_down(told: dict[str, Any], why: str) -> None:
+    ledger = charged(TWO[0], LATER, actions=table(Action, [told]))
+    assert ledger.by_fate["control overhead"] == 0, why
+    assert ledger.by_fate["down"] == 8 * 100 * S
+    assert ledger.by_fate["hold/init"] == 8 * 19 * S
+
+
+def test_a_restart_because_a_timeout_ran_out_is_the_launchers() -> None:
+    """Workers that are started again keep their accelerators: what lies between is paid for."""
+    told = table(Action, [act(400, "torchrun", 0, "a", "attempt", work="a", attempt=1, trigger="timeout of 5 s")])
+    ledger = charged(TWO[0], {**LATER, "held": 1}, actions=told)
+    assert ledger.ended_by.tolist() == ["torchrun", None]
+    assert seconds(ledger)["control overhead"] == 8 * (100 + 19)
+    assert ledger.held_rank_ns == ledger.total_rank_ns
+    other = charged(TWO[0], {**LATER, "held": 1}, actions=told.replace(trigger=np.array(["failed"], dtype=object)))
+    assert (other.by_fate["control overhead"], other.by_fate["detect+recover"]) == (0, 8 * 100 * S)
 
 
 def test_a_restart_from_further_back_discards_earlier_attempts_too() -> None:
@@ -174,11 +227,16 @@ ROW = st.fixed_dictionaries(
 
 
 @settings(max_examples=300)
-@given(st.lists(ROW, max_size=6), st.none() | st.integers(1, 4096))
-def test_every_rank_nanosecond_has_one_fate(rows: list[dict[str, Any]], world: int | None) -> None:
+@given(st.lists(ROW, max_size=6), st.none() | st.integers(1, 4096), st.sets(st.integers(0, 5)))
+def test_every_rank_nanosecond_has_one_fate(rows: list[dict[str, Any]], world: int | None, decided: set[int]) -> None:
     """Conservation law: whatever the logs say, fates are not negative and sum to accelerators × (first start → last end)."""
     columns = {key: np.array([row[key] for row in rows], dtype=object) for key in (rows[0] if rows else ())}
-    ledger = charge_attempts(numbered(Table(Attempt, columns, len(rows))), world=world)
+    told = [
+        {"time_ns": row["end_ns"], "work": row["job"], "direction": -1, "controller": "x"}
+        for k, row in enumerate(rows)
+        if k in decided
+    ]
+    ledger = charge_attempts(numbered(Table(Attempt, columns, len(rows))), world=world, actions=table(Action, told))
     if ledger is None:
         return
     total = 0
@@ -189,6 +247,7 @@ def test_every_rank_nanosecond_has_one_fate(rows: list[dict[str, Any]], world: i
     assert list(ledger.by_fate) == list(FATES)
     assert all(ns >= 0 for column in ledger.cells.values() for ns in column.tolist())
     assert sum(ledger.by_fate.values()) == ledger.total_rank_ns == total
+    assert all((ledger.cells[fate] >= free).all() for fate, free in ledger.free.items())
     assert (ledger.discarded <= np.maximum(ledger.executed, -1)).all()
 
 

@@ -550,3 +550,33 @@ def test_large_hostile_forests_cost_no_more_than_their_size(shape: str) -> None:
     trace = spans.trace()
     assert trace.counts["spans"] == 8_001
     assert len(trace.actions) == {"deep": 0, "wide": 8_000, "failing": 0}[shape]
+
+
+def retried() -> Spans:
+    """A client that asks a model three times, with back-off of 20 and 40 ms; a second request is served at once."""
+    spans = Spans()
+    root = spans.add("client", "ask", 0, 200)
+    for number, begin in enumerate((10, 50, 110)):
+        spans.add("client", "chat m", begin, begin + 20, root, kind=CLIENT, failed=number < 2, error__type="503",
+                  http__request__resend_count=number)  # fmt: skip
+    other = spans.add("client", "ask", 100, 160, trace=2)
+    spans.add("client", "chat m", 110, 130, other, kind=CLIENT, trace=2)
+    return spans
+
+
+def test_the_back_off_before_a_retry_is_control_overhead_of_whoever_tries_again() -> None:
+    done = analyze_trace(retried().trace())
+    assert done.ledger.closes
+    assert done.ledger.by_fate["control overhead"] == (20 + 40) * MS
+    assert done.result["control"]["overhead"]["by"] == {"client": 60 * MS}
+    cells = done.ledger.cells
+    assert set(cells.step[cells.action >= 0].tolist()) == {0}, "the other request, at the same time, has no part in it"
+
+
+def test_the_zone_of_retries_is_their_request() -> None:
+    zones = [one["zone"] for one in analyze_trace(retried().trace()).result["control"]["relations"]]
+    assert zones
+    for zone in zones:
+        assert zone["ranks"] == [0, 1], "the client that tries again, and the model"
+        assert zone["steps"] == [0, 0]
+        assert (zone["first_ns"], zone["last_ns"]) == (BASE + 10 * MS, BASE + 130 * MS)

@@ -14,8 +14,8 @@ from rich.text import Text
 from taut.brief.terminal import LEAST_FATE, PARTIAL, Screen, Side, _bar, _heading, _in, _mark, _print, _table
 from taut.brief.text import count, duration, money, percent, safe
 
-ROWS = 12
-"""Attempts or jobs shown at most."""
+ROWS, DECIDERS = 12, 3
+"""Attempts or jobs, and controllers, shown at most."""
 STYLE = {
     "kept": ("green", "█", "#"),
     "unfinished": ("yellow", "▓", "="),
@@ -25,6 +25,7 @@ STYLE = {
     "restore": ("cyan", "░", "~"),
     "hold/init": ("magenta", "/", "/"),
     "detect+recover": ("dark_orange", "z", "z"),
+    "control overhead": ("medium_purple1", "%", "%"),
     "unallocated": ("grey37", "_", "_"),
     "down": ("grey62", ".", "."),
 }
@@ -144,11 +145,19 @@ def _bill(found: Mapping[str, Any]) -> str:
     return " · ".join(words)
 
 
+def _decided(who: str, cost: Mapping[str, int]) -> str:
+    """What a controller cost."""
+    keys = ("discarded", "control_overhead")
+    parts = [f"{duration(cost[f'{key}_rank_ns'])} {key.replace('_', ' ')}" for key in keys if cost[f"{key}_rank_ns"]]
+    return f"Decided by {safe(who)}: {' · '.join(parts) or 'nothing lost'}"
+
+
 def _besides(found: Mapping[str, Any]) -> ConsoleRenderable:
     """Outcomes, delays and steps."""
     lines = ["Outcomes: " + " · ".join(f"{n:,} {safe(word)}" for word, n in found["outcomes"].items())]
     if len(found["discarded_by"] or ()) > 1:
         lines.append("Discarded: " + " · ".join(f"{duration(ns)} {safe(word)}" for word, ns in found["discarded_by"].items()))
+    lines += [_decided(who, cost) for who, cost in list((found["decided_by"] or {}).items())[:DECIDERS]]
     delays = []
     if found["queue_ns"] is not None:
         delays.append(f"{duration(found['queue_ns'])} queued before the first start (burns nothing)")

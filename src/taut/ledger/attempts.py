@@ -5,6 +5,7 @@ apart, as a delay. An attempt is cut, in this order, into the time before its fi
 from its last sign of progress to its end (detect+recover), its saves, and the rest. Of the rest, what a later attempt did
 again is *discarded*: from the step that it resumed from to the end. The re-execution is ordinary, or it would count twice.
 Where no checkpoint is known, all of an attempt that was not the last may be lost: *discarded at most*, an upper bound.
+Where a controller ended an attempt (``decided.py``), the time until the next is under way is *control overhead*.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from taut.ledger.charge import Prices, spread
+from taut.ledger.decided import ended_by
 from taut.tables import NULL, Table
 
 FATES = (
     "kept", "unfinished", "discarded", "discarded at most", "checkpoint save", "restore", "hold/init", "detect+recover",
-    "unallocated", "down",
+    "control overhead", "unallocated", "down",
 )  # fmt: skip
 """kept: work that counted, or whose fate is still open; unfinished: work of a last attempt that did not complete, after its
-last checkpoint; unallocated: fewer accelerators than the job's largest attempt had; down: no attempt ran."""
+last checkpoint; control overhead: from where a controller ended an attempt to where the next was under way; unallocated: fewer
+accelerators than the job's largest attempt had; down: no attempt ran, and nobody had decided so."""
 FREE = ("unallocated", "down")
 """Fates in which the job held no accelerator."""
 UNITS = ("accelerator", "task", "cpu", "node", "")
@@ -50,7 +53,7 @@ class Attempts:
     """What each attempt held, and the most that its job ever held."""
     most: Any
     fates: dict[str, Any]
-    """Wall time of every attempt by fate, ns; ``down`` and ``detect+recover`` include what lay before it."""
+    """Wall time of every attempt by fate, ns; what lay before it is not among them."""
     gap_ns: Any
     gap_held: Any
     executed: Any
@@ -62,18 +65,38 @@ class Attempts:
     left_out: int
     """Jobs that do not tell what the others are counted in."""
     prices: Prices
+    ended_by: Any
+    """The controller that ended each attempt; None where nobody decided it, or no log of decisions is there."""
+
+    @cached_property
+    def again(self) -> Any:
+        """Attempts that were made because a controller had ended the one before."""
+        decided = np.array([who is not None for who in self.ended_by.tolist()], dtype=bool)
+        return np.concatenate([[False], (self.job[1:] == self.job[:-1]) & decided[:-1]])
 
     @cached_property
     def cells(self) -> dict[str, Any]:
         """Rank time of every attempt by fate, exact integers."""
         held, most = self.held.astype(object), self.most.astype(object)
         out = {fate: held * ns.astype(object) for fate, ns in self.fates.items()}
-        span = (self.end_ns - self.begin_ns).astype(object)
-        gap = self.gap_ns.astype(object) * most
-        out["unallocated"] = (most - held) * span
-        out["down"] = np.where(self.gap_held, 0, gap)
-        out["detect+recover"] = out["detect+recover"] + np.where(self.gap_held, gap, 0)
+        out["detect+recover"] = out["detect+recover"] + np.where(
+            self.gap_held & ~self.again, self.gap_ns.astype(object) * most, 0
+        )
+        out["control overhead"] = np.where(self.again, out["restore"] + out["hold/init"] + self.gap_ns.astype(object) * most, 0)
+        for fate in ("restore", "hold/init"):
+            out[fate] = np.where(self.again, 0, out[fate])
+        out["unallocated"], out["down"] = self.free["unallocated"], self.free["down"]
         return out
+
+    @cached_property
+    def free(self) -> dict[str, Any]:
+        """Of these, what the job did not hold: it costs nothing."""
+        most, span = self.most.astype(object), (self.end_ns - self.begin_ns).astype(object)
+        gap = np.where(self.gap_held, 0, self.gap_ns.astype(object) * most)
+        return {
+            "unallocated": (most - self.held.astype(object)) * span, "down": np.where(self.again, 0, gap),
+            "control overhead": np.where(self.again, gap, 0),
+        }  # fmt: skip
 
     @cached_property
     def by_fate(self) -> dict[str, int]:
@@ -91,7 +114,7 @@ class Attempts:
     @property
     def held_rank_ns(self) -> int:
         """What was burned: the whole without the time in which nothing was held."""
-        return self.total_rank_ns - sum(self.by_fate[fate] for fate in FREE)
+        return self.total_rank_ns - sum(sum(ns.tolist()) for ns in self.free.values())
 
     @property
     def closes(self) -> bool:
@@ -114,11 +137,11 @@ class Attempts:
     def entries(self) -> list[dict[str, Any]]:
         """One line per fate, in rank-ns and money; what was not held costs nothing."""
         priced = self.prices.gpu_hour if self.unit == "accelerator" else None
-        paid = [0 if fate in FREE else ns for fate, ns in self.by_fate.items()]
+        paid = [ns - (sum(self.free[fate].tolist()) if fate in self.free else 0) for fate, ns in self.by_fate.items()]
         money = spread(priced, paid)
         return [
-            {"fate": fate, "rank_ns": ns, "held": fate not in FREE, "money": cost}
-            for (fate, ns), cost in zip(self.by_fate.items(), money, strict=True)
+            {"fate": fate, "rank_ns": ns, "held": held > 0 or (ns == 0 and fate not in FREE), "money": cost}
+            for (fate, ns), held, cost in zip(self.by_fate.items(), paid, money, strict=True)
         ]
 
     def discarded_steps(self) -> Any:
@@ -139,10 +162,12 @@ MOST_FLAGS = 20_000
 """More steps than this are thinned out before their share is estimated."""
 
 
-def charge_attempts(attempts: Table, prices: Prices | None = None, world: int | None = None) -> Attempts | None:
+def charge_attempts(
+    attempts: Table, prices: Prices | None = None, world: int | None = None, actions: Table | None = None
+) -> Attempts | None:
     """Give every rank-nanosecond from first start to last end its fate; None without an attempt that ran.
 
-    ``world`` stands for accelerators that no log of a single job tells.
+    ``world`` stands for accelerators that no log of a single job tells; ``actions`` tell who ended an attempt.
     """
     ran = (attempts.start_ns >= 0) & (attempts.end_ns >= attempts.start_ns)
     if not ran.any():
@@ -165,9 +190,10 @@ def charge_attempts(attempts: Table, prices: Prices | None = None, world: int | 
     fates, executed, discarded = _cut(t, begin, end, last, resumed, back)
     gap = np.where(before >= 0, begin - before, 0)
     left_out = len(np.unique(every[ran])) - len(np.unique(job))
+    decided = np.full(len(attempts), None, dtype=object) if actions is None else ended_by(attempts, actions)
     return Attempts(
         attempts.take(counted[every]), _places(counted[every], rows), job, names, begin, end, last, held, most[job], fates, gap,
-        t.held == 1, executed, discarded, guessed, unit, left_out, prices or Prices(),
+        t.held == 1, executed, discarded, guessed, unit, left_out, prices or Prices(), decided[rows],
     )  # fmt: skip
 
 
@@ -264,7 +290,7 @@ def _cut(t: Table, begin: Any, end: Any, last: Any, resumed: Any, back: Any) -> 
         "kept": active - lost, "unfinished": np.where(unfinished, lost, 0),
         "discarded": np.where(~last & known, lost, 0), "discarded at most": np.where(~last & ~known, lost, 0),
         "checkpoint save": save, "restore": restore, "hold/init": initial - restore, "detect+recover": detect,
-        "unallocated": zero, "down": zero,
+        "control overhead": zero, "unallocated": zero, "down": zero,
     }  # fmt: skip
     executed = np.where(t.last_step >= 0, np.maximum(t.last_step - base, 0), NULL)
     again = np.where(last | ~fell, 0, np.where(back >= 0, np.clip(t.last_step - np.maximum(back, base), 0, None), NULL))

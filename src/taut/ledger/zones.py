@@ -53,11 +53,13 @@ def _zone(graph: Graph, taken: Overhead, rows: Any) -> dict[str, Any] | None:
     if not len(rows) or zero is None:
         return None
     at = zero[on.segment[rows]] + on.begin_ns[rows]
-    until = zero[on.segment[rows]] + on.end_ns[rows]
+    # Where the trace tells its calls itself, an attempt is one of them, and ends with it.
+    busy = np.maximum(graph.trace.actions.busy_ns[rows], 0) if graph.trace.told else on.end_ns[rows] - on.begin_ns[rows]
     after = on.next_ops(rows)[0]
     ends = (zero[graph.segment[graph.window]] + graph.ops.end_ns)[after]
-    first, last = int(at.min()), int(max(until.max(), ends.max(initial=0)))
-    ranks = np.unique(np.concatenate([on.ranks[place] for place in np.unique(on.place[rows]).tolist()]))
+    first, last = int(at.min()), int(max((at + busy).max(), ends.max(initial=0)))
+    acted = graph.rank_index[np.isin(taken.action, rows) & (taken.own_ns > 0)]
+    ranks = np.unique(np.concatenate([acted, *(on.ranks[place] for place in np.unique(on.place[rows]).tolist())]))
     zone = {"ranks": graph.ranks[ranks].tolist(), "first_ns": first, "last_ns": last}
     ops = ops_of(graph, {**zone, "steps": _steps(graph, on.segment[rows])})
     steps = graph.steps[graph.window[ops]]
