@@ -15,7 +15,7 @@ from build import MS, Do, analyze, job, play
 from jobs import jobs, nonsense
 from taut.ledger.charge import CONTROL
 from taut.run import Analysis
-from taut.tables import Action, Attempt, Kind, Trace
+from taut.tables import Action, Attempt, Kind, Trace, Verb
 
 STEP = 22
 """Milliseconds of a step of the job below."""
@@ -103,6 +103,26 @@ def test_of_a_longer_gap_only_what_is_above_the_usual_one() -> None:
     assert overhead(acted(built, act(3 * 20 + 2)))[2] == 40
 
 
+def test_actions_that_have_nothing_to_do_with_gaps_take_hardly_any() -> None:
+    """Gaps of every length, actions at any time: what is taken by chance is a few per cent of the gaps."""
+    taken = gaps = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        idle = rng.exponential(5, (20, 6)) * MS
+        ops = [
+            one
+            for step, rank in np.ndindex(20, 6)
+            for one in (
+                Do(rank, "fwd", 10 * MS, step=step, idle=int(idle[step, rank])),
+                Do(rank, "meet", MS, step=step, verb=Verb.ALL_REDUCE),
+            )
+        ]
+        done = acted(play(ops), *(act(float(ms), f"rank {rng.integers(6)}") for ms in np.sort(rng.uniform(0, 400, 20))))
+        taken += done.ledger.by_fate["control overhead"]
+        gaps += done.ledger.by_fate["control overhead"] + done.ledger.by_fate["gap"]
+    assert taken < 0.05 * gaps
+
+
 def test_outside_the_traced_time_an_action_takes_nothing() -> None:
     built = job({r: f". {10 * r} | fwd 10 | AR 2" for r in range(4)}, steps=2)
     done = acted(built, act(-1, "job"), act(10_000, "job"))
@@ -135,7 +155,7 @@ def told(draw: st.DrawFn, built: Trace) -> Trace:
         "parent": st.integers(-1, 4), "step": st.integers(-1, 2), "knob": st.sampled_from(["allocation", "attempt"]),
     })  # fmt: skip
     rows = draw(st.lists(one, min_size=1, max_size=8))
-    zero = np.zeros(int(built.ops.step.max()) + 1, dtype=np.int64) if built.relative and draw(st.booleans()) else None
+    zero = [0] * (int(built.ops.step.max()) + 1) if built.relative and draw(st.booleans()) else None
     return replace(built, actions=table(Action, rows), zero_ns=zero)
 
 

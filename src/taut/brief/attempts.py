@@ -25,7 +25,7 @@ STYLE = {
     "restore": ("cyan", "░", "~"),
     "hold/init": ("magenta", "/", "/"),
     "detect+recover": ("dark_orange", "z", "z"),
-    "control overhead": ("medium_purple1", "%", "%"),
+    "control overhead": ("bright_magenta", "%", "%"),
     "unallocated": ("grey37", "_", "_"),
     "down": ("grey62", ".", "."),
 }

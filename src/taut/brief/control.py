@@ -32,27 +32,31 @@ def render_control(result: Mapping[str, Any], screen: Screen) -> str:
 
 def section(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
     """Relations on the graph, as a part of the screen of ``taut analyze``."""
-    table = _table("zone", ("relation", "left"), ("who, on what", "left"), ("ranks, steps", "left"), "took", "cost")
+    table = _table("relation", "where", "zone", "took", "cost")
     for number, one in enumerate(found["relations"][:PLACED], 1):
-        zone, cost = one["zone"], one["cost"]
-        priced = [
-            money(cost[key], cost[of]) for key, of in (("money", "currency"), ("token_money", "token_currency")) if cost[key]
-        ]
+        zone, who = one["zone"], " – ".join(safe(name) for name in one["controllers"])
         table.add_row(
-            str(number) if zone else "–", _in(safe(one["kind"]), "bold"), _in(_where(one)), _in(_place(zone)),
-            duration(zone["rank_ns"]) if zone else "–", " + ".join(priced) or _cost(cost),
+            _in(f"{safe(one['kind'])}: {who or 'all'}", "bold"), _in(_place(one)), str(number) if zone else "–",
+            duration(zone["rank_ns"]) if zone else "–", _money(one["cost"]) or _cost(one["cost"]),
         )  # fmt: skip
     more = f", {PLACED} of {len(found['relations']):,}" if len(found["relations"]) > PLACED else ""
     kind = found["regime"]["class"] or "not known"
-    return Group(_heading(f"Control is {kind}{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(_heading(f"Control is {kind}: relations between controllers{more}"), Padding(table, (0, 0, 0, 1)))
 
 
-def _place(zone: Mapping[str, Any] | None) -> str:
-    """Where a zone lies, in a few words."""
+def _place(one: Mapping[str, Any]) -> str:
+    """Where a relation lies: ranks and steps of the graph, else what it is about."""
+    zone = one["zone"]
     if zone is None or zone["steps"] is None:
-        return "not on the graph"
+        return f"{safe(one['target'] or 'all')}, not on the graph"
     ranks = ", ".join(map(str, zone["ranks"][:RANKS])) + (" …" if len(zone["ranks"]) > RANKS else "")
-    return f"rank {ranks} · {span(*zone['steps'])} · {count(zone['ops'], 'op')}"
+    return f"rank {ranks}, {span(*zone['steps'])}"
+
+
+def _money(cost: Mapping[str, Any]) -> str:
+    """What rank time and tokens cost together, each in its own currency."""
+    parts = (("money", "currency"), ("token_money", "token_currency"))
+    return " + ".join(money(cost[key], cost[currency]) for key, currency in parts if cost.get(key) is not None)
 
 
 def _verdict(result: Mapping[str, Any]) -> ConsoleRenderable:

@@ -55,7 +55,7 @@ FATE_STYLE = {
     "unexplained": ("bright_white", "?", "?"),
     "unobserved": ("grey37", "_", "_"),
     "idle": ("grey30", "·", ":"),
-    "control overhead": ("medium_purple1", "%", "%"),
+    "control overhead": ("bright_magenta", "%", "%"),
 }
 """Per fate its colour, and its mark where there are no colours, or no more than ASCII."""
 

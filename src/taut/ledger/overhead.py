@@ -73,7 +73,7 @@ def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, fre
 
 
 def _above_usual(graph: Graph, idle: Any, hit: Any) -> Any:
-    """Idle time before some ops above what is usual where nobody acted; 0 where it is no longer than that gets.
+    """Idle time before some ops above what is usual where nobody acted; 0 where it is no longer than that gets anywhere.
 
     Usual is the median of the class on the rank, else on any rank, else nothing.
     """
@@ -85,13 +85,11 @@ def _above_usual(graph: Graph, idle: Any, hit: Any) -> Any:
     rows = np.flatnonzero(calm)
     both = np.concatenate([rows, hit])
     cell, cells = numbered(cls[both], graph.rank_index[both])
-    middle, most = _middle(cell[: len(rows)], cells, idle[rows])
-    any_middle, any_most = _middle(cls[rows], classes, idle[rows])
-    mine, of_all = cell[len(rows) :], cls[hit]
-    alone = most[mine] < 0
-    usual = np.where(alone, np.maximum(any_middle[of_all], 0), middle[mine])
-    longest = np.where(alone, any_most[of_all], most[mine])
-    return np.where(idle[hit] > longest, idle[hit] - usual, 0)
+    middle, _ = _middle(cell[: len(rows)], cells, idle[rows])
+    any_middle, longest = _middle(cls[rows], classes, idle[rows])
+    mine, of_all = middle[cell[len(rows) :]], cls[hit]
+    usual = np.where(mine >= 0, mine, np.maximum(any_middle[of_all], 0))
+    return np.where(idle[hit] > longest[of_all], idle[hit] - usual, 0)
 
 
 def _middle(cell: Any, cells: int, values: Any) -> tuple[Any, Any]:
