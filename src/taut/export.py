@@ -13,6 +13,8 @@ from taut.graph import Graph
 from taut.replay import Change, Timeline, reference, replay
 from taut.tables import NULL, Action, Table
 
+HITS = ("action", "rank", "start_ns", "end_ns")
+
 
 def perfetto(
     graph: Graph, waits: Table, findings: Sequence[Mapping[str, Any]], out: BinaryIO, zone: Mapping[str, Any] | None = None
@@ -27,11 +29,12 @@ def perfetto(
     axis_ns = _zero_ns(graph, observed, ideal)
     zero_ns = axis_ns[graph.segment][graph.window]
     shown = _times(observed, zero_ns)
+    actions, hits = _actions(graph, axis_ns, shown)
     picture = Picture(
         ops=graph.ops.replace(step=graph.steps[graph.window]), names=graph.names, lanes=graph.trace.lanes,
         groups=graph.trace.groups, members=graph.members, rank=graph.rank_index, gate=graph.gate, observed=shown,
         ideal=_times(ideal, zero_ns), waits=waits, findings=findings, spans=_spans(graph, shown, findings),
-        actions=_actions(graph, axis_ns, shown),
+        actions=actions, hits=hits,
     )  # fmt: skip
     render(picture if zone is None else _cut(picture, graph, zone), out)
 
@@ -53,12 +56,16 @@ def _cut(picture: Picture, graph: Graph, zone: Mapping[str, Any]) -> Picture:
     spans = np.isin(picture.spans["rank"], ranks)
     first, last = (shown["start_ns"].min(), shown["end_ns"].max()) if len(rows) else (0, 0)
     begin, end = picture.actions.time_ns, picture.actions.time_ns + picture.actions.busy_ns
+    meanwhile = (end > first) & (begin <= last)
+    hit = meanwhile[picture.hits["action"]] & np.isin(picture.hits["rank"], ranks)
+    moved = {"action": np.cumsum(meanwhile) - 1, "rank": row}
     return replace(
         picture, ops=picture.ops.take(rows), members=picture.members.take(ranks), rank=row[picture.rank[rows]],
         gate=picture.gate[rows], observed=shown, waits=waits,
         ideal={key: values[rows] for key, values in picture.ideal.items()},
         spans={key: (row[values] if key == "rank" else values)[spans] for key, values in picture.spans.items()},
-        actions=picture.actions.take((end > first) & (begin <= last)),
+        actions=picture.actions.take(meanwhile),
+        hits={key: (moved[key][values] if key in moved else values)[hit] for key, values in picture.hits.items()},
     )  # fmt: skip
 
 
@@ -80,22 +87,25 @@ def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Any:
     return np.cumsum(longest) - longest
 
 
-def _actions(graph: Graph, axis_ns: Any, shown: Mapping[str, Any]) -> Table:
-    """Actions of the traced time on its axis, cut to it; none where steps have no time in common with them."""
+def _actions(graph: Graph, axis_ns: Any, shown: Mapping[str, Any]) -> tuple[Table, dict[str, Any]]:
+    """Actions of the traced time on its axis, cut to it, and where they hit; none where steps have no time in common."""
     actions = graph.trace.actions
     if (graph.trace.relative and graph.trace.zero_ns is None) or not len(actions) or not len(graph.ops):
-        return Table(Action, {}, 0)
-    begin = actions.time_ns - min(int(graph.origin_ns.min()), 0)
-    if graph.trace.relative:
-        from taut.control.projection import project
+        return Table(Action, {}, 0), dict.fromkeys(HITS, np.zeros(0, dtype=np.int64))
+    from taut.control.projection import project
 
-        on = project(graph)
-        begin = np.where(on.segment >= 0, axis_ns[on.segment] + on.begin_ns, NULL)
+    on = project(graph)
+    begin = np.where(on.segment >= 0, axis_ns[on.segment] + on.begin_ns, NULL)
+    if not graph.trace.relative:
+        begin = np.where(on.segment >= 0, begin, actions.time_ns - min(int(graph.origin_ns.min()), 0))
     end = begin + np.maximum(actions.busy_ns, 1)
     first, last = int(shown["start_ns"].min()), int(shown["end_ns"].max())
-    rows = np.flatnonzero((end > first) & (begin <= last) & ((begin >= 0) | (not graph.trace.relative)))
+    inside = (end > first) & (begin <= last) & ((on.segment >= 0) | (not graph.trace.relative))
+    rows, place = np.flatnonzero(inside), np.cumsum(inside) - 1
+    ops, by = on.next_ops(np.flatnonzero((on.place >= 0) & inside))
+    hits = place[by], graph.rank_index[ops], begin[by], shown["start_ns"][ops]
     begin, end = np.maximum(begin[rows], first), np.minimum(end[rows], last + 1)
-    return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin)
+    return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin), dict(zip(HITS, hits, strict=True))
 
 
 def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

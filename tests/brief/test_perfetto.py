@@ -93,7 +93,7 @@ def argument(told: Any, note: Any) -> tuple[str, Any]:
 
 def of_lanes(slices: list[Drawn], ideal: bool = False) -> list[Drawn]:
     """The ops among the slices."""
-    own = ("waits", "blame", "findings")
+    own = ("waits", "blame", "findings", "actions")
     return [s for s in slices if s.depth == 0 and s.track not in own and s.process.endswith(", ideal") == ideal]
 
 
@@ -289,6 +289,16 @@ def test_a_zone_alone_has_its_ops_and_the_actions_of_its_time() -> None:
     seen = [(s.name, s.args["step"], s.start_ns // MS, s.end_ns // MS) for s in of_lanes(slices) if s.process == "rank 1"]
     assert seen == [("fwd", 1, 11, 20), ("all-reduce", 1, 20, 22), ("fwd", 2, 22, 31)]
     assert sorted(s.track for s in slices if s.process == "control") == ["a", "b"]
+
+
+def test_actions_lie_over_the_ranks_that_they_hit_until_the_next_op_there() -> None:
+    built = job({0: "fwd 5 | AR 2", 1: "fwd 5 | AR 2"}, steps=2)
+    told = {"time_ns": [6 * MS, 8 * MS, 9 * MS]}
+    words = {"controller": ["a", "b", "c"], "target": ["rank 1", "job", "nobody"], "knob": ["clock"] * 3}
+    columns = {**told, **{key: np.array(value, dtype=object) for key, value in words.items()}}
+    slices = drawn(exported(analyze(edited(built, actions=Table(Action, columns)))))
+    over = [(s.process, s.args["controller"], s.start_ns // MS, s.end_ns // MS) for s in slices if s.track == "actions"]
+    assert sorted(over) == [("rank 0", "b", 8, 12), ("rank 1", "a", 6, 7), ("rank 1", "b", 8, 12)]
 
 
 def test_names_from_a_trace_are_capped_data() -> None:

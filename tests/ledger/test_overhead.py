@@ -148,11 +148,13 @@ def test_host_work_while_a_controller_is_at_work_is_its_own() -> None:
 def told(draw: st.DrawFn, built: Trace) -> Trace:
     """A trace with actions anywhere around it, on anything."""
     first, last = int(built.ops.start_ns.min()), int(built.ops.end_ns.max())
+    times = st.integers(first - 10, last + 10) | st.sampled_from([-(1 << 63), (1 << 63) - 1])
+    lengths = st.integers(-1, max(last - first, 1)) | st.just((1 << 63) - 1)
     one = st.fixed_dictionaries({
-        "time_ns": st.integers(first - 10, last + 10), "controller": st.sampled_from(["a", "b", ""]),
+        "time_ns": times, "busy_ns": lengths, "controller": st.sampled_from(["a", "b", ""]),
         "target": st.sampled_from(["rank 0", "1", "job", "node", "nobody", ""]), "direction": st.integers(-1, 1),
-        "busy_ns": st.integers(-1, max(last - first, 1)), "attempt": st.integers(-1, 2), "rank": st.integers(-1, 3),
-        "parent": st.integers(-1, 4), "step": st.integers(-1, 2), "knob": st.sampled_from(["allocation", "attempt"]),
+        "attempt": st.integers(-1, 2), "rank": st.integers(-1, 3), "parent": st.integers(-1, 4), "step": st.integers(-1, 2),
+        "knob": st.sampled_from(["allocation", "attempt"]),
     })  # fmt: skip
     rows = draw(st.lists(one, min_size=1, max_size=8))
     zero = [0] * (int(built.ops.step.max()) + 1) if built.relative and draw(st.booleans()) else None
@@ -171,3 +173,4 @@ def test_the_ledger_closes_whatever_controllers_did(built: Trace) -> None:
         assert done.ledger.by_fate[fate] <= ns or fate == "control overhead"
     per_rank = np.bincount(np.searchsorted(done.graph.ranks, cells.rank), weights=cells.rank_ns)
     assert (per_rank == done.observed.wall_ns).all()
+    assert sum(done.result["control"]["overhead"]["by"].values()) == done.ledger.by_fate["control overhead"]

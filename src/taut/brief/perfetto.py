@@ -2,7 +2,8 @@
 
 Ranks are processes, lanes are threads, ops are slices. The work of an op that waited is a slice inside it, and an arrow
 (a flow) leads there from the op that arrived last at the gate. Waits, their blame and the findings are tracks of each
-rank; controllers are tracks of a process of their own, their actions slices. A viewer draws arrows forward in time: where
+rank; controllers are tracks of a process of their own, their actions slices, and on the ranks that they hit once more, up to
+the next op there. A viewer draws arrows forward in time: where
 the clocks let a member begin its work before the last one arrived, the arrow is turned round.
 """
 
@@ -47,6 +48,8 @@ class Picture:
     """Where findings lie: finding, rank (row of ``members``), start_ns, end_ns."""
     actions: Table
     """What controllers did meanwhile, for ``busy_ns`` from ``time_ns`` on."""
+    hits: Mapping[str, Array]
+    """Where they did it: action (row of ``actions``), rank (row of ``members``), start_ns, and end_ns: its next op begins."""
 
 
 def render(picture: Picture, out: BinaryIO) -> None:
@@ -66,6 +69,7 @@ def render(picture: Picture, out: BinaryIO) -> None:
     writer.slices(_ops(writer, picture, picture.ideal, ideal))
     if len(picture.actions):
         writer.slices(_control(writer, picture.actions))
+        writer.slices(_hits(writer, picture, observed))
 
 
 def _labels(members: Table, row: int) -> list[str]:
@@ -150,16 +154,32 @@ def _findings(writer: Writer, picture: Picture, processes: Sequence[int]) -> Sli
     )  # fmt: skip
 
 
+def _said(actions: Table) -> list[str]:
+    """Each action in a few words."""
+    return [
+        f"{knob} of {target}" + (f": {before or '?'} → {after}" if after else "")
+        for knob, target, before, after in zip(actions.knob, actions.target, actions.before, actions.after, strict=True)
+    ]
+
+
+def _hits(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
+    """Every action on the ranks that it hits, until their next op begins."""
+    hits, actions = picture.hits, picture.actions
+    who, by = np.unique(actions.controller.astype(str), return_inverse=True)
+    names, name = np.unique(np.array(_said(actions), dtype=str), return_inverse=True)
+    return Slices(
+        track=_own(writer, "actions", processes, hits["rank"], hits["start_ns"], hits["end_ns"]),
+        start_ns=hits["start_ns"], end_ns=hits["end_ns"], name=name[hits["action"]], names=names.tolist(), args={},
+        words={"controller": (by[hits["action"]], who.tolist())},
+    )  # fmt: skip
+
+
 def _control(writer: Writer, actions: Table) -> Slices:
     """Every action on the track of its controller."""
     process = writer.process("control")
     who, place = np.unique(actions.controller.astype(str), return_inverse=True)
     words = {key: np.unique(actions.columns[key].astype(str), return_inverse=True) for key in ACTION_WORDS}
-    said = [
-        f"{knob} of {target}" + (f": {before or '?'} → {after}" if after else "")
-        for knob, target, before, after in zip(actions.knob, actions.target, actions.before, actions.after, strict=True)
-    ]
-    names, name = np.unique(np.array(said, dtype=str), return_inverse=True)
+    names, name = np.unique(np.array(_said(actions), dtype=str), return_inverse=True)
     start_ns, end_ns = actions.time_ns, actions.time_ns + actions.busy_ns
     return Slices(
         track=writer.serial(

@@ -293,6 +293,10 @@ def _hints(result: dict[str, Any], run: Path) -> list[str]:
     if result["findings"] and result["findings"][0]["mode"] == "hang":
         stopped = ", ".join(map(str, result["findings"][0]["ranks"]))
         return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
+    if result["verdict"]["class"] == "control":
+        zones = [one["zone"] for one in result["control"]["relations"]]
+        worst = max(range(len(zones)), key=lambda k: zones[k]["rank_ns"] if zones[k] else -1)
+        return [*lines, f"next: taut export {shlex.quote(str(run))} --to perfetto --zone {worst + 1}"]
     return [*lines, f"next: taut whatif {shlex.quote(str(run))} {_worth_asking(result)}"]
 
 

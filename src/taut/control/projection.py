@@ -19,8 +19,10 @@ from taut.graph import Graph
 from taut.tables import NULL
 
 _NUMBERED = re.compile(r"(rank|stage)[ _:=/-]?(\d{1,9})", re.IGNORECASE)
-NODES = ("nodes/", "node/")
-"""How orchestrators write a host."""
+_HOST = re.compile(r"(?:nodes?|pods?)/(?:.*/)?([^/]+)")
+"""How orchestrators write a host; a pod's host name is its own."""
+LONGEST_NS = 1 << 61
+"""Whatever a log says, nobody is busy for longer than this."""
 SHOWN = 3
 """Targets that a note names."""
 START, SUBMISSION = 0, "submission"
@@ -120,7 +122,7 @@ def project(graph: Graph) -> Projection:
     segment, begin = _when(graph)
     rows = np.flatnonzero(segment >= 0)
     place, ranks, unknown = _targets(graph, rows)
-    busy = np.where((actions.attempt < 0) & (actions.busy_ns > 0), actions.busy_ns, 0)
+    busy = np.where(actions.attempt < 0, np.clip(actions.busy_ns, 0, LONGEST_NS), 0)
     untargeted, unplaced = _untargeted(unknown, len(rows)), _unplaced(graph, len(actions), len(rows))
     return Projection(graph, segment, begin, begin + busy, place, ranks, untargeted, unplaced)
 
@@ -212,7 +214,7 @@ class _Names:
         self.only = len(set(trace.attempts.job.tolist())) == 1
         self.known: dict[str, Any] = {}
         for words in (members.host, np.array([host.partition(".")[0] for host in members.host]), members.role, members.name):
-            for word in set(words.tolist()) - {""}:
+            for word in {word for word in words.tolist() if word and not word.isdecimal()}:
                 self.known.setdefault(word, np.flatnonzero(words == word))
 
     def of(self, target: str, is_work: bool) -> Any:
@@ -226,9 +228,10 @@ class _Names:
             return self.numbered(found[1].lower(), int(found[2]))
         if target.isdecimal() and len(target) < 10:
             return self.numbered("rank", int(target))
-        host = next((target.removeprefix(start) for start in NODES if target.startswith(start)), target)
-        if host in self.known:
-            return self.known[host]
+        host = _HOST.fullmatch(target)
+        named = host[1] if host else target
+        if named in self.known:
+            return self.known[named]
         if target in trace.group_ranks:
             return np.flatnonzero(np.isin(self.graph.ranks, list(trace.group_ranks[target])))
         if target in trace.names:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.projection import Projection, project
+from taut.control.projection import LONGEST_NS, Projection, project
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay import Blame, Timeline
@@ -136,7 +136,7 @@ def _back_off(on: Projection, out: Any) -> None:
     was = before[rows]
     known = (actions.busy_ns[was] > 0) & (on.segment[was] == on.segment[rows]) & (actions.rank[was] == actions.rank[rows])
     rows, was = rows[known & (actions.rank[rows] >= 0)], was[known & (actions.rank[rows] >= 0)]
-    begin, end = on.begin_ns[was] + actions.busy_ns[was], on.begin_ns[rows]
+    begin, end = on.begin_ns[was] + np.minimum(actions.busy_ns[was], LONGEST_NS), on.begin_ns[rows]
     wanted = {
         (int(s), int(r), int(a), int(b)): row
         for s, r, a, b, row in zip(on.segment[rows], actions.rank[rows], begin, end, rows.tolist(), strict=True)

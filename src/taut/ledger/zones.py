@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.projection import axis_ns
+from taut.control.projection import LONGEST_NS, axis_ns
 from taut.graph import Graph
 from taut.ledger.charge import Ledger
 from taut.ledger.overhead import Overhead
@@ -54,7 +54,9 @@ def _zone(graph: Graph, taken: Overhead, rows: Any) -> dict[str, Any] | None:
         return None
     at = zero[on.segment[rows]] + on.begin_ns[rows]
     # Where the trace tells its calls itself, an attempt is one of them, and ends with it.
-    busy = np.maximum(graph.trace.actions.busy_ns[rows], 0) if graph.trace.told else on.end_ns[rows] - on.begin_ns[rows]
+    busy = on.end_ns[rows] - on.begin_ns[rows]
+    if graph.trace.told:
+        busy = np.clip(graph.trace.actions.busy_ns[rows], 0, LONGEST_NS)
     after = on.next_ops(rows)[0]
     ends = (zero[graph.segment[graph.window]] + graph.ops.end_ns)[after]
     first, last = int(at.min()), int(max((at + busy).max(), ends.max(initial=0)))
