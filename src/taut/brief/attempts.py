@@ -129,12 +129,19 @@ def _ledger(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | Non
         cost = [money(entry["money"], found["currency"])] if priced else []
         table.add_row(
             _in(_mark(entry["fate"], screen, STYLE) * 2, STYLE[entry["fate"]][0]), entry["fate"],
-            percent(entry["rank_ns"] / total), duration(entry["rank_ns"]), *cost, "" if entry["held"] else "nothing held",
+            percent(entry["rank_ns"] / total), duration(entry["rank_ns"]), *cost, _held(entry),
         )  # fmt: skip
     lines: list[ConsoleRenderable] = [_heading(_bill(found)), _bar(entries, total, screen, STYLE), Padding(table, (0, 0, 0, 1))]
     if not found["closes"]:
         lines.append(Text(" the ledger does not close: please report this", style="bold red"))
     return Group(*lines)
+
+
+def _held(entry: Mapping[str, Any]) -> str:
+    """What of it held accelerators, where that is not all."""
+    if entry["held_rank_ns"] == entry["rank_ns"]:
+        return ""
+    return f"{duration(entry['held_rank_ns'])} held" if entry["held_rank_ns"] else "nothing held"
 
 
 def _bill(found: Mapping[str, Any]) -> str:

@@ -140,7 +140,13 @@ class Attempts:
         paid = [ns - (sum(self.free[fate].tolist()) if fate in self.free else 0) for fate, ns in self.by_fate.items()]
         money = spread(priced, paid)
         return [
-            {"fate": fate, "rank_ns": ns, "held": held > 0 or (ns == 0 and fate not in FREE), "money": cost}
+            {
+                "fate": fate,
+                "rank_ns": ns,
+                "held": held > 0 or (ns == 0 and fate not in FREE),
+                "held_rank_ns": held,
+                "money": cost,
+            }
             for (fate, ns), held, cost in zip(self.by_fate.items(), paid, money, strict=True)
         ]
 
