@@ -299,7 +299,7 @@ def _kept(discarded: Any) -> float:
 def _bound(fates: dict[str, int]) -> str:
     """What the rank-time is bound by."""
     groups = {
-        "compute": fates["productive"] + fates["slow compute"],
+        "compute": fates["productive"] + fates["slow compute"] + fates["discarded"],
         "communication": fates["exposed transfer"] + fates["communication undivided"],
         "synchronisation": fates["fault wait"] + fates["jitter wait"] + fates["structural wait"],
         "host": fates["gap"] + fates["control overhead"],

@@ -573,6 +573,45 @@ def test_the_back_off_before_a_retry_is_control_overhead_of_whoever_tries_again(
     assert set(cells.step[cells.action >= 0].tolist()) == {0}, "the other request, at the same time, has no part in it"
 
 
+def test_work_for_an_attempt_that_failed_is_discarded_wherever_it_was_done() -> None:
+    """A call of a service that asks a database, and a tool of the client itself, each tried twice."""
+    spans = Spans()
+    root = spans.add("client", "ask", 0, 200)
+    for number, begin in enumerate((10, 50)):
+        again: dict[str, Any] = {"failed": number == 0, "http__request__resend_count": number}
+        call = spans.add("client", "GET /x", begin, begin + 20, root, kind=CLIENT, **again)
+        served = spans.add("api", "GET /x", begin + 2, begin + 18, call, kind=SERVER)
+        spans.add("api", "sql", begin + 5, begin + 9, served, kind=CLIENT)
+        spans.add("client", "tool", begin + 90, begin + 110, root, **again)
+    done = analyze_trace(spans.trace())
+    assert done.ledger.closes
+    # On the way 2, the service's own 12, the database's 4, the tool's 20; between the attempts 20 and 20.
+    assert done.ledger.by_fate["discarded"] == (2 + 12 + 4 + 20) * MS
+    assert done.ledger.by_fate["control overhead"] == (20 + 20) * MS
+    assert done.result["control"]["discarded"]["by"] == {"client": 38 * MS}
+    zones = {one["target"]: one["zone"] for one in done.result["control"]["relations"] if one["kind"] == "redundant work"}
+    assert zones["client GET /x"]["ranks"] == [0, 1, 2]
+    assert zones["client tool"]["ranks"] == [done.graph.ranks[done.graph.members.name == "client"][0]]
+    assert not [line for line in done.result["job"]["partial"] if "act on" in line]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(*[st.integers(0, 6)] * 3, st.booleans(), st.sampled_from("abc"), st.integers(1, 2)), max_size=14))
+def test_the_ledger_closes_whatever_is_tried_again(calls: list[tuple[Any, ...]]) -> None:
+    """Calls below calls, failing or not, at the same moments or not: nothing is counted twice."""
+    spans = Spans()
+    roots = {step: spans.add("a", "ask", 0, 60, trace=step) for step in (1, 2)}
+    known = [(roots[step], step) for step in roots]
+    for begin, length, below, failed, service, step in calls:
+        parent, step = known[below] if below < len(known) else (roots[step], step)
+        call = spans.add("a", "call", 5 * begin, 5 * begin + length, parent, kind=CLIENT, failed=failed, trace=step)
+        known.append((spans.add(service, "serve", 5 * begin, 5 * begin + length, call, kind=SERVER, trace=step), step))
+    done = analyze_trace(spans.trace())
+    cells = done.ledger.cells
+    assert (cells.rank_ns >= 0).all()
+    assert int(cells.rank_ns.sum()) == done.ledger.total_rank_ns == len(done.graph.ranks) * done.observed.wall_ns
+
+
 def test_the_zone_of_retries_is_their_request() -> None:
     zones = [one["zone"] for one in analyze_trace(retried().trace()).result["control"]["relations"]]
     assert zones

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.control.calls import attempt_of
 from taut.control.log import intern
 from taut.graph import Graph
 from taut.tables import NULL
@@ -121,7 +122,7 @@ def project(graph: Graph) -> Projection:
     actions = graph.trace.actions
     segment, begin = _when(graph)
     rows = np.flatnonzero(segment >= 0)
-    place, ranks, unknown = _targets(graph, rows)
+    place, ranks, unknown = _targets(graph, rows, begin, segment)
     busy = np.where(actions.attempt < 0, np.clip(actions.busy_ns, 0, LONGEST_NS), 0)
     untargeted, unplaced = _untargeted(unknown, len(rows)), _unplaced(graph, len(actions), len(rows))
     return Projection(graph, segment, begin, begin + busy, place, ranks, untargeted, unplaced)
@@ -181,7 +182,7 @@ def _offset_ns(graph: Graph) -> Any:
     return np.where(clock.rank[at] == actions.rank, clock.offset_ns[at], 0)
 
 
-def _targets(graph: Graph, rows: Any) -> tuple[Any, list[Any], list[str]]:
+def _targets(graph: Graph, rows: Any, begin_ns: Any, segment: Any) -> tuple[Any, list[Any], list[str]]:
     """Of each action the index of its target's ranks, these ranks, and the targets that have none."""
     actions = graph.trace.actions
     place = np.full(len(actions), NULL, dtype=np.int64)
@@ -200,8 +201,24 @@ def _targets(graph: Graph, rows: Any) -> tuple[Any, list[Any], list[str]]:
             at[k] = len(found)
             found.append(ranks)
     place[rows] = at[which.ravel()]
+    _called(graph, rows[place[rows] < 0], begin_ns, segment, place, found)
     lost = target[(place[rows] < 0) & (target >= 0)]
     return place, found, [words[number] for number in lost.tolist()]
+
+
+def _called(graph: Graph, rows: Any, begin_ns: Any, segment: Any, place: Any, found: list[Any]) -> None:
+    """Targets that are calls, where the trace tells its calls itself: the ranks that did the work of each attempt."""
+    busy = np.clip(graph.trace.actions.busy_ns[rows], 0, LONGEST_NS)
+    attempt = attempt_of(graph, rows, segment[rows], begin_ns[rows], begin_ns[rows] + busy)
+    ops = np.flatnonzero(attempt >= 0)
+    pairs = np.unique(np.stack([attempt[ops], graph.rank_index[ops]], axis=1), axis=0)
+    sets: dict[tuple[int, ...], int] = {}
+    for some in np.split(pairs, np.flatnonzero(np.diff(pairs[:, 0])) + 1) if len(pairs) else []:
+        ranks = tuple(some[:, 1].tolist())
+        if ranks not in sets:
+            sets[ranks] = len(found)
+            found.append(some[:, 1])
+        place[some[0, 0]] = sets[ranks]
 
 
 class _Names:

@@ -24,7 +24,7 @@ THROWN = ("duplicate", "lost")
 def thrown_away(actions: Table) -> Any:
     """Mask over the actions: attempts whose result nobody used."""
     gone = np.isin(actions.outcome, THROWN)
-    instead = np.isin(actions.knob, INSTEAD) & (actions.parent >= 0)
+    instead = np.isin(actions.knob, INSTEAD) & (actions.parent >= 0) & (actions.parent < len(actions))
     gone[actions.parent[instead]] = True
     return gone
 

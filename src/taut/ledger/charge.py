@@ -101,12 +101,13 @@ CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
     ("unobserved", lambda c: np.zeros(len(c.graph), dtype=np.int64)),
     ("idle", _idle),
     ("control overhead", lambda c: np.zeros(len(c.graph), dtype=np.int64) if c.overhead is None else c.overhead.ns),
+    ("discarded", lambda c: np.zeros(len(c.graph), dtype=np.int64) if c.overhead is None else c.overhead.discarded_ns),
 )
 FATES = tuple(name for name, _ in CATEGORIES)
-CONTROL = FATES.index("control overhead")
+CONTROL, DISCARDED = FATES.index("control overhead"), FATES.index("discarded")
 AVOIDABLE = tuple(FATES.index(fate) for fate in ("slow compute", "fault wait", "jitter wait"))
 """Fates that a job with every op at its reference does not have."""
-LOAD, STALL, IDLE = (0, 1), (2, 3, 4, 5, 6), (7, 8, 9, 10, 11)
+LOAD, STALL, IDLE = (0, 1, 12), (2, 3, 4, 5, 6), (7, 8, 9, 10, 11)
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
 
     found = overhead(c.graph, observed, c.blame, shown, _idle(c), c.parts["gap_ns"])
     return replace(
-        c, working=c.working - found.own_ns, idle=c.idle - found.pause_ns, overhead=found,
+        c, working=c.working - found.own_ns - found.discarded_ns, idle=c.idle - found.pause_ns, overhead=found,
         parts={**c.parts, "gap_ns": c.parts["gap_ns"] - found.wait_ns},
     )  # fmt: skip
 
@@ -262,8 +263,8 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
         if not ns.any():
             continue
         mine, count, some, action = cell, cells, member, np.int64(NULL)
-        if fate == CONTROL and context.overhead is not None:
-            action = context.overhead.action
+        if fate in (CONTROL, DISCARDED) and context.overhead is not None:
+            action = context.overhead.action if fate == CONTROL else context.overhead.attempt
             mine, count = numbered(cell, action)
             some = np.zeros(count, dtype=np.int64)
             some[mine] = np.arange(len(graph))

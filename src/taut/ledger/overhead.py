@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from taut.control.calls import attempt_of
 from taut.control.projection import LONGEST_NS, Projection, project
+from taut.diagnose.redundant import thrown_away
 from taut.graph import Graph
 from taut.graph.ids import numbered
 from taut.replay import Blame, Timeline
@@ -35,15 +37,19 @@ class Overhead:
     """Of its exposed work: all or nothing."""
     action: Any
     """Row of the action, -1 for none; of several the one before the pause."""
+    discarded_ns: Any
+    """Of its exposed work what was thrown away: it belongs to an attempt whose result nobody used."""
+    attempt: Any
+    """Row of that attempt, -1 for none."""
 
     @property
     def ns(self) -> Any:
-        """All of it."""
+        """All overhead."""
         return self.pause_ns + self.wait_ns + self.own_ns
 
     def rank_ns(self, rows: Any) -> int:
-        """What some actions took."""
-        return int(self.ns[np.isin(self.action, rows)].sum())
+        """What some actions took, and what was thrown away of them."""
+        return int(self.ns[np.isin(self.action, rows)].sum() + self.discarded_ns[np.isin(self.attempt, rows)].sum())
 
     def controller(self, ops: Any) -> str | None:
         """Who took most of the time before some ops; None where nobody did."""
@@ -69,7 +75,8 @@ def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, fre
     action[hit] = np.where(pause[hit] > 0, by, action[hit])
     wait, cause = _waits(graph, observed, blame, pause, gap_wait_ns)
     action = np.where((action < 0) & (cause >= 0), action[cause], action)
-    return Overhead(on, pause, wait, own_ns, action)
+    gone = _thrown_away(on)
+    return Overhead(on, pause, wait, own_ns, action, np.where((gone >= 0) & (own < 0), shown.working, 0), gone)
 
 
 def _above_usual(graph: Graph, idle: Any, hit: Any) -> Any:
@@ -126,6 +133,15 @@ def _own(on: Projection) -> Any:
     out = on.inside(np.flatnonzero(on.graph.ops.kind == Kind.COORDINATE))
     _back_off(on, out)
     return out
+
+
+def _thrown_away(on: Projection) -> Any:
+    """Of each op the attempt that it belongs to, where nobody used the result; -1 for none."""
+    actions = on.graph.trace.actions
+    # What lies inside another attempt that was thrown away has no time of its own.
+    rows = np.flatnonzero(thrown_away(actions) & (on.segment >= 0) & (actions.busy_ns > 0))
+    end = on.begin_ns[rows] + np.minimum(actions.busy_ns[rows], LONGEST_NS)
+    return attempt_of(on.graph, rows, on.segment[rows], on.begin_ns[rows], end)
 
 
 def _back_off(on: Projection, out: Any) -> None:

@@ -1,7 +1,7 @@
 """Relations between controllers on the graph: the zone of each, what it took of the ranks, and what that costs.
 
 A zone is a part of the graph that one can look at: the ops of the ranks that the actions of a relation hit, from the first of
-these actions to the end of the op that follows the last pause. What it took is in the ledger, as control overhead.
+these actions to the end of the op that follows the last pause. What it took is in the ledger, as control overhead or discarded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def controlled(graph: Graph, ledger: Ledger) -> dict[str, Any]:
         for one, mine in zip(found["relations"], rows, strict=True)
     ]
     return {
-        **found, "relations": relations, "overhead": _overhead(graph, ledger, taken),
+        **found, "relations": relations, "overhead": _by(graph, ledger, "control overhead", taken.ns, taken.action),
+        "discarded": _by(graph, ledger, "discarded", taken.discarded_ns, taken.attempt),
         "partial": [*found["partial"], *taken.on.untargeted, *taken.on.unplaced],
     }  # fmt: skip
 
@@ -109,20 +110,20 @@ def _priced(one: dict[str, Any], graph: Graph, ledger: Ledger, rows: Any) -> dic
     }  # fmt: skip
 
 
-def _overhead(graph: Graph, ledger: Ledger, taken: Overhead) -> dict[str, Any]:
-    """Control overhead of the ledger, and by controller."""
-    entry = next(e for e in ledger.entries() if e["fate"] == "control overhead")
-    ops = np.flatnonzero(taken.ns)
-    names = graph.trace.actions.controller[taken.action[ops]]
-    by = {str(name): int(taken.ns[ops[names == name]].sum()) for name in dict.fromkeys(names.tolist())}
+def _by(graph: Graph, ledger: Ledger, fate: str, ns: Any, action: Any) -> dict[str, Any]:
+    """One fate of the ledger, and by controller."""
+    entry = next(e for e in ledger.entries() if e["fate"] == fate)
+    ops = np.flatnonzero(ns)
+    names = graph.trace.actions.controller[action[ops]]
+    by = {str(name): int(ns[ops[names == name]].sum()) for name in dict.fromkeys(names.tolist())}
     most = sorted(by.items(), key=lambda item: (-item[1], item[0]))
     return {**{key: entry[key] for key in ("rank_ns", "joules", "money", "kg_co2e")}, "by": dict(most)}
 
 
 LISTED = 0.05
 """Share of the bill from which control overhead may be the verdict."""
-LOSSES = ("slow compute", "fault wait", "jitter wait", "structural wait", "gap", "unexplained", "control overhead")
-"""Fates that somebody might do something about."""
+LOSSES = ("slow compute", "fault wait", "jitter wait", "structural wait", "gap", "unexplained")
+"""Other fates that somebody might do something about."""
 RANKS = 8
 """Ranks that a sentence names."""
 
@@ -130,13 +131,16 @@ RANKS = 8
 def said(found: Mapping[str, Any], ledger: Ledger) -> str | None:
     """What controllers that are related did to the job; None unless they took more of the bill than anything else did."""
     placed = [one for one in found["relations"] if one["zone"] and one["zone"]["rank_ns"]]
-    fates, share = ledger.by_fate, ledger.by_fate["control overhead"] / max(ledger.total_rank_ns, 1)
-    if not placed or share < LISTED or fates["control overhead"] < max(fates[fate] for fate in LOSSES):
+    fates = ledger.by_fate
+    taken = fates["control overhead"] + fates["discarded"]
+    share = taken / max(ledger.total_rank_ns, 1)
+    if not placed or share < LISTED or taken < max(fates[fate] for fate in LOSSES):
         return None
     worst = max(placed, key=lambda one: int(one["zone"]["rank_ns"]))
     zone, who = worst["zone"], " and ".join(worst["controllers"]) or "controllers"
     ranks = ", ".join(map(str, zone["ranks"][:RANKS])) + (" …" if len(zone["ranks"]) > RANKS else "")
     return (
         f"Control: {worst['kind']} of {who} on rank {ranks}, steps {zone['steps'][0]}–{zone['steps'][1]}. "
-        f"{100 * share:.1f} % of the bill is control overhead: pauses after actions, and what others waited for them."
+        f"{100 * share:.1f} % of the bill is control overhead (pauses after actions, and what others waited for them)"
+        f"{' or was discarded' if fates['discarded'] else ''}."
     )
