@@ -56,7 +56,7 @@ FATE_STYLE = {
     "unobserved": ("grey37", "_", "_"),
     "idle": ("grey30", "·", ":"),
     "control overhead": ("bright_magenta", "%", "%"),
-    "discarded": ("bright_red", "d", "d"),
+    "discarded": ("bright_yellow", "d", "d"),
 }
 """Per fate its colour, and its mark where there are no colours, or no more than ASCII."""
 

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 
 from taut.control.projection import LONGEST_NS, axis_ns
+from taut.diagnose.redundant import thrown_away
 from taut.graph import Graph
 from taut.ledger.charge import Ledger
 from taut.ledger.overhead import Overhead
+
+OF_A_KNOB = ("conflict", "oscillation")
+"""Relations of actions on one knob; others hold several together, and name what they have in common."""
 
 
 def controlled(graph: Graph, ledger: Ledger) -> dict[str, Any]:
@@ -36,15 +40,16 @@ def controlled(graph: Graph, ledger: Ledger) -> dict[str, Any]:
 
 
 def _rows(graph: Graph, one: Mapping[str, Any]) -> Any:
-    """The actions of a relation: those of its controllers on its target, and of its knob where any are."""
+    """The actions of a relation: those of its controllers on its target, and of its knob where that is what they fight over."""
     actions = graph.trace.actions
     mine = np.ones(len(actions), dtype=bool)
     if one["controllers"]:
         mine &= np.isin(actions.controller, one["controllers"])
     if one["target"]:
         mine &= (actions.target == one["target"]) | (actions.work == one["target"])
-    turned = mine & (actions.knob == one["knob"]) if one["knob"] else mine
-    return np.flatnonzero(turned if turned.any() else mine)
+    if one["kind"] in OF_A_KNOB:
+        mine &= actions.knob == (one["knob"] or "")
+    return np.flatnonzero(mine)
 
 
 def _zone(graph: Graph, taken: Overhead, rows: Any) -> dict[str, Any] | None:
@@ -97,10 +102,7 @@ def _priced(one: dict[str, Any], graph: Graph, ledger: Ledger, rows: Any) -> dic
     if cost["rank_ns"] is None and zone is not None:
         cost["rank_ns"] = zone["rank_ns"]
     money = None if cost["rank_ns"] is None else ledger.price(cost["rank_ns"])
-    actions, tokens = graph.trace.actions, None
-    read, written = (int(np.maximum(column[rows], 0).sum()) for column in (actions.tokens_in, actions.tokens_out))
-    if cost["tokens"] is not None and read + written == cost["tokens"]:
-        tokens = ledger.prices.tokens(read, written)
+    tokens = None if cost["tokens"] is None else _tokens(graph, ledger, rows, cost["tokens"])
     return {
         **one,
         "cost": {
@@ -108,6 +110,16 @@ def _priced(one: dict[str, Any], graph: Graph, ledger: Ledger, rows: Any) -> dic
             "token_currency": ledger.prices.token_currency if tokens is not None else None,
         },
     }  # fmt: skip
+
+
+def _tokens(graph: Graph, ledger: Ledger, rows: Any, count: int) -> str | None:
+    """Money for the tokens of a relation: of its actions, or of those thrown away, whichever have that many."""
+    actions = graph.trace.actions
+    for some in (rows, rows[thrown_away(actions)[rows]]):
+        read, written = (int(np.maximum(column[some], 0).sum()) for column in (actions.tokens_in, actions.tokens_out))
+        if read + written == count:
+            return ledger.prices.tokens(read, written)
+    return None
 
 
 def _by(graph: Graph, ledger: Ledger, fate: str, ns: Any, action: Any) -> dict[str, Any]:
