@@ -56,18 +56,31 @@ def poisson(rng: np.random.Generator, rate: Any) -> Any:
     return np.sort(np.repeat(np.arange(len(count)), count) + rng.random(int(count.sum())))
 
 
-def queue(rng: np.random.Generator, arrivals: float, service: float, timeout: float, retries: int, span: float, stall: Any):
-    """Attempts at a server that serves one after the other, late ones too, and stands still in a span of time."""
+def queue(
+    rng: np.random.Generator, arrivals: float, service: float, timeout: float, retries: int, span: float, stall: Any,
+    *, delay: float = 0.0, servers: int = 1, spread: float = 1.0, budget: float | None = None,
+):  # fmt: skip
+    """Attempts at servers that serve one after the other, late ones too, and stand still in a span of time.
+
+    ``delay`` is spent on the way, ``spread`` is that of the service (1 exponential, 0 constant), ``budget`` is of retries.
+    """
     events = [(float(t), 0, f"w{k}") for k, t in enumerate(np.cumsum(rng.exponential(1 / arrivals, int(arrivals * span))))]
     heapq.heapify(events)
-    free, rows = 0.0, []
+    free, saved, rows = [0.0] * servers, 10.0, []
     while events:
         at, number, work = heapq.heappop(events)
-        begin = max(at, free)
+        if budget is not None:
+            saved = min(saved + budget, 10.0) if number == 0 else saved - 1
+            if saved < 0:
+                saved += 1
+                continue
+        begin = max(at + delay / 2, heapq.heappop(free))
         begin = stall[1] if stall[0] <= begin < stall[1] else begin
-        free = begin + float(rng.exponential(1 / service))
-        late = free - at > timeout
-        rows.append(attempt(at, number, work, timeout if late else free - at, "failed" if late else "kept"))
+        end = begin + (float(rng.gamma(spread**-2, spread**2)) if spread else 1.0) / service
+        heapq.heappush(free, end)
+        took = end + delay / 2 - at
+        late = took > timeout
+        rows.append(attempt(at, number, work, timeout if late else took, "failed" if late else "kept"))
         if late and number < retries and at + timeout < span:
             heapq.heappush(events, (at + timeout, number + 1, work))
     return rows

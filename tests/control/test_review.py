@@ -118,3 +118,16 @@ def test_any_configuration_can_be_reviewed(old: list[Loop], new: list[Loop]) -> 
     assert all(one["because"] and one["remedy"] for one in found["relations"])
     assert not any(one["new"] for one in review(named[1], named[1])["relations"])
     render_review(found, Screen(width=80))
+
+
+def test_a_budget_is_what_the_remedy_asks_for() -> None:
+    """Without one 30 requests a second have two stable loads at 50 served; with the budget that is proposed, one."""
+    loop = Loop("caller", target="tools", timeout_s=0.5, retries=3, per_s=30, serves_per_s=50)
+    assert "a budget of 0.5 retries a request in all" in str(fights(loop)["metastability"]["remedy"])
+    assert fights(replace(loop, budget_share=0.5)) == {}
+
+
+def test_layers_with_a_budget_do_not_multiply() -> None:
+    outer, inner = Loop("outer", retries=3, calls=("inner",)), Loop("inner", retries=2)
+    assert "amplification" in fights(outer, inner)
+    assert fights(outer, replace(inner, budget_share=0.2)) == {}

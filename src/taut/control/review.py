@@ -6,10 +6,10 @@ them are new. What is not given in a configuration is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ NEAR = 0.1
 """Periods that differ by less than this share beat slowly: their decisions meet for a long while, again and again."""
 MOST_ATTEMPTS = 64
 """Attempts at one request that the retry-load equation is asked about at most: two loads are two loads."""
+BUDGETS = (0.5, 0.2, 0.1, 0.02)
+"""Budgets of retries a request that are tried as a remedy, the largest first."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +162,11 @@ def _chains(by_name: Mapping[str, Loop]) -> dict[str, list[str]]:
 
 
 def _products(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapping[str, list[str]]) -> list[Fight]:
-    """Layers of retries that multiply, from where the calls begin."""
+    """Layers of retries without a budget, which multiply, from where the calls begin."""
     called = {name for loop in loops for name in loop.calls}
     out = []
     for loop in loops:
-        retrying = [by_name[name] for name in chains[loop.name] if by_name[name].retries]
+        retrying = [by_name[name] for name in chains[loop.name] if by_name[name].retries and by_name[name].budget_share is None]
         if loop.name in called or len(retrying) < 2:
             continue
         attempts = 1
@@ -256,28 +258,37 @@ def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapp
         patience = next((one.timeout_s for one in reversed(chain) if one.timeout_s), None)
         if not (loop.per_s and loop.serves_per_s and patience):
             continue
-        attempts = _attempts_above(loop.name, by_name, above)
+        attempts = int(_above(loop.name, by_name, above, lambda one: one.retries + 1))
+        spent = _above(loop.name, by_name, above, _spends)
         for one in chain:
-            attempts = min(attempts * (one.retries + 1), MOST_ATTEMPTS)
-        points = _stable(loop, patience, attempts - 1)
+            attempts, spent = min(attempts * (one.retries + 1), MOST_ATTEMPTS), spent * _spends(one)
+        points = _stable(loop, patience, attempts - 1, spent - 1)
         if len(points) < 2:
             continue
         calm = max(r for r in range(attempts) if len(_stable(loop, patience, r)) < 2)
+        budget = next((b for b in BUDGETS if len(_stable(loop, patience, attempts - 1, b)) < 2), None)
         low, high = points[0], points[-1]
         because = (
             f"{loop.per_s:g} requests a second at {loop.serves_per_s:g} served, {_s(patience)} of patience and "
             f"{attempts} attempts have two stable loads: {low.rate:.3g} attempts a second, and {high.rate:.3g} with "
             f"{high.late:.0%} too late; a stall leaves it there (M/M/1 assumed)"
         )
-        remedy = f"allow at most {calm} retries in all, or a budget that ends them when most fail"
+        remedy = f"allow at most {calm} retries in all" + (
+            f", or a budget of {budget:g} retries a request in all" if budget is not None else ""
+        )
         times = high.rate / loop.per_s
         out.append(Fight("metastability", (loop.name,), loop.target, "attempt", times, because, remedy))
     return out
 
 
-def _attempts_above(name: str, by_name: Mapping[str, Loop], above: Mapping[str, list[str]]) -> int:
-    """Most calls that one request makes of a loop. There are no cycles."""
-    most: dict[str, int] = {}
+def _spends(loop: Loop) -> float:
+    """Attempts for each that is asked of a loop, averaged, when all fail."""
+    return 1 + (loop.retries if loop.budget_share is None else min(loop.retries, loop.budget_share))
+
+
+def _above(name: str, by_name: Mapping[str, Loop], above: Mapping[str, list[str]], each: Callable[[Loop], float]) -> float:
+    """Most calls that one request makes of a loop, if every loop makes ``each`` of one. There are no cycles."""
+    most: dict[str, float] = {}
     waiting = [name]
     while waiting:
         here = waiting[-1]
@@ -286,10 +297,10 @@ def _attempts_above(name: str, by_name: Mapping[str, Loop], above: Mapping[str, 
             waiting += unknown
             continue
         waiting.pop()
-        most[here] = max((most[caller] * (by_name[caller].retries + 1) for caller in above[here]), default=1)
+        most[here] = max((most[caller] * each(by_name[caller]) for caller in above[here]), default=1)
     return most[name]
 
 
-def _stable(loop: Loop, patience_s: float, retries: int) -> list[Point]:
+def _stable(loop: Loop, patience_s: float, retries: int, budget: float = inf) -> list[Point]:
     """The stable loads of the system behind a loop."""
-    return [p for p in fixed_points(loop.per_s or 0.0, loop.serves_per_s or 0.0, patience_s, retries) if p.stable]
+    return [p for p in fixed_points(loop.per_s or 0.0, loop.serves_per_s or 0.0, patience_s, retries, budget) if p.stable]

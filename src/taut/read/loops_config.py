@@ -46,6 +46,8 @@ class Loop(Struct, forbid_unknown_fields=True, frozen=True):
     retries: Annotated[int, Meta(ge=0, le=1000)] = 0
     back_off_s: NotNegative = 0.0
     """Pause before a retry."""
+    budget_share: NotNegative | None = None
+    """Retries that it may spend for a first attempt, averaged."""
     deadline_s: Positive | None = None
     """By when all of its attempts must be over."""
     calls: Annotated[tuple[Word, ...], Meta(max_length=MOST_CALLS)] = ()

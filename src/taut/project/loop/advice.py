@@ -44,12 +44,13 @@ SEPARATIONS: Mapping[str, tuple[tuple[str, tuple[float | None, ...]], ...]] = {
 
 
 def shown(s: Scenario, seeds: Sequence[int]) -> list[set[Key]]:
-    """Of each run, the relations its log shows; a system that came back from its stalls is not metastable."""
+    """Of each run, the relations its log shows; metastable is what does not come back from its stalls, whatever it shows."""
     out = []
     for seed in seeds:
         run = play(s, seed)
         found = {(one.kind, one.target, one.p is None) for one in relations_of(prepare(run.trace), seed)}
-        out.append({key for key in found if key[0] != "metastability" or not _recovered(run)})
+        stays_down = {("metastability", s.pool.name, True)} if s.stall and not _recovered(run) else set()
+        out.append({key for key in found if key[0] != "metastability"} | stays_down)
     return out
 
 

@@ -1,0 +1,61 @@
+"""How much a server serves when it is full, told from when attempts began and were answered.
+
+A queue is known by its order. Whoever is answered before another who came earlier was served beside it: the most that one
+overtook, and one, is the least number that is served at once (*beside*). While at least as many are inside, answers follow
+each other as quickly as the server can, whatever a single one takes: their distances tell its capacity. No distribution of
+service is assumed, nor that it is one server, and a constant delay on the way moves begin and end alike.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MOST = 50_000
+"""Of more attempts than these the first are looked at: it bounds the time."""
+UNDERWAY = 0.25
+"""Attempts count as waiting at the server when they have been under way for as long as this share of all takes at most:
+who has just begun may still be on the way there. Longer is safe, shorter takes the way for a queue."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Answers that followed each other while the server was full, by the place where the first of the two fell."""
+
+    beside: int
+    """The least number that is served at once."""
+    begin_s: Any
+    gap_s: Any
+    delay_s: float
+    """The least that an attempt takes, less what the least of so many is above it: on the way, or of constant service."""
+
+
+def served(begin_s: Any, end_s: Any) -> Served:
+    """Of the attempts that were answered, in order of their begin."""
+    begin, end = begin_s[:MOST], end_s[:MOST]
+    took = end - begin
+    beside = overtaken(begin, end) + 1
+    ends, least = np.sort(end), float(took.min())
+    usual = np.quantile(took, UNDERWAY)
+    slow = took >= usual  # nobody else is under way for so long
+    inside = np.searchsorted(np.sort(begin[slow] + usual), ends) - np.searchsorted(np.sort(end[slow]), ends, side="right")
+    full = np.flatnonzero(inside[:-1] >= beside)
+    delay = least - (float(took.mean()) - least) / max(len(took) - 1, 1)
+    return Served(beside, ends[full], np.diff(ends)[full], max(delay, 0.0))
+
+
+def overtaken(begin: Any, end: Any) -> int:
+    """The most that one overtook: begun before it, and answered after it."""
+    inside: list[float] = []
+    most, last = 0, -np.inf
+    for at, until in zip(begin.tolist(), end.tolist(), strict=True):
+        # Those that began at the same time are told by neither order.
+        del inside[: bisect_right(inside, at)]
+        if at > last:
+            most = max(most, len(inside) - bisect_right(inside, until))
+        insort(inside, until)
+        last = at
+    return most
