@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from taut.control import control
 from taut.project.comparison import changed, policies_of
@@ -53,9 +54,9 @@ def advice(seeds: int) -> Iterator[str]:
             yield f"| {kind} | {one['separation']}{value} | {one['tried']} | {most(one['effect'])} |"
 
 
-def most(effect: Mapping[str, Mapping[str, float | None]]) -> str:
+def most(effect: Mapping[str, Mapping[str, Any]]) -> str:
     """The four indices that changed most."""
-    known = [(abs(e["after"] - e["before"]), key, e) for key, e in effect.items() if None not in e.values()]
+    known = [(abs(e["change"]["value"]), key, e) for key, e in effect.items() if e["change"]]
     return "; ".join(
         f"{spell(key)} {e['before']:.2f} → {e['after']:.2f}" for _, key, e in sorted(known, key=lambda k: -k[0])[:4]
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
+from taut.cli import main
 from taut.control.indices import NAMES
 from taut.errors import InputRefused, UsageError
 from taut.project.loop.spec import Autoscaler, Client, Demand, Gate, Loops, Machines, Plan, Pool, Scenario, Scheduler, Trainer
@@ -92,17 +96,6 @@ def test_more_accelerators_are_more_replicas_for_the_same_demand() -> None:
         WORKLOAD.at(small(), 1)
 
 
-def test_without_jitter_nothing_strays() -> None:
-    still = WORKLOAD.louder(small(), 0)
-    assert len(set(WORKLOAD.forecast(still).runs[0].took_s.round(9).tolist())) == 1  # type: ignore[attr-defined]
-    assert WORKLOAD.louder(small(), 2).pool.spread == 2
-
-
-def test_useful_work_a_second() -> None:
-    """Two requests a second of one second each on one accelerator each."""
-    assert WORKLOAD.rate(WORKLOAD.louder(small(), 0), 0) == pytest.approx(2, rel=0.02)
-
-
 @pytest.mark.parametrize("name", WORKLOAD.policies)
 def test_a_policy_changes_what_it_is_for_and_is_the_same_twice(name: str) -> None:
     s = small(
@@ -130,3 +123,32 @@ def test_intervals_hold_further_runs() -> None:
 def test_a_system_that_answers_nothing_says_so() -> None:
     with pytest.raises(UsageError, match="no request was answered"):
         WORKLOAD.forecast(small(pool=Pool(service_s=1e6))).entry()
+
+
+def test_advice_and_a_sweep_on_the_screen_and_in_the_evidence(tmp_path: Path) -> None:
+    """A user's own file: two layers that retry each other's retries."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\n[loops]\nhorizon_s = 60\n'
+        "[demand]\nper_s = 5\n[pool]\nservice_s = 0.2\nreplicas = 8\nerror_share = 0.6\n"
+        '[[client]]\nname = "gateway"\ntimeout_s = 60\nretries = 3\n[[client]]\nname = "sdk"\ntimeout_s = 10\nretries = 2\n'
+    )
+    shown = CliRunner().invoke(main, ["project", str(file), "--advice"])
+    assert shown.exit_code == 0, shown.output
+    assert "Separations, tried in the simulator" in shown.stdout
+    assert "amplification on sdk, in 3 of 3 runs: one-retry-layer removes it (4 tried)" in shown.stdout
+    assert "More accelerators, the same demand" in shown.stdout
+    plain = json.loads(CliRunner().invoke(main, ["project", str(file), "--json"]).stdout)
+    assert "advice" not in plain
+    assert CliRunner().invoke(main, ["project", str(file), "--evidence", str(tmp_path / "e"), "-q"]).exit_code == 0
+    found = json.loads((tmp_path / "e" / "evidence.json").read_text())
+    assert {"kind", "separation", "value", "sets", "effect"} <= set(found["advice"][0])
+    assert [row["ranks"] for row in found["sweep"]] == [6, 7, 8, 10, 12]
+    page = (tmp_path / "e" / "README.md").read_text()
+    assert "| amplification on sdk | 3 of 3 | **one-retry-layer** | `client.gateway.retries` 3 → 0 |" in page
+
+
+def test_scenarios_without_loops_have_nothing_to_separate() -> None:
+    result = CliRunner().invoke(main, ["project", "latency-inference", "--advice", "--steps", "20"])
+    assert result.exit_code == 2
+    assert "--advice separates control loops" in result.stderr

@@ -13,6 +13,7 @@ from rich.console import ConsoleRenderable
 from rich.padding import Padding
 from rich.text import Text
 
+from taut.brief.advice import advice_page
 from taut.brief.forecast import number, threshold
 from taut.brief.terminal import Screen, _print
 from taut.brief.text import safe
@@ -81,6 +82,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     if found["threshold"]:
         yield from ("As it stands: " + threshold(found["threshold"]), "")
+    if found.get("advice") is not None:
+        yield from advice_page(found["advice"], found["sweep"] or ())
     yield from ("## Questions", "", "| question | number | which is | taken from |", "|---|---|---|---|")
     for row in found["questions"]:
         yield f"| {row['question']} | {number(row['answer'])} | {row['says']} | `{row['from']}` |"

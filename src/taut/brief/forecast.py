@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import ConsoleRenderable
 from rich.text import Text
 
+from taut.brief.advice import render_advice, render_sweep
 from taut.brief.terminal import Screen, _print, _table
 from taut.brief.text import count, duration, percent, safe
 
@@ -21,6 +22,7 @@ def render_forecasts(result: Mapping[str, Any], screen: Screen) -> str:
     parts = [Text(_said(result), style="bold"), _stands(result), _scales(rows, screen), _terms(rows)]
     parts += [part for one in result.get("policies") or () for part in (_with(one), _compared(one), _costs(one))]
     parts += [part for about, found in (result.get("envelope") or {}).items() for part in _rows(about, found)]
+    parts += _separated(result)
     parts.append(_notes(result))
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
@@ -127,6 +129,17 @@ def _rows(about: str, rows: Sequence[Mapping[str, Any]]) -> list[ConsoleRenderab
         table.add_row(*(_cell(name, row[name]) for name in names))
     more = f", {ROWS} of {len(rows)}" if len(rows) > ROWS else ""
     return [Text(about.capitalize() + more, style="bold"), table]
+
+
+def _separated(result: Mapping[str, Any]) -> list[ConsoleRenderable]:
+    """Advice and the sweep of capacity, where they were asked for."""
+    out: list[ConsoleRenderable] = []
+    if result.get("advice") is not None:
+        found = render_advice(result["advice"]) if result["advice"] else Text("No run shows a relation.")
+        out += [Text("Separations, tried in the simulator", style="bold"), found]
+    if result.get("sweep"):
+        out += [Text("More accelerators, the same demand", style="bold"), render_sweep(result["sweep"])]
+    return out
 
 
 def _cell(name: str, value: Any) -> str:

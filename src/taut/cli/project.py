@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def _counts(context: click.Context, option: click.Parameter, value: str | None) 
     help="Compare with these together; give it again for another comparison.  [default: as in the scenario]",
 )  # fmt: skip
 @click.option("--envelope", is_flag=True, help="Also map regimes, elasticities, fabrics and growth around a training job.")
+@click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
 @click.option("--evidence", metavar="DIR", type=click.Path(file_okay=False), help="Write the scenario's evidence there.")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw.")
@@ -42,7 +44,7 @@ def _counts(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def project(
     scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], envelope: bool,
-    evidence: str | None, steps: int | None, seed: int, as_json: bool, quiet: bool,
+    advice: bool, evidence: str | None, steps: int | None, seed: int, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where the
     next accelerator stops paying, and what policies change.
@@ -53,20 +55,21 @@ def project(
       taut project gpt-175b --ranks 1536,6144
       taut project gpt-175b --policy overlap=0.9 --policy spares=16,local-steps=4
       taut project gpt-175b --evidence evidence/
+      taut project control-stack --advice
       taut project --from RUN --ranks 64,4096
     """
     if (scenario is None) == (run is None):
         raise UsageError("give a SCENARIO, or --from RUN")
     if same_hosts and run is None:
         raise UsageError("--same-hosts needs --from RUN")
-    if run is not None and (policies or evidence or envelope):
-        raise UsageError("--policy, --envelope and --evidence need a SCENARIO: a run has none to change")
+    if run is not None and (policies or evidence or envelope or advice):
+        raise UsageError("--policy, --envelope, --advice and --evidence need a SCENARIO: a run has none to change")
     with progress(quiet) as stage:
         stage("projecting")
         if run is not None:
             result = _from_run(run, ranks, same_hosts, seed)
         else:
-            result = _scenario(str(scenario), ranks, policies, envelope, steps, seed, evidence)
+            result = _scenario(str(scenario), ranks, policies, envelope, advice, steps, seed, evidence, stage)
     if evidence is not None and not quiet:
         say(f"evidence: {Path(evidence) / 'README.md'}")
     if as_json:
@@ -78,16 +81,18 @@ def project(
 
 
 def _scenario(
-    scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, steps: int | None, seed: int,
-    evidence: str | None,
+    scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, advice: bool, steps: int | None, seed: int,
+    evidence: str | None, stage: Callable[[str], None],
 ) -> dict[str, Any]:  # fmt: skip
     from taut.project import project as run_project
+    from taut.project.workload import workload_of
     from taut.read.scenario import load
 
     table, text = load(scenario)
+    advice = advice or (evidence is not None and workload_of(table, scenario).advice is not None)
     result = run_project(
         table, scenario, text, ranks=ranks, policies=policies or None, count=steps, seed=seed, cores=os.cpu_count() or 1,
-        envelope=envelope, measured=_measured,
+        envelope=envelope, advice=advice, measured=_measured, stage=stage,
     )  # fmt: skip
     if evidence is not None:
         from taut.brief.evidence import write

@@ -8,6 +8,9 @@ Exact: no test; what is estimated has an interval.
 From a log: λ is told by first attempts in calm windows, μ by answers that follow each other while the server is full
 (``served.py``), T by a spike of the durations, R by the largest number of an attempt. A budget shows where much is late: if
 only a share r of what may be tried again is, then when everything is late a work makes Σ rᵏ attempts.
+
+The equation holds where late attempts are served as others are: a server that hears when its callers hang up goes on
+answering in time. So it is listed where answers in time became rare when most was late; where nothing shows that, it is noted.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ MOST = 20
 CALM, TROUBLE = 0.05, 0.5
 """Windows with a smaller share of late attempts tell how quickly the server serves, those with a larger one what is tried
 again when most is late."""
+IN_VAIN = 0.5
+"""Where most is late, answers in time come at less than this share of what is served: the rest is served in vain."""
 FULL, REFUSED = 30, 20
 """Answers of a full server, and late attempts that may be tried again, from which these are told."""
 DRAWS = 200
@@ -121,6 +126,8 @@ class Told:
     """Retries that were spent for a work when most was late, as seen and in every draw; infinite where that is not seen."""
     late: Any
     """Mask of the late attempts."""
+    useful: float | None
+    """Answers in time where most was late, as a share of what is served; None where that never was so."""
 
 
 def told(log: Log, rows: Any, rng: np.random.Generator) -> Told | None:
@@ -147,9 +154,11 @@ def told(log: Log, rows: Any, rng: np.random.Generator) -> Told | None:
     if rates is None:
         return None
     arrive = np.append(works[calm].mean(), works[some].mean(axis=1)) / width
-    trouble = (lates > TROUBLE * attempts)[windows]
-    budget = _budget(log, rows, late & trouble, at, retries, rng)
-    return Told(arrive, rates, found.beside, timeout, found.delay_s, retries, budget, late)
+    trouble = lates > TROUBLE * attempts
+    budget = _budget(log, rows, late & trouble[windows], at, retries, rng)
+    kept = float((attempts - lates)[trouble].sum()) / (width * max(int(trouble.sum()), 1))
+    useful = kept / float(rates[0]) if trouble.any() else None
+    return Told(arrive, rates, found.beside, timeout, found.delay_s, retries, budget, late, useful)
 
 
 def _capacity(found: Served, width: float, calm: Any, draws: Any) -> Any:
@@ -189,6 +198,13 @@ def _estimated(log: Log, rows: Any, rng: np.random.Generator) -> Relation | None
     points = [point for point in fixed_points(arrive, serve, patience, found.retries, budget) if point.stable]
     if len(points) < 2 or np.mean([stable(a, s, patience, found.retries, b) > 1 for a, s, b in rates[1:]]) < SURE:
         return None
+    target = log.word("target", int(log.target[rows[0]]))
+    if found.useful is None:
+        log.notes.append(
+            f"{target} would have two stable loads if late attempts are served as others are; most were never late"
+        )
+    if found.useful is None or found.useful >= IN_VAIN:
+        return None
     low, high = np.quantile(found.serves_per_s[1:], (0.025, 0.975))
     names = [log.word("controller", c) for c in dict.fromkeys(log.controller[rows].tolist())]
     beside = f", {found.beside} at once" if found.beside > 1 else ""
@@ -199,5 +215,5 @@ def _estimated(log: Log, rows: Any, rng: np.random.Generator) -> Relation | None
         f"attempts a second, and {points[-1].rate:.3g} with {points[-1].late:.0%} too late; a stall can leave it there "
         f"(M/M/1 assumed)"
     )
-    return Relation(KIND, tuple(names), log.word("target", int(log.target[rows[0]])), "attempt", int(found.late.sum()),
-                    points[-1].rate / max(arrive, 1e-9), None, because, *log.cost(rows[found.late]))  # fmt: skip
+    return Relation(KIND, tuple(names), target, "attempt", int(found.late.sum()), points[-1].rate / max(arrive, 1e-9), None,
+                    because, *log.cost(rows[found.late]))  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from taut.errors import UsageError
 from taut.project.around import around
 from taut.project.comparison import compare, play
 from taut.project.forecast import SEED
@@ -18,15 +19,19 @@ __all__ = ["Scenario", "parse", "project"]
 def project(
     table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
     count: int | None = None, seed: int = SEED, cores: int = 1, envelope: bool = False,
-    measured: Callable[[str], Any] | None = None,
+    advice: bool = False, measured: Callable[[str], Any] | None = None, stage: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:  # fmt: skip
     """What ``taut project`` prints: a scenario at its own scale or at these, and beside itself with policies.
 
-    ``envelope`` adds what lies around a training job. ``count`` steps are drawn, or as many as the size of the job allows.
+    ``envelope`` adds what lies around a training job, ``advice`` what separates control loops. ``count`` steps are drawn, or
+    as many as the size of the job allows.
     ``policies`` are ``NAME``, ``NAME=VALUE`` or several of them with commas, which are taken together; None takes those that
-    the scenario names. ``measured`` gives the strays of a run folder, for scenarios whose noise was measured.
+    the scenario names. ``measured`` gives the strays of a run folder, for scenarios whose noise was measured. ``stage`` is
+    called with what is at work.
     """
     kind = workload_of(table, label)
+    if advice and kind.advice is None:
+        raise UsageError("--advice separates control loops; this scenario has none")
     s, defaults = kind.parse(table, label, text)
     how = kind.given(s, measured, label, text) if kind.given else {}
     placed = [kind.at(s, n) for n in ranks or [kind.ranks(s)]]
@@ -43,4 +48,6 @@ def project(
     }  # fmt: skip
     if envelope:
         result["envelope"] = around(placed[0], seed=seed, **how)
+    if advice and kind.advice:
+        result |= kind.advice(placed[0], seed, stage)
     return {**result, "questions": questions(result)}

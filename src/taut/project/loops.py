@@ -6,7 +6,7 @@ A run is simulated from each of several seeds, and its log is read as a real one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
@@ -20,15 +20,13 @@ from taut.control.log import prepare, series
 from taut.errors import UsageError
 from taut.project.loop.policies import POLICIES
 from taut.project.loop.run import Played, play
-from taut.project.loop.spec import WILDEST, Scenario, parse
+from taut.project.loop.spec import Scenario, parse
 from taut.project.workload import Estimate, Workload
 
 COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
 """Steps that a forecast is asked for: so many of them are one run."""
 UNIT = 1000
 """A unit of delivered work is a thousand requests answered in time."""
-QUICK_S = 400.0
-"""Horizon of a quick look."""
 TOLERANCE = 0.1
 """A plan within this share of what came is one that could be relied on."""
 TRUE = ("effective_throughput_ratio", "effective_capacity", "visible_success_rate", "planning_confidence")
@@ -151,26 +149,18 @@ def at(s: Scenario, ranks: int) -> Scenario:
     return replace(s, pool=pool, loops=replace(s.loops, accelerators=ranks))
 
 
-def louder(s: Scenario, times: float) -> Scenario:
-    """Arrivals, service and restores, straying so many times as far."""
-
-    def more(part: Any) -> Any:
-        return part and replace(part, spread=min(part.spread * times, WILDEST))
-
-    return replace(s, demand=more(s.demand), pool=more(s.pool), trainer=more(s.trainer))
-
-
-def rate(s: Scenario, seed: int) -> float:
-    """Accelerators' worth of useful work, of a run no longer than it must be."""
-    short = replace(s, loops=replace(s.loops, horizon_s=min(s.loops.horizon_s, QUICK_S)))
-    return play(short, seed).useful_s / short.loops.horizon_s
-
-
 def regime(s: Scenario, seed: int) -> dict[str, Any]:
     """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
     return {**control(play(s, seed).trace, seed=seed)["regime"], "reserve": None}
 
 
+def advice(s: Scenario, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
+    """What separates the loops, tried, and what more accelerators make worse."""
+    from taut.project.loop.advice import advise, sweep
+
+    return {"advice": advise(s, seed=seed, stage=stage), "sweep": sweep(s, seed=seed, stage=stage)}
+
+
 WORKLOAD = Workload(
-    "loops", parse, lambda s: s.accelerators, at, forecast, louder, rate, POLICIES, regime=regime
+    "loops", parse, lambda s: s.accelerators, at, forecast, policies=POLICIES, regime=regime, advice=advice
 )  # fmt: skip

@@ -23,6 +23,14 @@ GRID = np.linspace(-REACH, REACH, POINTS)
 DRAWN = 1 << 16
 """Sums that are drawn to know their distribution."""
 EULER = 0.5772156649015329
+STRAYING = ("spread", "times", "step_spread", "ranks_spread", "drift_share")
+"""Keys of noise that say how far something strays."""
+
+
+def scaled(noise: Noise, times: float) -> Noise:
+    """Noise that strays so many times as far; 0 is none."""
+    kind: Any = "none" if times == 0 else noise.distribution
+    return replace(noise, distribution=kind, **{name: getattr(noise, name) * times for name in STRAYING})
 
 
 def quantile(noise: Noise, chance: Any, upper: Any, measured: Any = None) -> Any:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from taut.errors import InputRefused, UsageError
 from taut.project.forecast import UNIT_TOKENS, at, forecast
+from taut.project.noise import scaled
 from taut.project.policy import POLICIES
 from taut.project.quick import rate, sketch
 from taut.project.scenario import Scenario, parse, place
@@ -21,11 +22,8 @@ FEWEST = 100
 
 def louder(s: Scenario, times: float) -> Scenario:
     """Everything that strays, straying so many times as far."""
-    n = s.noise
-    kind: Any = "none" if times == 0 else n.distribution
-    spreads = {name: getattr(n, name) * times for name in ("spread", "times", "step_spread", "ranks_spread", "drift_share")}
     tiers = tuple(replace(tier, jitter_us=tier.jitter_us * times) for tier in s.fabric.tiers)
-    return replace(s, noise=replace(n, distribution=kind, **spreads), fabric=replace(s.fabric, tiers=tiers))
+    return replace(s, noise=scaled(s.noise, times), fabric=replace(s.fabric, tiers=tiers))
 
 
 def failing(s: Scenario, times: float) -> Scenario:

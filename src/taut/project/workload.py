@@ -60,6 +60,11 @@ class Policy:
     """What it costs convergence, or risks; empty where it has no such price."""
 
 
+def _unasked(*_: Any) -> Any:
+    """What a workload that has a regime of its own need not have."""
+    raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Workload:
     """One kind of scenario. Ranks are accelerators, whatever they do."""
@@ -73,10 +78,11 @@ class Workload:
     """The scenario on so many ranks; UsageError where they cannot be dealt."""
     forecast: Callable[..., Answer]
     """(scenario, count=, seed=, cores=) → what it gives; as many steps as are right for it where no count is given."""
-    louder: Callable[[Any, float], Any]
-    """The scenario with its jitter scaled; 0 takes it out."""
-    rate: Callable[..., float]
-    """(scenario, seed) → useful work a second, failures and waiting taken off; quick: the threshold asks often."""
+    louder: Callable[[Any, float], Any] = _unasked
+    """The scenario with its jitter scaled; 0 takes it out. Not asked where a workload has a regime of its own."""
+    rate: Callable[..., float] = _unasked
+    """(scenario, seed) → useful work a second, failures and waiting taken off; quick: the threshold asks often. Not asked
+    where a workload has a regime of its own."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
     ideal: Callable[[Any], Any] | None = None
     """The scenario in which nothing strays and nothing fails; where not given, that without jitter."""
@@ -97,6 +103,8 @@ class Workload:
     regime: Callable[[Any, int], dict[str, Any]] | None = None
     """(scenario, seed) → its class and reserve, where accelerators and jitter are not what it is about: then nobody
     asks where the next one stops paying."""
+    advice: Callable[[Any, int, Callable[[str], None]], dict[str, Any]] | None = None
+    """(scenario, seed, what to call with each stage) → ``advice`` and ``sweep``, where there are loops to separate."""
 
 
 KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taut.control import control
-from taut.project.loop.advice import advise, shown, sweep
+from taut.project.loop.advice import Runs, advise, sweep
 from taut.project.loop.plants import CALM, PLANTED
 from taut.project.loop.policies import POLICIES
 from taut.project.loop.run import play
@@ -38,13 +38,30 @@ def test_advice_removes_the_relation_when_it_is_tried_on_other_seeds(kind: str, 
     (advice,) = advise(s, relations, runs=2)
     assert (advice["separation"], advice["value"]) == (separation, value)
     assert advice["effect"]
+    assert advice["sets"]
     key = (kind, relations[0]["target"], relations[0]["p"] is None)
-    assert all(key not in found for found in shown(POLICIES[separation].apply(s, value), (7, 8)))
+    assert all(key not in found for found in Runs(POLICIES[separation].apply(s, value), (7, 8)).shown())
 
 
-def test_what_nothing_removes_is_said_to_be_so() -> None:
+def test_for_what_no_run_shows_nothing_is_advised() -> None:
     (advice,) = advise(CALM, [{"kind": "conflict", "target": "elsewhere", "p": None}], runs=1)
-    assert advice == {"kind": "conflict", "target": "elsewhere", "separation": None, "value": None, "tried": 0, "effect": {}}
+    assert (advice["shows"], advice["tried"], advice["separation"], advice["effect"]) == (0, 0, None, {})
+
+
+def test_without_relations_given_those_that_the_runs_show_are_advised_on() -> None:
+    assert advise(CALM, runs=1) == []
+    found = advise(PLANTED["timeout mismatch"], runs=1)
+    assert [(one["kind"], one["separation"]) for one in found if one["kind"] == "timeout mismatch"] == [
+        ("timeout mismatch", "deadline-propagation")
+    ]
+
+
+def test_advice_names_the_keys_it_sets_and_the_change_with_its_interval() -> None:
+    (advice,) = advise(PLANTED["redundant work"], [{"kind": "redundant work", "target": "pool", "p": None}], runs=2)
+    assert advice["sets"] == [{"key": "client.sdk.budget_share", "before": None, "after": 0.02}]
+    moved = advice["effect"]["actual_attempt_multiplier"]
+    assert moved["after"] < moved["before"]
+    assert moved["change"]["lo"] <= moved["after"] - moved["before"] <= moved["change"]["hi"]
 
 
 def test_a_sweep_says_what_more_capacity_made_worse() -> None:

@@ -20,6 +20,7 @@ from taut.project.agents.run import Tasks, batch_of, call_ns, calls_of, run, sha
 from taut.project.agents.scenario import AgentScenario, parse
 from taut.project.blocks import Blocks
 from taut.project.figures import over, quantiles, times, variance_index
+from taut.project.noise import scaled
 from taut.project.retries import expected_attempts
 from taut.project.serving.work import active_parameters
 from taut.project.workload import INDICES, Estimate, Workload
@@ -183,11 +184,9 @@ def forecast(s: AgentScenario, *, count: int | None = None, seed: int = SEED, co
 
 def louder(s: AgentScenario, times: float) -> AgentScenario:
     """Everything that strays, straying so many times as far: calls, tools, arrivals."""
-    n, t = s.noise, s.tools
-    kind: Any = "none" if times == 0 else n.distribution
-    noise = replace(n, distribution=kind, spread=n.spread * times)
+    t = s.tools
     tools = replace(t, p99_s=t.p50_s * (t.p99_s / t.p50_s) ** times)
-    return replace(s, noise=noise, tools=tools, agents=replace(s.agents, stray=s.agents.stray * times))
+    return replace(s, noise=scaled(s.noise, times), tools=tools, agents=replace(s.agents, stray=s.agents.stray * times))
 
 
 def rate(s: AgentScenario, seed: int) -> float:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from taut.errors import UsageError
 from taut.project.blocks import Blocks
 from taut.project.figures import over, quantiles, times
+from taut.project.noise import scaled
 from taut.project.serving import policies
 from taut.project.serving.indices import cascade, fan_out_delay, variance
 from taut.project.serving.run import Played, hedge_ns_of, run, still
@@ -176,11 +177,7 @@ def forecast(s: ServingScenario, *, count: int | None = None, seed: int = SEED, 
 
 def louder(s: ServingScenario, times: float) -> ServingScenario:
     """Everything that strays, straying so many times as far: iterations, servers, arrivals."""
-    n = s.noise
-    kind: Any = "none" if times == 0 else n.distribution
-    spreads = {name: getattr(n, name) * times for name in ("spread", "times", "step_spread", "ranks_spread", "drift_share")}
-    noise = replace(n, distribution=kind, **spreads)
-    return replace(s, noise=noise, arrivals=replace(s.arrivals, stray=s.arrivals.stray * times))
+    return replace(s, noise=scaled(s.noise, times), arrivals=replace(s.arrivals, stray=s.arrivals.stray * times))
 
 
 def sketch(s: ServingScenario, seed: int = SEED) -> ServingForecast:
