@@ -35,8 +35,11 @@ def test_keys_are_those_of_the_contract() -> None:
     assert set(found) == {"actions", "controllers", "relations", "indices", "regime", "partial"}
     assert (found["actions"], found["controllers"]) == (16, ["rescuer", "slurmctld"])
     (one,) = found["relations"]
-    assert set(one) == {"kind", "controllers", "target", "knob", "count", "statistic", "p", "q", "cost", "because", "zone"}
+    assert set(one) == {
+        "kind", "controllers", "target", "knob", "count", "statistic", "p", "q", "cost", "because", "zone", "advice",
+    }  # fmt: skip
     assert one["zone"] is None, "without ops there is no graph to look at"
+    assert one["advice"] is None
     assert set(one["cost"]) == {"rank_ns", "tokens"}
     assert one["kind"] in KINDS
     json.dumps(found, allow_nan=False)

@@ -14,6 +14,8 @@ from taut.brief.text import safe
 
 SHOWN = 5
 """Indices of an advice that are shown, those that surely change first; all are in the JSON."""
+SMALL = 0.01
+"""Changes that are a smaller part of what was there are not shown."""
 COLUMNS = {
     "cross_layer_coherence": "coherence", "decision_conflict_rate": "conflict", "control_overhead_fraction": "overhead",
     "effective_capacity": "capacity", "visible_success_rate": "success",
@@ -24,13 +26,12 @@ COLUMNS = {
 def render_advice(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
     """A paragraph for every relation."""
     parts: list[ConsoleRenderable] = []
-    said: set[tuple[Any, Any]] = set()
+    said: list[Mapping[str, Any]] = []
     for row in rows:
         parts.append(Text(safe(headline(row)), style="bold" if row["separation"] else ""))
-        same = (row["separation"], row["value"])
-        lines = ["as above"] if row["separation"] and same in said else details(row)
+        lines = ["as above"] if row["effect"] and row["effect"] in said else details(row)
         parts += [Padding(Text(safe(line), style="dim"), (0, 0, 0, 2)) for line in lines]
-        said.add(same)
+        said.append(row["effect"])
     return Group(*parts)
 
 
@@ -43,23 +44,25 @@ def headline(row: Mapping[str, Any]) -> str:
     if row["separation"] is None:
         tried = f"{row['tried']} separations were tried" if row["tried"] else "no separation is known"
         return f"{what}, in {runs}: nothing removes it; {tried}"
-    value = "" if row["value"] is None else f" {row['value']:g}"
+    value = "" if row["value"] is None else f" {row['value']:.3g}"
     return f"{what}, in {runs}: {row['separation']}{value} removes it ({row['tried']} tried)"
 
 
 def details(row: Mapping[str, Any]) -> Iterator[str]:
-    """What it sets, what that changes, what it costs."""
+    """What it sets, what that changes, what it costs; for a log, which numbers of the plant are its own."""
     if row["sets"]:
         yield "sets " + ", ".join(f"{one['key']} {_value(one['before'])} → {_value(one['after'])}" for one in row["sets"])
     if row["effect"]:
         yield "changes " + "; ".join(changes(row))
     if row["costs"]:
         yield f"costs: {row['costs']}"
+    if row.get("from_log"):
+        yield f"from the log: {_named(row['from_log'])}; by default: {_named(row['default'])}"
 
 
 def changes(row: Mapping[str, Any]) -> list[str]:
     """Indices before and after, and the change with its interval; those that surely change first."""
-    known = [(name, one) for name, one in row["effect"].items() if one["change"] is not None]
+    known = [(name, one) for name, one in row["effect"].items() if one["change"] is not None and _size(one) >= SMALL]
     ordered = sorted(known, key=lambda pair: (not _surely(pair[1]["change"]), -_size(pair[1])))
     out = []
     for name, one in ordered[:SHOWN]:
@@ -70,6 +73,14 @@ def changes(row: Mapping[str, Any]) -> list[str]:
     return out + ([f"{more} more in --json"] if more > 0 else [])
 
 
+def _named(numbers: Mapping[str, Any]) -> str:
+    said = []
+    for name, value in numbers.items():
+        unit = "/s" if name.endswith("_per_s") else " s" if name.endswith("_s") else ""
+        said.append(f"{name.removesuffix('_s').removesuffix('_per').replace('_', ' ')} {_value(value)}{unit}")
+    return ", ".join(said) or "nothing"
+
+
 def _surely(change: Mapping[str, float | None]) -> bool:
     low, high = change["lo"], change["hi"]
     return low is not None and high is not None and low * high > 0
@@ -77,13 +88,17 @@ def _surely(change: Mapping[str, float | None]) -> bool:
 
 def _size(one: Mapping[str, Any]) -> float:
     """A change relative to what it was."""
-    return abs(one["change"]["value"]) / max(abs(one["before"]), abs(one["after"]), 1e-9)
+    return float(abs(one["change"]["value"]) / max(abs(one["before"]), abs(one["after"]), 1e-9))
 
 
 def _value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "–", True: "yes", False: "no"}[value]
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(one)}" for name, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return " and ".join(map(_value, value))
+    return f"{value:.3g}" if isinstance(value, (int, float)) else str(value)
 
 
 def render_sweep(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:

@@ -9,6 +9,7 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
+from taut.brief.advice import render_advice
 from taut.brief.terminal import Screen, _heading, _in, _print, _table
 from taut.brief.text import count, duration, money, safe, span, three
 
@@ -25,7 +26,8 @@ NARROW = 110
 
 def render_control(result: Mapping[str, Any], screen: Screen) -> str:
     """The whole screen of ``taut control``."""
-    parts = [_verdict(result), _about(result), _relations(result, screen), _because(result), _indices(result), _left(result)]
+    parts = [_verdict(result), _about(result), _relations(result, screen), _because(result), _advice(result), _indices(result),
+             _left(result)]  # fmt: skip
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i > 1 else []) + [part]], screen)
 
@@ -107,6 +109,12 @@ def _because(result: Mapping[str, Any]) -> ConsoleRenderable | None:
         if one["because"]
     ]
     return Group(_heading("Because"), *lines) if lines else None
+
+
+def _advice(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+    """What would remove each, where that was tried."""
+    tried = {(one["kind"], one["target"]): one["advice"] for one in result["relations"] if one.get("advice")}
+    return Group(_heading("Separations, tried in the simulator"), render_advice(list(tried.values()))) if tried else None
 
 
 def _number(value: float | None) -> str:

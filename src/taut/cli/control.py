@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,11 @@ REVIEWED = 3
 @click.option(
     "-o", "--output", "folder", metavar="RUN", type=click.Path(file_okay=False), help="Also write a run folder."
 )  # fmt: skip
+@click.option("--advice", is_flag=True, help="Also try in the simulator what would remove each relation.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw of the tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
-def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: bool, quiet: bool) -> None:
+def control(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int, as_json: bool, quiet: bool) -> None:
     """Say whether the controllers of a system work with each other or against each other.
 
     LOG is what controllers write: Slurm (sacct, slurmctld), Kubernetes (events, audit logs), Ray Serve, torchrun,
@@ -37,6 +39,7 @@ def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: boo
     \b
       taut control slurmctld.log rescuer.log
       sacct -j 1234 --json | taut control -
+      taut control attempts.jsonl --advice
       taut control review loops.toml changed.toml
     """
     if inputs[0] == "review" and len(inputs) == REVIEWED:
@@ -53,6 +56,8 @@ def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: boo
             raise NotATrace(trace.source, "nobody decides anything here", "give logs of controllers; see docs/control-logs.md")
         stage("relating")
         result = {**relate(trace, seed=seed), "name": trace.name, "counts": dict(trace.counts)}
+        if advice:
+            _advise(trace, result, seed, stage)
         stage("saving")
         run = None if folder is None else _save(folder, inputs, trace, result)
     if as_json:
@@ -63,6 +68,15 @@ def control(inputs: tuple[str, ...], folder: str | None, seed: int, as_json: boo
         show(render_control, result)
     if run is not None and not quiet:
         say(f"written: {run}")
+
+
+def _advise(trace: Trace, result: dict[str, Any], seed: int, stage: Callable[[str], None]) -> None:
+    """Give each relation what removes it in the simulator, and say where nothing could be checked."""
+    from taut.project.loop.from_log import advise_log
+
+    found, notes = advise_log(trace, result["relations"], seed=seed, stage=stage)
+    result["relations"] = [{**one, "advice": told} for one, told in zip(result["relations"], found, strict=True)]
+    result["partial"] = [*result["partial"], *notes]
 
 
 def _review(old: str, new: str, *, as_json: bool) -> None:

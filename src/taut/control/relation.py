@@ -32,6 +32,7 @@ class Relation:
             "knob": self.knob or None, "count": self.count, "statistic": self.statistic, "p": self.p, "q": self.q,
             "cost": {"rank_ns": self.rank_ns, "tokens": self.tokens}, "because": self.because,
             "zone": None,
+            "advice": None,
         }  # fmt: skip
 
 

@@ -28,18 +28,23 @@ TAIL = 20
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """The works pushed back most, as actions tell it, by controller; as the attempts of jobs do, where no action does."""
-    back = np.zeros(len(log), dtype=bool)
-    for column in ("knob", "after", "trigger", "outcome"):
-        back |= log.holding(column, WORDS)
-    back &= log.direction <= 0
-    work = _works(log)
+    pushed, work = pushed_back(log)
     out = []
     held = jobs(log.attempts)
-    for rows in log.groups(log.controller + 1, np.flatnonzero(back & (work >= 0)), LEAST, MOST):
+    for rows in log.groups(log.controller + 1, pushed, LEAST, MOST):
         others = len(np.unique(work[(work >= 0) & (log.knob == log.knob[rows[0]])]))
         names, counts = np.unique(work[rows], return_counts=True)
         out.append(_tested(log, rows, names, counts, max(others, len(names)), work, held))
     return [found for found in out if found] or _of_jobs(log)
+
+
+def pushed_back(log: Log) -> tuple[Any, Any]:
+    """Rows that push a work back, and the work of every row."""
+    back = np.zeros(len(log), dtype=bool)
+    for column in ("knob", "after", "trigger", "outcome"):
+        back |= log.holding(column, WORDS)
+    work = _works(log)
+    return np.flatnonzero(back & (log.direction <= 0) & (work >= 0)), work
 
 
 def _works(log: Log) -> Any:

@@ -90,10 +90,12 @@ def _recovered(run: Played) -> bool:
 
 
 def advise(
-    s: Scenario, relations: Sequence[Mapping[str, Any]] | None = None, *, seed: int = 0, runs: int = RUNS,
-    stage: Stage = lambda what: None,
+    s: Scenario, relations: Sequence[Mapping[str, Any]] | None = None, *, only: tuple[str, str] | None = None, seed: int = 0,
+    runs: int = RUNS, stage: Stage = lambda what: None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """For each relation (as ``taut.control`` tells them; all that the runs show) the smallest separation that removes it.
+
+    ``only``: the relation of this kind, on this target if one is named, that most runs show, if any does.
 
     A relation that none of the runs shows as they are gets none: nothing could be checked.
     """
@@ -106,6 +108,8 @@ def advise(
     shows = [key for found in own.shown() for key in sorted(found)]
     if relations is None:
         wanted = sorted(dict.fromkeys(shows), key=lambda key: -shows.count(key))
+        if only:
+            wanted = [key for key in wanted if key[0] == only[0] and only[1] in ("", key[1])][:1]
     else:
         wanted = list(dict.fromkeys((one["kind"], one["target"] or "", one["p"] is None) for one in relations))
     tried: dict[tuple[str, float | None], Runs] = {}
@@ -137,8 +141,10 @@ def _advice(own: Runs, relation: Key, shows: int, tried: dict[tuple[str, float |
 def sets(before: Scenario, after: Scenario) -> list[dict[str, Any]]:
     """The keys of a scenario that a separation sets, with their values before and after."""
     one, other = (dict(_flat(msgspec.to_builtins(s))) for s in (before, after))
-    keys = dict.fromkeys([*one, *other])
-    return [{"key": k, "before": one.get(k), "after": other.get(k)} for k in keys if one.get(k) != other.get(k)]
+    gone = [key.removesuffix(".name") for key in one if key.endswith(".name") and key not in other]
+    keys = [key for key in dict.fromkeys([*one, *other]) if not any(key.startswith(f"{part}.") for part in gone)]
+    changed = [{"key": k, "before": one.get(k), "after": other.get(k)} for k in keys if one.get(k) != other.get(k)]
+    return changed + [{"key": part, "before": True, "after": False} for part in gone]
 
 
 def _flat(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
