@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from math import ceil, inf
 from typing import Any
 
@@ -184,6 +185,10 @@ def _amplification(log: Log, one: Mapping[str, Any]) -> Plant | None:
         return None
     inner = rows[log.holding("controller", f"^{layers[-1][0]}$")[rows]] if asked else rows
     failed = float((~_done(log, inner)).mean()) if (log.outcome[inner] >= 0).any() else None
+    if len(layers) == 1 and _mostly_late(log, inner):
+        # What fails because it is late fails less when less is tried: the errors of the other plant would not.
+        late = _metastability(log, one)
+        return late and dataclass_replace(late, target=late.scenario.pool.name)
     plant = PLANTED["amplification"]
     patience = [plant.client[-1].timeout_s * 6 ** (len(layers) - 1 - k) for k in range(len(layers))]
     clients = tuple(Client(name, wait, retries) for (name, retries), wait in zip(layers, patience, strict=True))
@@ -195,6 +200,13 @@ def _amplification(log: Log, one: Mapping[str, Any]) -> Plant | None:
          **({"failed_share": plant.pool.error_share} if failed is None else {})},
         clients[1].name if len(clients) > 1 else pool.name,
     )  # fmt: skip
+
+
+def _mostly_late(log: Log, rows: Any) -> bool:
+    """Whether most of the attempts that failed ended at one constant duration."""
+    took = log.busy_ns[rows][~_done(log, rows)] / 1e9
+    limits = constants(took)
+    return bool(limits) and float((took >= limits[0].at * (1 - 1e-3)).mean()) > 0.5
 
 
 def _redundant(log: Log, one: Mapping[str, Any]) -> Plant | None:
