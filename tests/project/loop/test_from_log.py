@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from actions import act, queue, trace
 from taut.cli import main
 from taut.control import control
-from taut.project.loop.from_log import advise_log
+from taut.project.loop.from_log import FITS, advise_log
 from taut.project.loop.plants import PLANTED
 from taut.project.loop.run import play
 
@@ -94,3 +96,26 @@ def test_on_the_screen_and_as_json(tmp_path: Path) -> None:
     assert "Separations, tried in the simulator" in screen
     assert "metastability on call, in 3 of 3 runs: retry-budget" in screen
     assert "by default: stall 4 s" in " ".join(screen.split())
+
+
+ROW = st.fixed_dictionaries(
+    {
+        "time_ns": st.integers(0, 10**15), "controller": st.sampled_from(["a", "b", "", "(["]),
+        "target": st.sampled_from(["t", ""]),
+        "knob": st.sampled_from(["replicas", "attempt", "preemption"]), "direction": st.sampled_from([-1, 0, 1]),
+        "attempt": st.integers(-1, 30), "work": st.sampled_from(["w", "x", ""]), "busy_ns": st.integers(-1, 10**14),
+        "deadline_ns": st.integers(-1, 10**15), "outcome": st.sampled_from(["kept", "failed", "preempted", ""]),
+        "after": st.sampled_from(["", "1", "2e300"]), "layer": st.sampled_from(["retry", "autoscaler"]),
+    }
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(ROW, max_size=120), kind=st.sampled_from(sorted(FITS)), many=st.integers(1, 3))
+def test_no_log_is_too_strange(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], kind: str, many: int) -> None:
+    monkeypatch.setattr("taut.project.loop.from_log.advise", lambda *_, **__: [])
+    names = ["a", "b", "(["][:many]
+    one = {"kind": kind, "target": "t", "knob": "replicas", "controllers": names, "count": 3, "p": None}
+    (found,), (note,) = advise_log(trace(rows * many), [one])
+    assert found is None
+    assert "no advice could be checked" in note

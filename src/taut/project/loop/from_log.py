@@ -7,6 +7,7 @@ them. Where a plant with the numbers of the log does not show the relation, noth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
@@ -24,7 +25,7 @@ from taut.control.starvation import pushed_back
 from taut.control.timeout import DONE, constants
 from taut.project.loop.advice import Stage, advise
 from taut.project.loop.plants import PLANTED
-from taut.project.loop.spec import Autoscaler, Client, Demand, Loops, Pool, Scenario, Trainer
+from taut.project.loop.spec import Autoscaler, Client, Demand, Loops, Pool, Scenario, Trainer, attempts_most
 
 RUNS, MOST = 3, 8
 """Runs of every try, and relations that are tried for: it bounds the time."""
@@ -34,7 +35,8 @@ LEAST = 3
 """Gaps between decisions from which a usual one is told."""
 CYCLE_S = 132.0
 """Two reversals of the planted oscillation, which follows from its delay; measured over an hour of it."""
-MOST_RETRIES = 20
+MOST_RETRIES, MOST_REPLICAS, MOST_ATTEMPTS = 20, 1000, 100_000
+"""Of a plant that is tried: retries of a layer, replicas, attempts of all works together."""
 TAKES = 2.0
 """Assumed: what a launcher waits for takes so many times as long as it waits, where the log only tells that it is longer."""
 IN_USE = 0.75
@@ -73,6 +75,14 @@ def advise_log(
     return [made.get((one["kind"], one["target"])) for one in relations], notes
 
 
+def _small(s: Scenario) -> bool:
+    """Whether a run takes about a second."""
+    numbers = (s.pool.service_s, s.demand.per_s, *(c.timeout_s for c in s.client), *(c.back_off_s for c in s.client))
+    if not all(0 <= number < inf for number in numbers) or s.pool.replicas > MOST_REPLICAS:
+        return False
+    return s.demand.per_s * s.loops.horizon_s * attempts_most(s) <= MOST_ATTEMPTS
+
+
 def _what(one: Mapping[str, Any]) -> str:
     return f"{one['kind']} on {one['target']}" if one["target"] else str(one["kind"])
 
@@ -84,6 +94,8 @@ def _advised(log: Log, one: Mapping[str, Any], seed: int, stage: Stage) -> tuple
     plant = fit(log, one)
     if plant is None:
         return None, "the log does not tell what a plant of this kind needs"
+    if not _small(plant.scenario):
+        return None, "a plant with the numbers of the log is too large to be tried at once"
     found = advise(plant.scenario, only=(one["kind"], plant.target), seed=seed, runs=RUNS, stage=stage)
     if not found:
         return None, "the plant with the numbers of the log does not show it"
@@ -183,7 +195,7 @@ def _amplification(log: Log, one: Mapping[str, Any]) -> Plant | None:
     layers = [layer for layer in _layers(log, rows) if layer[0] in asked] if asked else _layers(log, rows)
     if not layers or max(retries for _, retries in layers) > MOST_RETRIES:
         return None
-    inner = rows[log.holding("controller", f"^{layers[-1][0]}$")[rows]] if asked else rows
+    inner = rows[log.holding("controller", f"^{re.escape(layers[-1][0])}$")[rows]] if asked else rows
     failed = float((~_done(log, inner)).mean()) if (log.outcome[inner] >= 0).any() else None
     if len(layers) == 1 and _mostly_late(log, inner):
         # What fails because it is late fails less when less is tried: the errors of the other plant would not.
@@ -239,6 +251,8 @@ def _mismatch(log: Log, one: Mapping[str, Any]) -> Plant | None:
     if not 0 < retries <= MOST_RETRIES:
         return None
     deadline = float(np.median(log.deadline_ns[first] - log.time_ns[first])) / 1e9
+    if deadline <= 0:
+        return None
     limits = constants(took[~done])
     limit, service, pause = limits[0].at if limits else float(took.max()), float(took[done].mean()), _pause_s(log, rows)
     plant = PLANTED["timeout mismatch"]
