@@ -8,7 +8,8 @@ from taut.brief.advice import advice_page, changes, details, headline
 
 ROW: dict[str, Any] = {
     "kind": "conflict", "target": "pool", "runs": 3, "shows": 2, "tried": 4, "separation": "one-owner", "value": None,
-    "says": "", "costs": "what the others saw", "sets": [{"key": "autoscaler.saver.target", "before": 0.9, "after": None}],
+    "says": "", "costs": "what the others saw", "brings": [],
+    "sets": [{"key": "autoscaler.saver.target", "before": 0.9, "after": None}],
     "effect": {
         "planning_accuracy": {"before": 0.5, "after": 0.4, "change": {"value": -0.1, "lo": -0.3, "hi": 0.1}},
         "control_overhead_fraction": {"before": 0.4, "after": 0.3, "change": {"value": -0.1, "lo": -0.12, "hi": -0.08}},

@@ -35,17 +35,22 @@ def render_advice(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
     return Group(*parts)
 
 
+def what(row: Mapping[str, Any]) -> str:
+    """A relation by its name."""
+    return f"{row['kind']} on {row['target']}" if row["target"] else str(row["kind"])
+
+
 def headline(row: Mapping[str, Any]) -> str:
     """The relation, and what removes it."""
-    what = f"{row['kind']} on {row['target']}" if row["target"] else str(row["kind"])
+    name = what(row)
     runs = f"{row['shows']} of {row['runs']} runs"
     if not row["shows"]:
-        return f"{what}: no advice; none of {row['runs']} simulated runs shows it"
+        return f"{name}: no advice; none of {row['runs']} simulated runs shows it"
     if row["separation"] is None:
         tried = f"{row['tried']} separations were tried" if row["tried"] else "no separation is known"
-        return f"{what}, in {runs}: nothing removes it; {tried}"
+        return f"{name}, in {runs}: nothing removes it; {tried}"
     value = "" if row["value"] is None else f" {row['value']:.3g}"
-    return f"{what}, in {runs}: {row['separation']}{value} removes it ({row['tried']} tried)"
+    return f"{name}, in {runs}: {row['separation']}{value} removes it ({row['tried']} tried)"
 
 
 def details(row: Mapping[str, Any]) -> Iterator[str]:
@@ -54,6 +59,8 @@ def details(row: Mapping[str, Any]) -> Iterator[str]:
         yield "sets " + ", ".join(f"{one['key']} {_value(one['before'])} → {_value(one['after'])}" for one in row["sets"])
     if row["effect"]:
         yield "changes " + "; ".join(changes(row))
+    if row["brings"]:
+        yield "brings about, in some run: " + ", ".join(what(one) for one in row["brings"])
     if row["costs"]:
         yield f"costs: {row['costs']}"
     if row.get("from_log"):
@@ -131,15 +138,16 @@ def advice_page(advice: Sequence[Mapping[str, Any]], sweep: Sequence[Mapping[str
     yield from (
         "For each relation that the runs show, the smallest of the separations tried after which none shows it, and what "
         "that changes on the same seeds (mean change, 95 % interval).", "",
-        "| relation | runs that show it | separation | sets | changes | costs |", "|---|---|---|---|---|---|",
+        "| relation | runs that show it | separation | sets | changes | brings about | costs |",
+        "|---|---|---|---|---|---|---|",
     )  # fmt: skip
     for row in advice:
         value = "" if row["value"] is None else f" = {row['value']:g}"
         name = f"**{row['separation']}{value}**" if row["separation"] else f"none of {row['tried']} removes it"
         sets = ", ".join(f"`{one['key']}` {_value(one['before'])} → {_value(one['after'])}" for one in row["sets"])
-        what = f"{row['kind']} on {row['target']}" if row["target"] else row["kind"]
+        brings = ", ".join(what(one) for one in row["brings"])
         changed = "; ".join(changes(row)).replace("--json", "evidence.json")
-        cells = (what, f"{row['shows']} of {row['runs']}", name, sets, changed, row["costs"])
+        cells = (what(row), f"{row['shows']} of {row['runs']}", name, sets, changed, brings, row["costs"])
         yield f"| {' | '.join(cell or '–' for cell in cells)} |"
     names = swept(sweep)
     yield from ("", "## More accelerators, the same demand", "")

@@ -93,7 +93,8 @@ def evidence(name: str, table: Mapping[str, Any], result: Mapping[str, Any], *, 
         "about": about, "definition": {key: value for key, value in table.items() if key != "about"},
         "defaults": result["defaults"], "workload": result["workload"], "forecast": result["forecasts"][0],
         "indices": result["indices"], "regime": result["regime"], "threshold": result["threshold"],
-        "questions": result["questions"], "compared": None, "advice": result.get("advice"), "sweep": result.get("sweep"),
+        "questions": result["questions"], "compared": None,
+        **{key: result[key] for key in ("advice", "sweep") if key in result},
     }  # fmt: skip
     if compared is not None:
         declared = {key: tuple(value) for key, value in (about.get("declared") or {}).items()}

@@ -105,22 +105,30 @@ def advise(
         s = replace(s, stall=(Stall(s.loops.horizon_s / 3, 8 * max((c.timeout_s for c in s.client), default=1.0)),))
     own = Runs(s, seeds)
     stage("simulating the system as it is")
-    shows = [key for found in own.shown() for key in sorted(found)]
+    shown = list(own.shown())
+    keys = [key for found in shown for key in sorted(found)]
+    if relations is not None:
+        keys = [(one["kind"], one["target"] or "", one["p"] is None) for one in relations]
+    wanted: dict[tuple[str, str], set[Key]] = {}
+    for key in keys:
+        wanted.setdefault((key[0], key[1]), set()).add(key)
+    shows = {what: sum(bool(some & found) for found in shown) for what, some in wanted.items()}
     if relations is None:
-        wanted = sorted(dict.fromkeys(shows), key=lambda key: -shows.count(key))
-        if only:
-            wanted = [key for key in wanted if key[0] == only[0] and only[1] in ("", key[1])][:1]
-    else:
-        wanted = list(dict.fromkeys((one["kind"], one["target"] or "", one["p"] is None) for one in relations))
+        wanted = {what: wanted[what] for what in sorted(wanted, key=lambda what: -shows[what])}
+    if only:
+        chosen = [what for what in wanted if what[0] == only[0] and only[1] in ("", what[1])][:1]
+        wanted = {what: wanted[what] for what in chosen}
     tried: dict[tuple[str, float | None], Runs] = {}
-    return [_advice(own, relation, shows.count(relation), tried, stage) for relation in wanted]
+    return [_advice(own, some, shows[what], tried, stage) for what, some in wanted.items()]
 
 
-def _advice(own: Runs, relation: Key, shows: int, tried: dict[tuple[str, float | None], Runs], stage: Stage) -> dict[str, Any]:
-    kind, target, _ = relation
+def _advice(
+    own: Runs, relation: set[Key], shows: int, tried: dict[tuple[str, float | None], Runs], stage: Stage
+) -> dict[str, Any]:
+    kind, target, _ = next(iter(relation))
     out: dict[str, Any] = {
         "kind": kind, "target": target or None, "runs": len(own.seeds), "shows": shows, "tried": 0, "separation": None,
-        "value": None, "says": None, "costs": None, "sets": [], "effect": {},
+        "value": None, "says": None, "costs": None, "sets": [], "brings": [], "effect": {},
     }  # fmt: skip
     for name, value in ((name, value) for name, values in SEPARATIONS.get(kind, ()) for value in values):
         changed = POLICIES[name].apply(own.scenario, value)
@@ -129,13 +137,19 @@ def _advice(own: Runs, relation: Key, shows: int, tried: dict[tuple[str, float |
         stage(f"{kind}: trying {name}" + ("" if value is None else f" {value:g}"))
         other = tried.setdefault((name, value), Runs(changed, own.seeds))
         out["tried"] += 1
-        if any(relation in found for found in other.shown()):
+        if any(relation & found for found in other.shown()):
             continue
         return {
             **out, "separation": name, "value": value, "says": POLICIES[name].says, "costs": POLICIES[name].costs or None,
-            "sets": sets(own.scenario, changed), "effect": _effect(own.judged(), other.judged()),
+            "sets": sets(own.scenario, changed), "brings": _brings(own, other), "effect": _effect(own.judged(), other.judged()),
         }  # fmt: skip
     return out
+
+
+def _brings(own: Runs, other: Runs) -> list[dict[str, str | None]]:
+    """Relations that only the runs with a separation show; one of its own kind, where what was counted is now tested."""
+    new = set().union(*other.shown()) - set().union(*own.shown())
+    return [{"kind": kind, "target": target or None} for kind, target in sorted({key[:2] for key in new})]
 
 
 def sets(before: Scenario, after: Scenario) -> list[dict[str, Any]]:
