@@ -124,8 +124,9 @@ def test_a_stall_passes_without_retries_and_stays_with_three() -> None:
         assert f.metastable == (not recovers)
         if not recovers:
             assert f.played.good_share < 0.3
-            held = run(WORKLOAD.policies["retry-budget"].apply(replace(s, agents=a), 0.1), 20_000, 6)
-            assert held.good.mean() > 0.8
+            budgeted = WORKLOAD.policies["retry-budget"].apply(replace(s, agents=a), 0.1)
+            assert run(budgeted, 20_000, 6).good.mean() > 0.8
+            assert forecast(budgeted).metastable is False
 
 
 def test_a_deadline_that_propagates_saves_calls() -> None:

@@ -80,7 +80,10 @@ class AgentForecast:
         if a.call_timeout_s == 0 or a.cancels:
             return None
         served = self.places / (self.mean_call_ns * 1e-9)
-        points = fixed_points(a.per_s * calls_of(self.scenario), served, a.call_timeout_s, self.scenario.attempts - 1)
+        # The budget is a share of all calls: of those made first it is more.
+        share = np.inf if a.retry_budget is None else a.retry_budget
+        budget = share / (1 - share) if share < 1 else np.inf
+        points = fixed_points(a.per_s * calls_of(self.scenario), served, a.call_timeout_s, self.scenario.attempts - 1, budget)
         return sum(point.stable for point in points) > 1
 
     @property
