@@ -1,16 +1,21 @@
-"""Write files that ``bench/doors.py`` can measure where no large real one is at hand: ``python bench/door_files.py FOLDER``.
+"""Write the files that ``bench/doors.py`` measures, one for every door of JSON: ``python bench/door_files.py FOLDER [DATA]``.
 
-Events of Kubernetes as ``kubectl get events -o json`` prints them, and the samples of ``bench/metrics.py`` as JSON lines and
-as Prometheus answers them.
+Real ones where a folder of real data is given that has them (Kineto, execution traces, Chakra, ``sacct --json``, jobs);
+else as the program that a door is for writes them: events of Kubernetes as ``kubectl get events -o json`` prints them, the
+samples of ``bench/metrics.py`` as JSON lines and as Prometheus answers them, the spans of ``bench/otlp_size.py``.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import door_rows as rows
+import otlp_size
 from metrics import inputs
 
 PODS, ROUNDS = 8, 420
@@ -51,15 +56,58 @@ def events() -> bytes:
     return json.dumps({"apiVersion": "v1", "items": items, "kind": "List"}, indent=4).encode()
 
 
+REAL = {
+    "kineto-device.json": ("kineto-single/df_index_resolver.json.gz", ""),
+    "kineto-host.json": ("kineto-single/resnet_kineto.json.gz", ""),
+    "kineto-ns.json": ("kineto-single/ns_resolution.pt.trace.json.gz", ""),
+    "chakra.json": ("chakra/json_trace.tar.gz", "jsonData/chakra.0.json"),
+    "chakra.et": ("chakra/feeder_tests_trace.tar.gz", "tests/data/chakra.0.et"),
+    "execution.json": ("dlrm-8rank/dlrm_pytorch_et.tar.gz", "dlrm_pytorch_et/dlrm_eg_0.json"),
+    "jobs-real.json": ("philly-restarts/jobs.json", ""),
+}
+"""Name here → file, and which member of it."""
+SACCT, SACCT_TIMES = "slurm/sacct.json", 170
+
+
+def real(data: Path, name: str) -> bytes:
+    """A real file, inflated."""
+    path, member = REAL[name]
+    if member:
+        with tarfile.open(data / path) as archive:
+            return archive.extractfile(member).read()  # type: ignore[union-attr]
+    found = (data / path).read_bytes()
+    return gzip.decompress(found) if path.endswith(".gz") else found
+
+
+def accounts(data: Path) -> bytes:
+    """What ``sacct --json`` said of some jobs, said of many."""
+    found = json.loads((data / SACCT).read_bytes())
+    copies = [{**job, "job_id": job["job_id"] + 1000 * turn} for turn in range(SACCT_TIMES) for job in found["jobs"]]
+    return json.dumps({**found, "jobs": copies}, indent=2).encode()
+
+
 def main() -> None:
     """Write them all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    shapes = inputs()
-    (folder / "events.json").write_bytes(events())
-    (folder / "matrix.json").write_bytes(shapes["answer of Prometheus"])
-    (folder / "samples.jsonl").write_bytes(shapes["JSON lines"])
+    parser.add_argument("data", type=Path, nargs="?", help="a folder of real files")
+    given = parser.parse_args()
+    given.folder.mkdir(exist_ok=True, parents=True)
+    shapes, actions = inputs(), rows.acted(60_000)
+    files = {
+        "events.json": events(), "matrix.json": shapes["answer of Prometheus"], "samples.jsonl": shapes["JSON lines"],
+        "jobs.json": rows.jobs(30_000, hosts=False), "jobs-hosts.json": rows.jobs(30_000, hosts=True),
+        "matrix-short.json": rows.series(512, 320), "flight_rank0.json": rows.dump(20_000),
+        "inspector.jsonl": rows.inspected(12_000), "audit.jsonl": rows.audited(12_000), "actions.jsonl": rows.lines(actions),
+        "actions.json": json.dumps(actions).encode(), "progress.jsonl": rows.progressed(60_000),
+    }  # fmt: skip
+    if given.data is not None:
+        files |= {name: real(given.data, name) for name in REAL if (given.data / REAL[name][0]).exists()}
+        if (given.data / SACCT).exists():
+            files["sacct.json"] = accounts(given.data)
+    for name, content in files.items():
+        (given.folder / name).write_bytes(content)
+    otlp_size.write(given.folder / "spans.jsonl", 3000)
 
 
 if __name__ == "__main__":
