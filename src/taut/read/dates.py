@@ -15,12 +15,12 @@ _PLACES = {"year": (0, 4), "month": (5, 7), "day": (8, 10), "hour": (11, 13), "m
 _LIMITS = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59)}
 
 
-def parsed(texts: Sequence[str]) -> tuple[Ints, Ints, bool] | None:
+def parsed(texts: Sequence[Any]) -> tuple[Ints, Ints, bool] | None:
     """(seconds since 1970, ns on top of them, whether no zone is named) of dates of one shape, to the µs; else None."""
-    size = len(texts[0]) if texts else 0
-    if not 19 <= size <= LONGEST or set(map(len, texts)) != {size}:
+    letters = _letters(texts)
+    if letters is None:
         return None
-    letters = np.frombuffer("".join(texts).encode("latin-1", "replace"), dtype=np.uint8).reshape(-1, size).T.copy()
+    size = len(letters)
     zone = bool(letters[-1, 0] == ord("Z"))
     end = size - zone
     if (zone and (letters[-1] != ord("Z")).any()) or end == 20 or end > 26 or (end > 19 and (letters[19] != ord(".")).any()):
@@ -38,6 +38,24 @@ def parsed(texts: Sequence[str]) -> tuple[Ints, Ints, bool] | None:
         return None
     seconds = days * 86_400 + (part["hour"] * 3600 + part["minute"] * 60 + part["second"])
     return seconds, fraction.astype(np.int64) * 10 ** (29 - max(end, 20)), not zone
+
+
+def _letters(texts: Sequence[Any]) -> Any:
+    """The letters of texts that are as long as a date, a row for each place in them; None if not all are such texts.
+
+    A line for each: as many lines as texts, all of one length, can only be the texts.
+    """
+    size = len(texts[0]) if len(texts) and type(texts[0]) is str else 0
+    if not 19 <= size <= LONGEST:
+        return None
+    try:
+        lines = ("\n".join(texts) + "\n").encode("latin-1", "replace")
+    except TypeError:
+        return None
+    if len(lines) != len(texts) * (size + 1) or lines.count(b"\n") != len(texts):
+        return None
+    letters = np.frombuffer(lines, dtype=np.uint8).reshape(-1, size + 1).T.copy()
+    return letters[:-1] if (letters[-1] == ord("\n")).all() else None
 
 
 def _number(letters: Any) -> Any:

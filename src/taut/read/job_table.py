@@ -19,7 +19,7 @@ import numpy as np
 
 from taut.errors import InputRefused
 from taut.read.columns import Codes
-from taut.read.job_words import JobLog, blank, counted, cut, few, outcome, table, times, whole
+from taut.read.job_words import TEXT, JobLog, blank, counted, cut, few, outcome, table, times, whole
 from taut.read.json_fields import Keys, decoded
 from taut.tables import NULL
 
@@ -88,7 +88,7 @@ def _jobs(raw: bytes, keys: Keys) -> list[Any]:
 def _all(things: list[Any], spellings: tuple[str, ...]) -> list[Any] | None:
     """What each thing says under the first of the spellings that it uses; None if none uses any."""
     columns = [list(map(attrgetter(name), things)) for name in spellings if things and hasattr(things[0], name)]
-    columns = [column for column in columns if column.count(None) < len(column)]
+    columns = [column for column in columns if any(column) or column.count(None) < len(column)]
     if len(columns) < 2:
         return columns[0] if columns else None
     return [next((value for value in row if value is not None), None) for row in zip(*columns, strict=True)]
@@ -106,9 +106,7 @@ def _columns(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
     lists = [job.attempts for job in jobs]
     ones, sizes = list(chain.from_iterable(lists)), np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     few(len(ones), label)
-    called = _all(jobs, JOB) or [None] * len(jobs)
-    names = [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in enumerate(called, 1)]
-    columns: dict[str, Any] = {"job": np.repeat(np.array(names, dtype=object), sizes)}
+    columns: dict[str, Any] = {"job": np.repeat(np.array(_names(jobs), dtype=object), sizes)}
     columns["accelerators"], columns["unit"] = _held(jobs, ones, sizes)
     bare = False
     if (told := _all(ones, START)) is not None:
@@ -125,6 +123,14 @@ def _columns(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
         if (told := _all(ones, spelled)) is not None:
             columns[key] = _steps(told)
     return columns, bare
+
+
+def _names(jobs: list[Any]) -> list[str]:
+    """What jobs are called; one without a name by its place."""
+    called = _all(jobs, JOB) or [None] * len(jobs)
+    if set(map(type, called)) == {str}:
+        return [name[:TEXT] for name in map(str.strip, called)]
+    return [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in enumerate(called, 1)]
 
 
 def _steps(values: list[Any]) -> Any:

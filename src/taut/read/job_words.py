@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,11 @@ def numbered(attempts: Table) -> Table:
     """Attempts in order of job (as first seen) and start, numbered from 1; one that never started comes where it was queued."""
     if not len(attempts):
         return attempts
-    first = {name: code for code, name in enumerate(dict.fromkeys(attempts.job))}
-    job = np.fromiter(map(first.__getitem__, attempts.job), dtype=np.int64, count=len(attempts))
+    begins = np.flatnonzero(np.concatenate([[True], attempts.job[1:] != attempts.job[:-1]]))
+    names = attempts.job[begins].tolist()
+    code = dict(zip(dict.fromkeys(names), count(), strict=False))
+    job = np.fromiter(map(code.__getitem__, names), dtype=np.int64, count=len(names))
+    job = np.repeat(job, np.diff(begins, append=len(attempts)))
     at = np.where(
         attempts.start_ns >= 0, attempts.start_ns, np.where(attempts.submit_ns >= 0, attempts.submit_ns, attempts.end_ns)
     )
@@ -105,28 +109,20 @@ def numbered(attempts: Table) -> Table:
 
 def times(texts: Sequence[Any]) -> tuple[Any, bool]:
     """ISO dates, or seconds (by size: ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
+    dates = parsed(texts)
+    if dates is not None:  # of one shape, as almost all files have
+        seconds, ns, bare = dates
+        known = (seconds > 0) & (seconds < _LATEST_S)
+        return np.where(known, np.where(known, seconds, 0) * SECOND + ns, NULL), bare
     if not all(texts):
         given = [text for text in texts if text]
         out = np.full(len(texts), NULL, dtype=np.int64)
         out[np.fromiter(map(bool, texts), dtype=bool, count=len(texts))], bare = times(given)
         return out, bare
     kinds = set(map(type, texts))
-    if kinds == {str}:
-        return _dates(texts)
     if kinds and kinds <= {int, float}:
         return _numbers(texts), False
-    told = [text if isinstance(text, (str, int, float)) else None for text in texts]
-    return _one_by_one(told)
-
-
-def _dates(texts: Sequence[str]) -> tuple[Any, bool]:
-    """Texts that are dates of one shape, as almost all files have, at once; others one by one."""
-    found = parsed(texts)
-    if found is None:
-        return _one_by_one(texts)
-    seconds, ns, bare = found
-    known = (seconds > 0) & (seconds < _LATEST_S)
-    return np.where(known, np.where(known, seconds, 0) * SECOND + ns, NULL), bare
+    return _one_by_one([text if isinstance(text, (str, int, float)) else None for text in texts])
 
 
 def _numbers(values: Sequence[float]) -> Any:

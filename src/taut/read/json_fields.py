@@ -7,14 +7,16 @@ the file is decoded again with all the fields that are known.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
 
 SAMPLES, SAMPLE_BYTES = 16, 4 << 10
-_KEY = re.compile(rb'"(\w{1,60})"\s*:')
+_KEY = re.compile(rb'"([^"\\\x00-\x1f]{1,60})"\s*:')
+SLAB = 256 << 10
+"""Bytes of lines that are decoded at once: what they become should stay in the processor's cache."""
 T = TypeVar("T")
 Known = Mapping[str, tuple[Any, Any]]
 """Key → type and default."""
@@ -37,11 +39,25 @@ class Keys:
         return msgspec.defstruct(name, [*fields, *more], gc=gc, forbid_unknown_fields=self._keys is not None)
 
 
-def decoded(raw: bytes, decode: Callable[[Keys], T]) -> T:
-    """What a function decodes with types of the keys that samples from all over the bytes show, else with all."""
+def sampled(raw: bytes) -> set[str]:
+    """The keys that samples from all over the bytes show, and perhaps some that are none."""
     stride = max(len(raw) // SAMPLES, SAMPLE_BYTES)
     pieces = (raw[at : at + SAMPLE_BYTES] for at in range(0, len(raw), stride))
+    return {key.decode("utf-8", "replace") for key in set(chain.from_iterable(map(_KEY.findall, pieces)))}
+
+
+def decoded(raw: bytes, decode: Callable[[Keys], T]) -> T:
+    """What a function decodes with types of the keys that samples show, else with all."""
     try:
-        return decode(Keys(key.decode() for key in set(chain.from_iterable(map(_KEY.findall, pieces)))))
+        return decode(Keys(sampled(raw)))
     except (msgspec.DecodeError, UnicodeDecodeError):  # the latter names an unknown key, or tries to
         return decode(Keys(None))
+
+
+def line_slabs(raw: bytes, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
+    """What the lines hold, some lines at a time."""
+    at = 0
+    while at < len(raw):
+        end = raw.rfind(b"\n", at, at + SLAB) + 1 or raw.find(b"\n", at) + 1 or len(raw)
+        yield decoder.decode_lines(raw[at:end])
+        at = end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
@@ -14,7 +13,7 @@ import numpy as np
 from taut.errors import InputRefused
 from taut.read.columns import Codes, Ints
 from taut.read.dates import parsed
-from taut.read.json_fields import Keys, decoded
+from taut.read.json_fields import Keys, decoded, line_slabs
 
 _TEXT, _TIME = (str | int, ""), (float | int | str | None, None)
 TEXTS = {
@@ -24,8 +23,6 @@ TEXTS = {
 NUMBERS = {"value": (float | str | bool | None, None), "limit": (float | str | None, None)}
 TIMES = {"time_ns": (int | None, None), "time": _TIME, "timestamp": _TIME}
 """What a line may hold, with type and default; of several times the first counts. What else it holds is not looked at."""
-SLAB = 256 << 10
-"""Bytes of lines that are decoded at once: what they become should stay in the processor's cache."""
 LATEST_S = 9_000_000_000
 """Dates up to here fit ns."""
 
@@ -47,7 +44,7 @@ def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
     numbers: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *TIMES) if name in line.__struct_fields__}
     texts: dict[str, list[Ints]] = {name: [np.empty(0, dtype=np.int64)] for name in codes}
     count = 0
-    for rows in _slabs(raw, msgspec.json.Decoder(line)):
+    for rows in line_slabs(raw, msgspec.json.Decoder(line)):
         for name, words in codes.items():
             texts[name].append(words.of(map(attrgetter(name), rows)))
         for name, parts in numbers.items():
@@ -59,15 +56,6 @@ def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
     made |= {name: _numbers(numbers.get(name) or [[None] * count]) for name in NUMBERS}
     made[time] = _times(numbers.get(time) or [[None] * count])
     return made
-
-
-def _slabs(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterator[list[Any]]:
-    """The lines, some at a time."""
-    at = 0
-    while at < len(raw):
-        end = raw.rfind(b"\n", at, at + SLAB) + 1 or raw.find(b"\n", at) + 1 or len(raw)
-        yield decoder.decode_lines(raw[at:end])
-        at = end
 
 
 def _words(codes: Codes, of: Ints) -> Any:
@@ -115,7 +103,7 @@ def _times(parts: list[Any]) -> Any:
     import pyarrow as pa
 
     values = list(chain.from_iterable(parts)) if all(isinstance(part, list) for part in parts) else []
-    found = parsed(values) if set(map(type, values)) == {str} else None
+    found = parsed(values)
     if found is None or (np.abs(found[0]) > LATEST_S).any():
         return _numbers(parts)
     seconds, ns, bare = found

@@ -11,11 +11,17 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from taut.errors import InputRefused
+from taut.read.json_fields import Keys, line_slabs, sampled
+from taut.read.kineto_json import without_nan
 from taut.tables import NULL, Progress, Table, concat
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -34,10 +40,15 @@ UNITS_NS = {"ns": 1.0, "ms": 1e6, "s": 1e9}
 LINES = 50
 """JSON lines looked at for a step and a loss: the first ones may hold the configuration."""
 MOST = 2**53
-"""Larger numbers are no steps, tokens or times."""
+"""Larger numbers are no steps."""
+MOST_WHOLE = 2**63 - 1024
 KEPT, DISCARDED, SKIPPED = 1, 0, 2
 """Values of ``Progress.kept``."""
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "1.0"), ("0", "false", "no", "f", "n", "0.0")
+_NAMES = frozenset(name for names in SPELLINGS.values() for name in names)
+_TIMES = ("start", "end")
+_BREAKS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+"""What ends a line of text, and is nothing special to JSON."""
 _RANK = re.compile(r"(?:rank|worker)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 
 
@@ -67,25 +78,67 @@ def _decoded(line: str) -> dict[str, Any] | None:
 
 def load(data: bytes, label: str) -> Table:
     """The steps of one log, in the order they were written."""
-    text = bytes(data).decode("utf-8", "replace").lstrip("\ufeff")
-    rows = _json_rows(text, label) if text.lstrip().startswith("{") else _csv_rows(text, label)
-    columns: dict[str, list[Any]] = {key: [] for key in ("rank", "step", "loss", "tokens", "kept", "start_ns", "end_ns")}
-    for row in rows:
-        step = _number(row.get("step"))
-        if not abs(step) <= MOST or "loss" not in row:
-            continue
-        columns["step"].append(int(step))
-        columns["loss"].append(_number(row["loss"]))
-        columns["rank"].append(_whole(row.get("rank")) if _whole(row.get("rank")) < 1 << 31 else NULL)
-        columns["tokens"].append(_whole(row.get("tokens")))
-        columns["kept"].append(_fate(row))
-        columns["start_ns"].append(_whole(row.get("start")))
-        columns["end_ns"].append(_whole(row.get("end")))
-    if not columns["step"]:
+    text = bytes(data).removeprefix(b"\xef\xbb\xbf")
+    told = _columns(text) if text.lstrip().startswith(b"{") else None
+    if told is None:
+        told = _listed(text.decode("utf-8", "replace").lstrip("\ufeff"), label)
+    step = _numbers(told["step"])
+    used = np.abs(step) <= MOST
+    if UNSET in told["loss"]:
+        used &= np.array([loss is not UNSET for loss in told["loss"]])
+    if not used.any():
         raise InputRefused(label, "a progress log without a line that holds a step and a loss", "leave the file out")
-    table = Table(Progress, {key: np.array(values) for key, values in columns.items()})
+    rank = _wholes(told["rank"])
+    columns = {
+        "step": np.where(used, step, 0).astype(np.int64), "loss": _numbers(told["loss"]), "tokens": _wholes(told["tokens"]),
+        "rank": np.where(rank < 1 << 31, rank, NULL), "kept": _fates(told), "start_ns": _wholes(told["start"]),
+        "end_ns": _wholes(told["end"]),
+    }  # fmt: skip
+    table = Table(Progress, {key: values[used] for key, values in columns.items()})
     named = _RANK.search(re.split(r"[/\\:]", label)[-1])
     return table if named is None or (table.rank >= 0).any() else table.replace(rank=np.full(len(table), int(named[1])))
+
+
+def _columns(text: bytes) -> dict[str, Any] | None:
+    """JSON lines by our own names, many at once; None unless every line spells everything alike, in lower case."""
+    end = text.rfind(b"\n") + 1
+    whole = text[:end] if _decoded(text[end:].decode("utf-8", "replace")) is None else text
+    keys = sampled(whole)
+    known = {key: [name for name in spellings if name in keys] for key, spellings in SPELLINGS.items()}
+    names = {name: (Any, UNSET) for found in known.values() for name in found}
+    if any(key not in names and key.strip().lower() in _NAMES for key in keys) or b"\r" in whole:
+        return None
+    if not whole.isascii() and any(mark in whole for mark in _BREAKS):
+        return None
+    decoder = msgspec.json.Decoder(Keys(keys).struct("Line", names, gc=False))
+    used = {key: found[0] for key, found in known.items() if found}
+    out = _decode(whole, decoder, used) or _decode(without_nan(whole) or b"", decoder, used)
+    if out is None:
+        return None
+    count = whole.count(b"\n") + (not whole.endswith(b"\n"))
+    if any(len(out[key]) != count or (len(known[key]) > 1 and UNSET in out[key]) for key in used):
+        return None  # empty lines, objects of several lines, or several spellings
+    for key in _TIMES:
+        out[key] = _times_ns(out[key], used[key]) if key in used else []
+    return {key: values if key in used else [UNSET] * count for key, values in out.items()}
+
+
+def _decode(lines: bytes, decoder: msgspec.json.Decoder[Any], used: Mapping[str, str]) -> dict[str, list[Any]] | None:
+    """What lines hold under these names; None if one cannot be read, or there is none."""
+    out: dict[str, list[Any]] = {key: [] for key in SPELLINGS}
+    try:
+        for rows in line_slabs(lines, decoder):
+            for key, name in used.items():
+                out[key] += map(attrgetter(name), rows)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return out if lines else None
+
+
+def _listed(text: str, label: str) -> dict[str, Any]:
+    """The same, line by line."""
+    rows = list(_json_rows(text, label) if text.lstrip().startswith("{") else _csv_rows(text, label))
+    return {key: [row.get(key, UNSET) for row in rows] for key in SPELLINGS}
 
 
 def _json_rows(text: str, label: str) -> Iterator[dict[str, Any]]:
@@ -117,49 +170,64 @@ def _spelled(row: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, spellings in SPELLINGS.items():
         name = next((s for s in spellings if s in row), None)
-        if name is None:
-            continue
-        out[key] = row[name]
-        if key in ("start", "end"):
-            out[key] = _time_ns(row[name], UNITS_NS.get(name.rpartition("_")[2], 1e9))
+        if name is not None:
+            out[key] = _times_ns([row[name]], name)[0] if key in _TIMES else row[name]
     return out
 
 
-def _time_ns(value: Any, unit: float) -> Any:
+def _times_ns(values: list[Any], name: str) -> Any:
     """Whole nanoseconds: an integer stays exact, which a float of an epoch time would not."""
-    if unit == 1.0 and isinstance(value, str) and value.strip().isdigit():
-        return int(value)
-    return value if unit == 1.0 else _number(value) * unit
+    unit = UNITS_NS.get(name.rpartition("_")[2], 1e9)
+    if unit != 1.0:
+        return _numbers(values) * unit
+    return [int(value) if isinstance(value, str) and value.strip().isdigit() else value for value in values]
+
+
+def _numbers(values: Any) -> Any:
+    """Numbers; NaN for anything else, infinities included."""
+    if not isinstance(values, np.ndarray):
+        kinds = set(map(type, values))
+        if kinds <= {type(UNSET)}:
+            return np.full(len(values), np.nan)
+        try:
+            values = np.array(values if kinds <= {int, float} else list(map(_number, values)), dtype=np.float64)
+        except OverflowError:
+            values = np.array(list(map(_number, values)), dtype=np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _number(value: Any) -> float:
-    """A number; NaN for anything else, infinities included."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return float("nan")
     try:
-        found = float(value)
+        return float(value)
     except (ValueError, OverflowError):
         return float("nan")
-    return found if np.isfinite(found) else float("nan")
 
 
-def _whole(value: Any) -> int:
-    """A count or a time, NULL where there is none."""
-    found = _number(value)
-    if not 0 <= found < 2**63 - 1024:
-        return NULL
-    return int(value) if isinstance(value, int) else int(found)
+def _wholes(values: Any) -> Any:
+    """Counts or times, NULL where there is none; whole numbers as they are, because floats cannot hold all."""
+    if isinstance(values, list) and set(map(type, values)) == {int}:
+        with suppress(OverflowError):
+            exact = np.array(values, dtype=np.int64)
+            return np.where((exact >= 0) & (exact < MOST_WHOLE), exact, NULL)
+    found = _numbers(values)
+    good = (found >= 0) & (found < MOST_WHOLE)
+    out = np.where(good, np.where(good, found, 0).astype(np.int64), NULL)
+    if isinstance(values, list):
+        for row in np.flatnonzero(good & (found > MOST)).tolist():
+            out[row] = int(values[row]) if isinstance(values[row], int) else out[row]
+    return out
 
 
-def _fate(row: Mapping[str, Any]) -> int:
+def _fates(told: Mapping[str, Any]) -> Any:
     """What the log's own flags say."""
-    for key, yes, no in (("skipped", SKIPPED, NULL), ("discarded", DISCARDED, KEPT), ("kept", KEPT, DISCARDED)):
-        flag = str(row.get(key, "")).strip().lower()
-        if flag in TRUE:
-            return yes
-        if flag in FALSE and no != NULL:
-            return no
-    return NULL
+    out = np.full(len(told["step"]), NULL, dtype=np.int64)
+    for key, yes, no in (("kept", KEPT, DISCARDED), ("discarded", DISCARDED, KEPT), ("skipped", SKIPPED, NULL)):
+        for row, value in enumerate(told[key]) if told[key].count(UNSET) < len(out) else ():
+            flag = str(value).strip().lower()
+            out[row] = yes if flag in TRUE else no if flag in FALSE and no != NULL else out[row]
+    return out
 
 
 def gather(logs: Sequence[Table]) -> Table:
