@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.read import metric_series, metrics, read
+from taut.read import metric_matrix, metric_series, metrics, read
+from taut.read.sample_lists import numbers
 from taut.tables import Trace
 
 NOW_NS = 1_700_000_000_000_000_000
@@ -140,7 +141,9 @@ def answer(*values: str) -> bytes:
         ('[[1700000000,"1-2"],[1700000000.5,"x"],[1700000001,"3"]]', [3.0]),
     ],
 )  # fmt: skip
-def test_samples_of_a_matrix_in_any_writing(text: str, value: list[float]) -> None:
+@pytest.mark.parametrize("quick", [0, 1 << 20])
+def test_samples_of_a_matrix_in_any_writing(text: str, value: list[float], quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_matrix, "QUICK", quick)
     plain = '[[1700000000,"7"],[1700000001,"8"]]'
     found = metrics.load(answer(plain, text, "[]", plain), "m").series
     assert [(s.component, s.value.tolist()) for s in found] == [
@@ -151,9 +154,21 @@ def test_samples_of_a_matrix_in_any_writing(text: str, value: list[float]) -> No
 @pytest.mark.parametrize(
     "text", ['[["1","2"]]', "[[1,2]]", '[[1,"2",3]]', "[[1]]", '[1,"2"]', '{"1": "2"}', '[[1,"2"],[]]', "null"]
 )
-def test_what_is_no_list_of_samples_is_refused(text: str) -> None:
+@pytest.mark.parametrize("quick", [0, 1 << 20])
+def test_what_is_no_list_of_samples_is_refused(text: str, quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_matrix, "QUICK", quick)
     with pytest.raises(InputRefused, match="not a matrix"):
         metrics.load(answer('[[1700000000,"7"]]', text), "m")
+
+
+@given(st.lists(st.lists(st.tuples(st.floats(-1e18, 1e18), st.floats() | st.decimals(-1e9, 1e9, places=6)), max_size=3)))
+def test_samples_straight_from_bytes_are_what_python_reads(lists: list[list[tuple[float, object]]]) -> None:
+    texts = [json.dumps([[time, str(value)] for time, value in one]) for one in lists]
+    time, value, end = numbers("".join(texts).encode()) or ([], [], [])
+    told = [(at, float(str(number))) for one in lists for at, number in one]
+    assert np.array_equal(time, [at for at, _ in told])
+    assert np.array_equal(value, [number for _, number in told], equal_nan=True)
+    assert list(end) == np.cumsum([len(one) for one in lists]).tolist()
 
 
 def test_prometheus_matrix() -> None:

@@ -144,7 +144,7 @@ def unit_by_size(time: Any) -> Any:
 
 def place_of(labels: Mapping[str, str], where: Mapping[str, tuple[str, ...]], index: int | None = None) -> Place:
     """Where samples with these labels were taken, in one way of writing: ``rank 3``, ``node7 gpu 0``, a host, free text."""
-    said = {key: next((labels[n].strip()[:TEXT] for n in names if labels.get(n)), "") for key, names in where.items()}
+    said = {key: _said(labels, names) for key, names in where.items()}
     rank, gpu = ("" if said[key].startswith("-") else said[key].removesuffix(".0") for key in ("rank", "gpu"))
     host = re.sub(r":\d+$", "", said["host"])
     if rank:
@@ -160,6 +160,14 @@ def place_of(labels: Mapping[str, str], where: Mapping[str, tuple[str, ...]], in
     if its_gpu is not None:
         return Place(f"{its_host or host} gpu {its_gpu}".strip(), None, its_host or host, its_gpu)
     return Place(f"{host} {component}".strip() or "host", None, host)
+
+
+def _said(labels: Mapping[str, str], names: Sequence[str]) -> str:
+    """What the first of these labels that is there says."""
+    for name in names:
+        if text := labels.get(name):
+            return text.strip()[:TEXT]
+    return ""
 
 
 def gather(
@@ -239,8 +247,10 @@ def _limit(one: Found) -> Any:
 
 def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
     """One series in the words of this house; a mask becomes flags, a counter its rate."""
-    good = np.isfinite(one.value) & (one.time_ns != NULL) & ~blank(one.name, one.value)
     time, value, limit = one.time_ns, one.value, _limit(one)
+    good, none = np.isfinite(value) & (time != NULL), blank(one.name, value)
+    if none is not None:
+        good &= ~none
     if not good.all():
         time, value, limit = time[good], value[good], limit[good]
     if (time[1:] < time[:-1]).any():
@@ -248,7 +258,8 @@ def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
         time, value, limit = time[order], value[order], limit[order]
     if not len(time):
         return
-    source = (one.limit_source.strip() or "the file")[:TEXT] if np.isfinite(limit).any() else ""
+    limited = one.limit is not None and bool(np.isfinite(limit).any())
+    source = (one.limit_source.strip() or "the file")[:TEXT] if limited else ""
     tail = f"{{{told}}}" if told else ""
     rate = rate_of(one.name, one.unit, one.counter)
     if rate is not None:
@@ -264,7 +275,7 @@ def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
             yield Series(at, flag + tail, time, ((mask & bits) != 0).astype(np.float64), limit * np.nan)
     else:
         name, factor = named(one.name, one.unit)
-        yield Series(at, name + tail, time, factor * value, factor * limit, source)
+        yield Series(at, name + tail, time, factor * value, factor * limit if limited else limit, source)
 
 
 def _named_once(series: Sequence[Series]) -> list[Series]:

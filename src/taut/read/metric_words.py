@@ -103,6 +103,14 @@ def _plain(name: str) -> str:
     return re.sub(r"[.\s/-]+", "_", name.strip().lower())[:100]
 
 
+class Plain(dict[str, str]):
+    """Names as they are looked up, by themselves; for where the same few come very often."""
+
+    def __missing__(self, name: str) -> str:
+        word = self[name] = plain(name)
+        return word
+
+
 def _spelt(word: str) -> tuple[str, str]:
     """``nvidia_smi_power_draw_watts`` → ``power_draw`` and its unit; a name that spells out none stays."""
     stem, _, unit = word.rpartition("_")
@@ -145,12 +153,12 @@ def rate_of(name: str, unit: str, counter: bool = False) -> tuple[str, float] | 
 
 
 def blank(name: str, value: Any) -> Any:
-    """Which values are DCGM's way to say that there is none; bytes and counts of others may well be such numbers."""
+    """Which values are DCGM's way to say that there is none, None if no value is; bytes and counts may well be such numbers."""
     word = plain(name)
     if not word.startswith("dcgm_") and KNOWN.get(word, ("", "bytes"))[1] in ("", "bytes", "mib"):
-        return np.zeros(len(value), dtype=np.bool_)
+        return None
     if len(value) and value.max() < BLANKS[0][0]:
-        return np.zeros(len(value), dtype=np.bool_)
+        return None
     return np.logical_or.reduce([(value >= low) & (value <= high) for low, high in BLANKS])
 
 

@@ -58,13 +58,18 @@ def sniff(head: bytes) -> bool:
         return False
     lines = head.decode("utf-8", "replace").lstrip("\ufeff").splitlines()[:LINES]
     if lines and lines[0].lstrip().startswith("{"):
-        return any(_has(_decoded(line)) for line in lines)
+        return any(_has(_decoded(line)) for line in lines if _may(line))
     return bool(lines) and _has(next(csv.reader(lines[:1]), []))
 
 
 def _has(names: Any) -> bool:
     found = {str(name).strip().lower() for name in names or ()}
     return all(found.intersection(SPELLINGS[key]) for key in ("step", "loss"))
+
+
+def _may(line: str) -> bool:
+    """Whether a line could name a step: most that do not need not be decoded to tell."""
+    return "\\" in line or any(name in line.lower() for name in SPELLINGS["step"])
 
 
 def _decoded(line: str) -> dict[str, Any] | None:
