@@ -10,14 +10,13 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from operator import attrgetter
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.read.control_log import KINDS, ControlLog, direction, few, moments
+from taut.read.action_json import LISTED, PIECE_BYTES, Coded, Columns, Rows, Torn
+from taut.read.control_log import KINDS, ControlLog, dated, direction, few, moments
 from taut.read.job_words import TEXT
 from taut.read.metric_series import unit_by_size, whole
 from taut.tables import NULL, Action, Table, concat
@@ -43,16 +42,13 @@ OTHERS = ("direction", "id", "action_id", "event_id", "parent", "parent_id")
 SPELLED = frozenset(
     (*TIME, *DEADLINE, *ALLOWED, *BUSY, *COST, *OTHERS, *(s for names in (*WORDS.values(), *NUMBERS.values()) for s in names))
 )
+CODED = frozenset(("direction", *(spelled for names in WORDS.values() for spelled in names)))
+"""Columns of which many rows hold the same."""
+ROWS = Rows(SPELLED, CODED)
 PER = {"_ns": 1.0, "_us": 1e3, "_ms": 1e6, "_s": 1e9}
-PIECE_BYTES = 4 << 20
-PIECE_LINES = 20_000
-END_BYTES = 1 << 20
 PROBE = 200
 """Times looked at to tell dates from numbers; a number among dates is read by its size all the same."""
-_LISTED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"actions"\s*:\s*\[')
 _NUMBER = r"^\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?\s*$"
-Columns = dict[str, Any]
-"""Spelling → Arrow array of strings, or a list of what JSON held."""
 
 
 def sniff(head: bytes) -> bool:
@@ -73,9 +69,9 @@ def _header(line: bytes) -> list[str]:
 def load(data: bytes, label: str) -> ControlLog:
     """The actions of one file."""
     start = bytes(data[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    torn = _Torn()
-    listed = start == b"[" or _LISTED.match(data) is not None
-    pieces = _lists(data, label) if listed else _lines(data, torn) if start == b"{" else _csv(data, label, torn)
+    torn = Torn()
+    listed = start == b"[" or LISTED.match(data) is not None
+    pieces = ROWS.lists(data, label) if listed else ROWS.lines(data, torn) if start == b"{" else _csv(data, label, torn)
     tables, marks, bare, rows = [], _Marks(), False, 0
     for columns in pieces:
         found, kept, zoneless = _table(columns)
@@ -91,18 +87,7 @@ def load(data: bytes, label: str) -> ControlLog:
     return ControlLog(label, actions, zoneless=bare, torn=torn.count, repeated=repeated)
 
 
-class _Torn:
-    """Lines that could not be read."""
-
-    count = 0
-
-    def __call__(self, row: Any) -> str:
-        """What pyarrow asks of a row with too few or too many cells."""
-        self.count += 1
-        return "skip"
-
-
-def _csv(data: bytes, label: str, torn: _Torn) -> Iterator[Columns]:
+def _csv(data: bytes, label: str, torn: Torn) -> Iterator[Columns]:
     import pyarrow as pa
     import pyarrow.csv as arrow
 
@@ -139,56 +124,12 @@ def _sound(data: bytes) -> bytes:
     return data
 
 
-def _row_type(data: bytes) -> Any:
-    """A struct of the spellings that a file uses; of a large one its two ends tell."""
-    ends = bytes(data) if len(data) <= 2 * END_BYTES else bytes(data[:END_BYTES] + data[-END_BYTES:])
-    used = sorted(name for name in SPELLED if b'"%s"' % name.encode() in ends)
-    return msgspec.defstruct("Row", [(name, Any, None) for name in used], gc=False)
-
-
-def _lines(data: bytes, torn: _Torn) -> Iterator[Columns]:
-    row: Any = _row_type(data)
-    decoder = msgspec.json.Decoder(row)
-    end = 3 if data[:3] == b"\xef\xbb\xbf" else 0
-    while end < len(data):
-        begin, end = end, data.find(b"\n", end + PIECE_BYTES) + 1 or len(data)
-        piece = bytes(data[begin:end])
-        try:
-            rows = decoder.decode_lines(piece)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            rows = [found for line in piece.split(b"\n") if line.strip() and (found := _one(decoder, line, torn)) is not None]
-        yield _values(rows, row)
-
-
-def _one(decoder: Any, line: bytes, torn: _Torn) -> Any:
-    try:
-        return decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        torn.count += 1
-        return None
-
-
-def _lists(data: bytes, label: str) -> Iterator[Columns]:
-    row: Any = _row_type(data)
-    try:
-        raw = bytes(data).removeprefix(b"\xef\xbb\xbf")
-        many: Any = msgspec.defstruct("Rows", [("actions", list[row])])
-        rows = msgspec.json.decode(raw, type=many).actions if _LISTED.match(raw) else msgspec.json.decode(raw, type=list[row])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputRefused(label, f"not a readable list of actions ({str(error)[:120]})", "write it again") from None
-    for i in range(0, len(rows), PIECE_LINES):
-        yield _values(rows[i : i + PIECE_LINES], row)
-
-
-def _values(rows: Sequence[Any], row: Any) -> Columns:
-    """Rows of JSON as columns of values; they become text where they have to."""
-    return {name: list(map(attrgetter(name), rows)) for name in row.__struct_fields__}
-
-
 def _texts(values: Any) -> Any:
     """Values as text: at once where all are texts, or all whole numbers, else one by one. Nothing is the empty text."""
     import pyarrow as pa
 
+    if isinstance(values, Coded):
+        return _texts(values.values).take(pa.array(values.code))
     if not isinstance(values, list):
         return values
     kinds = set(map(type, values)) - {type(None)}
@@ -233,6 +174,8 @@ def _numbers(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if isinstance(column, Coded):
+        return _numbers(column.values)[column.code]
     if isinstance(column, list) and set(map(type, column)) <= {int, float, type(None)}:
         with suppress(OverflowError):
             return np.array(column, dtype=np.float64)
@@ -270,7 +213,7 @@ def _times(columns: Columns, spellings: Sequence[str], rows: int) -> tuple[Any, 
         value = _numbers(column)
         unit = unit or float(unit_by_size(np.abs(value[np.isfinite(value)]).max(initial=0.0)))
         return (_exact(column) if unit == 1.0 else whole(value, unit)), False
-    return moments(_texts(column))
+    return dated(column) or moments(_texts(column))
 
 
 def _lengths(columns: Columns, spellings: Sequence[str], rows: int) -> Any:
@@ -285,6 +228,8 @@ def _lengths(columns: Columns, spellings: Sequence[str], rows: int) -> Any:
 
 def _coded(column: Any) -> tuple[list[str], Any]:
     """Distinct texts, and a code per row."""
+    if isinstance(column, Coded):
+        return ["" if value is None else str(value)[:TEXT].strip() for value in column.values], column.code
     encoded = _texts(column).dictionary_encode()
     words = [str(word)[:TEXT].strip() for word in encoded.dictionary.to_pylist()]
     return words, encoded.indices.to_numpy(zero_copy_only=False)

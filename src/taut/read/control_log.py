@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from taut.errors import TooLarge
-from taut.read.job_words import cut, times
+from taut.read.dates import LATEST_S, parsed
+from taut.read.job_words import SECOND, cut, times
 from taut.read.metric_series import Series
 from taut.tables import NULL, Action, Table, columns_of
 
@@ -87,8 +88,19 @@ def few(count: int, label: str) -> None:
         raise TooLarge(label, f"more than {MOST_ACTIONS:,} actions", "cut the log to the time in question")
 
 
+def dated(texts: Any) -> tuple[Any, bool] | None:
+    """What ``moments`` says of a list of dates of one shape; None of anything else."""
+    dates = parsed(texts) if isinstance(texts, list) else None
+    if dates is None or (np.abs(dates[0]) > LATEST_S).any():
+        return None
+    seconds, ns, bare = dates
+    return seconds * SECOND + ns, bare
+
+
 def moments(texts: Any) -> tuple[Any, bool]:
     """Dates as ns since 1970, each from its own zone, NULL where there is none; and whether one named no zone."""
+    if found := dated(texts):
+        return found
     import pyarrow as pa
     import pyarrow.compute as pc
 

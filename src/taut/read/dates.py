@@ -10,6 +10,8 @@ import numpy as np
 from taut.read.columns import Ints
 
 LONGEST = 27
+LATEST_S = 9_000_000_000
+"""Dates up to here fit ns."""
 _MARKS = {4: b"-", 7: b"-", 10: b"T ", 13: b":", 16: b":"}
 _PLACES = {"year": (0, 4), "month": (5, 7), "day": (8, 10), "hour": (11, 13), "minute": (14, 16), "second": (17, 19)}
 _LIMITS = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59)}

@@ -12,7 +12,7 @@ import numpy as np
 
 from taut.errors import InputRefused
 from taut.read.columns import Codes, Ints
-from taut.read.dates import parsed
+from taut.read.dates import LATEST_S, parsed
 from taut.read.json_fields import Keys, decoded, line_slabs
 
 _TEXT, _TIME = (str | int, ""), (float | int | str | None, None)
@@ -23,8 +23,6 @@ TEXTS = {
 NUMBERS = {"value": (float | str | bool | None, None), "limit": (float | str | None, None)}
 TIMES = {"time_ns": (int | None, None), "time": _TIME, "timestamp": _TIME}
 """What a line may hold, with type and default; of several times the first counts. What else it holds is not looked at."""
-LATEST_S = 9_000_000_000
-"""Dates up to here fit ns."""
 
 
 def columns(data: bytes, label: str) -> tuple[list[str], list[Any]]:
