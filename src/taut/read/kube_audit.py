@@ -31,25 +31,28 @@ SCALES = ("replicas", "minReplicas", "maxReplicas", "parallelism", "suspend")
 """Fields of a spec that are knobs of their own."""
 ACCOUNT = "system:serviceaccount:"
 MOST_CONTAINERS = 64
+_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _HEAD = re.compile(rb'"apiVersion"\s*:\s*"audit\.k8s\.io/')
 
 
-class _Ref(msgspec.Struct):
+class _Ref(msgspec.Struct, gc=False):
     resource: Any = None
     namespace: Any = None
     name: Any = None
     subresource: Any = None
 
 
-class _User(msgspec.Struct):
+class _User(msgspec.Struct, gc=False):
     username: Any = None
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, gc=False):
     code: Any = None
 
 
 class _Event(msgspec.Struct):
+    """One event; what was asked for and answered is most of it, and decoded only where something was decided."""
+
     auditID: Any = None
     stage: Any = None
     verb: Any = None
@@ -57,11 +60,21 @@ class _Event(msgspec.Struct):
     userAgent: Any = None
     objectRef: _Ref | None = None
     responseStatus: _Status | None = None
-    requestObject: Any = None
-    responseObject: Any = None
+    requestObject: msgspec.Raw = msgspec.Raw(b"null")
+    responseObject: msgspec.Raw = msgspec.Raw(b"null")
     requestReceivedTimestamp: Any = None
     stageTimestamp: Any = None
     items: list[_Event] = []
+    asked: Any = None
+    answered: Any = None
+
+    def open(self) -> bool:
+        """Decode what was asked for and answered; False if that cannot be read."""
+        try:
+            self.asked, self.answered = msgspec.json.decode(self.requestObject), msgspec.json.decode(self.responseObject)
+        except _DAMAGE:
+            return False
+        return True
 
 
 def sniff(head: bytes) -> bool:
@@ -77,7 +90,9 @@ def load(data: bytes, label: str) -> ControlLog:
     events, repeated = _once(events)
     found = [event for event in events if _decides(event)]
     refused = sum(_code(event) >= 400 for event in found)
-    found = [event for event in found if _code(event) < 400]
+    done = [event for event in found if _code(event) < 400]
+    found = [event for event in done if event.open()]
+    torn += len(done) - len(found)
     time, _ = moments([_text(event.stageTimestamp) or _text(event.requestReceivedTimestamp) for event in found])
     settings = Settings()
     rows: list[dict[str, Any]] = []
@@ -95,18 +110,17 @@ def load(data: bytes, label: str) -> ControlLog:
 def _events(data: bytes) -> tuple[list[_Event], int]:
     """The events of a list or of lines, and how many lines were torn."""
     decoder = msgspec.json.Decoder(_Event)
+    data = data.removeprefix(b"\xef\xbb\xbf")
     found, torn = [], 0
-    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    for line in lines:
-        if line.strip():
-            try:
-                found.append(decoder.decode(line))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                torn += 1
+    for line in filter(bytes.strip, data.split(b"\n")):
+        try:
+            found.append(decoder.decode(line))
+        except _DAMAGE:
+            torn += 1
     if not found and torn:
         try:
             found, torn = [decoder.decode(data)], 0
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except _DAMAGE:
             return [], torn
     return [event for one in found for event in (one.items or [one])], torn
 
@@ -159,7 +173,7 @@ def _who(event: _Event) -> str:
 
 def _manager(event: _Event) -> str:
     """The manager whose entry in ``managedFields`` was written with this request: that with the latest time."""
-    fields = _in(event.responseObject, "metadata", "managedFields")
+    fields = _in(event.answered, "metadata", "managedFields")
     entries = [e for e in fields if isinstance(e, dict) and _text(e.get("time"))] if isinstance(fields, list) else []
     return _text(max(entries, key=lambda e: e["time"]).get("manager")) if entries else ""
 
@@ -175,7 +189,7 @@ def _changes(event: _Event, settings: Settings) -> Iterator[dict[str, Any]]:
     elif verb in ("delete", "deletecollection"):
         yield {"target": at, "knob": "existence", "direction": -1}
     elif verb == "create":
-        for knob, value in _values(event.responseObject or event.requestObject):
+        for knob, value in _values(event.answered or event.asked):
             settings.saw(at, knob, value)
         yield {"target": at, "knob": "existence", "direction": 1}
     else:
@@ -184,13 +198,13 @@ def _changes(event: _Event, settings: Settings) -> Iterator[dict[str, Any]]:
 
 def _set(event: _Event, at: str, settings: Settings) -> Iterator[dict[str, Any]]:
     """Knobs that a patch or an update sets to another value than before."""
-    asked, seen = event.requestObject, False
+    asked, seen = event.asked, False
     for knob, value in _values(asked):
         change = settings.change(at, knob, value)
         seen = True
         if change["before"] != change["after"]:
             yield {"target": at, "knob": knob, **change}
-    for knob, value in _values(event.responseObject):
+    for knob, value in _values(event.answered):
         settings.saw(at, knob, value)
     if not seen:
         sub = _text(event.objectRef.subresource) if event.objectRef is not None else ""
@@ -204,7 +218,7 @@ def _labelled(asked: Any) -> bool:
 
 
 def _named(event: _Event) -> str:
-    return _text(_in(event.responseObject, "metadata", "name")) or _text(_in(event.requestObject, "metadata", "name"))
+    return _text(_in(event.answered, "metadata", "name")) or _text(_in(event.asked, "metadata", "name"))
 
 
 def _values(thing: Any) -> Iterator[tuple[str, str]]:
