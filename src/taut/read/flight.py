@@ -18,7 +18,7 @@ from taut.errors import InputRefused
 from taut.read import arrivals, pickles
 from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_collectives import NO_GROUP
-from taut.read.kineto_json import elements, integer
+from taut.read.kineto_json import elements, integer, integers
 from taut.read.kineto_rows import NAME_LENGTH, rank_list
 from taut.read.words import verb_of
 from taut.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
@@ -57,12 +57,10 @@ def sniff(head: bytes) -> bool:
     return pickles.sniff(head) or (text[:1] == b"{" and any(word in text for word in _SPOKEN))
 
 
-class _Entry(msgspec.Struct):
+class _Entry(msgspec.Struct, gc=False):
     record_id: Any = None
     pg_id: Any = None
     time_created_ns: Any = None
-    time_discovered_started_ns: Any = None
-    time_discovered_completed_ns: Any = None
     profiling_name: Any = None
     collective_seq_id: Any = None
     p2p_seq_id: Any = None
@@ -93,31 +91,33 @@ def load(data: bytes | bytearray, label: str) -> Dump | None:
             dump = msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable flight-recorder dump: {error}", "leave it out") from None
-    entries = [entry for entry in dump.entries if integer(entry.time_created_ns) > 0]
-    entries.sort(key=lambda entry: (integer(entry.time_created_ns), integer(entry.record_id)))
+    entries = _ordered(dump.entries)
     rank = integer(dump.rank)
     if rank < 0:
         found = _RANK.search(re.split(r"[/\\:]", label)[-1])
         rank = int(found[1]) if found else -1
-    names, groups, members = Codes(), Codes(), _config(dump.pg_config, {_group(entry.process_group) for entry in entries})
-    peer = [_hop(entry, members) for entry in entries]
+    of = [_group(entry.process_group) for entry in entries]
+    names, groups, members = Codes(), Codes(), _config(dump.pg_config, set(of))
+    called = Codes()
+    call = called.of([str(entry.profiling_name) for entry in entries])
     hop = np.array([entry.is_p2p is True for entry in entries], dtype=np.bool_)
-    seq = [integer(e.p2p_seq_id if p2p else e.collective_seq_id) for e, p2p in zip(entries, hop.tolist(), strict=True)]
+    seq = np.where(hop, integers([e.p2p_seq_id for e in entries]), integers([e.collective_seq_id for e in entries]))
+    pg = integers([entry.pg_id for entry in entries])
     known = Table(
         Call,
         {
-            "group": groups.of(_group(entry.process_group) for entry in entries),
-            "name": names.of(_name(entry.profiling_name) for entry in entries),
+            "group": groups.of(of),
+            "name": names.of(map(_name, called))[call] if entries else call,
             "seq": seq,
-            "verb": [verb_of(str(entry.profiling_name)) for entry in entries],
-            "peer": peer,
+            "verb": np.array(list(map(verb_of, called)), dtype=np.int64)[call] if entries else call,
+            "peer": [_hop(entry, members) if p2p else NULL for entry, p2p in zip(entries, hop.tolist(), strict=True)],
             "size": [elements(entry.input_sizes) for entry in entries],
-            "created_ns": [integer(entry.time_created_ns) for entry in entries],
-            "done": _done(dump, entries, seq, hop),
+            "created_ns": integers([entry.time_created_ns for entry in entries]),
+            "done": _done(dump, entries, pg, seq, hop),
         },
         len(entries),
     )
-    reached = _reached(dump, entries, members)
+    reached = _reached(dump, dict(zip(pg.tolist(), of, strict=True)), members)
     counted = Table(
         Call,
         {
@@ -132,6 +132,13 @@ def load(data: bytes | bytearray, label: str) -> Dump | None:
     return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
 
 
+def _ordered(entries: list[_Entry]) -> list[_Entry]:
+    """The entries that tell when they were created, in that order."""
+    created, record = integers([entry.time_created_ns for entry in entries]), integers([entry.record_id for entry in entries])
+    order = np.lexsort((record, created))
+    return [entries[i] for i in order[created[order] > 0].tolist()]
+
+
 def _group(value: Any) -> str:
     return str(value[0]) if isinstance(value, (list, tuple)) and value else ""
 
@@ -142,26 +149,27 @@ def _name(value: Any) -> str:
 
 
 def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
-    """Global rank of the other end of a send or receive, -1 for a collective: names hold ranks inside the group."""
-    found = _HOP.search(str(entry.profiling_name)) if entry.is_p2p is True else None
+    """Global rank of the other end of a send or receive, -1 if it is not told: names hold ranks inside the group."""
+    found = _HOP.search(str(entry.profiling_name))
     if found is None:
         return NULL
     other, ranks = int(found[3]), members.get(_group(entry.process_group), ())
     return ranks[other] if other < len(ranks) else NULL
 
 
-def _done(dump: _File, entries: Sequence[_Entry], seq: Sequence[int], hop: Mask) -> list[int]:
-    """1 if the call completed, 0 if not; the status of its group decides where the entry itself does not say.
+def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask) -> Mask:
+    """True if the call completed; the status of its group decides where the entry itself does not say.
 
     A group's status counts its sends and receives, too, so it says nothing of the collectives of a group that has any.
     """
-    mixed = {integer(entry.pg_id) for entry, p2p in zip(entries, hop.tolist(), strict=True) if p2p}
-    completed = {pg: value[1] for pg, value in _status(dump).items() if pg not in mixed}
-    nccl = dump.nccl_version is not None  # other backends retire a call when it times out, too
-    return [
-        int(e.state == "completed" or (nccl and e.retired is True) or 0 <= s <= completed.get(integer(e.pg_id), -1))
-        for e, s in zip(entries, seq, strict=True)
-    ]
+    mixed = set(pg[hop].tolist())
+    completed = {group: value[1] for group, value in _status(dump).items() if group not in mixed}
+    used, inverse = np.unique(pg, return_inverse=True)
+    last = np.array([completed.get(group, -1) for group in used.tolist()], dtype=np.int64)[inverse]
+    done = np.array([entry.state == "completed" for entry in entries], dtype=np.bool_) | ((seq >= 0) & (seq <= last))
+    if dump.nccl_version is not None:  # other backends retire a call when it times out, too
+        done |= np.array([entry.retired is True for entry in entries], dtype=np.bool_)
+    return done
 
 
 def _status(dump: _File) -> dict[int, tuple[int, int]]:
@@ -174,14 +182,13 @@ def _status(dump: _File) -> dict[int, tuple[int, int]]:
     }
 
 
-def _reached(dump: _File, entries: Sequence[_Entry], members: Mapping[str, Sequence[int]]) -> list[tuple[str, int, int]]:
+def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequence[int]]) -> list[tuple[str, int, int]]:
     """(group, last call enqueued, last completed) of the groups that no entry speaks of.
 
     A process numbers its groups in the order of their names, leaving out those it is no member of: where the counts agree,
     and the entries agree, that order tells which is which.
     """
     status = sorted(_status(dump).items())
-    named = {integer(entry.pg_id): _group(entry.process_group) for entry in entries}
     if len(status) != len(members) or not all(name.isdigit() for name in members):
         return []
     order = sorted(members, key=int)

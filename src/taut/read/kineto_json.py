@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+import numpy as np
 
 SLICE_BYTES = 1 << 20
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -318,6 +320,15 @@ def integer(value: Any, default: int = -1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return default
     return int(value) if abs(value) < 2**63 else default
+
+
+def integers(values: list[Any]) -> Any:
+    """What ``integer`` says of many."""
+    if set(map(type, values)) == {int}:
+        with suppress(OverflowError):
+            found = np.array(values, dtype=np.int64)
+            return np.where(found > -(2**63), found, -1)
+    return np.array(list(map(integer, values)), dtype=np.int64)
 
 
 def elements(dims: Any) -> int:
