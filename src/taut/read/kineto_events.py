@@ -38,9 +38,6 @@ DEVICE, RUNTIME, CPU_OP, NOTE = range(4)
 HOPS = ("taut::send", "taut::recv")
 """taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom."""
 
-PIECE_BYTES = 4 << 20
-"""Bytes of a file held whole that are copied at a time."""
-
 LIMIT_NS = 4.5e18
 """Half of 64 bits: a time and its base may each reach it."""
 
@@ -104,7 +101,7 @@ def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | b
     except (RecursionError, OverflowError) as error:
         raise TooLarge(label, str(error) if isinstance(error, OverflowError) else "nested too deeply to be a trace") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        size = text.passed + len(text.bytes)
+        size = text.passed + len(text.bytes) - text.at
         raise InputRefused(label, _malformed(error, size), "write the trace again, or leave this file out") from None
 
 
@@ -121,8 +118,7 @@ _DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"'
 
 def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
     try:
-        view = memoryview(data)
-        return _columns(slices(Text(view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))), device)
+        return _columns(slices(Text([data])), device)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         pass
     try:

@@ -102,6 +102,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BARE_LIST = re.compile(rb"\s*\[")
 _LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*\{")
+_NEXT = re.compile(rb"[, \t\r\n]*")
 
 Batch = tuple[Header | None, list[Event], int]
 """The header where it was read, events, and how many elements of the list were no events."""
@@ -115,34 +116,47 @@ Piece = bytes | bytearray | memoryview
 
 
 class Text:
-    """Bytes that flow in at the end and are dropped at the front."""
+    """Bytes that flow in at the end and are passed at the front, where they are let go as soon as more flows in.
+
+    What is looked at is a part of them, from ``at`` to ``stop``: a file that is held whole need not be copied for that.
+    """
 
     def __init__(self, chunks: Iterable[Piece]) -> None:
         self._chunks = iter(chunks)
         first = next(self._chunks, b"")
         self.bytes = first if isinstance(first, bytearray) else bytearray(first)
-        self.ended = False
-        self.passed = 0
+        self.at = self.stop = 0
+        self._gone, self._dry = 0, False
+
+    def __len__(self) -> int:
+        return self.stop - self.at
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing comes behind what is looked at."""
+        return self._dry and self.stop == len(self.bytes)
+
+    @property
+    def passed(self) -> int:
+        """Bytes that were passed, in all."""
+        return self._gone + self.at
 
     def fill(self, size: int) -> None:
-        """Hold at least this much, or all there is."""
-        while len(self.bytes) < size and not self.ended:
+        """Look at this much at least, or at all there is."""
+        while len(self.bytes) - self.at < size and not self._dry:
             chunk = next(self._chunks, None)
-            if chunk is None:
-                self.ended = True
-            else:
+            self._dry = chunk is None
+            if chunk is not None:
+                del self.bytes[: self.at]
+                self._gone, self.at, self.stop = self.passed, 0, len(self)
                 self.bytes += chunk
+        self.stop = max(self.stop, min(self.at + size, len(self.bytes)))
 
     def grow(self) -> None:
-        """Hold more than now: no seam was found in it."""
-        self.fill(2 * max(len(self.bytes), SLICE_BYTES))
-        if len(self.bytes) > EVENT_BYTES and not self.ended:
+        """Look at more than now: no seam was found in it."""
+        self.fill(2 * max(len(self), SLICE_BYTES))
+        if len(self) > EVENT_BYTES and not self.ended:
             raise OverflowError(f"nothing that could be one event after byte {self.passed:,}")
-
-    def drop(self, size: int) -> None:
-        """Let go of the front."""
-        del self.bytes[:size]
-        self.passed += size
 
 
 def slices(text: Text) -> Iterator[Batch]:
@@ -150,59 +164,58 @@ def slices(text: Text) -> Iterator[Batch]:
     head = _head(text)
     while head:
         text.fill(2 * SLICE_BYTES + 1)
-        if len(text.bytes) <= 2 * SLICE_BYTES:
+        if len(text) <= 2 * SLICE_BYTES:
             break
-        cut = _CUT.search(text.bytes, SLICE_BYTES)
+        cut = _CUT.search(text.bytes, text.at + SLICE_BYTES, text.stop)
         if cut is None:
             if text.ended:
                 break
             text.grow()
             continue
         try:
-            batch = _list(_bracketed(text.bytes, cut.start() + 1))
+            batch = _list(_bracketed(text, cut.start() + 1))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            stop, last = _seam(text.bytes)
+            stop, last = _seam(text)
             if not stop and not last:
                 if text.ended:
                     break
                 text.grow()
                 continue
-            yield None, *_repaired(_bracketed(text.bytes, stop))
-            text.drop(stop)
+            yield None, *_repaired(_bracketed(text, stop))
+            text.at = stop
             if last:
                 break
-            text.drop(len(text.bytes) - len(text.bytes.lstrip(b", \t\r\n")))
+            text.at = _NEXT.match(text.bytes, text.at).end()  # type: ignore[union-attr]
         else:
             yield None, *batch
-            text.drop(cut.end() - 1)
+            text.at = cut.end() - 1
     while not text.ended:
         text.grow()
-    yield from whole(head + text.bytes)
+    yield from whole(head + text.bytes[text.at : text.stop])
 
 
-def _bracketed(data: bytearray, stop: int) -> bytes:
-    """The front of the bytes as a list of its own, in one copy."""
-    with memoryview(data) as view, view[:stop] as front:
+def _bracketed(text: Text, stop: int) -> bytes:
+    """The text up to a byte as a list of its own, in one copy."""
+    with memoryview(text.bytes) as view, view[text.at : stop] as front:
         return b"".join((b"[", front, b"]"))
 
 
 def _head(text: Text) -> bytes:
-    """What stands before the first event, dropped from the text; empty where there is no list."""
+    """What stands before the first event, passed in the text; empty where there is no list."""
     while True:
         text.fill(SLICE_BYTES)
-        first = _BARE_LIST.match(text.bytes) or _LIST_START.search(text.bytes)
+        first = _BARE_LIST.match(text.bytes, 0, text.stop) or _LIST_START.search(text.bytes, 0, text.stop)
         if first or text.ended:
             break
         text.grow()
-    head = bytes(text.bytes[: first.end()]) if first else b""
-    text.drop(len(head))
-    return head
+    text.at = first.end() if first else 0
+    return bytes(text.bytes[: text.at])
 
 
-def _seam(data: bytearray) -> tuple[int, bool]:
-    """End of the last whole element of the list that the bytes begin in, and whether the list ends there."""
+def _seam(text: Text) -> tuple[int, bool]:
+    """End of the last whole element of the list that the text begins in (0 for none), and whether the list ends there."""
     depth = stop = 0
-    for token in _TOKEN.finditer(data):
+    for token in _TOKEN.finditer(text.bytes, text.at, text.stop):
         mark = token[0]
         if mark in b"[{":
             depth += 1
