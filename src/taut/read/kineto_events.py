@@ -7,6 +7,8 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress, repeat
+from operator import attrgetter, eq
 from typing import Any, cast
 
 import msgspec
@@ -162,6 +164,7 @@ def is_checkpoint(name: str) -> bool:
     return "torch.save" in word or ("checkpoint" in word and "backward" not in word and "autograd" not in word)
 
 
+_CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
 """Of the columns of a part: kind, name, start, end, place, correlation, size, about."""
 
@@ -218,29 +221,25 @@ class _Columns:
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
-        cat = cats.of([event.cat for event in events])
+        cat = cats.of(map(_CAT, events))
         kinds = np.fromiter(map(category, cats), dtype=np.int64, count=len(cats))  # type: ignore[arg-type]
         for key, n, kind in zip(cats, np.bincount(cat, minlength=len(cats)).tolist(), kinds.tolist(), strict=True):
             if kind < 0:
                 self.counts[f"dropped: {key or 'no category'}"] += n
         kind = kinds[cat] if len(cat) else cat
-        usable = np.flatnonzero(kind >= 0)
-        kept = [events[i] for i in usable.tolist()]
-        self._keep(kept, kind[usable])
+        usable = kind >= 0
+        self._keep(_picked(events, usable), kind[usable])
 
     def _keep(self, events: list[Event], kind: Ints) -> None:
         name = self.names.of([event.name or "" for event in events])
-        complete = np.array([event.ph == "X" for event in events], dtype=np.bool_)
+        complete = np.fromiter(map(eq, map(_PH, events), repeat("X")), dtype=np.bool_, count=len(events))
         self.counts["dropped: not an interval"] += int((~complete).sum())
         if self.device:
             complete &= ~self._unused(kind, name, complete)
-        chosen = np.flatnonzero(complete)
-        events = [events[i] for i in chosen.tolist()]
+        events, kind, name = _picked(events, complete), kind[complete], name[complete]
         start, end, good = self._times(events)
-        if len(good) < len(events):
-            events = [events[i] for i in good.tolist()]
-        self._append(events, kind[chosen[good]], name[chosen[good]], start, end)
-        if not self.device and (kind[chosen[good]] == DEVICE).any():
+        self._append(_picked(events, good), kind[good], name[good], start, end)
+        if not self.device and (kind[good] == DEVICE).any():
             self.device = True
             self.parts = [self._used(part) for part in self.parts]
 
@@ -254,10 +253,9 @@ class _Columns:
         keep = ~self._unused(part[0], part[1])
         return tuple(column[keep] for column in part)
 
-    def _times(self, events: list[Event]) -> tuple[Ints, Ints, Ints]:
+    def _times(self, events: list[Event]) -> tuple[Ints, Ints, Mask]:
         """Start and end in ns of the events whose times can be used, and which those are."""
-        ts = np.array([event.ts for event in events], dtype=np.float64)
-        dur = np.array([event.dur for event in events], dtype=np.float64)
+        ts, dur = (np.array(list(map(told, events)), dtype=np.float64) for told in (_TS, _DUR))
         with np.errstate(invalid="ignore", over="ignore"):
             missing = ~(np.isfinite(ts) & np.isfinite(dur))
             negative = ~missing & (dur < 0)
@@ -265,7 +263,7 @@ class _Columns:
         self.counts["dropped: no time or duration"] += int(missing.sum())
         self.counts["dropped: negative duration"] += int(negative.sum())
         self.counts["dropped: time out of range"] += int(far.sum())
-        good = np.flatnonzero(~(missing | negative | far))
+        good: Mask = ~(missing | negative | far)
         whole_us = np.floor(ts[good])
         # ts·1000 of an epoch time exceeds 53 bits: scale the whole and the broken microseconds apart.
         start = whole_us.astype(np.int64) * 1000 + np.rint((ts[good] - whole_us) * 1000).astype(np.int64)
@@ -273,17 +271,17 @@ class _Columns:
 
     def _append(self, events: list[Event], kind: Ints, name: Ints, start: Ints, end: Ints) -> None:
         place, correlation, size, about = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
-        self._link_device(events, np.flatnonzero(kind == DEVICE), place, correlation, size)
+        self._link_device(events, kind == DEVICE, place, correlation, size)
         self._link_host(events, kind, place, correlation, size)
-        comm = np.flatnonzero(self._is_comm(name))
-        about[comm] = np.arange(len(self.comm), len(self.comm) + len(comm))
-        for said in args_of([events[i] for i in comm.tolist()], CommArgs):
+        comm = self._is_comm(name)
+        about[comm] = np.arange(len(self.comm), len(self.comm) + int(comm.sum()))
+        for said in args_of(_picked(events, comm), CommArgs):
             self.comm.add(said)
         columns = (kind, name, start, end, place, correlation, size, about)
         self.parts.append(tuple(column.astype(dtype) for column, dtype in zip(columns, _DTYPES, strict=True)))
 
-    def _link_device(self, events: list[Event], work: Ints, place: Ints, correlation: Ints, size: Ints) -> None:
-        busy = [events[i] for i in work.tolist()]
+    def _link_device(self, events: list[Event], work: Mask, place: Ints, correlation: Ints, size: Ints) -> None:
+        busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
         size[work] = _ints([a.bytes for a in args])
@@ -293,13 +291,13 @@ class _Columns:
         )
 
     def _link_host(self, events: list[Event], kind: Ints, place: Ints, correlation: Ints, size: Ints) -> None:
-        hosted, calls = np.flatnonzero(kind != DEVICE), np.flatnonzero(kind == RUNTIME)
-        place[hosted] = self.threads.of([events[i].tid for i in hosted.tolist()])
-        args = args_of([events[i] for i in calls.tolist()], RuntimeArgs)
+        hosted, calls = kind != DEVICE, kind == RUNTIME
+        place[hosted] = self.threads.of(map(_TID, _picked(events, hosted)))
+        args = args_of(_picked(events, calls), RuntimeArgs)
         correlation[calls] = _ints([a.correlation for a in args])
         if not self.device:
-            ops = np.flatnonzero(kind == CPU_OP)
-            shapes = args_of([events[i] for i in ops.tolist()], DimsArgs)
+            ops = kind == CPU_OP
+            shapes = args_of(_picked(events, ops), DimsArgs)
             size[ops] = _ints([elements(a.dims[0]) if a.dims else -1 for a in shapes])
 
     def finish(self, header: Header) -> Events:
@@ -325,6 +323,10 @@ class _Columns:
             self.comm,
             counts,
         )
+
+
+def _picked(events: list[Event], chosen: Mask) -> list[Event]:
+    return events if chosen.all() else list(compress(events, chosen.tolist()))
 
 
 def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Events:

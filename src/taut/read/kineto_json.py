@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -296,12 +297,13 @@ def _value(raw: msgspec.Raw, kind: Any) -> Any:
         return None
 
 
+_ARGS = attrgetter("args")
 _Args = TypeVar("_Args", bound=msgspec.Struct)
 
 
 def args_of(events: Iterable[Event], kind: type[_Args]) -> list[_Args]:
     """The arguments of many events in one decode; those of the wrong type become empty."""
-    raws = [event.args for event in events]
+    raws = list(map(_ARGS, events))
     try:
         return msgspec.json.decode(b"[" + b",".join(raws) + b"]", type=list[kind])  # type: ignore[valid-type]
     except (msgspec.ValidationError, UnicodeDecodeError):
