@@ -57,10 +57,10 @@ class Member:
         """The base name, without the compression suffix."""
         return re.split(r"[/\\:]", self.label)[-1].removesuffix(".gz")
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self, step: int = CHUNK_BYTES) -> Iterator[bytes]:
         """Its bytes as they come, for a reader that does not hold them."""
         size = 0
-        while chunk := self.stream.read(CHUNK_BYTES):
+        while chunk := self.stream.read(step):
             size += len(chunk)
             if size > SIZE_BYTES:
                 raise TooLarge(self.label, f"more than {SIZE_BYTES >> 20:,} MiB when read", "profile fewer steps")
@@ -78,11 +78,16 @@ class Member:
     def read(self, share: float = 1.0) -> bytes:
         """All of its bytes, if they are no more than a share of what may be read."""
         cap = int(share * size_cap())
-        data = bytearray()
-        for chunk in self.chunks():
+        step = CHUNK_BYTES if self.path is None else min(max(size_of(self.path), CHUNK_BYTES), cap) + 1
+        data: bytes | bytearray = b""
+        for chunk in self.chunks(step):
             if len(data) + len(chunk) > cap:
                 raise TooLarge(self.label, f"more than {cap >> 20:,} MiB when read", "profile fewer steps")
-            data += chunk
+            if not data:
+                data = chunk  # of a plain file that is all
+            else:
+                data = data if isinstance(data, bytearray) else bytearray(data)
+                data += chunk
         # Readers only look at bytes; a copy to the very type would double the memory.
         return cast(bytes, data)
 
