@@ -6,8 +6,8 @@ import gc
 import heapq
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,24 @@ def whole_numbers(lists: Sequence[Any]) -> tuple[Ints, Ints] | None:
     except (ValueError, DeprecationWarning):
         return None
     return (found, length) if len(found) == length.sum() and found.max(initial=0) < 2**63 - 1 else None
+
+
+def compact(values: list[Any]) -> Any:
+    """Values as an array if all are numbers of one kind, else as they are."""
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        return np.array(values, dtype=np.float64)
+    if kinds == {int}:
+        with suppress(OverflowError):
+            return np.array(values, dtype=np.int64)
+    return values
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Compact parts as one array if all are of one kind, else as one list."""
+    if parts and all(isinstance(part, np.ndarray) and part.dtype == parts[0].dtype for part in parts):
+        return np.concatenate(parts)
+    return list(chain.from_iterable(part if isinstance(part, list) else part.tolist() for part in parts))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.read.columns import Codes, Ints
+from taut.read.columns import Codes, Ints, compact, joined
 from taut.read.dates import LATEST_S, parsed
 from taut.read.json_fields import Keys, decoded, line_slabs
 
@@ -46,7 +46,7 @@ def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
         for name, words in codes.items():
             texts[name].append(words.of(map(attrgetter(name), rows)))
         for name, parts in numbers.items():
-            parts.append(_compact(list(map(attrgetter(name), rows))))
+            parts.append(compact(list(map(attrgetter(name), rows))))
         count += len(rows)
     time = next((name for name in TIMES if any(map(_told, numbers.get(name, ())))), "time")
     made = {name: _words(words, np.concatenate(texts[name])) for name, words in codes.items()}
@@ -65,17 +65,6 @@ def _words(codes: Codes, of: Ints) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(merged[of].astype(np.int32)), pa.array(list(words), pa.string()))
 
 
-def _compact(values: list[Any]) -> Any:
-    """Values as an array if all are numbers of one kind, else as they are."""
-    kinds = set(map(type, values))
-    if kinds == {float}:
-        return np.array(values, dtype=np.float64)
-    if kinds == {int}:
-        with suppress(OverflowError):
-            return np.array(values, dtype=np.int64)
-    return values
-
-
 def _told(part: Any) -> bool:
     return not isinstance(part, list) or part.count(None) < len(part)
 
@@ -84,9 +73,9 @@ def _numbers(parts: list[Any]) -> Any:
     """The parts of a column as Arrow: numbers where all are, else texts."""
     import pyarrow as pa
 
-    if all(isinstance(part, np.ndarray) and part.dtype == parts[0].dtype for part in parts):
-        return pa.array(np.concatenate(parts))
-    values = list(chain.from_iterable(part if isinstance(part, list) else part.tolist() for part in parts))
+    values = joined(parts)
+    if isinstance(values, np.ndarray):
+        return pa.array(values)
     kinds = set(map(type, values))
     if kinds == {str}:
         return pa.array(values, pa.string())

@@ -11,7 +11,6 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from msgspec import UNSET
 
 from taut.errors import InputRefused
+from taut.read.columns import compact, joined
 from taut.read.json_fields import Keys, line_slabs, sampled
 from taut.read.kineto_json import without_nan
 from taut.tables import NULL, Progress, Table, concat
@@ -89,7 +89,7 @@ def load(data: bytes, label: str) -> Table:
         told = _listed(text.decode("utf-8", "replace").lstrip("\ufeff"), label)
     step = _numbers(told["step"])
     used = np.abs(step) <= MOST
-    if UNSET in told["loss"]:
+    if _silent(told["loss"]):
         used &= np.array([loss is not UNSET for loss in told["loss"]])
     if not used.any():
         raise InputRefused(label, "a progress log without a line that holds a step and a loss", "leave the file out")
@@ -121,23 +121,28 @@ def _columns(text: bytes) -> dict[str, Any] | None:
     if out is None:
         return None
     count = whole.count(b"\n") + (not whole.endswith(b"\n"))
-    if any(len(out[key]) != count or (len(known[key]) > 1 and UNSET in out[key]) for key in used):
+    if any(len(out[key]) != count or (len(known[key]) > 1 and _silent(out[key])) for key in used):
         return None  # empty lines, objects of several lines, or several spellings
     for key in _TIMES:
         out[key] = _times_ns(out[key], used[key]) if key in used else []
     return {key: values if key in used else [UNSET] * count for key, values in out.items()}
 
 
-def _decode(lines: bytes, decoder: msgspec.json.Decoder[Any], used: Mapping[str, str]) -> dict[str, list[Any]] | None:
+def _decode(lines: bytes, decoder: msgspec.json.Decoder[Any], used: Mapping[str, str]) -> dict[str, Any] | None:
     """What lines hold under these names; None if one cannot be read, or there is none."""
-    out: dict[str, list[Any]] = {key: [] for key in SPELLINGS}
+    parts: dict[str, list[Any]] = {key: [] for key in SPELLINGS}
     try:
         for rows in line_slabs(lines, decoder):
             for key, name in used.items():
-                out[key] += map(attrgetter(name), rows)
+                parts[key].append(compact(list(map(attrgetter(name), rows))))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return out if lines else None
+    return {key: joined(some) for key, some in parts.items()} if lines else None
+
+
+def _silent(values: Any) -> bool:
+    """Whether a line does not tell this at all."""
+    return isinstance(values, list) and UNSET in values
 
 
 def _listed(text: str, label: str) -> dict[str, Any]:
@@ -180,17 +185,17 @@ def _spelled(row: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _times_ns(values: list[Any], name: str) -> Any:
+def _times_ns(values: Any, name: str) -> Any:
     """Whole nanoseconds: an integer stays exact, which a float of an epoch time would not."""
     unit = UNITS_NS.get(name.rpartition("_")[2], 1e9)
-    if unit != 1.0:
-        return _numbers(values) * unit
+    if unit != 1.0 or isinstance(values, np.ndarray):
+        return _numbers(values) * unit if unit != 1.0 else values
     return [int(value) if isinstance(value, str) and value.strip().isdigit() else value for value in values]
 
 
 def _numbers(values: Any) -> Any:
     """Numbers; NaN for anything else, infinities included."""
-    if not isinstance(values, np.ndarray):
+    if isinstance(values, list):
         kinds = set(map(type, values))
         if kinds <= {type(UNSET)}:
             return np.full(len(values), np.nan)
@@ -212,10 +217,9 @@ def _number(value: Any) -> float:
 
 def _wholes(values: Any) -> Any:
     """Counts or times, NULL where there is none; whole numbers as they are, because floats cannot hold all."""
-    if isinstance(values, list) and set(map(type, values)) == {int}:
-        with suppress(OverflowError):
-            exact = np.array(values, dtype=np.int64)
-            return np.where((exact >= 0) & (exact < MOST_WHOLE), exact, NULL)
+    values = compact(values) if isinstance(values, list) else values
+    if not isinstance(values, list) and values.dtype == np.int64:
+        return np.where((values >= 0) & (values < MOST_WHOLE), values, NULL)
     found = _numbers(values)
     good = (found >= 0) & (found < MOST_WHOLE)
     out = np.where(good, np.where(good, found, 0).astype(np.int64), NULL)
@@ -229,7 +233,8 @@ def _fates(told: Mapping[str, Any]) -> Any:
     """What the log's own flags say."""
     out = np.full(len(told["step"]), NULL, dtype=np.int64)
     for key, yes, no in (("kept", KEPT, DISCARDED), ("discarded", DISCARDED, KEPT), ("skipped", SKIPPED, NULL)):
-        for row, value in enumerate(told[key]) if told[key].count(UNSET) < len(out) else ():
+        values = told[key] if isinstance(told[key], list) else told[key].tolist()
+        for row, value in enumerate(values) if values.count(UNSET) < len(out) else ():
             flag = str(value).strip().lower()
             out[row] = yes if flag in TRUE else no if flag in FALSE and no != NULL else out[row]
     return out
