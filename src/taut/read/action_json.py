@@ -9,10 +9,9 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from taut.errors import InputRefused
-from taut.read.columns import Codes
+from taut.read.columns import Codes, compact, joined
 from taut.read.json_fields import Keys, line_slabs, sampled
 
 PIECE_BYTES = 4 << 20
@@ -20,7 +19,7 @@ PIECE_LINES = 20_000
 END_BYTES = 1 << 20
 LISTED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"actions"\s*:\s*\[')
 Columns = dict[str, Any]
-"""Spelling → Arrow array of strings, a list of what JSON held, or that coded."""
+"""Spelling → Arrow array of strings, or what JSON held: coded, as an array of numbers, or as a list."""
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -100,10 +99,11 @@ class Rows:
         out: Columns = {name: [] for name in row.__struct_fields__ if name in self.known}
         codes = {name: Codes() for name in out if name in (self.coded if coded is None else coded)}
         for rows in slabs:
-            for name, values in out.items():
+            for name, parts in out.items():
                 told = map(attrgetter(name), rows)
-                values += [codes[name].of(told)] if name in codes else told
-        return {**out, **{name: Coded(list(words), np.concatenate(out[name])) for name, words in codes.items()}}
+                parts.append(codes[name].of(told) if name in codes else compact(list(told)))
+        whole = {name: joined(parts) for name, parts in out.items()}
+        return {**whole, **{name: Coded(list(words), whole[name]) for name, words in codes.items()}}
 
 
 def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[Any], torn: Torn) -> list[Any]:

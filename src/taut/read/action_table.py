@@ -130,8 +130,9 @@ def _texts(values: Any) -> Any:
 
     if isinstance(values, Coded):
         return _texts(values.values).take(pa.array(values.code))
-    if not isinstance(values, list):
+    if isinstance(values, pa.Array):
         return values
+    values = values.tolist() if isinstance(values, np.ndarray) else values
     kinds = set(map(type, values)) - {type(None)}
     if kinds <= {str} or kinds <= {int}:
         with suppress(pa.ArrowException, OverflowError):
@@ -176,6 +177,8 @@ def _numbers(column: Any) -> Any:
 
     if isinstance(column, Coded):
         return _numbers(column.values)[column.code]
+    if isinstance(column, np.ndarray):
+        return column.astype(np.float64)
     if isinstance(column, list) and set(map(type, column)) <= {int, float, type(None)}:
         with suppress(OverflowError):
             return np.array(column, dtype=np.float64)
@@ -196,6 +199,8 @@ def _exact(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if isinstance(column, np.ndarray) and column.dtype == np.int64:
+        return np.where((column >= 0) & (column < 4 * 10**18), column, NULL)
     column = _texts(column)
     good = pc.if_else(pc.match_substring_regex(column, r"^\s*[0-9]{1,18}\s*$|^\s*[1-3][0-9]{18}\s*$"), column, None)
     return pc.utf8_trim_whitespace(good).cast(pa.int64()).fill_null(NULL).to_numpy(zero_copy_only=False)
