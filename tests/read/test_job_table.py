@@ -7,7 +7,7 @@ import json
 import pytest
 
 from taut.errors import InputRefused
-from taut.read import job_table
+from taut.read import job_table, json_fields
 
 JOBS = [
     {
@@ -46,7 +46,9 @@ def told(data: bytes) -> list[tuple[object, ...]]:
     [json.dumps(JOBS), json.dumps(JOBS, indent=4), json.dumps({"jobs": JOBS}), "\n".join(map(json.dumps, JOBS))],
     ids=["list", "printed", "named", "lines"],
 )
-def test_jobs_with_their_attempts(text: str) -> None:
+@pytest.mark.parametrize("slab", [1, 1 << 20])
+def test_jobs_with_their_attempts(text: str, slab: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_fields, "LIST_SLAB", slab)
     assert told(text.encode()) == [("a", 1, 10, "", 8), ("a", 2, 60, "", 8), ("b", 1, None, "", 4)]
 
 
@@ -56,6 +58,16 @@ def test_only_the_first_attempt_was_submitted_by_somebody() -> None:
 
 def test_accelerators_may_be_listed_by_host_and_the_status_is_that_of_the_last() -> None:
     assert told(json.dumps(DETAILED).encode()) == [("c", 1, 10, "", 2), ("c", 2, 60, "cancelled", 1)]
+
+
+def test_objects_inside_of_jobs_that_begin_alike_are_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_fields, "LIST_SLAB", 1)
+    jobs = [{"id": str(i), "attempts": [{"id": k, "start": 100 + k, "end": 200} for k in range(3)]} for i in range(4)]
+    jobs.append({"attempts": [{"start": 7, "error": 'the worker said "},{\\"id\\": 1'}]})
+    t = job_table.load(json.dumps(jobs).encode(), "jobs").attempts
+    assert t.job.tolist() == [*"000111222333", "job 5"]
+    assert t.start_ns.tolist() == [10**9 * start for start in (*[100, 101, 102] * 4, 7)]
+    assert t.reason.tolist() == [*[""] * 12, 'the worker said "},{\\"id\\": 1']
 
 
 def test_a_key_that_one_attempt_of_many_uses_counts() -> None:

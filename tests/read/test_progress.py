@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from taut.errors import InputRefused, NotATrace
 from taut.read import progress, read, steptimes
@@ -94,3 +99,28 @@ def test_a_log_alone_is_no_trace(tmp_path: Path) -> None:
     (tmp_path / "steps.csv").write_text(CSV)
     with pytest.raises(NotATrace, match="only progress logs"):
         read([tmp_path])
+
+
+ANY = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 2**64)
+    | st.floats()
+    | st.sampled_from(["", "7", "1.5", "x", "true"])
+    | st.just([])
+)
+KEYS = ("step", "loss", "metric", "rank", "tokens", "kept", "skipped", "start_ns", "end_ms", "time", "Loss", "other")
+LINES = st.lists(st.fixed_dictionaries({"step": ANY}, optional=dict.fromkeys(KEYS[1:], ANY)), min_size=1, max_size=4)
+
+
+@given(LINES, st.booleans())
+def test_lines_read_at_once_are_what_lines_read_one_by_one_are(rows: list[dict[str, Any]], cut: bool) -> None:
+    lines = [json.dumps(row) for row in rows]
+    told: list[Any] = []
+    for text in ("\n".join([*lines, '{"step": 1, "lo'] if cut else lines), "\n\n".join(lines) + "\n\n"):
+        told.append(None)
+        with suppress(InputRefused):
+            told[-1] = progress.load(text.encode(), "log").columns
+    assert (told[0] is None) == (told[1] is None)
+    for name, values in (told[0] or {}).items():
+        assert np.array_equal(values, told[1][name], equal_nan=name == "loss"), name

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, repeat
 from operator import attrgetter
@@ -20,8 +20,8 @@ import numpy as np
 from taut.errors import InputRefused
 from taut.read.columns import Codes
 from taut.read.job_words import TEXT, JobLog, blank, counted, cut, few, outcome, table, times, whole
-from taut.read.json_fields import Keys, decoded
-from taut.tables import NULL
+from taut.read.json_fields import Keys, decoded, list_slabs
+from taut.tables import NULL, Attempt
 
 JOB = ("job", "job_id", "jobid", "id", "job_name", "name")
 START = ("start", "start_time", "started", "start_s", "start_ns", "started_at", "begin")
@@ -72,13 +72,27 @@ OF_ATTEMPT = {
 OF_JOB = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE), (Any, None))
 
 
-def _jobs(raw: bytes, keys: Keys) -> list[Any]:
-    """A list of jobs, an object with one, or one job a line."""
+def _types(keys: Keys) -> tuple[Any, Any]:
+    """A job, and an object that lists some."""
     attempt: Any = keys.struct("Attempt", OF_ATTEMPT, gc=False)
     job: Any = keys.struct("Job", OF_JOB, ("attempts", list[attempt], msgspec.field(default_factory=list)))
+    return job, msgspec.defstruct("Jobs", [("jobs", list[job])])
+
+
+def _jobs(raw: bytes, keys: Keys) -> Iterator[list[Any]]:
+    """The jobs of a list, or of lines, some at a time; of an object all at once."""
+    job: Any = _types(keys)[0]
+    if raw[:1] == b"[":
+        return list_slabs(raw, msgspec.json.Decoder(list[job]))
+    return iter([_all_jobs(raw, keys)])
+
+
+def _all_jobs(raw: bytes, keys: Keys) -> list[Any]:
+    """A list of jobs, an object with one, or one job a line."""
+    job: Any
+    job, whole = _types(keys)
     if raw[:1] == b"[":
         return list(msgspec.json.decode(raw, type=list[job]))
-    whole: Any = msgspec.defstruct("Jobs", [("jobs", list[job])])
     try:
         return list(msgspec.json.decode(raw, type=whole).jobs)
     except msgspec.DecodeError:
@@ -96,17 +110,38 @@ def _all(things: list[Any], spellings: tuple[str, ...]) -> list[Any] | None:
 
 def _from_json(raw: bytes, label: str) -> tuple[dict[str, Any], bool]:
     try:
-        return _columns(decoded(raw, lambda keys: _jobs(raw, keys)), label)
+        try:
+            return decoded(raw, lambda keys: _together(_jobs(raw, keys), label))
+        except msgspec.DecodeError:  # of a slab: what is wrong with the whole is told of the whole
+            return decoded(raw, lambda keys: _together([_all_jobs(raw, keys)], label))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable table of jobs ({str(error)[:120]})", "write it again") from None
 
 
-def _columns(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
-    jobs = [job for job in jobs if job.attempts]
+def _together(slabs: Iterable[list[Any]], label: str) -> tuple[dict[str, Any], bool]:
+    """The columns of all jobs, and if a time named no zone."""
+    parts: list[dict[str, Any]] = []
+    bare, places, rows = False, 0, 0
+    for slab in slabs:
+        jobs = [job for job in slab if job.attempts]
+        columns, zoneless = _columns(jobs, places)
+        parts.append(columns)
+        bare, places, rows = bare or zoneless, places + len(jobs), rows + len(columns["job"])
+        few(rows, label)
+    if len(parts) == 1:
+        return parts[0], bare
+    unknown = {name: Attempt.__dataclass_fields__[name] for name in chain.from_iterable(parts)}
+    return {
+        name: np.concatenate([part[name] if name in part else [field.default] * len(part["job"]) for part in parts])
+        for name, field in unknown.items()
+    }, bare
+
+
+def _columns(jobs: list[Any], before: int) -> tuple[dict[str, Any], bool]:
+    """The columns of some jobs, behind so many others, and if a time named no zone."""
     lists = [job.attempts for job in jobs]
     ones, sizes = list(chain.from_iterable(lists)), np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
-    few(len(ones), label)
-    columns: dict[str, Any] = {"job": np.repeat(np.array(_names(jobs), dtype=object), sizes)}
+    columns: dict[str, Any] = {"job": np.repeat(np.array(_names(jobs, before), dtype=object), sizes)}
     columns["accelerators"], columns["unit"] = _held(jobs, ones, sizes)
     bare = False
     if (told := _all(ones, START)) is not None:
@@ -125,12 +160,12 @@ def _columns(jobs: list[Any], label: str) -> tuple[dict[str, Any], bool]:
     return columns, bare
 
 
-def _names(jobs: list[Any]) -> list[str]:
+def _names(jobs: list[Any], before: int) -> list[str]:
     """What jobs are called; one without a name by its place."""
     called = _all(jobs, JOB) or [None] * len(jobs)
     if set(map(type, called)) == {str}:
         return [name[:TEXT] for name in map(str.strip, called)]
-    return [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in enumerate(called, 1)]
+    return [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in enumerate(called, before + 1)]
 
 
 def _steps(values: list[Any]) -> Any:
@@ -139,7 +174,7 @@ def _steps(values: list[Any]) -> Any:
         with suppress(OverflowError):
             number = np.array(values, dtype=np.int64)
             return np.where((number >= 0) & (number <= MOST_STEPS), number, NULL)
-    return [whole(value, MOST_STEPS) for value in values]
+    return np.array([whole(value, MOST_STEPS) for value in values], dtype=np.int64)
 
 
 def _each(values: list[Any], said: Callable[[Any], Any]) -> Any:

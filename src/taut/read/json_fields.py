@@ -14,9 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 
 SAMPLES, SAMPLE_BYTES = 16, 4 << 10
+_FIRST = re.compile(rb'\[\s*\{\s*("[^"\\\x00-\x1f]{1,60}")\s*:')
 _KEY = re.compile(rb'"([^"\\\x00-\x1f]{1,60})"\s*:')
 SLAB = 256 << 10
 """Bytes of lines that are decoded at once: what they become should stay in the processor's cache."""
+LIST_SLAB = 1 << 20
+"""The same of a list: fewer and larger, because what is made of them are short arrays."""
 T = TypeVar("T")
 Known = Mapping[str, tuple[Any, Any]]
 """Key → type and default."""
@@ -61,3 +64,17 @@ def line_slabs(raw: bytes, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]
         end = raw.rfind(b"\n", at, at + SLAB) + 1 or raw.find(b"\n", at) + 1 or len(raw)
         yield decoder.decode_lines(raw[at:end])
         at = end
+
+
+def list_slabs(raw: bytes, decoder: msgspec.json.Decoder[list[T]]) -> Iterator[list[T]]:
+    """What a list of objects holds, some at a time: it is cut where an object begins with the key that the first begins with.
+
+    A cut inside of an object leaves brackets open, and cannot be decoded.
+    """
+    first = _FIRST.match(raw)
+    seam = re.compile(rb"\}\s*,\s*(?=\{\s*" + re.escape(first[1]) + rb"\s*:)") if first else None
+    at, view = 1, memoryview(raw)
+    while seam and (found := seam.search(raw, at + LIST_SLAB)):
+        yield decoder.decode(b"".join((b"[", view[at : found.start() + 1], b"]")))
+        at = found.end()
+    yield decoder.decode(b"".join((b"[", view[at:])))
