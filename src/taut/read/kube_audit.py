@@ -114,7 +114,10 @@ def _events(data: bytes) -> tuple[list[_Event], int]:
     found, torn = [], 0
     for line in filter(bytes.strip, data.split(b"\n")):
         try:
-            found.append(decoder.decode(line))
+            event = decoder.decode(line)
+            if not line.isascii():
+                (bytes(event.requestObject) + bytes(event.responseObject)).decode()  # what is no text tears the line
+            found.append(event)
         except _DAMAGE:
             torn += 1
     if not found and torn:
