@@ -127,6 +127,15 @@ def test_a_burst_is_bounded_by_its_steps() -> None:
     assert [(f.ranks, f.steps) for f in found] == [((3,), (20, 27))]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_one_accident_among_small_delays_is_no_habit(seed: int) -> None:
+    """A rank that was late by a little now and then, and once by much: without its two worst steps it costs next to nothing."""
+    work = BASE * gaussian(np.random.default_rng(seed), 30, 4, 0.005)
+    work[[20, 23, 26], 1] *= 1.06
+    work[29, 1] *= 2.6
+    assert analyze(barriers(work, TRANSFER)).findings == []
+
+
 def test_the_cause_may_lie_gates_away() -> None:
     """Chain of pairs: rank 3 is late for 2, which is late for 1, which is late for 0: rank 3 is blamed."""
 

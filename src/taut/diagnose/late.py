@@ -117,8 +117,8 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
     top = _top_scores(e)
     out = []
     for k, (r, a, b) in enumerate(spans):
-        recovered = int(saved[:, k].sum())
-        if worth(recovered, int(saved[a : b + 1, k].sum()), e.observed, a, b) is None:
+        recovered, habit = int(saved[:, k].sum()), _habit(saved[:, k])
+        if worth(int(habit.sum()), int(habit[a : b + 1].sum()), e.observed, a, b) is None:
             continue
         rank = int(graph.ranks[r])
         mine = (key == k) & (blame.fault_ns > 0)
@@ -139,6 +139,14 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
                 ),
             )
         )  # fmt: skip
+    return out
+
+
+def _habit(saved: Any) -> Any:
+    """Savings per window without those of the costliest that could be accidents, where there are windows enough to tell."""
+    out = saved.copy()
+    if len(out) >= LEAST_STEPS:
+        out[np.argsort(-out, kind="stable")[: RECURS - 1]] = 0
     return out
 
 

@@ -112,6 +112,8 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
     chosen = rows[slow]
     pairs = sorted({(int(s), int(r)) for s, r in zip(sender[chosen], receiver[chosen], strict=True)})
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
+    if len(pairs) > 1 and not shared:
+        return []  # several places at once, and no past: busy hosts end late, too
     names = tuple(dict.fromkeys(graph.names[i] for i in graph.ops.name[chosen]))[:3]
     typical = spell(float(np.median(rings.late_ns[slow])))
     text = ", ".join(f"{s}:{r}" for s, r in pairs)
