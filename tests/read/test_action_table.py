@@ -110,6 +110,13 @@ def test_a_cost_is_time_summed_over_accelerators() -> None:
     assert rows(actions, "busy_ns", "accelerators", "tokens_out") == [(5_000_000_000, 1, 70)]
 
 
+def test_lines_without_anything_between_pieces_are_no_rows() -> None:
+    """A whole piece of empty lines, behind one with rows."""
+    line = json.dumps({"time": "2026-01-01T00:00:00Z", "controller": "hpa", "target": "web", "knob": "replicas", "before": 1})
+    found = action_table.load((line + "\n" + "\n" * (9 << 20)).encode(), "x")
+    assert len(found.actions) == 1
+
+
 def test_long_tables_are_read_in_pieces() -> None:
     many = 60_000
     lines = "\n".join(f'{{"time_s": {i}, "controller": "c{i % 3}", "target": "t", "knob": "k"}}' for i in range(many))

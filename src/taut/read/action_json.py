@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -17,6 +17,8 @@ from taut.read.json_fields import Keys, line_slabs, sampled
 PIECE_BYTES = 4 << 20
 PIECE_LINES = 20_000
 END_BYTES = 1 << 20
+PROBE, FEW = 256, 8
+"""Rows that tell which columns hold few values: at most one in so many rows is new."""
 LISTED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"actions"\s*:\s*\[')
 Columns = dict[str, Any]
 """Spelling → Arrow array of strings, or what JSON held: coded, as an array of numbers, or as a list."""
@@ -59,14 +61,13 @@ class Rows:
         end = 3 if data[:3] == b"\xef\xbb\xbf" else 0
         while end < len(data):
             begin, end = end, data.find(b"\n", end + PIECE_BYTES) + 1 or len(data)
-            piece = bytes(data[begin:end])
             if row is None:
                 try:
-                    yield self._columns(line_slabs(piece, msgspec.json.Decoder(sure)), sure)
+                    yield self._columns(line_slabs(data, msgspec.json.Decoder(sure), begin, end), sure)
                     continue
                 except _DAMAGE:
                     row = self._any(data)
-            yield self._columns([_one_by_one(piece, msgspec.json.Decoder(row), torn)], row, frozenset())
+            yield self._columns([_one_by_one(bytes(data[begin:end]), msgspec.json.Decoder(row), torn)], row, frozenset())
 
     def lists(self, data: bytes, label: str) -> Iterator[Columns]:
         """The columns of a list of objects, some rows at a time."""
@@ -96,14 +97,30 @@ class Rows:
 
     def _columns(self, slabs: Iterable[Sequence[Any]], row: Any, coded: frozenset[str] | None = None) -> Columns:
         """Rows as columns of values; they become text where they have to."""
-        out: Columns = {name: [] for name in row.__struct_fields__ if name in self.known}
-        codes = {name: Codes() for name in out if name in (self.coded if coded is None else coded)}
+        known = [name for name in row.__struct_fields__ if name in self.known]
+        codes = {name: Codes() for name in known if name in (self.coded if coded is None else coded)}
+        out: dict[str, list[Any]] = {name: [] for name in known}
+        together: list[str] | None = None
+        sets, parts = Codes(), []
         for rows in slabs:
-            for name, parts in out.items():
-                told = map(attrgetter(name), rows)
-                parts.append(codes[name].of(told) if name in codes else compact(list(told)))
-        whole = {name: joined(parts) for name, parts in out.items()}
+            together = _alike(rows, codes) if together is None else together
+            if together:
+                parts.append(sets.of(map(attrgetter(*together), rows)))
+            for name in known:
+                if name not in together:
+                    told = map(attrgetter(name), rows)
+                    out[name].append(codes[name].of(told) if name in codes else compact(list(told)))
+        for k, name in enumerate(together or ()):
+            values = [one[k] for one in cast(Iterable[tuple[Any, ...]], sets)]
+            out[name] = [codes[name].of(values)[joined(parts)]]
+        whole = {name: joined(values) for name, values in out.items()}
         return {**whole, **{name: Coded(list(words), whole[name]) for name, words in codes.items()}}
+
+
+def _alike(rows: Sequence[Any], names: Iterable[str]) -> list[str]:
+    """Columns of few values, by the first rows: coded together, because sets of their values are few as well."""
+    few = [name for name in names if len(set(map(attrgetter(name), rows[:PROBE]))) <= PROBE // FEW]
+    return few if len(few) > 1 else []
 
 
 def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[Any], torn: Torn) -> list[Any]:

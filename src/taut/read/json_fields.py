@@ -57,11 +57,11 @@ def decoded(raw: bytes, decode: Callable[[Keys], T]) -> T:
         return decode(Keys(None))
 
 
-def line_slabs(raw: bytes, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
-    """What the lines hold, some lines at a time."""
-    at = 0
-    while at < len(raw):
-        end = raw.rfind(b"\n", at, at + SLAB) + 1 or raw.find(b"\n", at) + 1 or len(raw)
+def line_slabs(raw: bytes, decoder: msgspec.json.Decoder[T], at: int = 0, last: int | None = None) -> Iterator[list[T]]:
+    """What the lines hold, some lines at a time; from one place to another, where lines begin."""
+    last = len(raw) if last is None else last
+    while at < last:
+        end = raw.rfind(b"\n", at, min(at + SLAB, last)) + 1 or raw.find(b"\n", at, last) + 1 or last
         yield decoder.decode_lines(raw[at:end])
         at = end
 
