@@ -104,8 +104,9 @@ def _dump(folder: Path, job: Job) -> None:
     """Write the flight recorder; hops, which it does not see on gloo, as the lab's own hook has them."""
     dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
     if job.hops is not None:
-        dump["entries"] += job.hops.entries()
-        dump["pg_config"][HOPS] = {"name": HOPS, "desc": "", "ranks": str(list(range(job.spec.ranks)))}
+        dump["entries"] = [*dump.get("entries", ()), *job.hops.entries()]
+        hops = {"name": HOPS, "desc": "", "ranks": str(list(range(job.spec.ranks)))}
+        dump["pg_config"] = {**dump.get("pg_config", {}), HOPS: hops}
     (folder / f"flight_rank{job.rank}.json").write_text(json.dumps(dump))
 
 
