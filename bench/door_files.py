@@ -74,7 +74,9 @@ def real(data: Path, name: str) -> bytes:
     path, member = REAL[name]
     if member:
         with tarfile.open(data / path) as archive:
-            return archive.extractfile(member).read()  # type: ignore[union-attr]
+            file = archive.extractfile(member)
+            assert file is not None, f"{member} is no file"
+            return file.read()
     found = (data / path).read_bytes()
     return gzip.decompress(found) if path.endswith(".gz") else found
 

@@ -34,14 +34,19 @@ def rank_before(slower: Slower, place: Place, peers_ns: Any) -> tuple[Change, ..
     usual = slower.outside(graph.work_ns, place.first, place.last)
     mine = np.flatnonzero((graph.rank_index == place.rank) & slower.own & _within(graph, place))
     work = np.where(np.isnan(usual), peers_ns, usual)
-    return _set(mine, "work", work, f"rank {int(graph.ranks[place.rank])} as before"), *pauses_before(slower, place)
+    return _set(mine, "work", work, f"rank {int(graph.ranks[place.rank])} as before"), *pauses_before(slower, place, usual)
 
 
-def pauses_before(slower: Slower, place: Place) -> tuple[Change, ...]:
-    """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up."""
+def pauses_before(slower: Slower, place: Place, usual: Any = None) -> tuple[Change, ...]:
+    """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up.
+
+    ``usual``: what ops take in the other steps, where that is known already.
+    """
     graph, within = slower.graph, _within(slower.graph, place)
     few = slower.windows - (place.last - place.first + 1) < LEAST_OUTSIDE
-    gap, work = (slower.outside(values, place.first, -1 if few else place.last) for values in (graph.gap_ns, graph.work_ns))
+    last = -1 if few else place.last
+    gap = slower.outside(graph.gap_ns, place.first, last)
+    work = slower.outside(graph.work_ns, place.first, last) if few or usual is None else usual
     held = slower.held_up(place)
     for links in slower.links:
         held = held | links.gates if takes(slower, place, links) else held & ~links.gates

@@ -107,6 +107,11 @@ class Workload:
     """(scenario, seed, what to call with each stage) → ``advice`` and ``sweep``, where there are loops to separate."""
 
 
+def fewest(replicas: int, load: str) -> int:
+    """One replica; where demand is given, a quarter of those there are: fewer serve next to none of it."""
+    return -(-replicas // 4) if load == "fixed" else 1
+
+
 KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}
 """Key of a file → module of this room that has its ``WORKLOAD``."""
 

@@ -186,7 +186,7 @@ def slices(text: Text) -> Iterator[Batch]:
             text.at = stop
             if last:
                 break
-            text.at = _NEXT.match(text.bytes, text.at).end()  # type: ignore[union-attr]
+            text.at = _NEXT.match(text.bytes, text.at).end()  # type: ignore[union-attr]  # matches nothing at the least
         else:
             yield None, *batch
             text.at = cut.end() - 1

@@ -23,7 +23,7 @@ from taut.project.figures import over, quantiles, times, variance_index
 from taut.project.noise import scaled
 from taut.project.retries import expected_attempts
 from taut.project.serving.work import active_parameters
-from taut.project.workload import INDICES, Estimate, Workload
+from taut.project.workload import INDICES, Estimate, Workload, fewest
 
 SEED = 0
 TASKS, QUICK = 10_000, 3_000
@@ -198,9 +198,8 @@ def rate(s: AgentScenario, seed: int) -> float:
 
 
 def smallest(s: AgentScenario) -> int:
-    """One replica; where demand is given, a quarter of those there are: fewer serve next to none of it."""
-    fewest = -(-s.agents.replicas // 4) if s.agents.load == "fixed" else 1
-    return fewest * s.agents.tp
+    """Accelerators of the fewest replicas."""
+    return fewest(s.agents.replicas, s.agents.load) * s.agents.tp
 
 
 WORKLOAD = Workload(

@@ -22,7 +22,7 @@ from taut.project.serving.indices import cascade, fan_out_delay, variance
 from taut.project.serving.run import Played, hedge_ns_of, run, still
 from taut.project.serving.scenario import ServingScenario, parse
 from taut.project.serving.work import active_parameters
-from taut.project.workload import INDICES, Estimate, Workload
+from taut.project.workload import INDICES, Estimate, Workload, fewest
 
 SEED = 0
 REQUESTS, QUICK = 10_000, 1_000
@@ -192,9 +192,8 @@ def rate(s: ServingScenario, seed: int) -> float:
 
 
 def smallest(s: ServingScenario) -> int:
-    """One replica; where demand is given, a quarter of those there are: fewer serve next to none of it."""
-    fewest = -(-s.serving.replicas // 4) if s.serving.load == "fixed" else 1
-    return fewest * s.serving.tp * s.serving.pp
+    """Accelerators of the fewest replicas."""
+    return fewest(s.serving.replicas, s.serving.load) * s.serving.tp * s.serving.pp
 
 
 WORKLOAD = Workload(
