@@ -12,17 +12,33 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
 
-GROUND = ("tables", "errors", "native", "jit")
+GROUND = ("tables", "errors", "boundary", "folder", "native", "jit")
 STAIRS = ("graph", "replay", "diagnose", "control", "ledger", "project")
 ASIDE = ("read", "brief", "audit")
-TOP = ("watch", "serve", "lab", "jobs", "report", "run", "export", "compare", "cli", "__init__", "__main__")
-WORLDLY = ("native", "read", "audit", "brief", "watch", "serve", "lab", "run", "cli", "__main__")
+TOP = ("watch", "serve", "lab", "jobs", "report", "run", "stored", "export", "compare", "cli", "__init__", "__main__")
+WORLDLY = (
+    "native",
+    "boundary",
+    "folder",
+    "stored",
+    "read",
+    "audit",
+    "brief",
+    "watch",
+    "serve",
+    "lab",
+    "run",
+    "cli",
+    "__main__",
+)
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "native": set(),
     "jit": {"native"},
     "tables": {"errors"},
+    "boundary": {"errors"},
+    "folder": {"errors"},
     **{room: set(GROUND) for room in ASIDE},
     **{room: {*GROUND, "read", *STAIRS[:level]} for level, room in enumerate(STAIRS)},
     **{room: {*GROUND, *STAIRS, *ASIDE, *TOP} for room in TOP},

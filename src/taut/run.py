@@ -6,11 +6,8 @@ tables, so that later verbs start from it without reading the traces again.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import shutil
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +21,8 @@ from taut import __version__
 from taut.diagnose import Evidence, Finding, diagnose
 from taut.diagnose.early import Warned
 from taut.diagnose.regime import PAYS
-from taut.errors import NotATrace, RunError
+from taut.errors import NotATrace
+from taut.folder import FORMAT, save_folder
 from taut.graph import Clock, Gate, Graph, link
 from taut.jobs import report_jobs
 from taut.ledger import Ledger, Prices, charge
@@ -36,12 +34,11 @@ from taut.read.topology import load as load_topology
 from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
 from taut.replay.coupling import Coupling, couple
 from taut.report import report
-from taut.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+from taut.stored import OP_ARRAYS, Run, open_run
+from taut.tables import Action, Attempt, Member, Metric, Op, Trace
 
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
-FORMAT = 1
-"""Version of the run folder's layout."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Analysis:
 
     def save(self, folder: str | Path | None = None) -> Path:
         """Write the run folder (all of it or nothing) and return its path."""
-        return save_folder(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
+        return save_run(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
 
 
 @dataclass(frozen=True)
@@ -122,32 +119,19 @@ class JobAnalysis:
 
     def save(self, folder: str | Path | None = None) -> Path:
         """Write the run folder (all of it or nothing) and return its path."""
-        return save_folder(folder, f"{_safe(self.trace.name)}-{self.digest[:8]}", self._write)
+        return save_run(folder, f"{_safe(self.trace.name)}-{self.digest[:8]}", self._write)
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path) -> dict[str, object]:
         import pyarrow.parquet as pq
 
         pq.write_table(self.trace.attempts.to_arrow(), folder / "attempts.parquet", compression="lz4")
-        meta = {"format": FORMAT, "version": __version__, "digest": self.digest, "result": self.result, "graph": None}
-        (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+        return {"digest": self.digest, "result": self.result, "graph": None}
 
 
-def save_folder(folder: str | Path | None, name: str, write: Callable[[Path], None]) -> Path:
-    """A run folder, or ``taut-runs/NAME`` if none is given, written by ``write``: all of it or nothing."""
+def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mapping[str, object]]) -> Path:
+    """A run folder, or ``taut-runs/NAME`` if none is given: ``write`` fills it and returns what ``run.json`` holds."""
     target = Path(folder) if folder is not None else Path("taut-runs") / name
-    if target.exists() and any(target.iterdir()) and not (target / "run.json").exists():
-        raise RunError(f"{target}: exists and is no run folder; give another -o")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".taut-", dir=target.parent))
-    try:
-        write(scratch)
-        scratch.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        scratch.replace(target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return target
+    return save_folder(target, lambda scratch: {"format": FORMAT, "version": __version__, **write(scratch)})
 
 
 def analyze(
@@ -159,7 +143,7 @@ def analyze(
     (progress or (lambda stage: None))("reading")
     placed = None if topology is None else load_topology(topology)
     box = [read(paths, metrics_at=metrics, places=places)]
-    name = digest(paths, box[0], metrics_given=bool(metrics))
+    name = digest(box[0], prices, placed, pays, envelope, places)
     if not len(box[0].ops) and not len(box[0].attempts):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
         raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
@@ -205,26 +189,9 @@ def _at_once(work: Callable[[], Any]) -> Future[Any]:
     return done
 
 
-def digest(paths: Sequence[str | Path], trace: Trace, metrics_given: bool = False) -> str:
-    """SHA-256 over the contents of the inputs, in the order of their names; of standard input and of metrics that lie
-    elsewhere, over what they held."""
-    total = hashlib.sha256()
-    for path in paths:
-        if str(path) == "-":
-            for column in (c for table in (trace.ops, trace.attempts, trace.actions) for c in table.columns.values()):
-                total.update(np.ascontiguousarray(column).data if column.dtype != object else repr(column.tolist()).encode())
-            continue
-        root = Path(path)
-        files = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]
-        for file in files:
-            with file.open("rb") as stream:
-                total.update(hashlib.file_digest(stream, "sha256").digest())
-    if metrics_given:
-        table = trace.metrics
-        total.update("\0".join(dict.fromkeys(map("\1".join, zip(table.component, table.metric, strict=True)))).encode())
-        for column in (table.time_ns, table.rank, table.value, table.limit):
-            total.update(np.ascontiguousarray(column).data)
-    return total.hexdigest()
+def digest(trace: Trace, *options: object) -> str:
+    """SHA-256 over what was read (``Trace.digest``) and the options that change the result."""
+    return hashlib.sha256("\0".join((trace.digest, *map(repr, options))).encode()).hexdigest()
 
 
 def _safe(name: str) -> str:
@@ -232,11 +199,7 @@ def _safe(name: str) -> str:
     return kept[:60] or "job"
 
 
-OP_ARRAYS = ("work_ns", "gap_ns", "join", "wait", "wait_lag_ns", "gate", "explained", "window", "roles")
-TABLES = ("gates", "members", "clock")
-
-
-def _write(analysis: Analysis, folder: Path) -> None:
+def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -262,21 +225,19 @@ def _write(analysis: Analysis, folder: Path) -> None:
         "metrics": graph.trace.metrics.to_arrow(),
         "attempts": graph.trace.attempts.to_arrow(),
         **({"actions": graph.trace.actions.to_arrow()} if len(graph.trace.actions) else {}),
-        **{name: getattr(graph, name).to_arrow() for name in TABLES},
+        **{name: getattr(graph, name).to_arrow() for name in ("gates", "members", "clock")},
     }
     with ThreadPoolExecutor(max_workers=1) as pool:
         written = pool.map(put, tables, tables.values())
         meta = _meta(analysis)
         list(written)
-    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+    return meta
 
 
-def _meta(analysis: Analysis) -> dict[str, Any]:
+def _meta(analysis: Analysis) -> dict[str, object]:
     """What ``run.json`` holds: the result, and what the tables refer to."""
     graph, trace = analysis.graph, analysis.graph.trace
     return {
-        "format": FORMAT,
-        "version": __version__,
         "digest": analysis.digest,
         "result": analysis.result,
         "graph": {
@@ -289,80 +250,6 @@ def _meta(analysis: Analysis) -> dict[str, Any]:
             **({} if trace.zero_ns is None else {"zero_ns": [int(ns) for ns in trace.zero_ns]}),
         },
     }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run folder opened again: its graph, its references, and what was printed."""
-
-    folder: Path
-    graph: Graph
-    reference_ns: Any
-    result: dict[str, Any]
-
-    @cached_property
-    def waits(self) -> Table:
-        """The observed waits, split."""
-        return Table.from_arrow(Wait, _stored(self.folder, "waits"))
-
-
-def _stored(root: Path, name: str) -> Any:
-    """One table of a run folder."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(root / f"{name}.parquet").read()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _damaged(root, error) from None
-
-
-def _damaged(root: Path, error: Exception) -> RunError:
-    return RunError(f"{root}: damaged run folder ({str(error).splitlines()[0][:100]}); analyze the traces again")
-
-
-def _actions(root: Path) -> Table:
-    """The actions of a run folder, where it has some."""
-    there = (root / "actions.parquet").exists()
-    return Table.from_arrow(Action, _stored(root, "actions")) if there else Table(Action, {}, 0)
-
-
-def open_run(folder: str | Path) -> Run:
-    """Open a run folder; says in one line what is wrong with it if anything is."""
-    root = Path(folder)
-    if not (root / "run.json").is_file():
-        raise RunError(f"{root}: not a run folder (no run.json); make one with: taut analyze TRACES -o {root}")
-    try:
-        meta = msgspec.json.decode((root / "run.json").read_bytes())
-        if meta["format"] != FORMAT:
-            raise RunError(f"{root}: written by taut {meta['version']} in another layout; analyze the traces again")
-        about = meta["graph"]
-        if about is None:
-            raise RunError(f"{root}: made of logs alone, it has no graph; put the traces of the job beside them")
-    except (OSError, KeyError, msgspec.DecodeError) as error:
-        raise _damaged(root, error) from None
-    tables = {name: _stored(root, name) for name in ("ops", "edges", "events", "members", "clock")}
-    ops = tables["ops"]
-    columns = [f.name for f in dataclasses.fields(Op)]
-    trace = Trace(
-        ops=Table(Op, {}, 0), names=about["names"], lanes=about["lanes"], groups=about["groups"],
-        members=Table.from_arrow(Member, tables["members"]), name=about["name"], source=about["source"],
-        world_size=about["world_size"], backend=about["backend"], relative=about["relative"],
-        group_ranks=about["group_ranks"], partial=about["partial"], counts=about["counts"],
-        actions=_actions(root), zero_ns=about.get("zero_ns"),
-    )  # fmt: skip
-    arrays = {name: ops[name].to_numpy() for name in OP_ARRAYS}
-    graph = Graph(
-        trace=trace, ops=Table.from_arrow(Op, ops.select(columns)),
-        pred_ptr=np.concatenate([[0], np.cumsum(ops["preds"].to_numpy())]).astype(np.int64),
-        pred=tables["edges"]["pred"].to_numpy(), lag_ns=tables["edges"]["lag_ns"].to_numpy(),
-        events=tables["events"]["event"].to_numpy(),
-        clock=Table.from_arrow(Clock, tables["clock"]), members=trace.members, slots=about["slots"],
-        steps=np.array(about["steps"]), segment=np.array(about["segment"], dtype=np.int32),
-        origin_ns=np.array(about["origin_ns"]), clock_residual_ns=about["clock_residual_ns"],
-        dropped_edges=about["dropped_edges"], partial=about["partial"], counts=about["counts"], **arrays,
-    )  # fmt: skip
-    return Run(root, graph, ops["reference_ns"].to_numpy(), meta["result"])
 
 
 ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell, Metric, Attempt, Action)

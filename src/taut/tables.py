@@ -314,6 +314,8 @@ class Trace:
     marks: Table = field(default_factory=lambda: Table(Mark, {}, 0))
     name: str = "job"
     source: str = ""
+    digest: str = ""
+    """SHA-256 over the names and contents of the files that were read."""
     world_size: int | None = None
     backend: str = ""
     relative: bool = False

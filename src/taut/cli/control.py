@@ -59,7 +59,7 @@ def control(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
         if advice:
             _advise(trace, result, seed, stage)
         stage("saving")
-        run = None if folder is None else _save(folder, inputs, trace, result)
+        run = None if folder is None else _save(folder, trace, result, seed, advice)
     if as_json:
         print_object(result)
     else:
@@ -93,19 +93,16 @@ def _review(old: str, new: str, *, as_json: bool) -> None:
     show(render_review, result)
 
 
-def _save(folder: str, inputs: tuple[str, ...], trace: Trace, result: dict[str, Any]) -> Path:
+def _save(folder: str, trace: Trace, result: dict[str, Any], seed: int, advice: bool) -> Path:
     """A run folder: the actions and the attempts as tables, and the result."""
-    import msgspec
     import pyarrow.parquet as pq
 
-    from taut import __version__
-    from taut.run import FORMAT, digest, save_folder
+    from taut.run import digest, save_run
 
-    def write(scratch: Path) -> None:
+    def write(scratch: Path) -> dict[str, object]:
         for name, table in (("actions", trace.actions), ("attempts", trace.attempts), ("metrics", trace.metrics)):
             if len(table):
                 pq.write_table(table.to_arrow(), scratch / f"{name}.parquet", compression="lz4")
-        meta = {"format": FORMAT, "version": __version__, "digest": digest(inputs, trace), "result": result, "graph": None}
-        (scratch / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+        return {"digest": digest(trace, seed, advice), "result": result, "graph": None}
 
-    return save_folder(folder, "control", write)
+    return save_run(folder, "control", write)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from taut.errors import InputRefused, NotATrace
 from taut.read import files, merge, metric_given, metrics
@@ -34,7 +37,8 @@ def read(
     """
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
-    parts = load_all(files.expand(paths), progress or _silent)
+    loaded = load_all(files.expand(paths), progress or _silent)
+    parts = [part for one in loaded for part in one.parts]
 
     def by(door: str) -> list[Any]:
         return [part.found for part in parts if part.door == door]
@@ -83,7 +87,18 @@ def read(
         from taut.read import control_gather
 
         trace = control_gather.apply(trace, decided, jobs)
-    return trace
+    return replace(trace, digest=_digest([one.digest for one in loaded], trace if metrics_at else None))
+
+
+def _digest(used: Sequence[str], fetched: Trace | None) -> str:
+    """SHA-256 over the inputs that were used, in whatever order they were given, and metrics fetched from elsewhere."""
+    total = hashlib.sha256("\n".join(sorted(filter(None, used))).encode("utf-8", "surrogateescape"))
+    if fetched is not None:
+        table = fetched.metrics
+        total.update("\0".join(dict.fromkeys(map("\1".join, zip(table.component, table.metric, strict=True)))).encode())
+        for column in (table.time_ns, table.rank, table.value, table.limit):
+            total.update(np.ascontiguousarray(column).data)
+    return total.hexdigest()
 
 
 def _decided(by: Callable[[str], list[Any]], jobs: Sequence[Any]) -> list[Any]:

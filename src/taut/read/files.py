@@ -5,6 +5,7 @@ Nothing is ever extracted to disk, and every cap is checked while bytes flow, so
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from taut.errors import InputRefused, NotATrace, TooLarge
+from taut.folder import is_run_folder
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
@@ -101,6 +103,10 @@ def expand(paths: Sequence[str | Path]) -> list[str]:
                 raise InputRefused(path, "no such file or folder", "check the path")
             files.append(path)
         else:
+            if is_run_folder(path):
+                raise InputRefused(
+                    path, "is a run folder, the result of an analysis", "use taut whatif, compare or export on it"
+                )
             found = _walk(path)
             if not found:
                 raise NotATrace(path, "an empty folder", "name a folder with one trace per rank")
@@ -113,7 +119,7 @@ def expand(paths: Sequence[str | Path]) -> list[str]:
 def _walk(folder: str) -> list[str]:
     found: list[str] = []
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and not is_run_folder(os.path.join(root, n)))
         found += [os.path.join(root, name) for name in names if not name.startswith(".")]
         if len(found) > MEMBERS:
             break
@@ -136,23 +142,93 @@ def size_of(path: str) -> int:
         return 0
 
 
+class Source:
+    """One input: its members, and afterwards the hash of its bytes, taken while they were read."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.label = path, "standard input" if path == STDIN else path
+        self._hash = hashlib.sha256()
+        self._stream: IO[bytes] = io.BytesIO()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def members(self) -> Iterator[Member]:
+        """The input itself, inflated, or what is inside the archive."""
+        try:
+            self._stream = _buffered(Hashed(_opened(self.path), self._hash))
+            yield from _unwrap(self._stream, self.label, archive=True, path=None if self.path == STDIN else self.path)
+        except (OSError, tarfile.TarError) as error:
+            raise unreadable(self.label, error) from None
+
+    def digest(self) -> str:
+        """SHA-256 of the whole input and of the other files of an OTF2 archive; to be asked last."""
+        while self._stream.read(CHUNK_BYTES):
+            pass  # what no reader wanted counts as well
+        for path in _spoken_for(self.path):
+            with open(path, "rb") as stream:
+                self._hash.update(hashlib.file_digest(stream, "sha256").digest())
+        return self._hash.hexdigest()
+
+
 def members(path: str) -> Iterator[Member]:
     """The members of one file: itself, inflated, or what is inside the archive."""
-    label = "standard input" if path == STDIN else path
-    try:
-        with _open(path) as stream:
-            yield from _unwrap(stream, label, archive=True, path=None if path == STDIN else path)
-    except (OSError, tarfile.TarError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputRefused(label, f"cannot be read: {why}", "check the file") from None
+    with Source(path) as source:
+        yield from source.members()
 
 
-def _open(path: str) -> IO[bytes]:
+def unreadable(label: str, error: OSError | tarfile.TarError) -> InputRefused:
+    """What the system or the archive says against reading."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return InputRefused(label, f"cannot be read: {why}", "check the file")
+
+
+def _opened(path: str) -> io.RawIOBase | IO[bytes]:
     if path == STDIN:
         # A copy of the descriptor, so that closing the stream leaves the caller's standard input open.
         raw = sys.stdin.buffer
-        return _buffered(raw) if isinstance(raw, io.BytesIO) else open(os.dup(raw.fileno()), "rb", buffering=HEAD_BYTES)
-    return open(path, "rb", buffering=HEAD_BYTES)
+        return raw if isinstance(raw, io.BytesIO) else open(os.dup(raw.fileno()), "rb", buffering=0)
+    return open(path, "rb", buffering=0)
+
+
+class Hashed(io.RawIOBase):
+    """A stream whose bytes are hashed as they are read."""
+
+    def __init__(self, stream: io.RawIOBase | IO[bytes], into: hashlib._Hash) -> None:
+        self._stream, self._into = stream, into
+
+    def readable(self) -> bool:
+        """Always: there is no other use for it."""
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor below."""
+        return self._stream.fileno()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]
+        """Read and hash up to a buffer full."""
+        size: int | None = self._stream.readinto(buffer)  # type: ignore[union-attr]
+        if size:
+            self._into.update(memoryview(buffer)[:size])
+        return size
+
+    def close(self) -> None:
+        """Close the stream below, unless it is the caller's own standard input."""
+        if not isinstance(self._stream, io.BytesIO):
+            self._stream.close()
+        super().close()
+
+
+def _spoken_for(path: str) -> list[str]:
+    """The files that an OTF2 anchor stands for: its definitions and its folder of events."""
+    if not path.endswith(".otf2"):
+        return []
+    stem = path.removesuffix(".otf2")
+    events = [os.path.join(root, name) for root, _, names in os.walk(stem) for name in names]
+    return [name for name in (f"{stem}.def", *sorted(events)) if os.path.isfile(name)]
 
 
 def _buffered(stream: IO[bytes] | io.RawIOBase) -> IO[bytes]:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Protocol
 
+from taut.boundary import refusing_unexpected
 from taut.errors import InputRefused, TooLarge
 from taut.read import files, kineto, metrics, optable, steptimes
 from taut.read import progress as log
@@ -17,6 +23,10 @@ from taut.tables import Trace
 
 PARALLEL_BYTES = 30 << 20
 """Below this much input, starting processes costs more than it saves."""
+
+
+LEAVE = "leave it out, or report it if other tools read it"
+PR_SET_PDEATHSIG = 1
 
 
 class Format(Protocol):
@@ -97,32 +107,41 @@ class Part:
     """The module that read it; empty for a trace, a refusal and nothing."""
 
 
-def load_all(inputs: list[str], progress: Callable[[int, int], None]) -> list[Part]:
+@dataclass
+class Loaded:
+    """What became of one input: its parts, and what its digest takes into account."""
+
+    parts: list[Part]
+    digest: str = ""
+    """Name and hash of an input that was used, or why it was refused; empty for one that nobody knows."""
+
+
+def load_all(inputs: list[str], progress: Callable[[int, int], None]) -> list[Loaded]:
     """What all inputs hold, in their order; ``progress`` is told bytes done and in all."""
     sizes = {path: files.size_of(path) for path in inputs}
     total, done = sum(sizes.values()), 0
-    results: dict[str, list[Part]] = {}
-    for path, parts in _loaded(inputs, total):
-        results[path] = parts
+    results: dict[str, Loaded] = {}
+    for path, loaded in _loaded(inputs, total):
+        results[path] = loaded
         done += sizes[path]
         progress(done, total)
-    return [part for path in dict.fromkeys(inputs) for part in results[path]]
+    return [results[path] for path in dict.fromkeys(inputs)]
 
 
-def _loaded(inputs: list[str], total: int) -> Iterator[tuple[str, list[Part]]]:
+def _loaded(inputs: list[str], total: int) -> Iterator[tuple[str, Loaded]]:
     """Every input with its parts, in processes where that pays."""
     unique = list(dict.fromkeys(inputs))
     finished: set[str] = set()
     if total > PARALLEL_BYTES and len(unique) > 1 and _cpus() > 1 and files.STDIN not in unique:
-        for path, parts in _in_processes(unique):
+        for path, loaded in _in_processes(unique):
             finished.add(path)
-            yield path, parts
+            yield path, loaded
     for path in unique:
         if path not in finished:
             yield path, load_file(path)
 
 
-def _in_processes(paths: list[str]) -> Iterator[tuple[str, list[Part]]]:
+def _in_processes(paths: list[str]) -> Iterator[tuple[str, Loaded]]:
     """Inputs as worker processes finish them; fewer than all if the workers cannot run."""
     # Imported here because most runs read little and never need it.
     import multiprocessing
@@ -130,35 +149,109 @@ def _in_processes(paths: list[str]) -> Iterator[tuple[str, list[Part]]]:
     from concurrent.futures.process import BrokenProcessPool
 
     context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(len(paths), _cpus()), mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
+    done = False
     try:
-        with ProcessPoolExecutor(min(len(paths), _cpus()), mp_context=context) as pool:
+        with _without_main(), _without_interrupts():
             futures = {pool.submit(load_file, path): path for path in paths}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+        done = True
     except BrokenProcessPool:
-        # A worker ran out of memory, or the caller's script cannot be imported: the rest is read one at a time.
+        # A worker ran out of memory or was killed: the rest is read one at a time.
         return
+    finally:
+        if not done:  # interrupted, refused or broken: nobody waits for files that nobody wants
+            for worker in multiprocessing.active_children():
+                worker.kill()
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Start workers from taut alone: spawning would import the caller's script anew, and run it if it has no guard."""
+    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Workers that start here inherit a mask: a terminal's interrupt goes to the main process, which ends them."""
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+def _end_with(parent: int) -> None:
+    """Have this worker end when the process that started it is killed (Linux; elsewhere it would wait for ever)."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def load_file(path: str) -> list[Part]:
-    """The parts of one input. A cap refuses the whole run; any other refusal is kept for the report."""
+def load_file(path: str) -> Loaded:
+    """The parts of one input; a refusal, foreseen or not, is one of them, so that the other inputs are still read."""
     parts: list[Part] = []
+    with files.Source(path) as source:
+        try:
+            with _refusing(source.label):
+                for member in source.members():
+                    with paused_gc():
+                        parts.append(_load_member(member))
+        except InputRefused as refusal:
+            parts.append(Part(refusal.where, refusal))
+        return Loaded(parts, _digest(source, parts))
+
+
+def _digest(source: files.Source, parts: list[Part]) -> str:
+    name = os.path.basename(source.path) if os.path.isfile(source.path) else ""
+    refused = [part.found.why for part in parts if isinstance(part.found, InputRefused)]
+    if len(refused) == sum(part.found is not None for part in parts):
+        return "\0".join((name, *refused)) if refused else ""
     try:
-        for member in files.members(path):
-            with paused_gc():
-                parts.append(_load_member(member))
-    except TooLarge:
-        raise
-    except InputRefused as refusal:
-        parts.append(Part(refusal.where, refusal))
-    return parts
+        return f"{name}\0{source.digest()}"
+    except (OSError, tarfile.TarError, InputRefused):  # cut short: what it was read up to is in its parts
+        return f"{name}\0{len(parts)}"
+
+
+@contextmanager
+def _refusing(label: str) -> Iterator[None]:
+    """The boundary of every file: whatever goes wrong while it is read is a refusal of that file."""
+    try:
+        with refusing_unexpected(
+            lambda why: InputRefused(label, f"cannot be read as what it seems to be ({_brief(why)})", LEAVE)
+        ):
+            yield
+    except MemoryError:
+        raise TooLarge(label, "needs more memory than there is", "profile fewer steps, or use a larger machine") from None
+
+
+def _brief(why: str) -> str:
+    return " ".join(why.split())[:120]
 
 
 def _load_member(member: files.Member) -> Part:
+    try:
+        with _refusing(member.label):
+            return _recognised(member)
+    except InputRefused as refusal:
+        return Part(member.label, refusal)
+
+
+def _recognised(member: files.Member) -> Part:
+    """What the first reader that knows a member makes of it."""
     try:
         if member.name.lower().endswith(REPORTS):
             from taut.read import nsys
@@ -174,10 +267,8 @@ def _load_member(member: files.Member) -> Part:
         for other in _others():
             if other.sniff(member.head):
                 return _part(member, other, other.load(member.read(), member.label))
-    except TooLarge:
-        raise
-    except InputRefused as refusal:
-        return Part(member.label, refusal)
+    except (OSError, tarfile.TarError) as error:
+        raise files.unreadable(member.label, error) from None
     return Part(member.label, None)
 
 

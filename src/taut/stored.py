@@ -1,0 +1,188 @@
+"""A run folder opened again, for the verbs that start from one.
+
+A folder may come from anywhere, and kernels trust the indices they are given. So nothing of it is used before it was
+checked: the files against the manifest, the columns against their types, every index against what it points into.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from taut.boundary import refusing_unexpected
+from taut.errors import RunError
+from taut.folder import FORMAT, RUN, File, read_file, read_listed, read_steadily
+from taut.graph import Clock, Gate, Graph
+from taut.graph.check import Unsound, check
+from taut.replay import Wait
+from taut.tables import Action, Member, Op, Table, Trace
+
+FREE_BYTES, RATIO = 64 << 20, 400
+"""Tables may decode to this much, or to this many times the size of their file: constant columns take no room in it."""
+OP_ARRAYS = {
+    "work_ns": "int64", "gap_ns": "int64", "join": "int32", "wait": "int32", "wait_lag_ns": "int64", "gate": "int32",
+    "explained": "bool", "window": "int32", "roles": "int32",
+}  # fmt: skip
+"""Columns of ops.parquet beside those of ``Op``: arrays of the graph and their types."""
+TABLES: dict[type, str] = {Gate: "gates", Member: "members", Clock: "clock", Wait: "waits", Action: "actions"}
+"""Tables of one row type each, by the name of their file."""
+
+
+class _About(msgspec.Struct):
+    """What the tables of a run folder refer to, as ``run.json`` tells it."""
+
+    names: list[str]
+    lanes: list[str]
+    groups: list[str]
+    name: str
+    source: str
+    world_size: int | None
+    backend: str
+    relative: bool
+    group_ranks: dict[str, list[int]]
+    slots: int
+    steps: list[int]
+    segment: list[int]
+    origin_ns: list[int]
+    clock_residual_ns: int | None
+    dropped_edges: int
+    partial: list[str]
+    counts: dict[str, int]
+    zero_ns: list[int] | None = None
+
+
+class _Stored(msgspec.Struct):
+    """``run.json``."""
+
+    format: int
+    version: str
+    result: dict[str, Any]
+    graph: _About | None
+    files: dict[str, File]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder opened again: its graph, its references, and what was printed."""
+
+    folder: Path
+    graph: Graph
+    reference_ns: Any
+    result: dict[str, Any]
+    files: Mapping[str, File]
+    """The manifest: what the folder may hold."""
+
+    @cached_property
+    def waits(self) -> Table:
+        """The observed waits, split."""
+        waits = _table(self.folder, self.files, Wait)
+        if len(waits) and (int(waits.op.min()) < 0 or int(waits.op.max()) >= len(self.graph)):
+            raise _damaged(self.folder, "a wait belongs to no op")
+        return waits
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open a run folder; says in one line what is wrong with it if anything is."""
+    root = Path(folder)
+    with refusing_unexpected(lambda why: _damaged(root, why)):
+        return read_steadily(root, lambda: _open(root))
+
+
+def _open(root: Path) -> Run:
+    stored = _stored(root)
+    about, read_table = stored.graph, partial(_table, root, stored.files)
+    if about is None:
+        raise RunError(f"{root}: made of logs alone, it has no graph; put the traces of the job beside them")
+    members = read_table(Member)
+    trace = Trace(
+        ops=Table(Op, {}, 0), names=about.names, lanes=about.lanes, groups=about.groups, members=members, name=about.name,
+        source=about.source, world_size=about.world_size, backend=about.backend, relative=about.relative,
+        group_ranks=about.group_ranks, partial=about.partial, counts=about.counts,
+        actions=read_table(Action) if "actions.parquet" in stored.files else Table(Action, {}, 0), zero_ns=about.zero_ns,
+    )  # fmt: skip
+    ops = read_columns(root, stored.files, "ops", {**schema_of(Op), **OP_ARRAYS, "reference_ns": "float64", "preds": "int64"})
+    edges = read_columns(root, stored.files, "edges", {"pred": "int64", "lag_ns": "int64"})
+    graph = Graph(
+        trace=trace, ops=Table(Op, {name: ops[name] for name in schema_of(Op)}),
+        pred_ptr=np.concatenate([[0], np.cumsum(ops["preds"])]).astype(np.int64),
+        pred=edges["pred"], lag_ns=edges["lag_ns"],
+        events=read_columns(root, stored.files, "events", {"event": "int64"})["event"],
+        clock=read_table(Clock), members=members, slots=about.slots,
+        steps=np.array(about.steps, dtype=np.int64), segment=np.array(about.segment, dtype=np.int32),
+        origin_ns=np.array(about.origin_ns, dtype=np.int64), clock_residual_ns=about.clock_residual_ns,
+        dropped_edges=about.dropped_edges, partial=about.partial, counts=about.counts,
+        **{name: ops[name] for name in OP_ARRAYS},
+    )  # fmt: skip
+    try:
+        check(graph)
+    except Unsound as error:
+        raise _damaged(root, str(error)) from None
+    return Run(root, graph, ops["reference_ns"], stored.result, stored.files)
+
+
+def _stored(root: Path) -> _Stored:
+    """``run.json`` of a folder."""
+    try:
+        data = read_file(root / RUN)
+    except OSError:
+        raise RunError(f"{root}: not a run folder (no {RUN}); make one with: taut analyze TRACES -o {root}") from None
+    try:
+        layout = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("format", msgspec.Raw(b"null"))
+        if bytes(layout) != str(FORMAT).encode():
+            raise RunError(f"{root}: written by another version of taut; analyze the traces again: taut analyze TRACES -o NEW")
+        return msgspec.json.decode(data, type=_Stored)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(root, str(error)) from None
+
+
+def _table(root: Path, files: Mapping[str, File], row: type) -> Table:
+    """One table of a run folder."""
+    return Table(row, read_columns(root, files, TABLES[row], schema_of(row)))
+
+
+def _damaged(root: Path, why: str) -> RunError:
+    return RunError(f"{root}: damaged run folder ({' '.join(why.split())[:100]}); analyze the traces again")
+
+
+def schema_of(row: type) -> dict[str, str]:
+    """Columns of a row type and their numpy types; text is ``str``."""
+    return {f.name: f.metadata["dtype"] for f in dataclasses.fields(row)}
+
+
+def read_columns(root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    """The columns of one stored table, of exactly these names and types."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = f"{name}.parquet"
+    data = read_listed(root, file, files.get(file))
+    try:
+        stored = pq.ParquetFile(pa.BufferReader(data))
+        _check_schema(root, file, stored, schema, len(data))
+        table = stored.read(columns=list(schema))
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(root, str(error)) from None
+    if any(table[column].null_count for column in schema):
+        raise _damaged(root, f"{file} has empty cells")
+    return {column: table[column].to_numpy() for column in schema}
+
+
+def _check_schema(root: Path, file: str, stored: Any, schema: Mapping[str, str], size: int) -> None:
+    """Refuse other columns or types than expected, and more rows than the file can hold."""
+    import pyarrow as pa
+
+    expected = {n: pa.string() if t == "str" else pa.from_numpy_dtype(np.dtype(t)) for n, t in schema.items()}
+    found = dict(zip(stored.schema_arrow.names, stored.schema_arrow.types, strict=True))
+    wrong = next((n for n, t in expected.items() if found.get(n) != t), None)
+    if wrong is not None:
+        raise _damaged(root, f"{file}: column {wrong} is {found.get(wrong, 'missing')}, not {expected[wrong]}")
+    if stored.metadata.num_rows * 8 * len(schema) > max(FREE_BYTES, RATIO * size):
+        raise _damaged(root, f"{file} holds more rows than its size allows")
