@@ -7,6 +7,7 @@ tables, so that later verbs start from it without reading the traces again.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -191,7 +192,8 @@ def _at_once(work: Callable[[], Any]) -> Future[Any]:
 
 def digest(trace: Trace, *options: object) -> str:
     """SHA-256 over what was read (``Trace.digest``) and the options that change the result."""
-    return hashlib.sha256("\0".join((trace.digest, *map(repr, options))).encode()).hexdigest()
+    with np.printoptions(threshold=sys.maxsize):  # else a large matrix of a topology is abbreviated
+        return hashlib.sha256("\0".join((trace.digest, *map(repr, options))).encode()).hexdigest()
 
 
 def _safe(name: str) -> str:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from taut.boundary import refusing_unexpected
 from taut.errors import InputRefused, NotATrace
 from taut.read import files, merge, metric_given, metrics
 from taut.read import progress as log
-from taut.read.load import FORMATS, Format, Part, load_all
+from taut.read.load import FORMATS, LEAVE, Format, Part, brief, load_all
 from taut.tables import Member, Op, Table, Trace
 
 __all__ = ["FORMATS", "Format", "read"]
@@ -43,9 +44,17 @@ def read(
     def by(door: str) -> list[Any]:
         return [part.found for part in parts if part.door == door]
 
+    where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    with refusing_unexpected(lambda why: InputRefused(where, f"cannot be put together ({brief(why)})", LEAVE)):
+        trace = _joined(paths, parts, by)
+    trace = _with_what_lies_beside(trace, by, lambda: metric_given.load(metrics_at, trace, places))
+    return replace(trace, digest=_digest([one.digest for one in loaded], trace if metrics_at else None))
+
+
+def _joined(paths: Sequence[str | Path], parts: list[Part], by: Callable[[str], list[Any]]) -> Trace:
+    """One trace out of what tells of ops; without any, one out of dumps or of job and control logs."""
     refused: list[InputRefused] = [part.found for part in parts if isinstance(part.found, InputRefused)]
-    dumps, logs, jobs, spans = by("flight"), by("progress"), by("job_logs"), by("otlp")
-    decided = _decided(by, jobs)
+    dumps, logs, spans = by("flight"), by("progress"), by("otlp")
     traces = _traces(parts, by, refused)
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
     if spans and traces:
@@ -61,7 +70,7 @@ def read(
         from taut.read import flight
 
         trace = flight.alone(dumps, refused, **about)
-    elif jobs or decided:
+    elif by("job_logs") or _decided(by):
         trace = _jobs_alone(refused, **about)
     else:
         raise _nothing(paths, parts, refused, by)
@@ -69,25 +78,42 @@ def read(
     if logs:
         trace = replace(trace, progress=log.gather(logs))
     skipped = sum(part.found is None for part in parts)
-    trace = replace(trace, counts={**trace.counts, "files": len(traces) + len(spans), "files skipped": skipped})
-    if dumps:
+    return replace(trace, counts={**trace.counts, "files": len(traces) + len(spans), "files skipped": skipped})
+
+
+def _with_what_lies_beside(trace: Trace, by: Callable[[str], list[Any]], given: Callable[[], list[Any]]) -> Trace:
+    """The trace with dumps, execution traces, metrics, job and control logs; one that cannot be used is left out."""
+    if dumps := by("flight"):
         from taut.read import flight
 
-        trace = flight.apply(trace, dumps)
+        trace = _unless_unusable(trace, "flight-recorder dumps", lambda: flight.apply(trace, dumps))
     if executed := [found for found in by("execution") if not _is_plan(found)]:
         from taut.read import execution
 
-        trace = execution.apply(trace, executed)
-    trace = metrics.apply(trace, [*by("metrics"), *metric_given.load(metrics_at, trace, places)])
-    if jobs:
+        trace = _unless_unusable(trace, "execution traces", lambda: execution.apply(trace, executed))
+    trace = _unless_unusable(trace, "metrics", lambda: metrics.apply(trace, [*by("metrics"), *given()]))
+    if jobs := by("job_logs"):
         from taut.read import job_gather
 
-        trace = job_gather.apply(trace, jobs)
-    if decided or jobs:
+        trace = _unless_unusable(trace, "job logs", lambda: job_gather.apply(trace, jobs))
+    if (decided := _decided(by)) or jobs:
         from taut.read import control_gather
 
-        trace = control_gather.apply(trace, decided, jobs)
-    return replace(trace, digest=_digest([one.digest for one in loaded], trace if metrics_at else None))
+        trace = _unless_unusable(trace, "control logs", lambda: control_gather.apply(trace, decided, jobs))
+    return trace
+
+
+def _unless_unusable(trace: Trace, what: str, apply: Callable[[], Trace]) -> Trace:
+    """The trace with something applied; without it, and with a note, if that goes wrong in a way nobody foresaw."""
+    try:
+        with refusing_unexpected(lambda why: Unforeseen(what, why)):
+            return apply()
+    except Unforeseen as error:
+        return replace(trace, partial=[*trace.partial, f"{what} left out: they do not fit the traces ({brief(error.why)})"])
+
+
+class Unforeseen(InputRefused):
+    """Raised by no reader: an exception of another kind, at the boundary."""
 
 
 def _digest(used: Sequence[str], fetched: Trace | None) -> str:
@@ -101,8 +127,9 @@ def _digest(used: Sequence[str], fetched: Trace | None) -> str:
     return total.hexdigest()
 
 
-def _decided(by: Callable[[str], list[Any]], jobs: Sequence[Any]) -> list[Any]:
+def _decided(by: Callable[[str], list[Any]]) -> list[Any]:
     """What tells of control, if anything does."""
+    jobs = by("job_logs")
     if not (jobs or by("control") or any(one.settings for one in by("metrics"))):
         return []
     from taut.read import control_gather

@@ -231,14 +231,15 @@ def _refusing(label: str) -> Iterator[None]:
     """The boundary of every file: whatever goes wrong while it is read is a refusal of that file."""
     try:
         with refusing_unexpected(
-            lambda why: InputRefused(label, f"cannot be read as what it seems to be ({_brief(why)})", LEAVE)
+            lambda why: InputRefused(label, f"unreadable as the format it seems to be ({brief(why)})", LEAVE)
         ):
             yield
     except MemoryError:
         raise TooLarge(label, "needs more memory than there is", "profile fewer steps, or use a larger machine") from None
 
 
-def _brief(why: str) -> str:
+def brief(why: str) -> str:
+    """An unforeseen reason in one short line."""
     return " ".join(why.split())[:120]
 
 
@@ -273,7 +274,7 @@ def _recognised(member: files.Member) -> Part:
 
 
 def _part(member: files.Member, door: Any, found: Any) -> Part:
-    if isinstance(found, Trace):
+    if found is None or isinstance(found, Trace):
         return Part(member.label, found)
     for kind, name in ((metrics.Metrics, "metrics"), (JobLog, "job_logs"), (ControlLog, "control")):
         if isinstance(found, kind):
