@@ -1,23 +1,27 @@
 """Kernels: functions over arrays that run as machine code where that pays, and as plain Python where it does not.
 
 A call tries, in this order: code loaded before; code that an earlier run left behind (``native.py``); for small arrays,
-before anything was compiled, plain Python (or the ``plain`` numpy twin), because a few thousand rows take less than the
-compiler takes to load; and last, compilation by numba, whose result is left for the next run. All give the same numbers.
+before a large one was compiled for and before ``expect`` announced many, plain Python (or the ``plain`` numpy twin),
+because a few thousand rows take less than the compiler takes to load; and last, compilation by numba, whose result is
+left for the next run. All give the same numbers. Whether somebody else has imported numba does not matter.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
 import threading
 import types
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taut import native
 
 SMALL = 10_000
 """Rows up to which plain Python is faster than loading the compiler."""
-_COMPILING = threading.Lock()
+_LOADING, _COMPILING = threading.Lock(), threading.Lock()
+_LARGE = threading.Event()
+"""Set once there was, or will be, enough to do to compile for: from then on small arrays are compiled for too."""
 
 
 class Kernel:
@@ -34,6 +38,7 @@ class Kernel:
         self.function, self.twin, self.lists, self.small, self.options = function, plain, lists, small, options
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
         self._loaded: dict[str, Callable[..., Any] | None] = {}
+        self._damaged: set[str] = set()
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel on arrays and numbers."""
@@ -41,35 +46,53 @@ class Kernel:
 
         args = tuple(_dense(value) for value in args)
         kind = native.signature(args)
-        if kind is None:
-            return self.compiled(*args)
-        if kind not in self._loaded:
-            with _COMPILING:  # one engine loads for all threads, one at a time
-                if kind not in self._loaded:
-                    self._loaded[kind] = native.load(self.source, self._file, self.__name__, kind)
-        ready = self._loaded[kind]
+        ready = None if kind is None else self._kept(kind)
+        if ready is None and self._pays(kind, args):
+            ready = self.compiled if kind is None else self._compile(kind, args)
         if ready is not None:
             return ready(*args)
-        if "numba" not in sys.modules and max(map(_rows, args)) <= (SMALL if self.small is None else self.small):
-            return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
-        return self._compile(kind)(*args)
+        return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
 
-    def _compile(self, kind: str) -> Callable[..., Any]:
+    def _kept(self, kind: str) -> Callable[..., Any] | None:
+        """Code of one signature that is loaded, or that an earlier run left behind; None if there is none."""
+        from taut import native
+
+        if kind not in self._loaded:
+            with _LOADING:  # one engine loads for all threads, one at a time
+                if kind not in self._loaded:
+                    try:
+                        self._loaded[kind] = native.load(self._code(kind))
+                    except native.Damaged:
+                        self._damaged.add(kind)
+                        self._loaded[kind] = None
+        return self._loaded[kind]
+
+    def _pays(self, kind: str | None, args: tuple[Any, ...]) -> bool:
+        """Whether to compile: for large arrays, for many small ones, and where what was compiled before was damaged."""
+        if max(map(_rows, args), default=0) > (SMALL if self.small is None else self.small):
+            _LARGE.set()
+        return _LARGE.is_set() or kind in self._damaged
+
+    def _compile(self, kind: str, args: tuple[Any, ...]) -> Callable[..., Any]:
         """Compile for one signature, once, and leave the code for the next run."""
         from taut import native
 
         with _COMPILING:
-            if self._loaded.get(kind) is None:
-                compiled = self._jit()
+            ready = self._loaded.get(kind)
+            if ready is None:
+                ready = self._jit()
+                if hasattr(ready, "compile"):  # NUMBA_DISABLE_JIT leaves the plain function
+                    from numba import typeof
 
-                def first(*args: Any) -> Any:
-                    out = compiled(*args)
-                    native.store(self.source, self._file, self.__name__, kind, compiled)
-                    self._loaded[kind] = compiled
-                    return out
+                    ready.compile(tuple(map(typeof, args)))
+                    native.store(self._code(kind), ready)
+                self._loaded[kind] = ready
+            return ready
 
-                return first
-        return self._loaded[kind] or self.compiled
+    def _code(self, kind: str) -> native.Code:
+        from taut import native
+
+        return native.Code(self.function.__code__.co_filename, self.__module__, self.__name__, self.source, kind)
 
     @cached_property
     def plain(self) -> Callable[..., Any]:
@@ -89,21 +112,13 @@ class Kernel:
 
     @cached_property
     def source(self) -> str:
-        """What decides what the kernel does: its code, its constants, its options, and the kernels it calls."""
+        """What decides what the kernel does: its code, its constants, its options, and the values and kernels it uses."""
         code, space = self.function.__code__, self.function.__globals__
-        parts = [code.co_code.hex(), repr(code.co_consts[1:]), repr(code.co_names), repr(code.co_varnames)]
+        cells = [cell.cell_contents for cell in self.function.__closure__ or ()]
+        used = [f"{name}={_told(space[name])}" for name in code.co_names if name in space]
+        parts = [*_instructions(code, self.function.__doc__), *map(_told, cells), _told(self.function.__defaults__), *used]
         parts += [f"{k}={sorted(v) if isinstance(v, set) else v!r}" for k, v in sorted(self.options.items())]
-        for name in code.co_names:
-            used = space.get(name)
-            if isinstance(used, Kernel):
-                parts.append(used.source)
-            elif isinstance(used, (int, float)):
-                parts.append(f"{name}={used!r}")
-        return "\n".join(parts)
-
-    @property
-    def _file(self) -> str:
-        return self.function.__code__.co_filename
+        return repr(parts)
 
     def _rebound(self, form: Callable[[Kernel], Callable[..., Any]]) -> Callable[..., Any]:
         """The function in a namespace where other kernels are what they should be called as."""
@@ -121,7 +136,7 @@ class Kernel:
 def expect(ops: float) -> None:
     """Say how much work is to come in many small calls: if it pays, kernels are compiled however few rows each is given."""
     if ops > SMALL:
-        importlib.import_module("numba")
+        _LARGE.set()
 
 
 def kernel(
@@ -135,6 +150,23 @@ def kernel(
     return lambda function: Kernel(function, plain, lists, small, options)
 
 
+def _instructions(code: types.CodeType, doc: str | None = None) -> list[str]:
+    """What a code object holds but its documentation and its place in the file."""
+    consts = code.co_consts[1:] if doc is not None and code.co_consts[:1] == (doc,) else code.co_consts
+    inner = [repr(_instructions(one)) if isinstance(one, types.CodeType) else repr(one) for one in consts]
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return [code.co_code.hex(), code.co_exceptiontable.hex(), *inner, *map(repr, names)]
+
+
+def _told(value: Any) -> str:
+    """A value that a kernel uses, as text that changes when the value does."""
+    if isinstance(value, Kernel):
+        return value.source
+    if hasattr(value, "tobytes"):
+        return f"{value.dtype}{value.shape}{value.tobytes().hex()}"
+    return getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or repr(value)
+
+
 def _rows(value: Any) -> int:
     shape = getattr(value, "shape", None)
     return int(shape[0]) if shape else 0
@@ -142,7 +174,7 @@ def _rows(value: Any) -> int:
 
 def _dense(value: Any) -> Any:
     flags = getattr(value, "flags", None)
-    return value if flags is None or flags.c_contiguous else value.copy()
+    return value if flags is None or (flags.c_contiguous and flags.aligned) else value.copy()
 
 
 def _listed(value: Any) -> Any:

@@ -4,11 +4,17 @@ Importing numba and setting up its typing takes about 0.7 s of CPU, most of a sh
 is a few kilobytes of machine code. So the code of every compiled kernel is kept beside the module (or in the user's
 cache folder) under a key of its source, its argument types, the versions involved and the processor, and the next run
 loads it with llvmlite alone. Whatever goes wrong here, numba compiles as usual: this is a shortcut, not a second way.
+
+Machine code is trusted as little as a file can be: it is loaded only from a regular file in a folder of this user (or
+of root) that nobody else can write to, and only if its hash over key and content is right. What fails that is removed.
+``TAUT_KERNEL_CACHE=off`` neither reads nor writes any.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import functools
 import hashlib
 import importlib.machinery
@@ -16,9 +22,11 @@ import importlib.util
 import json
 import os
 import platform
-import tempfile
+import stat
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,64 +37,131 @@ FIXED = 5
 """Words of an array before its shape and strides: owner, parent, items, item size, data."""
 
 
+SWITCH = "TAUT_KERNEL_CACHE"
+LAYOUT = 2
+"""Raised whenever the layout of kept files or the way of calling them changes."""
+LARGEST = 1 << 24
+"""Bytes of a kept file beyond which it is not read; the largest kernel has some 100 kB."""
+SUFFIX, PART = ".kernel", ".kernel-part"
+ABANDONED_S = 3600
+"""Age at which a half-written file is taken for that of a killed process."""
+NOT_OURS = (errno.ELOOP, errno.ENXIO, errno.EACCES)
+"""Errors on opening a kept file that tell of a link, a socket or a file this user may not read."""
+
+
+class Damaged(Exception):
+    """A kept file was not what had been written; it has been removed."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """What decides the object code of one kernel: where it is defined, what it does, and the types of its arguments."""
+
+    file: str
+    module: str
+    name: str
+    source: str
+    types: str
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Hash of all that the object code depends on."""
+        parts = [LAYOUT, self.module, self.name, self.source, self.types, *_surroundings()]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    @property
+    def kept_as(self) -> str:
+        """Name of the kept file."""
+        return f"{self.name}-{self.key}{SUFFIX}"
+
+
 def signature(args: Sequence[Any]) -> str | None:
     """Types of the arguments, ``l1,l1,i1,x,d``; None if one of them is nothing a kernel takes."""
     out = []
     for value in args:
-        if isinstance(value, np.ndarray) and value.dtype.char in "lqid?bh" and value.flags.c_contiguous:
+        if isinstance(value, np.ndarray):
+            if value.dtype.char not in "lqid?bh" or not (
+                value.dtype.isnative and value.flags.c_contiguous and value.flags.aligned
+            ):
+                return None
             out.append(f"{'l' if value.dtype.char == 'q' else value.dtype.char}{value.ndim}")
-        elif isinstance(value, bool):
-            return None
-        elif isinstance(value, (int, np.integer)):
+        elif type(value) is int or type(value) is np.int64:
+            if not -(1 << 63) <= value < 1 << 63:
+                return None
             out.append("x")
-        elif isinstance(value, (float, np.floating)):
+        elif isinstance(value, float):  # np.float64 is one
             out.append("d")
         else:
             return None
     return ",".join(out)
 
 
-def load(source: str, module: str, name: str, types: str) -> Callable[..., Any] | None:
-    """The kernel from its stored object code, or None if there is none that fits."""
-    try:
-        stored = _read(source, module, name, types)
-        return None if stored is None else _callable(*stored, types)
-    except Exception:  # a shortcut that fails is not taken
+def load(code: Code) -> Callable[..., Any] | None:
+    """The kernel from its kept object code, None if there is none; Damaged if there was one that must be made again."""
+    if _off():
         return None
+    damaged = False
+    for folder in _folders(code.file):
+        try:
+            with _opened(folder) as place:
+                return _callable(*_read(place, code), code.types)
+        except Damaged:
+            damaged = True
+        except Exception:  # a shortcut that fails is not taken
+            continue
+    if damaged:
+        raise Damaged(code.name)
+    return None
 
 
-def store(source: str, module: str, name: str, types: str, compiled: Any) -> None:
+def store(code: Code, compiled: Any) -> None:
     """Keep the object code of a kernel that numba has just compiled."""
+    if _off():
+        return
     try:
-        result = next(iter(compiled.overloads.values())) if len(compiled.overloads) == 1 else None
-        if result is None or len(result.signature.args) != len(types.split(",")):
-            return
-        _, kind, (code, _) = result.library.serialize_using_object_code()
-        returns = _returns(result.signature.return_type)
-        if kind != "object" or returns is None:
-            return
-        header = json.dumps({"symbol": result.fndesc.llvm_func_name, "returns": returns}).encode()
-        _write(_file(source, module, name, types), len(header).to_bytes(4, "little") + header + code)
+        content = _content(code, compiled)
     except Exception:  # the next run compiles again
         return
+    for folder in _folders(code.file) if content else ():
+        try:
+            with _opened(folder, make=True) as place:
+                return _write(place, code.kept_as, content)
+        except OSError:  # not a folder of ours, no permission, no space: the next one may do
+            continue
+
+
+def _content(code: Code, compiled: Any) -> bytes:
+    """The file of a kernel: hash over key and rest, length of header, header, object code; empty if it cannot be kept."""
+    result = next(iter(compiled.overloads.values())) if len(compiled.overloads) == 1 else None
+    if result is None or ",".join(filter(None, map(_kind, result.signature.args))) != code.types:
+        return b""
+    _, form, (machine, _) = result.library.serialize_using_object_code()
+    returns = _returns(result.signature.return_type)
+    if form != "object" or returns is None or b"__svml" in machine:  # Intel's library is there only where numba loads it
+        return b""
+    header = json.dumps({"symbol": result.fndesc.llvm_func_name, "returns": returns}).encode()
+    rest: bytes = len(header).to_bytes(4, "little") + header + machine
+    return _hash(code, rest) + rest
+
+
+def _hash(code: Code, rest: bytes) -> bytes:
+    return hashlib.sha256(code.key.encode() + rest).digest()
+
+
+def _kind(kind: Any) -> str | None:
+    """A type of numba in the words of ``signature``; None if it has none."""
+    if getattr(kind, "layout", "") == "C" and kind.aligned:
+        return f"{np.dtype(str(kind.dtype)).char}{kind.ndim}"
+    return {"int64": "x", "float64": "d"}.get(str(kind))
 
 
 def _returns(kind: Any) -> list[str] | None:
     """What a kernel returns, element by element; one array or number counts as a list of one marked by a dot."""
-    elements = list(kind) if hasattr(kind, "count") else [kind]
-    out = []
-    for element in elements:
-        text = str(element)
-        if text.startswith("array(") and text.endswith(", C)"):
-            dtype, ndim = text[6:].split(", ")[:2]
-            out.append(f"{np.dtype(dtype).char}{ndim[0]}")
-        elif text == "int64":
-            out.append("x")
-        elif text == "float64":
-            out.append("d")
-        else:
-            return None
-    return out if hasattr(kind, "count") else [".", *out]
+    several = hasattr(kind, "count")
+    out = [_kind(element) for element in (kind if several else [kind])]
+    if None in out:
+        return None
+    return [one for one in ([] if several else ["."]) + out if one]
 
 
 def _callable(symbol: str, returns: list[str], code: bytes, types: str) -> Callable[..., Any]:
@@ -144,8 +219,10 @@ def _unpack(room: Any, kinds: list[str]) -> list[Any]:
             owner, _, items, size, data = room[i : i + FIXED]
             shape = tuple(room[i + FIXED : i + FIXED + int(kind[1])])
             memory = (ctypes.c_char * (items * size)).from_address(data)
-            weakref.finalize(memory, _helpers()["release"], owner)
-            out.append(np.frombuffer(memory, dtype=kind[0]).reshape(shape) if items else np.zeros(shape, dtype=kind[0]))
+            made = np.frombuffer(memory, dtype=kind[0]).reshape(shape) if items else np.zeros(shape, dtype=kind[0])
+            if owner:
+                weakref.finalize(memory, _helpers()["release"], owner)
+            out.append(made if owner else made.copy())  # without an owner it is (part of) an argument
             i += FIXED + 2 * int(kind[1])
     return out
 
@@ -193,58 +270,118 @@ def _engine() -> Any:
 
 
 @functools.cache
-def _surroundings() -> str:
-    """Versions and processor that object code depends on."""
+def _surroundings() -> tuple[str, ...]:
+    """Versions, settings and processor that object code depends on."""
     import llvmlite
     import llvmlite.binding as llvm
 
-    versions = [_version("numba"), llvmlite.__version__, np.__version__]
-    return "|".join([*versions, platform.python_version(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()])
+    versions = (_version("numba"), llvmlite.__version__, np.__version__, platform.python_version())
+    settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
+    processor = (llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return (*versions, *settings, *processor)
 
 
 def _version(package: str) -> str:
     """Told by the name of its folder of metadata: reading them would take longer than the kernels do."""
     found = importlib.util.find_spec(package)
     beside = Path(str(found.origin)).parents[1] if found else Path()
-    names = [path.name for path in beside.glob(f"{package}-*.dist-info")]
+    names = sorted(path.name for path in beside.glob(f"{package}-*.dist-info"))
     if names:
-        return names[0]
+        return " ".join(names)
     from importlib.metadata import version
 
     return version(package)
 
 
-@functools.cache
-def _folder(module: str) -> Path:
-    """Beside the module if that can be written, else the user's cache folder."""
-    beside = Path(module).parent / "__pycache__"
+def _off() -> bool:
+    return os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false")
+
+
+def _folders(file: str) -> Iterator[Path]:
+    """Where code may be kept: beside the module, then the user's cache folder; neither unless its path is absolute."""
+    beside = Path(file).parent / "__pycache__"
+    if beside.is_absolute():
+        yield beside
+    home = os.path.expanduser("~")
+    for root, names in ((os.environ.get("XDG_CACHE_HOME", ""), ("taut",)), (home, (".cache", "taut"))):
+        if os.path.isabs(root):
+            yield Path(root, *names)
+            return
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, make: bool = False) -> Iterator[int]:
+    """A descriptor of the folder; OSError if it is a link, or if somebody else could put files there."""
+    beside = folder.name == "__pycache__"
+    if make:
+        folder.mkdir(mode=0o755 if beside else 0o700, parents=not beside, exist_ok=True)
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        beside.mkdir(exist_ok=True)
-        if os.access(beside, os.W_OK):
-            return beside
-    except OSError:
-        pass
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "taut"
-    root.mkdir(parents=True, exist_ok=True)
-    return root
+        if make and not beside and os.fstat(place).st_uid == os.geteuid():
+            os.fchmod(place, 0o700)  # it holds nothing but kept code
+        if not _ours(os.fstat(place)):
+            raise PermissionError(folder)
+        yield place
+    finally:
+        os.close(place)
 
 
-def _file(source: str, module: str, name: str, types: str) -> Path:
-    key = hashlib.sha256("\n".join((source, types, _surroundings())).encode()).hexdigest()[:20]
-    return _folder(module) / f"{name}-{key}.kernel"
+def _ours(found: os.stat_result) -> bool:
+    """Whether only this user or root can have written it: what root installed is trusted as its Python source is."""
+    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _read(source: str, module: str, name: str, types: str) -> tuple[str, list[str], bytes] | None:
-    path = _file(source, module, name, types)
-    if not path.exists():
-        return None
-    data = path.read_bytes()
-    size = int.from_bytes(data[:4], "little")
-    header = json.loads(data[4 : 4 + size])
-    return header["symbol"], header["returns"], data[4 + size :]
+def _read(place: int, code: Code) -> tuple[str, list[str], bytes]:
+    """Symbol, returned types and object code out of the kept file; Damaged if it had to be removed."""
+    try:
+        data = _data(place, code.kept_as)
+    except OSError as error:
+        if error.errno not in NOT_OURS:
+            raise
+        data = b""
+    rest = data[32:]
+    if data[:32] != _hash(code, rest):
+        os.unlink(code.kept_as, dir_fd=place)
+        raise Damaged(code.kept_as)
+    size = int.from_bytes(rest[:4], "little")
+    header = json.loads(rest[4 : 4 + size])
+    return header["symbol"], header["returns"], rest[4 + size :]
 
 
-def _write(path: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
-        stream.write(data)
-    os.replace(stream.name, path)
+def _data(place: int, name: str) -> bytes:
+    """The bytes of a file; none if it is no regular file, too large, or could be written by somebody else."""
+    # without O_NONBLOCK a pipe of that name would be waited for
+    opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+    try:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or not _ours(found) or found.st_size > LARGEST:
+            return b""
+        with open(opened, "rb", closefd=False) as stream:
+            return stream.read(LARGEST)
+    finally:
+        os.close(opened)
+
+
+def _write(place: int, name: str, content: bytes) -> None:
+    """Write a file whole or not at all, for this user only."""
+    _sweep(place)
+    part = f"{name[:40]}{os.urandom(8).hex()}{PART}"
+    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
+    try:
+        with open(opened, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(opened)
+        os.replace(part, name, src_dir_fd=place, dst_dir_fd=place)
+    except BaseException:  # an interrupt too leaves nothing behind
+        os.unlink(part, dir_fd=place)
+        raise
+
+
+def _sweep(place: int) -> None:
+    """Remove what killed processes left half written."""
+    for name in os.listdir(place):
+        if name.endswith(PART):
+            with contextlib.suppress(OSError):  # another process was quicker
+                if time.time() - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > ABANDONED_S:
+                    os.unlink(name, dir_fd=place)
