@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SMALL = 10_000
 """Rows up to which plain Python is faster than loading the compiler."""
 _LOADING, _COMPILING = threading.Lock(), threading.Lock()
-_LARGE = threading.Event()
+LARGE = threading.Event()
 """Set once there was, or will be, enough to do to compile for: from then on small arrays are compiled for too."""
 
 
@@ -38,7 +38,6 @@ class Kernel:
         self.function, self.twin, self.lists, self.small, self.options = function, plain, lists, small, options
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
         self._loaded: dict[str, Callable[..., Any] | None] = {}
-        self._damaged: set[str] = set()
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel on arrays and numbers."""
@@ -47,7 +46,7 @@ class Kernel:
         args = tuple(_dense(value) for value in args)
         kind = native.signature(args)
         ready = None if kind is None else self._kept(kind)
-        if ready is None and self._pays(kind, args):
+        if ready is None and self._pays(args):
             ready = self.compiled if kind is None else self._compile(kind, args)
         if ready is not None:
             return ready(*args)
@@ -60,18 +59,14 @@ class Kernel:
         if kind not in self._loaded:
             with _LOADING:  # one engine loads for all threads, one at a time
                 if kind not in self._loaded:
-                    try:
-                        self._loaded[kind] = native.load(self._code(kind))
-                    except native.Damaged:
-                        self._damaged.add(kind)
-                        self._loaded[kind] = None
+                    self._loaded[kind] = native.load(self.code(kind))
         return self._loaded[kind]
 
-    def _pays(self, kind: str | None, args: tuple[Any, ...]) -> bool:
-        """Whether to compile: for large arrays, for many small ones, and where what was compiled before was damaged."""
+    def _pays(self, args: tuple[Any, ...]) -> bool:
+        """Whether to compile: for large arrays, and from then on, or from ``expect`` on, for small ones too."""
         if max(map(_rows, args), default=0) > (SMALL if self.small is None else self.small):
-            _LARGE.set()
-        return _LARGE.is_set() or kind in self._damaged
+            LARGE.set()
+        return LARGE.is_set()
 
     def _compile(self, kind: str, args: tuple[Any, ...]) -> Callable[..., Any]:
         """Compile for one signature, once, and leave the code for the next run."""
@@ -85,11 +80,12 @@ class Kernel:
                     from numba import typeof
 
                     ready.compile(tuple(map(typeof, args)))
-                    native.store(self._code(kind), ready)
+                    native.store(self.code(kind), ready)
                 self._loaded[kind] = ready
             return ready
 
-    def _code(self, kind: str) -> native.Code:
+    def code(self, kind: str) -> native.Code:
+        """What decides the kernel's object code for arguments of these types."""
         from taut import native
 
         return native.Code(self.function.__code__.co_filename, self.__module__, self.__name__, self.source, kind)
@@ -136,7 +132,7 @@ class Kernel:
 def expect(ops: float) -> None:
     """Say how much work is to come in many small calls: if it pays, kernels are compiled however few rows each is given."""
     if ops > SMALL:
-        _LARGE.set()
+        LARGE.set()
 
 
 def kernel(

@@ -6,8 +6,8 @@ cache folder) under a key of its source, its argument types, the versions involv
 loads it with llvmlite alone. Whatever goes wrong here, numba compiles as usual: this is a shortcut, not a second way.
 
 Machine code is trusted as little as a file can be: it is loaded only from a regular file in a folder of this user (or
-of root) that nobody else can write to, and only if its hash over key and content is right. What fails that is removed.
-``TAUT_KERNEL_CACHE=off`` neither reads nor writes any.
+of root) that nobody else can write to, and only if its hash over key and content is right. What fails that is removed,
+and made again by the next run that compiles. With ``TAUT_KERNEL_CACHE=off`` none is read or written.
 """
 
 from __future__ import annotations
@@ -47,10 +47,6 @@ ABANDONED_S = 3600
 """Age at which a half-written file is taken for that of a killed process."""
 NOT_OURS = (errno.ELOOP, errno.ENXIO, errno.EACCES)
 """Errors on opening a kept file that tell of a link, a socket or a file this user may not read."""
-
-
-class Damaged(Exception):
-    """A kept file was not what had been written; it has been removed."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +93,13 @@ def signature(args: Sequence[Any]) -> str | None:
 
 
 def load(code: Code) -> Callable[..., Any] | None:
-    """The kernel from its kept object code, None if there is none; Damaged if there was one that must be made again."""
-    if _off():
-        return None
-    damaged = False
-    for folder in _folders(code.file):
+    """The kernel from its kept object code, or None if there is none that is whole and ours."""
+    for folder in () if _off() else _folders(code.file):
         try:
             with _opened(folder) as place:
                 return _callable(*_read(place, code), code.types)
-        except Damaged:
-            damaged = True
         except Exception:  # a shortcut that fails is not taken
             continue
-    if damaged:
-        raise Damaged(code.name)
     return None
 
 
@@ -332,7 +321,7 @@ def _ours(found: os.stat_result) -> bool:
 
 
 def _read(place: int, code: Code) -> tuple[str, list[str], bytes]:
-    """Symbol, returned types and object code out of the kept file; Damaged if it had to be removed."""
+    """Symbol, returned types and object code out of the kept file, which is removed if it is not what was written."""
     try:
         data = _data(place, code.kept_as)
     except OSError as error:
@@ -342,7 +331,7 @@ def _read(place: int, code: Code) -> tuple[str, list[str], bytes]:
     rest = data[32:]
     if data[:32] != _hash(code, rest):
         os.unlink(code.kept_as, dir_fd=place)
-        raise Damaged(code.kept_as)
+        raise ValueError(code.kept_as)
     size = int.from_bytes(rest[:4], "little")
     header = json.loads(rest[4 : 4 + size])
     return header["symbol"], header["returns"], rest[4 + size :]

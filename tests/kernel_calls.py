@@ -1,0 +1,179 @@
+"""Every kernel of the package, and real arguments for each: those with which small jobs of all kinds call it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import taut
+from actions import act, poisson, trace
+from build import MS, barriers, job, ring_all_reduce
+from taut import jit
+from taut.jit import Kernel
+
+NEEDS_TORCH = ("taut.lab.jobs", "taut.lab.rank")
+CALLS = 4
+"""Recorded calls of each kernel and signature: later ones seldom do anything new, and every call is replayed."""
+
+Args = tuple[Any, ...]
+
+
+def kernels() -> dict[str, Kernel]:
+    """Every kernel, by the module that defines it and its name."""
+    found = {}
+    for module in pkgutil.walk_packages(taut.__path__, "taut."):
+        if module.name not in NEEDS_TORCH and not module.name.endswith("__main__"):
+            values = vars(importlib.import_module(module.name)).values()
+            found |= {f"{one.__module__}.{one.__name__}": one for one in values if isinstance(one, Kernel)}
+    return found
+
+
+def copied(args: Args) -> Args:
+    """Arguments that a kernel may overwrite."""
+    return tuple(np.array(one) if isinstance(one, (np.ndarray, list)) else one for one in args)
+
+
+@contextmanager
+def recorded() -> Iterator[dict[str, list[Args]]]:
+    """Arguments of all kernel calls inside, those of kernels by kernels too, which run in Python for that."""
+    calls: dict[str, dict[str, list[Args]]] = {}
+    usual = Kernel.__call__
+
+    def call(self: Kernel, *args: Any) -> Any:
+        kind = " ".join(f"{getattr(one, 'dtype', type(one))}{np.ndim(one)}" for one in args)
+        kept = calls.setdefault(f"{self.__module__}.{self.__name__}", {}).setdefault(kind, [])
+        if len(kept) < CALLS:
+            kept.append(copied(args))
+        return self.function(*map(jit._listed, args)) if self.lists else self.function(*args)
+
+    found: dict[str, list[Args]] = {}
+    Kernel.__call__ = call  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        Kernel.__call__ = usual  # type: ignore[method-assign]
+        found.update({name: [one for kept in kinds.values() for one in kept] for name, kinds in calls.items()})
+
+
+def training() -> None:
+    """A ring with a slow link, lanes that wake each other, ranks that are paused by an action or were recorded in part."""
+    from taut.brief.order import beside
+    from taut.graph import link
+    from taut.report import report
+    from taut.run import analyze_trace
+
+    rng = np.random.default_rng(0)
+    work = 10 * MS * rng.normal(1, 0.02, (8, 6))
+    report(analyze_trace(ring_all_reduce(work, MS, {(1, 2): 3 * MS})))
+    work[:, 4] *= 1.5
+    report(analyze_trace(barriers(work)))
+    two = {r: [f"fwd 5 | AR/a{r} 2 | bwd {3 + r}", f". 6 | AR 4 | AG/b{r} 2"] for r in range(3)}
+    done = analyze_trace(job(two, steps=6, noise=0.05))
+    assert done.observed.slack_ns.min() >= 0
+    halted = {r: f"fwd 10 | {'. 40 | ' if r == 2 else ''}bwd 10 | AR 2" for r in range(4)}
+    usual = dict.fromkeys(range(4), "fwd 10 | bwd 10 | AR 2")
+    acts = [act(0.081, "scheduler", -1, "rank 2", "allocation"), act(0.101, "rescuer", 1, "rank 2", "allocation")]
+    analyze_trace(replace(job(lambda step: halted if step == 3 else usual, steps=6), actions=trace(acts).actions))
+    whole = job(dict.fromkeys(range(3), "fwd 5 | AR:8 1 | fwd 5 | AR:8 1 | fwd 5 | AR:8 1 | fwd 1"))
+    ops = whole.ops
+    link(replace(whole, ops=ops.take(~((ops.rank == 1) & (ops.verb > 0) & (ops.end_ns < 8 * MS)))))
+    start = rng.integers(0, 50, 40)
+    beside(rng.integers(0, 3, 40), start, start + rng.integers(1, 20, 40))
+
+
+def projection() -> None:
+    """A training job with failures on a fabric, a service and a team of agents, all small."""
+    from taut.project.agents.run import run as run_agents
+    from taut.project.agents.scenario import parse as parse_agents
+    from taut.project.failure import live
+    from taut.project.flow import rates
+    from taut.project.forecast import forecast
+    from taut.project.quick import rate
+    from taut.project.scenario import Failure, parse
+    from taut.project.serving.run import run as run_serving
+    from taut.project.serving.scenario import parse as parse_serving
+    from taut.read.scenario import load
+
+    rates(np.array([0, 2, 3, 4]), np.array([0, 1, 0, 1]), [10.0, 4.0])
+    table, text = load("gpt-175b")
+    table["model"] = {**table["model"], "layers": 8, "hidden": 2048, "heads": 16}
+    table["job"] = {"global_batch": 16, "dp": 4, "tp": 2, "pp": 2}
+    small = parse(table, "small", text)[0]
+    forecast(small, count=2)
+    with patch("taut.project.quick.MOST", 3):
+        rate(small, 1)
+    often = Failure(node_per_1000_node_days=30000.0, spares=1, repair_hours=5.0, restore_s=30.0, checkpoint_s=30.0,
+                    warmup_steps=5.0, warmup_share=0.25, heat_steps=50.0, placement_spread=0.1, redrawn_share=0.25)  # fmt: skip
+    live(often, 4, 8, 20_000.0, step_s=3.0, count=2, seed=1)
+    table, text = load("latency-inference")
+    table["serving"] = {**table["serving"], "replicas": 2}
+    table["arrivals"] = {"per_s": 20.0, "prompt_tokens": 500, "generated_tokens": 8, "generated_spread": 0.5}
+    run_serving(parse_serving(table, "latency-inference", text)[0], 50, 1, 1e7)
+    table, text = load("agent-chain")
+    with patch("taut.project.agents.run.STRETCH", 1):
+        run_agents(parse_agents(table, "agent-chain", text)[0], 50, 1)
+
+
+def controllers() -> None:
+    """Controllers that undo each other, a knob that swings, calls that are repeated without saying so."""
+    from taut.control import amplification, conflict, oscillation, prepare
+
+    rng = np.random.default_rng(0)
+    rows = []
+    for t in poisson(rng, np.full(200, 0.3)):
+        rows += [act(t, "scheduler", -1), act(t + 0.5, "rescuer", 1), act(t + 1.0, "scheduler", 1)]
+    conflict.relate(prepare(trace(rows)), rng)
+    oscillation.zigzag(rng.normal(size=30), 0.5)
+    at = poisson(rng, 0.2 + 1.0 * (np.arange(300) % 120 < 60))
+    amplification.branching(at, amplification.rate_steps(at), 0.5, rng)
+
+
+def files() -> None:
+    """Execution traces of two ranks that are laid out, and an answer of Prometheus."""
+    from taut.read import chakra
+    from taut.read.sample_lists import numbers
+    from taut.read.schedule import laid_out
+
+    laid_out([chakra.load(plan(rank), f"job.{rank}.et") for rank in (0, 1)])
+    numbers(b'[[1700000000,"1.5"],[1700000001.25,"-2e3"],[1700000002,"NaN"]],[[1700000003,"7"]]')
+
+
+def plan(rank: int) -> bytes:
+    """A Chakra execution trace of one rank: compute, meet, compute; the numbers of the nodes are not in that order."""
+    forward = [(1, 2), (2, b"forward"), (3, 4), (7, 100 + 60 * rank)]
+    meet = [(1, 1), (2, b"gradients"), (3, 7), (5, b"\2"), (7, 30)]
+    meet += [(10, message([(1, b"comm_type"), (9, 0)])), (10, message([(1, b"comm_size"), (9, 4096)]))]
+    update = [(1, 3), (2, b"update"), (3, 4), (5, b"\1"), (7, 10)]
+    parts = [message([(1, b"0.0.4")]), message(forward), message(meet), message(update)]
+    return b"".join(varint(len(part)) + part for part in parts)
+
+
+def message(fields: list[tuple[int, int | bytes]]) -> bytes:
+    """A protobuf message of whole numbers and bytes."""
+    return b"".join(
+        varint(number << 3) + varint(value) if isinstance(value, int) else varint(number << 3 | 2) + varint(len(value)) + value
+        for number, value in fields
+    )
+
+
+def varint(value: int) -> bytes:
+    """A whole number as protobuf writes it."""
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+JOBS: tuple[Callable[[], None], ...] = (training, projection, controllers, files)
+
+
+def recorded_calls() -> dict[str, list[Args]]:
+    """Arguments of every kernel that some job calls."""
+    with recorded() as calls:
+        for one in JOBS:
+            one()
+    return calls
