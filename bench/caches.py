@@ -50,13 +50,13 @@ CALLS = (
     + """
 import pickle
 import numpy as np
-from kernel_calls import copied, kernels
+from importlib import import_module
 jit.SMALL = 1 << 40  # what is not kept runs in Python, however large
-every = kernels()
 for name, calls in sorted(pickle.load(open(sys.argv[1], "rb")).items()):
     for given in calls:
-        args = copied(given)
-        out = every[name](*args)
+        args = tuple(one.copy() if isinstance(one, np.ndarray) else one for one in given)
+        module, _, kernel = name.rpartition(".")
+        out = getattr(import_module(module), kernel)(*args)
         shown = [np.asarray(one).tolist() for one in (*(out if isinstance(out, tuple) else (out,)), *args)]
         # sums of many exponentials are rounded differently in Python
         print(name, [f"{one:.10g}" for one in np.ravel(shown[0])] if name.endswith(".fitted") else shown)
@@ -91,7 +91,8 @@ def empty(path: Path, rng: random.Random) -> None:
 
 
 def swap(path: Path, rng: random.Random) -> None:
-    other = rng.choice(sorted(one for one in path.parent.glob("*.kernel") if one != path and one.is_file()))
+    """The file of another kernel of the package under this name."""
+    other = rng.choice(sorted(one for one in path.parents[2].rglob("*.kernel") if one != path and one.is_file()))
     path.write_bytes(other.read_bytes())
 
 
@@ -167,7 +168,8 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.cases:,} damaged files of {len(self.kernels)} kernels in {self.runs} runs: {self.crashes} crashes, "
-            f"{self.wrong} wrong results, {self.cases - self.left:,} removed or replaced, {self.left} left, {self.unseen} not looked at"
+            f"{self.wrong} wrong results, {self.cases - self.left:,} removed or replaced, {self.left} left, "
+            f"{self.unseen} not looked at"
         )
 
 
@@ -183,8 +185,12 @@ class Workload:
 
     def run(self, expect: bool = False) -> subprocess.CompletedProcess[bytes]:
         text = self.program.replace("EXPECT", "jit.expect(1e9);" if expect else "")
-        paths = os.pathsep.join([str(self.folder), str(ROOT / "tests")])
-        env = {**os.environ, "PYTHONPATH": paths, "XDG_CACHE_HOME": str(self.folder / "cache"), "PYTHONFAULTHANDLER": "1"}
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(self.folder),
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
+            "PYTHONFAULTHANDLER": "1",
+        }
         env.pop("TAUT_KERNEL_CACHE", None)
         return subprocess.run([sys.executable, "-c", text, self.argument], env=env, cwd=self.folder, capture_output=True)
 
@@ -216,6 +222,7 @@ class Workload:
         tally.unseen += len({path.name for path in chosen} - set(done.stderr.decode().split()))
         for path, data in pristine.items():
             path.unlink(missing_ok=True)
+            path.with_suffix(".aside").unlink(missing_ok=True)
             path.touch(0o600)
             path.write_bytes(data)
 

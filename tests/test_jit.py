@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,24 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that were never compiled are, however small their input; later tests find things as they were."""
     monkeypatch.setattr(jit, "LARGE", threading.Event())
     jit.expect(float("inf"))
+
+
+@pytest.mark.usefixtures("compiling")
+def test_threads_that_call_a_new_kernel_at_once_compile_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(native.SWITCH, "off")
+    made = []
+
+    def store(code: native.Code, compiled: Any) -> None:
+        made.append(code.name)
+
+    monkeypatch.setattr(native, "store", store)
+    tripled = jit.kernel()(lambda values: 3 * values)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: tripled(np.arange(3)).tolist(), range(8)))
+    assert found == [[0, 3, 6]] * 8
+    assert len(made) == 1
 
 
 def room_of(name: str) -> str:
@@ -96,34 +115,41 @@ def same(plain: list[Any], other: list[Any], label: str) -> None:
 
 PROGRAM = """
 import sys
+BEFORE
 import numpy as np
-import taut.jit
-taut.jit.SMALL = 0
+from taut import jit
+SETTING
 from taut.graph.kernels import turn
 nth, rows = turn(np.array([1, 0, 1, 1]), 2)
 print(nth.tolist(), rows.tolist(), "numba" in sys.modules)
 """
 
 
-def _run(folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True
-    )
+def run(folder: Path, before: str = "", setting: str = "jit.expect(1e6)") -> str:
+    program = PROGRAM.replace("BEFORE", before).replace("SETTING", setting)
+    env = {"PYTHONPATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
+def copy_package(folder: Path) -> None:
+    ignored = shutil.ignore_patterns("*.kernel", "__pycache__", "demo")
+    shutil.copytree(Path(native.__file__).parent, folder / "taut", ignore=ignored)
+
+
 def test_the_second_run_needs_no_compiler_and_damaged_code_is_compiled_again(tmp_path: Path) -> None:
-    source = Path(native.__file__).parent
-    shutil.copytree(source, tmp_path / "taut", ignore=shutil.ignore_patterns("*.kernel", "__pycache__", "demo"))
-    assert _run(tmp_path) == "[0, 0, 1, 2] [1, 3] True"
-    assert _run(tmp_path) == "[0, 0, 1, 2] [1, 3] False"
+    copy_package(tmp_path)
+    assert run(tmp_path) == "[0, 0, 1, 2] [1, 3] True"
+    assert run(tmp_path) == "[0, 0, 1, 2] [1, 3] False"
     for stored in tmp_path.rglob("turn-*.kernel"):
         stored.write_bytes(b"\x05\x00\x00\x00nonsense")
-    assert _run(tmp_path) == "[0, 0, 1, 2] [1, 3] True"
+    assert run(tmp_path) == "[0, 0, 1, 2] [1, 3] True"
+    assert run(tmp_path) == "[0, 0, 1, 2] [1, 3] False"
 
 
-def test_arguments_no_kernel_takes_have_no_signature() -> None:
-    assert native.signature((np.zeros(3), np.zeros(2, np.int32), 4, 0.5)) == "d1,i1,x,d"
-    assert native.signature((np.zeros((4, 4))[:, 1],)) is None
-    assert native.signature(("text",)) is None
+def test_small_arrays_are_not_compiled_for_although_somebody_imported_numba(tmp_path: Path) -> None:
+    copy_package(tmp_path)
+    assert run(tmp_path, before="import numba", setting="") == "[0, 0, 1, 2] [1, 3] True"
+    assert run(tmp_path, setting="") == "[0, 0, 1, 2] [1, 3] False"
+    assert not list(tmp_path.rglob("*.kernel"))

@@ -291,11 +291,11 @@ def _folders(file: str) -> Iterator[Path]:
     beside = Path(file).parent / "__pycache__"
     if beside.is_absolute():
         yield beside
-    home = os.path.expanduser("~")
-    for root, names in ((os.environ.get("XDG_CACHE_HOME", ""), ("taut",)), (home, (".cache", "taut"))):
-        if os.path.isabs(root):
-            yield Path(root, *names)
-            return
+    root, home = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "")
+    if os.path.isabs(root):
+        yield Path(root, "taut")
+    elif os.path.isabs(home):
+        yield Path(home, ".cache", "taut")
 
 
 @contextlib.contextmanager

@@ -41,6 +41,9 @@ EPILOG = """\b
 Exit codes: 0 done, 1 failure, 2 the question does not fit, 3 findings at or above
 --fail-on, 4 input refused, 130 interrupted.
 \b
+Environment: TAUT_DEBUG=1 shows tracebacks; TAUT_KERNEL_CACHE=off neither loads nor
+keeps compiled code.
+\b
 Shell completion:
   bash   eval "$(_TAUT_COMPLETE=bash_source taut)"
   zsh    eval "$(_TAUT_COMPLETE=zsh_source taut)"
