@@ -18,7 +18,7 @@ from taut.read import pickles
 numbers = st.none() | st.booleans() | st.integers(-(2**200), 2**200) | st.floats(allow_nan=False) | st.text()
 values = st.recursive(
     numbers,
-    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(-(2**63), 2**63), inner) | st.tuples(inner, inner),
     max_leaves=40,
 )
 
@@ -48,9 +48,21 @@ class Evil:
         (b"\x80\x02}", "exhausted"),
         (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f.", "does not read"),
         (b"\x80\x02\x8b\xff\xff\xff\x7f.", "does not read"),
+        (b"\x80\x02" + b"]" * 100 + b"a" * 99 + b".", "nested too deeply"),
+        (b"\x80\x02N" + b"\x85" * 100 + b".", "nested too deeply"),
+        (b"\x80\x04]\x94]\x94h\x00ah\x00h\x01a.", "values put into no container"),
+        (b"\x80\x04N\x94\x85" + b"".join(b"\x94h%c\x86" % i for i in range(1, 41)) + b".", "references that stand for"),
+        (b"\x80\x04X\x10\x27\0\0" + b"a" * 10_000 + b"\x94\x85(" + b"h\x00" * 5_000 + b"t\x86.", "references that stand for"),
+        (b"\x80\x04}N\x85Ns.", "a key of type tuple"),
+        (b"\x80\x04}G\x3f\xf0\0\0\0\0\0\0Ns.", "a key of type float"),
+        (b"\x80\x04}\x8a\x0b" + b"\1" * 11 + b"Ns.", "a key of type int"),
     ],
-    ids=["global", "stack global", "far memo", "early memo", "deep", "itself", "empty", "short", "long text", "long number"],
-)
+    ids=[
+        "global", "stack global", "far memo", "early memo", "deep", "itself", "empty", "short", "long text", "long number",
+        "deep lists without marks", "deep tuples", "each other", "tuples of tuples", "one text many times", "tuple key",
+        "float key", "long key",
+    ],
+)  # fmt: skip
 def test_anything_else_is_refused_in_one_line(data: bytes, why: str) -> None:
     with pytest.raises(InputRefused) as caught:
         pickles.plain(data, "dump_3")

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from taut.errors import InputRefused
+from taut.errors import InputRefused, NotATrace
 from taut.read import arrivals, pickles
 from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_collectives import NO_GROUP
@@ -26,6 +26,9 @@ from taut.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, 
 CREATED_NS = 200_000
 """A dump entry is created while its call runs; clocks of the two records agree to well within this."""
 EARLIER_NS = 60_000_000_000
+RANKS = 2**31
+ABSENT = 1000
+"""Ranks without a dump that are listed one by one."""
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
 _SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})(?!.*\d)")
@@ -79,27 +82,24 @@ class _File(msgspec.Struct):
     nccl_version: Any = None
 
 
-def load(data: bytes | bytearray, label: str) -> Dump | None:
-    """One dump; the rank comes from the dump if it says, else from the file name, else it is -1. None: another pickle."""
+def load(data: bytes | bytearray, label: str) -> Dump:
+    """One dump; the rank comes from the dump if it says, else from the file name, else it is -1."""
     try:
         if pickles.sniff(data[:2]):
             value = pickles.plain(data, label)
             if not isinstance(value, dict) or "entries" not in value:
-                return None
-            dump = msgspec.convert(value, type=_File)
+                raise NotATrace(label, "a pickle that is no flight-recorder dump", "leave it out")
+            dump = _unpickled(value, label)
         else:
             dump = msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not a readable flight-recorder dump: {error}", "leave it out") from None
     entries = _ordered(dump.entries)
-    rank = integer(dump.rank)
-    if rank < 0:
-        found = _RANK.search(re.split(r"[/\\:]", label)[-1])
-        rank = int(found[1]) if found else -1
+    rank = _rank(dump.rank, label)
     of = [_group(entry.process_group) for entry in entries]
     names, groups, members = Codes(), Codes(), _config(dump.pg_config, set(of))
     called = Codes()
-    call = called.of([str(entry.profiling_name) for entry in entries])
+    call = called.of([_called(entry) for entry in entries])
     hop = np.array([entry.is_p2p is True for entry in entries], dtype=np.bool_)
     seq = np.where(hop, integers([e.p2p_seq_id for e in entries]), integers([e.collective_seq_id for e in entries]))
     pg = integers([entry.pg_id for entry in entries])
@@ -132,6 +132,26 @@ def load(data: bytes | bytearray, label: str) -> Dump | None:
     return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
 
 
+def _unpickled(value: dict[Any, Any], label: str) -> _File:
+    """What a pickle holds, by reference: a copy could be as large as all that its references stand for."""
+    entries = value["entries"]
+    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputRefused(
+            label, "not a readable flight-recorder dump: its entries are no list of dictionaries", "leave it out"
+        )
+    fields, rest = _Entry.__struct_fields__, _File.__struct_fields__[1:]
+    return _File([_Entry(*map(entry.get, fields)) for entry in entries], *map(value.get, rest))
+
+
+def _rank(said: Any, label: str) -> int:
+    """The rank that a dump says it is of, else the last number of its file's name, else -1."""
+    rank = integer(said)
+    if rank >= RANKS:
+        raise InputRefused(label, f"a dump of rank {rank:,}, which no job has", "leave it out")
+    found = None if rank >= 0 else _RANK.search(re.split(r"[/\\:]", label)[-1])
+    return rank if rank >= 0 else int(found[1]) if found else -1
+
+
 def _ordered(entries: list[_Entry]) -> list[_Entry]:
     """The entries that tell when they were created, in that order."""
     created, record = integers([entry.time_created_ns for entry in entries]), integers([entry.record_id for entry in entries])
@@ -139,18 +159,27 @@ def _ordered(entries: list[_Entry]) -> list[_Entry]:
     return [entries[i] for i in order[created[order] > 0].tolist()]
 
 
+def _text(value: Any) -> str:
+    """The text of a name or number, as far as names go; empty of lists and tables, which may be any size."""
+    return str(value)[:NAME_LENGTH] if value is None or isinstance(value, (str, int, float)) else ""
+
+
+def _called(entry: _Entry) -> str:
+    return _text(entry.profiling_name)
+
+
 def _group(value: Any) -> str:
-    return str(value[0]) if isinstance(value, (list, tuple)) and value else ""
+    return _text(value[0]) if isinstance(value, (list, tuple)) and value else ""
 
 
 def _name(value: Any) -> str:
     """The call's class: the ends of a hop are its place, not its class."""
-    return _HOP.sub("", str(value)).strip()[:NAME_LENGTH]
+    return _HOP.sub("", str(value)).strip()
 
 
 def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
     """Global rank of the other end of a send or receive, -1 if it is not told: names hold ranks inside the group."""
-    found = _HOP.search(str(entry.profiling_name))
+    found = _HOP.search(_called(entry))
     if found is None:
         return NULL
     other, ranks = int(found[3]), members.get(_group(entry.process_group), ())
@@ -176,9 +205,9 @@ def _status(dump: _File) -> dict[int, tuple[int, int]]:
     """Last call enqueued and last completed of every group, by the number the process itself gives the group."""
     status = dump.pg_status if isinstance(dump.pg_status, dict) else {}
     return {
-        integer(str(key)): (integer(value.get("last_enqueued_collective")), integer(value.get("last_completed_collective")))
+        integer(_text(key)): (integer(value.get("last_enqueued_collective")), integer(value.get("last_completed_collective")))
         for key, value in status.items()
-        if isinstance(value, dict) and integer(str(key)) >= 0
+        if isinstance(value, dict) and integer(_text(key)) >= 0
     }
 
 
@@ -201,13 +230,25 @@ def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequen
 def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
     """Group → its ranks. A single group without a name is the one group of which there are calls and no name."""
     groups = config if isinstance(config, dict) else {}
+    parsed: dict[str, list[int]] = {}  # groups of a pickle may share one text
     named = {
-        str(entry.get("name") or key): rank_list(entry.get("ranks")) for key, entry in groups.items() if isinstance(entry, dict)
+        _text(entry.get("name") or key): _ranks_of(entry.get("ranks"), parsed)
+        for key, entry in groups.items()
+        if isinstance(entry, dict)
     }
     other = called - set(named)
     if "" in named and len(other) == 1:
         named[other.pop()] = named[""]
     return {name: ranks for name, ranks in named.items() if name and ranks}
+
+
+def _ranks_of(value: Any, parsed: dict[str, list[int]]) -> list[int]:
+    """The ranks of a group; those of a text that was met before are the same list."""
+    if not isinstance(value, str):
+        return rank_list(value)
+    if value not in parsed:
+        parsed[value] = rank_list(value)
+    return parsed[value]
 
 
 def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
@@ -239,11 +280,13 @@ def calls_only(trace: Trace) -> Trace:
     """What the dumps of a trace tell without it: arrivals and what lies between them if the job ran, else bare calls."""
     calls = trace.calls.take(np.argsort(trace.calls.rank, kind="stable"))
     calls = calls.take(calls.created_ns >= 0)
-    ranks = np.unique(trace.calls.rank).tolist()
-    world = sorted({rank for some in trace.group_ranks.values() for rank in some})
-    missing = [rank for rank in world or range(max(ranks, default=0)) if rank not in set(ranks)]
-    laid = arrivals.lay_out(calls, trace.names) if not missing and _ran(calls) else None
-    absent = [f"no dump of rank {rank}" for rank in missing if rank in world]
+    ranks = set(np.unique(trace.calls.rank).tolist())
+    world = {rank for some in trace.group_ranks.values() for rank in some}
+    missing = sorted(world - ranks)
+    whole = not missing if world else len(ranks) > max(ranks, default=0)
+    laid = arrivals.lay_out(calls, trace.names) if whole and _ran(calls) else None
+    absent = [f"no dump of rank {rank}" for rank in missing[:ABSENT]]
+    absent += [f"no dump of {len(missing) - ABSENT:,} more ranks"] if len(missing) > ABSENT else []
     return replace(
         trace,
         ops=_bare(calls) if laid is None else laid.ops,

@@ -346,9 +346,9 @@ def integers(values: list[Any]) -> Any:
     return np.array(list(map(integer, values)), dtype=np.int64)
 
 
-def elements(dims: Any) -> int:
-    """Elements of a shape, or of a list of shapes together; -1 if there is no shape."""
-    if not isinstance(dims, list) or not dims:
+def elements(dims: Any, depth: int = 8) -> int:
+    """Elements of a shape, or of a list of shapes together; -1 if there is none, or it is nested deeper than shapes are."""
+    if not isinstance(dims, list) or not dims or not depth:
         return -1
     if type(dims[0]) is int:
         product = 1
@@ -357,5 +357,5 @@ def elements(dims: Any) -> int:
             if not 0 <= product < 2**62:
                 return -1
         return product
-    inner = [n for n in map(elements, dims) if n >= 0]
+    inner = [n for n in (elements(one, depth - 1) for one in dims) if n >= 0]
     return min(sum(inner), 2**62) if inner else -1
