@@ -109,7 +109,7 @@ def test_host_lists_are_spelled_out(text: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("hello", "not a topology"),
+        ("hello", "not TOML"),
         ("", "not a topology"),
         ("[[host]]\nname = 'a'\nrank = [0]", "unknown key rank"),
         ("[[host]]\nname = 'a'\nranks = [-1]", "ranks is a list"),
@@ -121,6 +121,11 @@ def test_host_lists_are_spelled_out(text: str, names: list[str]) -> None:
         ("SwitchName=s1 Nodes=n[x]", "is no range"),
         ("SwitchName=s1 Nodes=n[0-999999999999]", "more than 200,000 hosts"),
         ("SwitchName=s1 Nodes=n[0-9999]m[0-9999]", "more than 200,000 hosts"),
+        ("SwitchName=s1 Nodes=n[" + "0-199999," * 50_000 + "1]", "more than 200,000 hosts"),
+        ("SwitchName=s1 Nodes=n[0-199999]\n" * 10_000, "more than 200,000 hosts"),
+        ("SwitchName=s1 Nodes=" + "[" * 100_000, "is no host list"),
+        ("SwitchName=s1 Nodes=n[[1]]", "is no host list"),
+        ("[[host]]\nname = 'a'\nranks = [2147483648]", "ranks is a list"),
         ("SwitchName=s1 Nodes=a\nSwitchName=s2 Nodes=a", "a is also under s1"),
         ("SwitchName=s1 Nodes=a Switches=s2\nSwitchName=s2 Switches=s1", "a circle"),
         ("SwitchName=s1 Switches=s2", "no switch has a node"),

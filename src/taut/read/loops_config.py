@@ -6,7 +6,6 @@ Strict: an unknown key, a wrong value, two loops of one name or a call to a loop
 from __future__ import annotations
 
 import re
-import tomllib
 from math import isfinite
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +14,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from taut.errors import InputRefused, TooLarge
+from taut.read.config_text import load_text
+from taut.read.config_text import parsed as parsed_toml
 
-MOST_BYTES = 1 << 20
-"""A configuration is written by people."""
 MOST_LOOPS, MOST_CALLS = 2000, 64
 
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -64,23 +63,13 @@ class _File(Struct, forbid_unknown_fields=True, frozen=True):
 
 def load(path: str | Path) -> tuple[Loop, ...]:
     """The loops of a file."""
-    try:
-        if Path(path).stat().st_size > MOST_BYTES:
-            raise TooLarge(path, "larger than a configuration is", "give the file with the [[loop]] tables")
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputRefused(path, f"cannot be read: {error.strerror}", "check the path") from None
-    except UnicodeDecodeError:
-        raise InputRefused(path, "not UTF-8 text", "give a TOML file") from None
+    text = load_text(path, "give the TOML file with the [[loop]] tables")
     return loops(text, str(path))
 
 
 def loops(text: str, label: str) -> tuple[Loop, ...]:
     """The loops in a text."""
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise InputRefused(label, f"not TOML: {str(error)[:200]}", "correct that line") from None
+    table = parsed_toml(text, label)
     found = table.get("loop")
     if isinstance(found, list) and len(found) > MOST_LOOPS:
         raise TooLarge(label, f"{len(found)} loops", f"give at most {MOST_LOOPS}")

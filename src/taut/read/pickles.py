@@ -68,11 +68,10 @@ class _Machine:
         self._extents: dict[int, _Extent] = {}
         """Of every container, by its identity, which may be that of one that is gone: containers are entered when made."""
         self._closed: set[int] = set()
-        self._steps = self._table()
 
     def run(self) -> Any:
         """The one value that the pickle leaves."""
-        data, size, steps, push, memo = self._data, len(self._data), self._steps, self._stack.append, self._memo
+        data, size, steps, push, memo = self._data, len(self._data), self._table(), self._stack.append, self._memo
         while self._at < size:
             self.place = at = self._at
             code = data[at]
@@ -88,7 +87,7 @@ class _Machine:
             steps[code]()
         raise _Refused("exhausted before its end")
 
-    def _table(self) -> dict[int, Callable[[], None]]:
+    def _table(self) -> dict[int, Callable[[], object]]:
         """Opcode → what it does, of those that are known here."""
         values: dict[bytes, Callable[[], Any]] = {
             b"N": lambda: None, b"\x88": lambda: True, b"\x89": lambda: False, b")": tuple,
@@ -99,7 +98,7 @@ class _Machine:
             b"U": partial(self._text, 1, "latin-1"), b"T": partial(self._text, 4, "latin-1"),
             b"C": partial(self._bytes, 1), b"B": partial(self._bytes, 4), b"\x8e": partial(self._bytes, 8),
         }  # fmt: skip
-        steps: dict[bytes, Callable[[], Any]] = {
+        steps: dict[bytes, Callable[[], object]] = {
             b"\x80": partial(self._take, 1), b"\x95": partial(self._take, 8),  # the protocol, and the length of a frame
             b"(": self._mark, b"]": lambda: self._make([], []), b"}": lambda: self._make({}, []),
             b"q": lambda: self._remember(self._number(1)), b"r": lambda: self._remember(self._number(4)),
@@ -109,7 +108,7 @@ class _Machine:
             b"t": lambda: self._tuple(self._since_mark()), b"\x85": lambda: self._tuple(self._popped(1)),
             b"\x86": lambda: self._tuple(self._popped(2)), b"\x87": lambda: self._tuple(self._popped(3)),
         }  # fmt: skip
-        pushes = {code: partial(self._push, value) for code, value in values.items()}
+        pushes: dict[bytes, Callable[[], object]] = {code: partial(self._push, value) for code, value in values.items()}
         return {code[0]: step for code, step in {**pushes, **steps}.items()}
 
     def _result(self) -> Any:
@@ -230,6 +229,6 @@ def _check_keys(keys: list[Any]) -> None:
 
 def _name_of(code: int) -> str:
     # Imported here because only a refusal needs it.
-    from pickletools import code2op
+    from pickletools import opcodes
 
-    return code2op[chr(code)].name if chr(code) in code2op else f"{code:#04x}"
+    return next((one.name for one in opcodes if one.code == chr(code)), f"{code:#04x}")

@@ -6,17 +6,16 @@ the scenario; keys of a table ``[device]`` with ``base = "a100-80g"`` are put ov
 
 from __future__ import annotations
 
-import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from taut.errors import InputRefused
+from taut.read.config_text import load_text, parsed
 
 SHIPPED = resources.files("taut").joinpath("scenarios")
 PARTS = {"device": "devices", "fabric": "fabrics"}
-MOST_BYTES = 1 << 20
-"""A scenario is written by hand."""
+REMEDY = "give the scenario, a TOML file"
 
 
 def load(path: str | Path) -> tuple[dict[str, Any], str]:
@@ -28,8 +27,8 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
             known = ", ".join(names("")) or "none yet"
             raise InputRefused(path, "no such scenario", f"give a TOML file, or one of: {known}")
     else:
-        text = _text(here)
-    return load_parts(_parsed(text, str(path)), here), text
+        text = load_text(here, REMEDY)
+    return load_parts(parsed(text, str(path)), here), text
 
 
 def load_parts(table: dict[str, Any], beside: Path = Path()) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def listed() -> list[dict[str, Any]]:
     """The scenarios that ship: name, how one recognises them, what they compute and inform."""
     out = []
     for name in names(""):
-        about = _parsed(str(_shipped("", name)), name).get("about") or {}
+        about = parsed(str(_shipped("", name)), name).get("about") or {}
         out.append({"name": name, **{key: about.get(key, "") for key in ("pattern", "computes", "decision")}})
     return out
 
@@ -73,34 +72,14 @@ def _whole(value: Any, part: str, folder: str, beside: Path) -> Any:
 
 def _named(name: str, part: str, folder: str, beside: Path) -> dict[str, Any]:
     if name.endswith(".toml"):
-        return _parsed(_text(beside.parent / name), name)
+        return parsed(load_text(beside.parent / name, REMEDY), name)
     text = _shipped(folder, name)
     if text is None:
         raise InputRefused(beside, f"{part}: no {name!r} ships with taut", f"one of {', '.join(names(folder))}, or a file")
-    return _parsed(text, f"{folder}/{name}.toml")
+    return parsed(text, f"{folder}/{name}.toml")
 
 
 def _shipped(folder: str, name: str) -> str | None:
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name not in names(folder):
         return None
     return (SHIPPED.joinpath(folder) if folder else SHIPPED).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputRefused(path, "larger than a scenario is", "give the scenario file")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputRefused(path, f"cannot be read: {error.strerror}", "check the path") from None
-    except UnicodeDecodeError:
-        raise InputRefused(path, "not UTF-8 text", "give a TOML file") from None
-
-
-def _parsed(text: str, label: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputRefused(label, f"not TOML: {error}", "correct that line") from None
-    except RecursionError:
-        raise InputRefused(label, "nested too deeply", "give a TOML file") from None

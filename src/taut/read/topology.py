@@ -25,10 +25,12 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused, TooLarge
+from taut.read.config_text import load_text, parsed
 from taut.tables import NULL, Table
 
 BYTES = 16 << 20
 """Larger files are no topology."""
+RANKS = 2**31
 HOSTS = 200_000
 """More hosts (or switches) than any cluster has: a short bracket may stand for billions."""
 DEPTH = 16
@@ -36,6 +38,15 @@ DEPTH = 16
 BRIDGES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 """What nvidia-smi calls the way between two devices, and the bridges on it; NV1, NV2, … is NVLink and crosses none."""
 REMEDY = "give Slurm's topology.conf, the output of nvidia-smi topo -m, or TOML with [[host]] name, rack, pod, ranks"
+
+_SWITCH = re.compile(r"^[^\S\n]*+(switch|block)name\s*+=", re.I | re.M)
+_MATRIX = re.compile(r"^(?:\x1b\[\d*+m|[^\S\n])*+GPU0\b", re.M)
+_COLOUR = re.compile(r"\x1b\[[\d;]*+m")
+_CONTINUED = re.compile(r"\\\r?\n")
+_PAIR = re.compile(r"(\w++)\s*+=\s*+(\S++)")
+_HOSTS = re.compile(r"(?:\[[^][]*+\]|[^,\[]++)++")
+_PIECE = re.compile(r"\[[^][]*+\]|[^\[]++")
+_RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 
 Places = Mapping[str, tuple[str, ...]]
 """Host → the switches above it, nearest first."""
@@ -110,26 +121,16 @@ class Topology:
 
 def load(path: str | Path) -> Topology:
     """The topology in a file of any of the three kinds."""
-    try:
-        if Path(path).stat().st_size > BYTES:
-            raise TooLarge(path, f"more than {BYTES >> 20} MiB", "this is no topology")
-        text = Path(path).read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise InputRefused(path, f"cannot be read: {error.strerror}", "check the path") from None
-    if re.search(r"^\s*(switch|block)name\s*=", text, re.I | re.M):
+    text = load_text(path, REMEDY, BYTES, errors="replace")
+    if _SWITCH.search(text):
         return Topology(str(path), _slurm(text, path))
-    if re.search(r"^(?:\x1b\[\d*m|\s)*GPU0\b", text, re.M):
+    if _MATRIX.search(text):
         return Topology(str(path), {}, bridges=_matrix(text, path))
     return _toml(text, path)
 
 
 def _toml(text: str, path: str | Path) -> Topology:
-    import tomllib
-
-    try:
-        found = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputRefused(path, f"not a topology ({str(error)[:100]})", REMEDY) from None
+    found = parsed(text, path, REMEDY)
     hosts = found.get("host")
     if set(found) != {"host"} or not isinstance(hosts, list) or not all(isinstance(h, dict) for h in hosts):
         raise InputRefused(path, "not a topology", REMEDY)
@@ -157,7 +158,7 @@ def _host(host: Mapping[str, Any], where: str) -> tuple[str, list[int]]:
     if not all(isinstance(host.get(key, ""), str) for key in ("name", "rack", "pod")) or not host.get("name"):
         raise InputRefused(where, "name, rack and pod are texts, and a name there must be", REMEDY)
     ranks = host.get("ranks", [])
-    if not isinstance(ranks, list) or not all(type(r) is int and r >= 0 for r in ranks):
+    if not isinstance(ranks, list) or not all(type(r) is int and 0 <= r < RANKS for r in ranks):
         raise InputRefused(where, "ranks is a list of whole numbers from 0", "for example ranks = [0, 1, 2, 3]")
     if host.get("pod") and "rack" not in host:
         raise InputRefused(where, "a pod without a rack", "give the rack as well")
@@ -167,20 +168,23 @@ def _host(host: Mapping[str, Any], where: str) -> tuple[str, list[int]]:
 def _slurm(text: str, path: str | Path) -> Places:
     """Switch lines: what is below each; then for each host the switches above it."""
     above: dict[tuple[str, str], str] = {}
-    joined = re.sub(r"\\\r?\n", " ", text)
+    spelled = 0
+    joined = _CONTINUED.sub(" ", text)
     for number, line in enumerate(joined.splitlines(), 1):
         where = f"{path}: line {number}"
-        words = dict(re.findall(r"(\w+)\s*=\s*(\S+)", line.split("#", 1)[0]))
+        words = dict(_PAIR.findall(line.split("#", 1)[0]))
         given = {key.lower(): value for key, value in words.items()}
         switch = given.get("switchname") or given.get("blockname")
         if not switch:
             continue
         for kind, key in (("host", "nodes"), ("switch", "switches")):
-            for name in hostlist(given.get(key, ""), where):
+            names = hostlist(given.get(key, ""), where)
+            spelled += len(names)
+            if spelled > HOSTS:
+                raise TooLarge(where, f"more than {HOSTS:,} hosts", "this is no topology")
+            for name in names:
                 if above.setdefault((kind, name), switch) != switch:
                     raise InputRefused(where, f"{name} is also under {above[kind, name]}", "a tree has one way up")
-                if len(above) > HOSTS:
-                    raise TooLarge(where, f"more than {HOSTS:,} hosts", "this is no topology")
     places = {name: tuple(_upwards(name, above, path)) for kind, name in above if kind == "host"}
     if not places:
         raise InputRefused(path, "no switch has a node", REMEDY)
@@ -200,8 +204,8 @@ def _upwards(host: str, above: Mapping[tuple[str, str], str], path: str | Path) 
 def hostlist(text: str, where: str = "host list") -> list[str]:
     """The names that Slurm's short form stands for: ``n[1-3,7],gpu[01-02]a`` is n1, n2, n3, n7, gpu01a, gpu02a."""
     out: list[str] = []
-    for item in re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text):
-        pieces = [_numbers(p[1:-1], where) if p.startswith("[") else [p] for p in re.findall(r"\[[^\]]*\]|[^\[]+", item)]
+    for item in _HOSTS.findall(text):
+        pieces = [_numbers(p[1:-1], where) if p.startswith("[") else [p] for p in _PIECE.findall(item)]
         if len(out) + np.prod([len(p) for p in pieces], dtype=float) > HOSTS:
             raise TooLarge(where, f"more than {HOSTS:,} hosts", "this is no topology")
         out += map("".join, product(*pieces))
@@ -213,11 +217,11 @@ def hostlist(text: str, where: str = "host list") -> list[str]:
 def _numbers(text: str, where: str) -> list[str]:
     out: list[str] = []
     for part in text.split(","):
-        found = re.fullmatch(r"(\d{1,12})(?:-(\d{1,12}))?", part.strip(), re.A)
+        found = _RANGE.fullmatch(part.strip())
         if not found or int(found[2] or found[1]) < int(found[1]):
             raise InputRefused(where, f"[{text[:60]}] is no range", "write it like node[01-16,20]")
         low, high = int(found[1]), int(found[2] or found[1])
-        if high - low > HOSTS:
+        if len(out) + high - low > HOSTS:
             raise TooLarge(where, f"more than {HOSTS:,} hosts", "this is no topology")
         out += [str(i).zfill(len(found[1])) for i in range(low, high + 1)]
     return out
@@ -225,10 +229,11 @@ def _numbers(text: str, where: str) -> list[str]:
 
 def _matrix(text: str, path: str | Path) -> Any:
     """Bridges between the devices of the host, from the rows that begin with one."""
-    lines = [line.split() for line in re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()]
+    lines = [line.split() for line in _COLOUR.sub("", text).splitlines()]
     header = next((words for words in lines if words[:1] == ["GPU0"] and "X" not in words), [])
     devices = [word for word in header if re.fullmatch(r"GPU\d+", word)]
-    rows = {words[0]: words[1 : len(devices) + 1] for words in lines if words and words != header and words[0] in devices}
+    known = set(devices)
+    rows = {words[0]: words[1 : len(devices) + 1] for words in lines if words and words != header and words[0] in known}
     if not devices or sorted(rows) != sorted(devices) or any(len(row) != len(devices) for row in rows.values()):
         raise InputRefused(path, f"{len(rows)} rows for {len(devices)} devices", "give all that nvidia-smi topo -m prints")
     return np.array([[0 if re.fullmatch(r"NV\d+", w) else BRIDGES.get(w, NULL) for w in rows[d]] for d in devices])
