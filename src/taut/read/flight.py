@@ -31,7 +31,7 @@ ABSENT = 1000
 """Ranks without a dump that are listed one by one."""
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
 _SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
-_RANK = re.compile(r"(\d{1,7})(?!.*\d)")
+_RANK = re.compile(r"(\d{1,7})\D*+\Z")
 _HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 
 

@@ -45,6 +45,8 @@ SECOND = 1_000_000_000
 SLURM = "slurmctld"
 _LATEST_S = (2**63 - 1) // SECOND
 _CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,5}):(\d{1,2})(?:\.\d+)?")
+_HOST = re.compile(r"(?:\[[^][]*+\]|[^,\[]++)++")
+_BRACKET = re.compile(r"\[([^][]*+)\]")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]*)?=(\d{1,9})")
 
 
@@ -208,8 +210,8 @@ def hosts(text: str) -> int:
     if not text or text.count("[") != text.count("]"):
         return NULL
     total = 0
-    for name in re.split(r",(?![^\[]*\])", text[:10_000]):
-        sizes = [sum(map(_ranged, inner.split(","))) for inner in re.findall(r"\[([^\]]*)\]", name)]
+    for name in _HOST.findall(text[:10_000]):
+        sizes = [sum(map(_ranged, inner.split(","))) for inner in _BRACKET.findall(name)]
         total += math.prod(sizes)
     return total if 0 < total <= MOST_COUNT else NULL
 

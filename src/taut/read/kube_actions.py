@@ -13,7 +13,7 @@ _SIZE = re.compile(r"New size: (\d{1,9})(?:; reason: (.{0,160}))?")
 _SET = re.compile(
     r"Scaled (?:up|down) replica set \S+ (?:to (\d{1,9}) from (\d{1,9})|from (\d{1,9}) to (\d{1,9})|to (\d{1,9}))"
 )
-_POOL = re.compile(r"\{?([\w./-]{1,120}) (\d{1,7})->(\d{1,7})")
+_POOL = re.compile(r"\{?(?<![\w./-])([\w./-]{1,120}) (\d{1,7})->(\d{1,7})")
 AGAINST = {
     "preempted": "preempted", "preempting": "preempted", "evicted": "evicted", "evict": "evicted", "evictedbyvpa": "evicted",
     "taintmanagereviction": "failed node", "suspended": "suspended", "deadlineexceeded": "time limit",

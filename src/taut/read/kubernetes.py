@@ -42,7 +42,9 @@ BEGINS = ("started", "pytorchjobrunning", "jobrunning")
 TELLING = frozenset((*ENDS, *QUEUES, *BEGINS))
 _CREATED = re.compile(r"[Cc]reated pod:? (\S{1,253})")
 _RANDOM = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
-_ROLE = re.compile(r"-(?:master|worker|launcher|chief|ps|node|replica|head|trainer|leader)(?:-\d{1,6})*$|(?:-\d{1,6})+$")
+_ROLE = re.compile(
+    r"-(?:master|worker|launcher|chief|ps|node|replica|head|trainer|leader)(?:-\d{1,6}){0,9}$|(?:-\d{1,6}){1,9}$"
+)
 _CODE = re.compile(r"exit(?:ed)?(?: with)?(?: code:?)? (\d{1,3})")
 
 

@@ -25,7 +25,7 @@ SAID = {
 }
 """Counts that are said aloud, and what each does to the answer."""
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
-_LAST_DIGITS = re.compile(r"(\d{1,7})(?!.*\d)")
+_LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
 
 
 def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:

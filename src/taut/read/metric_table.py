@@ -36,7 +36,7 @@ HEADER = 1 << 20
 """Bytes in which the first line of a table must end."""
 CELL = 64
 """Bytes that a cell takes at most while a table is turned into series."""
-_NUMBER = re.compile(r"\s*(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*([^\d\s].{0,19})?\s*")
+_NUMBER = re.compile(r"\s*+(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*+([^\d\s].{0,19})?\s*+")
 
 _BARE = r"^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$"
 FIRST = 1000

@@ -82,15 +82,15 @@ REASONS = {"slowdown": 0x8 | 0x20 | 0x40 | 0x80, "power_capped": 0x4}
 """Flags in NVML's mask of clock reasons: hardware or heat lowers the clock; the power cap does."""
 BLANKS = ((0x7FFFFFF0, 0x7FFFFFFF), (2.0**47, 2.0**47 + 15), (2.0**63, 2.0**63))
 """First and last of the numbers by which DCGM says that there is none: of 32 bits, of floats, of 64 bits (as a float)."""
-_UNIT_IN_NAME = re.compile(r"^(.*?)\s*\[([^\]]*)\]\s*$")
 _RANK = re.compile(r"(?:(?:global[ _-]?)?rank|worker)\W?(\d{1,7})|(\d{1,7})", re.IGNORECASE)
-_GPU = re.compile(r"(?:(.*\S)[\s:/,])?\s*gpu\W?(\d{1,4})", re.IGNORECASE)
+_GPU = re.compile(r"gpu\W?(\d{1,4})\Z", re.IGNORECASE)
 
 
 def split_unit(header: str) -> tuple[str, str]:
     """``power.draw [W]`` → name and unit; no unit is empty."""
-    found = _UNIT_IN_NAME.match(header.strip()[:200])
-    return (found[1], found[2]) if found else (header.strip()[:200], "")
+    text = header.strip()[:200].rstrip()
+    at = text.find("[", text.rfind("]", 0, -1) + 1) if text.endswith("]") else -1
+    return (text[:at].rstrip(), text[at + 1 : -1]) if at >= 0 else (text, "")
 
 
 def plain(name: str) -> str:
@@ -166,6 +166,11 @@ def place(component: str) -> tuple[int | None, str, int | None]:
     """Rank, host and index of the accelerator that a component's name tells; None or empty for what it does not."""
     if rank := _RANK.fullmatch(component.strip()):
         return int(rank[1] or rank[2]), "", None
-    if gpu := _GPU.fullmatch(component.strip()):
-        return None, gpu[1] or "", int(gpu[2])
+    if gpu := _GPU.search(component.strip()):
+        before = component.strip()[: gpu.start()]
+        host = before.rstrip()
+        if host != before or not host:
+            return None, host, int(gpu[1])
+        if host[-1] in ":/," and host[-2:-1].strip():
+            return None, host[:-1], int(gpu[1])
     return None, "", None

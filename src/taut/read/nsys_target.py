@@ -9,7 +9,7 @@ from taut.read.nsys_work import FAR
 from taut.read.sqlite import Database
 
 SESSION, DETAILS = "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS"
-_VARIABLE = re.compile(r"(\w{1,100})=\"?([^\";]{0,200})")
+_VARIABLE = re.compile(r"\b(\w{1,100})=\"?([^\";]{0,200})")
 _WANTED = re.compile(r"(?:^|_)(?:RANK|WORLD_SIZE|PROCID|NODEID|NTASKS|NNODES|SIZE|NUM_TASKS)$")
 
 

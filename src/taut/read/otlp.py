@@ -22,7 +22,7 @@ from taut.read.otlp_tree import grow
 from taut.tables import Member, Table, Trace
 
 BOM = b"\xef\xbb\xbf"
-_SPOKEN = re.compile(rb'\s*\[?\s*\{\s*"resourceSpans"\s*:')
+_SPOKEN = re.compile(rb'\s*+(?:\[\s*+)?\{\s*+"resourceSpans"\s*+:')
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 
 

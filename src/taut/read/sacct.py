@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from taut.errors import InputRefused
+from taut.errors import InputRefused, TooLarge
 from taut.read.job_words import (
     PENDING,
     RUNNING,
@@ -49,6 +49,10 @@ COLUMNS = (
     "restarts",
     "limit",
 )
+MOST_COLUMNS = 1000
+"""Of plain columns: sacct knows about a hundred."""
+_DASHES = re.compile(r"-+")
+_SHOWN = re.compile(r"^[^\S\n]*+JobId=\d", re.MULTILINE)
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)")
 
 
@@ -86,7 +90,9 @@ def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
     lines = text.splitlines() or [""]
     mark = next((d for d in DELIMITERS if d in lines[0]), None)
     names = _header(lines[0], lines[1] + "\n" if len(lines) > 1 else "")
-    spans = [found.span() for found in re.finditer(r"-+", lines[1])] if mark is None and len(lines) > 1 else []
+    spans = [found.span() for found in _DASHES.finditer(lines[1])] if mark is None and len(lines) > 1 else []
+    if len(spans) > MOST_COLUMNS:
+        raise TooLarge(label, f"{len(spans):,} columns", f"ask sacct for fewer than {MOST_COLUMNS:,} fields")
     for number, line in enumerate(lines[1:], 2):
         if not line.strip() or (mark is None and number == 2):
             continue
@@ -130,7 +136,7 @@ def _minutes(text: str) -> str:
 
 def _records(text: str) -> Iterator[dict[str, str]]:
     """Records of jobcomp (one a line) or of scontrol (over several lines)."""
-    begins = [found.start() for found in re.finditer(r"(?m)^\s*JobId=\d", text)]
+    begins = [found.start() for found in _SHOWN.finditer(text)]
     for a, b in pairwise([*begins, len(text)]):
         pairs = dict(_PAIR.findall(text[a:b]))
         # While a job runs, EndTime is its time limit.

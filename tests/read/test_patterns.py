@@ -1,0 +1,147 @@
+"""No pattern, no sniffer and no reader takes time that grows with the square of what it is given."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+import pytest
+
+import taut
+from taut.errors import TautError
+from taut.read import load
+
+SIZE = 64 << 10
+MOST_S = 0.5
+"""Generous: what is linear takes a hundredth of it, what is quadratic some seconds."""
+UNITS = (
+    " ", "\n", "\t", '"', "'", "[", "{", "(", "]", "}", "\\", "0", "9", ",", "a", "A", "-", ".", ":", "=", "/", "_", "#", "\r",
+    '" ', "[ ", "{ ", ", ", " \n", "a ", "a.", "a=", "1.", "1,", "1-", "a:", "[1", '{"', '"a":', "} ", "},", '\\"', "\x1b[",
+    "},{", "n[1],", ",[", "gpu ", "rank", "-1", "::", "->", "a->", "JobId=1 ", "step 1 ", "step ", "for ", '"ph" ', "uid ",
+)  # fmt: skip
+PREFIXES = ("[", "{", '"', "[{", "a", "1", "{a=", '{"a":', "# TYPE a")
+
+
+def texts() -> Iterator[str]:
+    """64 kB of one sign, or of a few in turns, and the same behind something that opens."""
+    for unit in UNITS:
+        yield (unit * SIZE)[:SIZE]
+    for prefix in PREFIXES:
+        for unit in ' "\\a':
+            yield prefix + unit * SIZE
+
+
+def modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(taut.__path__, "taut."):
+        if not found.name.startswith("taut.lab") and not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+def inside(value: Any, depth: int = 4) -> Iterator[re.Pattern[Any]]:
+    """Patterns in constants, and in the tuples, lists and tables that constants are made of."""
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, (tuple, list, set, frozenset, dict)) and depth:
+        for one in chain(value, value.values() if isinstance(value, dict) else ()):
+            yield from inside(one, depth - 1)
+
+
+@lru_cache(1)
+def patterns() -> dict[str, tuple[str, re.Pattern[Any]]]:
+    """Where it is → its name there, and the pattern, of every one that taut has."""
+    found: dict[str, tuple[str, re.Pattern[Any]]] = {}
+    for module in modules():
+        for name, value in vars(module).items():
+            for number, pattern in enumerate(inside(value)):
+                found.setdefault(f"{module.__name__}.{name}[{number}]", (name, pattern))
+    return found
+
+
+@lru_cache(1)
+def sources() -> dict[str, str]:
+    return {module.__name__: inspect.getsource(module) for module in modules()}
+
+
+def source(where: str) -> str:
+    """The text of the module that a pattern is in, or of all."""
+    name = where.rpartition(".")[0]
+    return sources()[name] if name else "\n".join(sources().values())
+
+
+def quick(do: Callable[[], object]) -> bool:
+    """Whether something takes little time; what taut refuses is well."""
+    begin = time.process_time()
+    with suppress(TautError):
+        do()
+    return time.process_time() - begin < MOST_S
+
+
+@pytest.mark.parametrize("where", patterns())
+def test_patterns_are_linear(where: str) -> None:
+    name, pattern = patterns()[where]
+    used = source(where if name.startswith("_") else "")
+    searched = re.search(rf"\b{name}\.(?:search|sub|subn|findall|finditer|split)\b", used)
+    searched = searched or not re.search(rf"\b{name}\.(?:match|fullmatch)\(", used)
+    for text in texts():
+        given = text.encode() if isinstance(pattern.pattern, bytes) else text
+        for ask in (pattern.match, pattern.fullmatch, *([pattern.search] if searched else [])):
+            assert quick(lambda ask=ask, given=given: ask(given)), f"{ask.__name__} of {text[:20]!r} …"
+
+
+def readers() -> dict[str, Any]:
+    found = chain(load.FORMATS, load._in_place(), load._others())
+    return {reader.__name__.rpartition(".")[2]: reader for reader in found}
+
+
+@pytest.mark.parametrize("name", readers())
+def test_sniffers_are_linear(name: str) -> None:
+    for text in texts():
+        assert quick(lambda text=text: readers()[name].sniff(text.encode())), f"{text[:20]!r} …"
+
+
+DATE = "2024-01-01T00:00:00"
+BEGINNINGS = {
+    "kineto": (
+        '{"traceEvents": [',
+        '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "',
+        '[{"ph": "X", "args": {"a": ',
+    ),
+    "flight": ('{"collective_seq_id": ', '{"pg_status": {}, "entries": [{"profiling_name": "', "\x80\x02"),
+    "otlp": ('{"resourceSpans": [', '[{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "'),
+    "inspector": ('{"header": {}, "coll_perf": {"coll": "', '{"header": {}, "dump_stats": {}}\n'),
+    "chakra": (
+        '{"schema": "1.0.2-chakra", "nodes": [{"id": 1, "comp_node_attr": "',
+        '{"nodes": [{"ctrl_deps": [1], "id": 1, "',
+    ),
+    "execution": ('{"schema": "1.0.1", "nodes": [', '{"schema": "1.0.1", "nodes": [{"name": "'),
+    "kube_audit": ('{"apiVersion": "audit.k8s.io/v1", "', '{"apiVersion": "audit.k8s.io/v1"}\n'),
+    "action_table": ("time,controller,target\n", '{"time": 1, "controller": "a", "target": "'),
+    "ray_serve": ("Upscaling Deployment(name=", "Autoscaling deployment "),
+    "progress": ("step,loss\n", '{"step": 1, "loss": 2}\n'),
+    "metrics": ("# TYPE a counter\n", "time,metric,value\n", '{"metric": "a", "value": 1}\n', '{"resultType": "matrix", '),
+    "sacct": ("JobID|State|Start|End\n", "JobId=1 JobState=A StartTime=B ", "JobID State Start\n----- ----- -----\n"),
+    "sacct_json": ('{"jobs": [], "job_id": "state" "time" ', '{"jobs": [{"job_id": 1, "state": {}, "time": {}, "name": "'),
+    "slurmctld": (f"[{DATE}] JobId=1 ", f"[{DATE}] JobId=1\n", f"[{DATE}] _slurm_rpc_kill_job2: JobId=1 "),
+    "kubernetes": ('{"involvedObject": {}, "reason": "', '{"involvedObject": {}, "reason": ""}\n'),
+    "job_table": ('{"attempts": [{"start": ', "job,attempt,start,end\n"),
+    "training_log": ("torch.distributed.run ", "iteration 1 loss 2\niteration 2 loss 2\n", "torch.distributed.run\n[rank0]: "),
+    "action_lines": (f"{DATE} scheduler scale x=1->2\n", f"{DATE} scheduler scale x="),
+    "optable": ("rank,step,class,start_ns,duration_ns\n",),
+    "steptimes": ("worker,step,step_time_ms\n",),
+}
+
+
+@pytest.mark.parametrize(("name", "beginning"), [(name, one) for name, many in BEGINNINGS.items() for one in many])
+def test_readers_are_linear(name: str, beginning: str) -> None:
+    reader = readers()[name]
+    for text in texts():
+        data = (beginning + text).encode("latin-1")
+        assert quick(lambda data=data: reader.load(data, "a_0.json")), f"{beginning!r} and {text[:20]!r} …"
