@@ -273,3 +273,41 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     inspector.sniff(data)
     with pytest.raises(InputRefused):
         inspector.load(data, "log")
+
+
+def header(rank: int, ranks: int, pid: int = 100) -> dict[str, Any]:
+    about = {"dump_timestamp_us": BASE_US, "hostname": "n", "pid": pid, "inspector_output_format_version": "v4.3"}
+    return {"header": {"id": HASH, "rank": rank, "n_ranks": ranks}, "metadata": about}
+
+
+def collective(**more: Any) -> dict[str, Any]:
+    return {"coll_perf": {"coll": "AllReduce", "coll_sn": 0, "coll_msg_size_bytes": 8, "coll_exec_time_us": 4, **more}}
+
+
+def as_lines(*lines: dict[str, Any]) -> bytes:
+    return "\n".join(map(json.dumps, lines)).encode()
+
+
+@pytest.mark.parametrize(
+    "lines", [[collective()], [header(0, 2)], [header(5, 2), collective()], [header(0, 2), collective(coll="")]]
+)
+def test_a_log_without_an_operation_of_a_communicator_is_refused(lines: list[dict[str, Any]]) -> None:
+    with pytest.raises(InputRefused, match="no operation of a communicator"):
+        inspector.load(as_lines(*lines), "log")
+
+
+def test_a_process_whose_seat_is_impossible_is_left_out() -> None:
+    log = inspector.load(as_lines(header(7, 2, 99), collective(), header(1, 2, 100), collective()), "log")
+    assert [seat.pid for seat in log.seats] == [100]
+    assert log.unreadable == 1
+
+
+def test_ranks_that_disagree_on_how_many_they_are(tmp_path: Path) -> None:
+    for pid, (rank, ranks) in enumerate([(0, 4), (1, 4), (2, 4), (5, 6), (0, 4)]):
+        (tmp_path / f"{pid}.log").write_bytes(as_lines(header(rank, ranks, pid), collective()))
+    assert read([tmp_path]).group_ranks == {}
+
+
+def test_an_operation_of_years_is_none() -> None:
+    log = inspector.load(as_lines(header(0, 2), collective(), collective(coll_sn=1, coll_exec_time_us=2**51)), "log")
+    assert log.unreadable == 1

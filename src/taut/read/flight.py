@@ -20,13 +20,13 @@ from taut.read.columns import Codes, Ints, Mask
 from taut.read.kineto_collectives import NO_GROUP
 from taut.read.kineto_json import elements, integer, integers
 from taut.read.kineto_rows import NAME_LENGTH, rank_list
+from taut.read.limits import RANKS, near
 from taut.read.words import verb_of
 from taut.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 
 CREATED_NS = 200_000
 """A dump entry is created while its call runs; clocks of the two records agree to well within this."""
 EARLIER_NS = 60_000_000_000
-RANKS = 2**31
 ABSENT = 1000
 """Ranks without a dump that are listed one by one."""
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
@@ -280,6 +280,7 @@ def calls_only(trace: Trace) -> Trace:
     """What the dumps of a trace tell without it: arrivals and what lies between them if the job ran, else bare calls."""
     calls = trace.calls.take(np.argsort(trace.calls.rank, kind="stable"))
     calls = calls.take(calls.created_ns >= 0)
+    calls = calls.take(near(calls.created_ns, calls.created_ns))
     ranks = set(np.unique(trace.calls.rank).tolist())
     world = {rank for some in trace.group_ranks.values() for rank in some}
     missing = sorted(world - ranks)

@@ -21,11 +21,14 @@ from taut.errors import InputRefused
 from taut.read.arrivals import Calls
 from taut.read.columns import Codes, Flags, Ints, Mask, dense
 from taut.read.kineto_rows import NAME_LENGTH
+from taut.read.limits import check_wall
 from taut.read.words import verb_of
 from taut.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
 
 LANES = ("between", "device", "host")
 BETWEEN, DEVICE, HOST = range(3)
+TOOK_NS = 86_400 * 10**9
+"""An operation that takes longer than a day is none."""
 TIMER_NS = 2_000
 """Times are whole microseconds."""
 _KEYS = (b'"coll_perf"', b'"p2p_perf"', b'"dump_stats"', b'"inspector_output_format_version"')
@@ -149,9 +152,10 @@ def load(data: bytes | bytearray, label: str) -> Log:
             lost += max(line.dump_stats.coll_dropped_since_last_dump, 0) + max(line.dump_stats.p2p_dropped_since_last_dump, 0)
     values = np.array(ops, dtype=np.float64).reshape(len(ops), len(_COLUMNS)).T
     columns = {name: _whole(column, 1000 if name in _US else 1) for name, column in zip(_COLUMNS, values, strict=True)}
-    good = (columns["seq"] >= 0) & (columns["took"] >= 0) & (columns["dumped"] > 0)
+    good = (columns["seq"] >= 0) & (columns["took"] >= 0) & (columns["took"] <= TOOK_NS) & (columns["dumped"] > 0)
     for codes, test, name in ((seats, Seat.known, "seat"), (names, bool, "name")):
-        good &= (columns[name] >= 0) & Flags(codes, test)(np.maximum(columns[name], 0))
+        good &= columns[name] >= 0
+        good[good] &= Flags(codes, test)(columns[name][good])
     if not good.any():
         raise InputRefused(label, "no operation of a communicator in this Inspector log", "leave it out")
     columns = {name: column[good] for name, column in columns.items()}
@@ -160,7 +164,9 @@ def load(data: bytes | bytearray, label: str) -> Log:
     for name, known in (("start", timed), ("end", timed), ("call", called), ("called", called)):
         columns[name] = np.where(known, columns[name], NULL)
     bad = unreadable + int((~good).sum())
-    return Log(label, cast(list[Seat], list(seats)), cast(list[str], list(names)), columns, lost, bad)
+    seated = [seat for seat in cast(list[Seat], list(seats)) if seat.known()]
+    columns["seat"] = np.cumsum([seat.known() for seat in cast(list[Seat], list(seats))])[columns["seat"]] - 1
+    return Log(label, seated, cast(list[str], list(names)), columns, lost, bad)
 
 
 _COLUMNS = ("seat", "name", "seq", "peer", "size", "took", "dumped", "call", "called", "start", "end")
@@ -207,6 +213,7 @@ def gather(logs: Sequence[Log]) -> Trace:
     sits = {(seat.comm, seat.rank): number[seat.process] for seat in seats}
     groups = Codes()
     row = _rows(c, seats, names, number, sits, groups)
+    check_wall(row["start_ns"], row["end_ns"], logs[0].label)
     order = np.lexsort((row["end_ns"], row["start_ns"], row["rank"]))
     row = {name: column[order] for name, column in row.items()}
     calls = Table(Call, {**{name: row[name] for name in _CALL}, "created_ns": row["start_ns"]})
@@ -284,7 +291,11 @@ def _ranks(seats: Sequence[Seat]) -> tuple[dict[tuple[str, int], int], int | Non
 def _members(seats: Sequence[Seat], sits: Mapping[tuple[str, int], int], groups: Codes) -> dict[str, list[int]]:
     """Ranks of the groups of which all members are there."""
     sizes, there = {seat.comm: seat.ranks for seat in seats}, Counter(comm for comm, _ in sits)
-    whole = {comm: [sits[comm, i] for i in range(count)] for comm, count in there.items() if count == sizes[comm]}
+    whole = {
+        comm: [sits[comm, i] for i in range(count)]
+        for comm, count in there.items()
+        if count == sizes[comm] and all((comm, i) in sits for i in range(count))
+    }
     comms = [comm for comm, _ in cast(list[tuple[str, str]], list(groups))]
     return {group: whole[comm] for group, comm in zip(_called(groups), comms, strict=True) if comm in whole}
 

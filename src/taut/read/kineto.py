@@ -15,6 +15,7 @@ from taut.read.kineto_events import DEVICE, Events, decode, decode_flow
 from taut.read.kineto_host import add_host_side
 from taut.read.kineto_json import Header, integer
 from taut.read.kineto_rows import Groups, Rows, marks_of
+from taut.read.limits import RANKS
 from taut.tables import NULL, Member, Table, Trace
 
 WHOLE_BYTES = 64 << 20
@@ -62,7 +63,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     header, counts = events.header, events.counts
     distributed: dict[str, Any] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
-    rank = rank if 0 <= rank < 2**31 else NULL
+    rank, world_size = (number if 0 <= number < RANKS else NULL for number in (rank, world_size))
     rows, groups = Rows(), Groups(distributed, events.comm.sayings())
     marks = marks_of(events, rank, rows.counts)
     if (events.kind == DEVICE).any():

@@ -6,7 +6,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress, repeat
 from operator import attrgetter, eq
 from typing import Any, cast
@@ -33,6 +33,7 @@ from taut.read.kineto_json import (
     whole,
     without_nan,
 )
+from taut.read.limits import near
 
 DEVICE, RUNTIME, CPU_OP, NOTE = range(4)
 """What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation."""
@@ -69,6 +70,15 @@ class Events:
         """What an event says about the collective it belongs to."""
         at = int(self.about[row])
         return self.comm.at(at) if at >= 0 else CommArgs()
+
+    def near(self) -> Events:
+        """Those that do not lie years away from the others; the rest is counted."""
+        kept = near(self.start, self.end)
+        if kept.all():
+            return self
+        self.counts["dropped: time out of range"] += int((~kept).sum())
+        columns = ("kind", "name", "start", "end", "place", "correlation", "size", "about")
+        return replace(self, **{name: getattr(self, name)[kept] for name in columns})
 
     def rows(self, kind: int) -> Ints:
         """The rows of one kind."""
@@ -338,7 +348,7 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
         columns.counts["dropped: not an event"] += odd
         columns.add(events)
     base = integer(header.baseTimeNanoseconds, 0)
-    events_ = columns.finish(header)
+    events_ = columns.finish(header).near()
     if abs(base) < LIMIT_NS:
         events_.start += base
         events_.end += base

@@ -12,11 +12,13 @@ import numpy as np
 from taut.read.columns import Codes, Ints, serialise
 from taut.read.kineto_events import NOTE, Events
 from taut.read.kineto_json import CommArgs, integer
+from taut.read.limits import RANKS
 from taut.tables import NULL, Kind, Mark, Op, Table, Verb
 
 NAME_LENGTH = 200
 GROUP_RANKS = 1 << 20
 SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
+_RANKS, _RANK = re.compile(r"\[[\d,\s]{0,8000000}\]"), re.compile(r"\d{1,9}")
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 
 
@@ -136,10 +138,12 @@ class Groups:
                 self.ranks[str(entry["pg_name"])] = rank_list(entry.get("ranks"))
                 self._library[str(entry["pg_name"])] = str(entry.get("backend_config", ""))
         self._named = any(_name_of(said) for said in comm)
+        self._spelled: dict[tuple[int, int, int], list[int]] = {}
+        self._room = GROUP_RANKS
 
     def name(self, sources: Sequence[CommArgs], library: str) -> str:
         """The group a collective belongs to; empty where there are several and it names none."""
-        ranks = next((r for r in map(_ranks_of, sources) if r), [])
+        ranks = next((r for r in map(self._ranks_of, sources) if r), [])
         name = next(filter(None, map(_name_of, sources)), "")
         if name:
             return self._noted(name, ranks)
@@ -155,6 +159,26 @@ class Groups:
             self.ranks[name] = ranks
         return name
 
+    def _ranks_of(self, source: CommArgs) -> list[int]:
+        if source.ranks is None and source.group_size is None:
+            return []
+        ranks = rank_list(source.ranks)
+        size, first, stride = integer(source.group_size), integer(source.rank_start), integer(source.rank_stride)
+        if len(ranks) < size and first >= 0 and stride > 0:
+            return self._spell(size, first, stride)
+        return ranks if size < 0 or len(ranks) == size else []
+
+    def _spell(self, size: int, first: int, stride: int) -> list[int]:
+        """The ranks that three numbers stand for; none once all such lists together are longer than any job."""
+        known = self._spelled.get((size, first, stride))
+        if known is not None:
+            return known
+        if size > self._room or first + size * stride > RANKS:
+            return []
+        self._room -= size
+        spelled = self._spelled[size, first, stride] = list(range(first, first + size * stride, stride))
+        return spelled
+
     def member(self, group: str, index: int) -> int:
         """The global rank of a group's member."""
         ranks = self.ranks.get(group, [])
@@ -169,25 +193,15 @@ def _name_of(said: CommArgs) -> str:
     return next((str(name) for name in (said.group, said.group_id) if isinstance(name, str | int) and str(name)), "")
 
 
-def _ranks_of(source: CommArgs) -> list[int]:
-    if source.ranks is None and source.group_size is None:
-        return []
-    ranks = rank_list(source.ranks)
-    size, first, stride = integer(source.group_size), integer(source.rank_start), integer(source.rank_stride)
-    if len(ranks) < size <= GROUP_RANKS and first >= 0 and stride > 0:
-        return list(range(first, first + size * stride, stride))
-    return ranks if size < 0 or len(ranks) == size else []
-
-
 def rank_list(value: Any) -> list[int]:
     """Ranks out of a list or out of its text ``"[0, 1]"``; empty where the text is abbreviated or wrong."""
     if isinstance(value, str):
-        if "..." in value or not re.fullmatch(r"\[[\d,\s]{0,8000000}\]", value):
+        if "..." in value or not _RANKS.fullmatch(value):
             return []
-        value = [int(digits) for digits in re.findall(r"\d{1,9}", value)]
+        value = [int(digits) for digits in _RANK.findall(value)]
     if not isinstance(value, list):
         return []
-    return [rank for rank in value if type(rank) is int and 0 <= rank < 2**31]
+    return [rank for rank in value if type(rank) is int and 0 <= rank < RANKS]
 
 
 def issuer(calls: Ints, work: Ints) -> Ints:

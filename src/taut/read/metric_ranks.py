@@ -91,8 +91,11 @@ def _told_apart(found: Sequence[Metrics], hosts: set[Any]) -> list[Series]:
 
 def hosts_of(trace: Trace) -> dict[str, list[int]]:
     """The ranks of each host that the traces name."""
-    members = trace.members
-    return {host: members.rank[members.host == host].tolist() for host in dict.fromkeys(members.host) if host}
+    found: dict[str, list[int]] = {}
+    for host, rank in zip(trace.members.host, trace.members.rank.tolist(), strict=True):
+        if host and isinstance(host, str):
+            found.setdefault(host, []).append(rank)
+    return found
 
 
 def host_in(host: str, hosts: Collection[str]) -> str:
@@ -113,13 +116,14 @@ def ranks_of(trace: Trace, series: Sequence[Series]) -> list[int]:
     named: dict[int | None, set[str]] = {}
     for one in series:
         named.setdefault(one.place.rank, set()).add(one.place.host)
-    out = []
+    out, there = [], set(members.rank.tolist())
+    hosts = {host: host_in(host, of_host) for host in {one.place.host for one in series}}
     for one in series:
-        rank, host, gpu = one.place.rank, host_in(one.place.host, of_host), one.place.gpu
+        rank, host, gpu = one.place.rank, hosts[one.place.host], one.place.gpu
         here = of_host.get(host, [])
         if rank is None and gpu is not None and gpu < len(here):
             rank = here[gpu]
         elif len(named[rank]) > 1 and rank not in here:
             rank = None  # ranks of several jobs, and this host is not the one that this job's has
-        out.append(rank if rank is not None and (members.rank == rank).any() else NULL)
+        out.append(rank if rank is not None and rank in there else NULL)
     return out

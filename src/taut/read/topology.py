@@ -26,11 +26,11 @@ import numpy as np
 
 from taut.errors import InputRefused, TooLarge
 from taut.read.config_text import load_text, parsed
+from taut.read.limits import RANKS
 from taut.tables import NULL, Table
 
 BYTES = 16 << 20
 """Larger files are no topology."""
-RANKS = 2**31
 HOSTS = 200_000
 """More hosts (or switches) than any cluster has: a short bracket may stand for billions."""
 DEPTH = 16

@@ -1,0 +1,65 @@
+"""Values that no job has are left out or refused, and cost no memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from taut.errors import InputRefused
+from taut.read import kineto
+from taut.read.limits import WALL_NS, YEAR_NS, check_wall, near
+from taut.read.metric_ranks import hosts_of
+from taut.tables import Member, Op, Table, Trace
+
+NOW = 1_700_000_000_000_000_000
+
+
+@pytest.mark.parametrize("stray", [0, -(2**63), 2**63 - 1, NOW + WALL_NS])
+def test_what_lies_years_away_from_the_rest_is_not_near(stray: int) -> None:
+    start = np.array([NOW, NOW + 5, stray, NOW + 9])
+    assert near(start, np.minimum(start, 2**63 - 2) + 1).tolist() == [True, True, False, True]
+
+
+def test_all_is_near_in_a_job_of_years() -> None:
+    start = np.array([NOW, NOW + 9 * YEAR_NS])
+    assert near(start, start + 1).all()
+    check_wall(start, start + 1, "t")
+    with pytest.raises(InputRefused, match="its events lie 11 years apart"):
+        check_wall(start, start + 2 * YEAR_NS, "t")
+
+
+def test_an_event_at_the_beginning_of_time_is_dropped_and_counted(tiny: Any) -> None:
+    events = [*(tiny.event("cpu_op", "aten::mm", NOW / 1000 + i, 1) for i in range(3)), tiny.event("cpu_op", "aten::mm", 5, 1)]
+    found = kineto.load(tiny.as_bytes(events), "t")
+    assert len(found.ops) == 3
+    assert found.counts["dropped: time out of range"] == 1
+
+
+@pytest.mark.parametrize("number", [2**31, 2**62, -5, 0.5, "x"])
+def test_a_rank_and_a_world_that_no_job_has_are_not_known(tiny: Any, number: Any) -> None:
+    found = kineto.load(
+        tiny.as_bytes([tiny.event("cpu_op", "aten::mm", 5, 1)], distributedInfo={"rank": number, "world_size": number}), "t"
+    )
+    assert found.members.rank.tolist() in ([-1], [0])
+    assert found.world_size is None
+
+
+def collective(tiny: Any, i: int, **group: Any) -> list[dict[str, Any]]:
+    return [tiny.launch(i, 10.0 * i), tiny.kernel("ncclDevKernel_AllReduce_Sum", i, 10.0 * i + 3, 4, **group)]
+
+
+def test_groups_of_a_million_ranks_are_spelled_out_once(tiny: Any) -> None:
+    events = []
+    for i in range(1, 300):
+        about = {"Collective name": "allreduce", "Process Group Name": f"g{i}", "Group size": 1 << 20}
+        events += collective(tiny, i, **about, **{"Global rank start": i, "Global rank stride": 1})
+    found = kineto.load(tiny.as_bytes(events), "t")
+    assert sum(map(len, found.group_ranks.values())) <= 1 << 20
+
+
+def test_hosts_that_are_no_text_are_none() -> None:
+    members = Table(Member, {"rank": [0, 1, 2], "host": np.array(["a", b"\xff", "a"], dtype=object)})
+    trace = Trace(ops=Table(Op, {}, 0), names=[], lanes=[], groups=[], members=members)
+    assert hosts_of(trace) == {"a": [0, 2]}
