@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from spans import BASE, MS, Spans
 from taut.errors import InputRefused
-from taut.read import kineto
+from taut.read import chakra, kineto
 from taut.read.limits import WALL_NS, YEAR_NS, check_wall, near
 from taut.read.metric_ranks import hosts_of
 from taut.tables import Member, Op, Table, Trace
@@ -63,3 +65,21 @@ def test_hosts_that_are_no_text_are_none() -> None:
     members = Table(Member, {"rank": [0, 1, 2], "host": np.array(["a", b"\xff", "a"], dtype=object)})
     trace = Trace(ops=Table(Op, {}, 0), names=[], lanes=[], groups=[], members=members)
     assert hosts_of(trace) == {"a": [0, 2]}
+
+
+def test_spans_of_another_century_are_dropped_and_counted() -> None:
+    spans = Spans()
+    root = spans.add("a", "root", 0, 20)
+    spans.add("a", "child", 1, 5, root)
+    spans.add("a", "stray", 1000 - BASE / MS, 2, root)
+    found = spans.trace()
+    assert found.counts["dropped: time out of range"] == 1
+    assert int(found.ops.end_ns.max()) <= 20 * MS
+
+
+def test_chakra_nodes_of_different_decades_are_refused() -> None:
+    node = {"type": "COMP_NODE", "durationMicros": 5}
+    starts = (1_000_000, 1_700_000_000_000_000)
+    nodes = [{"id": i, "name": "a", "startTimeMicros": start, **node} for i, start in enumerate(starts)]
+    with pytest.raises(InputRefused, match="years apart"):
+        chakra.load(json.dumps({"schema": "1.0.2-chakra.0.0.4", "nodes": nodes}).encode(), "t.0.json")

@@ -20,6 +20,7 @@ from taut.read.chakra_nodes import COLLECTIVE, COMPUTE, MEM_LOAD, MEM_STORE, MET
 from taut.read.chakra_sniff import is_protobuf
 from taut.read.columns import Codes, Ints, Mask, grouped, grouped_max
 from taut.read.kineto_rows import Rows
+from taut.read.limits import check_wall
 from taut.read.words import is_collective_kernel, kernel_verb, verb_of
 from taut.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
 
@@ -61,6 +62,7 @@ class Plan:
 
     def trace(self, rank: int, start: Ints, end: Ints) -> Trace:
         """The trace once the times are known."""
+        check_wall(start, end, self.label)
         rows = Rows()
         for codes, words in ((rows.names, self.names), (rows.lanes, self.lanes), (rows.groups, self.groups)):
             codes.of(words)

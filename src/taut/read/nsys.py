@@ -17,6 +17,7 @@ from taut.read import nsys_target, nsys_work
 from taut.read.columns import Ints
 from taut.read.files import Member as File
 from taut.read.kineto_rows import Rows, communicate_name
+from taut.read.limits import check_wall
 from taut.read.loops import PROCESS, loops
 from taut.read.nsys_nccl import Collective, Init, Nccl
 from taut.read.nsys_nvtx import is_api, is_torch, notes
@@ -135,6 +136,7 @@ class _Reading:
         ops = _hops_apart(rows.table(NULL, marks), about)
         rows.counts["sends and receives that do not name a peer"] += sum(c.guessed for c in about)
         rows.counts["ops"] = len(ops)
+        check_wall(ops.start_ns, ops.end_ns, self.label)
         host, model = self.host, self.models.get((process >> 24 & 0xFFFFFF, device), "")
         return Trace(
             ops=_shifted(ops, self.shift),

@@ -17,6 +17,7 @@ from taut.errors import InputRefused
 from taut.read.columns import Codes, Ints
 from taut.read.files import Member as File
 from taut.read.kineto_rows import NAME_LENGTH, steps_at
+from taut.read.limits import check_wall
 from taut.read.loops import Ranges, loops, says_so
 from taut.read.otf2_events import COLUMNS, Definitions, available, events
 from taut.read.otf2_ops import Location, Message, Segment
@@ -100,6 +101,7 @@ class _Archive:
         columns = dict(zip(names, rows, strict=True))
         for name in ("start_ns", "end_ns"):
             columns[name] = self._ns(columns[name])
+        check_wall(columns["start_ns"], columns["end_ns"], self.label)
         if len(self.tags) < 2:
             columns["part"] = np.full(len(columns["part"]), NULL)
         marks = self._marks(columns, whole)

@@ -16,6 +16,7 @@ import numpy as np
 
 from taut.errors import InputRefused, TooLarge
 from taut.read.columns import Codes, Ints, Mask
+from taut.read.limits import near
 from taut.read.otlp_json import Facts, Service, Spans, facts
 from taut.tables import NULL
 
@@ -124,6 +125,9 @@ def _good(parts: Sequence[Spans], counts: Counter[str]) -> tuple[list[Ints], lis
     for part in parts:
         valid = (part.start_ns >= 0) & (part.end_ns >= part.start_ns)
         counts["dropped: no time or negative duration"] += int((~valid).sum())
+        kept = near(part.start_ns[valid], part.end_ns[valid])
+        counts["dropped: time out of range"] += int((~kept).sum())
+        valid[valid] = kept
         mine = list(map(str.__add__, part.trace, part.span))
         fresh = set(mine)
         if not valid.all() or len(fresh) < len(mine) or not seen.isdisjoint(fresh):
