@@ -516,3 +516,10 @@ def test_a_real_export_of_two_gpus(shared: Path) -> None:
     starts = {r: np.sort(graph.ops.start_ns[rows][graph.ops.rank[rows] == r]) for r in (0, 1)}
     by_gate = [sorted(graph.ops.start_ns[rows][graph.gate[rows] == g].tolist()) for g in range(33)]
     assert sorted(by_gate) == sorted(sorted(pair) for pair in zip(starts[0].tolist(), starts[1].tolist(), strict=True))
+
+
+def test_a_table_whose_definition_is_no_text(tmp_path: Path) -> None:
+    path = plain_database(tmp_path / "a.sqlite", STRINGS)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE StringIds", b"CREATE TABLE \xff\xfe\xff\xfeIds "))
+    with pytest.raises(InputRefused, match="damaged SQLite file"):
+        read([path])

@@ -28,6 +28,7 @@ TICK = 10_000
 WORK_PER_BYTE = 64
 """Instructions a file may cost for each of its bytes: reading a row takes a few for each column."""
 LEAST_WORK = 50_000_000
+_CREATED = re.compile(r"\s*+CREATE\s++TABLE\b")
 _INTEGER = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE -1 END"
 
 
@@ -44,7 +45,7 @@ class Database:
         for setting in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "mmap_size=0"):
             connection.execute(f"PRAGMA {setting}")
         named = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 10000").fetchall()
-        plain = [n for n, sql in named if isinstance(n, str) and isinstance(sql, str) and re.match(r"\s*CREATE\s+TABLE\b", sql)]
+        plain = [n for n, sql in named if isinstance(n, str) and isinstance(sql, str) and _CREATED.match(sql)]
         self.tables = {name: self._columns(name) for name in plain}
 
     def _tick(self) -> bool:
@@ -91,7 +92,7 @@ def opened(member: Member) -> Iterator[Database]:
         connection, size = _connected(member)
         with closing(connection):
             yield Database(connection, member.label, size)
-    except (sqlite3.Error, MemoryError, OverflowError) as error:
+    except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:  # the last where SQLite names what is wrong
         why = "takes more work than its size explains" if "interrupted" in str(error) else f"{error or 'out of memory'}"
         raise InputRefused(member.label, f"damaged SQLite file ({why[:120]})", "export or copy it again") from None
 
