@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 
 from spans import BASE, MS, Spans
 from taut.errors import InputRefused
-from taut.read import chakra, kineto
+from taut.read import chakra, kineto, progress, read
+from taut.read.kineto_json import integer
 from taut.read.limits import WALL_NS, YEAR_NS, check_wall, near
 from taut.read.metric_ranks import hosts_of
+from taut.run import analyze_trace
 from taut.tables import Member, Op, Table, Trace
 
 NOW = 1_700_000_000_000_000_000
@@ -83,3 +86,30 @@ def test_chakra_nodes_of_different_decades_are_refused() -> None:
     nodes = [{"id": i, "name": "a", "startTimeMicros": start, **node} for i, start in enumerate(starts)]
     with pytest.raises(InputRefused, match="years apart"):
         chakra.load(json.dumps({"schema": "1.0.2-chakra.0.0.4", "nodes": nodes}).encode(), "t.0.json")
+
+
+@pytest.mark.parametrize("text", ["²", "--5", "-", "", "١٢x", "9" * 5000, "nan", "1e5"])
+def test_what_is_no_whole_number_is_none(text: str) -> None:
+    assert integer(text) == -1
+
+
+@pytest.mark.parametrize(("text", "number"), [("5", 5), (" 7 ", 7), ("-3", -3), ("٣", 3)])
+def test_whole_numbers_in_texts(text: str, number: int) -> None:
+    assert integer(text) == number
+
+
+def test_a_progress_log_with_times_of_thousands_of_digits_is_read() -> None:
+    found = progress.load(b"step,loss,time_ns\n1,2," + b"9" * 5000 + b"\n2,1,5\n", "p.csv")
+    assert found.step.tolist() == [1, 2]
+
+
+def test_ranks_far_apart_take_no_memory(tiny: Any, tmp_path: Path) -> None:
+    for rank in (0, 2**31 - 1):
+        events = [
+            tiny.step(0, 0, 50),
+            tiny.event("cpu_op", "aten::mm", 5, 30),
+            tiny.step(1, 60, 50),
+            tiny.event("cpu_op", "aten::mm", 65, 30),
+        ]
+        (tmp_path / f"{rank}.json").write_bytes(tiny.as_bytes(events, rank=rank, world_size=2))
+    assert analyze_trace(read([tmp_path])).graph.rank_index.tolist()[-1] == 1

@@ -117,8 +117,10 @@ class Graph:
     @cached_property
     def rank_index(self) -> Any:
         """Each op's rank as an index into ``ranks``."""
-        low = int(self.ranks[0])
-        where = np.zeros(int(self.ranks[-1]) - low + 1, dtype=np.int64)
+        low, span = int(self.ranks[0]), int(self.ranks[-1]) - int(self.ranks[0]) + 1
+        if span > 16 * len(self.ops) + 1024:  # numbers from the file must not say how much memory is taken
+            return np.searchsorted(self.ranks, self.ops.rank)
+        where = np.zeros(span, dtype=np.int64)
         where[self.ranks - low] = np.arange(len(self.ranks))
         return where[self.ops.rank - low]
 

@@ -16,8 +16,10 @@ from taut.errors import InputRefused
 
 Count = Annotated[int, Meta(ge=1)]
 Some = Annotated[int, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
-NotNegative = Annotated[float, Meta(ge=0)]
+MOST = 1e30
+"""Nothing that a scenario tells is more, in any unit; infinity is no number."""
+Positive = Annotated[float, Meta(gt=0, le=MOST)]
+NotNegative = Annotated[float, Meta(ge=0, le=MOST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 Contradiction = tuple[bool, str, str, str]

@@ -254,14 +254,14 @@ def _number(value: Any) -> int:
 
 def _type(word: Any) -> int:
     """A node type, as number or word."""
-    if isinstance(word, str) and not word.isdigit():
+    if isinstance(word, str) and not word.isdecimal():
         return TYPES.index(word.removesuffix("_NODE")) if word.removesuffix("_NODE") in TYPES else 0
     return integer(word, 0)
 
 
 def _verb(word: Any) -> int:
     """A kind of collective, as number or word."""
-    if isinstance(word, str) and not word.isdigit():
+    if isinstance(word, str) and not word.isdecimal():
         return int(verb_of(word)) or NULL
     kind = integer(word)
     return int(VERBS[kind]) if 0 <= kind < len(VERBS) else NULL

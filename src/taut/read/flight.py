@@ -218,7 +218,7 @@ def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequen
     and the entries agree, that order tells which is which.
     """
     status = sorted(_status(dump).items())
-    if len(status) != len(members) or not all(name.isdigit() for name in members):
+    if len(status) != len(members) or not all(name.isdecimal() for name in members):
         return []
     order = sorted(members, key=int)
     agreed = all(named.get(pg, name) == name for (pg, _), name in zip(status, order, strict=True))

@@ -330,7 +330,7 @@ def integer(value: Any, default: int = -1) -> int:
     """A whole number out of a number or a string of digits, if it fits 64 bits."""
     if value is None:
         return default
-    if isinstance(value, str) and value[:20].strip().lstrip("-").isdigit():
+    if isinstance(value, str) and value[:20].strip().removeprefix("-").isdecimal():
         value = int(value[:20])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return default

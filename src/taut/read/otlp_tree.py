@@ -204,7 +204,7 @@ def _ranks(parts: Sequence[Spans], part: Ints, service: Ints) -> tuple[Ints, lis
 
 def _natural(text: str) -> tuple[int, str]:
     """Sorts ``2`` before ``10``."""
-    digits = "".join(c for c in text if c.isdigit())[:18]
+    digits = "".join(c for c in text if c.isdecimal())[:18]
     return (int(digits) if digits and digits.isascii() else 0), text
 
 

@@ -41,6 +41,8 @@ LINES = 50
 """JSON lines looked at for a step and a loss: the first ones may hold the configuration."""
 MOST = 2**53
 """Larger numbers are no steps."""
+DIGITS = 40
+"""A longer number is no time."""
 MOST_WHOLE = 2**63 - 1024
 KEPT, DISCARDED, SKIPPED = 1, 0, 2
 """Values of ``Progress.kept``."""
@@ -190,7 +192,7 @@ def _times_ns(values: Any, name: str) -> Any:
     unit = UNITS_NS.get(name.rpartition("_")[2], 1e9)
     if unit != 1.0 or isinstance(values, np.ndarray):
         return _numbers(values) * unit if unit != 1.0 else values
-    return [int(value) if isinstance(value, str) and value.strip().isdigit() else value for value in values]
+    return [int(v) if isinstance(v, str) and len(v) <= DIGITS and v.strip().isdecimal() else v for v in values]
 
 
 def _numbers(values: Any) -> Any:

@@ -92,7 +92,12 @@ def opened(member: Member) -> Iterator[Database]:
         connection, size = _connected(member)
         with closing(connection):
             yield Database(connection, member.label, size)
-    except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:  # the last where SQLite names what is wrong
+    except (
+        sqlite3.Error,
+        MemoryError,
+        OverflowError,
+        UnicodeDecodeError,
+    ) as error:  # the last where SQLite names what is wrong
         why = "takes more work than its size explains" if "interrupted" in str(error) else f"{error or 'out of memory'}"
         raise InputRefused(member.label, f"damaged SQLite file ({why[:120]})", "export or copy it again") from None
 
