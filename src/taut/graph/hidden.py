@@ -22,6 +22,8 @@ LEFT = 0.05
 AGREES = 0.9
 """Share of a rank's big gaps before a class that the same group must explain."""
 LEAST_STEPS = 5
+SPARSE = 256
+"""Cells of the table of a class for each of its ops at most: a class that only few ranks share explains nothing."""
 
 
 def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> tuple[Any, Any]:
@@ -37,12 +39,16 @@ def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> t
     big = gap > BIG * float(np.median(greatest(window, steps, ops.end_ns) - least(window, steps, ops.start_ns)))
     if big.sum() < LEAST_STEPS:
         return none, none
-    classes = np.unique(ops.name[big])
+    asked = np.zeros(int(ops.name.max()) + 1, dtype=bool)
+    asked[ops.name[big]] = True
+    every = np.flatnonzero(asked[ops.name] & (before >= 0))
+    every = every[np.argsort(ops.name[every], kind="stable")]
     source, target = [], []
-    for name in classes:
-        rows = np.flatnonzero((ops.name == name) & (before >= 0))
+    for rows in np.split(every, np.flatnonzero(np.diff(ops.name[every])) + 1):
         nth = occurrence(ops.step[rows], ops.rank[rows])
         instance, count = numbered(ops.step[rows], nth)
+        if count < LEAST_STEPS or count * len(members) > SPARSE * len(rows) + (1 << 20):
+            continue
         column = np.searchsorted(members.rank, ops.rank[rows])
         table = np.full((count, len(members)), -1, dtype=np.int64)
         table[instance, column] = rows

@@ -70,3 +70,22 @@ def greatest(ids: Any, count: int, values: Any) -> Any:
     out = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(out, ids, values)
     return out
+
+
+def total(values: Any) -> int:
+    """The exact sum of integers, also where it does not fit 64 bits: many ranks for a long time."""
+    if len(values) == 0:
+        return 0
+    most = max(abs(int(values.min())), abs(int(values.max())))
+    if most * len(values) < 1 << 63:
+        return int(values.sum(dtype=np.int64))
+    return (int((values >> 32).sum(dtype=np.int64)) << 32) + int((values & 0xFFFFFFFF).sum(dtype=np.int64))
+
+
+def sums(ids: Any, values: Any, count: int) -> Any:
+    """The exact sum of the integers of each id, where it fits 64 bits."""
+    if float(np.abs(values, dtype=np.float64).sum()) < 1 << 52:  # then floats hold every sum of them, and are quicker
+        return np.bincount(ids, weights=values, minlength=count).astype(np.int64)
+    out = np.zeros(count, dtype=np.int64)
+    np.add.at(out, ids, values)
+    return out

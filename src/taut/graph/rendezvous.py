@@ -8,6 +8,7 @@ together is taken. A class whose name promises no rendezvous needs far more evid
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,12 @@ def infer(ops: Table, members: Table) -> tuple[Any, Any, Any, list[str]]:
     stage, dp = members.stage[index[sample]].astype(np.int64), members.dp_rank[index[sample]].astype(np.int64)
     offset, key, barrier, names = _partitions(few, loose[sample], stage, dp, members, ops.name)
     found = np.flatnonzero(loose & (offset[ops.name] >= 0))
-    group[found] = offset[ops.name[found]] + key[ops.name[found], index[found]]
+    which, codes = key
+    group[found] = offset[ops.name[found]] + codes[which[ops.name[found]], index[found]]
     verb = np.where(loose & barrier[ops.name], Verb.BARRIER, verb).astype(np.int8)
     if unpaired.any():
-        to = _peers(few, np.flatnonzero(unpaired[sample]), stage, dp, members, len(offset))
-        other = to[ops.name, (ops.verb == Verb.SEND).astype(np.int64), index]
+        which, to = _peers(few, np.flatnonzero(unpaired[sample]), stage, dp, members, len(offset))
+        other = to[which[ops.name], (ops.verb == Verb.SEND).astype(np.int64), index]
         peer = np.where(unpaired, other, peer).astype(np.int32)
     return verb, group, peer, names
 
@@ -57,24 +59,37 @@ def _first_steps(step: Any) -> Any:
     return step <= labels[min(len(labels), STEPS) - 1] if len(labels) else np.zeros(0, dtype=bool)
 
 
-def _partitions(ops: Table, loose: Any, stage: Any, dp: Any, members: Table, all_names: Any) -> tuple[Any, Any, Any, list[str]]:
-    """Per class name: offset of its first group (-1: none), group of every rank inside it, and if it is a barrier."""
+def _partitions(
+    ops: Table, loose: Any, stage: Any, dp: Any, members: Table, all_names: Any
+) -> tuple[Any, tuple[Any, Any], Any, list[str]]:
+    """Per class name: offset of its first group (-1: none), how it divides the ranks, and if it is a barrier.
+
+    How classes divide ranks: a number per class, and for each of these numbers the group of every rank.
+    """
     classes = int(all_names.max()) + 1
-    offset, key = np.full(classes, NULL, dtype=np.int64), np.zeros((classes, len(members)), dtype=np.int64)
+    offset, which = np.full(classes, NULL, dtype=np.int64), np.zeros(classes, dtype=np.int64)
     barrier = np.zeros(classes, dtype=bool)
+    divided = {"": np.zeros(len(members), dtype=np.int64), "stage": members.stage, "dp": members.dp_rank}
+    groups = {label: np.unique(values, return_inverse=True) for label, values in divided.items()}
     names: list[str] = []
     rows = np.flatnonzero(loose)
-    for name in np.flatnonzero(np.bincount(ops.name[rows], minlength=1)).tolist():
-        mine = rows[ops.name[rows] == name]
+    for name, mine in _by_class(ops.name, rows):
         named = bool((ops.verb[mine] != Verb.NONE).any())
         label = _partition(ops, mine, stage, dp, named)
         if label is None:
             continue
-        values = {"stage": members.stage, "dp": members.dp_rank}.get(label, np.zeros(len(members), dtype=np.int64))
-        kinds, where = np.unique(values, return_inverse=True)
-        offset[name], key[name], barrier[name] = len(names), where.ravel(), not named
-        names += [f"{label} {v}" if label else "all" for v in kinds]
-    return offset, key, barrier, names
+        offset[name], which[name], barrier[name] = len(names), list(groups).index(label), not named
+        names += [f"{label} {v}" if label else "all" for v in groups[label][0]]
+    return offset, (which, np.stack([code.ravel() for _, code in groups.values()])), barrier, names
+
+
+def _by_class(names: Any, rows: Any) -> Iterator[tuple[int, Any]]:
+    """Every class among some rows, ascending, with its rows in their order."""
+    if len(rows) == 0:
+        return
+    order = rows[np.argsort(names[rows], kind="stable")]
+    for mine in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
+        yield int(names[mine[0]]), mine
 
 
 def _partition(ops: Table, rows: Any, stages: Any, dps: Any, named: bool) -> str | None:
@@ -109,36 +124,47 @@ def _spread(work: Any) -> float:
     return float(np.abs(work - np.median(work)).mean())
 
 
-def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, classes: int) -> Any:
-    """Other end of the receives and sends of every class on every rank, -1 for none: [class, is a send, rank].
+def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, classes: int) -> tuple[Any, Any]:
+    """Other ends of receives and sends: a number per class, and for each of these [is a send, rank], -1 for none.
 
     Sends of a class go to the next or to the previous stage: whichever lets each find an other end that overlaps it.
     """
     stages = int(members.stage.max()) + 1
-    at = np.full((int(members.dp_rank.max()) + 2, stages), NULL, dtype=np.int64)
-    at[members.dp_rank, members.stage] = members.rank
-    out = np.full((classes, 2, len(members)), NULL, dtype=np.int64)
-    for name in np.flatnonzero(np.bincount(ops.name[rows])).tolist():
-        mine = rows[ops.name[rows] == name]
+    at = _At(members)
+    which, ways = np.zeros(classes, dtype=np.int64), {(0, False): np.full((2, len(members)), NULL, dtype=np.int64)}
+    for name, mine in _by_class(ops.name, rows):
         sends = ops.verb[mine] == Verb.SEND
         best = 0.5
         for shift in (1, -1):
-            wraps = _wraps(stage[mine], sends, stages, shift)
-            options = [
-                _neighbour(at, members.stage.astype(np.int64), members.dp_rank, s, stages, wraps) for s in (-shift, shift)
-            ]
-            other = np.stack(options)[sends.astype(np.int64), np.searchsorted(members.rank, ops.rank[mine])]
+            way = shift, _wraps(stage[mine], sends, stages, shift)
+            if way not in ways:
+                ways[way] = np.stack([at.neighbour(s, stages, way[1]) for s in (-shift, shift)])
+            other = ways[way][sends.astype(np.int64), np.searchsorted(members.rank, ops.rank[mine])]
             score = _agreement(ops, mine, sends, other)
             if score > best:
-                best, out[name] = score, np.stack(options)
-    return out
+                best, which[name] = score, list(ways).index(way)
+    return which, np.stack(list(ways.values()))
 
 
-def _neighbour(at: Any, stage: Any, dp: Any, shift: int, stages: int, wraps: bool) -> Any:
-    """Rank of the same data-parallel index some stages on, -1 beyond the ends of a pipeline that does not wrap."""
-    to = stage + shift
-    inside = (to >= 0) & (to < stages) | wraps
-    return np.where(inside, at[dp, to % stages], NULL)
+class _At:
+    """Which rank has which data-parallel index and stage; a table of all pairs would be as large as a trace asks for."""
+
+    def __init__(self, members: Table) -> None:
+        self._stage, self._dp, self._rank = members.stage.astype(np.int64), members.dp_rank.astype(np.int64), members.rank
+        self._order = np.lexsort((self._stage, self._dp))
+        self._keys = self._packed(self._stage)[self._order]
+
+    def _packed(self, stage: Any) -> Any:
+        return (self._dp + 1 << 32) + stage
+
+    def neighbour(self, shift: int, stages: int, wraps: bool) -> Any:
+        """For every rank: that of the same index some stages on, -1 beyond the ends of a pipeline that does not wrap."""
+        to = self._stage + shift
+        inside = (to >= 0) & (to < stages) | wraps
+        wanted = self._packed(to % stages)
+        place = np.maximum(np.searchsorted(self._keys, wanted, side="right") - 1, 0)  # of several ranks the last
+        found = np.where(self._keys[place] == wanted, self._rank[self._order[place]].astype(np.int64), NULL)
+        return np.where(inside, found, NULL)
 
 
 def _wraps(stage: Any, sends: Any, stages: int, shift: int) -> bool:

@@ -14,6 +14,9 @@ import numpy as np
 from taut.graph.ids import least, numbered
 from taut.tables import NULL, Table, Verb
 
+MOST_STAGES = 1024
+"""No pipeline has more; without a cap a long chain of hops would take the square of its length."""
+
 
 def infer(ops: Table, members: Table) -> Table:
     """The members with stage and data-parallel index filled in, if hops between ranks form pipelines."""
@@ -44,7 +47,7 @@ def _forward(ops: Table, sends: Any, ranks: Any) -> Any:
 def _depth(hops: Any, count: int) -> Any | None:
     """Longest way from a rank without forward predecessor; None where the hops close a circle or do not make stages."""
     depth = np.zeros(count, dtype=np.int64)
-    for _ in range(count):
+    for _ in range(min(count, MOST_STAGES + 1)):
         deeper = depth.copy()
         np.maximum.at(deeper, hops[:, 1], depth[hops[:, 0]] + 1)
         if (deeper == depth).all():
@@ -63,6 +66,7 @@ def _components(hops: Any, count: int) -> Any:
         new = label.copy()
         np.minimum.at(new, hops[:, 0], low)
         np.minimum.at(new, hops[:, 1], low)
+        new = new[new]  # a label's own label is as good, and halves the way
         if (new == label).all():
             break
         label = new

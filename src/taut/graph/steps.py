@@ -11,6 +11,10 @@ from taut.graph.ids import distinct, numbered
 from taut.tables import Trace, Verb
 
 
+MOST_TRIED = 1024
+"""Periods that are tried one after the other, which is quick for short ones."""
+
+
 @dataclass(frozen=True)
 class Windows:
     """The kept ops and their windows: ``window`` per kept op, step label and segment per window."""
@@ -80,9 +84,8 @@ def _recurring(trace: Trace) -> Any:
     """Steps of each rank from a recurring sequence of collectives, else from ops that all occur equally often."""
     ops = trace.ops
     out = np.zeros(len(ops), dtype=np.int64)
-    for rank in distinct(ops.rank):
-        mine = np.flatnonzero(ops.rank == rank)
-        mine = mine[np.argsort(ops.start_ns[mine], kind="stable")]
+    order = np.lexsort((ops.start_ns, ops.rank))
+    for mine in np.split(order, np.flatnonzero(np.diff(ops.rank[order])) + 1):
         calls = mine[ops.verb[mine] != Verb.NONE]
         token = ops.name[calls].astype(np.int64) * (1 << 40) + ops.size[calls] + 1
         period = _period(token)
@@ -108,7 +111,19 @@ def _once_a_step(name: Any, rows: Any) -> Any:
 def _period(token: Any) -> int:
     """Smallest period that repeats at least three times over the whole sequence, 0 if none."""
     n = len(token)
-    for period in range(1, n // 3 + 1):
+    for period in range(1, min(n // 3, MOST_TRIED) + 1):
         if (token[period:] == token[:-period]).all():
             return period
-    return 0
+    return _long_period(numbered(token)[0].tolist()) if n // 3 > MOST_TRIED else 0
+
+
+def _long_period(token: list[int]) -> int:
+    """The same in one pass (Knuth, Morris and Pratt), whatever the period is."""
+    border, same = [0] * len(token), 0
+    for i in range(1, len(token)):
+        while same and token[i] != token[same]:
+            same = border[same - 1]
+        same += token[i] == token[same]
+        border[i] = same
+    period = len(token) - same
+    return period if 3 * period <= len(token) else 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taut.graph import Graph
-from taut.graph.ids import numbered
+from taut.graph.ids import numbered, sums, total
 from taut.replay import Blame, Timeline
 from taut.replay.exposed import Exposed, exposed
 from taut.tables import NULL, Kind, Table, col
@@ -57,7 +57,8 @@ class Context:
         rows = np.flatnonzero(over)
         share = np.minimum(self.blame.excess_ns[rows] / np.maximum(self.graph.work_ns[rows], 1), 1)
         out = np.zeros(len(self.graph), dtype=np.int64)
-        out[rows] = np.floor(self.working[rows] * share).astype(np.int64)
+        slow = np.floor(self.working[rows] * share).astype(np.int64)
+        out[rows] = np.minimum(slow, self.working[rows])  # floats round up beyond 2⁵³ ns
         return out
 
 
@@ -157,9 +158,7 @@ class Ledger:
     @cached_property
     def by_fate(self) -> dict[str, int]:
         """Rank-ns per fate, every fate listed."""
-        sums = np.zeros(len(FATES), dtype=np.int64)
-        np.add.at(sums, self.cells.fate, self.cells.rank_ns)
-        return {name: int(sums[i]) for i, name in enumerate(FATES)}
+        return {name: total(self.cells.rank_ns[self.cells.fate == i]) for i, name in enumerate(FATES)}
 
     @property
     def closes(self) -> bool:
@@ -216,8 +215,8 @@ def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None
     if len(graph.trace.actions):
         context = _controlled(context, observed, shown)
     cells = _cells(context, shown.tail, shown.begin, len(shown.stop))
-    hidden = blame.totals["wait_ns"] - int(shown.waiting.sum())
-    return Ledger(cells, int(shown.stop.sum()) * len(graph.ranks), hidden, prices or Prices(), context.overhead)
+    hidden = blame.totals["wait_ns"] - total(shown.waiting)
+    return Ledger(cells, total(shown.stop) * len(graph.ranks), hidden, prices or Prices(), context.overhead)
 
 
 def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
@@ -237,11 +236,12 @@ def _exposed_parts(blame: Blame, waiting: Any) -> dict[str, Any]:
 
     waits = blame.waits
     exposed = waiting[waits.op].astype(np.float64)
-    total = np.maximum(waits.wait_ns, 1).astype(np.float64)
+    whole = np.maximum(waits.wait_ns, 1).astype(np.float64)
     out, running, given = {}, np.zeros(len(waits)), np.zeros(len(waits), dtype=np.int64)
     for part in PARTS:
         running = running + waits.columns[part]
-        upto = np.floor(exposed * (running / total) + 1e-9).astype(np.int64)
+        upto = np.floor(exposed * (running / whole) + 1e-9).astype(np.int64)
+        upto = np.minimum(upto, waiting[waits.op])  # floats round up beyond 2⁵³ ns
         if part == PARTS[-1]:
             upto = waiting[waits.op]
         out[part] = np.zeros(len(waiting), dtype=np.int64)
@@ -268,8 +268,8 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
             mine, count = numbered(cell, action)
             some = np.zeros(count, dtype=np.int64)
             some[mine] = np.arange(len(graph))
-        sums = np.bincount(mine, weights=ns, minlength=count).astype(np.int64)
-        used = np.flatnonzero(sums)
+        summed = sums(mine, ns, count)
+        used = np.flatnonzero(summed)
         first = some[used]
         rows.append(
             (
@@ -277,7 +277,7 @@ def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
                 graph.window[first],
                 fate,
                 graph.ops.name[first],
-                sums[used],
+                summed[used],
                 np.broadcast_to(action, len(graph))[first],
             )
         )

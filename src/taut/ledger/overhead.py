@@ -17,7 +17,7 @@ from taut.control.calls import attempt_of
 from taut.control.projection import LONGEST_NS, Projection, project
 from taut.diagnose.redundant import thrown_away
 from taut.graph import Graph
-from taut.graph.ids import numbered
+from taut.graph.ids import numbered, total
 from taut.replay import Blame, Timeline
 from taut.replay.exposed import Exposed
 from taut.replay.reference import gap_classes
@@ -49,7 +49,7 @@ class Overhead:
 
     def rank_ns(self, rows: Any) -> int:
         """What some actions took, and what was thrown away of them."""
-        return int(self.ns[np.isin(self.action, rows)].sum() + self.discarded_ns[np.isin(self.attempt, rows)].sum())
+        return total(self.ns[np.isin(self.action, rows)]) + total(self.discarded_ns[np.isin(self.attempt, rows)])
 
     def controller(self, ops: Any) -> str | None:
         """Who took most of the time before some ops; None where nobody did."""

@@ -14,6 +14,7 @@ import numpy as np
 from taut.control.projection import LONGEST_NS, axis_ns
 from taut.diagnose.redundant import thrown_away
 from taut.graph import Graph
+from taut.graph.ids import total
 from taut.ledger.charge import Ledger
 from taut.ledger.overhead import Overhead
 
@@ -127,7 +128,7 @@ def _by(graph: Graph, ledger: Ledger, fate: str, ns: Any, action: Any) -> dict[s
     entry = next(e for e in ledger.entries() if e["fate"] == fate)
     ops = np.flatnonzero(ns)
     names = graph.trace.actions.controller[action[ops]]
-    by = {str(name): int(ns[ops[names == name]].sum()) for name in dict.fromkeys(names.tolist())}
+    by = {str(name): total(ns[ops[names == name]]) for name in dict.fromkeys(names.tolist())}
     most = sorted(by.items(), key=lambda item: (-item[1], item[0]))
     return {**{key: entry[key] for key in ("rank_ns", "joules", "money", "kg_co2e")}, "by": dict(most)}
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from taut.graph import Graph
+from taut.graph.ids import total
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 from taut.tables import Table, col
@@ -67,8 +68,7 @@ class Blame:
     @cached_property
     def totals(self) -> dict[str, int]:
         """The five parts and their sum over the run, rank-ns."""
-        out = {part: int(self.waits.columns[part].sum()) for part in PARTS}
-        return {"wait_ns": int(self.waits.wait_ns.sum()), **out}
+        return {column: total(self.waits.columns[column]) for column in ("wait_ns", *PARTS)}
 
     @cached_property
     def excess_ns(self) -> Any:
