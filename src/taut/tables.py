@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from taut.errors import InputRefused
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -217,7 +219,10 @@ class Table:
         for f in fields:
             dtype = object if f.metadata["dtype"] == "str" else f.metadata["dtype"]
             if f.name in columns:
-                array = np.asarray(columns[f.name]).astype(dtype, copy=False)
+                array = np.asarray(columns[f.name])
+                if dtype is not object and array.dtype != dtype:
+                    array = _narrowed(array, np.dtype(dtype), f"{row.__name__}.{f.name}")
+                array = array.astype(dtype, copy=False)
                 if len(array) != length:
                     raise TypeError(f"column {f.name} has {len(array)} rows, expected {length}")
             elif dtype is object:
@@ -279,6 +284,18 @@ class Table:
             for i in range(min(len(self), 20))
         )
         return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
+
+
+def _narrowed(array: Array, dtype: np.dtype[Any], where: str) -> Array:
+    """The column, if all of its numbers fit the type: a cast would make rank 0 of rank 2³²."""
+    if dtype.kind != "i" or not len(array) or array.dtype.kind not in "iuf" or np.can_cast(array.dtype, dtype):
+        return array
+    low, high, least = array.min(), array.max(), np.iinfo(dtype).min
+    # Floats: the largest integer is none, so that the limit is a power of two; NaN fails both comparisons.
+    if not (float(low) >= least and (float(high) < -float(least) if array.dtype.kind == "f" else int(high) < -least)):
+        beyond = high if not float(high) < -float(least) else low
+        raise InputRefused(where, f"{beyond} is not a number of {8 * dtype.itemsize} bits", "check what wrote the trace")
+    return array
 
 
 def constant(column: Array) -> bool:

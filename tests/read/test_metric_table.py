@@ -104,7 +104,7 @@ def test_beside_traces_a_parquet_of_metrics_is_no_op_table(tmp_path: Path, tiny:
         (parquet(time=pa.array([], pa.float64()), power=pa.array([], pa.float64())), "no row holds a time"),
         (parquet(**{"time": [1.7e9], "power": [1.0], "power ": [1.0]}), "two columns of one name"),
         (parquet(time=[1.7e9], power=[1.0])[:-20], "not a readable Parquet"),
-        (parquet(time=pa.array([[1.7e9]]), metric=["power"], value=[1.0]), "not a readable Parquet"),
+        (parquet(time=pa.array([[1.7e9]]), metric=["power"], value=[1.0]), "no column holds the time"),
     ],
 )
 def test_refused_in_one_line(data: bytes, why: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.graph import clocks, gates, hidden, jumps, rendezvous, roles, steps, wakes
+from taut.graph import bounds, clocks, gates, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph.ids import least, numbered
 from taut.graph.model import Graph
 from taut.tables import NULL, Op, Table, Trace, Verb, constant
@@ -45,6 +45,7 @@ def link(trace: Trace) -> Graph:
         raise InputRefused(trace.source or trace.name, "no operator lies inside a step", "profile at least one whole step")
     rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows)
     ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
+    bounds.check(trace, ops, len(windows.labels))
     window = np.searchsorted(windows.labels, ops.step)
     names: list[str] = []
     if not trace.told:
@@ -61,6 +62,7 @@ def link(trace: Trace) -> Graph:
     segment = windows.segment[window].astype(np.int64)
     start, end = clocks.aligned(ops, clock)
     origin, start, end = _axis(_under_way(ops, start, end) if trace.told else start, end, segment)
+    bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     trace = replace(trace, lanes=_lane_names(trace.lanes, ops.lane, lanes.lane))
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)

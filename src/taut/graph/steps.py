@@ -10,7 +10,6 @@ import numpy as np
 from taut.graph.ids import distinct, numbered
 from taut.tables import Trace, Verb
 
-
 MOST_TRIED = 1024
 """Periods that are tried one after the other, which is quick for short ones."""
 

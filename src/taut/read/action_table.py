@@ -19,6 +19,7 @@ from taut.read.action_json import LISTED, PIECE_BYTES, Coded, Columns, Rows, Tor
 from taut.read.control_log import KINDS, ControlLog, dated, direction, few, moments
 from taut.read.job_words import TEXT
 from taut.read.metric_series import unit_by_size, whole
+from taut.read.table_file import CsvTable, header_cells
 from taut.tables import NULL, Action, Table, concat
 
 TIME = ("time_ns", "time_us", "time_ms", "time_s", "time", "timestamp", "ts")
@@ -58,12 +59,8 @@ def sniff(head: bytes) -> bool:
         found = {key.decode() for key in re.findall(rb'"([a-z_]{2,20})"\s*:', text.split(b"}", 1)[0])}
     else:
         line = text.split(b"\n", 1)[0]
-        found = set() if b"\x00" in line else set(_header(line))
+        found = set() if b"\x00" in line else set(map(str.lower, header_cells(line)))
     return bool(found & set(TIME)) and "controller" in found and bool(found & {*WORDS["target"], *WORDS["knob"]})
-
-
-def _header(line: bytes) -> list[str]:
-    return [name.strip().strip('"').lower() for name in line.decode("utf-8", "replace").split(",")]
 
 
 def load(data: bytes, label: str) -> ControlLog:
@@ -93,8 +90,7 @@ def _csv(data: bytes, label: str, torn: Torn) -> Iterator[Columns]:
 
     data = _sound(data)
     begin = len(data) - len(bytes(data).lstrip(b"\xef\xbb\xbf \t\r\n"))
-    end = data.find(b"\n", begin)
-    header = _header(bytes(data[begin : end if end >= 0 else len(data)]))
+    header = list(map(str.lower, CsvTable(data[begin:], label).names))
     if len(set(header)) != len(header):
         raise InputRefused(label, "two columns of one name", "name every column once")
     used = [name for name in header if name in SPELLED]
@@ -111,7 +107,7 @@ def _csv(data: bytes, label: str, torn: Torn) -> Iterator[Columns]:
         )
         for batch in reader:
             yield dict(zip(used, batch.columns, strict=True))
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputRefused(label, f"not a readable CSV ({str(error).splitlines()[0][:120]})", "write it again") from None
 
 

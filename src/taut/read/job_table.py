@@ -21,6 +21,7 @@ from taut.errors import InputRefused
 from taut.read.columns import Codes
 from taut.read.job_words import TEXT, JobLog, blank, counted, cut, few, outcome, table, times, whole
 from taut.read.json_fields import Keys, decoded, list_slabs
+from taut.read.table_file import few as few_columns
 from taut.tables import NULL, Attempt
 
 JOB = ("job", "job_id", "jobid", "id", "job_name", "name")
@@ -270,6 +271,7 @@ def _from_csv(raw: bytes, label: str) -> tuple[dict[str, Any], bool]:
     columns = blank(_KEYS)
     try:
         header = [name.strip().lower() for name in next(reader, [])]
+        few_columns(len(header), label)
         keys = {
             "job": JOB, "submit": SUBMIT, "start": START, "end": END, "outcome": STATE, "held": HELD, "reason": REASON, **STEPS,
         }  # fmt: skip

@@ -6,7 +6,6 @@ short one.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from taut.read.files import size_cap
 from taut.read.metric_series import TEXT, WHERE, Found, few, unit_by_size, whole
 from taut.read.metric_text import labels_in
 from taut.read.metric_words import known, plain, rate_of, split_unit
+from taut.read.table_file import ParquetTable, open_table, readable
 from taut.tables import NULL
 
 TIME = ("time", "timestamp", "ts", "time_ns", "time_us", "time_ms", "time_s", "timestamp_ns", "timestamp_ms")
@@ -32,8 +32,6 @@ LABELS = ("labels", "tags")
 """Columns that hold further labels: a map, a struct, JSON, or as Prometheus writes them."""
 IGNORED = ("uuid", "name", "serial", "pci_bus_id", "driver_version", "count", "pstate", "loss", "step", "unit")
 """Columns of wide tables that are no metrics."""
-HEADER = 1 << 20
-"""Bytes in which the first line of a table must end."""
 CELL = 64
 """Bytes that a cell takes at most while a table is turned into series."""
 _NUMBER = re.compile(r"\s*+(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*+([^\d\s].{0,19})?\s*+")
@@ -55,55 +53,33 @@ def is_table(names: Sequence[str]) -> bool:
     return tidy or any(known(name) or rate_of(name, "") for name in header)
 
 
-def cells(line: bytes) -> list[str]:
-    """The cells of a CSV's first line."""
-    return [cell.strip().strip('"') for cell in line.decode("utf-8", "replace").lstrip("\ufeff").split(",")]
-
-
 def from_csv(data: bytes, label: str) -> tuple[list[Found], bool]:
     """What a CSV holds, and whether its times are dates without a zone."""
-    import pyarrow as pa
-    import pyarrow.csv
-
-    header = cells(data.lstrip()[:HEADER].split(b"\n", 1)[0])
-    read = pyarrow.csv.ReadOptions(column_names=header, skip_rows=1)
-    texts = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=False)
-    _once(header, label)
-    try:
-        table = pyarrow.csv.read_csv(io.BytesIO(data), read_options=read, convert_options=texts)
-    except pa.ArrowInvalid as error:
-        raise InputRefused(label, f"not a readable CSV ({str(error).splitlines()[0][:120]})") from None
-    return _found(header, table.columns, label)
+    file = open_table(data, label)
+    _once(file.names, label)
+    return _found(file.names, file.read(file.names, as_text=True).columns, label)
 
 
 def from_parquet(data: bytes, label: str) -> tuple[list[Found], bool]:
-    """What a Parquet file holds, and whether its times have no zone; rows are counted while they are unpacked."""
+    """What a Parquet file holds, and whether its times have no zone; columns of what is no sample are not read."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        names = file.schema_arrow.names
-        _once(names, label)
-        batches, cap = [], size_cap()
-        for batch in file.iter_batches():
-            batches.append(batch)
-            if sum(map(len, batches)) * max(len(names), 1) * CELL > cap:
-                raise TooLarge(label, f"more than {cap // CELL:,} cells", "write the metrics of one job")
-        table = pa.Table.from_batches(batches, schema=file.schema_arrow)
+    file = ParquetTable(data, label)
+    _once(file.names, label)
+    labels = [field.name for field in file.schema if plain(field.name) in LABELS]
+    names = [f.name for f in file.schema if f.name in labels or not (pa.types.is_nested(f.type) or pa.types.is_binary(f.type))]
+    if file.rows * max(len(names), 1) * CELL > (cap := size_cap()):
+        raise TooLarge(label, f"more than {cap // CELL:,} cells", "write the metrics of one job")
+    table = file.read(names, nested=labels)
+    with readable(label, "Parquet file"):
         return _found(names, table.columns, label)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputRefused(label, f"not a readable Parquet file ({str(error).splitlines()[0][:120]})") from None
 
 
 def parquet_columns(data: bytes) -> list[str]:
     """The names of a Parquet file's columns; none if it is damaged."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        return list(pq.read_schema(pa.BufferReader(data)).names)
-    except (pa.ArrowException, OSError):
+        return ParquetTable(data, "").names
+    except InputRefused:
         return []
 
 
@@ -212,7 +188,9 @@ def _words(column: Any) -> tuple[list[str], Any]:
     import pyarrow as pa
 
     if pa.types.is_map(column.type):
-        column = pa.chunked_array([pa.array([_flat(row) for row in column.to_pylist()], pa.string())])
+        column = pa.chunked_array([pa.array([_flat(row.as_py()) for row in column], pa.string())])
+    elif pa.types.is_nested(column.type):
+        column = pa.chunked_array([pa.array([str(row.as_py())[: 10 * TEXT] for row in column], pa.string())])
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string())
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
@@ -232,8 +210,13 @@ def _flat(row: Sequence[tuple[Any, Any]] | None) -> str:
 
 def _numbers(column: Any) -> tuple[Any, str]:
     """Numbers in cells such as ``512.3 W``, ``0x4`` or ``[N/A]`` (NaN), and the unit they carry."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_dictionary(column.type):
+        texts, code = _words(column)
+        value, unit = _numbers(pa.chunked_array([pa.array(texts, pa.string())]))
+        return value[code], unit
     value = _plain_numbers(column)
     if value is not None:
         return value, ""
@@ -257,8 +240,8 @@ def _plain_numbers(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    if pa.types.is_temporal(column.type) or pa.types.is_nested(column.type):
+        return np.full(len(column), np.nan)
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         return column.cast(pa.float64(), safe=False).to_numpy().copy()
     try:
@@ -276,12 +259,21 @@ def _number(text: str) -> float:
 
 def _times(columns: Columns, label: str) -> tuple[Any, bool]:
     """Times in ns, NULL where there is none; and whether they were dates without a zone."""
-    import pyarrow as pa
 
     name = next((n for n in TIME if n in columns), "")
     if not name:
         raise InputRefused(label, "no column holds the time", "name it time, timestamp or time_ns")
-    column = columns[name]
+    return _moments(columns[name], name)
+
+
+def _moments(column: Any, name: str) -> tuple[Any, bool]:
+    """The times of one column, by its type, its name, or the size of its numbers."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        texts, code = _words(column)
+        time, zoneless = _moments(pa.chunked_array([pa.array(texts, pa.string())]), name)
+        return time[code], zoneless
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         moments = column.cast(pa.timestamp("ns"), safe=False).cast(pa.int64())
         return moments.fill_null(NULL).to_numpy(), getattr(column.type, "tz", None) is None

@@ -15,6 +15,7 @@ from taut.read.metric_actions import settings
 from taut.read.metric_matrix import matrix
 from taut.read.metric_ranks import apply
 from taut.read.metric_series import USUAL, Map, Metrics, gather
+from taut.read.table_file import header_cells
 
 __all__ = ["Metrics", "apply", "load", "matrix", "sniff"]
 
@@ -31,7 +32,7 @@ def sniff(head: bytes) -> bool:
         return True
     if line[:1] == b"{" and b'"metric"' in line and b'"value"' in line and b'"traceEvents"' not in line:
         return True
-    return metric_text.sniff(text) or (line[:1] not in (b"{", b"[") and metric_table.is_table(metric_table.cells(line)))
+    return metric_text.sniff(text) or (line[:1] not in (b"{", b"[") and metric_table.is_table(header_cells(line)))
 
 
 def is_parquet(data: bytes) -> bool:

@@ -1,20 +1,21 @@
 """Op tables: Parquet or CSV with at least rank, step, class, start and duration; one row per op.
 
 Column names are recognised in several spellings; a unit suffix (`_ns`, `_us`, `_ms`, `_s`) is honoured, otherwise
-floats are seconds and integers nanoseconds. Optional columns (lane, stage, dp_rank, bytes, group, seq, peer,
-micro-batch) are used when present. The rendezvous a class takes part in is read off its name; who takes part is
-inferred later from the data (`graph/rendezvous.py`).
+floats are seconds and integers nanoseconds; timestamps and durations have a unit of their own. Optional columns (lane,
+stage, dp_rank, bytes, group, seq, peer, micro-batch) are used when present. The rendezvous a class takes part in is read
+off its name; who takes part is inferred later from the data (`graph/rendezvous.py`).
 """
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
 import numpy as np
 
 from taut.errors import InputRefused
+from taut.read.arrow_columns import INT64, times_ns, wholes, words
+from taut.read.table_file import BOM, header_cells, open_table
 from taut.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -34,14 +35,12 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "peer": ("peer", "peer_rank", "root"),
     "host": ("host", "hostname", "host_name"),
 }
-LARGE = 8 << 20
-"""Bytes of Parquet from which a second core is worth its overhead."""
 TIMER_NS = 200_000
 """Without lanes the ops of a rank are put in one line; their timers were read by different threads."""
 REQUIRED = ("rank", "step", "name", "start", "duration")
-FAR = 4_000_000_000_000_000_000
-"""Times beyond this many ns (126 years) are no times, and their sums would overflow."""
-UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+WIDE = ("seq", "size")
+"""Columns of numbers with 64 bits."""
+WHOLE = ("rank", "step", "stage", "dp_rank", "chunk", "part", "peer", *WIDE)
 
 VERBS: tuple[tuple[str, Verb], ...] = (
     (r"all.?reduce", Verb.ALL_REDUCE),
@@ -63,10 +62,10 @@ def sniff(head: bytes) -> bool:
     """Parquet magic, or a CSV header that names the required columns."""
     if head[:4] == b"PAR1":
         return True
-    line = head.split(b"\n", 1)[0]
+    line = head.removeprefix(BOM).split(b"\n", 1)[0]
     if line[:1] in (b"{", b"[") or b"\x00" in line:
         return False
-    header = [c.strip().strip('"') for c in line.decode("utf-8", "replace").split(",")]
+    header = header_cells(line)
     return all(find(header, key) is not None for key in REQUIRED)
 
 
@@ -82,36 +81,24 @@ def find(columns: list[str], key: str) -> str | None:
 
 def load(data: bytes, label: str) -> Trace:
     """One trace out of one table."""
-    table = _arrow(data, label)
-    columns: list[str] = table.column_names
-    named = {key: find(columns, key) for key in SPELLINGS}
-    missing = [key for key in REQUIRED if named[key] is None]
+    file = open_table(data, label)
+    named = {key: column for key in SPELLINGS if (column := find(file.names, key)) is not None}
+    missing = [key for key in REQUIRED if key not in named]
     if missing:
         raise InputRefused(label, f"op table lacks {', '.join(missing)}", "columns needed: " + ", ".join(REQUIRED))
+    table = file.read(list(dict.fromkeys(named.values())))
     if table.num_rows == 0:
         raise InputRefused(label, "op table is empty")
+    table, start, duration, counts = _timed(table, named["start"], named["duration"], label)
+    rows = len(start)
+    named = {key: column for key, column in named.items() if key in REQUIRED or table[column].null_count < rows}
 
-    start, start_ok = _ns(table, str(named["start"]), label)
-    duration, duration_ok = _ns(table, str(named["duration"]), label)
-    good = start_ok & duration_ok & (duration >= 0)
-    rows = len(good)
-    counts = {"events": rows, "ops": int(good.sum())}
-    if good.all():
-        good = slice(None)
-    else:
-        counts["dropped: negative or not a number"] = rows - counts["ops"]
-        if not good.any():
-            raise InputRefused(label, "no row has a finite start and a duration of at least 0")
-
-    names, name_id = _dictionary(table, str(named["name"]))
+    names, name_id = words(table[named["name"]], named["name"], label, in_order=False)
     verb_of, kind_of, class_of = zip(*(_meaning(n) for n in names), strict=True)
     classes = sorted(set(class_of))
-    to_class = np.array([classes.index(c) for c in class_of], dtype=np.int32)
-    ints = {
-        key: _ints(table, column, label)
-        for key, column in named.items()
-        if column is not None and key in ("rank", "step", "stage", "dp_rank", "chunk", "part", "seq", "size", "peer")
-    }
+    place = {name: i for i, name in enumerate(classes)}
+    to_class = np.array([place[name] for name in class_of], dtype=np.int32)
+    ints = {key: _whole(table, key, named[key], label) for key in WHOLE if key in named}
     ops: dict[str, Any] = {
         "rank": ints["rank"],
         "step": ints["step"],
@@ -120,93 +107,55 @@ def load(data: bytes, label: str) -> Trace:
         "kind": np.array(kind_of, dtype=np.int8)[name_id],
         "start_ns": start,
         "end_ns": start + duration,
-        "part": _part(ints, rows, named["group"] is not None),
+        "part": _part(ints, rows, "group" in named),
     }
     ops.update({key: ints[key] for key in ("size", "peer") if key in ints})
-    lanes, ops["lane"] = _dictionary(table, named["lane"]) if named["lane"] else (["ops"], np.zeros(rows, np.int32))
+    lanes, ops["lane"] = ["ops"], np.zeros(rows, dtype=np.int32)
+    if "lane" in named:
+        lanes, ops["lane"] = words(table[named["lane"]], named["lane"], label)
     groups: list[str] = []
-    if named["group"]:
-        groups, index = _dictionary(table, named["group"])
+    if "group" in named:
+        groups, index = words(table[named["group"]], named["group"], label)
         ops["group"] = np.where(np.array([g == "" for g in groups])[index], NULL, index)
         if "seq" in ints:
             ops["seq"] = ints["seq"]
-    relative = _relative(ops["step"][good], start[good])
-    table_of = Table(Op, ops)
-    kept = table_of if isinstance(good, slice) else table_of.take(good)
+    kept = Table(Op, ops)
+    hosts = words(table[named["host"]], named["host"], label) if "host" in named else None
     return Trace(
         ops=kept,
         names=classes,
         lanes=lanes,
         groups=groups,
-        members=_members(kept, {k: v[good] for k, v in ints.items()}, table, named["host"], good),
+        members=_members(kept, ints, hosts),
         marks=Table(Mark, {}, 0),
         name=label.rsplit("/", 1)[-1].split(".")[0] or "table",
         source=label,
-        relative=relative,
-        timer_ns=1000 if named["lane"] else TIMER_NS,
+        relative=_relative(ops["step"], start),
+        timer_ns=1000 if "lane" in named else TIMER_NS,
         counts=counts,
     )
 
 
-def _arrow(data: bytes, label: str) -> Any:
+def _timed(table: Any, begins: str, lasts: str, label: str) -> tuple[Any, Any, Any, dict[str, int]]:
+    """The rows that have a start and a duration of at least 0, these two in ns, and how many rows are dropped."""
     import pyarrow as pa
 
-    try:
-        if data[:4] == b"PAR1":
-            import pyarrow.parquet as pq
-
-            schema = pq.read_schema(pa.BufferReader(data))
-            name = find(schema.names, "name")
-            words = [f.name for f in schema if f.name == name and pa.types.is_string(f.type)]
-            return pq.ParquetFile(pa.BufferReader(data), read_dictionary=words).read(use_threads=len(data) > LARGE)
-        import pyarrow.csv
-
-        return pyarrow.csv.read_csv(io.BytesIO(data))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputRefused(label, f"not a readable table ({str(error).splitlines()[0][:120]})") from None
+    start, start_ok = times_ns(table[begins], begins, label)
+    duration, duration_ok = times_ns(table[lasts], lasts, label)
+    good = start_ok & duration_ok & (duration >= 0)
+    counts = {"events": len(good), "ops": int(good.sum())}
+    if good.all():
+        return table, start, duration, counts
+    counts["dropped: negative or not a number"] = len(good) - counts["ops"]
+    if not good.any():
+        raise InputRefused(label, "no row has a finite start and a duration of at least 0")
+    return table.filter(pa.array(good)), start[good], duration[good], counts
 
 
-def _ns(table: Any, column: str, label: str) -> tuple[Any, Any]:
-    """Times of one column as integer ns, and where they were numbers at all."""
-    values = table[column].to_numpy(zero_copy_only=False) if table[column].null_count == 0 else _nullable(table[column])
-    if values.dtype.kind not in "iuf":
-        raise InputRefused(label, f"column {column} holds no numbers")
-    suffix = column.lower().rsplit("_", 1)[-1]
-    if values.dtype == np.int64 and UNITS_NS.get(suffix, 1.0) == 1.0:
-        return values, np.True_ if values.min() > -FAR and values.max() < FAR else np.abs(values) < FAR
-    factor = UNITS_NS.get(suffix, 1e9 if values.dtype.kind == "f" else 1.0)
-    wide = values.astype(np.float64) * factor if values.dtype.kind == "f" or factor != 1.0 else values
-    ok = np.isfinite(wide) & (np.abs(wide) < FAR)
-    return np.rint(np.where(ok, wide, 0)).astype(np.int64), ok
-
-
-def _nullable(column: Any) -> Any:
-    return np.array([np.nan if v is None else v for v in column.to_pylist()], dtype=np.float64)
-
-
-def _ints(table: Any, column: str, label: str) -> Any:
-    import pyarrow as pa
-
-    values = table[column]
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise InputRefused(label, f"column {column} holds no numbers")
-    return (values.fill_null(-1) if values.null_count else values).to_numpy(zero_copy_only=False)
-
-
-def _dictionary(table: Any, column: str) -> tuple[list[str], Any]:
-    import pyarrow as pa
-
-    values = table[column]
-    if not pa.types.is_dictionary(values.type):
-        values = values.cast(pa.string()).dictionary_encode()
-    encoded = values.unify_dictionaries().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0)
-    names = [str(name) for name in encoded.dictionary.to_pylist()]
-    index = encoded.indices
-    if encoded.null_count:
-        index, names = index.fill_null(len(names)), [*names, ""]
-    return names, index.to_numpy(zero_copy_only=False).astype(np.int32)
+def _whole(table: Any, key: str, column: str, label: str) -> Any:
+    if key in WIDE:
+        return wholes(table[column], column, label, -INT64 - 1, INT64)
+    return wholes(table[column], column, label, 0) if key == "rank" else wholes(table[column], column, label)
 
 
 def _meaning(name: str) -> tuple[Verb, Kind, str]:
@@ -247,7 +196,7 @@ def _relative(step: Any, start: Any) -> bool:
     return bool((first[1:] < last[:-1]).mean() > 0.5) if len(first) > 1 else False
 
 
-def _members(ops: Table, ints: dict[str, Any], table: Any, host: str | None, good: Any) -> Table:
+def _members(ops: Table, ints: dict[str, Any], hosts: tuple[list[str], Any] | None) -> Table:
     low = int(ops.rank.min())
     if int(ops.rank.max()) - low > 16 * len(ops) + 1024:
         ranks, first = np.unique(ops.rank, return_index=True)
@@ -260,7 +209,6 @@ def _members(ops: Table, ints: dict[str, Any], table: Any, host: str | None, goo
     for key in ("stage", "dp_rank"):
         if key in ints:
             columns[key] = ints[key][first]
-    if host:
-        values = np.array(table[host].to_pylist(), dtype=object)[good]
-        columns["host"] = values[first]
+    if hosts is not None:
+        columns["host"] = np.array([*hosts[0], None], dtype=object)[hosts[1][first]]
     return Table(Member, columns)

@@ -7,12 +7,13 @@ it tells who is late and when, never why.
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 
 from taut.errors import InputRefused
+from taut.read.arrow_columns import FAR, numbers, wholes
+from taut.read.table_file import BOM, header_cells, open_table
 from taut.tables import Kind, Mark, Member, Op, Table, Trace, Verb
 
 WORKER = ("worker", "rank", "replica")
@@ -21,52 +22,41 @@ TIME = ("batch_time_norm", "batch_time", "step_time", "step_time_s", "step_time_
 GPU = ("gpu",)
 START = "start_ns"
 """When a step began: puts metrics that lie beside the table on its steps."""
+LONGEST_NS = 10 * 366 * 86_400 * 10**9
+"""No step lasts ten years."""
 UNIT_NS = 1_000_000
 """A time without a unit counts as milliseconds: shares do not depend on it, and the briefing says so."""
 
 
 def sniff(head: bytes) -> bool:
     """A CSV header that names a worker, a step and a step time, and no op class."""
-    line = head.split(b"\n", 1)[0]
+    line = head.removeprefix(BOM).split(b"\n", 1)[0]
     if b"\x00" in line or line[:1] in (b"{", b"["):
         return False
-    header = [c.strip().strip('"').lower() for c in line.decode("utf-8", "replace").split(",")]
+    header = list(map(str.lower, header_cells(line)))
     return all(any(name in header for name in names) for names in (WORKER, STEP, TIME))
 
 
 def load(data: bytes, label: str) -> Trace:
     """One trace out of one table of step times."""
-    import pyarrow as pa
-    import pyarrow.csv
-
-    try:
-        table = pyarrow.csv.read_csv(io.BytesIO(data))
-    except pa.ArrowInvalid as error:
-        raise InputRefused(label, f"not a readable CSV ({str(error).splitlines()[0][:120]})") from None
-    header = {c.strip().lower(): c for c in table.column_names}
-
-    def column(names: tuple[str, ...]) -> tuple[str, Any]:
-        name = next(n for n in names if n in header)
-        values = table[header[name]]
-        if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-            raise InputRefused(label, f"column {name} holds no numbers")
-        return name, values.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
-
-    worker, step = column(WORKER)[1], column(STEP)[1]
-    unit, values = column(TIME)
+    file = open_table(data, label)
+    header = {name.lower(): name for name in file.names}
+    worker, step, unit = (next(name for name in names if name in header) for names in (WORKER, STEP, TIME))
+    table = file.read([header[name] for name in (worker, step, unit, START) if name in header])
+    table, values, dropped = _timed(table, header[unit], (header[worker], header[step]), label)
+    rank = wholes(table[header[worker]], worker, label, 0)
+    order = np.lexsort((numbers(table[header[step]], step, label), rank))
+    rank = rank[order].astype(np.int64)
     factor = {"_s": 1e9, "_ns": 1.0}.get(unit[unit.rfind("_") :], float(UNIT_NS))
-    good = np.isfinite(values) & (values >= 0) & np.isfinite(worker) & np.isfinite(step)
-    if not good.any():
-        raise InputRefused(label, "no row holds a worker, a step and a step time of at least 0")
-    order = np.lexsort((step[good], worker[good]))
-    rank = worker[good][order].astype(np.int64)
-    took = np.rint(values[good][order] * factor).astype(np.int64)
+    if float(values.max()) * factor > LONGEST_NS:
+        raise InputRefused(label, f"a step of {values.max():g} in column {unit} lasts for years", "check its unit")
+    took = np.rint(values[order] * factor).astype(np.int64)
     n = len(rank)
     marks: dict[str, Any] = {}
     begins = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
     steps = np.arange(n) - np.repeat(begins, np.diff(np.append(begins, n)))
-    if START in header and pa.types.is_integer(table[header[START]].type):
-        began = table[header[START]].fill_null(-1).to_numpy(zero_copy_only=False)[good][order]
+    if (began := _began(table, header, label)) is not None:
+        began = began[order]
         marks = {"rank": rank, "step": steps, "start_ns": began, "end_ns": began + took}
     latest = np.zeros(int(steps.max()) + 1, dtype=np.int64)
     np.maximum.at(latest, steps, took)
@@ -106,5 +96,28 @@ def load(data: bytes, label: str) -> Trace:
         relative=True,
         group_ranks={"all": [int(r) for r in np.unique(rank)]},
         partial=partial,
-        counts={"events": len(values), "ops": 2 * n, "dropped: unreadable": len(values) - n},
+        counts={"events": n + dropped, "ops": 2 * n, "dropped: unreadable": dropped},
     )
+
+
+def _timed(table: Any, time: str, others: tuple[str, str], label: str) -> tuple[Any, Any, int]:
+    """The rows that have a worker, a step and a time of at least 0, their times, and how many rows have not."""
+    import pyarrow as pa
+
+    values = numbers(table[time], time, label).astype(np.float64)
+    good = np.isfinite(values) & (values >= 0)
+    for name in others:
+        there = numbers(table[name], name, label)
+        good &= ~np.isnan(there) if there.dtype.kind == "f" else True
+    if not good.any():
+        raise InputRefused(label, "no row holds a worker, a step and a step time of at least 0")
+    return (table if good.all() else table.filter(pa.array(good))), values[good], int((~good).sum())
+
+
+def _began(table: Any, header: dict[str, str], label: str) -> Any | None:
+    """When the steps began, ns, where whole numbers tell."""
+    import pyarrow as pa
+
+    if START not in header or not pa.types.is_integer(table[header[START]].type):
+        return None
+    return wholes(table[header[START]], START, label, -FAR, FAR).astype(np.int64)

@@ -1,0 +1,48 @@
+"""What no job is: refused before anything is computed from it, whichever reader it came through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.errors import InputRefused, TooLarge
+from taut.graph.ids import distinct, greatest, total
+from taut.tables import Table, Trace
+
+LONGEST_NS = 10 * 366 * 86_400 * 10**9
+"""Ten years: no run lasts longer, and what says so has another unit."""
+FAR_NS = 3 * 10**18
+"""The year 2065: a time minus the difference of two others still fits 64 bits."""
+MOST_CELLS, CELLS_PER_OP = 1 << 22, 64
+"""Ranks × steps at most, whatever the ops are, and for each op: ranks that are nearly always absent are no job."""
+
+
+def check(trace: Trace, ops: Table, steps: int) -> None:
+    """Refuses ops that no job can have recorded: times, ranks and names beyond all bounds."""
+    where = trace.source or trace.name
+    low, high = int(ops.start_ns.min()), int(ops.end_ns.max())
+    if low < -FAR_NS or high > FAR_NS or int(ops.start_ns.max()) > FAR_NS or int(ops.end_ns.min()) < -FAR_NS:
+        beyond = low if low < -FAR_NS else max(high, int(ops.start_ns.max()))
+        raise InputRefused(where, f"a time of {beyond:,} ns is no time", "check the unit of the times")
+    if (ops.end_ns < ops.start_ns).any():
+        raise InputRefused(where, "an op ends before it begins", "leave such ops out")
+    ranks = distinct(ops.rank)
+    if int(ranks[0]) < 0:
+        raise InputRefused(where, f"rank {int(ranks[0])} is no rank", "number the ranks from 0 on")
+    known = trace.members.rank
+    if (np.diff(known) <= 0).any() or not np.isin(ranks, known).all():
+        raise InputRefused(where, "ops of a rank that is no member", "list every rank once, ascending")
+    if int(ops.name.min()) < 0 or int(ops.name.max()) >= len(trace.names) or int(ops.group.max()) >= len(trace.groups):
+        raise InputRefused(where, "an op of a class or group without a name", "give every op an index of Trace.names")
+    if steps * len(known) > MOST_CELLS + CELLS_PER_OP * len(ops):
+        why = f"{len(known):,} ranks and {steps:,} steps, but only {len(ops):,} ops: most ranks are absent from most steps"
+        raise TooLarge(where, why, "analyze the ranks of one job, or fewer steps")
+
+
+def check_wall(trace: Trace, segment: Any, end: Any) -> None:
+    """Refuses a run of more than ten years; ``end`` counts from the begin of each segment."""
+    wall = total(np.maximum(greatest(segment, int(segment.max()) + 1, end), 0))
+    if wall > LONGEST_NS:
+        years = wall / LONGEST_NS * 10
+        raise InputRefused(trace.source or trace.name, f"a run of {years:,.0f} years", "check the unit of the times")

@@ -1,0 +1,161 @@
+"""Arrow columns → numpy: times, whole numbers and texts of any type that a table may hold them in.
+
+Nothing is cut to fit: a number that is no rank is a refusal that names the column and the number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.errors import InputRefused
+from taut.tables import NULL
+
+FAR = 4_000_000_000_000_000_000
+"""Times beyond this many ns (126 years) are no times, and their sums would overflow."""
+UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+INT32, INT64 = 2**31 - 1, 2**63 - 1
+
+
+def times_ns(column: Any, name: str, label: str) -> tuple[Any, Any]:
+    """Times of one column as whole ns, and where they were times at all.
+
+    Timestamps and durations know their unit. A number has that of the column's name (``_ns``, ``_us``, ``_ms``, ``_s``);
+    else floats are seconds and integers ns.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
+        width = pa.int32() if pa.types.is_time32(kind) else pa.int64()
+        return _scaled(column.cast(width).cast(pa.int64()), int(UNITS_NS[kind.unit]))
+    values = numbers(column, name, label)
+    suffix = name.lower().rsplit("_", 1)[-1]
+    if values.dtype == np.int64 and UNITS_NS.get(suffix, 1.0) == 1.0:
+        return values, np.True_ if values.min() > -FAR and values.max() < FAR else (values > -FAR) & (values < FAR)
+    factor = UNITS_NS.get(suffix, 1e9 if values.dtype.kind == "f" else 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = values.astype(np.float64) * factor if values.dtype.kind == "f" or factor != 1.0 else values
+        ok = np.isfinite(wide) & (wide > -FAR) & (wide < FAR)
+    return np.rint(np.where(ok, wide, 0)).astype(np.int64), ok
+
+
+def _scaled(column: Any, factor: int) -> tuple[Any, Any]:
+    """Whole numbers times a factor, and where there are some that small."""
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    ok = valid & (values > -FAR // factor) & (values < FAR // factor)
+    return np.where(ok, values, 0) * factor, ok
+
+
+def numbers(column: Any, name: str, label: str) -> Any:
+    """The numbers of a column: integers as they are, where there is none NaN; refuses what holds none."""
+    import pyarrow as pa
+
+    column = decoded(column)
+    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
+        column = column.cast(pa.float64())
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise InputRefused(label, f"column {name[:80]} holds no numbers", f"it holds {str(column.type)[:40]}")
+    if column.null_count:
+        return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return column.to_numpy(zero_copy_only=False)
+
+
+def wholes(column: Any, name: str, label: str, least: int = -INT32 - 1, most: int = INT32) -> Any:
+    """The whole numbers of a column, NULL where there is none; refuses fractions, and numbers out of bounds."""
+    import pyarrow as pa
+
+    there: Any
+    column = decoded(column)
+    if pa.types.is_null(column.type):
+        values, there = np.zeros(len(column), dtype=np.int64), np.zeros(len(column), dtype=np.bool_)
+    else:
+        there = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else np.True_
+        values = numbers(column, name, label) if there.all() or not pa.types.is_integer(column.type) else _filled(column)
+    if values.dtype.kind == "f":
+        there = ~np.isnan(values)
+        values = np.where(there, values, 0)
+        _refuse_fractions(values, name, label)
+    _refuse_beyond(values if there.all() else values[there], name, label, least, most)
+    if not there.all() and least > NULL:
+        raise InputRefused(label, f"column {name[:80]} holds nothing in some row", "fill it, or leave the row out")
+    values = values.astype(np.int64) if values.dtype.kind in "fu" else values
+    return values if there.all() else np.where(there, values, NULL)
+
+
+def _filled(column: Any) -> Any:
+    """Integers, 0 where there is none."""
+    return column.fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _refuse_beyond(values: Any, name: str, label: str, least: int, most: int) -> None:
+    if not len(values) or (values.min() >= least and values.max() <= most):
+        return
+    found = _short(values.min() if values.min() < least else values.max())
+    why = f"column {name[:80]} holds {found}, but its numbers go from {least} to {most}"
+    raise InputRefused(label, why, "number from 0 on")
+
+
+def _refuse_fractions(values: Any, name: str, label: str) -> None:
+    with np.errstate(invalid="ignore"):
+        bad = ~(np.abs(values) < 2.0**63) | (np.floor(values) != values)
+    if bad.any():
+        found = _short(values[int(np.argmax(bad))])
+        raise InputRefused(label, f"column {name[:80]} holds {found}, which is no whole number", "write whole numbers")
+
+
+def _short(value: Any) -> str:
+    return f"{float(value):g}" if isinstance(value, (float, np.floating)) else str(int(value))
+
+
+def decoded(column: Any) -> Any:
+    """The column itself where it is coded and holds numbers: a code tells nothing of them."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type) or pa.types.is_string(column.type.value_type):
+        return column
+    return column.cast(column.type.value_type)
+
+
+def words(column: Any, name: str, label: str, *, in_order: bool = True) -> tuple[list[str], Any]:
+    """The distinct texts of a column and a code per row; no text is the empty one.
+
+    ``in_order``: the texts in order of appearance; else in any, which is quicker where the file has codes of its own.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type) or not _is_string(column.type.value_type):
+        try:
+            column = decoded(column).cast(pa.string())
+        except (pa.ArrowException, ValueError):
+            raise InputRefused(label, f"column {name[:80]} holds {str(column.type)[:40]}, not text") from None
+        column = column.dictionary_encode()
+    encoded = column.unify_dictionaries().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    texts = ["" if text is None else str(text) for text in encoded.dictionary.to_pylist()]
+    index = encoded.indices
+    if encoded.indices.null_count:
+        index, texts = index.fill_null(len(texts)), [*texts, ""]
+    return _used(texts, index.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), in_order)
+
+
+def _is_string(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _used(texts: list[str], code: Any, in_order: bool) -> tuple[list[str], Any]:
+    """Only texts that some row has: there are no more of them than rows."""
+    first = np.full(len(texts), len(code), dtype=np.int64)
+    first[code[::-1]] = np.arange(len(code))[::-1]
+    order = np.argsort(first, kind="stable") if in_order else np.arange(len(texts))
+    order = order[first[order] < len(code)]
+    if len(order) == len(texts) and (order == np.arange(len(texts))).all():
+        return texts, code
+    new = np.zeros(len(texts), dtype=np.int32)
+    new[order] = np.arange(len(order))
+    return [texts[i] for i in order.tolist()], new[code]

@@ -1,0 +1,271 @@
+"""Tables in files, CSV or Parquet: the one place where either is decoded.
+
+Names, numbers of columns and what the wanted columns inflate to are checked first, and only those columns are read. What
+is refused: more columns than a table has, two columns of one name, columns of lists or structs, texts that are not UTF-8
+(replacing letters would make one class out of two), a file that inflates like no table does.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from taut.errors import InputRefused, TooLarge
+from taut.read.files import RATIO, size_cap
+from taut.read.parquet_pages import Damaged, pages
+
+PARQUET = b"PAR1"
+MOST_COLUMNS = 10_000
+"""More columns than this are no table: each takes memory while a file is read, even if it is empty."""
+HEADER_BYTES = 1 << 20
+"""Bytes in which the first line of a CSV must end."""
+FOOTER_BYTES, FOOTER_SHARE = 2 << 20, 16
+"""A Parquet footer has at most so many bytes, or this share of its file: it takes hundreds of times as much once read."""
+LISTED = 100_000
+"""Entries of one list in a footer: columns of a row group, row groups."""
+FREE_BYTES = 16 << 20
+"""A table may inflate to this, whatever its size on disk; beyond that the ratio counts."""
+TEXT_BYTES = 1 << 20
+"""No text of a table is longer."""
+NESTED_BYTES = 2000
+"""Nor one inside a list or a map, where it is written out for every row."""
+LARGE = 8 << 20
+"""Bytes of Parquet from which a second core is worth its overhead."""
+BOM = b"\xef\xbb\xbf"
+
+
+class TableFile:
+    """A table that is not read yet: the names of its columns, and those columns that are asked for."""
+
+    def __init__(self, data: bytes, label: str) -> None:
+        self.data, self.label = data, label
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns, as the file has them."""
+        raise NotImplementedError
+
+    def read(self, wanted: Sequence[str], *, as_text: bool = False, nested: Sequence[str] = ()) -> Any:
+        """The wanted columns as an Arrow table. ``as_text`` leaves the cells of a CSV as they are written; columns of lists,
+        maps and structs are refused, but for those named by ``nested``."""
+        raise NotImplementedError
+
+    def once(self, names: Sequence[str], all_names: Sequence[str]) -> None:
+        """Refuses two columns of one name among those that are wanted; case is no difference."""
+        lowered = [name.lower() for name in all_names]
+        for name in names:
+            if lowered.count(name.lower()) > 1:
+                raise InputRefused(self.label, f"two columns are called {name[:80]!r}", "name every column once")
+
+
+def open_table(data: bytes, label: str) -> TableFile:
+    """The table in these bytes: Parquet by its magic number, else CSV."""
+    return ParquetTable(data, label) if data[:4] == PARQUET else CsvTable(data, label)
+
+
+@contextmanager
+def readable(label: str, what: str) -> Iterator[None]:
+    """What Arrow says of a damaged file as a refusal, in one line."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except MemoryError:
+        raise TooLarge(label, f"{what} that does not fit the memory", "write fewer rows to one file") from None
+    except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)[:120]
+        raise InputRefused(label, f"not a readable {what} ({said})", "write it again") from None
+
+
+class CsvTable(TableFile):
+    """Comma-separated values with a header in the first line."""
+
+    @cached_property
+    def _begin(self) -> int:
+        """Where the header begins: behind a byte order mark and blank lines."""
+        head = bytes(self.data[:HEADER_BYTES])
+        return len(head) - len(head.removeprefix(BOM).lstrip())
+
+    @cached_property
+    def _line(self) -> bytes:
+        end = self.data.find(b"\n", self._begin, self._begin + HEADER_BYTES)
+        if end < 0 and len(self.data) - self._begin > HEADER_BYTES:
+            raise TooLarge(self.label, f"a first line of more than {HEADER_BYTES >> 20} MiB", "write a header of column names")
+        return bytes(self.data[self._begin : end if end >= 0 else len(self.data)])
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The cells of the first line."""
+        few(self._line.count(b",") + 1, self.label)
+        if b"\0" in self._line:
+            raise InputRefused(self.label, "a NUL byte in the header", "write the table as UTF-8")
+        return header_cells(self._line)
+
+    def read(self, wanted: Sequence[str], *, as_text: bool = False, nested: Sequence[str] = ()) -> Any:
+        """The wanted columns; a row that does not have as many cells as the header is a refusal."""
+        import pyarrow as pa
+        import pyarrow.csv as arrow
+
+        self.once(wanted, self.names)
+        if self._line.count(b'"') % 2:
+            raise InputRefused(self.label, "a header of several lines", "write the names of columns without line breaks")
+        begin = min(self._begin + len(self._line) + 1, len(self.data))
+        if not bytes(self.data[begin : begin + HEADER_BYTES]).strip():  # Arrow refuses what has no row
+            return pa.table({name: pa.array([], pa.string() if as_text else pa.null()) for name in wanted})
+        unique = [name if name in wanted else f"\0{i}" for i, name in enumerate(self.names)]
+        with readable(self.label, "CSV"):
+            table = arrow.read_csv(
+                pa.BufferReader(pa.py_buffer(self.data).slice(begin)),
+                read_options=arrow.ReadOptions(column_names=unique),
+                convert_options=arrow.ConvertOptions(
+                    include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()) if as_text else {}
+                ),
+            )  # fmt: skip
+        for name in wanted:
+            if pa.types.is_binary(table[name].type):
+                raise InputRefused(self.label, f"column {name[:80]} is not UTF-8", "save the table as UTF-8")
+        return table
+
+
+class ParquetTable(TableFile):
+    """Parquet; texts stay coded, so that one that is named a million times is held once."""
+
+    def _opened(self, coded: Sequence[str] = ()) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        footer = int.from_bytes(self.data[-8:-4], "little")
+        if self.data[-4:] == PARQUET and max(FOOTER_BYTES, len(self.data) // FOOTER_SHARE) < footer <= len(self.data):
+            raise TooLarge(self.label, f"a footer of {footer:,} bytes", "write fewer columns and row groups")
+        with readable(self.label, "Parquet file"):
+            return pq.ParquetFile(pa.BufferReader(self.data), read_dictionary=list(coded), thrift_container_size_limit=LISTED)
+
+    @cached_property
+    def _file(self) -> Any:
+        return self._opened()
+
+    @property
+    def schema(self) -> Any:
+        """The columns with their types."""
+        return self._file.schema_arrow if self.names else ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows the footer says there are."""
+        return int(self._file.metadata.num_rows)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the schema's columns."""
+        few(self._file.metadata.num_columns, self.label)
+        with readable(self.label, "Parquet file"):
+            return list(self._file.schema_arrow.names)
+
+    def read(self, wanted: Sequence[str], *, as_text: bool = False, nested: Sequence[str] = ()) -> Any:
+        """The wanted columns, if what they inflate to is in proportion to the file."""
+        import pyarrow as pa
+
+        self.once(wanted, self.names)
+        with readable(self.label, "Parquet file"):
+            fields = [self._file.schema_arrow.field(name) for name in wanted]
+        for field in fields:
+            if pa.types.is_nested(field.type) and field.name not in nested:
+                why = f"column {field.name[:80]} holds {str(field.type)[:40]}, not one value a row"
+                raise InputRefused(self.label, why, "write one value in each cell")
+        coded = self._check_size(wanted)
+        with readable(self.label, "Parquet file"):
+            table = self._opened(coded).read(columns=list(wanted), use_threads=len(self.data) > LARGE).select(list(wanted))
+            for column in table.columns:
+                column.validate()
+        for name in wanted:
+            self._check_texts(name, table[name])
+        return table
+
+    def _check_size(self, wanted: Sequence[str]) -> list[str]:
+        """The paths of texts; refuses columns that inflate to far more than a table of that size does, before they do."""
+        metadata, decoded = self._file.metadata, 0
+        cap = min(size_cap(), max(FREE_BYTES, RATIO * len(self.data)))
+        leaves = [i for i in range(metadata.num_columns) if _selected(metadata.schema.column(i).path, wanted)]
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            for leaf in leaves:
+                decoded += self._inflated(group, leaf, metadata.schema.column(leaf))
+                if decoded > cap:
+                    why = f"inflates to more than {cap >> 20:,} MiB, far more than its {len(self.data):,} bytes"
+                    raise TooLarge(self.label, why, "write fewer rows to one file")
+        abouts = [metadata.schema.column(leaf) for leaf in leaves]
+        return [
+            about.path
+            for about in abouts
+            if about.physical_type == "BYTE_ARRAY" and "DECIMAL" not in str(about.logical_type).upper()
+        ]
+
+    def _inflated(self, group: Any, leaf: int, about: Any) -> int:
+        """Bytes that a chunk takes once it is decoded, at most."""
+        chunk, width, size, seen = group.column(leaf), max(8, about.length), 0, 0
+        try:
+            for inflated, values, repeats in pages(self.data, chunk):
+                size += inflated + values * (inflated if repeats else width)
+                seen += values
+        except Damaged:
+            raise InputRefused(
+                self.label, f"not a readable Parquet file (column {about.path[:80]})", "write it again"
+            ) from None
+        if about.max_repetition_level == 0 and seen != group.num_rows:
+            why = f"column {about.path[:80]} has {seen:,} values in {group.num_rows:,} rows"
+            raise InputRefused(self.label, why, "copy the file again")
+        return size
+
+    def _check_texts(self, name: str, column: Any) -> None:
+        """Refuses texts that are none; of nested columns too, whose texts are coded as well."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for chunk in column.chunks:
+            for words in _dictionaries(chunk):
+                if not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type)):
+                    raise InputRefused(self.label, f"column {name[:80]} holds {words.type}, not text", "write it as text")
+                try:
+                    words.validate(full=True)
+                except pa.ArrowInvalid:
+                    raise InputRefused(self.label, f"column {name[:80]} is not UTF-8", "write it as UTF-8") from None
+                longest = pc.max(pc.binary_length(words)).as_py() or 0
+                if longest > (TEXT_BYTES if chunk.type.num_fields == 0 else NESTED_BYTES):
+                    raise TooLarge(self.label, f"column {name[:80]} holds a text of {longest:,} bytes", "write shorter texts")
+
+
+def _dictionaries(array: Any) -> Iterator[Any]:
+    """The texts of a coded array, and of all arrays inside it."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(array.type):
+        yield array.dictionary
+    elif pa.types.is_map(array.type):
+        yield from (*_dictionaries(array.keys), *_dictionaries(array.items))
+    elif pa.types.is_struct(array.type):
+        for i in range(array.type.num_fields):
+            yield from _dictionaries(array.field(i))
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        yield from _dictionaries(array.values)
+
+
+def _selected(path: str, wanted: Sequence[str]) -> bool:
+    """Whether Arrow reads a leaf when these columns are asked for: it goes by the path up to any dot."""
+    return any(path == name or path.startswith(f"{name}.") for name in wanted)
+
+
+def few(columns: int, label: str) -> None:
+    """Refuses more columns than a table has."""
+    if columns > MOST_COLUMNS:
+        raise TooLarge(label, f"more than {MOST_COLUMNS:,} columns", "write only the columns that are needed")
+
+
+def header_cells(line: bytes) -> list[str]:
+    """The cells of a CSV's first line, without blanks around them; those of a damaged line as they are."""
+    text = line.decode("utf-8", "replace").removeprefix("\ufeff").rstrip("\r\n").replace("\0", "")
+    try:
+        return [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
+    except csv.Error:
+        return [cell.strip().strip('"') for cell in text.split(",")]
