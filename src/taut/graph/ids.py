@@ -18,9 +18,15 @@ def numbered(*keys: Any) -> tuple[Any, int]:
         wide = high - low + 1
         if wide == 1:
             continue
+        if not -1 << 61 < low < 1 << 61:  # a sum with it would not fit
+            found, key = np.unique(key, return_inverse=True)
+            low, wide = 0, len(found)
         if span * wide > 1 << 62:
             found, packed = np.unique(packed, return_inverse=True)
             below, span = 0, len(found)
+            if span * wide > 1 << 62:
+                found, key = np.unique(key, return_inverse=True)
+                low, wide = 0, len(found)
         if span > 1:
             packed *= wide
         packed += key

@@ -54,7 +54,7 @@ def numbers(column: Any, name: str, label: str) -> Any:
     import pyarrow as pa
 
     column = decoded(column)
-    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
+    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type) or pa.types.is_float16(column.type):
         column = column.cast(pa.float64())
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise InputRefused(label, f"column {name[:80]} holds no numbers", f"it holds {str(column.type)[:40]}")

@@ -1,18 +1,22 @@
-"""The page headers of a Parquet file: what its columns inflate to, told before anything is inflated.
+"""The footer and the page headers of a Parquet file: what its columns inflate to, told before anything is inflated.
 
 A decoder believes the headers of pages and the rows of row groups, and allocates what they say; sizes in the footer bind
-nobody. Headers are structs of Thrift's compact protocol.
+nobody. Both are structs of Thrift's compact protocol. Arrow tells of a footer too, but of a damaged one it ends the process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from taut.tables import NULL
-
-DEPTH = 8
-"""Structs inside structs; the headers of pages have two."""
+DEPTH = 12
+"""Structs inside structs; a footer has six."""
+ROW_GROUPS = 4
+"""Field of a footer."""
+COLUMNS, ROWS = 1, 3
+"""Fields of a row group."""
+META, VALUES, FIRST_DATA, FIRST_DICTIONARY = 3, 5, 9, 11
+"""Field of a column chunk that tells of it, and fields of that."""
 INFLATED, STORED = 2, 3
 """Fields of a page's header."""
 DATA, DATA_V2 = 5, 8
@@ -62,11 +66,22 @@ class _Reader:
         elif kind == 8:
             length = self.varint()  # first: it moves on as well
             self.at += length
+        elif kind in (9, 10):
+            return self.list(depth + 1)
         elif kind == 12:
             return self.struct(depth + 1)
-        else:  # lists, sets and maps: no header of a page has one
+        else:  # maps: there are none
             raise Damaged
         return None
+
+    def list(self, depth: int) -> list[Any]:
+        """Values of one kind."""
+        head = self.byte()
+        size, kind = head >> 4, head & 15
+        size = self.varint() if size == 15 else size
+        if depth > DEPTH or size > len(self.data) - self.at:
+            raise Damaged
+        return [self.byte() if kind in (1, 2) else self.value(kind, depth) for _ in range(size)]
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Fields by their number."""
@@ -80,18 +95,45 @@ class _Reader:
         return fields
 
 
-def pages(data: bytes, column: Any) -> Iterator[tuple[int, int, bool]]:
+class Chunk(NamedTuple):
+    """One column of one row group: where its pages begin, how many values they hold, and how many rows there are."""
+
+    begin: int
+    values: int
+    rows: int
+
+
+def chunks(data: bytes) -> list[list[Chunk]]:
+    """The column chunks of every row group, as the footer lists them."""
+    size = int.from_bytes(data[-8:-4], "little")
+    footer = _Reader(bytes(data[max(len(data) - 8 - size, 0) : -8]), 0).struct()
+    try:
+        return [[_chunk(one, group.get(ROWS)) for one in group.get(COLUMNS)] for group in footer.get(ROW_GROUPS, [])]
+    except (AttributeError, TypeError):  # a field of another kind
+        raise Damaged from None
+
+
+def _chunk(one: dict[int, Any], rows: Any) -> Chunk:
+    about = one.get(META, {})
+    data, words = _count(about.get(FIRST_DATA)), _count(about.get(FIRST_DICTIONARY, 0))
+    return Chunk(words if 0 < words < data else data, _count(about.get(VALUES)), _count(rows))
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise Damaged
+    return value
+
+
+def pages(data: bytes, chunk: Chunk) -> Iterator[tuple[int, int, bool]]:
     """(inflated bytes, values, whether texts repeat the one before) of every page of a column chunk."""
-    start, first = column.data_page_offset, column.dictionary_page_offset
-    reader = _Reader(data, first if first and 0 < first < start else start)
-    left = column.num_values
+    reader, left = _Reader(data, chunk.begin), chunk.values
     while left > 0:
         header = reader.struct()
-        inflated, stored = header.get(INFLATED, NULL), header.get(STORED, NULL)
         about = header.get(DATA, header.get(DATA_V2, {}))
-        values = about.get(1, 0) if isinstance(about, dict) else None
-        if not all(isinstance(number, int) and number >= 0 for number in (inflated, stored, values)):
+        if not isinstance(about, dict):
             raise Damaged
-        yield inflated, values, about.get(2 if DATA in header else 4) == DELTA_BYTE_ARRAY
-        reader.at += stored
+        values = _count(about.get(1, 0))
+        yield _count(header.get(INFLATED)), values, about.get(2 if DATA in header else 4) == DELTA_BYTE_ARRAY
+        reader.at += _count(header.get(STORED))
         left -= values

@@ -15,19 +15,21 @@ from typing import Any
 
 from taut.errors import InputRefused, TooLarge
 from taut.read.files import RATIO, size_cap
-from taut.read.parquet_pages import Damaged, pages
+from taut.read.parquet_pages import Chunk, Damaged, chunks, pages
 
 PARQUET = b"PAR1"
 MOST_COLUMNS = 10_000
 """More columns than this are no table: each takes memory while a file is read, even if it is empty."""
 HEADER_BYTES = 1 << 20
 """Bytes in which the first line of a CSV must end."""
-FOOTER_BYTES, FOOTER_SHARE = 2 << 20, 16
+FOOTER_BYTES, FOOTER_SHARE = 1 << 20, 16
 """A Parquet footer has at most so many bytes, or this share of its file: it takes hundreds of times as much once read."""
 LISTED = 100_000
 """Entries of one list in a footer: columns of a row group, row groups."""
 FREE_BYTES = 16 << 20
 """A table may inflate to this, whatever its size on disk; beyond that the ratio counts."""
+LEAST_PAGE = 8
+"""Bytes of the shortest page, its header included."""
 TEXT_BYTES = 1 << 20
 """No text of a table is longer."""
 NESTED_BYTES = 2000
@@ -133,6 +135,9 @@ class CsvTable(TableFile):
 class ParquetTable(TableFile):
     """Parquet; texts stay coded, so that one that is named a million times is held once."""
 
+    _pages = 0
+    """Pages that were counted so far."""
+
     def _opened(self, coded: Sequence[str] = ()) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -186,36 +191,32 @@ class ParquetTable(TableFile):
 
     def _check_size(self, wanted: Sequence[str]) -> list[str]:
         """The paths of texts; refuses columns that inflate to far more than a table of that size does, before they do."""
-        metadata, decoded = self._file.metadata, 0
+        schema, decoded = self._file.metadata.schema, 0
         cap = min(size_cap(), max(FREE_BYTES, RATIO * len(self.data)))
-        leaves = [i for i in range(metadata.num_columns) if _selected(metadata.schema.column(i).path, wanted)]
-        for group in map(metadata.row_group, range(metadata.num_row_groups)):
-            for leaf in leaves:
-                decoded += self._inflated(group, leaf, metadata.schema.column(leaf))
-                if decoded > cap:
-                    why = f"inflates to more than {cap >> 20:,} MiB, far more than its {len(self.data):,} bytes"
-                    raise TooLarge(self.label, why, "write fewer rows to one file")
-        abouts = [metadata.schema.column(leaf) for leaf in leaves]
-        return [
-            about.path
-            for about in abouts
-            if about.physical_type == "BYTE_ARRAY" and "DECIMAL" not in str(about.logical_type).upper()
-        ]
-
-    def _inflated(self, group: Any, leaf: int, about: Any) -> int:
-        """Bytes that a chunk takes once it is decoded, at most."""
-        chunk, width, size, seen = group.column(leaf), max(8, about.length), 0, 0
+        abouts = [schema.column(i) for i in range(len(schema))]
+        leaves = [i for i, about in enumerate(abouts) if _selected(about.path, wanted)]
         try:
-            for inflated, values, repeats in pages(self.data, chunk):
-                size += inflated + values * (inflated if repeats else width)
-                seen += values
-        except Damaged:
-            raise InputRefused(
-                self.label, f"not a readable Parquet file (column {about.path[:80]})", "write it again"
-            ) from None
-        if about.max_repetition_level == 0 and seen != group.num_rows:
-            why = f"column {about.path[:80]} has {seen:,} values in {group.num_rows:,} rows"
-            raise InputRefused(self.label, why, "copy the file again")
+            for group in chunks(self.data):
+                for leaf in leaves:
+                    decoded += self._inflated(group[leaf], abouts[leaf])
+                    if decoded > cap:
+                        why = f"inflates to more than {cap >> 20:,} MiB, far more than its {len(self.data):,} bytes"
+                        raise TooLarge(self.label, why, "write fewer rows to one file")
+        except (Damaged, IndexError):
+            raise InputRefused(self.label, "not a readable Parquet file (a damaged footer or page)", "write it again") from None
+        return [abouts[i].path for i in leaves if _is_text(abouts[i])]
+
+    def _inflated(self, chunk: Chunk, about: Any) -> int:
+        """Bytes that a chunk takes once it is decoded, at most."""
+        width, size, seen = max(8, about.length), 0, 0
+        for inflated, values, repeats in pages(self.data, chunk):
+            size += inflated + values * (inflated if repeats else width)
+            seen += values
+            self._pages += 1
+            if self._pages > len(self.data) // LEAST_PAGE:  # chunks that share their bytes
+                raise Damaged
+        if about.max_repetition_level == 0 and seen != chunk.rows:
+            raise Damaged
         return size
 
     def _check_texts(self, name: str, column: Any) -> None:
@@ -234,6 +235,11 @@ class ParquetTable(TableFile):
                 longest = pc.max(pc.binary_length(words)).as_py() or 0
                 if longest > (TEXT_BYTES if chunk.type.num_fields == 0 else NESTED_BYTES):
                     raise TooLarge(self.label, f"column {name[:80]} holds a text of {longest:,} bytes", "write shorter texts")
+
+
+def _is_text(about: Any) -> bool:
+    """Whether a leaf holds texts, which are read with their codes."""
+    return about.physical_type == "BYTE_ARRAY" and "DECIMAL" not in str(about.logical_type).upper()
 
 
 def _dictionaries(array: Any) -> Iterator[Any]:

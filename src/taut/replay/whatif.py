@@ -164,7 +164,7 @@ def _explained(
     members, index = graph.members, graph.rank_index
     worst_key = last_key = None
     if len(members) > 1:
-        if "stage" in by and "dp_rank" in by:
+        if "stage" in by and "dp_rank" in by and (members.stage >= 0).all() and (members.dp_rank >= 0).all():
             score = np.array(
                 [min(by["dp_rank"][str(d)], by["stage"][str(s)]) for d, s in zip(members.dp_rank, members.stage, strict=True)]
             )
