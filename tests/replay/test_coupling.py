@@ -191,7 +191,7 @@ def test_kernels_of_coupling_agree_plain_and_compiled(built: Trace) -> None:
     g = link(built)
     t = replay(g)
     draws = np.stack([g.work_ns, g.work_ns[::-1]])
-    places = g.window, len(g.steps), g.rank_index, len(g.ranks), g.ops.name, len(g.names)
+    places = g.window, len(g.steps), *g.on_rank(g.ops.name, len(g.names))
     program = g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, g.slots
     order, begin = np.arange(len(g)), np.array([0, len(g) // 2, len(g)])
     cases: list[tuple[Any, tuple[Any, ...]]] = [

@@ -20,6 +20,9 @@ import numpy as np
 from taut.graph.ids import greatest, least, numbered
 from taut.tables import Table, Trace, col
 
+MOST_HOLES = 1 << 20
+"""Numbers that may stay unused, whatever the number of ops is."""
+
 
 @dataclass(frozen=True)
 class Gate:
@@ -123,6 +126,13 @@ class Graph:
         where = np.zeros(span, dtype=np.int64)
         where[self.ranks - low] = np.arange(len(self.ranks))
         return where[self.ops.rank - low]
+
+    def on_rank(self, key: Any, count: int) -> tuple[Any, int]:
+        """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
+        ranks = len(self.ranks)
+        if ranks * count > MOST_HOLES + 16 * len(self):
+            return numbered(self.rank_index, key)
+        return self.rank_index * count + key, ranks * count
 
     @cached_property
     def place(self) -> Any:

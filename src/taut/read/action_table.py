@@ -222,7 +222,8 @@ def _lengths(columns: Columns, spellings: Sequence[str], rows: int) -> Any:
     name = _first(columns, spellings)
     if not name:
         return np.full(rows, NULL, dtype=np.int64)
-    value = _numbers(columns[name]) * (PER.get(name[name.rfind("_") :], 1e9) if "_" in name else 1e9)
+    with np.errstate(over="ignore"):
+        value = _numbers(columns[name]) * (PER.get(name[name.rfind("_") :], 1e9) if "_" in name else 1e9)
     good = np.isfinite(value) & (value >= 0) & (value < 4e18)
     return np.where(good, np.where(good, value, 0), NULL).astype(np.int64)
 

@@ -7,6 +7,7 @@ observed wait has beyond it is blamed on gaps in excess of their class, and what
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from taut.graph import Graph
-from taut.graph.ids import total
+from taut.graph.ids import sums, total
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 from taut.tables import Table, col
@@ -42,6 +43,38 @@ class Wait:
 PARTS = ("fault_ns", "jitter_ns", "structural_ns", "gap_ns", "unexplained_ns")
 
 
+SQUARE, SQUARE_PER_OP = 1 << 22, 64
+"""Pairs of ranks that are all held, whatever the ops are, and for each op; of more only those that occur are."""
+SLOTS = 4_194_302
+"""Pairs that are held then, and one slot for what finds none; a prime without it, because a slot is a remainder."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sums for pairs of ranks, in the order of their number: cause × ranks + victim."""
+
+    ranks: int
+    number: Any
+    ns: Any
+
+    def above(self, share: float) -> tuple[Any, Any, Any]:
+        """(cause, victim, sum) of the pairs above this share of the largest, as indices of ranks."""
+        found = np.flatnonzero(self.ns > share * self.ns.max(initial=0))
+        number = self.number[found]
+        return number // self.ranks, number % self.ranks, self.ns[found]
+
+
+def _pairs(ranks: int, faults: Sequence[Any], gaps: Sequence[Any]) -> Pairs:
+    """What faults and gaps gave to pairs, together: (numbers, sums) each, the numbers empty where all pairs are held."""
+    if not len(faults[0]):
+        both = faults[1] + gaps[1]
+        number = np.flatnonzero(both)
+        return Pairs(ranks, number, both[number])
+    number, of = np.unique(np.concatenate([faults[0], gaps[0]]), return_inverse=True)
+    ns = sums(of, np.concatenate([faults[1], gaps[1]]), len(number))
+    return Pairs(ranks, number[number >= 0], ns[number >= 0])
+
+
 @dataclass(frozen=True)
 class Blame:
     """Who caused which wait."""
@@ -56,7 +89,7 @@ class Blame:
     """Per op: wait of others that its excess caused, rank-ns."""
     gap_ns: Any
     """Per op: wait of others that the gap before it caused, rank-ns."""
-    matrix: Any
+    pairs: Pairs
     """Cause rank × victim rank, fault and gap together, rank-ns."""
     peers: reference.Reference
     gap_reference: Any
@@ -75,6 +108,19 @@ class Blame:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
         return np.nan_to_num(self.graph.work_ns - self.peers.value_ns)
 
+    @cached_property
+    def matrix(self) -> Any:
+        """Cause rank × victim rank as a table of all pairs, of jobs that are not too large for one."""
+        out = np.zeros((len(self.graph.ranks), len(self.graph.ranks)), dtype=np.int64)
+        cause, victim, caused = self.pairs.above(0.0)
+        out[cause, victim] = caused
+        return out
+
+    @cached_property
+    def caused_ns(self) -> Any:
+        """Per rank: wait that it caused, fault and gap together, rank-ns."""
+        return sums(self.graph.rank_index, self.fault_ns + self.gap_ns, len(self.graph.ranks))
+
     def by_window(self, ops: Any) -> Any:
         """Wait caused by the given ops (mask), fault and gap together, per window, rank-ns."""
         caused = (self.fault_ns + self.gap_ns) * ops
@@ -91,6 +137,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     """Split and charge every wait of the observed timeline."""
     from taut.replay.split import split_gaps, split_work
 
+    slots = 0 if len(graph.ranks) ** 2 <= SQUARE + SQUARE_PER_OP * len(graph) else SLOTS
     peers = reference.peers(graph)
     usual = at_reference(graph, peers)
     ordinary = replay(graph, [Change(slice(None), "work", "set", usual)], gaps=False)
@@ -100,16 +147,17 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
     rank, ranks = graph.rank_index.astype(np.int64), len(graph.ranks)
     threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited) * ranks, 1))
-    fault, structural, score, cause, matrix = split_work(
+    fault, structural, score, cause, *faults = split_work(
         waited, least, ordinary.wait_ns[waited], threshold, gap_free.arrival_ns, gap_free.opening_ns,
         gap_free.bound, gap_free.opener, graph.work_ns, peers.value_ns, peers.within_ns, peers.between_ns, rank, ranks,
+        slots,
     )  # fmt: skip
     unknown = np.isnan(score) & (least > 0)
     structural = np.where(unknown, 0, structural)
     jitter = np.where(unknown, 0, least - fault - structural)
     rest = wait - fault - structural - jitter
-    gap, gap_cause, gap_matrix = split_gaps(
-        waited, rest, observed.bound, observed.opener, graph.gap_ns, gap_reference, rank, ranks
+    gap, gap_cause, *gaps = split_gaps(
+        waited, rest, observed.bound, observed.opener, graph.gap_ns, gap_reference, rank, ranks, slots
     )
     table = Table(
         Wait,
@@ -119,6 +167,6 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
         },
     )  # fmt: skip
     return Blame(
-        graph, table, score, threshold, cause, gap_cause, matrix + gap_matrix, peers, gap_reference, usual,
+        graph, table, score, threshold, cause, gap_cause, _pairs(ranks, faults, gaps), peers, gap_reference, usual,
         ordinary.window_ns,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from taut.graph import Graph
-from taut.replay.blame import Blame
+from taut.replay.blame import Blame, Pairs
 from taut.replay.response import Response, respond
 from taut.replay.timeline import Timeline
 from taut.replay.turnover import Turnover, turnover
@@ -34,7 +34,7 @@ class Coupling:
     """How the ranks of a job hold on to each other."""
 
     graph: Graph
-    matrix: Any
+    blamed: Pairs
     """Cause rank × victim rank, rank-ns."""
     reach_gates: int | None
     amplification: float | None
@@ -45,8 +45,7 @@ class Coupling:
     @cached_property
     def pairs(self) -> tuple[Any, Any, Any, Any]:
         """(cause, victim, rank-ns, hops) of the pairs that are felt, the largest first."""
-        cause, victim = np.nonzero(self.matrix > LEAST * self.matrix.max())
-        caused = self.matrix[cause, victim]
+        cause, victim, caused = self.blamed.above(LEAST)
         top = np.argsort(-caused, kind="stable")
         ranks = self.graph.ranks.astype(np.int64)
         cause, victim = ranks[cause[top]], ranks[victim[top]]
@@ -73,11 +72,11 @@ class Coupling:
 
 def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, hops: Hops | None = None) -> Coupling:
     """Measure the coupling of a blamed graph: delays are put on the rank that is the largest cause, and on the median one."""
-    median, caused = int(graph.ranks[len(graph.ranks) // 2]), blame.matrix.sum(axis=1)
+    median, caused = int(graph.ranks[len(graph.ranks) // 2]), blame.caused_ns
     cause = int(graph.ranks[caused.argmax()]) if caused.any() else median
     excess = float(np.maximum(blame.excess_ns[blame.fault_ns > 0], 0).sum())
     return Coupling(
-        graph, blame.matrix, _reach_gates(graph, blame, observed, gap_free),
+        graph, blame.pairs, _reach_gates(graph, blame, observed, gap_free),
         float(blame.fault_ns.sum() / excess) if excess > 0 else None,
         respond(graph, observed, list(dict.fromkeys([cause, median]))) if len(graph.gates) else [],
         turnover(graph, gap_free), hops,

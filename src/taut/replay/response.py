@@ -45,9 +45,11 @@ class Response:
     gate_shift_ns: Any
     """Probes × gates passed: the greatest shift of any op."""
     absorbed_ns: Any
-    """Rank × class: shift that a lane had and lost when it came to an op of the class, all probes."""
+    """By class on a rank, as ``cell`` numbers them: shift that a lane had and lost when it came to such an op, all probes."""
     caught_ns: int
     """Shift that lanes caught from others, all probes: probes × delay + caught = absorbed + what the lanes still have."""
+    cell: Any
+    """Of each op the number of its class on its rank."""
 
     @cached_property
     def felt(self) -> Any:
@@ -99,12 +101,12 @@ class Response:
     def absorbers(self, most: int) -> list[dict[str, Any]]:
         """Where shift was lost, the largest first: rank, class and share of all that was absorbed."""
         total = int(self.absorbed_ns.sum())
-        flat = self.absorbed_ns.ravel()
-        top = [int(i) for i in np.argsort(-flat, kind="stable")[:most] if flat[i] > 0]
-        classes, ranks = self.absorbed_ns.shape[1], self.graph.ranks
+        lost, ops = self.absorbed_ns, self.graph.ops
+        top = [int(i) for i in np.argsort(-lost, kind="stable")[:most] if lost[i] > 0]
+        where = [int(np.argmax(self.cell == i)) for i in top]
         return [
-            {"rank": int(ranks[i // classes]), "class": self.graph.names[i % classes], "share": float(flat[i] / total)}
-            for i in top
+            {"rank": int(ops.rank[op]), "class": self.graph.names[ops.name[op]], "share": float(lost[i] / total)}
+            for i, op in zip(top, where, strict=True)
         ]
 
     def entry(self, most: int) -> dict[str, Any]:
@@ -150,14 +152,16 @@ def delayed(graph: Graph, observed: Timeline, ops: Any, delay_ns: int, steps: in
     g, t = graph, observed
     last, final = last_ends(g.window, g.rank_index, t.end_ns, len(g.steps), len(g.ranks))
     until = final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
+    lane, lanes = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1)
+    cell, cells = g.on_rank(g.ops.name, len(g.names))
     shift, left, absorbed, caught = ripple(
         g.events, g.pred_ptr, g.pred, g.lag_ns, t.join, t.wait, g.wait_lag_ns, t.gap_ns,
-        t.arrival_ns, t.opening_ns, t.end_ns, g.ops.lane, int(g.ops.lane.max()) + 1, g.window, g.rank_index, len(g.ranks),
-        g.ops.name, len(g.names), last, ops, until, delay_ns, steps + 1, GATES,
+        t.arrival_ns, t.opening_ns, t.end_ns, lane, lanes, g.window, g.rank_index, len(g.ranks),
+        cell, cells, last, ops, until, delay_ns, steps + 1, GATES,
         np.zeros(len(g), dtype=np.int64), np.zeros(len(g), dtype=np.int32), np.full(g.slots + 1, NEVER),
         np.zeros(g.slots + 1, dtype=np.int32),
     )  # fmt: skip
-    return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught))
+    return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), cell)
 
 
 def _plan(graph: Graph) -> tuple[int, Any]:

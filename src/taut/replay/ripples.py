@@ -34,8 +34,8 @@ def last_ends(window: Any, rank: Any, end: Any, windows: int, ranks: int) -> tup
 @kernel(lists=True)
 def ripple(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any,
-    arrival: Any, opening: Any, end: Any, lane: Any, lanes: int, window: Any, rank: Any, ranks: int, name: Any,
-    classes: int, last: Any, op: Any, until: Any, delay: int, steps: int, gates: int, late: Any, passed: Any, fresh: Any,
+    arrival: Any, opening: Any, end: Any, lane: Any, lanes: int, window: Any, rank: Any, ranks: int, cell: Any,
+    cells: int, last: Any, op: Any, until: Any, delay: int, steps: int, gates: int, late: Any, passed: Any, fresh: Any,
     through: Any,
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """Delay one op after the other and follow what moves: exactly the difference that a replay with the delay shows.
@@ -45,17 +45,18 @@ def ripple(
     The last four arguments are scratch: zeros per op, twice, and NEVER and zero per slot; they are left as they were.
 
     Returns (shift of each rank's last end: probes × steps since × ranks; greatest shift after passing g gates: probes ×
-    gates; what lanes lost of their shift, rank × class; what they caught from others, in all).
+    gates; what lanes lost of their shift, by cell; what they caught from others, in all). Lanes and cells (a class on a
+    rank) are numbered through the job.
     """
     shift = np.zeros((len(op), steps, ranks), np.int64)
     left = np.zeros((len(op), gates + 1), np.int64)
-    absorbed = np.zeros((ranks, classes), np.int64)
+    absorbed = np.zeros(cells, np.int64)
     caught = 0
     begin = 0
     for p in range(len(op)):
         while events[begin] != op[p]:
             begin += 1
-        before = np.zeros(ranks * lanes, np.int64)
+        before = np.zeros(lanes, np.int64)
         first = window[op[p]]
         k, unended = begin, 0
         while k < len(events):
@@ -94,12 +95,12 @@ def ripple(
                 late[v] = t - opening[v]
                 passed[v] += 1
             r = rank[v]
-            had = before[r * lanes + lane[v]] + (delay if v == op[p] else 0)
+            had = before[lane[v]] + (delay if v == op[p] else 0)
             if late[v] < had:
-                absorbed[r, name[v]] += had - late[v]
+                absorbed[cell[v]] += had - late[v]
             else:
                 caught += late[v] - had
-            before[r * lanes + lane[v]] = late[v]
+            before[lane[v]] = late[v]
             w = window[v] - first
             if late[v] > 0 and 0 <= w < steps:
                 shift[p, w, r] = max(shift[p, w, r], end[v] + late[v] - last[window[v], r])
@@ -136,18 +137,16 @@ def closers(end: Any, opener: Any, window: Any, windows: int) -> Any:
 
 
 @kernel(lists=True)
-def turnovers(
-    closer: Any, bound: Any, opener: Any, window: Any, windows: int, rank: Any, ranks: int, name: Any, classes: int
-) -> Any:
-    """Jaccard distance of each window's critical (rank, class) pairs from those of the window before; NaN for the first."""
-    seen = np.full(ranks * classes, -2, np.int64)
+def turnovers(closer: Any, bound: Any, opener: Any, window: Any, windows: int, cell: Any, cells: int) -> Any:
+    """Jaccard distance of each window's critical cells (classes on ranks) from those of the window before; NaN for the first."""
+    seen = np.full(cells, -2, np.int64)
     distance = np.full(windows, np.nan)
     size = 0
     for w in range(windows):
         v = closer[w]
         mine, common = 0, 0
         while v >= 0 and window[v] == w:
-            key = rank[v] * classes + name[v]
+            key = cell[v]
             if seen[key] != w:
                 mine += 1
                 common += seen[key] == w - 1
@@ -189,7 +188,7 @@ def shuffled(values: Any, order: Any, begin: Any, chance: Any) -> Any:
 
 def turnovers_of_many_plain(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any, work: Any,
-    window: Any, windows: int, rank: Any, ranks: int, name: Any, classes: int,
+    window: Any, windows: int, cell: Any, cells: int,
 ) -> Any:  # fmt: skip
     """``turnovers_of_many`` with numpy over the replays."""
     work = np.ascontiguousarray(work.T)
@@ -221,7 +220,7 @@ def turnovers_of_many_plain(
             np.copyto(opener[v], last[wait[v]], where=later)
             np.copyto(end[v], t + work[v], where=later)
     final = [closers.plain(end[:, i], opener[:, i], window, windows) for i in range(many)]
-    about = window.tolist(), windows, rank.tolist(), ranks, name.tolist(), classes
+    about = window.tolist(), windows, cell.tolist(), cells
     walk = turnovers.plain
     return np.array([walk(final[i], bound[:, i].tolist(), opener[:, i].tolist(), *about) for i in range(many)])
 
@@ -229,14 +228,14 @@ def turnovers_of_many_plain(
 @kernel(plain=turnovers_of_many_plain)
 def turnovers_of_many(
     events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any, work: Any,
-    window: Any, windows: int, rank: Any, ranks: int, name: Any, classes: int,
+    window: Any, windows: int, cell: Any, cells: int,
 ) -> Any:  # fmt: skip
     """``turnovers`` of replays with other work: replays × ops in, replays × windows out."""
     distance = np.empty((len(work), windows))
     for i in range(len(work)):
         _, _, end, bound, opener = sweep(events, pred_ptr, pred, lag, join, wait, wait_lag, slots, work[i], gap)
         closer = closers(end, opener, window, windows)
-        distance[i] = turnovers(closer, bound, opener, window, windows, rank, ranks, name, classes)
+        distance[i] = turnovers(closer, bound, opener, window, windows, cell, cells)
     return distance
 
 

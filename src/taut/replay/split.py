@@ -8,6 +8,9 @@ import numpy as np
 
 from taut.jit import kernel
 
+PROBES = 64
+"""Slots that are looked at for a pair of ranks."""
+
 
 @kernel()
 def middle(ordered: Any, skip: int) -> float:
@@ -147,7 +150,26 @@ def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple
 
 
 @kernel()
-def share_out(amount: int, weights: Any, ops: Any, count: int, cause: Any, matrix: Any, rank: Any, victim: int) -> int:
+def slot_of(keys: Any, key: int) -> int:
+    """Where the sum of a pair is kept: at its own number, or, where keys are listed, at the slot that holds it or is free.
+
+    The last slot takes what finds none.
+    """
+    if len(keys) == 0:
+        return key
+    size = len(keys) - 1
+    for probe in range(PROBES):
+        slot = (key + probe) % size
+        if keys[slot] == key or keys[slot] < 0:
+            keys[slot] = key
+            return slot
+    return size
+
+
+@kernel()
+def share_out(
+    amount: int, weights: Any, ops: Any, count: int, cause: Any, keys: Any, sums: Any, rank: Any, ranks: int, victim: int
+) -> int:
     """Give an integer amount to ops in proportion to their weights, without remainder; returns what was given."""
     total = 0.0
     for i in range(count):
@@ -160,7 +182,7 @@ def share_out(amount: int, weights: Any, ops: Any, count: int, cause: Any, matri
         now = amount if i == count - 1 else int(amount * (running / total))
         if weights[i] > 0 or now > given:
             cause[ops[i]] += now - given
-            matrix[rank[ops[i]], victim] += now - given
+            sums[slot_of(keys, rank[ops[i]] * ranks + victim)] += now - given
             given = now
     return given
 
@@ -168,9 +190,9 @@ def share_out(amount: int, weights: Any, ops: Any, count: int, cause: Any, matri
 @kernel(lists=True)
 def split_work(
     waited: Any, least: Any, ordinary: Any, z: float, arrival: Any, opening: Any, bound: Any, opener: Any, work: Any,
-    reference: Any, within: Any, between: Any, rank: Any, ranks: int,
-) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
-    """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, cause rank × victim rank.
+    reference: Any, within: Any, between: Any, rank: Any, ranks: int, slots: int,
+) -> tuple[Any, Any, Any, Any, Any, Any]:  # fmt: skip
+    """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, rank pairs and their sums.
 
     ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
     with every op at its reference: that is structural. The rest is excess of the last arriver: first on its branch below
@@ -182,7 +204,7 @@ def split_work(
     structural = np.zeros(len(waited), np.int64)
     score = np.full(len(waited), np.nan)
     cause = np.zeros(n, np.int64)
-    matrix = np.zeros((ranks, ranks), np.int64)
+    keys, sums = np.full(slots, -1, np.int64), np.zeros(slots if slots > 0 else ranks * ranks, np.int64)
     last, mine, weight = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float64)
     for j in range(len(waited)):
         v = waited[j]
@@ -231,20 +253,21 @@ def split_work(
         score[j] = net / max(np.sqrt(variance + shared * shared), 1.0)
         if score[j] > z:
             amount = int(min(net, total - plain, weighed) * scale)
-            fault[j] = share_out(amount, weight, last, i, cause, matrix, rank, rank[v])
+            fault[j] = share_out(amount, weight, last, i, cause, keys, sums, rank, ranks, rank[v])
         structural[j] = min(int(plain * scale), least[j] - fault[j])
-    return fault, structural, score, cause, matrix
+    return fault, structural, score, cause, keys, sums
 
 
 @kernel(lists=True)
 def split_gaps(
-    waited: Any, rest: Any, bound: Any, opener: Any, gap: Any, reference: Any, rank: Any, ranks: int
-) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, matrix)."""
+    waited: Any, rest: Any, bound: Any, opener: Any, gap: Any, reference: Any, rank: Any, ranks: int, slots: int
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, rank pairs
+    and their sums)."""
     n = len(gap)
     blamed = np.zeros(len(waited), np.int64)
     cause = np.zeros(n, np.int64)
-    matrix = np.zeros((ranks, ranks), np.int64)
+    keys, sums = np.full(slots, -1, np.int64), np.zeros(slots if slots > 0 else ranks * ranks, np.int64)
     last, mine, weight = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float64)
     for j in range(len(waited)):
         v = waited[j]
@@ -262,8 +285,8 @@ def split_gaps(
             net -= gap[x] - (0.0 if np.isnan(reference[x]) else reference[x])
         if net > 0:
             amount = rest[j] if net >= rest[j] else int(net)
-            blamed[j] = share_out(amount, weight, last, a, cause, matrix, rank, rank[v])
-    return blamed, cause, matrix
+            blamed[j] = share_out(amount, weight, last, a, cause, keys, sums, rank, ranks, rank[v])
+    return blamed, cause, keys, sums
 
 
 @kernel(lists=True)

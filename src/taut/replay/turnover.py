@@ -78,9 +78,10 @@ def turnover(graph: Graph, gap_free: Timeline, *, seed: int = 0) -> Turnover:
 
 
 def _places(graph: Graph, ops: int) -> tuple[Any, ...]:
-    """Window, rank and class of the first ops, each with how many there are."""
+    """Window and cell (a class on a rank) of the first ops, each with how many there are."""
     g = graph
-    return g.window[:ops], len(g.steps), g.rank_index[:ops], len(g.ranks), g.ops.name[:ops], len(g.names)
+    cell, cells = g.on_rank(g.ops.name, len(g.names))
+    return g.window[:ops], len(g.steps), cell[:ops], cells
 
 
 def _lot(graph: Graph, ops: int, windows: int, rng: Any) -> Any:
