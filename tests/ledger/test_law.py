@@ -121,3 +121,33 @@ def test_host_work_is_a_gap_for_the_accelerator() -> None:
     """A loader that runs while nothing computes is host time; under compute it is not seen."""
     ops = [Do(0, "load", 3 * MS, lane=1, kind=Kind.COORDINATE), Do(0, "fwd", 5 * MS, launch=0, idle=MS)]
     assert fates(play(ops)) == {"productive": 5, "gap": 1}
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(st.integers(1, 10**17), min_size=3, max_size=3), min_size=1, max_size=3).filter(
+        lambda steps: sum(map(max, steps)) < 3 * 10**17
+    ),
+    st.integers(0, 999),
+)
+def test_years_are_conserved_to_the_nanosecond(steps: list[list[int]], odd: int) -> None:
+    """Conservation law where float64 does not hold every ns: beyond 2⁵³ ns, a hundred days."""
+    done = analyze(barriers(np.array(steps) + odd))
+    assert_conserved_exactly(done)
+
+
+def assert_conserved_exactly(done: Analysis) -> None:
+    """Cells close to ranks × wall for every rank, summed without floats."""
+    cells = done.ledger.cells
+    assert done.ledger.closes
+    assert sum(done.ledger.by_fate.values()) == len(done.graph.ranks) * done.observed.wall_ns
+    for rank in done.graph.ranks.tolist():
+        assert sum(cells.rank_ns[cells.rank == rank].tolist()) == done.observed.wall_ns
+
+
+def test_many_ranks_for_years_do_not_overflow() -> None:
+    """200 ranks × 3 years are more nanoseconds than 64 bits hold."""
+    done = analyze(barriers(np.full((1, 200), 3 * 365 * 86_400 * 10**9)))
+    assert done.ledger.total_rank_ns > 2**63
+    assert_conserved_exactly(done)
+    assert sum(entry["rank_ns"] for entry in done.result["ledger"]["entries"]) == done.ledger.total_rank_ns

@@ -24,6 +24,8 @@ UNNAMED = 0.2
 """A class without a telling name is a rendezvous only if that takes away four fifths of its spread."""
 NOTICEABLE = 0.01
 """… and only if that spread was more than rounding, as a share of the duration."""
+FREE_GROUPS = 1024
+"""Groups that may be inferred beyond one for each op: where there are more, most of them have no member."""
 STEPS = 8
 """Groups are inferred from this many steps."""
 
@@ -76,7 +78,7 @@ def _partitions(
     for name, mine in _by_class(ops.name, rows):
         named = bool((ops.verb[mine] != Verb.NONE).any())
         label = _partition(ops, mine, stage, dp, named)
-        if label is None:
+        if label is None or len(names) + len(groups[label][0]) > len(all_names) + FREE_GROUPS:
             continue
         offset[name], which[name], barrier[name] = len(names), list(groups).index(label), not named
         names += [f"{label} {v}" if label else "all" for v in groups[label][0]]

@@ -70,9 +70,9 @@ def _pairs(ranks: int, faults: Sequence[Any], gaps: Sequence[Any]) -> Pairs:
         both = faults[1] + gaps[1]
         number = np.flatnonzero(both)
         return Pairs(ranks, number, both[number])
-    number, of = np.unique(np.concatenate([faults[0], gaps[0]]), return_inverse=True)
-    ns = sums(of, np.concatenate([faults[1], gaps[1]]), len(number))
-    return Pairs(ranks, number[number >= 0], ns[number >= 0])
+    held = [np.flatnonzero(number >= 0) for number in (faults[0], gaps[0])]
+    number, of = np.unique(np.concatenate([faults[0][held[0]], gaps[0][held[1]]]), return_inverse=True)
+    return Pairs(ranks, number, sums(of, np.concatenate([faults[1][held[0]], gaps[1][held[1]]]), len(number)))
 
 
 @dataclass(frozen=True)

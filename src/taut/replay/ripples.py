@@ -138,7 +138,7 @@ def closers(end: Any, opener: Any, window: Any, windows: int) -> Any:
 
 @kernel(lists=True)
 def turnovers(closer: Any, bound: Any, opener: Any, window: Any, windows: int, cell: Any, cells: int) -> Any:
-    """Jaccard distance of each window's critical cells (classes on ranks) from those of the window before; NaN for the first."""
+    """Jaccard distance of each window's critical cells (classes on ranks) from those of the one before; NaN for the first."""
     seen = np.full(cells, -2, np.int64)
     distance = np.full(windows, np.nan)
     size = 0
