@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from taut.errors import InputRefused, TooLarge
 from taut.read.files import RATIO, size_cap
 from taut.read.parquet_pages import Chunk, Damaged, chunks, pages
@@ -222,7 +224,6 @@ class ParquetTable(TableFile):
     def _check_texts(self, name: str, column: Any) -> None:
         """Refuses texts that are none; of nested columns too, whose texts are coded as well."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         for chunk in column.chunks:
             for words in _dictionaries(chunk):
@@ -232,7 +233,7 @@ class ParquetTable(TableFile):
                     words.validate(full=True)
                 except pa.ArrowInvalid:
                     raise InputRefused(self.label, f"column {name[:80]} is not UTF-8", "write it as UTF-8") from None
-                longest = pc.max(pc.binary_length(words)).as_py() or 0
+                longest = _longest(words)
                 if longest > (TEXT_BYTES if chunk.type.num_fields == 0 else NESTED_BYTES):
                     raise TooLarge(self.label, f"column {name[:80]} holds a text of {longest:,} bytes", "write shorter texts")
 
@@ -240,6 +241,17 @@ class ParquetTable(TableFile):
 def _is_text(about: Any) -> bool:
     """Whether a leaf holds texts, which are read with their codes."""
     return about.physical_type == "BYTE_ARRAY" and "DECIMAL" not in str(about.logical_type).upper()
+
+
+def _longest(words: Any) -> int:
+    """Bytes of the longest text; from their edges, because Arrow's functions take as long to load as a table to read."""
+    import pyarrow as pa
+
+    edges = words.buffers()[1]
+    if not len(words) or edges is None:
+        return 0
+    found = np.frombuffer(edges, np.int64 if pa.types.is_large_string(words.type) else np.int32)
+    return int(np.diff(found[words.offset : words.offset + len(words) + 1]).max())
 
 
 def _dictionaries(array: Any) -> Iterator[Any]:
