@@ -12,15 +12,20 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
 
-GROUND = ("tables", "errors", "boundary", "folder", "native", "jit")
+LEDGES = ("errors", "json_text", "whole_file", "memory", "signals")
+"""Single files that know nothing of taut."""
+GROUND = ("tables", *LEDGES, "boundary", "folder", "native", "jit")
 STAIRS = ("graph", "replay", "diagnose", "control", "ledger", "project")
 ASIDE = ("read", "brief", "audit")
 TOP = ("watch", "serve", "lab", "jobs", "report", "run", "stored", "export", "compare", "cli", "__init__", "__main__")
 WORLDLY = (
-    "native",
+    "whole_file",
+    "memory",
+    "signals",
     "boundary",
     "folder",
     "stored",
+    "native",
     "read",
     "audit",
     "brief",
@@ -33,12 +38,12 @@ WORLDLY = (
 )
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
+    **{room: set() for room in LEDGES},
     "native": set(),
-    "jit": {"native"},
+    "jit": {"native", "memory"},
     "tables": {"errors"},
     "boundary": {"errors"},
-    "folder": {"errors"},
+    "folder": {"errors", "json_text", "signals"},
     **{room: set(GROUND) for room in ASIDE},
     **{room: {*GROUND, "read", *STAIRS[:level]} for level, room in enumerate(STAIRS)},
     **{room: {*GROUND, *STAIRS, *ASIDE, *TOP} for room in TOP},

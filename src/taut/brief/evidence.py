@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import ConsoleRenderable
 from rich.padding import Padding
 from rich.text import Text
@@ -17,6 +15,8 @@ from taut.brief.advice import advice_page
 from taut.brief.forecast import number, threshold
 from taut.brief.terminal import Screen, _print
 from taut.brief.text import safe
+from taut.json_text import UNSEEN, json_text
+from taut.whole_file import whole_file
 
 MEANS = {
     "effective_throughput_ratio": "share of what the accelerators could do that is delivered; 1 loses nothing",
@@ -50,19 +50,19 @@ def write(folder: Path, found: Mapping[str, Any], text: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         "README.md": page(found).encode(),
-        "evidence.json": msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n",
+        "evidence.json": f"{json_text(found)}\n".encode(),
         "scenario.toml": text.encode(),
     }
     files["digests.txt"] = "".join(f"{sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())).encode()
     for name, data in files.items():
-        new = folder / f".{name}.new"
-        new.write_bytes(data)
-        os.replace(new, folder / name)
+        with whole_file(folder / name) as out:
+            out.write(data)
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """The whole README.md."""
-    return "\n".join(_lines(found)).rstrip() + "\n"
+    """The whole README.md; names in a scenario cannot turn its text around, nor hide some of it."""
+    text = "\n".join(_lines(found)).rstrip() + "\n"
+    return UNSEEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:

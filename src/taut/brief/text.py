@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from taut.json_text import UNSEEN
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 UNITS = ((3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 """Nanoseconds in each unit, largest first."""
@@ -12,11 +17,11 @@ _PLAIN = str.maketrans({"–": "-", "−": "-", "·": "|", "…": "~", "µ": "u"
 
 
 def safe(text: object) -> str:
-    """Text with everything that is not printable (escapes, controls, direction marks, newlines) shown as an escape."""
+    """Text with everything that is not shown (escapes, controls, direction marks, tags, newlines) written as an escape."""
     string = str(text)
-    if string.isprintable():
+    if string.isprintable() and (string.isascii() or not UNSEEN.search(string)):
         return string
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in string)
+    return "".join(c if c.isprintable() and not UNSEEN.match(c) else c.encode("unicode_escape").decode() for c in string)
 
 
 def plain(text: str) -> str:
@@ -58,6 +63,8 @@ def percent(share: float) -> str:
 
 def money(amount: Decimal | str, currency: str | None) -> str:
     """An amount with its currency: cents, or two significant digits below one."""
+    from decimal import Decimal  # here, because every line on stderr needs this file, and few need money
+
     value = Decimal(amount)
     decimals = 2 if value == 0 or abs(value) >= 1 else min(1 - value.adjusted(), 6)
     return f"{value:,.{decimals}f} {safe(currency or '')}".rstrip()

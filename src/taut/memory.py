@@ -1,0 +1,71 @@
+"""Limits on the memory of this process (``ulimit -v``), and the errors that libraries make of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+
+LEAST_BYTES = 1_000_000 << 10
+"""Address space that libraries and compiled kernels of a small job take, measured at 800 MB. Below it, C libraries abort."""
+_SHORT = re.compile(
+    r"failed to map segment|cannot (re)?allocate|can't start new thread|out of memory|bad_alloc|malloc of size|"
+    r"failed to launch worker thread|resource temporarily unavailable|unable to allocate|memory allocation|"
+    r"libllvmlite\.so|numpy C-extensions failed",
+    re.IGNORECASE,
+)
+"""What libraries say when memory or threads run out; the last two only where memory is limited."""
+_MAPPED_ONLY = ("libllvmlite", "numpy C-extensions")
+
+
+def limit_bytes() -> int | None:
+    """The limit on the address space; None without one."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def is_limited() -> bool:
+    """Whether there is a limit on address space or data."""
+    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+
+
+def fit() -> None:
+    """Under a limit, have libraries reserve no address space that they do not use; call it before they are imported."""
+    if is_limited():
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own would reserve 1 GiB
+
+
+def left_bytes() -> int | None:
+    """What the limit leaves to this process; None without a limit, or where the system does not tell."""
+    limit = limit_bytes()
+    if limit is None:
+        return None
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return limit - int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return None
+
+
+def require(needed_bytes: int, what: str) -> None:
+    """Raise MemoryError if a limit leaves less: for C libraries that abort the process instead of failing."""
+    left = left_bytes()
+    if left is not None and left < needed_bytes:
+        raise MemoryError(f"{what} needs {needed_bytes >> 20} MB, {max(left, 0) >> 20} MB are left")
+
+
+def is_short(error: BaseException) -> bool:
+    """Whether an error, or one that led to it, says that memory ran out, in whatever words."""
+    seen: BaseException | None = error
+    for _ in range(20):
+        if seen is None:
+            return False
+        if isinstance(seen, MemoryError) or (isinstance(seen, OSError) and seen.errno == errno.ENOMEM):
+            return True
+        if isinstance(seen, (ImportError, OSError, RuntimeError)) or type(seen).__module__.startswith("pyarrow"):
+            found = _SHORT.search(str(seen))
+            if found and (is_limited() or not found[0].startswith(_MAPPED_ONLY)):
+                return True
+        seen = seen.__cause__ or seen.__context__
+    return False
