@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # not from typing: until this file is loaded, taut cannot handle an interrupt
 if TYPE_CHECKING:
+    from typing import Any
+
     from taut.compare import compare
     from taut.control import control
     from taut.errors import InputRefused, RunError, TautError, UsageError

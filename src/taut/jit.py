@@ -8,17 +8,22 @@ left for the next run. All give the same numbers. Whether somebody else has impo
 
 from __future__ import annotations
 
+import sys
 import threading
 import types
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from taut import memory
+
 if TYPE_CHECKING:
     from taut import native
 
 SMALL = 10_000
 """Rows up to which plain Python is faster than loading the compiler."""
+COMPILER_BYTES, COMPILING_BYTES = 400 << 20, 100 << 20
+"""Address space that the compiler takes when it is loaded, and for one more kernel; with less, it aborts the process."""
 _LOADING, _COMPILING = threading.Lock(), threading.Lock()
 LARGE = threading.Event()
 """Set once there was, or will be, enough to do to compile for: from then on small arrays are compiled for too."""
@@ -101,6 +106,7 @@ class Kernel:
         return self._jit()
 
     def _jit(self) -> Callable[..., Any]:
+        memory.require(COMPILING_BYTES if "numba" in sys.modules else COMPILER_BYTES, "compiling")
         from numba import njit
 
         made: Callable[..., Any] = njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))

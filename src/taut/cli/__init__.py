@@ -5,20 +5,19 @@ Nothing heavy is imported before a command runs, so that help and completion ans
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from taut import __version__
-from taut.cli.common import print_json, print_object, progress, say, show
+from taut.cli.common import FAILED, FINDINGS, kept, print_object, progress, reason, say, show, shown, write_out
 from taut.cli.control import control
+from taut.cli.failures import Commands
+from taut.cli.options import FIX_KEYS, Real, delays, fixes, price, token_price, watts
 from taut.cli.project import project, scenarios
 from taut.errors import TautError, UsageError
 from taut.lab.cli import lab
@@ -28,18 +27,15 @@ if TYPE_CHECKING:
     from taut.replay import Change
     from taut.run import Analysis, JobAnalysis, Run
 
-FAILED, USAGE, FINDINGS, INTERRUPTED = 1, 2, 3, 130
-FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
-SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
 NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
 DEMO = Path(__file__).parents[1] / "demo"
 SNIPPET = Path(__file__).parents[1] / "brief" / "recording.txt"
-ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+SAVING = "give -o a folder that can be written, or --no-save"
 
 EPILOG = """\b
 Exit codes: 0 done, 1 failure, 2 the question does not fit, 3 findings at or above
---fail-on, 4 input refused, 130 interrupted.
+--fail-on, 4 input refused, 130 interrupted, 143 terminated.
 \b
 Environment: TAUT_DEBUG=1 shows tracebacks; TAUT_KERNEL_CACHE=off neither loads nor
 keeps compiled code.
@@ -51,67 +47,7 @@ Shell completion:
 """
 
 
-def _keep_memory() -> None:
-    """Have the C library keep freed memory: handing large arrays back and forth costs a third of a big job's time."""
-    import ctypes
-
-    try:
-        mallopt = ctypes.CDLL(None).mallopt  # of threshold for mappings, of trimming, padding, number of arenas
-        for option, value in ((-3, 1 << 30), (-1, (1 << 31) - 1), (-2, 64 << 20), (-8, 1)):
-            mallopt(option, value)
-    except (OSError, AttributeError):
-        pass  # another C library: only slower
-
-
-class _Commands(click.Group):
-    """A group whose every failure is one line on stderr and an exit code of the design."""
-
-    def main(  # type: ignore[override]
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        """Run, and exit as the design says."""
-        _keep_memory()
-        for name in ONE_THREAD:
-            # Idle worker threads of linear algebra that taut does not use would cost start-up time.
-            os.environ.setdefault(name, "1")
-        if not standalone_mode:
-            return super().main(args, prog_name, standalone_mode=False, **extra)
-        try:
-            code = super().main(args, prog_name, standalone_mode=False, **extra)
-        except click.exceptions.NoArgsIsHelpError as error:
-            error.show()
-            sys.exit(USAGE)
-        except click.ClickException as error:
-            _fail(_usage(error), error.exit_code)
-        except click.Abort:
-            _fail("interrupted", INTERRUPTED)
-        except TautError as error:
-            _fail(str(error), error.exit_code)
-        except BrokenPipeError:  # the reader left early: there is nobody to tell
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(FAILED)
-        except Exception as error:
-            if os.environ.get("TAUT_DEBUG"):
-                raise
-            _fail(f"{type(error).__name__}: {error} (TAUT_DEBUG=1 shows the traceback)", FAILED)
-        sys.exit(code if isinstance(code, int) else 0)
-
-
-def _usage(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return error.format_message() + (f" (see: {context.command_path} --help)" if context else "")
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    say(f"taut: {message}")
-    sys.exit(code)
-
-
-@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="taut")
 def main() -> None:
     """Where the accelerator bill really goes, why, and what would change it.
@@ -120,52 +56,26 @@ def main() -> None:
     """
 
 
-def _price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{3}|[€$£])", value.strip())
-    if not found:
-        raise click.BadParameter(f"{value!r} is no price: give amount and currency, for example 2.50EUR")
-    return found[1], SIGNS.get(found[2], found[2].upper())
-
-
-def _token_price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str, str] | None:
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*([A-Za-z]{3}|[€$£])", value.strip())
-    if not found:
-        raise click.BadParameter(f"{value!r}: give the price of a million tokens in, then out, for example 3.00,15.00USD")
-    return found[1], found[2], SIGNS.get(found[3], found[3].upper())
-
-
-def _watts(_: click.Context, __: click.Parameter, value: str | None) -> list[float] | None:
-    if value is None:
-        return None
-    parts = value.split(",")
-    if len(parts) > 3 or not all(re.fullmatch(r"\d+(\.\d+)?", part.strip()) for part in parts):
-        raise click.BadParameter(f"{value!r}: give one to three numbers of watts, for example 700,450,120")
-    return [float(part) for part in parts]
-
-
 ANALYSIS_OPTIONS = (
     click.option(
         "-o", "--output", "folder", metavar="RUN", type=click.Path(file_okay=False),
         help="Run folder to write  [default: ./taut-runs/<job>-<digest>]",
     ),
+    click.option("--no-save", is_flag=True, help="Write no run folder."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
     click.option(
-        "--gpu-hour", "price", metavar="PRICE", callback=_price,
+        "--gpu-hour", "price", metavar="PRICE", callback=price,
         help="Price of one rank for one hour, for example 2.50EUR.",
     ),
     click.option(
-        "--token-price", metavar="IN,OUT", callback=_token_price,
+        "--token-price", metavar="IN,OUT", callback=token_price,
         help="Price of a million tokens, read and written, for example 3.00,15.00USD.",
     ),
     click.option(
-        "--power", metavar="WATTS", callback=_watts,
+        "--power", metavar="WATTS", callback=watts,
         help="Watts per rank: LOAD[,STALL[,IDLE]]; one left out is as the one before.",
     ),
-    click.option("--carbon", metavar="KG", type=click.FloatRange(min=0), help="kg CO2e per kWh; needs --power."),
+    click.option("--carbon", metavar="KG", type=Real(0, 1000), help="kg CO2e per kWh; needs --power."),
     click.option(
         "--topology", metavar="FILE", type=click.Path(),
         help="Where the ranks sit: topology.conf of Slurm, output of nvidia-smi topo -m, or TOML.",
@@ -181,11 +91,11 @@ ANALYSIS_OPTIONS = (
         "'worker→rank' (the rank itself); -> will do.",
     ),
     click.option(
-        "--fail-on", metavar="SHARE", type=click.FloatRange(0, 1),
+        "--fail-on", metavar="SHARE", type=Real(0, 1),
         help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
     ),
     click.option(
-        "--pays", metavar="SHARE", type=click.FloatRange(0, 1, min_open=True),
+        "--pays", metavar="SHARE", type=Real(0, 1, min_open=True),
         help="Share of its own throughput the next accelerator must bring to pay  [default: 0.5]",
     ),
     click.option("--envelope", is_flag=True, help="Map what would dominate with more ranks, unequal ranks, more gates."),
@@ -221,24 +131,29 @@ def demo(**options: Any) -> None:
 
 
 def _analyze(
-    inputs: Sequence[str], folder: str | None, as_json: bool, price: tuple[str, str] | None,
+    inputs: Sequence[str], folder: str | None, no_save: bool, as_json: bool, price: tuple[str, str] | None,
     token_price: tuple[str, str, str] | None, power: list[float] | None, carbon: float | None, topology: str | None,
     metrics: tuple[str, ...], places: str | None, fail_on: float | None, pays: float | None, envelope: bool, quiet: bool,
 ) -> None:  # fmt: skip
+    if no_save and folder is not None:
+        raise UsageError("--no-save and -o: give one of them")
     from taut.run import analyze as run_analyze
 
     prices = _prices(price, token_price, power, carbon)
     with progress(quiet) as stage:
         asked: dict[str, Any] = {"metrics": metrics, "places": places, **({} if pays is None else {"pays": pays})}
         analysis = run_analyze(inputs, prices=prices, topology=topology, progress=stage, envelope=envelope, **asked)
-        stage("saving")
-        run = analysis.save(folder)
-    result = analysis.result
-    _show(analysis, as_json)
+        result = analysis.result
+    lost = shown(lambda: _show(analysis, as_json))
+    run = None if no_save else kept(lambda: analysis.save(folder), "the run folder", SAVING)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
         for line in [*_failures(failing, fail_on), *_hints(result, run)]:
             say(line)
+    if lost is not None:
+        raise lost
+    if folder is not None and run is None:
+        click.get_current_context().exit(FAILED)
     if failing:
         click.get_current_context().exit(FINDINGS)
 
@@ -261,7 +176,7 @@ def _prices(
 
 def _show(analysis: Analysis | JobAnalysis, as_json: bool) -> None:
     if as_json:
-        print_json(analysis.to_json())
+        print_object(analysis.result)
         return
     from taut.brief.terminal import render
 
@@ -282,9 +197,9 @@ def _failures(failing: list[tuple[str, float]], fail_on: float | None) -> list[s
     return [f"finding {name}: {share:.3f} of the wall is recoverable, --fail-on is {fail_on:g}" for name, share in failing]
 
 
-def _hints(result: dict[str, Any], run: Path) -> list[str]:
+def _hints(result: dict[str, Any], run: Path | None) -> list[str]:
     """What is missing, and as the last line what to do next."""
-    lines = [f"written: {run}"]
+    lines = [] if run is None else [f"written: {run}"]
     if result["ledger"] is None:
         return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
     if result["job"]["ranks"] == 1 and result["job"]["world_size"] != 1:
@@ -296,11 +211,13 @@ def _hints(result: dict[str, Any], run: Path) -> list[str]:
     if result["findings"] and result["findings"][0]["mode"] == "hang":
         stopped = ", ".join(map(str, result["findings"][0]["ranks"]))
         return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
+    # Without a run folder, the next command is one that makes it.
+    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
     if result["verdict"]["class"] == "control":
         zones = [one["zone"] for one in result["control"]["relations"]]
         worst = max(range(len(zones)), key=lambda k: zones[k]["rank_ns"] if zones[k] else -1)
-        return [*lines, f"next: taut export {shlex.quote(str(run))} --to perfetto --zone {worst + 1}"]
-    return [*lines, f"next: taut whatif {shlex.quote(str(run))} {_worth_asking(result)}"]
+        return [*lines, f"next: {before}taut export {where} --to perfetto --zone {worst + 1}"]
+    return [*lines, f"next: {before}taut whatif {where} {_worth_asking(result)}"]
 
 
 def _worth_asking(result: dict[str, Any]) -> str:
@@ -320,29 +237,6 @@ def _worth_asking(result: dict[str, Any]) -> str:
     return f"--fix rank={max(ranks, key=ranks.__getitem__)}"
 
 
-def _fixes(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, str]]:
-    out = []
-    for value in values:
-        key, equals, label = value.partition("=")
-        if not equals or not label or key not in FIX_KEYS:
-            raise click.BadParameter(f"{value!r}: give KEY=VALUE with KEY one of {', '.join(FIX_KEYS)}")
-        out.append((key, label))
-    return out
-
-
-def _delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[int, int, int]]:
-    out = []
-    for value in values:
-        found = dict(part.split("=", 1) for part in value.split(",") if "=" in part)
-        try:
-            if sorted(found) != ["ms", "rank", "step"]:
-                raise ValueError
-            out.append((int(found["rank"]), int(found["step"]), round(float(found["ms"]) * 1e6)))
-        except (ValueError, OverflowError):
-            raise click.BadParameter(f"{value!r}: write it like rank=3,step=10,ms=40") from None
-    return out
-
-
 @main.command(short_help="Replay a finished run with something changed.")
 @click.argument("run", metavar="RUN", type=click.Path())
 @click.option(
@@ -350,7 +244,7 @@ def _delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> lis
     "fixes",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_fixes,
+    callback=fixes,
     help=f"Set one {', '.join(FIX_KEYS)} to its reference; may be given again.",
 )
 @click.option(
@@ -358,7 +252,7 @@ def _delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> lis
     "delays",
     metavar="rank=R,step=S,ms=MS",
     multiple=True,
-    callback=_delays,
+    callback=delays,
     help="Delay a rank once, in one step; may be given again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")  # fmt: skip
@@ -465,15 +359,20 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
     from taut.export import perfetto
     from taut.run import open_run
+    from taut.whole_file import whole_file
 
     opened = open_run(run)
-    shown, part = (opened.graph, opened.waits, opened.result["findings"]), _zone(opened, zone)
+    told, part = (opened.graph, opened.waits, opened.result["findings"]), _zone(opened, zone)
     if file == "-":
-        perfetto(*shown, sys.stdout.buffer, part)
+        perfetto(*told, sys.stdout.buffer, part)
+        write_out(b"")
         return
     path = Path(file) if file else opened.folder / (f"{form}.pftrace" if zone is None else f"{form}-zone{zone}.pftrace")
-    with _whole(path) as out:
-        perfetto(*shown, out, part)
+    try:
+        with whole_file(path) as out:
+            perfetto(*told, out, part)
+    except OSError as error:
+        raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
     say(f"written: {path}")
 
 
@@ -489,23 +388,6 @@ def _zone(run: Run, number: int | None) -> dict[str, Any] | None:
         have = ", ".join(map(str, zones)) or "none: no relation between controllers lies on the graph"
         raise UsageError(f"--zone {number}: the run has {have}")
     return zones[number]
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that appears when it is complete; what is no file (a device, a pipe) is written to at once."""
-    special = path.exists() and not path.is_file()
-    scratch = path if special else path.with_name(f".{path.name}.part")
-    try:
-        with scratch.open("wb") as out:
-            yield out
-        if not special:
-            scratch.replace(path)
-    except OSError as error:
-        raise TautError(f"{path}: cannot be written ({error.strerror}); give another -o") from None
-    finally:
-        if not special:
-            scratch.unlink(missing_ok=True)
 
 
 @main.command(short_help="Say what changed between two or more runs.")

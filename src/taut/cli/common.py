@@ -1,33 +1,52 @@
-"""What the verbs share: a line on stderr, the stage at work, one JSON object on stdout, a screen."""
+"""What the verbs share: a line on stderr, the stage at work, one JSON object on stdout, a screen, a result that is kept."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
+from taut import memory, signals
+from taut.brief.text import plain, safe
+from taut.errors import TautError
+
 PATIENCE_S = 5.0
 """Off a terminal, stages are named only after this long."""
+FAILED, USAGE, FINDINGS, INTERRUPTED = 1, 2, 3, 130
+LONGEST = 600
+"""Characters of a line on stderr: more is a value that somebody made long."""
 
 
 def say(message: str) -> None:
-    """One line on stderr, whatever the message holds."""
-    from taut.brief.text import plain, safe
-
+    """One line on stderr, whatever the message holds; the middle of a very long one is left out."""
     line = safe(message)
+    if len(line) > LONGEST:
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     encoding = (getattr(sys.stderr, "encoding", None) or "ascii").lower()
-    click.echo(line if encoding.startswith("utf") else plain(line), err=True)
+    with suppress(OSError):  # nobody reads it
+        click.echo(line if encoding.startswith("utf") else plain(line), err=True)
 
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Callable[[str], None]]:
     """Names the stage at work: a spinner on a terminal, a line where it takes long, nothing if quiet."""
+    with _teller(quiet) as tell:
+
+        def stage(name: str) -> None:
+            signals.check()
+            tell(name)
+
+        yield stage
+
+
+@contextmanager
+def _teller(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet:
         yield lambda stage: None
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
@@ -40,19 +59,11 @@ def progress(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda stage: say(f"{stage} …") if time.monotonic() - begin > PATIENCE_S else None
 
 
-_INVISIBLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-
-
-def print_json(text: str) -> None:
-    """One JSON object in UTF-8, with what a terminal might obey written as an escape."""
-    click.echo((_INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).rstrip() + "\n").encode(), nl=False)
-
-
 def print_object(result: Mapping[str, Any]) -> None:
-    """A result as one JSON object."""
-    import msgspec
+    """A result as one JSON object in UTF-8."""
+    from taut.json_text import json_text
 
-    print_json(msgspec.json.format(msgspec.json.encode(result), indent=1).decode())
+    write_out(f"{json_text(result)}\n".encode())
 
 
 def show(render: Callable[[Any, Any], str], result: Any) -> None:
@@ -60,4 +71,52 @@ def show(render: Callable[[Any, Any], str], result: Any) -> None:
     from taut.brief.terminal import Screen
 
     screen = Screen.of(sys.stdout)
-    click.echo(render(result, screen), nl=False, color=screen.styled)
+    write_out(render(result, screen), color=screen.styled)
+
+
+def write_out(data: str | bytes, color: bool | None = None) -> None:
+    """Data on standard output. That a reader leaves early is no error; that there is no room for it is one."""
+    try:
+        click.echo(data, nl=False, color=color)
+    except BrokenPipeError:
+        forget_output()
+    except OSError as error:
+        forget_output()
+        raise TautError(f"standard output: cannot be written ({error.strerror}); send it elsewhere") from None
+
+
+def forget_output() -> None:
+    """What is still to be printed goes nowhere."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def shown(show_it: Callable[[], None]) -> Exception | None:
+    """Print an answer; the error if that failed, to be raised once the answer is kept."""
+    try:
+        show_it()
+    except Exception as error:
+        return error
+    return None
+
+
+def kept(save: Callable[[], Path], what: str, remedy: str) -> Path | None:
+    """Where an answer was kept, or None and a line that says why not: what is printed is not lost with it."""
+    try:
+        return save()
+    except Exception as error:
+        if os.environ.get("TAUT_DEBUG"):
+            raise
+        signals.check()
+        told = str(error) if isinstance(error, TautError) else f"{reason(error)}; {remedy}"
+        say(f"taut: {what} was not written: {told}")
+        return None
+
+
+def reason(error: Exception) -> str:
+    """Why something could not be written or read, in a few words."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno) + (f" ({os.fspath(error.filename)!s})" if error.filename else "")
+    return "not enough memory" if memory.is_short(error) else f"{type(error).__name__}: {error}"

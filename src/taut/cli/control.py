@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.common import print_object, progress, say, show
+from taut.cli.common import FAILED, kept, print_object, progress, say, show, shown
+from taut.cli.options import HIGHEST
 
 if TYPE_CHECKING:
     from taut.tables import Trace
@@ -23,7 +24,7 @@ REVIEWED = 3
     "-o", "--output", "folder", metavar="RUN", type=click.Path(file_okay=False), help="Also write a run folder."
 )  # fmt: skip
 @click.option("--advice", is_flag=True, help="Also try in the simulator what would remove each relation.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw of the tests.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw of the tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
 def control(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int, as_json: bool, quiet: bool) -> None:
@@ -58,16 +59,24 @@ def control(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
         result = {**relate(trace, seed=seed), "name": trace.name, "counts": dict(trace.counts)}
         if advice:
             _advise(trace, result, seed, stage)
-        stage("saving")
-        run = None if folder is None else _save(folder, trace, result, seed, advice)
+    lost = shown(lambda: _show(result, as_json))
+    if folder is not None:
+        run = kept(lambda: _save(folder, trace, result, seed, advice), "the run folder", "give -o a folder that can be written")
+        if run is None:
+            click.get_current_context().exit(FAILED)
+        if not quiet:
+            say(f"written: {run}")
+    if lost is not None:
+        raise lost
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_object(result)
-    else:
-        from taut.brief.control import render_control
+        return
+    from taut.brief.control import render_control
 
-        show(render_control, result)
-    if run is not None and not quiet:
-        say(f"written: {run}")
+    show(render_control, result)
 
 
 def _advise(trace: Trace, result: dict[str, Any], seed: int, stage: Callable[[str], None]) -> None:

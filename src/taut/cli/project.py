@@ -9,28 +9,16 @@ from typing import Any
 
 import click
 
-from taut.cli.common import print_object, progress, say, show
+from taut.cli.common import FAILED, kept, print_object, progress, say, show, shown
+from taut.cli.options import HIGHEST, scales
 from taut.errors import UsageError
-
-
-def _counts(context: click.Context, option: click.Parameter, value: str | None) -> list[int]:
-    """``64,128,4096`` → numbers."""
-    if value is None:
-        return []
-    try:
-        found = [int(part) for part in value.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: give whole numbers, 1024,4096") from None
-    if min(found) < 1:
-        raise click.BadParameter(f"{value!r}: give numbers of ranks from 1 on")
-    return found
 
 
 @click.command(short_help="Say what a scenario gives at other scales and with policies.")
 @click.argument("scenario", metavar="SCENARIO", required=False, type=click.Path())
 @click.option("--from", "run", metavar="RUN", type=click.Path(), help="Take work, jitter and transfers from a finished run.")
 @click.option("--same-hosts", is_flag=True, help="With --from: more ranks share the hosts of the run.")
-@click.option("--ranks", metavar="N,N,...", callback=_counts, help="Numbers of ranks  [default: as in the scenario]")
+@click.option("--ranks", metavar="N,N,...", callback=scales, help="Numbers of ranks  [default: as in the scenario]")
 @click.option(
     "--policy", "policies", metavar="NAME[=VALUE],...", multiple=True,
     help="Compare with these together; give it again for another comparison.  [default: as in the scenario]",
@@ -39,7 +27,7 @@ def _counts(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
 @click.option("--evidence", metavar="DIR", type=click.Path(file_okay=False), help="Write the scenario's evidence there.")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides every draw.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def project(
@@ -64,14 +52,25 @@ def project(
         raise UsageError("--same-hosts needs --from RUN")
     if run is not None and (policies or evidence or envelope or advice):
         raise UsageError("--policy, --envelope, --advice and --evidence need a SCENARIO: a run has none to change")
+    write = None
     with progress(quiet) as stage:
         stage("projecting")
         if run is not None:
             result = _from_run(run, ranks, same_hosts, seed)
         else:
-            result = _scenario(str(scenario), ranks, policies, envelope, advice, steps, seed, evidence, stage)
-    if evidence is not None and not quiet:
-        say(f"evidence: {Path(evidence) / 'README.md'}")
+            result, write = _scenario(str(scenario), ranks, policies, envelope, advice, steps, seed, evidence, stage)
+    lost = shown(lambda: _show(result, as_json))
+    if write is not None:
+        page = kept(write, "the evidence", "give --evidence a folder that can be written")
+        if page is None:
+            click.get_current_context().exit(FAILED)
+        if not quiet:
+            say(f"evidence: {page}")
+    if lost is not None:
+        raise lost
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_object(result)
         return
@@ -83,7 +82,8 @@ def project(
 def _scenario(
     scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, advice: bool, steps: int | None, seed: int,
     evidence: str | None, stage: Callable[[str], None],
-) -> dict[str, Any]:  # fmt: skip
+) -> tuple[dict[str, Any], Callable[[], Path] | None]:  # fmt: skip
+    """The result, and what writes its evidence, if that is asked for, and returns its first page."""
     from taut.project import project as run_project
     from taut.project.workload import workload_of
     from taut.read.scenario import load
@@ -94,12 +94,19 @@ def _scenario(
         table, scenario, text, ranks=ranks, policies=policies or None, count=steps, seed=seed, cores=os.cpu_count() or 1,
         envelope=envelope, advice=advice, measured=_measured, stage=stage,
     )  # fmt: skip
-    if evidence is not None:
-        from taut.brief.evidence import write
-        from taut.project.evidence import evidence as gather
+    if evidence is None:
+        return result, None
+    from taut.project.evidence import evidence as gather
 
-        write(Path(evidence), gather(scenario, table, result, seed=seed, steps=steps), text)
-    return result
+    found = gather(scenario, table, result, seed=seed, steps=steps)
+    return result, lambda: _write(Path(evidence), found, text)
+
+
+def _write(folder: Path, found: dict[str, Any], text: str) -> Path:
+    from taut.brief.evidence import write
+
+    write(folder, found, text)
+    return folder / "README.md"
 
 
 def _measured(run: str) -> Any:

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taut.errors import TautError
+from taut.json_text import json_text
+from taut.whole_file import whole_file
+
 if TYPE_CHECKING:
     from taut.lab.score import Row
     from taut.lab.spec import Spec
@@ -74,7 +78,8 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
         for grid in grids:
             grid.show(Console(stderr=as_json))
         if output:
-            Path(output, "ladder.md").write_text("\n".join(grid.markdown() for grid in grids))
+            with whole_file(Path(output, "ladder.md")) as out:
+                out.write("\n".join(grid.markdown() for grid in grids).encode())
 
 
 @lab.command(short_help="Run and score a whole matrix of jobs and faults.")
@@ -139,7 +144,6 @@ def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -
 
 
 def _run_all(specs: Sequence[Spec]) -> list[Row]:
-    from taut.errors import TautError
     from taut.lab.matrix import judge
     from taut.lab.run import Lab
     from taut.lab.truth import TRUTH
@@ -171,17 +175,19 @@ def _told(number: int, of: int, row: Any) -> None:
 
 
 def _result(rows: Sequence[Row], output: str | None, as_json: bool) -> None:
-    import msgspec
     from rich.console import Console
 
     from taut.lab.score import summarise
     from taut.lab.table import show, write
 
-    if output:
-        Path(output).mkdir(parents=True, exist_ok=True)
-        for line in write(rows, Path(output)):
-            click.echo(line, err=True)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"rows": list(rows), "summary": summarise(rows)}), indent=1))
+        click.echo(f"{json_text({'rows': list(rows), 'summary': summarise(rows)})}\n".encode(), nl=False)
     else:
         show(rows, Console())
+    if output:
+        try:
+            Path(output).mkdir(parents=True, exist_ok=True)
+            for line in write(rows, Path(output)):
+                click.echo(line, err=True)
+        except OSError as error:
+            raise TautError(f"{output}: cannot be written ({error.strerror}); give another -o") from None

@@ -1,0 +1,139 @@
+"""Every failure of a command is one line on stderr and an exit code of the design."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from taut import memory, signals
+from taut.cli.common import FAILED, INTERRUPTED, USAGE, forget_output, reason, say
+from taut.errors import TautError
+
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class _Wrapped(Exception):
+    """An error that click would handle in its own way: an input that ends early (as an interrupt), a reader who left (as 1)."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@contextmanager
+def _wrapped() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise _Wrapped(error) from error
+
+
+class Commands(click.Group):
+    """A group whose every failure is one line on stderr and an exit code of the design."""
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Parse; ``--help`` prints here."""
+        with _wrapped():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb, unless it could only crash."""
+        _enough_memory()
+        with _wrapped():
+            return super().invoke(ctx)
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit as the design says."""
+        _keep_memory()
+        for name in ONE_THREAD:
+            # Idle worker threads of linear algebra that taut does not use would cost start-up time.
+            os.environ.setdefault(name, "1")
+        if not standalone_mode:
+            return super().main(args, prog_name, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(USAGE)
+        except Exception as error:
+            _fail(error.error if isinstance(error, _Wrapped) else error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: Exception) -> NoReturn:
+    if isinstance(error, click.Abort):
+        _end("interrupted", INTERRUPTED)
+    if signals.asked():  # whatever a library has made of it
+        raise signals.Stopped
+    if isinstance(error, BrokenPipeError) and _reader_left():
+        forget_output()
+        sys.exit(0)
+    if isinstance(error, click.ClickException):
+        _end(_usage(error), error.exit_code)
+    if isinstance(error, TautError):
+        _end(str(error), error.exit_code)
+    if os.environ.get("TAUT_DEBUG"):
+        raise error
+    if memory.is_short(error):
+        _end(_too_little(error), FAILED)
+    if isinstance(error, OSError) and error.errno:
+        _end(f"{reason(error)} (TAUT_DEBUG=1 shows the traceback)", FAILED)
+    _end(f"{type(error).__name__}: {error} (TAUT_DEBUG=1 shows the traceback)", FAILED)
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return error.format_message() + (f" (see: {context.command_path} --help)" if context else "")
+
+
+def _end(message: str, code: int) -> NoReturn:
+    say(f"taut: {message}")
+    sys.exit(code)
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads standard output any more."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+        return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def _too_little(error: Exception) -> str:
+    limit = memory.limit_bytes()
+    where = "give it more" if limit is None else f"raise the limit of {limit >> 20:,} MB (ulimit -v)"
+    said = f" ({error})" if isinstance(error, MemoryError) and str(error) else ""
+    return f"not enough memory{said}; {where}, or fewer traces, steps or ranks at a time"
+
+
+def _enough_memory() -> None:
+    """Refuse a limit at which C libraries end the process without a word."""
+    limit, least = memory.limit_bytes(), memory.LEAST_BYTES
+    if limit is not None and limit < least:
+        limited = f"the address space is limited to {limit >> 20:,} MB, and taut needs {least >> 20:,} MB"
+        raise TautError(f"not enough memory: {limited}; raise the limit (ulimit -v {least >> 10})")
+
+
+def _keep_memory() -> None:
+    """Have the C library keep freed memory: handing large arrays back and forth costs a third of a big job's time."""
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt  # of threshold for mappings, of trimming, padding, number of arenas
+        for option, value in ((-3, 1 << 30), (-1, (1 << 31) - 1), (-2, 64 << 20), (-8, 1)):
+            mallopt(option, value)
+    except (OSError, AttributeError):
+        pass  # another C library: only slower

@@ -1,0 +1,117 @@
+"""What options take: prices, watts, shares, changes; nonsense is refused before anything is read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
+SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
+AMOUNT = r"(\d{1,12}(?:\.\d{1,12})?)"
+"""An amount of money or watts; more digits are no price."""
+CURRENCY = r"([A-Za-z]{3}|[€$£])"
+HIGHEST = (1 << 63) - 1
+"""The largest whole number that tables hold: of seeds, ranks and steps."""
+LONGEST_DELAY_MS = 1e9
+"""Twelve days: far more, and times in nanoseconds overflow."""
+MOST_CHANGES = 10_000
+MOST_SCALES, MOST_RANKS = 100, 1_000_000_000
+"""Numbers of ranks to compute in one call, and the largest."""
+
+
+class Real(click.FloatRange):
+    """A number in a range; what is no number (nan) or has no end (inf) lies in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no number in the range {self._describe_range()}", param, ctx)
+        return found
+
+
+def price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    """``2.50EUR`` → amount and currency."""
+    if value is None:
+        return None
+    found = re.fullmatch(rf"{AMOUNT}\s?{CURRENCY}", value.strip(), re.ASCII)
+    if not found:
+        raise click.BadParameter(f"{value!r} is no price: give amount and currency, for example 2.50EUR")
+    return found[1], SIGNS.get(found[2], found[2].upper())
+
+
+def token_price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str, str] | None:
+    """``3.00,15.00USD`` → amount in, amount out and currency."""
+    if value is None:
+        return None
+    found = re.fullmatch(rf"{AMOUNT}\s?,\s?{AMOUNT}\s?{CURRENCY}", value.strip(), re.ASCII)
+    if not found:
+        raise click.BadParameter(f"{value!r}: give the price of a million tokens in, then out, for example 3.00,15.00USD")
+    return found[1], found[2], SIGNS.get(found[3], found[3].upper())
+
+
+def watts(_: click.Context, __: click.Parameter, value: str | None) -> list[float] | None:
+    """``700,450,120`` → watts under load, stalled and idle."""
+    if value is None:
+        return None
+    parts = value.split(",", 3)
+    if len(parts) > 3 or not all(re.fullmatch(AMOUNT, part.strip(), re.ASCII) for part in parts):
+        raise click.BadParameter(f"{value!r}: give one to three numbers of watts, for example 700,450,120")
+    return [float(part) for part in parts]
+
+
+def fixes(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, str]]:
+    """``rank=3`` → key and label."""
+    out = []
+    for value in _not_too_many(values):
+        key, equals, label = value.partition("=")
+        if not equals or not label or key not in FIX_KEYS:
+            raise click.BadParameter(f"{value!r}: give KEY=VALUE with KEY one of {', '.join(FIX_KEYS)}")
+        out.append((key, label))
+    return out
+
+
+def delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[int, int, int]]:
+    """``rank=3,step=10,ms=40`` → rank, step and nanoseconds."""
+    return [_delay(value) for value in _not_too_many(values)]
+
+
+def _delay(value: str) -> tuple[int, int, int]:
+    pairs = [part.partition("=")[::2] for part in value.split(",", 3)]
+    found = dict(pairs)
+    try:
+        if sorted(key for key, _ in pairs) != ["ms", "rank", "step"]:
+            raise ValueError
+        rank, step, ms = int(found["rank"]), int(found["step"]), float(found["ms"])
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: write it like rank=3,step=10,ms=40") from None
+    if not 0 <= ms <= LONGEST_DELAY_MS:  # nan neither
+        raise click.BadParameter(f"{value!r}: give ms from 0 to {LONGEST_DELAY_MS:.0f}")
+    if max(abs(rank), abs(step)) > HIGHEST:
+        raise click.BadParameter(f"{value!r}: no job has so many ranks or steps")
+    return rank, step, round(ms * 1e6)
+
+
+def _not_too_many(values: Sequence[str]) -> Sequence[str]:
+    if len(values) > MOST_CHANGES:
+        raise click.BadParameter(f"given {len(values):,} times; at most {MOST_CHANGES:,} changes at a time")
+    return values
+
+
+def scales(_: click.Context, __: click.Parameter, value: str | None) -> list[int]:
+    """``64,128,4096`` → numbers of ranks."""
+    if value is None:
+        return []
+    parts = value.split(",", MOST_SCALES)
+    if len(parts) > MOST_SCALES:
+        raise click.BadParameter(f"more than {MOST_SCALES} numbers; ask for fewer at a time")
+    if not all(re.fullmatch(r"\s*\d{1,18}\s*", part, re.ASCII) for part in parts):
+        raise click.BadParameter(f"{value!r}: give whole numbers, 1024,4096")
+    found = [int(part) for part in parts]
+    if not 1 <= min(found) <= max(found) <= MOST_RANKS:
+        raise click.BadParameter(f"{value!r}: give numbers of ranks from 1 to {MOST_RANKS:,}")
+    return found
