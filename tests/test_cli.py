@@ -196,6 +196,11 @@ def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result
         (["--fix", "rank"], "give KEY=VALUE"),
         (["--delay", "rank=1,ms=4"], "rank=3,step=10,ms=40"),
         (["--delay", "rank=1,step=999,ms=4"], "no op of that rank in that step"),
+        *[(["--delay", f"rank=1,step=9,ms={ms}"], "give ms from 0 to") for ms in ("nan", "-40", "1e300", "inf", "1e999")],
+        (["--delay", f"rank={'9' * 30},step=9,ms=4"], "no job has so many"),
+        (["--delay", f"rank={'9' * 5000},step=9,ms=4"], "rank=3,step=10,ms=40"),
+        (["--delay", "rank=1,rank=2,step=9,ms=4"], "rank=3,step=10,ms=40"),
+        (["--fix", "rank=" + "x" * 100_000], "no such rank"),
         ([], "give --fix or --delay"),
         (["--nonsense"], "No such option"),
     ],
@@ -209,10 +214,44 @@ def test_a_question_that_does_not_fit_is_one_line_and_exit_2(demo: tuple[Result,
     assert said in line
 
 
-@pytest.mark.parametrize("option", [["--gpu-hour", "2.50"], ["--power", "a"], ["--carbon", "0.3"], ["--fail-on", "5"]])
-def test_a_bad_rate_is_exit_2_and_writes_nothing(tmp_path: Path, option: list[str]) -> None:
-    assert taut_("demo", "-o", tmp_path / "run", *option).exit_code == 2
+BAD_RATES = {
+    "--gpu-hour": ["2.50", "nanEUR", "-1EUR", "1e999EUR", "9" * 400 + "EUR", "1" * 100_000, "\x1b[2JEUR", ""],
+    "--token-price": ["3.00USD", "nan,1USD", "9" * 40 + ",1USD"],
+    "--power": ["a", "nan", "-1", "1,2,3,4", "9" * 400, ""],
+    "--carbon": ["0.3", "nan", "inf", "-1", "1e300", ""],
+    "--fail-on": ["5", "nan", "-0.1", "inf"],
+    "--pays": ["0", "nan", "1.1", "-inf"],
+}
+
+
+@pytest.mark.parametrize(("option", "value"), [(option, value) for option, values in BAD_RATES.items() for value in values])
+def test_a_bad_rate_is_one_short_line_and_exit_2_and_writes_nothing(tmp_path: Path, option: str, value: str) -> None:
+    watts = ["--power", "700"] if option == "--carbon" and value != "0.3" else []
+    answer = taut_("demo", "-o", tmp_path / "run", *watts, option, value)
+    assert (answer.exit_code, answer.stdout, len(answer.stderr.splitlines())) == (2, "", 1)
+    assert len(answer.stderr) < 1000
+    assert answer.stderr.rstrip("\n").isprintable()
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        *[["gpt-175b", "--ranks", ranks] for ranks in ("nan", "-1", "0", "", "1" + "0" * 30, "1536," * 5000, "1,,2")],
+        *[["gpt-175b", "--seed", seed] for seed in ("nan", "-1", "1" + "0" * 30)],
+        *[["gpt-175b", "--steps", steps] for steps in ("nan", "1", "1" + "0" * 30)],
+        ["gpt-175b", "--evidence", ""],
+    ],
+)
+def test_a_projection_of_nonsense_is_one_short_line_and_exit_2(question: list[str]) -> None:
+    answer = taut_("project", *question)
+    assert (answer.exit_code, answer.stdout, len(answer.stderr.splitlines())) == (2, "", 1)
+    assert len(answer.stderr) < 1000
+
+
+def test_an_empty_output_is_no_place(demo: tuple[Result, Path]) -> None:
+    for args in (("demo", "-o", ""), ("export", demo[1], "--to", "perfetto", "-o", "")):
+        assert taut_(*args).exit_code == 2
 
 
 def test_fail_on_exits_3_at_or_above_the_share(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from taut import __version__
 from taut.cli.common import FAILED, FINDINGS, kept, print_object, progress, reason, say, show, shown, write_out
 from taut.cli.control import control
 from taut.cli.failures import Commands
-from taut.cli.options import FIX_KEYS, Real, delays, fixes, price, token_price, watts
+from taut.cli.options import FIX_KEYS, Real, Target, delays, fixes, price, token_price, watts
 from taut.cli.project import project, scenarios
 from taut.errors import TautError, UsageError
 from taut.lab.cli import lab
@@ -58,7 +58,7 @@ def main() -> None:
 
 ANALYSIS_OPTIONS = (
     click.option(
-        "-o", "--output", "folder", metavar="RUN", type=click.Path(file_okay=False),
+        "-o", "--output", "folder", metavar="RUN", type=Target(file_okay=False),
         help="Run folder to write  [default: ./taut-runs/<job>-<digest>]",
     ),
     click.option("--no-save", is_flag=True, help="Write no run folder."),
@@ -336,7 +336,7 @@ def _show_change(result: dict[str, Any], as_json: bool) -> None:
 @click.argument("run", metavar="RUN", type=click.Path())
 @click.option("--to", "form", type=click.Choice(["perfetto"]), required=True, help="The form to write.")
 @click.option(
-    "-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True),
+    "-o", "--output", "file", metavar="FILE", type=Target(dir_okay=False, allow_dash=True),
     help="File to write, - for standard output  [default: RUN/perfetto.pftrace]",
 )  # fmt: skip
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.common import FAILED, kept, print_object, progress, say, show, shown
-from taut.cli.options import HIGHEST
+from taut.cli.options import HIGHEST, Target
 
 if TYPE_CHECKING:
     from taut.tables import Trace
@@ -21,7 +21,7 @@ REVIEWED = 3
 @click.command(short_help="Say whether controllers work against each other.")
 @click.argument("inputs", metavar="LOG...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option(
-    "-o", "--output", "folder", metavar="RUN", type=click.Path(file_okay=False), help="Also write a run folder."
+    "-o", "--output", "folder", metavar="RUN", type=Target(file_okay=False), help="Also write a run folder."
 )  # fmt: skip
 @click.option("--advice", is_flag=True, help="Also try in the simulator what would remove each relation.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw of the tests.")

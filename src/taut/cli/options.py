@@ -19,7 +19,7 @@ HIGHEST = (1 << 63) - 1
 LONGEST_DELAY_MS = 1e9
 """Twelve days: far more, and times in nanoseconds overflow."""
 MOST_CHANGES = 10_000
-MOST_SCALES, MOST_RANKS = 100, 1_000_000_000
+MOST_SCALES, MOST_RANKS = 100, 10_000_000
 """Numbers of ranks to compute in one call, and the largest."""
 
 
@@ -32,6 +32,16 @@ class Real(click.FloatRange):
         if not math.isfinite(found):
             self.fail(f"{value!r} is no number in the range {self._describe_range()}", param, ctx)
         return found
+
+
+class Target(click.Path):
+    """Where to write; an empty name, often a variable that is not set, is no place."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if not str(value) or "\0" in str(value):
+            self.fail(f"{value!r} is no name of a {self.name}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:

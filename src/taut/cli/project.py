@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from taut.cli.common import FAILED, kept, print_object, progress, say, show, shown
-from taut.cli.options import HIGHEST, scales
+from taut.cli.options import HIGHEST, Target, scales
 from taut.errors import UsageError
 
 
@@ -25,7 +25,7 @@ from taut.errors import UsageError
 )  # fmt: skip
 @click.option("--envelope", is_flag=True, help="Also map regimes, elasticities, fabrics and growth around a training job.")
 @click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
-@click.option("--evidence", metavar="DIR", type=click.Path(file_okay=False), help="Write the scenario's evidence there.")
+@click.option("--evidence", metavar="DIR", type=Target(file_okay=False), help="Write the scenario's evidence there.")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")

@@ -37,7 +37,7 @@ def lab() -> None:
 @click.option("--fault", default="none", show_default=True, help="What to do to it: slow, link, stall, … (see docs/lab.md).")
 @click.option("--ranks", type=int, default=4, show_default=True, help="Processes, each in its own network namespace.")
 @_SEED
-@click.option("--steps", type=int, default=30, show_default=True, help="Steps of each recorded part.")
+@click.option("--steps", type=click.IntRange(1, 1_000_000), default=30, show_default=True, help="Steps of each recorded part.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for traces, logs and truth.json.")
 def run(job: str, fault: str, ranks: int, seed: int, steps: int, output: str) -> None:
     """Run a job with a fault between two runs without it, record it, and write down the truth.
