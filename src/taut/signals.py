@@ -17,6 +17,11 @@ WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGH
 _asked: list[tuple[int, float]] = []
 """The first signal that asked to stop, and when."""
 
+_held: list[bool] = []
+"""One for every block of Held that is open."""
+_late: list[bool] = []
+"""Whether Stopped is to be raised when the last of them ends."""
+
 
 class Stopped(BaseException):
     """The process was asked to stop. Not a KeyboardInterrupt, because libraries handle that in their own ways."""
@@ -50,6 +55,27 @@ def ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+class Held:
+    """A block in which Stopped is not raised; it is raised when the block ends. For steps that must not be torn apart.
+
+    Processes that are started in it never hear SIGINT: a terminal sends it to them too, and they would answer with tracebacks.
+    """
+
+    def __enter__(self) -> None:
+        """Hold."""
+        _held.append(True)
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    def __exit__(self, *_: object) -> None:
+        """Let go, and raise what was held."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        _held.pop()
+        if _late and not _held:
+            _late.clear()
+            _end_workers()
+            raise Stopped
+
+
 def leave() -> None:
     """Say that the process was asked to stop, and end it with 128 and the number of the signal."""
     number = asked() or signal.SIGINT
@@ -69,11 +95,17 @@ def _stop(number: int, _: object) -> None:
             os._exit(128 + number)  # asked again: not even cleaning up is waited for
         return
     _asked.append((number, now))
+    if _held:
+        _late.append(True)
+        return
     _end_workers()
     raise Stopped
 
 
 def _stop_again(number: int, _: object) -> None:
+    if _held:
+        _late.append(True)
+        return
     raise Stopped
 
 
