@@ -28,6 +28,8 @@ from typing import TypeVar
 import msgspec
 
 from taut.errors import RunError
+from taut.json_text import json_text
+from taut.signals import Held
 
 T = TypeVar("T")
 
@@ -66,10 +68,10 @@ def save_folder(target: Path, write: Callable[[Path], Mapping[str, object]]) -> 
         place.parent.mkdir(parents=True, exist_ok=True)
         with _scratch(place.parent) as scratch:
             _complete(scratch, write(scratch))
-            with _locked(place.parent):
+            with Held(), _locked(place.parent):
                 _take_place(scratch, place, target)
     except OSError as error:
-        why = error.strerror or str(error).splitlines()[0]
+        why = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
         raise RunError(f"{target}: cannot be written ({why}); give another -o") from None
     return target
 
@@ -163,7 +165,7 @@ def add_file(folder: Path, name: str) -> None:
     files[name] = _listed(folder / name)
     scratch = folder / f".{RUN}.{secrets.token_hex(8)}"
     try:
-        scratch.write_bytes(_json({**meta, "files": files}))
+        scratch.write_bytes(json_text({**meta, "files": files}).encode())
         scratch.replace(folder / RUN)
     finally:
         scratch.unlink(missing_ok=True)
@@ -200,28 +202,23 @@ def _matches(path: Path, listed: File | None) -> bool:
 def _complete(scratch: Path, meta: Mapping[str, object]) -> None:
     """Write ``run.json`` last: a folder without it was never finished."""
     files = {name: _listed(scratch / name) for name in sorted(os.listdir(scratch))}
-    (scratch / RUN).write_bytes(_json({**meta, "files": files}))
-
-
-def _json(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1)
+    (scratch / RUN).write_bytes(json_text({**meta, "files": files}).encode())
 
 
 @contextlib.contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
     """A folder of this writer's own, locked while it lives; gone afterwards, whatever it then holds."""
-    with _locked(parent):
-        _clean(parent)
-        scratch = parent / f".taut-{secrets.token_hex(8)}"
-        scratch.mkdir()  # with the user's umask, as the finished folder will have it
-        descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
-        with contextlib.suppress(OSError):  # a file system without locks: what is left behind stays there
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
+    scratch = parent / f".taut-{secrets.token_hex(8)}"
+    with contextlib.ExitStack() as stack:
+        stack.callback(remove_own, scratch)
+        with Held(), _locked(parent):
+            _clean(parent)
+            scratch.mkdir()  # with the user's umask, as the finished folder will have it
+            descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, descriptor)
+            with contextlib.suppress(OSError):  # a file system without locks: what is left behind stays there
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield scratch
-    finally:
-        remove_own(scratch)
-        os.close(descriptor)
 
 
 def _take_place(scratch: Path, place: Path, target: Path) -> None:

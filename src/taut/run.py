@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from taut import __version__
@@ -26,6 +25,7 @@ from taut.errors import NotATrace
 from taut.folder import FORMAT, save_folder
 from taut.graph import Clock, Gate, Graph, link
 from taut.jobs import report_jobs
+from taut.json_text import json_text
 from taut.ledger import Ledger, Prices, charge
 from taut.ledger.attempts import Attempts, charge_attempts
 from taut.ledger.charge import Cell
@@ -89,7 +89,7 @@ class Analysis:
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
-        return msgspec.json.format(msgspec.json.encode(self.result), indent=1).decode()
+        return json_text(self.result)
 
     def save(self, folder: str | Path | None = None) -> Path:
         """Write the run folder (all of it or nothing) and return its path."""
@@ -116,7 +116,7 @@ class JobAnalysis:
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
-        return msgspec.json.format(msgspec.json.encode(self.result), indent=1).decode()
+        return json_text(self.result)
 
     def save(self, folder: str | Path | None = None) -> Path:
         """Write the run folder (all of it or nothing) and return its path."""

@@ -137,7 +137,11 @@ def _analyze(
 ) -> None:  # fmt: skip
     if no_save and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
+    from taut.folder import checked_target
     from taut.run import analyze as run_analyze
+
+    if folder is not None:
+        checked_target(Path(folder))  # a folder that holds other files is refused before anything is computed
 
     prices = _prices(price, token_price, power, carbon)
     with progress(quiet) as stage:
@@ -358,6 +362,7 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
     if file == "-" and sys.stdout.isatty():
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
     from taut.export import perfetto
+    from taut.folder import add_file
     from taut.run import open_run
     from taut.whole_file import whole_file
 
@@ -373,6 +378,8 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
             perfetto(*told, out, part)
     except OSError as error:
         raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
+    if file is None:
+        add_file(opened.folder, path.name)
     say(f"written: {path}")
 
 

@@ -19,6 +19,7 @@ from taut.read import progress as log
 from taut.read.columns import paused_gc
 from taut.read.control_log import ControlLog
 from taut.read.job_words import JobLog
+from taut.signals import Held
 from taut.tables import Trace
 
 PARALLEL_BYTES = 30 << 20
@@ -152,7 +153,7 @@ def _in_processes(paths: list[str]) -> Iterator[tuple[str, Loaded]]:
     pool = ProcessPoolExecutor(min(len(paths), _cpus()), mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
     done = False
     try:
-        with _without_main(), _without_interrupts():
+        with _without_main(), Held():
             futures = {pool.submit(load_file, path): path for path in paths}
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -175,16 +176,6 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = script
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Workers that start here inherit a mask: a terminal's interrupt goes to the main process, which ends them."""
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
 
 def _end_with(parent: int) -> None:
