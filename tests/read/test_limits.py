@@ -113,3 +113,10 @@ def test_ranks_far_apart_take_no_memory(tiny: Any, tmp_path: Path) -> None:
         ]
         (tmp_path / f"{rank}.json").write_bytes(tiny.as_bytes(events, rank=rank, world_size=2))
     assert analyze_trace(read([tmp_path])).graph.rank_index.tolist()[-1] == 1
+
+
+@pytest.mark.parametrize("kind", [2**63, 2**200, -1, 7, None, "SPAN_KIND_NONE"])
+def test_a_kind_of_span_that_there_is_not_is_internal(kind: Any) -> None:
+    spans = Spans()
+    spans.add("a", "root", 0, 20, kind=kind)
+    assert len(spans.trace().ops) == 1

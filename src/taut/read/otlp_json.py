@@ -23,7 +23,7 @@ MOST_QUEUED_S = 1e6
 _KINDS: dict[Any, int] = {
     f"SPAN_KIND_{word}": kind
     for word, kind in (("SERVER", SERVER), ("CLIENT", CLIENT), ("PRODUCER", PRODUCER), ("CONSUMER", CONSUMER))
-}
+} | {kind: kind for kind in range(CONSUMER + 1)}
 _ERRORS = (2, "2", "STATUS_CODE_ERROR")
 _NONE = msgspec.Raw(b"[]")
 _NO_STATUS = msgspec.Raw(b"{}")
@@ -240,7 +240,7 @@ def _add(out: Spans, spans: list[Span], service: int) -> None:
     out.span += [s.spanId for s in spans]
     out.parent += [s.parentSpanId or "" for s in spans]
     out.name += [s.name or "" for s in spans]
-    kinds = [s.kind if isinstance(s.kind, int) else _KINDS.get(s.kind, 0) for s in spans]
+    kinds = [_KINDS.get(s.kind, 0) for s in spans]
     out.kind += kinds
     out.failed += [len(s.status) > 2 and _failed(s.status) for s in spans]
     out.start_ns += [s.startTimeUnixNano for s in spans]
