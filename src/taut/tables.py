@@ -288,6 +288,11 @@ class Table:
 
 def _narrowed(array: Array, dtype: np.dtype[Any], where: str) -> Array:
     """The column, if all of its numbers fit the type: a cast would make rank 0 of rank 2³²."""
+    if dtype.kind == "i" and array.dtype == object:
+        try:
+            array = array.astype(np.int64)
+        except (OverflowError, TypeError, ValueError):
+            raise InputRefused(where, "holds what is no whole number", "check what wrote the trace") from None
     if dtype.kind != "i" or not len(array) or array.dtype.kind not in "iuf" or np.can_cast(array.dtype, dtype):
         return array
     low, high, least = array.min(), array.max(), np.iinfo(dtype).min

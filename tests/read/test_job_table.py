@@ -113,3 +113,9 @@ def test_hosts_that_cannot_be_decoded_are_refused(broken: bytes) -> None:
 def test_refusals(text: str) -> None:
     with pytest.raises(InputRefused):
         job_table.load(text.encode(), "jobs")
+
+
+def test_a_job_whose_name_is_empty_is_called_by_its_place() -> None:
+    attempts = [{"start": 100, "end": 200}]
+    jobs = [{"job": name, "attempts": attempts} for name in ("a", " ", None)]
+    assert job_table.load(json.dumps(jobs).encode(), "jobs.json").attempts.job.tolist() == ["a", "job 2", "job 3"]

@@ -164,9 +164,10 @@ def _columns(jobs: list[Any], before: int) -> tuple[dict[str, Any], bool]:
 def _names(jobs: list[Any], before: int) -> list[str]:
     """What jobs are called; one without a name by its place."""
     called = _all(jobs, JOB) or [None] * len(jobs)
-    if set(map(type, called)) == {str}:
-        return [name[:TEXT] for name in map(str.strip, called)]
-    return [cut(name) if isinstance(name, (str, int)) else f"job {place}" for place, name in enumerate(called, before + 1)]
+    if set(map(type, called)) == {str} and all(names := [name[:TEXT] for name in map(str.strip, called)]):
+        return names
+    told = [cut(name) if isinstance(name, (str, int)) else "" for name in called]
+    return [name or f"job {place}" for place, name in enumerate(told, before + 1)]
 
 
 def _steps(values: list[Any]) -> Any:

@@ -124,7 +124,7 @@ class Blame:
     def by_window(self, ops: Any) -> Any:
         """Wait caused by the given ops (mask), fault and gap together, per window, rank-ns."""
         caused = (self.fault_ns + self.gap_ns) * ops
-        return np.bincount(self.graph.window, weights=caused, minlength=len(self.graph.steps)).astype(np.int64)
+        return sums(self.graph.window, caused, len(self.graph.steps))
 
 
 def at_reference(graph: Graph, peers: reference.Reference) -> Any:
