@@ -1,0 +1,255 @@
+"""Processes that run cases, and the one that watches them.
+
+Workers are forked from a process that has everything loaded, and run many cases each. Every case is announced in shared
+memory before it runs; the watcher kills a worker that is too long at one, and knows which case a dead worker died of.
+"""
+
+from __future__ import annotations
+
+import collections
+import mmap
+import os
+import pickle
+import resource
+import select
+import shutil
+import signal
+import struct
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuzzing.judge import Case, Finding, judged
+from fuzzing.targets import TARGETS, Target
+
+FREE_BYTES, PER_BYTE = 200 << 20, 100
+"""Memory a case may take: this much, and this much more for each byte of its input."""
+ADDRESS_SPACE = 12 << 30
+CLOCK = struct.Struct("<dqq")
+"""In shared memory: when the case began, index of the target, number of the case."""
+
+
+@dataclass
+class Found:
+    """A finding with what is needed to see it again."""
+
+    target: str
+    seed: int
+    number: int
+    finding: Finding
+    case: Case
+
+
+@dataclass
+class Tally:
+    """What became of the cases of one target."""
+
+    cases: int = 0
+    outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
+    sites: collections.Counter[tuple[str, str, str]] = field(default_factory=collections.Counter)
+    """(kind, site, seen) → how often."""
+    busy_s: float = 0.0
+
+
+def scratch_folder() -> Path:
+    """A folder in memory where there is one."""
+    shm = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="taut-fuzz-", dir=shm if os.access(shm, os.W_OK) else None))
+
+
+def work(target: Target, seed: int, number: int, root: Path) -> tuple[str, Finding | None, Case]:
+    """Run one case here, with its memory measured."""
+    case = target.case(seed, number)
+    before = _reset_peak()
+    outcome, finding = judged(target.judge, case, root)
+    grown = _peak() - before
+    size = sum(map(len, case.files.values()))
+    if finding is None and grown > FREE_BYTES + PER_BYTE * size:
+        finding = Finding("memory", f"{target.name}: more than {FREE_BYTES >> 20} MB", f"{grown >> 20} MB for {size} bytes")
+    return outcome, finding, case
+
+
+def _reset_peak() -> int:
+    """Forget the peak of memory so far, and tell what is held now."""
+    try:
+        with open("/proc/self/clear_refs", "w") as stream:
+            stream.write("5")
+        return _status("VmRSS:")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def _peak() -> int:
+    try:
+        return _status("VmHWM:")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def _status(word: str) -> int:
+    with open("/proc/self/status") as stream:
+        for line in stream:
+            if line.startswith(word):
+                return int(line.split()[1]) << 10
+    raise OSError(word)
+
+
+class Worker:
+    """A forked process with a queue of cases of its own."""
+
+    def __init__(self, jobs: list[tuple[str, int, int]], seed: int) -> None:
+        self.jobs, self.seed = jobs, seed
+        self.clock = mmap.mmap(-1, CLOCK.size)
+        self.root = scratch_folder()
+        self.done = 0
+        self.alive = True
+        self._buffer = b""
+        self.read, write = os.pipe()
+        self.clock[:] = CLOCK.pack(time.monotonic(), -1, 0)
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.read)
+            try:
+                self._run(write)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(99)
+            os._exit(0)
+        os.close(write)
+
+    def _run(self, write: int) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        names = list(TARGETS)
+        for name, number, _ in self.jobs:
+            begin = time.monotonic()
+            self.clock[:] = CLOCK.pack(begin, names.index(name), number)
+            outcome, finding, case = work(TARGETS[name], self.seed, number, self.root)
+            found = Found(name, self.seed, number, finding, case) if finding else None
+            self.clock[:] = CLOCK.pack(time.monotonic(), -1, number)
+            _send(write, (name, number, outcome, time.monotonic() - begin, found))
+        os.close(write)
+
+    def messages(self) -> list[Any]:
+        """What it has told since; marks it as done when it closed its end."""
+        chunk = os.read(self.read, 1 << 20)
+        if not chunk:
+            self.alive = False
+            return []
+        self._buffer += chunk
+        out = []
+        while len(self._buffer) >= 4:
+            size = int.from_bytes(self._buffer[:4], "little")
+            if len(self._buffer) < 4 + size:
+                break
+            out.append(pickle.loads(self._buffer[4 : 4 + size]))
+            self._buffer = self._buffer[4 + size :]
+        self.done += len(out)
+        return out
+
+    def current(self) -> tuple[float, str, int] | None:
+        """(since when, target, number) of the case at hand."""
+        begin, target, number = CLOCK.unpack(self.clock[:])
+        return (begin, list(TARGETS)[target], number) if target >= 0 else None
+
+    def close(self) -> int:
+        """Wait for its end; its status."""
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.read)
+        shutil.rmtree(self.root, ignore_errors=True)
+        return status
+
+
+def _send(write: int, message: Any) -> None:
+    data = pickle.dumps(message)
+    data = len(data).to_bytes(4, "little") + data
+    while data:
+        data = data[os.write(write, data) :]
+
+
+Told = tuple[str, int, str, float, Found | None]
+
+
+def run(plan: list[tuple[str, int, int]], seed: int, jobs: int, until: float) -> Iterator[Told]:
+    """All cases of a plan, over some workers: what became of each, as it is told."""
+    queues = [plan[k::jobs] for k in range(jobs)]
+    workers = [Worker(queue, seed) for queue in queues if queue]
+    try:
+        while workers:
+            for worker in _ready(workers):
+                yield from worker.messages()
+            for worker in list(workers):
+                if time.monotonic() > until:
+                    os.kill(worker.pid, signal.SIGKILL)
+                    worker.close()
+                    workers.remove(worker)
+                    continue
+                yield from _checked(worker, workers)
+    finally:
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGKILL)
+            worker.close()
+
+
+def _ready(workers: list[Worker]) -> list[Worker]:
+    readable, _, _ = select.select([w.read for w in workers if w.alive], [], [], 0.5)
+    return [w for w in workers if w.read in readable]
+
+
+def _checked(worker: Worker, workers: list[Worker]) -> Iterator[Told]:
+    """Replaces a worker that hangs or has died, and tells of which case."""
+    at = worker.current()
+    hung = at is not None and time.monotonic() - at[0] > TARGETS[at[1]].limit_s
+    if hung:
+        os.kill(worker.pid, signal.SIGKILL)
+    elif worker.alive:
+        return
+    while worker.alive:
+        yield from worker.messages()
+    at = worker.current() if not hung else at
+    status = worker.close()
+    workers.remove(worker)
+    if at is None and status == 0:
+        return
+    if at is not None:
+        _, name, number = at
+        code = os.waitstatus_to_exitcode(status)
+        kind, place = ("hang", f"{name}: more than {TARGETS[name].limit_s:g} s") if hung else ("crash", f"{name}: status {code}")
+        case = TARGETS[name].case(worker.seed, number)
+        yield name, number, "failed", 0.0, Found(name, worker.seed, number, Finding(kind, place), case)
+        worker.done += 1
+    rest = worker.jobs[worker.done :]
+    if rest:
+        workers.append(Worker(rest, worker.seed))
+
+
+def plan(names: list[str], cases: int) -> list[tuple[str, int, int]]:
+    """(target, number, 0) of so many cases over the targets by their weight, interleaved."""
+    total = sum(TARGETS[name].weight for name in names)
+    counts = {name: max(1, round(cases * TARGETS[name].weight / total)) for name in names}
+    rows = [((k + 0.5) / count, name, k) for name, count in counts.items() for k in range(count)]
+    return [(name, number, 0) for _, name, number in sorted(rows)]
+
+
+def warm(names: list[str]) -> list[str]:
+    """Run the seeds as they are, and a few cases, so that modules and kernels are loaded before workers are forked.
+
+    Returns a line for each seed that is not accepted: its mutations would not reach far.
+    """
+    root, lines = scratch_folder(), []
+    try:
+        for target in (TARGETS[name] for name in names):
+            for k, case in enumerate(target.whole()):
+                outcome, finding = judged(target.judge, case, root)
+                if outcome != "accepted" or finding:
+                    lines.append(f"{target.name}: seed {k} is {outcome}" + (f": {finding.kind} {finding.site}" if finding else ""))
+            if not target.whole():
+                work(target, -1, 0, root)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return lines
