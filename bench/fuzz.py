@@ -1,12 +1,12 @@
 """Fuzzes every reader, option and run folder of taut with mutated small inputs; docs/fuzzing.md says how, and what was found.
 
-    python bench/fuzz.py                                   # every target, 20,000 cases
-    python bench/fuzz.py --cases 200000 --jobs 2           # the long form
-    python bench/fuzz.py --target kineto --minutes 5 --seed 7
-    python bench/fuzz.py --plain                           # kernels as Python that refuses indices out of bounds
-    python bench/fuzz.py --target kineto --seed 7 --case 4711   # one case again, with its traceback
-    python bench/fuzz.py --kept                            # the kept seeds of crashes
-    python bench/fuzz.py --atheris pickle --minutes 5      # guided by coverage; needs atheris
+python bench/fuzz.py                                   # every target, 20,000 cases
+python bench/fuzz.py --cases 200000 --jobs 2           # the long form
+python bench/fuzz.py --target kineto --minutes 5 --seed 7
+python bench/fuzz.py --plain                           # kernels as Python that refuses indices out of bounds
+python bench/fuzz.py --target kineto --seed 7 --case 4711   # one case again, with its traceback
+python bench/fuzz.py --kept                            # the kept seeds of crashes
+python bench/fuzz.py --atheris pickle --minutes 5      # guided by coverage; needs atheris
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ def main() -> int:
         return report.one(names[0], asked.seed, asked.case, asked.show)
     if asked.kept:
         return kept.run()
+    if asked.seeds:
+        lines = workers.warm([name for name in names if name != "otf2"])  # its library may be absent
+        print("\n".join(lines))
+        return 1 if lines else 0
     begin = time.monotonic()
     print("\n".join(workers.warm(names)), file=sys.stderr)
     print(f"warm after {time.monotonic() - begin:.1f} s", file=sys.stderr)
@@ -72,7 +76,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("fuzz-found"), help="folder for what is found")
     parser.add_argument("--kept", action="store_true", help="run the kept seeds of crashes")
     parser.add_argument("--keep", action="store_true", help="add what is found to the kept seeds")
-    parser.add_argument("--atheris", metavar="PARSER", help="fuzz one parser guided by coverage: pickle, wire, dates, lines, json …")
+    parser.add_argument(
+        "--atheris", metavar="PARSER", help="fuzz one parser guided by coverage: pickle, wire, dates, lines, json …"
+    )
+    parser.add_argument("--seeds", action="store_true", help="only run the seeds as they are: all must be accepted")
     parser.add_argument("--list", action="store_true", help="name the targets")
     return parser.parse_args()
 

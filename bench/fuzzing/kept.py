@@ -26,7 +26,13 @@ def entry(found: Found) -> dict[str, Any]:
             files[name.encode("utf-8", "replace").decode()] = data.decode("ascii")
         except UnicodeDecodeError:
             files[name.encode("utf-8", "replace").decode()] = {"base64": base64.b64encode(data).decode()}
-    return {"target": found.target, "found": f"{found.finding.kind} {found.finding.site}", "args": found.case.args, "number": found.case.number, "files": files}
+    return {
+        "target": found.target,
+        "found": f"{found.finding.kind} {found.finding.site}",
+        "args": found.case.args,
+        "number": found.case.number,
+        "files": files,
+    }
 
 
 def add(found: Found) -> None:

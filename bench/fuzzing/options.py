@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -82,7 +82,8 @@ def _value(rng: Random, old: str) -> str:
 
 
 SMALLER = {
-    "horizon_s = 1200": "horizon_s = 12", "horizon_s = 360": "horizon_s = 10", "dp = 256": "dp = 4", "global_batch = 512": "global_batch = 16",
+    "horizon_s = 1200": "horizon_s = 12", "horizon_s = 360": "horizon_s = 10", "dp = 256": "dp = 4",
+    "global_batch = 512": "global_batch = 16",
     "nodes = 512": "nodes = 8",
 }  # fmt: skip
 LOOPS = """name = "small"
@@ -167,18 +168,9 @@ def read_requests(root: Path, case: Case) -> str:
 
     found = load(root / FOLDER / "requests.csv")
     times = found["time_s"]
-    if any(not 0 <= t < 1e12 for t in times) or any(b < a for a, b in zip(times, times[1:], strict=False)):
+    if any(not 0 <= t < 1e12 for t in times) or any(b < a for a, b in itertools.pairwise(times)):
         raise BrokenLaw(f"times of requests: {times[:5]}")
     for key in ("prompts", "generated"):
         if any(not 0 <= n < 2**53 for n in found[key]):
             raise BrokenLaw(f"tokens of requests: {found[key][:5]}")
     return "accepted"
-
-
-def is_toml(data: bytes) -> bool:
-    """Whether this parses."""
-    try:
-        tomllib.loads(data.decode())
-    except (ValueError, RecursionError):
-        return False
-    return True

@@ -33,6 +33,15 @@ def _refuse(key: Any) -> None:
             raise IndexError(f"index {one} is negative: machine code may read before the array")
 
 
+class CheckedList(list[Any]):
+    """A list that refuses negative indices: what a kernel that reads element by element is given."""
+
+    def __getitem__(self, key: Any) -> Any:
+        """The element; never one counted from the end."""
+        _refuse(key)
+        return list.__getitem__(self, key)
+
+
 class _Numpy(types.ModuleType):
     """numpy whose new arrays are checked."""
 
@@ -47,7 +56,9 @@ def _bare(value: Any) -> Any:
     return value.view(np.ndarray) if isinstance(value, Checked) else value
 
 
-def _checked(value: Any) -> Any:
+def _checked(value: Any, lists: bool) -> Any:
+    if lists and getattr(value, "ndim", 0) == 1:
+        return CheckedList(value.tolist())
     return value.view(Checked) if isinstance(value, np.ndarray) else value
 
 
@@ -69,7 +80,7 @@ def install() -> None:
 
     def call(self: Any, *args: Any) -> Any:
         with np.errstate(all="ignore"):
-            out = rebound(self)(*map(_checked, args))
+            out = rebound(self)(*(_checked(value, self.lists) for value in args))
         return tuple(map(_bare, out)) if isinstance(out, tuple) else _bare(out)
 
     Kernel.__call__ = call  # type: ignore[method-assign]

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fuzzing import folders, logs
 from fuzzing import seeds as small
 from fuzzing.judge import FOLDER, Case
 from fuzzing.mutate import raw, times
@@ -37,7 +38,14 @@ def seeds() -> list[Seed]:
     from taut.run import analyze
 
     out = []
-    makers = (small.op_tables()[1], small.kineto()[0], small.otlp()[1], small.metric_csv()[1], small.flight_json()[0], small.folders()[1])
+    makers = (
+        small.op_tables()[1],
+        small.kineto()[0],
+        small.otlp()[1],
+        logs.metric_csv()[1],
+        small.flight_json()[0],
+        folders.folders()[1],
+    )
     with tempfile.TemporaryDirectory() as scratch:
         for k, one in enumerate(makers):
             home = Path(scratch) / f"in{k}"
@@ -58,7 +66,10 @@ def mutated(rng: Random, one: Seed, number: int) -> Case:
         sealed(files)
     ask = ASKS[number % len(ASKS)]
     if ask[0] == "compare":
-        files = {**{f"run/{name}": data for name, data in files.items()}, **{f"{GOOD}/{name}": data for name, data in one.files.items()}}
+        files = {
+            **{f"run/{name}": data for name, data in files.items()},
+            **{f"{GOOD}/{name}": data for name, data in one.files.items()},
+        }
     return Case(files, ask, number)
 
 

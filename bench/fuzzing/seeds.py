@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gzip
 import importlib.util
 import io
 import json
@@ -15,9 +14,7 @@ import os
 import pickle
 import sqlite3
 import sys
-import tarfile
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -104,7 +101,9 @@ def dated_ops() -> str:
 def kineto() -> list[Seed]:
     """Two ranks with kernels and launches, two with gloo on the host, and one rank alone."""
     c, awkward = of("read/conftest"), of("read/test_awkward")
-    config = {"pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]}]}
+    config = {
+        "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]}]
+    }
     nccl = {"Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Collective name": "allreduce", "In msg nelems": 64,
             "dtype": "Float", "Seq": 3}  # fmt: skip
 
@@ -208,7 +207,12 @@ def _dumps() -> dict[str, dict[str, Any]]:
     made = t.blocking(t.healthy, steps=4)
     made.hop(0, 1)
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
-    common = {"version": "2.9", "nccl_version": "2.27", "pg_config": config, "pg_status": {"0": {"last_enqueued_collective": 8}}}
+    common = {
+        "version": "2.9",
+        "nccl_version": "2.27",
+        "pg_config": config,
+        "pg_status": {"0": {"last_enqueued_collective": 8}},
+    }
     return {f"flight_rank{rank}": {**common, "entries": entries} for rank, entries in made.entries.items() if rank < 3}
 
 
@@ -216,9 +220,19 @@ def flight_json() -> list[Seed]:
     """Dumps of three of four ranks alone, and one beside a trace."""
     c, r = of("read/conftest"), of("read/test_read")
     alone = seed({f"{name}.json": json.dumps(dump) for name, dump in _dumps().items()})
-    events = [e for k in range(3) for e in (c.c10d("allreduce_", 1000 + 4000 * k, 500, [[[64]], []]), c.gloo("all_reduce", 2000 + 4000 * k, 500, 64))]
-    dump = {"entries": [r.fr_entry(7, -9000), r.fr_entry(8, 1100), r.fr_entry(3, 5100, group="tp")], "pg_config": {"tp": {"name": "tp", "ranks": "[0, 1]"}}}
-    return [Seed(alone.files, ("flight_rank1.json",)), seed({"fr_rank0.json": json.dumps(dump)}, {"rank0.json": c.as_bytes(events)})]
+    events = [
+        e
+        for k in range(3)
+        for e in (c.c10d("allreduce_", 1000 + 4000 * k, 500, [[[64]], []]), c.gloo("all_reduce", 2000 + 4000 * k, 500, 64))
+    ]
+    dump = {
+        "entries": [r.fr_entry(7, -9000), r.fr_entry(8, 1100), r.fr_entry(3, 5100, group="tp")],
+        "pg_config": {"tp": {"name": "tp", "ranks": "[0, 1]"}},
+    }
+    return [
+        Seed(alone.files, ("flight_rank1.json",)),
+        seed({"fr_rank0.json": json.dumps(dump)}, {"rank0.json": c.as_bytes(events)}),
+    ]
 
 
 def flight_pickle() -> list[Seed]:
@@ -264,189 +278,9 @@ def execution() -> list[Seed]:
     """Execution traces beside the trace they name, and linked ones."""
     t, c = of("read/test_execution"), of("read/conftest")
     tiny = __import__("types").SimpleNamespace(**vars(c))
-    trace = c.as_bytes(t.kineto(tiny, t.ALL_REDUCE if hasattr(t, "ALL_REDUCE") else "ncclDevKernel_AllReduce"), rank=0, world_size=2)
+    trace = c.as_bytes(
+        t.kineto(tiny, t.ALL_REDUCE if hasattr(t, "ALL_REDUCE") else "ncclDevKernel_AllReduce"), rank=0, world_size=2
+    )
     old = t.document(t.old(20, "allreduce", 41, 0))
     new = t.document(t.made({"0": [0, 1]}), t.new(20, "allreduce", 41, "0", 0), schema="1.1.0-chakra.0.0.4")
     return [*each("et_0.json", old, new, beside={"kineto_0.json": trace}), *each("linked.2.json", t.linked(c.BASE_NS // 1000))]
-
-
-# what lies beside traces
-
-
-def progress() -> list[Seed]:
-    """Progress logs beside a trace: CSV and JSON lines."""
-    rows = "".join(json.dumps({"step": s, "loss": 2.5 - s / 10, "tokens": 512, "time": 3.5 + s, "kept": s != 1}) + "\n" for s in range(4))
-    return [
-        *each("loss.csv", of("read/test_progress").CSV, beside=beside()),
-        *each("loss.jsonl", rows, beside=beside()),
-        *each("rank0_loss.csv", "step,loss,skipped,discarded\n0,2.5,0,0\n1,2.4,1,0\n1,2.3,0,1\n", beside=beside()),
-    ]
-
-
-def metric_texts() -> list[Seed]:
-    """Dumps and scrapes of Prometheus."""
-    t = of("read/test_metric_text")
-    return each("metrics.txt", t.DUMP, t.OPEN, t.SCRAPES, beside={"ops.csv": dated_ops()})
-
-
-def metric_csv() -> list[Seed]:
-    """Tables of samples as text."""
-    t = of("read/test_metrics")
-    return each("metrics.csv", t.SMI, t.TIDY, t.HOST, beside={"ops.csv": dated_ops()})
-
-
-def metric_parquet() -> list[Seed]:
-    """Tables of samples as Parquet."""
-    import pyarrow as pa
-
-    t = of("read/test_metric_table")
-    wide = t.parquet(time=t.TIMES, rank=pa.array([0, 1, 0]), power_w=[300.0, 310.0, 305.0], power_w_limit=[700.0] * 3, host=["node7"] * 3)
-    return each("metrics.parquet", t.GOOD, wide, beside={"ops.csv": dated_ops()})
-
-
-def metric_lines() -> list[Seed]:
-    """Samples as JSON lines."""
-    return each("metrics.jsonl", of("read/test_metrics").LINES, beside={"ops.csv": dated_ops()})
-
-
-def metric_matrix() -> list[Seed]:
-    """Answers of a Prometheus."""
-    actions = of("read/test_metric_actions").matrix(
-        ({"__name__": "kube_deployment_spec_replicas", "namespace": "ml", "deployment": "web"}, [2, 2, 5, 3]),
-        ({"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "Hostname": "node7"}, [10, 20, 30, 40]),
-    )
-    return each("answer.json", of("read/test_metrics").MATRIX, actions, beside={"ops.csv": dated_ops()})
-
-
-# job logs and control logs
-
-
-def sacct() -> list[Seed]:
-    """Accounting as text: for programs, for people, and as it is kept."""
-    t = of("read/test_sacct")
-    return each("sacct.txt", t.PARSABLE, t.FIXED, t.JOBCOMP, of("read/test_job_gather").SACCT, *shared("slurm/sacct_X.txt", "slurm/jobcomp.txt"))
-
-
-def sacct_json() -> list[Seed]:
-    """Accounting as JSON."""
-    full = {
-        "job_id": 7, "name": "train", "user": "a", "nodes": "n[1-2]", "restart_cnt": 1, "state": {"current": ["NODE_FAIL"], "reason": "None"},
-        "time": {"submission": 1767225600, "start": 1767225610, "end": 1767229210, "elapsed": 3600, "limit": {"set": True, "number": 60}},
-        "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 8}, {"type": "node", "name": "", "count": 2}]},
-    }  # fmt: skip
-    return each("sacct.json", json.dumps({"jobs": [full, {**full, "job_id": 8, "state": {"current": "RUNNING"}}]}), of("read/test_job_hostile").VALID[_reader("sacct_json")])
-
-
-def _reader(name: str) -> ModuleType:
-    return importlib.import_module(f"taut.read.{name}")
-
-
-def slurmctld() -> list[Seed]:
-    """Logs of Slurm's controller."""
-    return each(
-        "slurmctld.log", of("read/test_sacct").CONTROLLER, of("read/test_slurm_actions").CTLD,
-        *shared("slurm/slurmctld.log", "control/slurmctld-preempt-rescue.log"),
-    )  # fmt: skip
-
-
-def kubernetes() -> list[Seed]:
-    """Events of jobs, and of autoscalers."""
-    gang = json.dumps({"apiVersion": "v1", "items": of("read/test_kubernetes").GANG, "kind": "List"})
-    return each("events.json", gang, of("read/test_kube_actions").SCALED, *shared("wild/logs/k8s_crashloop_count.json"))
-
-
-def job_tables() -> list[Seed]:
-    """Tables of jobs and attempts: JSON, JSON lines, CSV."""
-    t = of("read/test_job_table")
-    return each("jobs.json", json.dumps(t.JOBS), json.dumps(t.DETAILED), "\n".join(map(json.dumps, t.JOBS)), of("read/test_attempt_actions").JOBS)
-
-
-def job_csv() -> list[Seed]:
-    """Tables of attempts as CSV."""
-    rows = "job_id,attempt,start,end,num_gpus,status,first_step,last_step,saved_step\n"
-    rows += "a,1,2026-01-01 00:00:00,2026-01-01 01:00:00,8,failed,0,100,90\na,2,1767229800,1767233400,8,completed,90,200,\n"
-    return each("jobs.csv", rows)
-
-
-def training_logs() -> list[Seed]:
-    """What trainers and launchers print, alone and beside accounting."""
-    t, gathered = of("read/test_training_log"), of("read/test_job_gather")
-    actions = of("read/test_attempt_actions")
-    alone = each(
-        "train.log", t.MEGATRON, t.TRAINER, t.TITAN, t.NEMO, t.LAUNCHER, actions.launcher((8, actions.GLOO), (12, actions.NCCL)),
-        *shared("control/torchrun-c10d-timeout.err"),
-    )  # fmt: skip
-    return alone + [seed({"slurm_9.out": gathered.INSIDE, "err.log": gathered.LAUNCHER}, {"sacct.txt": gathered.SACCT})]
-
-
-def kube_audit() -> list[Seed]:
-    """Audit logs."""
-    t = of("read/test_kube_audit")
-    scaled = "\n".join(json.dumps(t.scale(n, user, r)) for n, user, r in ((1, t.HPA, 3), (2, "ops", 1), (3, t.HPA, 3)))
-    return each("audit.log", of("read/test_control_hostile").VALID[_reader("kube_audit")], scaled)
-
-
-def action_csv() -> list[Seed]:
-    """Tables of actions as CSV."""
-    hostile = of("read/test_control_hostile").VALID[_reader("action_table")]
-    return each("actions.csv", of("read/test_action_table").CSV, hostile, *(text[:2000] for text in shared("control/attempts.csv")))
-
-
-def action_json() -> list[Seed]:
-    """Tables of actions as JSON lines and as a list."""
-    t = of("read/test_action_table")
-    rows = t.as_objects(t.CSV)
-    return each("actions.jsonl", "\n".join(map(json.dumps, rows)), json.dumps(rows))
-
-
-def ray_serve() -> list[Seed]:
-    """Logs of Ray Serve's controller."""
-    return each("serve.log", of("read/test_ray_serve").LOG, *shared("control/ray_serve_controller.log"))
-
-
-def action_lines() -> list[Seed]:
-    """Plain lines of actions."""
-    return each("rescuer.log", of("read/test_action_lines").LOG, of("test_control_cli").LOG, *shared("control/rescuer.log"))
-
-
-# containers and folders
-
-
-def _ranks() -> dict[str, bytes]:
-    return kineto()[0].files
-
-
-def gzipped() -> list[Seed]:
-    """A trace, and a log, compressed."""
-    ranks = _ranks()
-    return [
-        seed({"rank0.json.gz": gzip.compress(ranks["rank0.json"], mtime=0)}, {"rank1.json": ranks["rank1.json"]}),
-        seed({"sacct.txt.gz": gzip.compress(of("read/test_sacct").PARSABLE.encode(), mtime=0)}),
-    ]
-
-
-def archives() -> list[Seed]:
-    """Traces of two ranks in a tar."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, data in _ranks().items():
-            header = tarfile.TarInfo(f"job/{name}")
-            header.size = len(data)
-            tar.addfile(header, io.BytesIO(data))
-    return [seed({"job.tar": out.getvalue()})]
-
-
-def folders() -> list[Seed]:
-    """Several ranks with everything that may lie beside them, of which one file is mutated."""
-    extra: dict[str, bytes] = {}
-    for made in (flight_json()[0], metric_csv()[1], progress()[1], sacct()[0], slurmctld()[0], training_logs()[0], execution()[0]):
-        extra |= {name: made.files[name] for name in made.changed}
-    ranks = _ranks()
-    both = {**ranks, **{name: data for name, data in extra.items() if len(data) < SMALL}}
-    ops = {"ops.csv": job_ops(3, 3).encode(), "loss.jsonl": extra["loss.jsonl"], "metrics.csv": extra["metrics.csv"], "sacct.txt": extra["sacct.txt"]}
-    return [Seed(both, tuple(both)), Seed(ops, tuple(ops)), Seed(ranks, tuple(ranks))]
-
-
-def any_of(makers: Iterable[Any]) -> list[Seed]:
-    """All seeds of some makers."""
-    return [one for make in makers for one in make()]

@@ -51,7 +51,7 @@ def _cell(rng: Random, rows: list[list[bytes]]) -> list[list[bytes]]:
         del rows[at]
     elif kind == 10:  # a whole column
         value = number_text(rng, row[col] if row else b"")
-        rows = [rows[0]] + [r[:col] + [value] + r[col + 1 :] for r in rows[1:]]
+        rows = [rows[0]] + [[*r[:col], value, *r[col + 1 :]] for r in rows[1:]]
     elif kind == 11 and row:  # a column twice, or gone
         rows = [r[:col] + r[col : col + 1] * rng.choice([0, 2]) + r[col + 1 :] for r in rows]
     else:
@@ -127,7 +127,9 @@ def _like(rng: Random, rows: list[Any], kind: Any) -> Any:
     if pa.types.is_integer(kind):
         top = 2 ** (kind.bit_width - 1)
         around = rng.choice([v for v in rows if isinstance(v, int)] or [0])
-        return rng.choice([0, -1, 1, top - 1, -top, top // 2, around + 1, around - 1, around * 2, len(rows), len(rows) - 1, -len(rows), 10**6])
+        return rng.choice(
+            [0, -1, 1, top - 1, -top, top // 2, around + 1, around - 1, around * 2, len(rows), len(rows) - 1, -len(rows), 10**6]
+        )
     if pa.types.is_floating(kind):
         return float(rng.choice([0.0, -1.0, 0.5, 1e18, 1e300, float("nan"), float("inf"), -float("inf")]))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -255,11 +257,15 @@ def _entry(rng: Random, name: str, content: bytes, inner: Mutator) -> tuple[tarf
     if kind == 0:
         header.name = rng.choice(["", "x" * 300, "../../x", "/etc/x", "truth.json", "a/" * 200 + "b", "\udcff", "-"])
     elif kind == 1:
-        header.type = rng.choice([tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, b"7", b"Z", b"S"])
+        header.type = rng.choice(
+            [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, b"7", b"Z", b"S"]
+        )
         header.linkname = rng.choice(["", name, "/etc/passwd"])
     elif kind <= 4:
         body = inner(rng, content)
     header.size = len(body) if header.isreg() else 0
     if kind == 5:
-        header.pax_headers = {rng.choice(["path", "size", "GNU.sparse.major", "mtime", "hdrcharset"]): rng.choice(["-1", "9" * 30, "x", "1", "0"])}
+        header.pax_headers = {
+            rng.choice(["path", "size", "GNU.sparse.major", "mtime", "hdrcharset"]): rng.choice(["-1", "9" * 30, "x", "1", "0"])
+        }
     return header, body

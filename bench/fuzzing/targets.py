@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from fuzzing import judge, options, runs, seeds, tabular, trees
+from fuzzing import folders, judge, logs, options, runs, seeds, tabular, trees
 from fuzzing.judge import Case, Judge
 from fuzzing.mutate import Mutator, lines, mixed, raw
 from fuzzing.seeds import Seed
@@ -26,7 +26,9 @@ class Target:
     weight: float = 1.0
     """Share of the cases, relative to the others."""
     limit_s: float = 10.0
-    """A case that takes longer is a hang."""
+    """A case that takes longer is a hang …"""
+    slow: str = "hang"
+    """… or slow, where the input itself says how much is to be computed."""
 
     @functools.cached_property
     def seeds(self) -> list[Seed]:
@@ -67,7 +69,9 @@ def files(mutator: Mutator | dict[str, Mutator]) -> Callable[[Random, Seed, int]
     return mutate
 
 
-def reader(name: str, make: Make, *mutators: Mutator, ask: Judge = judge.analyze, bare: float = 0.2, weight: float = 1.0) -> Target:
+def reader(
+    name: str, make: Make, *mutators: Mutator, ask: Judge = judge.analyze, bare: float = 0.2, weight: float = 1.0
+) -> Target:
     """A target whose files are read by ``analyze``."""
     return Target(name, make, files(mixed(*mutators, bare=bare)), ask, weight)
 
@@ -75,7 +79,8 @@ def reader(name: str, make: Make, *mutators: Mutator, ask: Judge = judge.analyze
 JSON, JSONL = trees.json_tree, trees.json_lines
 LOG = mixed(lines, bare=0.15)
 BY_SUFFIX: dict[str, Mutator] = {
-    "json": mixed(JSON), "jsonl": mixed(JSONL), "csv": mixed(tabular.csv), "txt": mixed(tabular.pipes, lines), "log": LOG, "out": LOG, "err": LOG,
+    "json": mixed(JSON), "jsonl": mixed(JSONL), "csv": mixed(tabular.csv), "txt": mixed(tabular.pipes, lines), "log": LOG,
+    "out": LOG, "err": LOG,
 }  # fmt: skip
 
 TARGETS: dict[str, Target] = {
@@ -94,30 +99,30 @@ TARGETS: dict[str, Target] = {
         reader("chakra-proto", seeds.chakra_proto, trees.delimited),
         reader("chakra-json", seeds.chakra_json, JSON),
         reader("execution", seeds.execution, JSON),
-        reader("progress", seeds.progress, JSONL, tabular.csv),
-        reader("metric-text", seeds.metric_texts, lines),
-        reader("metric-csv", seeds.metric_csv, tabular.csv),
-        reader("metric-parquet", seeds.metric_parquet, tabular.parquet, bare=0.05),
-        reader("metric-lines", seeds.metric_lines, JSONL),
-        reader("metric-matrix", seeds.metric_matrix, JSON),
-        reader("sacct", seeds.sacct, tabular.pipes, lines, ask=judge.both),
-        reader("sacct-json", seeds.sacct_json, JSON, ask=judge.both),
-        reader("slurmctld", seeds.slurmctld, lines, ask=judge.both),
-        reader("kubernetes", seeds.kubernetes, JSON, JSONL, ask=judge.both),
-        reader("job-json", seeds.job_tables, JSON, JSONL, ask=judge.both),
-        reader("job-csv", seeds.job_csv, tabular.csv, ask=judge.both),
-        reader("training-log", seeds.training_logs, lines, ask=judge.both),
-        reader("kube-audit", seeds.kube_audit, JSONL, ask=judge.control),
-        reader("action-csv", seeds.action_csv, tabular.csv, ask=judge.control),
-        reader("action-json", seeds.action_json, JSONL, JSON, ask=judge.control),
-        reader("ray-serve", seeds.ray_serve, lines, ask=judge.control),
-        reader("action-lines", seeds.action_lines, lines, ask=judge.control),
-        reader("gzip", seeds.gzipped, tabular.zipped(JSON), bare=0.1),
-        reader("tar", seeds.archives, tabular.tarred(JSON), bare=0.1),
-        Target("folder", seeds.folders, files(BY_SUFFIX), judge.analyze, weight=2),
+        reader("progress", logs.progress, JSONL, tabular.csv, ask=judge.beside),
+        reader("metric-text", logs.metric_texts, lines, ask=judge.beside),
+        reader("metric-csv", logs.metric_csv, tabular.csv, ask=judge.beside),
+        reader("metric-parquet", logs.metric_parquet, tabular.parquet, ask=judge.beside, bare=0.05),
+        reader("metric-lines", logs.metric_lines, JSONL, ask=judge.beside),
+        reader("metric-matrix", logs.metric_matrix, JSON, ask=judge.beside),
+        reader("sacct", logs.sacct, tabular.pipes, lines, ask=judge.both),
+        reader("sacct-json", logs.sacct_json, JSON, ask=judge.both),
+        reader("slurmctld", logs.slurmctld, lines, ask=judge.both),
+        reader("kubernetes", logs.kubernetes, JSON, JSONL, ask=judge.both),
+        reader("job-json", logs.job_tables, JSON, JSONL, ask=judge.both),
+        reader("job-csv", logs.job_csv, tabular.csv, ask=judge.both),
+        reader("training-log", logs.training_logs, lines, ask=judge.both),
+        reader("kube-audit", logs.kube_audit, JSONL, ask=judge.control),
+        reader("action-csv", logs.action_csv, tabular.csv, ask=judge.control),
+        reader("action-json", logs.action_json, JSONL, JSON, ask=judge.control),
+        reader("ray-serve", logs.ray_serve, lines, ask=judge.control),
+        reader("action-lines", logs.action_lines, lines, ask=judge.control),
+        reader("gzip", folders.gzipped, tabular.zipped(JSON), bare=0.1),
+        reader("tar", folders.archives, tabular.tarred(JSON), bare=0.1),
+        Target("folder", folders.folders, files(BY_SUFFIX), judge.analyze, weight=2),
         Target("topology", options.topologies, options.beside_ops("--topology"), judge.command),
         Target("options", options.values, options.asked, judge.command),
-        Target("scenario", options.scenarios, options.projected, judge.command, weight=0.5, limit_s=20),
+        Target("scenario", options.scenarios, options.projected, judge.command, weight=0.5, limit_s=20, slow="slow"),
         Target("loops", options.loops, options.reviewed, judge.command),
         Target("requests", options.requests, options.requested, options.read_requests),
         Target("runs", runs.seeds, runs.mutated, judge.command, weight=3, limit_s=15),

@@ -55,7 +55,9 @@ def change(rng: Random, tree: Any) -> Any:
         node[key] = nested(rng)
     elif kind == 8:
         other, name = rng.choice(found)
-        node[key] = json.loads(json.dumps(other[name])) if not isinstance(other[name], (dict, list)) or len(found) < 400 else None
+        node[key] = (
+            json.loads(json.dumps(other[name])) if not isinstance(other[name], (dict, list)) or len(found) < 400 else None
+        )
     elif kind == 9:
         node[key] = rng.choice([[], {}, [value], {"value": value}, [value] * 3, [[value]], None])
     elif kind == 10 and isinstance(node, list):
@@ -78,7 +80,9 @@ def dumped(rng: Random, tree: Any) -> bytes:
     """JSON text; sometimes printed in another way, sometimes with a key given twice."""
     try:
         form = rng.random()
-        text = json.dumps(tree, indent=1 if form < 0.1 else None, ensure_ascii=form < 0.8, separators=(",", ":") if form > 0.9 else None)
+        text = json.dumps(
+            tree, indent=1 if form < 0.1 else None, ensure_ascii=form < 0.8, separators=(",", ":") if form > 0.9 else None
+        )
     except (ValueError, RecursionError):
         return b"[" * 5000
     data = text.encode("utf-8", "surrogatepass")
@@ -109,6 +113,13 @@ def json_lines(rng: Random, data: bytes) -> bytes:
     return b"\n".join(rows)
 
 
+def number_near(rng: Random, old: bytes) -> bytes:
+    """A number that may well be accepted: of the same type, somewhat larger or smaller."""
+    if b"." in old:
+        return f"{float(old) * rng.choice([0, 0.1, 0.5, 1.5, 2, 10, -1]):g}".encode()
+    return str(rng.choice([0, 1, 2, 3, int(old) + 1, int(old) * 2, int(old) // 2, max(int(old) - 1, 0), -int(old)])).encode()
+
+
 _TOML = re.compile(rb"^(\s*[\w.\"-]+\s*=\s*)(.+?)(\s*#.*)?$")
 
 
@@ -122,9 +133,17 @@ def toml(rng: Random, data: bytes) -> bytes:
         if found and kind <= 4:
             rows[at] = found[1] + toml_value(rng, found[2])
         elif found and kind == 5:
-            rows[at] = swapped(rng, rows[at], re.compile(rb"[\w-]+"), lambda r, old: r.choice([old + b"x", old[:-1] or b"a", b"name", b"1", b'"q"']))
+            rows[at] = swapped(
+                rng,
+                rows[at],
+                re.compile(rb"[\w-]+"),
+                lambda r, old: r.choice([old + b"x", old[:-1] or b"a", b"name", b"1", b'"q"']),
+            )
         elif kind == 6:
-            rows.insert(rng.randrange(len(rows) + 1), rng.choice([rows[at], b"[[loop]]", b"[job]", b"[a.b.c]", b"x = 1", b"a." * 50 + b"b = 1"]))
+            rows.insert(
+                rng.randrange(len(rows) + 1),
+                rng.choice([rows[at], b"[[loop]]", b"[job]", b"[a.b.c]", b"x = 1", b"a." * 50 + b"b = 1"]),
+            )
         else:
             del rows[at]
             rows = rows or [b""]
@@ -132,13 +151,18 @@ def toml(rng: Random, data: bytes) -> bytes:
 
 
 def toml_value(rng: Random, old: bytes) -> bytes:
-    """A value of TOML: extreme, of another type, or like the old one."""
+    """A value of TOML: like the old one, extreme, or of another type."""
     kind = rng.random()
-    if kind < 0.4:
+    number = NUMBERS.fullmatch(old.split(b".")[0])
+    if kind < 0.5 and number:
+        return number_near(rng, old)
+    if kind < 0.6:
         return number_text(rng, old) if rng.random() < 0.5 else str(rng.choice(INTEGERS)).encode()
     choices = [
-        b"nan", b"inf", b"-inf", b"1e300", b"1e-300", b"0.0", b"-0.0", b"true", b"[]", b"{}", b"[1, 2]", b"[[1]]", b'["a", 1]', b"{a = 1}", b'""',
-        b'"x"', b'"\\u0000"', b"2026-01-01", b"2026-01-01T00:00:00Z", b"12:00:00", b"[" * 200 + b"]" * 200, b"[" + old + b"]", b'"' + old.strip(b'"') + b'"',
+        b"nan", b"inf", b"-inf", b"1e300", b"1e-300", b"0.0", b"-0.0", b"true", b"[]", b"{}", b"[1, 2]", b"[[1]]",
+        b'["a", 1]', b"{a = 1}", b'""',
+        b'"x"', b'"\\u0000"', b"2026-01-01", b"2026-01-01T00:00:00Z", b"12:00:00", b"[" * 200 + b"]" * 200,
+        b"[" + old + b"]", b'"' + old.strip(b'"') + b'"',
         b"[" + b", ".join([old] * 3) + b"]",
     ]  # fmt: skip
     return rng.choice(choices)
@@ -168,10 +192,14 @@ def pickled(rng: Random, data: bytes) -> bytes:
 
 
 OPCODES = [
-    b"(", b".", b"0", b"1", b"2", b"N", b"]", b"}", b")", b"a", b"e", b"s", b"u", b"t", b"\x85", b"\x86", b"\x87", b"\x88", b"\x94", b"\x8f", b"\x90", b"\x91",
-    b"K\x01", b"J\xff\xff\xff\xff", b"h\x00", b"q\x00", b"r\x00\x00\x00\x7f", b"j\xff\xff\xff\xff", b"G\x7f\xf8\0\0\0\0\0\0", b"X\x02\0\0\0hi", b"X\xff\xff\xff\x7f",
-    b"\x8a\x09" + b"\xff" * 8 + b"\x00", b"cos\nsystem\n", b"R", b"b", b"\x95" + b"\xff" * 8, b"I01\n", b"I1\n", b"L9L\n", b"F1e999\n", b"V\\ud800\n", b"S'a'\n", b"p0\n",
-    b"C\x03abc", b"\x8c\x02\xff\xfe", b"\x8e" + b"\xff" * 8, b"B\x01\0\0\0x", b"Q", b"P0\n", b"(i__main__\nA\n", b"(lp0\n", b"(dp0\n",
+    b"(", b".", b"0", b"1", b"2", b"N", b"]", b"}", b")", b"a", b"e", b"s", b"u", b"t", b"\x85", b"\x86", b"\x87",
+    b"\x88", b"\x94", b"\x8f", b"\x90", b"\x91",
+    b"K\x01", b"J\xff\xff\xff\xff", b"h\x00", b"q\x00", b"r\x00\x00\x00\x7f", b"j\xff\xff\xff\xff",
+    b"G\x7f\xf8\0\0\0\0\0\0", b"X\x02\0\0\0hi", b"X\xff\xff\xff\x7f",
+    b"\x8a\x09" + b"\xff" * 8 + b"\x00", b"cos\nsystem\n", b"R", b"b", b"\x95" + b"\xff" * 8, b"I01\n", b"I1\n", b"L9L\n",
+    b"F1e999\n", b"V\\ud800\n", b"S'a'\n", b"p0\n",
+    b"C\x03abc", b"\x8c\x02\xff\xfe", b"\x8e" + b"\xff" * 8, b"B\x01\0\0\0x", b"Q", b"P0\n", b"(i__main__\nA\n",
+    b"(lp0\n", b"(dp0\n",
 ]  # fmt: skip
 
 
@@ -257,7 +285,10 @@ def message(rng: Random, data: bytes, depth: int = 0) -> bytes:
     elif choice == 2:
         parts[at] = (rng.choice([0, 1, number + 1, number - 1, 2**28]), kind, value)
     elif choice == 3:
-        parts[at] = (number, *rng.choice([(0, 2**63), (2, b""), (1, struct.pack("<d", float("nan"))), (5, b"\xff" * 4), (2, b"\xff" * 12)]))
+        parts[at] = (
+            number,
+            *rng.choice([(0, 2**63), (2, b""), (1, struct.pack("<d", float("nan"))), (5, b"\xff" * 4), (2, b"\xff" * 12)]),
+        )
     elif kind == 0:
         parts[at] = (number, kind, rng.choice([*INTEGERS, value + 1, value - 1]))
     elif kind == 2:

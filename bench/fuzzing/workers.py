@@ -28,7 +28,10 @@ from fuzzing.targets import TARGETS, Target
 
 FREE_BYTES, PER_BYTE = 200 << 20, 100
 """Memory a case may take: this much, and this much more for each byte of its input."""
-ADDRESS_SPACE = 12 << 30
+ADDRESS_SPACE = 6 << 30
+"""What a worker may map at most, so that a bomb ends as MemoryError and not the machine."""
+BROKEN = 99
+"""Exit status of a worker in which the fuzzer itself failed."""
 CLOCK = struct.Struct("<dqq")
 """In shared memory: when the case began, index of the target, number of the case."""
 
@@ -117,12 +120,14 @@ class Worker:
                 self._run(write)
             except BaseException:
                 traceback.print_exc()
-                os._exit(99)
+                os._exit(BROKEN)
             os._exit(0)
         os.close(write)
 
     def _run(self, write: int) -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = ADDRESS_SPACE if most == resource.RLIM_INFINITY else min(most, ADDRESS_SPACE)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         names = list(TARGETS)
@@ -214,12 +219,15 @@ def _checked(worker: Worker, workers: list[Worker]) -> Iterator[Told]:
     at = worker.current() if not hung else at
     status = worker.close()
     workers.remove(worker)
-    if at is None and status == 0:
+    code = os.waitstatus_to_exitcode(status)
+    if code == BROKEN:
+        raise RuntimeError(f"the fuzzer failed at {at}")
+    if at is None and code == 0:
         return
     if at is not None:
         _, name, number = at
-        code = os.waitstatus_to_exitcode(status)
-        kind, place = ("hang", f"{name}: more than {TARGETS[name].limit_s:g} s") if hung else ("crash", f"{name}: status {code}")
+        late = (TARGETS[name].slow, f"{name}: more than {TARGETS[name].limit_s:g} s")
+        kind, place = late if hung else ("crash", f"{name}: status {code}")
         case = TARGETS[name].case(worker.seed, number)
         yield name, number, "failed", 0.0, Found(name, worker.seed, number, Finding(kind, place), case)
         worker.done += 1
@@ -247,7 +255,9 @@ def warm(names: list[str]) -> list[str]:
             for k, case in enumerate(target.whole()):
                 outcome, finding = judged(target.judge, case, root)
                 if outcome != "accepted" or finding:
-                    lines.append(f"{target.name}: seed {k} is {outcome}" + (f": {finding.kind} {finding.site}" if finding else ""))
+                    lines.append(
+                        f"{target.name}: seed {k} is {outcome}" + (f": {finding.kind} {finding.site}" if finding else "")
+                    )
             if not target.whole():
                 work(target, -1, 0, root)
     finally:
