@@ -51,6 +51,8 @@ TOKENS = [text.encode("utf-8", "surrogatepass") for text in TEXTS] + [
     b'":', b'","', b"\\u0000", b"\\ud800", b"1e400", b"-", b"/*", b"#", b"PAR1", b"\x1f\x8b", b"\x80\x02", b"ustar",
     b"SQLite format 3\x00",
 ]  # fmt: skip
+LONG = 48 << 10
+"""Bytes of a piece that is repeated: what is quadratic in it takes seconds."""
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 WORD = re.compile(rb"[A-Za-z_][\w.\-]*")
 
@@ -94,7 +96,11 @@ def number_text(rng: Random, old: bytes) -> bytes:
 
 
 def raw(rng: Random, data: bytes) -> bytes:
-    """Bytes flipped, cut, copied, spliced, or replaced by tokens."""
+    """Bytes flipped, cut, copied, spliced, or replaced by tokens; seldom a piece of them so often that time adds up."""
+    if data and rng.random() < 0.01:
+        at = rng.randrange(len(data))
+        piece = rng.choice([data[at : at + rng.choice([1, 4, 40])], *TOKENS])[:64] or b" "
+        return data[:at] + piece * (LONG // len(piece)) + data[at:]
     out = bytearray(data)
     for _ in range(times(rng)):
         size = len(out)
