@@ -23,9 +23,9 @@ def entry(found: Found) -> dict[str, Any]:
     files = {}
     for name, data in found.case.files.items():
         try:
-            files[name.encode("utf-8", "replace").decode()] = data.decode("ascii")
+            files[name] = data.decode("ascii")
         except UnicodeDecodeError:
-            files[name.encode("utf-8", "replace").decode()] = {"base64": base64.b64encode(data).decode()}
+            files[name] = {"base64": base64.b64encode(data).decode()}
     return {
         "target": found.target,
         "found": f"{found.finding.kind} {found.finding.site}",

@@ -30,10 +30,16 @@ FREE_BYTES, PER_BYTE = 200 << 20, 100
 """Memory a case may take: this much, and this much more for each byte of its input."""
 ADDRESS_SPACE = 6 << 30
 """What a worker may map at most, so that a bomb ends as MemoryError and not the machine."""
+AGAIN = 3
+"""How many times longer a case may take that is tried again because it took too long."""
 BROKEN = 99
 """Exit status of a worker in which the fuzzer itself failed."""
 CLOCK = struct.Struct("<dqq")
 """In shared memory: when the case began, index of the target, number of the case."""
+
+
+Job = tuple[str, int]
+"""A target, and the number of a case."""
 
 
 @dataclass
@@ -104,8 +110,8 @@ def _status(word: str) -> int:
 class Worker:
     """A forked process with a queue of cases of its own."""
 
-    def __init__(self, jobs: list[tuple[str, int, int]], seed: int) -> None:
-        self.jobs, self.seed = jobs, seed
+    def __init__(self, jobs: list[Job], seed: int, patience: int = 1) -> None:
+        self.jobs, self.seed, self.patience = jobs, seed, patience
         self.clock = mmap.mmap(-1, CLOCK.size)
         self.root = scratch_folder()
         self.done = 0
@@ -131,7 +137,7 @@ class Worker:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         names = list(TARGETS)
-        for name, number, _ in self.jobs:
+        for name, number in self.jobs:
             begin = time.monotonic()
             self.clock[:] = CLOCK.pack(begin, names.index(name), number)
             outcome, finding, case = work(TARGETS[name], self.seed, number, self.root)
@@ -180,7 +186,7 @@ def _send(write: int, message: Any) -> None:
 Told = tuple[str, int, str, float, Found | None]
 
 
-def run(plan: list[tuple[str, int, int]], seed: int, jobs: int, until: float) -> Iterator[Told]:
+def run(plan: list[Job], seed: int, jobs: int, until: float) -> Iterator[Told]:
     """All cases of a plan, over some workers: what became of each, as it is told."""
     queues = [plan[k::jobs] for k in range(jobs)]
     workers = [Worker(queue, seed) for queue in queues if queue]
@@ -209,7 +215,7 @@ def _ready(workers: list[Worker]) -> list[Worker]:
 def _checked(worker: Worker, workers: list[Worker]) -> Iterator[Told]:
     """Replaces a worker that hangs or has died, and tells of which case."""
     at = worker.current()
-    hung = at is not None and time.monotonic() - at[0] > TARGETS[at[1]].limit_s
+    hung = at is not None and time.monotonic() - at[0] > TARGETS[at[1]].limit_s * worker.patience
     if hung:
         os.kill(worker.pid, signal.SIGKILL)
     elif worker.alive:
@@ -217,31 +223,41 @@ def _checked(worker: Worker, workers: list[Worker]) -> Iterator[Told]:
     while worker.alive:
         yield from worker.messages()
     at = worker.current() if not hung else at
-    status = worker.close()
+    code = os.waitstatus_to_exitcode(worker.close())
     workers.remove(worker)
-    code = os.waitstatus_to_exitcode(status)
     if code == BROKEN:
         raise RuntimeError(f"the fuzzer failed at {at}")
-    if at is None and code == 0:
-        return
-    if at is not None:
-        _, name, number = at
-        late = (TARGETS[name].slow, f"{name}: more than {TARGETS[name].limit_s:g} s")
-        kind, place = late if hung else ("crash", f"{name}: status {code}")
-        case = TARGETS[name].case(worker.seed, number)
-        yield name, number, "failed", 0.0, Found(name, worker.seed, number, Finding(kind, place), case)
-        worker.done += 1
-    rest = worker.jobs[worker.done :]
+    rest, again = worker.jobs[worker.done :], hung and worker.patience == 1
+    if at is not None and not again:
+        yield _ended(worker, at, hung, code)
+        rest = rest[1:]
     if rest:
-        workers.append(Worker(rest, worker.seed))
+        # A kernel that is compiled for the first time may take seconds: a case that hangs is tried once more, alone.
+        workers.append(Worker(rest[:1], worker.seed, AGAIN) if again else Worker(rest, worker.seed))
+        if again and rest[1:]:
+            workers.append(Worker(rest[1:], worker.seed))
 
 
-def plan(names: list[str], cases: int) -> list[tuple[str, int, int]]:
-    """(target, number, 0) of so many cases over the targets by their weight, interleaved."""
+def _ended(worker: Worker, at: tuple[float, str, int], hung: bool, code: int) -> Told:
+    """What is told of a case at which a worker was killed or died."""
+    _, name, number = at
+    late = (TARGETS[name].slow, f"{name}: more than {TARGETS[name].limit_s:g} s")
+    kind, place = late if hung else ("crash", f"{name}: status {code}")
+    return (
+        name,
+        number,
+        "failed",
+        0.0,
+        Found(name, worker.seed, number, Finding(kind, place), TARGETS[name].case(worker.seed, number)),
+    )
+
+
+def plan(names: list[str], cases: int) -> list[Job]:
+    """So many cases over the targets by their weight, interleaved."""
     total = sum(TARGETS[name].weight for name in names)
     counts = {name: max(1, round(cases * TARGETS[name].weight / total)) for name in names}
     rows = [((k + 0.5) / count, name, k) for name, count in counts.items() for k in range(count)]
-    return [(name, number, 0) for _, name, number in sorted(rows)]
+    return [(name, number) for _, name, number in sorted(rows)]
 
 
 def warm(names: list[str]) -> list[str]:
