@@ -180,7 +180,10 @@ def _check_schema(root: Path, file: str, stored: Any, schema: Mapping[str, str],
     import pyarrow as pa
 
     expected = {n: pa.string() if t == "str" else pa.from_numpy_dtype(np.dtype(t)) for n, t in schema.items()}
-    found = dict(zip(stored.schema_arrow.names, stored.schema_arrow.types, strict=True))
+    names = stored.schema_arrow.names
+    found = dict(zip(names, stored.schema_arrow.types, strict=True))
+    if len(found) < len(names):
+        raise _damaged(root, f"{file} has a column twice")
     wrong = next((n for n, t in expected.items() if found.get(n) != t), None)
     if wrong is not None:
         raise _damaged(root, f"{file}: column {wrong} is {found.get(wrong, 'missing')}, not {expected[wrong]}")

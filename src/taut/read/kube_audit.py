@@ -147,7 +147,7 @@ def _decides(event: _Event) -> bool:
     ref = event.objectRef
     if event.verb not in CHANGES or ref is None or _text(event.stage) in ("RequestReceived", "Panic"):
         return False
-    return bool(_text(ref.resource)) and ref.resource not in ALIVE and ref.subresource not in ASIDE
+    return bool(_text(ref.resource)) and ref.resource not in ALIVE and _text(ref.subresource) not in ASIDE
 
 
 def _code(event: _Event) -> int:
