@@ -199,11 +199,11 @@ def _nothing(
 def _job_name(path: str | Path) -> str:
     if str(path) == files.STDIN:
         return "job"
-    stem = Path(path).resolve().name
+    stem = files.as_text(Path(path).resolve().name)
     for suffix in SUFFIXES:
         stem = stem.removesuffix(suffix)
     return stem or "job"
 
 
 def _source(paths: Sequence[str | Path]) -> str:
-    return ", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more"
+    return files.as_text(", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more")

@@ -134,6 +134,11 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(part[:18]), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
+def as_text(path: str) -> str:
+    """A path that can be written as UTF-8: a name of other bytes, which no table and no JSON holds, has ``?`` for them."""
+    return path.encode("utf-8", "replace").decode()
+
+
 def size_of(path: str) -> int:
     """Bytes on disk; 0 for standard input."""
     try:
@@ -146,7 +151,7 @@ class Source:
     """One input: its members, and afterwards the hash of its bytes, taken while they were read."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.label = path, "standard input" if path == STDIN else path
+        self.path, self.label = path, "standard input" if path == STDIN else as_text(path)
         self._hash = hashlib.sha256()
         self._stream: IO[bytes] = io.BytesIO()
 
@@ -270,7 +275,7 @@ def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:
                 continue
             inner = tar.extractfile(entry)
             if inner is not None:
-                yield from _unwrap(_buffered(inner), f"{label}:{name}", archive=False)
+                yield from _unwrap(_buffered(inner), f"{label}:{as_text(name)}", archive=False)
 
 
 class _CappedHeader(tarfile.TarInfo):
