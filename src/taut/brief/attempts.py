@@ -89,7 +89,7 @@ def _attempts(found: Mapping[str, Any]) -> ConsoleRenderable:
 
 def _span(row: Mapping[str, Any]) -> str:
     first, last = row["first_step"], row["last_step"]
-    return "–" if last is None else f"{last:,}" if first == last else f"{first:,}–{last:,}"
+    return "–" if last is None else f"{last:,}" if first in (None, last) else f"{first:,}–{last:,}"
 
 
 def _discarded(fates: Mapping[str, int] | None) -> str:
