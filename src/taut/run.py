@@ -30,6 +30,7 @@ from taut.ledger import Ledger, Prices, charge
 from taut.ledger.attempts import Attempts, charge_attempts
 from taut.ledger.charge import Cell
 from taut.read import read
+from taut.read.files import Paths, listed
 from taut.read.topology import Topology
 from taut.read.topology import load as load_topology
 from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
@@ -42,7 +43,7 @@ TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Analysis:
     """Everything ``analyze`` found out about one job."""
 
@@ -87,6 +88,14 @@ class Analysis:
         """The answer in a sentence or two."""
         return str(self.result["verdict"]["text"])
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.result['job']['name']}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        from taut.brief.card import card
+
+        return card(self.result)
+
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
         return json_text(self.result)
@@ -96,7 +105,7 @@ class Analysis:
         return save_run(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JobAnalysis:
     """What ``analyze`` found out from job logs alone."""
 
@@ -113,6 +122,14 @@ class JobAnalysis:
     def verdict(self) -> str:
         """The answer in a sentence or two."""
         return str(self.result["verdict"]["text"])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.result['job']['name']}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        from taut.brief.card import card
+
+        return card(self.result)
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
@@ -136,14 +153,16 @@ def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mappi
 
 
 def analyze(
-    paths: Sequence[str | Path], *, prices: Prices | None = None, topology: str | Path | None = None,
+    paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
     metrics: Sequence[str | Path] = (), places: str | None = None,
 ) -> Analysis | JobAnalysis:  # fmt: skip
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it."""
-    (progress or (lambda stage: None))("reading")
+    paths = listed(paths)
+    say = progress or (lambda stage: None)
+    say("reading")
     placed = None if topology is None else load_topology(topology)
-    box = [read(paths, metrics_at=metrics, places=places)]
+    box = [read(paths, metrics_at=metrics, places=places, progress=lambda done, total: say(f"reading {done}/{total}"))]
     name = digest(box[0], prices, placed, pays, envelope, places)
     if not len(box[0].ops) and not len(box[0].attempts):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

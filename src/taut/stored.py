@@ -7,6 +7,7 @@ checked: the files against the manifest, the columns against their types, every 
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -133,7 +134,8 @@ def _stored(root: Path) -> _Stored:
     try:
         data = read_file(root / RUN)
     except OSError:
-        raise RunError(f"{root}: not a run folder (no {RUN}); make one with: taut analyze TRACES -o {root}") from None
+        made = f"taut analyze {shlex.quote(str(root))} -o RUN" if root.exists() else f"taut analyze TRACES -o {root}"
+        raise RunError(f"{root}: not a run folder (no {RUN}); make one with: {made}") from None
     try:
         layout = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("format", msgspec.Raw(b"null"))
         if bytes(layout) != str(FORMAT).encode():

@@ -12,24 +12,26 @@ from rich.padding import Padding
 from rich.text import Text
 
 from taut.brief.terminal import LEAST_FATE, PARTIAL, Screen, Side, _bar, _heading, _in, _mark, _print, _table
-from taut.brief.text import count, duration, money, percent, safe
+from taut.brief.text import count, duration, middle, money, percent, safe
 
 ROWS, DECIDERS = 12, 3
 """Attempts or jobs, and controllers, shown at most."""
+FIGURES = 64
+"""Columns that the figures beside the name of a job take."""
 STYLE = {
-    "kept": ("green", "█", "#"),
-    "unfinished": ("yellow", "▓", "="),
-    "discarded": ("red", "x", "x"),
-    "discarded at most": ("bright_red", "?", "?"),
-    "checkpoint save": ("blue", "▒", "-"),
-    "restore": ("cyan", "░", "~"),
-    "hold/init": ("magenta", "/", "/"),
-    "detect+recover": ("dark_orange", "z", "z"),
-    "control overhead": ("bright_magenta", "%", "%"),
+    "kept": ("#009e73", "█", "#"),
+    "unfinished": ("#f0e442", "▓", "="),
+    "discarded": ("#d55e00", "x", "x"),
+    "discarded at most": ("#d55e00", "?", "?"),
+    "checkpoint save": ("#0072b2", "▒", "-"),
+    "restore": ("#56b4e9", "░", "~"),
+    "hold/init": ("#cc79a7", "/", "/"),
+    "detect+recover": ("#e69f00", "z", "z"),
+    "control overhead": ("#aa4499", "%", "%"),
     "unallocated": ("grey37", "_", "_"),
     "down": ("grey62", ".", "."),
 }
-"""Per fate its colour, and its mark where there are no colours, or no more than ASCII."""
+"""Per fate its colour, its mark, and its mark in ASCII, as in ``terminal.FATE_STYLE``."""
 
 
 def render_jobs(result: Mapping[str, Any], screen: Screen) -> str:
@@ -47,7 +49,7 @@ def render_jobs(result: Mapping[str, Any], screen: Screen) -> str:
 
 def section(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
     """Which attempts there were, where their time went, and what it was worth."""
-    parts = [_attempts(found) if found["jobs"] == 1 else _jobs(found), _ledger(found, screen), _besides(found)]
+    parts = [_attempts(found) if found["jobs"] == 1 else _jobs(found, screen), _ledger(found, screen), _besides(found)]
     shown = [part for part in parts if part is not None]
     return Group(*(x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]))
 
@@ -99,7 +101,7 @@ def _discarded(fates: Mapping[str, int] | None) -> str:
     return f"≤ {duration(known + bound)}" if bound else duration(known) if known else ""
 
 
-def _jobs(found: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _jobs(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
     """The restarted jobs that lost most."""
     if not found["worst"]:
         return None
@@ -107,9 +109,10 @@ def _jobs(found: Mapping[str, Any]) -> ConsoleRenderable | None:
     table = _table("attempts", "job", *told, found["unit"] or "job", "time", "discarded", "of it", "down")
     for row in found["worst"][:ROWS]:
         share = row["discarded_rank_ns"] / max(row["held_rank_ns"], 1)
+        named = middle(safe(f"{row['job']} {row['name'] or ''}".strip()), max(screen.width - FIGURES, 12))
         lost = ("≤ " if row["at_most"] else "") + duration(row["discarded_rank_ns"])
         table.add_row(
-            f"{row['attempts']:>8}", _in(safe(f"{row['job']} {row['name'] or ''}".strip()), "bold"),
+            f"{row['attempts']:>8}", _in(named, "bold"),
             *([_in(safe(row["outcome"] or "not told"))] if told else []), "–" if row["held"] is None else f"{row['held']:,}",
             duration(row["held_rank_ns"]), lost, percent(share), duration(row["down_ns"]),
         )  # fmt: skip

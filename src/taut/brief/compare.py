@@ -10,10 +10,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from taut.brief.terminal import Screen, _heading, _in, _print, _short, _table
-from taut.brief.text import count, duration, money, percent, safe
+from taut.brief.text import count, duration, middle, money, percent, safe
 
 RUNS, CHANGES, UNLIKE, RESTARTS = 12, 10, 5, 8
 """Lines at most."""
+NAME_WIDTH = 24
+"""Longer names of runs are cut in the middle."""
 NOTABLE = 0.05
 """Trends with a corrected chance up to this are set off."""
 LABELS = {
@@ -28,7 +30,7 @@ def render_compare(result: Mapping[str, Any], screen: Screen) -> str:
     """The whole screen of ``taut compare``."""
     names = _names([row["run"] for row in result["runs"]])
     parts = [
-        Text(safe(result["verdict"]["text"]), style="bold"), _runs(result, names), _trends(result), _changed(result),
+        Text(safe(result["verdict"]["text"]), style="bold"), _runs(result, names, screen), _trends(result), _changed(result),
         _repeats(result["non_determinism"], names), _restarts(result["restarts"], names),
     ]  # fmt: skip
     shown = [part for part in parts if part is not None]
@@ -58,20 +60,31 @@ def _say(quantity: str, value: Any, currency: str | None = None, signed: bool = 
     return plus + (f"{100 * number:.1f} %" if signed else percent(number))
 
 
-def _runs(result: Mapping[str, Any], names: Mapping[str, str]) -> ConsoleRenderable:
+def _runs(result: Mapping[str, Any], names: Mapping[str, str], screen: Screen) -> ConsoleRenderable:
+    """A line for each run; where that is too wide, a line for each quantity and a column for each run."""
     rows = result["runs"]
-    shown = [q for q in LABELS if any(row[q] is not None for row in rows)]
-    table = _table("run", "steps", *(LABELS[q] for q in shown))
-    half = RUNS // 2
-    some = rows if len(rows) <= RUNS else [*rows[:half], None, *rows[-half:]]
-    for row in some:
-        if row is None:
-            table.add_row(f"… {len(rows) - 2 * half} more")
-            continue
-        steps = f"{row['first_step']}–{row['last_step']}"
-        table.add_row(_in(names[row["run"]], "bold"), steps, *(_say(q, row[q], row["currency"]) for q in shown))
     order = "in order of time" if result["order"] == "time" else "in the order given"
-    return Group(_heading(f"{count(len(rows), 'run')}, {order}"), Padding(table, (0, 0, 0, 1)))
+    heading = _heading(f"{count(len(rows), 'run')}, {order}")
+    shown = [q for q in LABELS if any(row[q] is not None for row in rows)]
+    half = RUNS // 2
+    some = rows if len(rows) <= RUNS else [*rows[:half], *rows[-half:]]
+    lines = [[names[row["run"]], f"{row['first_step']}–{row['last_step']}"] for row in some]
+    for line, row in zip(lines, some, strict=True):
+        line += [_say(q, row[q], row["currency"]) for q in shown]
+    titles = ["run", "steps", *(LABELS[q] for q in shown)]
+    if _width([titles, *lines]) > screen.width and _width([*zip(titles, *lines, strict=True)]) <= screen.width:
+        titles, *lines = map(list, zip(titles, *lines, strict=True))
+    table = _table(titles[0], (titles[1], "left" if titles[1] == "steps" else "right"), *titles[2:])
+    for i, line in enumerate(lines):
+        if len(some) < len(rows) and i == half:
+            table.add_row(f"… {len(rows) - 2 * half} more")
+        table.add_row(_in(middle(line[0], NAME_WIDTH), "bold"), *line[1:])
+    return Group(heading, Padding(table, (0, 0, 0, 1)))
+
+
+def _width(lines: Sequence[Sequence[str]]) -> int:
+    """Columns of the screen that a table of these lines takes."""
+    return 1 + sum(2 + max(min(len(cell), NAME_WIDTH) for cell in column) for column in zip(*lines, strict=True))
 
 
 def _trends(result: Mapping[str, Any]) -> ConsoleRenderable | None:

@@ -44,21 +44,22 @@ CLASS_STYLE = {
     "unknown": "bold cyan",
 }
 FATE_STYLE = {
-    "productive": ("green", "█", "#"),
-    "slow compute": ("dark_orange", "▓", "="),
-    "exposed transfer": ("blue", "▒", "-"),
-    "communication undivided": ("cyan", "░", "~"),
-    "fault wait": ("red", "x", "x"),
-    "jitter wait": ("yellow", "z", "z"),
-    "structural wait": ("magenta", "/", "/"),
+    "productive": ("#009e73", "█", "#"),
+    "slow compute": ("#e69f00", "▓", "="),
+    "exposed transfer": ("#0072b2", "▒", "-"),
+    "communication undivided": ("#56b4e9", "░", "~"),
+    "fault wait": ("#d55e00", "x", "x"),
+    "jitter wait": ("#f0e442", "z", "z"),
+    "structural wait": ("#cc79a7", "/", "/"),
     "gap": ("grey62", ".", "."),
     "unexplained": ("bright_white", "?", "?"),
     "unobserved": ("grey37", "_", "_"),
     "idle": ("grey30", "·", ":"),
-    "control overhead": ("bright_magenta", "%", "%"),
-    "discarded": ("bright_yellow", "d", "d"),
+    "control overhead": ("#aa4499", "%", "%"),
+    "discarded": ("#999933", "d", "d"),
 }
-"""Per fate its colour, and its mark where there are no colours, or no more than ASCII."""
+"""Per fate its colour, its mark, and its mark in ASCII. The mark alone tells fates apart, and the colours are Okabe
+and Ito's and Tol's, which people with any kind of colour vision can tell apart."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ class Screen:
 
     @classmethod
     def of(cls, stream: IO[str]) -> Screen:
-        """The abilities of a stream; NO_COLOR and a dumb terminal are respected."""
+        """The abilities of a stream; NO_COLOR, FORCE_COLOR and a dumb terminal are respected."""
         width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST)
-        styled = stream.isatty() and os.environ.get("TERM") != "dumb"
+        forced = os.environ.get("FORCE_COLOR", "") not in ("", "0")
+        styled = forced or (stream.isatty() and os.environ.get("TERM") != "dumb")
         encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").replace("_", "")
         return cls(max(width, 40), styled, styled and not os.environ.get("NO_COLOR"), encoding in ("utf8", "cp65001"))
 
@@ -144,13 +146,18 @@ def _gain(result: Mapping[str, Any]) -> str:
 def _print(parts: Iterable[ConsoleRenderable], screen: Screen) -> str:
     console = Console(
         file=io.StringIO(), width=screen.width, force_terminal=screen.styled, no_color=not screen.color,
-        color_system="auto" if screen.color else None if not screen.styled else "standard",
+        color_system=_color_system() if screen.color else None if not screen.styled else "standard",
         highlight=False, markup=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
     with console.capture() as capture:
         console.print(Group(*parts))
     lines = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
     return lines if screen.unicode else plain(lines)
+
+
+def _color_system() -> Literal["auto", "256"]:
+    """What the terminal says it can; off one, and asked for colours all the same, what most can."""
+    return "256" if os.environ.get("FORCE_COLOR") and os.environ.get("TERM", "dumb") == "dumb" else "auto"
 
 
 def _in(text: str, style: str = "") -> Text:
@@ -392,7 +399,7 @@ def _bar(entries: Sequence[Mapping[str, Any]], total: int, screen: Screen, style
 
 def _mark(fate: str, screen: Screen, styles: Mapping[str, Any] = FATE_STYLE) -> str:
     _, shade, letter = styles.get(fate, ("", "▒", "+"))
-    return "█" if screen.color and screen.unicode else shade if screen.unicode else letter
+    return str(shade if screen.unicode else letter)
 
 
 def _priced(rank_ns: int, result: Mapping[str, Any]) -> str:

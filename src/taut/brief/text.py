@@ -29,6 +29,14 @@ def plain(text: str) -> str:
     return text.translate(_PLAIN).encode("ascii", "backslashreplace").decode()
 
 
+def middle(text: str, width: int) -> str:
+    """The text, its middle left out where it is longer: ids of jobs differ at their ends."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) * 2 // 3
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
 def three(value: float) -> str:
     """A number with three significant digits and no exponent."""
     digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut import __version__
-from taut.cli.common import FAILED, FINDINGS, kept, print_object, progress, reason, say, show, shown, write_out
+from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, reason, say, show, shown, write_out
 from taut.cli.control import control
 from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, Real, Target, delays, fixes, price, token_price, watts
@@ -144,6 +144,7 @@ def _analyze(
         checked_target(Path(folder))  # a folder that holds other files is refused before anything is computed
 
     prices = _prices(price, token_price, power, carbon)
+    announce_stdin(inputs)
     with progress(quiet) as stage:
         asked: dict[str, Any] = {"metrics": metrics, "places": places, **({} if pays is None else {"pays": pays})}
         analysis = run_analyze(inputs, prices=prices, topology=topology, progress=stage, envelope=envelope, **asked)
@@ -221,6 +222,8 @@ def _hints(result: dict[str, Any], run: Path | None) -> list[str]:
         zones = [one["zone"] for one in result["control"]["relations"]]
         worst = max(range(len(zones)), key=lambda k: zones[k]["rank_ns"] if zones[k] else -1)
         return [*lines, f"next: {before}taut export {where} --to perfetto --zone {worst + 1}"]
+    if not result["findings"] and not result["blame"]:
+        return [*lines, f"next: nothing to fix; {before}taut project --from {where} says what other scales give"]
     return [*lines, f"next: {before}taut whatif {where} {_worth_asking(result)}"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,26 @@ def _teller(quiet: bool) -> Iterator[Callable[[str], None]]:
         with Console(stderr=True).status("reading …") as status:
             yield lambda stage: status.update(f"{stage} …")
     else:
-        begin = time.monotonic()
-        yield lambda stage: say(f"{stage} …") if time.monotonic() - begin > PATIENCE_S else None
+        yield _Log()
+
+
+class _Log:
+    """Stages as lines, off a terminal: none in the first seconds, then each stage once and a long one now and then."""
+
+    def __init__(self) -> None:
+        self._said, self._quiet_until = "", time.monotonic() + PATIENCE_S
+
+    def __call__(self, stage: str) -> None:
+        now, word = time.monotonic(), stage.split(" ", 1)[0]
+        if now > self._quiet_until and (word != self._said or now > self._quiet_until + PATIENCE_S):
+            self._said, self._quiet_until = word, now
+            say(f"{stage} …")
+
+
+def announce_stdin(inputs: Sequence[str]) -> None:
+    """Say that taut waits where nobody sends anything: a terminal as standard input."""
+    if "-" in inputs and sys.stdin.isatty():
+        say("waiting for standard input; end it with Ctrl-D")
 
 
 def print_object(result: Mapping[str, Any]) -> None:

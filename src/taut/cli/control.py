@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.common import FAILED, kept, print_object, progress, say, show, shown
+from taut.cli.common import FAILED, announce_stdin, kept, print_object, progress, say, show, shown
 from taut.cli.options import HIGHEST, Target
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def control(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
     from taut.errors import NotATrace
     from taut.read import read
 
+    announce_stdin(inputs)
     with progress(quiet) as stage:
         stage("reading")
         trace = read(inputs)

@@ -94,7 +94,7 @@ def _fail(error: Exception) -> NoReturn:
 
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
-    return error.format_message() + (f" (see: {context.command_path} --help)" if context else "")
+    return " ".join(error.format_message().split()) + (f" (see: {context.command_path} --help)" if context else "")
 
 
 def _end(message: str, code: int) -> NoReturn:

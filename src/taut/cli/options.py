@@ -11,6 +11,15 @@ import click
 
 FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
 SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
+CURRENCIES = """
+    AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP CNY
+    COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR
+    IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR
+    MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD
+    SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VED VES VND VUV WST XAF XCD
+    XCG XOF XPF YER ZAR ZMW ZWG
+"""
+"""ISO 4217: the currencies that people are paid in, by their codes."""
 AMOUNT = r"(\d{1,12}(?:\.\d{1,12})?)"
 """An amount of money or watts; more digits are no price."""
 CURRENCY = r"([A-Za-z]{3}|[€$£])"
@@ -48,20 +57,33 @@ def price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str
     """``2.50EUR`` → amount and currency."""
     if value is None:
         return None
-    found = re.fullmatch(rf"{AMOUNT}\s?{CURRENCY}", value.strip(), re.ASCII)
+    found = re.fullmatch(rf"{AMOUNT}\s?{CURRENCY}", _sign_last(value), re.ASCII)
     if not found:
         raise click.BadParameter(f"{value!r} is no price: give amount and currency, for example 2.50EUR")
-    return found[1], SIGNS.get(found[2], found[2].upper())
+    return found[1], _currency(found[2])
 
 
 def token_price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str, str] | None:
     """``3.00,15.00USD`` → amount in, amount out and currency."""
     if value is None:
         return None
-    found = re.fullmatch(rf"{AMOUNT}\s?,\s?{AMOUNT}\s?{CURRENCY}", value.strip(), re.ASCII)
+    found = re.fullmatch(rf"{AMOUNT}\s?,\s?{AMOUNT}\s?{CURRENCY}", _sign_last(value), re.ASCII)
     if not found:
         raise click.BadParameter(f"{value!r}: give the price of a million tokens in, then out, for example 3.00,15.00USD")
-    return found[1], found[2], SIGNS.get(found[3], found[3].upper())
+    return found[1], found[2], _currency(found[3])
+
+
+def _sign_last(value: str) -> str:
+    """``$2.50`` as ``2.50$``."""
+    text = value.strip()
+    return f"{text[1:].lstrip()}{text[0]}" if text[:1] in SIGNS else text
+
+
+def _currency(text: str) -> str:
+    code = SIGNS.get(text, text.upper())
+    if code not in CURRENCIES.split():
+        raise click.BadParameter(f"{text!r} is no currency of ISO 4217, for example EUR or USD")
+    return code
 
 
 def watts(_: click.Context, __: click.Parameter, value: str | None) -> list[float] | None:

@@ -15,18 +15,20 @@ from taut.errors import InputRefused, NotATrace
 from taut.read import files, merge, metric_given, metrics
 from taut.read import progress as log
 from taut.read.load import FORMATS, LEAVE, Format, Part, brief, load_all
+from taut.read.optable import REQUIRED as OP_COLUMNS
 from taut.tables import Member, Op, Table, Trace
 
 __all__ = ["FORMATS", "Format", "read"]
 
 KNOWN = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
+STEP_COLUMNS = "worker, step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_ms"
 SUFFIXES = (
     ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
 )  # fmt: skip
 
 
 def read(
-    paths: Sequence[str | Path],
+    paths: files.Paths,
     *,
     metrics_at: Sequence[str | Path] = (),
     places: str | None = None,
@@ -36,6 +38,7 @@ def read(
 
     ``metrics_at`` are further files of metrics, or a Prometheus; ``places`` says which of their labels make a rank.
     """
+    paths = files.listed(paths)
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
     loaded = load_all(files.expand(paths), progress or _silent)
@@ -192,8 +195,14 @@ def _nothing(
     beside = next((name for door, name in BESIDE.items() if by(door)), "")
     if beside:
         return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
-    why = f"no trace among {len(parts)} files" if len(parts) != 1 else "not a trace"
-    return NotATrace(where, why, f"taut reads {KNOWN}")
+    if len(parts) != 1:
+        return NotATrace(where, f"no trace among {len(parts)} files", f"taut reads {KNOWN}")
+    if parts[0].columns:
+        why = f"a table of {', '.join(parts[0].columns)}, which taut does not know"
+        return NotATrace(where, why, f"op tables have {', '.join(OP_COLUMNS)}; step times have {STEP_COLUMNS}")
+    if parts[0].is_empty:
+        return NotATrace(parts[0].label, "it was empty", "check what writes to it")
+    return NotATrace(where, "not a trace", f"taut reads {KNOWN}")
 
 
 def _job_name(path: str | Path) -> str:

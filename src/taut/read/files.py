@@ -94,6 +94,15 @@ class Member:
         return cast(bytes, data)
 
 
+Paths = str | Path | Sequence[str | Path]
+"""One input, or several: files, folders, archives, ``-`` for standard input."""
+
+
+def listed(paths: Paths) -> list[str | Path]:
+    """One path or several as a list."""
+    return [paths] if isinstance(paths, str | Path) else list(paths)
+
+
 def expand(paths: Sequence[str | Path]) -> list[str]:
     """The files that paths and folders stand for, in a stable order; ``-`` stays as it is."""
     files: list[str] = []
@@ -131,7 +140,7 @@ def _walk(folder: str) -> list[str]:
 
 def natural(text: str) -> list[tuple[int, str]]:
     """Sorts ``rank2`` before ``rank10``."""
-    return [(int(part[:18]), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+    return [(int(part[:18]), part) if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
 def as_text(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import tarfile
@@ -28,6 +29,8 @@ PARALLEL_BYTES = 30 << 20
 
 LEAVE = "leave it out, or report it if other tools read it"
 PR_SET_PDEATHSIG = 1
+COLUMNS = 12
+"""Columns of an unknown table that are named at most."""
 
 
 class Format(Protocol):
@@ -106,6 +109,9 @@ class Part:
     found: Any
     door: str = ""
     """The module that read it; empty for a trace, a refusal and nothing."""
+    columns: tuple[str, ...] = ()
+    """Columns of a table that nobody knows."""
+    is_empty: bool = False
 
 
 @dataclass
@@ -118,20 +124,18 @@ class Loaded:
 
 
 def load_all(inputs: list[str], progress: Callable[[int, int], None]) -> list[Loaded]:
-    """What all inputs hold, in their order; ``progress`` is told bytes done and in all."""
-    sizes = {path: files.size_of(path) for path in inputs}
-    total, done = sum(sizes.values()), 0
-    results: dict[str, Loaded] = {}
-    for path, loaded in _loaded(inputs, total):
-        results[path] = loaded
-        done += sizes[path]
-        progress(done, total)
-    return [results[path] for path in dict.fromkeys(inputs)]
-
-
-def _loaded(inputs: list[str], total: int) -> Iterator[tuple[str, Loaded]]:
-    """Every input with its parts, in processes where that pays."""
+    """What all inputs hold, in their order; ``progress`` is told how many are read, of how many."""
     unique = list(dict.fromkeys(inputs))
+    results: dict[str, Loaded] = {}
+    for path, loaded in _loaded(unique):
+        results[path] = loaded
+        progress(len(results), len(unique))
+    return [results[path] for path in unique]
+
+
+def _loaded(unique: list[str]) -> Iterator[tuple[str, Loaded]]:
+    """Every input with its parts, in processes where that pays."""
+    total = sum(map(files.size_of, unique))
     finished: set[str] = set()
     if total > PARALLEL_BYTES and len(unique) > 1 and _cpus() > 1 and files.STDIN not in unique:
         for path, loaded in _in_processes(unique):
@@ -261,7 +265,14 @@ def _recognised(member: files.Member) -> Part:
                 return _part(member, other, other.load(member.read(), member.label))
     except (OSError, tarfile.TarError) as error:
         raise files.unreadable(member.label, error) from None
-    return Part(member.label, None)
+    return Part(member.label, None, columns=_columns(member.head), is_empty=not member.head)
+
+
+def _columns(head: bytes) -> tuple[str, ...]:
+    """The names in the header of something that looks like a CSV table."""
+    line = head.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    names = tuple(name.strip().strip('"') for name in line.split(",")[:COLUMNS])
+    return names if len(names) > 1 and all(re.fullmatch(r"[\w .-]{1,40}", name) for name in names) else ()
 
 
 def _part(member: files.Member, door: Any, found: Any) -> Part:
