@@ -99,7 +99,7 @@ def load(data: bytes | bytearray, label: str) -> Dump:
     of = [_group(entry.process_group) for entry in entries]
     names, groups, members = Codes(), Codes(), _config(dump.pg_config, set(of))
     called = Codes()
-    call = called.of([_called(entry) for entry in entries])
+    call = called.of(_texts([entry.profiling_name for entry in entries]))
     hop = np.array([entry.is_p2p is True for entry in entries], dtype=np.bool_)
     seq = np.where(hop, integers([e.p2p_seq_id for e in entries]), integers([e.collective_seq_id for e in entries]))
     pg = integers([entry.pg_id for entry in entries])
@@ -161,25 +161,31 @@ def _ordered(entries: list[_Entry]) -> list[_Entry]:
 
 def _text(value: Any) -> str:
     """The text of a name or number, as far as names go; empty of lists and tables, which may be any size."""
+    if type(value) is str:
+        return value[:NAME_LENGTH]
     return str(value)[:NAME_LENGTH] if value is None or isinstance(value, (str, int, float)) else ""
 
 
-def _called(entry: _Entry) -> str:
-    return _text(entry.profiling_name)
+def _texts(values: list[Any]) -> list[str]:
+    """The texts of many; where all are texts they stay as long as they are, because they are cut once they are told apart."""
+    return values if set(map(type, values)) <= {str} else list(map(_text, values))
 
 
 def _group(value: Any) -> str:
-    return _text(value[0]) if isinstance(value, (list, tuple)) and value else ""
+    if not isinstance(value, (list, tuple)) or not value:
+        return ""
+    name = value[0]
+    return name if type(name) is str and len(name) <= NAME_LENGTH else _text(name)
 
 
 def _name(value: Any) -> str:
     """The call's class: the ends of a hop are its place, not its class."""
-    return _HOP.sub("", str(value)).strip()
+    return _HOP.sub("", str(value)[:NAME_LENGTH]).strip()
 
 
 def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
     """Global rank of the other end of a send or receive, -1 if it is not told: names hold ranks inside the group."""
-    found = _HOP.search(_called(entry))
+    found = _HOP.search(_text(entry.profiling_name))
     if found is None:
         return NULL
     other, ranks = int(found[3]), members.get(_group(entry.process_group), ())

@@ -357,5 +357,5 @@ def elements(dims: Any, depth: int = 8) -> int:
             if not 0 <= product < 2**62:
                 return -1
         return product
-    inner = [n for n in (elements(one, depth - 1) for one in dims) if n >= 0]
+    inner = [n for one in dims if (n := elements(one, depth - 1)) >= 0]
     return min(sum(inner), 2**62) if inner else -1
