@@ -164,7 +164,7 @@ def test_output_that_is_cut_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
 @pytest.mark.parametrize("after_s", [0.0, 0.02, 0.2, 0.5])
 def test_a_signal_ends_in_one_line(tmp_path: Path, number: str, code: int, said: str, after_s: float) -> None:
-    process = started(tmp_path, "project", "gpt-175b", "--advice", "--envelope", "-q")
+    process = started(tmp_path, "project", "gpt-175b", "--envelope", "-q")
     while not listens(process.pid):
         time.sleep(0.005)
     time.sleep(after_s)
