@@ -42,7 +42,8 @@ def check(trace: Trace, ops: Table, steps: int) -> None:
 
 def check_wall(trace: Trace, segment: Any, end: Any) -> None:
     """Refuses a run of more than ten years; ``end`` counts from the begin of each segment."""
-    wall = total(np.maximum(greatest(segment, int(segment.max()) + 1, end), 0))
+    segments = int(segment.max()) + 1
+    wall = max(int(end.max()), 0) if segments == 1 else total(np.maximum(greatest(segment, segments, end), 0))
     if wall > LONGEST_NS:
         years = wall / LONGEST_NS * 10
         raise InputRefused(trace.source or trace.name, f"a run of {years:,.0f} years", "check the unit of the times")
