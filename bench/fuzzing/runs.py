@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,6 +28,7 @@ ASKS = (
     ["whatif", FOLDER, "--fix", "rank=1", "--json"],
     ["whatif", FOLDER, "--fix", "class=all-reduce", "--delay", "rank=0,step=1,ms=4", "--json"],
     ["export", FOLDER, "--to", "perfetto", "-o", "x.pftrace"],
+    ["export", FOLDER, "--to", "perfetto", "-o", "x.pftrace", "--zone", "1"],
     ["compare", f"{FOLDER}/{GOOD}", f"{FOLDER}/run", "--json", "-q"],
     ["project", "--from", FOLDER, "--ranks", "4", "--json", "-q"],
     ["whatif", FOLDER, "--fix", "link=0:1", "--fix", "gate=all-reduce", "--json"],
@@ -35,6 +37,7 @@ ASKS = (
 
 def seeds() -> list[Seed]:
     """Run folders of small jobs: op tables, Kineto traces, spans, metrics and attempts beside."""
+    from taut.ledger import Prices
     from taut.run import analyze
 
     out = []
@@ -45,6 +48,7 @@ def seeds() -> list[Seed]:
         logs.metric_csv()[1],
         small.flight_json()[0],
         folders.folders()[1],
+        small.each("ops.csv", small.of("test_cli").op_table(40, "fwd", 4, 8))[0],
     )
     with tempfile.TemporaryDirectory() as scratch:
         for k, one in enumerate(makers):
@@ -52,7 +56,7 @@ def seeds() -> list[Seed]:
             home.mkdir()
             for name, data in one.files.items():
                 (home / name).write_bytes(data)
-            run = analyze([home]).save(Path(scratch) / f"run{k}")
+            run = analyze([home], prices=Prices(Decimal("2.50"), "EUR", 700.0)).save(Path(scratch) / f"run{k}")
             out.append(seed({path.name: path.read_bytes() for path in sorted(run.iterdir())}))
     return out
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -37,6 +37,11 @@ TABLES: dict[type, str] = {Gate: "gates", Member: "members", Clock: "clock", Wai
 """Tables of one row type each, by the name of their file."""
 
 
+_Small = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+"""A number that arrays hold."""
+_Smaller = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+
+
 class _About(msgspec.Struct):
     """What the tables of a run folder refer to, as ``run.json`` tells it."""
 
@@ -50,14 +55,91 @@ class _About(msgspec.Struct):
     relative: bool
     group_ranks: dict[str, list[int]]
     slots: int
-    steps: list[int]
-    segment: list[int]
-    origin_ns: list[int]
+    steps: list[_Small]
+    segment: list[_Smaller]
+    origin_ns: list[_Small]
     clock_residual_ns: int | None
     dropped_edges: int
     partial: list[str]
     counts: dict[str, int]
     zero_ns: list[int] | None = None
+
+
+class _Job(msgspec.Struct):
+    name: str
+    ranks: int
+    steps: int
+    first_step: int
+    last_step: int
+    wall_ns: int
+
+
+class _Window(msgspec.Struct):
+    wall_ns: int
+
+
+class _Waits(msgspec.Struct):
+    exposed_rank_ns: int
+
+
+class _Entry(msgspec.Struct):
+    joules: float | None
+    money: Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,80}(\.[0-9]{1,80})?(E[-+]?[0-9]{1,3})?$")] | None
+
+
+class _Ledger(msgspec.Struct):
+    total_rank_ns: int
+    currency: str | None
+    entries: list[_Entry]
+
+
+class _Estimate(msgspec.Struct):
+    value: float
+
+
+class _Indices(msgspec.Struct):
+    runtime_variance_index: _Estimate | None
+    effective_throughput_ratio: _Estimate | None
+
+
+class _Finding(msgspec.Struct):
+    id: str
+    mode: str
+    because: str
+    ranks: list[_Small]
+    links: list[Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$")]]
+    stages: list[_Small]
+    steps: tuple[_Small, _Small]
+
+
+class _Zone(msgspec.Struct):
+    ranks: list[_Small]
+    ops: _Small
+    steps: tuple[_Small, _Small] | None
+    first_ns: _Small
+    last_ns: _Small
+
+
+class _Relation(msgspec.Struct):
+    zone: _Zone | None
+
+
+class _Control(msgspec.Struct):
+    relations: list[_Relation]
+
+
+class _Result(msgspec.Struct):
+    """What other verbs take from the result of a run; the rest is only shown."""
+
+    job: _Job
+    windows: Annotated[list[_Window], msgspec.Meta(min_length=1)]
+    waits: _Waits
+    ledger: _Ledger
+    indices: _Indices
+    regime: Any
+    recoverable_wall_ns: int
+    findings: list[_Finding]
+    control: _Control | None
 
 
 class _Stored(msgspec.Struct):
@@ -102,6 +184,11 @@ def _open(root: Path) -> Run:
     about, read_table = stored.graph, partial(_table, root, stored.files)
     if about is None:
         raise RunError(f"{root}: made of logs alone, it has no graph; put the traces of the job beside them")
+    try:
+        msgspec.convert(stored.result, _Result)
+    except msgspec.ValidationError as error:
+        why, _, place = str(error).rpartition(" - at ")
+        raise _damaged(root, f"result {place}: {why}") from None
     members = read_table(Member)
     trace = Trace(
         ops=Table(Op, {}, 0), names=about.names, lanes=about.lanes, groups=about.groups, members=members, name=about.name,
@@ -170,7 +257,7 @@ def read_columns(root: Path, files: Mapping[str, File], name: str, schema: Mappi
         stored = pq.ParquetFile(pa.BufferReader(data))
         _check_schema(root, file, stored, schema, len(data))
         table = stored.read(columns=list(schema))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(root, str(error)) from None
     if any(table[column].null_count for column in schema):
         raise _damaged(root, f"{file} has empty cells")

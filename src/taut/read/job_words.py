@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -123,7 +124,8 @@ def times(texts: Sequence[Any]) -> tuple[Any, bool]:
         return out, bare
     kinds = set(map(type, texts))
     if kinds and kinds <= {int, float}:
-        return _numbers(texts), False
+        with suppress(OverflowError):  # a whole number of hundreds of digits
+            return _numbers(texts), False
     return _one_by_one([text if isinstance(text, (str, int, float)) else None for text in texts])
 
 
@@ -148,7 +150,10 @@ def _time(value: Any) -> tuple[int, bool]:
     if value is None or isinstance(value, bool):
         return NULL, False
     if isinstance(value, (int, float)) or value.strip().replace(".", "", 1).isdecimal():
-        return _since_1970(float(value)), False
+        try:
+            return _since_1970(float(value)), False
+        except OverflowError:
+            return NULL, False
     try:
         at = datetime.fromisoformat(value.strip().replace("/", "-").replace(" UTC", "+00:00")[:40])
         since = (at.replace(tzinfo=UTC) if at.tzinfo is None else at) - datetime(1970, 1, 1, tzinfo=UTC)

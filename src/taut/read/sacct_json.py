@@ -85,8 +85,9 @@ def _id(job: _Job) -> str:
 
 def _span(job: _Job, running: bool) -> tuple[Any, Any, Any]:
     submit, start, end, took = (_number(_in(job.time, key)) for key in ("submission", "start", "end", "elapsed"))
-    if running and whole(start, 2**40) > 0:
-        end = start + took if whole(took, 2**40) >= 0 else None
+    begin, length = whole(start, 2**40), whole(took, 2**40)
+    if running and begin > 0:
+        end = begin + length if length >= 0 else None
     return submit, start, end
 
 

@@ -1,0 +1,47 @@
+"""A run folder whose tables fit its manifest, but whose ``run.json`` was edited: one line says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from build import job
+from taut.compare import compare
+from taut.errors import RunError
+from taut.run import analyze_trace, open_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return analyze_trace(job({0: "fwd 5 | AR 2", 1: "fwd 9 | AR 2"}, steps=3)).save(tmp_path / "run")
+
+
+def edited(run: Path, part: str, **change: Any) -> Path:
+    meta = json.loads((run / "run.json").read_text())
+    meta[part].update(change)
+    (run / "run.json").write_text(json.dumps(meta))
+    return run
+
+
+def test_an_unchanged_run_opens(run: Path) -> None:
+    assert len(open_run(run).graph) == 12
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("graph", {"segment": [4 * 10**18]}, "segment"),
+        ("graph", {"steps": [2**63]}, "steps"),
+        ("result", {"windows": []}, "windows"),
+        ("result", {"recoverable_wall_ns": None}, "recoverable_wall_ns"),
+        ("result", {"ledger": {"total_rank_ns": 5, "currency": None, "entries": [{"joules": None, "money": "many"}]}}, "money"),
+        ("result", {"findings": [{"id": 7}]}, "findings"),
+    ],
+)
+def test_what_other_verbs_take_from_it_has_its_type(run: Path, part: str, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(RunError, match=rf"damaged run folder \(.*{said}.*analyze the traces again") as refused:
+        compare([edited(run, part, **change), "other"])
+    assert "\n" not in str(refused.value)
