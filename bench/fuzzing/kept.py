@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import faulthandler
 import json
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from fuzzing.targets import TARGETS
 from fuzzing.workers import Found, scratch_folder
 
 FILE = TESTS / "seeds" / "found.jsonl"
+HANGS_S = 60
 LARGEST = 12_000
 """Bytes of a seed that is kept."""
 
@@ -57,11 +59,13 @@ def cases() -> Iterator[tuple[str, str, Case]]:
 
 
 def judge(target: str, case: Case) -> Finding | None:
-    """What is wrong with a kept case now."""
+    """What is wrong with a kept case now; a hang ends the process."""
     root = scratch_folder()
+    faulthandler.dump_traceback_later(HANGS_S, exit=True)
     try:
         return judged(TARGETS[target].judge, case, root)[1]
     finally:
+        faulthandler.cancel_dump_traceback_later()
         shutil.rmtree(root, ignore_errors=True)
 
 

@@ -25,6 +25,8 @@ def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:
         return trace
     window, notes = traced(trace), [line for one in found for line in one.notes]
     series = _told_apart([_in_zone(one, window, notes) for one in found], set(trace.members.host))
+    if not series:  # limits of metrics that are not there
+        return replace(trace, partial=(*trace.partial, *dict.fromkeys(notes)))
     ranks = ranks_of(trace, series)
     if any(rank >= 0 and s.place.rank is None for rank, s in zip(ranks, series, strict=True)):
         notes.append("metrics of accelerator n are taken as those of the n-th rank of its host")

@@ -330,4 +330,5 @@ def _moment(text: str) -> tuple[int, bool] | None:
         since = at.replace(tzinfo=at.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
-    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000, at.tzinfo is None
+    ns = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
+    return (ns, at.tzinfo is None) if abs(ns) < 2**63 else None
