@@ -14,11 +14,36 @@ from taut.cli.options import HIGHEST, Target
 if TYPE_CHECKING:
     from taut.tables import Trace
 
-REVIEWED = 3
-"""``review OLD NEW``."""
+LOGS = "logs"
+"""The command that takes the arguments of ``taut control`` where they name no other; not shown."""
 
 
-@click.command(short_help="Say whether controllers work against each other.")
+class _Control(click.Group):
+    """A group whose arguments go to one command unless the first of them names another."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the name of that command before its arguments."""
+        named = not args or args[0] in self.commands or args[0] in ctx.help_option_names
+        return super().parse_args(ctx, args if named else [LOGS, *args])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command and its arguments; in messages the unshown one is called by the name of the group."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return "" if name == LOGS else name, command, rest
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The help of that command, then the others."""
+        logs = self.commands[LOGS]
+        logs.format_help(click.Context(logs, info_name=ctx.info_name, parent=ctx.parent), formatter)
+        self.format_commands(ctx, formatter)
+
+
+@click.group(cls=_Control, short_help="Say whether controllers work against each other.", no_args_is_help=True)
+def control() -> None:
+    """Say whether controllers work against each other."""
+
+
+@control.command(LOGS, hidden=True)
 @click.argument("inputs", metavar="LOG...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option(
     "-o", "--output", "folder", metavar="RUN", type=Target(file_okay=False), help="Also write a run folder."
@@ -27,15 +52,12 @@ REVIEWED = 3
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw of the tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
-def control(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int, as_json: bool, quiet: bool) -> None:
+def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int, as_json: bool, quiet: bool) -> None:
     """Say whether the controllers of a system work with each other or against each other.
 
     LOG is what controllers write: Slurm (sacct, slurmctld), Kubernetes (events, audit logs), Ray Serve, torchrun,
     job tables, spans with retries, series of replicas or limits, a plain log or table of actions (docs/control-logs.md),
     or - for standard input. Formats are recognised, and logs given together are read as one system.
-
-    With review OLD NEW two configurations of loops (TOML, docs/control-loops.md) are compared before the second is deployed:
-    which loops it adds, and what would fight.
 
     \b
       taut control slurmctld.log rescuer.log
@@ -43,9 +65,6 @@ def control(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
       taut control attempts.jsonl --advice
       taut control review loops.toml changed.toml
     """
-    if inputs[0] == "review" and len(inputs) == REVIEWED:
-        _review(*inputs[1:], as_json=as_json)
-        return
     from taut.control import control as relate
     from taut.errors import NotATrace
     from taut.read import read
@@ -89,8 +108,19 @@ def _advise(trace: Trace, result: dict[str, Any], seed: int, stage: Callable[[st
     result["partial"] = [*result["partial"], *notes]
 
 
-def _review(old: str, new: str, *, as_json: bool) -> None:
-    """What a change of configuration adds, and what would fight."""
+@control.command("review", short_help="Say what a change of control loops would start.")
+@click.argument("old", metavar="OLD", type=click.Path())
+@click.argument("new", metavar="NEW", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, expose_value=False, hidden=True)
+def of_change(old: str, new: str, as_json: bool) -> None:
+    """Compare two configurations of control loops before the second is deployed: what it adds, and what would fight.
+
+    OLD and NEW are TOML files; docs/control-loops.md says what they hold.
+
+    \b
+      taut control review loops.toml changed.toml
+    """
     from taut.control.review import review
     from taut.read.loops_config import load
 

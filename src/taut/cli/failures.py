@@ -94,7 +94,9 @@ def _fail(error: Exception) -> NoReturn:
 
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
-    return " ".join(error.format_message().split()) + (f" (see: {context.command_path} --help)" if context else "")
+    return " ".join(error.format_message().split()) + (
+        f" (see: {' '.join(context.command_path.split())} --help)" if context else ""
+    )
 
 
 def _end(message: str, code: int) -> NoReturn:
