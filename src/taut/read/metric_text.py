@@ -207,7 +207,8 @@ def _moment(line: str) -> int | None:
         at = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1e6) * 1000
+    ns = int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1e6) * 1000
+    return ns if abs(ns) < FAR else None
 
 
 def _ns(number: float) -> int:
