@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
+from taut.read.limits import WALL_NS
 
 MOST = 50_000
 """Requests that are read; a file with more is cut, and said to be."""
@@ -135,6 +136,8 @@ def _seconds(values: list[Any], unit: float, label: str) -> Any:
         found = _dates(values)
     if not np.isfinite(found).all() or abs(found).max() > 1e12:
         raise InputRefused(label, "a time that is none", "give seconds, or dates as 2023-11-16 18:15:46.68")
+    if (found.max() - found.min()) * 1e9 > WALL_NS:
+        raise InputRefused(label, "its requests lie more than ten years apart", "check the unit of the times")
     return found
 
 
