@@ -35,6 +35,7 @@ def test_an_unchanged_run_opens(run: Path) -> None:
     [
         ("graph", {"segment": [4 * 10**18]}, "segment"),
         ("graph", {"steps": [2**63]}, "steps"),
+        ("graph", {"relative": True, "zero_ns": [5]}, "steps points outside"),
         ("result", {"windows": []}, "windows"),
         ("result", {"recoverable_wall_ns": None}, "recoverable_wall_ns"),
         ("result", {"ledger": {"total_rank_ns": 5, "currency": None, "entries": [{"joules": None, "money": "many"}]}}, "money"),

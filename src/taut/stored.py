@@ -62,7 +62,7 @@ class _About(msgspec.Struct):
     dropped_edges: int
     partial: list[str]
     counts: dict[str, int]
-    zero_ns: list[int] | None = None
+    zero_ns: list[_Small] | None = None
 
 
 class _Job(msgspec.Struct):

@@ -62,6 +62,8 @@ def _check_indices(graph: Graph, n: int) -> None:
         ("launch", ops.launch, -1, n),
         ("kind", ops.kind, 0, len(Kind)),
         ("verb", ops.verb, 0, len(Verb)),
+        ("parent", trace.actions.parent, -1, len(trace.actions)),
+        *([("steps", graph.steps, 0, len(trace.zero_ns))] if trace.relative and trace.zero_ns is not None else []),
     )
     for name, values, low, high in inside:
         within = len(values) == 0 or (int(values.min()) >= low and int(values.max()) < high)

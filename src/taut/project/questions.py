@@ -49,8 +49,11 @@ def _scale(far: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"value": far.get("ranks"), "lo": far.get("lo"), "hi": far.get("hi")} if far else None
 
 
-def _relative(mean: Mapping[str, float] | None) -> dict[str, float] | None:
-    return None if not mean else {key: mean[key] / mean["value"] for key in ("value", "lo", "hi")}
+def _relative(mean: Mapping[str, float | None] | None) -> dict[str, float | None] | None:
+    """A mean and its bounds, as multiples of the mean; a mean of one step has no bounds."""
+    if not mean or not mean["value"]:
+        return None
+    return {key: None if (at := mean[key]) is None else at / mean["value"] for key in ("value", "lo", "hi")}
 
 
 def _waiting(own: Mapping[str, Any]) -> float | None:
