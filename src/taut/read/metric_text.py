@@ -205,9 +205,9 @@ def _moment(line: str) -> int | None:
         return _ns(number) if number >= 1e8 else None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        ns = int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1e6) * 1000
+    except (ValueError, OverflowError):
         return None
-    ns = int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1e6) * 1000
     return ns if abs(ns) < FAR else None
 
 
