@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections import defaultdict
@@ -99,7 +100,9 @@ def one(name: str, seed: int, number: int, show: Path | None) -> int:
             path.write_bytes(data)
         print(f"written: {show / FOLDER}")
     print("args:", case.args)
-    outcome, finding = judged(target.judge, case, scratch_folder())
+    root = scratch_folder()
+    outcome, finding = judged(target.judge, case, root)
+    shutil.rmtree(root, ignore_errors=True)
     print(
         outcome if finding is None else f"{finding.kind}: {finding.site} (a user sees: {finding.seen or '-'})\n{finding.text}"
     )
