@@ -257,11 +257,11 @@ def read_columns(root: Path, files: Mapping[str, File], name: str, schema: Mappi
         stored = pq.ParquetFile(pa.BufferReader(data))
         _check_schema(root, file, stored, schema, len(data))
         table = stored.read(columns=list(schema))
+        if any(table[column].null_count for column in schema):
+            raise _damaged(root, f"{file} has empty cells")
+        return {column: table[column].to_numpy() for column in schema}
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(root, str(error)) from None
-    if any(table[column].null_count for column in schema):
-        raise _damaged(root, f"{file} has empty cells")
-    return {column: table[column].to_numpy() for column in schema}
 
 
 def _check_schema(root: Path, file: str, stored: Any, schema: Mapping[str, str], size: int) -> None:
