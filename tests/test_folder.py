@@ -12,14 +12,15 @@ import pytest
 
 from taut import folder as folders
 from taut.errors import RunError
-from taut.folder import add_file, manifest_of, read_listed, read_steadily, save_folder
+from taut.folder import add_file, checked_addition, is_run_folder, manifest_of, read_listed, read_steadily, save_folder
+from taut.whole_file import scratch_name
 
 
 def save(target: Path, text: str = "new") -> Path:
     def write(scratch: Path) -> dict[str, object]:
         (scratch / "a.parquet").write_text(text)
         (scratch / "b.parquet").write_text(text * 2)
-        return {"format": 2, "version": "test", "text": text}
+        return {"format": 2, "version": "test", "digest": "d", "text": text}
 
     return save_folder(target, write)
 
@@ -64,7 +65,10 @@ def test_a_folder_with_an_edited_file_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "a.parquet").read_text() == "odd"
 
 
-@pytest.mark.parametrize("text", ["{}", "", '{"files": 3}', '{"format": 1, "version": "0.1.0"}'])
+FOREIGN = ["{}", "", '{"files": 3}', '{"format": 1, "version": "0.1.0"}', '{"experiment": "notes", "files": {}}']
+
+
+@pytest.mark.parametrize("text", FOREIGN)
 def test_a_folder_whose_run_json_is_no_manifest_is_kept(tmp_path: Path, text: str) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "run.json").write_text(text)
@@ -84,12 +88,64 @@ def test_a_manifest_that_lists_a_link_or_a_folder_lets_neither_be_deleted(tmp_pa
     assert (tmp_path / "precious").read_text() == "old"
 
 
+def test_a_folder_called_like_a_scratch_folder_is_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / ".taut-0123456789abcdef01234567"
+    other.mkdir()
+    (other / "data.parquet").write_text("mine")
+    save(tmp_path / "run")
+    assert (other / "data.parquet").read_text() == "mine"
+
+
+def test_what_a_killed_export_left_does_not_block_a_run(tmp_path: Path) -> None:
+    save(tmp_path / "run", "old")
+    (tmp_path / "run" / scratch_name(".part")).write_text("half")
+    save(tmp_path / "run", "new")
+    assert whole(tmp_path / "run") == "new"
+
+
+def test_a_private_folder_stays_private(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    save(tmp_path / "run", "one")
+    save(tmp_path / "run", "two")
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_larger_than_its_manifest_says_is_not_read(tmp_path: Path) -> None:
+    save(tmp_path / "run")
+    os.truncate(tmp_path / "run" / "a.parquet", 1 << 40)
+    manifest = manifest_of(tmp_path / "run")
+    assert manifest is not None
+    with pytest.raises(RunError, match="larger than it may be"):
+        read_listed(tmp_path / "run", "a.parquet", manifest.files["a.parquet"])
+
+
+@pytest.mark.parametrize("name", ["run.json", "a.parquet", "mine.pftrace"])
+def test_nothing_of_a_run_or_of_others_is_overwritten_by_an_export(tmp_path: Path, name: str) -> None:
+    save(tmp_path / "run")
+    (tmp_path / "run" / "mine.pftrace").write_text("mine")
+    with pytest.raises(RunError, match="give another -o"):
+        checked_addition(tmp_path / "run" / name)
+    checked_addition(tmp_path / "run" / "new.pftrace")
+
+
+def test_names_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for target in (tmp_path / "loop" / "run", tmp_path / ("n" * 300)):
+        with pytest.raises(RunError, match="give another -o"):
+            save(target)
+
+
+def test_a_pipe_called_run_json_is_no_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    assert not is_run_folder(tmp_path)
+
+
 def test_the_current_folder_and_a_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunError, match="current folder"):
         save(Path("."))
     Path("file").write_text("mine")
-    with pytest.raises(RunError, match="is a file"):
+    with pytest.raises(RunError, match="is no folder"):
         save(Path("file"))
     assert Path("file").read_text() == "mine"
 

@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jit": {"native", "memory"},
     "tables": {"errors"},
     "boundary": {"errors"},
-    "folder": {"errors", "json_text", "signals"},
+    "folder": {"errors", "json_text", "signals", "whole_file"},
     **{room: set(GROUND) for room in ASIDE},
     **{room: {*GROUND, "read", *STAIRS[:level]} for level, room in enumerate(STAIRS)},
     **{room: {*GROUND, *STAIRS, *ASIDE, *TOP} for room in TOP},

@@ -18,7 +18,6 @@ import hashlib
 import io
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,16 +29,17 @@ import msgspec
 from taut.errors import RunError
 from taut.json_text import json_text
 from taut.signals import Held
+from taut.whole_file import is_scratch, scratch_name, whole_file
 
 T = TypeVar("T")
 
 RUN = "run.json"
-SCRATCH = re.compile(r"\.taut-[0-9a-f]{16}(\+.*)?", re.DOTALL)
-"""Names of scratch folders; after ``+`` stands the name of the folder that was moved aside there."""
 FORMAT = 2
 """Version of the layout of a run folder: 2 has a manifest."""
-PATIENCE_S = 20.0
-"""Another writer of the same place is waited for this long; it needs moments."""
+PATIENCE_S = 5.0
+"""Another writer of the same place is waited for this long; it needs moments. Locks may be held by anybody."""
+MOST_BYTES = 1 << 28
+"""A ``run.json`` is smaller."""
 HEAD = re.compile(rb'\s*\{\s*"format":\s*\d+,\s*"version":')
 REPLACED = 16
 """How often a folder that is replaced while it is read is read again."""
@@ -56,8 +56,11 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The files of a folder by name, without ``run.json`` itself."""
+    """What tells a ``run.json`` of taut's from others: its version, and the other files of the folder by name."""
 
+    format: int
+    version: str
+    digest: str
     files: dict[str, File]
 
 
@@ -68,23 +71,31 @@ def save_folder(target: Path, write: Callable[[Path], Mapping[str, object]]) -> 
         place.parent.mkdir(parents=True, exist_ok=True)
         with _scratch(place.parent) as scratch:
             _complete(scratch, write(scratch))
-            with Held(), _locked(place.parent):
+            with _locked(place.parent), Held():
                 _take_place(scratch, place, target)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
-        raise RunError(f"{target}: cannot be written ({why}); give another -o") from None
+        raise _unwritable(target, error) from None
     return target
 
 
 def checked_target(target: Path) -> Path:
     """Where a target really lies (links are followed); refused if it holds what is not its own."""
-    place = Path(os.path.realpath(target))
-    if place.exists() and not place.is_dir():
-        raise RunError(f"{target}: is a file; give another -o")
-    if place.is_dir() and place.samefile(os.curdir):
-        raise RunError(f"{target}: is the current folder; name a folder to be made")
-    read_steadily(place, lambda: _check_own(place, target))
+    try:
+        place = Path(os.path.realpath(target))
+        if os.path.lexists(place) and not place.is_dir():
+            raise RunError(f"{target}: is no folder; give another -o")
+        if place.is_dir() and place.samefile(os.curdir):
+            raise RunError(f"{target}: is the current folder; name a folder to be made")
+        place.parent.joinpath(place.name).exists()  # a name that is too long is one here
+        read_steadily(place, lambda: _check_own(place, target))
+    except OSError as error:
+        raise _unwritable(target, error) from None
     return place
+
+
+def _unwritable(target: Path, error: OSError) -> RunError:
+    why = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
+    return RunError(f"{target}: cannot be written ({why}); give another -o")
 
 
 def _check_own(place: Path, target: Path) -> None:
@@ -97,7 +108,8 @@ def _check_own(place: Path, target: Path) -> None:
     manifest = manifest_of(place)
     if manifest is None:
         raise RunError(f"{target}: exists and is no run folder (no {RUN} with a manifest); give another -o")
-    foreign = sorted(name for name in names if name != RUN and not _matches(place / name, manifest.files.get(name)))
+    others = [name for name in names if name != RUN and not is_scratch(name)]
+    foreign = sorted(name for name in others if not _matches(place / name, manifest.files.get(name)))
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise RunError(f"{target}: holds files that its manifest does not list ({foreign[0]}{more}); give another -o")
@@ -106,7 +118,7 @@ def _check_own(place: Path, target: Path) -> None:
 def manifest_of(folder: Path) -> Manifest | None:
     """The manifest of a run folder; None if it has none."""
     try:
-        return msgspec.json.decode(read_file(folder / RUN), type=Manifest)
+        return msgspec.json.decode(read_file(folder / RUN, MOST_BYTES), type=Manifest)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -114,7 +126,7 @@ def manifest_of(folder: Path) -> Manifest | None:
 def is_run_folder(folder: str | Path) -> bool:
     """Whether taut wrote a run here, told by how its ``run.json`` begins."""
     try:
-        with open(os.path.join(folder, RUN), "rb") as stream:
+        with _plain(Path(folder, RUN)) as stream:
             return HEAD.match(stream.read(200)) is not None
     except OSError:
         return False
@@ -125,7 +137,7 @@ def read_listed(folder: Path, name: str, listed: File | None) -> bytes:
     if listed is None:
         raise RunError(f"{folder}: its manifest lists no {name}; analyze the traces again")
     try:
-        data = read_file(folder / name)
+        data = read_file(folder / name, listed.bytes)
     except OSError as error:
         raise RunError(f"{folder}: {name} cannot be read ({error.strerror}); analyze the traces again") from None
     if len(data) != listed.bytes or hashlib.sha256(data).hexdigest() != listed.sha256:
@@ -158,22 +170,31 @@ def _shows(path: Path, descriptor: int) -> bool:
         return False
 
 
+def checked_addition(path: Path) -> None:
+    """Refuse to write a file into a run folder in place of one that belongs to the run, or that somebody else put there."""
+    manifest = manifest_of(path.parent)
+    if manifest is None or not os.path.lexists(path):
+        return
+    if path.name == RUN or path.suffix == ".parquet":
+        raise RunError(f"{path}: is part of a run; give another -o")
+    if path.name not in manifest.files:
+        raise RunError(f"{path}: exists, and was not written by taut; give another -o")
+
+
 def add_file(folder: Path, name: str) -> None:
     """List a file that was added to a run folder, so that it goes with the folder when that is replaced."""
-    meta = msgspec.json.decode(read_file(folder / RUN), type=dict[str, msgspec.Raw])
+    meta = msgspec.json.decode(read_file(folder / RUN, MOST_BYTES), type=dict[str, msgspec.Raw])
     files = msgspec.json.decode(meta["files"], type=dict[str, File])
     files[name] = _listed(folder / name)
-    scratch = folder / f".{RUN}.{secrets.token_hex(8)}"
-    try:
-        scratch.write_bytes(json_text({**meta, "files": files}).encode())
-        scratch.replace(folder / RUN)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with whole_file(folder / RUN) as out:
+        out.write(json_text({**meta, "files": files}).encode())
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a plain file, never of what a link or a device stands for."""
+def read_file(path: Path, most: int) -> bytes:
+    """The bytes of a plain file, never of what a link or a device stands for, nor of one that is larger than it may be."""
     with _plain(path) as stream:
+        if os.fstat(stream.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, "larger than it may be")
         return stream.read()
 
 
@@ -208,10 +229,10 @@ def _complete(scratch: Path, meta: Mapping[str, object]) -> None:
 @contextlib.contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
     """A folder of this writer's own, locked while it lives; gone afterwards, whatever it then holds."""
-    scratch = parent / f".taut-{secrets.token_hex(8)}"
+    scratch = parent / scratch_name()
     with contextlib.ExitStack() as stack:
         stack.callback(remove_own, scratch)
-        with Held(), _locked(parent):
+        with _locked(parent), Held():
             _clean(parent)
             scratch.mkdir()  # with the user's umask, as the finished folder will have it
             descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
@@ -224,6 +245,8 @@ def _scratch(parent: Path) -> Iterator[Path]:
 def _take_place(scratch: Path, place: Path, target: Path) -> None:
     """Put the finished folder where it belongs, and remove the one that was there."""
     _check_own(place, target)
+    if os.path.lexists(place):  # who may look into it stays as it was
+        os.chmod(scratch, stat.S_IMODE(os.stat(place).st_mode))
     if not os.path.lexists(place) or not os.listdir(place):
         os.rename(scratch, place)
         return
@@ -277,7 +300,11 @@ def remove_own(folder: Path) -> None:
     manifest = manifest_of(folder)
     with contextlib.suppress(OSError):
         names = os.listdir(folder)
-        own = [n for n in names if n.endswith(".parquet")] if manifest is None else [n for n in names if n in manifest.files]
+        own = [
+            name
+            for name in names
+            if is_scratch(name) or (name.endswith(".parquet") if manifest is None else name in manifest.files)
+        ]
         for name in own:
             (folder / name).unlink(missing_ok=True)
         if os.listdir(folder) == [RUN]:
@@ -288,7 +315,7 @@ def remove_own(folder: Path) -> None:
 def _clean(parent: Path) -> None:
     """Remove what killed writers left beside a target; a folder that one had moved aside goes back to its place."""
     with contextlib.suppress(OSError):
-        for name in [n for n in os.listdir(parent) if SCRATCH.fullmatch(n)]:
+        for name in filter(is_scratch, os.listdir(parent)):
             with contextlib.suppress(OSError), _abandoned(parent / name):
                 _, moved, home = name.partition("+")
                 if moved and not os.path.lexists(parent / home):

@@ -7,6 +7,7 @@ checked: the files against the manifest, the columns against their types, every 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ from numpy.typing import NDArray
 
 from taut.boundary import refusing_unexpected
 from taut.errors import RunError
-from taut.folder import FORMAT, RUN, File, read_file, read_listed, read_steadily
+from taut.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
 from taut.graph import Clock, Gate, Graph
-from taut.graph.check import Unsound, check
-from taut.replay import Wait
+from taut.graph.check import FAR_NS, Unsound, check
+from taut.replay import Wait, replay
 from taut.tables import Action, Member, Op, Table, Trace
 
 FREE_BYTES, RATIO = 64 << 20, 400
@@ -167,8 +168,9 @@ class Run:
     def waits(self) -> Table:
         """The observed waits, split."""
         waits = _table(self.folder, self.files, Wait)
-        if len(waits) and (int(waits.op.min()) < 0 or int(waits.op.max()) >= len(self.graph)):
-            raise _damaged(self.folder, "a wait belongs to no op")
+        for column in (waits.op, waits.opener) if len(waits) else ():
+            if int(column.min()) < 0 or int(column.max()) >= len(self.graph):
+                raise _damaged(self.folder, "a wait belongs to no op")
         return waits
 
 
@@ -211,16 +213,29 @@ def _open(root: Path) -> Run:
     )  # fmt: skip
     try:
         check(graph)
+        check_replay(graph)
     except Unsound as error:
         raise _damaged(root, str(error)) from None
-    return Run(root, graph, ops["reference_ns"], stored.result, stored.files)
+    reference_ns = ops["reference_ns"]
+    if not (np.isnan(reference_ns) | (np.abs(reference_ns) < FAR_NS)).all():
+        raise _damaged(root, "a reference is out of range")
+    return Run(root, graph, reference_ns, stored.result, stored.files)
+
+
+def check_replay(graph: Graph) -> None:
+    """Raise ``Unsound`` unless the graph, replayed unchanged, gives the times that its ops have."""
+    timeline = replay(graph)
+    if not ((timeline.arrival_ns == graph.ops.start_ns) & (timeline.end_ns == graph.ops.end_ns)).all():
+        raise Unsound("the replay of its graph does not give its times")
 
 
 def _stored(root: Path) -> _Stored:
     """``run.json`` of a folder."""
     try:
-        data = read_file(root / RUN)
-    except OSError:
+        data = read_file(root / RUN, MOST_BYTES)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise _damaged(root, f"{RUN} is larger than it may be") from None
         made = f"taut analyze {shlex.quote(str(root))} -o RUN" if root.exists() else f"taut analyze TRACES -o {root}"
         raise RunError(f"{root}: not a run folder (no {RUN}); make one with: {made}") from None
     try:

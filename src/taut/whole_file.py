@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
+
+_SCRATCH = re.compile(r"\.taut-([0-9a-f]{16})([0-9a-f]{8})(\.part|\+.*)?", re.DOTALL)
+
+
+def scratch_name(suffix: str = "") -> str:
+    """A name for something half-written that nobody can guess, and that ``is_scratch`` knows again."""
+    token = os.urandom(8).hex()
+    return f".taut-{token}{_check(token)}{suffix}"
+
+
+def is_scratch(name: str) -> bool:
+    """Whether ``scratch_name`` made this name: a folder of somebody else's that is called alike lacks the right end."""
+    found = _SCRATCH.fullmatch(name)
+    return found is not None and found[2] == _check(found[1])
+
+
+def _check(token: str) -> str:
+    return sha256(f"taut scratch {token}".encode()).hexdigest()[:8]
 
 
 @contextmanager
@@ -21,7 +41,7 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
         with target.open("wb") as out:
             yield out
         return
-    scratch = target.with_name(f".{os.urandom(8).hex()}.part")
+    scratch = target.with_name(scratch_name(".part"))
     try:
         # Not tempfile: its files are private, while here the umask decides.
         made = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

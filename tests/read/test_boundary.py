@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -156,3 +157,56 @@ def test_a_script_without_a_guard_reads_in_processes(put: Write, tmp_path: Path)
     command = [sys.executable, str(tmp_path / "script.py"), *map(str, small)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "once\n4\n", "")
+
+
+def test_a_slow_pipe_is_known_by_more_than_its_first_bytes(tmp_path: Path) -> None:
+    def drip() -> None:
+        with (tmp_path / "pipe").open("wb", buffering=0) as out:
+            for at in range(0, len(TABLE), 40):
+                out.write(TABLE[at : at + 40].encode())
+                time.sleep(0.001)
+
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=drip)
+    writer.start()
+    assert len(read([tmp_path / "pipe"]).ops) == 12
+    writer.join()
+
+
+def pax(content: bytes) -> bytes:
+    header = tarfile.TarInfo("./PaxHeaders/x")
+    header.type, header.size = tarfile.XHDTYPE, len(content)
+    return header.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % 512)
+
+
+@pytest.mark.parametrize("content", [b"1" * 200_000, b"26 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"])
+def test_headers_of_an_archive_on_which_python_spends_minutes_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "evil.tar").write_bytes(pax(content) + bytes(2048))
+    (tmp_path / "ops.csv").write_text(TABLE)
+    assert len(read([tmp_path]).ops) == 12
+    with pytest.raises(InputRefused):
+        read([tmp_path / "evil.tar"])
+
+
+def test_long_names_in_a_pax_archive_are_read(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "good.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("ä" * 200 + "/ops.csv")
+        info.size = len(TABLE)
+        tar.addfile(info, io.BytesIO(TABLE.encode()))
+    assert len(read([tmp_path / "good.tar"]).ops) == 12
+
+
+def test_links_to_what_is_no_file_on_a_disk_are_passed_over(put: Write) -> None:
+    good = put("ops.csv", TABLE)
+    (good.parent / "endless.json").symlink_to("/proc/self/mounts")
+    assert read([good.parent]).counts["files skipped"] == 0
+
+
+def test_spans_beside_traces_are_left_out(put: Write) -> None:
+    good = put("ops.csv", TABLE)
+    ids = '"traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331"'
+    span = f'{{{ids}, "name": "a", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}}'
+    put("spans.json", f'{{"resourceSpans": [{{"scopeSpans": [{{"spans": [{span}]}}]}}]}}')
+    trace = read([good.parent])
+    assert len(trace.ops) == 12
+    assert any("spans.json left out" in note for note in trace.partial)

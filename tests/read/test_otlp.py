@@ -278,15 +278,6 @@ def test_a_file_that_breaks_off_is_read_up_to_there_and_a_broken_line_is_named()
         otlp.load(good + good[:50] + b"\n" + good, "t.jsonl")
 
 
-def test_spans_beside_profiler_traces_are_refused(tmp_path: Path) -> None:
-    spans = Spans()
-    spans.add("web", "handle", 0, 10)
-    (tmp_path / "spans.jsonl").write_bytes(spans.lines())
-    (tmp_path / "ops.csv").write_text("rank,step,name,start_ns,duration_ns\n0,0,mm,0,5\n")
-    with pytest.raises(InputRefused, match="not read as one job"):
-        read([tmp_path])
-
-
 @st.composite
 def forests(draw: st.DrawFn) -> Trace:
     """Any forest: parents anywhere, times that contradict each other, every kind, all in one trace or in several."""

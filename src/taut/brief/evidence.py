@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,15 @@ from taut.brief.advice import advice_page
 from taut.brief.forecast import number, threshold
 from taut.brief.terminal import Screen, _print
 from taut.brief.text import safe
+from taut.errors import RunError
+from taut.folder import is_run_folder
 from taut.json_text import UNSEEN, json_text
 from taut.whole_file import whole_file
 
+DIGESTS = "digests.txt"
+MOST_BYTES = 1 << 16
+"""Digests of a few files take no more."""
+_LISTED = re.compile(r"([0-9a-f]{64}  \S+\n)*")
 MEANS = {
     "effective_throughput_ratio": "share of what the accelerators could do that is delivered; 1 loses nothing",
     "energy_per_useful_step": "energy of a step that counts, over what it would take if nothing were lost; 1 is best",
@@ -46,17 +53,40 @@ MEANS = {
 
 
 def write(folder: Path, found: Mapping[str, Any], text: str) -> None:
-    """README.md, evidence.json, the scenario as it was given, and their digests; each file whole or not at all."""
+    """README.md, evidence.json, the scenario as it was given, and their digests; each file whole or not at all.
+
+    Files of somebody else are not replaced. While files are written, the digests list the old ones as well as the new.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         "README.md": page(found).encode(),
         "evidence.json": f"{json_text(found)}\n".encode(),
         "scenario.toml": text.encode(),
     }
-    files["digests.txt"] = "".join(f"{sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())).encode()
-    for name, data in files.items():
+    old = _own_digests(folder, tuple(files))
+    new = "".join(f"{sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
+    for name, data in ((DIGESTS, (new + old).encode()), *files.items(), (DIGESTS, new.encode())):
         with whole_file(folder / name) as out:
             out.write(data)
+
+
+def _own_digests(folder: Path, names: Sequence[str]) -> str:
+    """What the digests of a folder list; refused if one of its files is not among them."""
+    if is_run_folder(folder):
+        raise RunError(f"{folder}: is a run folder; give evidence a folder of its own")
+    listed = ""
+    if (folder / DIGESTS).is_file():
+        listed = (folder / DIGESTS).read_bytes()[:MOST_BYTES].decode("utf-8", "replace")
+    foreign = [DIGESTS] if listed and not _LISTED.fullmatch(listed) else []
+    foreign += [name for name in names if (folder / name).exists() and _digest(folder / name) not in listed]
+    if foreign:
+        raise RunError(f"{folder / foreign[0]}: exists, and was not written by taut; give another folder")
+    return listed
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
 
 
 def page(found: Mapping[str, Any]) -> str:

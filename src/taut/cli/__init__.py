@@ -365,7 +365,7 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
     if file == "-" and sys.stdout.isatty():
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
     from taut.export import perfetto
-    from taut.folder import add_file
+    from taut.folder import add_file, checked_addition
     from taut.run import open_run
     from taut.whole_file import whole_file
 
@@ -376,12 +376,13 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
         write_out(b"")
         return
     path = Path(file) if file else opened.folder / (f"{form}.pftrace" if zone is None else f"{form}-zone{zone}.pftrace")
+    checked_addition(path)
     try:
         with whole_file(path) as out:
             perfetto(*told, out, part)
     except OSError as error:
         raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
-    if file is None:
+    if path.parent.samefile(opened.folder):
         add_file(opened.folder, path.name)
     say(f"written: {path}")
 

@@ -14,8 +14,12 @@ from taut.tables import Kind, Verb
 
 Ints = NDArray[np.int64]
 
-FAR_NS = 4 * 10**18
-"""Times and durations beyond this many ns (126 years) overflow when they are added up."""
+FAR_NS = 10**18
+"""Times and durations beyond this many ns (31 years) overflow when a few of them are added up."""
+
+
+EPOCH_NS = 4 * 10**18
+"""Absolute times beyond this (the year 2096) leave no room for what is added to them."""
 
 
 class Unsound(Exception):
@@ -58,7 +62,7 @@ def _check_indices(graph: Graph, n: int) -> None:
         ("segment", graph.segment, 0, len(graph.origin_ns)),
         ("name", ops.name, 0, len(trace.names)),
         ("lane", ops.lane, 0, len(trace.lanes)),
-        ("group", ops.group, -1, n + len(trace.groups)),
+        ("group", ops.group, -1, len(trace.groups)),
         ("launch", ops.launch, -1, n),
         ("kind", ops.kind, 0, len(Kind)),
         ("verb", ops.verb, 0, len(Verb)),
@@ -68,6 +72,8 @@ def _check_indices(graph: Graph, n: int) -> None:
     for name, values, low, high in inside:
         within = len(values) == 0 or (int(values.min()) >= low and int(values.max()) < high)
         _require(within, f"column {name} points outside what it refers to")
+    gates = np.bincount(graph.gate[graph.gate >= 0])
+    _require(bool((gates > 0).all()), "a gate has no members")
     place = np.searchsorted(graph.ranks, ops.rank)
     known = graph.ranks[np.minimum(place, len(graph.ranks) - 1)] == ops.rank
     _require(bool(known.all()), "an op belongs to no rank")
@@ -75,9 +81,9 @@ def _check_indices(graph: Graph, n: int) -> None:
 
 def _check_times(graph: Graph) -> None:
     ops = graph.ops
-    times = (ops.start_ns, ops.end_ns, graph.work_ns, graph.gap_ns, graph.lag_ns, graph.wait_lag_ns, graph.origin_ns)
-    for values in times:
-        _require(len(values) == 0 or (int(values.min()) > -FAR_NS and int(values.max()) < FAR_NS), "a time is out of range")
+    times = (ops.start_ns, ops.end_ns, graph.work_ns, graph.gap_ns, graph.lag_ns, graph.wait_lag_ns)
+    for values, far in (*((values, FAR_NS) for values in times), (graph.origin_ns, EPOCH_NS)):
+        _require(len(values) == 0 or (int(values.min()) > -far and int(values.max()) < far), "a time is out of range")
     _require(int(graph.work_ns.min()) >= 0, "an op works for less than no time")
     _require(bool((ops.end_ns >= ops.start_ns).all()), "an op ends before it begins")
 

@@ -61,8 +61,8 @@ def _joined(paths: Sequence[str | Path], parts: list[Part], by: Callable[[str], 
     traces = _traces(parts, by, refused)
     about = {"name": _job_name(paths[0]), "source": _source(paths)}
     if spans and traces:
-        why = "spans of services and profiler traces are not read as one job"
-        raise InputRefused(spans[0].label, why, "analyze the spans alone")
+        refused += [InputRefused(span.label, "spans are not read with traces; analyze them alone") for span in spans]
+        spans = []
     if spans:
         from taut.read import otlp
 

@@ -29,6 +29,10 @@ SIZE_BYTES = 8 << 30
 MEMBERS = 100_000
 TAR_HEADER_BYTES = 1 << 20
 
+_DIGITS = re.compile(rb"\d{32}")
+UNREAL = ("/proc/", "/sys/", "/dev/")
+"""Where files are not what they seem: reading one may wait for ever."""
+
 STDIN = "-"
 TRUTH = "truth.json"
 """The answer key of a lab run. A reader that opened it could cheat."""
@@ -135,7 +139,12 @@ def _walk(folder: str) -> list[str]:
     anchors = {name.removesuffix(".otf2") for name in found if name.endswith(".otf2")}
     # What an anchor speaks for is read with it.
     apart = (name for name in found if name.removesuffix(".def") not in anchors and os.path.dirname(name) not in anchors)
-    return sorted(filter(os.path.isfile, apart), key=natural)
+    return sorted(filter(_is_real, apart), key=natural)
+
+
+def _is_real(path: str) -> bool:
+    """Whether a file of a folder is a plain one, on a disk."""
+    return os.path.isfile(path) and not (os.path.islink(path) and os.path.realpath(path).startswith(UNREAL))
 
 
 def natural(text: str) -> list[tuple[int, str]]:
@@ -246,7 +255,38 @@ def _spoken_for(path: str) -> list[str]:
 
 
 def _buffered(stream: IO[bytes] | io.RawIOBase) -> IO[bytes]:
-    return io.BufferedReader(stream, HEAD_BYTES)  # type: ignore[type-var]
+    return io.BufferedReader(_Filling(stream), HEAD_BYTES)
+
+
+class _Filling(io.RawIOBase):
+    """A stream that gives as much as is asked for: a pipe gives what its writer wrote at once, which may be too little to
+    know a format by."""
+
+    def __init__(self, stream: IO[bytes] | io.RawIOBase) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        """Always: there is no other use for it."""
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor below."""
+        return self._stream.fileno()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Read until the buffer is full or nothing is left."""
+        view, size = memoryview(buffer).cast("B"), 0
+        while size < len(view):
+            found = self._stream.readinto(view[size:])  # type: ignore[union-attr]
+            if not found:
+                break
+            size += found
+        return size
+
+    def close(self) -> None:
+        """Close the stream below."""
+        self._stream.close()
+        super().close()
 
 
 def _peek(stream: IO[bytes]) -> bytes:
@@ -287,12 +327,32 @@ def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:
                 yield from _unwrap(_buffered(inner), f"{label}:{as_text(name)}", archive=False)
 
 
+class _Once:
+    """Stands for the stream of an archive until it is read once: what is read was looked at before."""
+
+    def __init__(self, tar: tarfile.TarFile, data: bytes) -> None:
+        self._tar, self._stream, self._data = tar, tar.fileobj, data
+
+    def read(self, _: int) -> bytes:
+        self._tar.fileobj = self._stream
+        return self._data
+
+
 class _CappedHeader(tarfile.TarInfo):
-    """Refuses extended headers so long that reading their names would exhaust memory."""
+    """Refuses extended headers that would exhaust memory or time: long ones, maps of sparse files, endless digits."""
+
+    def _proc_pax(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        data = tar.fileobj.read(self._block(self.size))  # type: ignore[attr-defined]
+        if _DIGITS.search(data) or b"GNU.sparse." in data:  # what tarfile makes of these is quadratic
+            raise InputRefused(self.name[:80], "an archive header of a sparse file, or damaged", "pack the traces again")
+        tar.fileobj = _Once(tar, data)  # type: ignore[assignment]
+        return cast(tarfile.TarInfo, super()._proc_pax(tar))  # type: ignore[misc]
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _CappedHeader:
         header = super().frombuf(buf, encoding, errors)
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            raise InputRefused(header.name[:80], "a sparse file in an archive", "pack the traces without --sparse")
         if not header.isreg() and header.size > TAR_HEADER_BYTES:
             raise TooLarge(header.name[:80], f"an archive header of {header.size:,} bytes", "pack the traces again")
         return header
