@@ -14,7 +14,7 @@ def refusing_unexpected(refusal: Callable[[str], TautError]) -> Iterator[None]:
     """Turn an exception that nobody foresaw into a refusal of what was being read; ``TAUT_DEBUG`` lets it through."""
     try:
         yield
-    except (TautError, MemoryError):
+    except (TautError, MemoryError, OSError):  # what the system refuses is no fault of the file
         raise
     except Exception as error:
         if os.environ.get("TAUT_DEBUG"):

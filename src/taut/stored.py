@@ -10,6 +10,7 @@ import dataclasses
 import errno
 import shlex
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -171,7 +172,16 @@ class Run:
         for column in (waits.op, waits.opener) if len(waits) else ():
             if int(column.min()) < 0 or int(column.max()) >= len(self.graph):
                 raise _damaged(self.folder, "a wait belongs to no op")
+        for name, column in waits.columns.items():
+            if name.endswith("_ns") and len(waits) and not -FAR_NS < int(column.min()) <= int(column.max()) < FAR_NS:
+                raise _damaged(self.folder, "a wait is out of range")
         return waits
+
+
+def refusing_runs(*folders: str | Path) -> AbstractContextManager[None]:
+    """A block that works with runs: what nobody foresaw there is a refusal of these folders."""
+    named = ", ".join(map(str, folders[:3])) + (" …" if len(folders) > 3 else "")
+    return refusing_unexpected(lambda why: _damaged(Path(named), why))
 
 
 def open_run(folder: str | Path) -> Run:

@@ -278,10 +278,12 @@ def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, 
         raise UsageError("nothing to change: give --fix or --delay")
     from taut.replay import replay
     from taut.run import open_run
+    from taut.stored import refusing_runs
 
-    opened = open_run(run)
-    changes = _changes(opened, fixes, delays)
-    actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns
+    with refusing_runs(run):
+        opened = open_run(run)
+        changes = _changes(opened, fixes, delays)
+        actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns
     _show_change(
         {
             "actual_wall_ns": actual, "changed_wall_ns": changed, "saved_wall_ns": actual - changed,
@@ -367,6 +369,7 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
     from taut.export import perfetto
     from taut.folder import add_file, checked_addition
     from taut.run import open_run
+    from taut.stored import refusing_runs
     from taut.whole_file import whole_file
 
     opened = open_run(run)
@@ -378,7 +381,7 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
     path = Path(file) if file else opened.folder / (f"{form}.pftrace" if zone is None else f"{form}-zone{zone}.pftrace")
     checked_addition(path)
     try:
-        with whole_file(path) as out:
+        with refusing_runs(run), whole_file(path) as out:
             perfetto(*told, out, part)
     except OSError as error:
         raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
@@ -414,8 +417,9 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
     from each other are restarts; runs with the same graph are repeats.
     """
     from taut.compare import compare as run_compare
+    from taut.stored import refusing_runs
 
-    with progress(quiet) as stage:
+    with progress(quiet) as stage, refusing_runs(*runs):
         stage("comparing")
         result = run_compare(runs, same_job=same_job)
     if as_json:

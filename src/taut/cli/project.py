@@ -123,10 +123,12 @@ def _from_run(run: str, ranks: list[int], same_hosts: bool, seed: int) -> dict[s
     from taut.project.from_run import from_run
     from taut.project.measured import learn
     from taut.run import open_run
+    from taut.stored import refusing_runs
 
-    opened = open_run(run)
-    here = len(opened.graph.ranks)
-    return from_run(learn(opened.graph), opened.result, ranks or [here, 2 * here, 4 * here], same_hosts=same_hosts, seed=seed)
+    with refusing_runs(run):
+        opened = open_run(run)
+        scales = ranks or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
+        return from_run(learn(opened.graph), opened.result, scales, same_hosts=same_hosts, seed=seed)
 
 
 @click.command(short_help="List the scenarios that ship with taut.")

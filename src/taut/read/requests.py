@@ -121,7 +121,7 @@ def _decoded(line: str, where: str) -> dict[str, Any]:
 def _tokens(value: Any, where: str) -> int:
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = -1.0
     if not 0 <= found < 1e9:
         raise InputRefused(where, f"{str(value)[:40]!r} is no number of tokens", "correct the line")
@@ -132,7 +132,7 @@ def _seconds(values: list[Any], unit: float, label: str) -> Any:
     """Times as seconds: numbers in their unit, or dates."""
     try:
         found = np.array([float(value) for value in values]) * unit
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = _dates(values)
     if not np.isfinite(found).all() or abs(found).max() > 1e12:
         raise InputRefused(label, "a time that is none", "give seconds, or dates as 2023-11-16 18:15:46.68")
