@@ -17,6 +17,7 @@ from build import analyze, barriers
 from taut.brief.compare import render_compare
 from taut.brief.terminal import Screen
 from taut.cli import main
+from taut.compare.quantities import rerun
 from taut.errors import UsageError
 from taut.ledger import Prices
 
@@ -129,6 +130,15 @@ def test_steps_that_a_later_run_executes_again_are_not_kept(tmp_path: Path) -> N
     assert first["energy_per_kept_step_j"] == pytest.approx(first["energy_j"] / 15)
     assert Decimal(first["cost_per_kept_step"]) == pytest.approx(Decimal(first["cost"]) / 15)
     assert last["energy_per_kept_step_j"] == pytest.approx(last["energy_j"] / 20)
+
+
+def test_steps_far_apart_take_no_more_memory() -> None:
+    steps = ((0, 2**40 - 1), (2**39, 2**41), (5, 14), (10, 19), (-7, 1), (0, 2**40 - 1))
+    blank = {"steps": 2, "energy_j": None, "cost": None}
+    rows: list[dict[str, Any]] = [{"first_step": first, "last_step": last, **blank} for first, last in steps]
+    rerun(rows, [""] * len(rows))
+    assert rows[0]["rerun_share"] == (2**39 + 15 + 2) / 2**40
+    assert [row["rerun_share"] for row in rows[2:]] == [1.0, 1.0, 2 / 9, None]
 
 
 def test_runs_of_the_same_steps_are_repeats_and_both_kept(tmp_path: Path) -> None:

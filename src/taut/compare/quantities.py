@@ -73,18 +73,25 @@ def rerun(rows: list[dict[str, Any]], jobs: Sequence[str]) -> None:
     """
     for i, row in enumerate(rows):
         later = [other for other, job in zip(rows[i + 1 :], jobs[i + 1 :], strict=True) if job == jobs[i]]
-        again = np.zeros(row["last_step"] - row["first_step"] + 1, dtype=bool)
-        for other in later:
-            if (other["first_step"], other["last_step"]) != (row["first_step"], row["last_step"]):
-                begin = max(other["first_step"] - row["first_step"], 0)
-                again[begin : max(other["last_step"] - row["first_step"] + 1, 0)] = True
-        share = float(again.mean())
+        share = _steps_again(row, later) / (row["last_step"] - row["first_step"] + 1)
         kept = row["steps"] * (1 - share)
         row["rerun_share"] = share if later else None
         row["kept_steps"] = kept
         if kept > 0:
             row["energy_per_kept_step_j"] = None if row["energy_j"] is None else row["energy_j"] / kept
             row["cost_per_kept_step"] = None if row["cost"] is None else str(Decimal(row["cost"]) / Decimal(kept))
+
+
+def _steps_again(row: dict[str, Any], later: Sequence[dict[str, Any]]) -> int:
+    """How many steps of a run's range lie in that of a later run that is no repeat of it."""
+    first, last = row["first_step"], row["last_step"]
+    ranges = {(other["first_step"], other["last_step"]) for other in later} - {(first, last)}
+    count, counted_to = 0, first - 1
+    for begin, end in sorted(ranges):
+        end = min(end, last)
+        count += max(end - max(begin - 1, counted_to), 0)
+        counted_to = max(counted_to, end)
+    return count
 
 
 def trends(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
