@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace as edited
 from typing import Any
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -153,6 +155,28 @@ def test_gates_in_a_circle_are_taken_apart_with_a_note() -> None:
     assert any("circle" in note for note in graph.partial)
     assert graph.counts["circular gates"] == 1
     assert (replay(graph).end_ns == graph.ops.end_ns).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_circles_lose_the_same_gates_whether_taken_apart_together_or_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Three ranks meet in the same gates, each in an order a little different from the others'."""
+    n, rng = 120, np.random.default_rng(seed)
+    group = np.concatenate([np.argsort(np.arange(n) + rng.uniform(0, 3, n)) for _ in range(3)])
+    times = np.tile(np.arange(n + 1) * 10, (3, 1)) * MS
+    columns = {
+        "rank": np.repeat([0, 1, 2], n), "lane": [0] * 3 * n, "step": [0] * 3 * n, "kind": [Kind.COMMUNICATE] * 3 * n,
+        "name": [0] * 3 * n, "verb": [Verb.ALL_REDUCE] * 3 * n, "group": group,
+        "start_ns": times[:, :-1].ravel(), "end_ns": times[:, 1:].ravel() + 20 * MS,
+    }  # fmt: skip
+    built = trace(columns, ["all-reduce"], [f"g{i}" for i in range(n)])
+    together = link(built)
+    monkeypatch.setattr(sys.modules[link.__module__], "FEW_CIRCLES", 10**9)
+    one_by_one = link(built)
+    assert together.counts["circular gates"] == one_by_one.counts["circular gates"] > 20
+    assert (together.gate == one_by_one.gate).all()
+    assert (replay(together).end_ns == together.ops.end_ns).all()
 
 
 def test_ops_that_overlap_in_a_lane_get_lanes_of_their_own() -> None:

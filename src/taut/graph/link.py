@@ -19,6 +19,9 @@ OVERLAP_NS = 1_000_000
 GATE_NS = 50_000
 """A member may end this much before the last arrives (clock residual) and still have waited for it."""
 
+FEW_CIRCLES = 8
+"""Gates of circles that are taken apart one at a time, all ops put in order each time: quick where few are wrong."""
+
 
 @dataclass
 class Edges:
@@ -158,6 +161,7 @@ def _assemble(
     trace: Trace, ops: Table, lanes: Lanes, window: Any, segment: Any, origin: Any, matching: gates.Matching, clock: Table,
     residual: int | None, windows: steps.Windows, names: list[str],
 ) -> Graph:  # fmt: skip
+    from taut.graph.circles import Circles
     from taut.graph.kernels import order_events
 
     n = len(ops)
@@ -181,8 +185,11 @@ def _assemble(
             edges, lost = _cut(edges, stuck)
             dropped += lost
             continue
-        broken += 1
-        open_again = gate == victim
+        victims = [victim]
+        if broken >= FEW_CIRCLES:
+            victims = list(Circles(ops, ptr, pred, join, wait, gate, slots, position).taken_apart())
+        broken += len(victims)
+        open_again = np.isin(gate, victims)
         join, wait = np.where(open_again, NULL, join), np.where(open_again, NULL, wait)
         gate = np.where(open_again, NULL, gate)
     if broken:
