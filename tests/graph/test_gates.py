@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace as edited
 from typing import Any
-
-import sys
 
 import numpy as np
 import pytest

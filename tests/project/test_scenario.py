@@ -54,6 +54,9 @@ def test_a_scenario_lists_what_it_took_by_default() -> None:
         ("hidden = 2304\n", "", "s.toml:2: model.hidden is missing"),
         ("layers = 24", 'layers = "x"', "s.toml:3: model.layers: expected `int`, got `str`"),
         ("dp = 32", "dp = 31", "s.toml:8: job.global_batch: 512 is no multiple of dp × micro_batch = 496"),
+        ("hidden = 2304", "hidden = 9223372036854775807", "s.toml:4: model.hidden: expected `int` <= 1000000000000"),
+        ("gb_per_s = 300", "gb_per_s = 3\noversubscription = 1e300", "oversubscription: expected `float` <= 1000000.0"),
+        ("dp = 32", "dp = 32\nsteps_between_syncs = 5000", "job.steps_between_syncs: expected `int` <= 1000"),
         ("dp = 32", "dp = 16\ntp = 7", "job.tp: tp 7 does not divide 24 heads"),
         ("dp = 32", "dp = 16\npp = 5", "job.pp: 5 pipeline chunks"),
     ],
@@ -63,3 +66,11 @@ def test_a_wrong_scenario_is_refused_with_line_key_and_remedy(old: str, new: str
         parsed(TEXT.replace(old, new))
     assert said in str(caught.value)
     assert "; " in str(caught.value), "a way out"
+
+
+@pytest.mark.parametrize(
+    "key", ["device_per_1000_node_days", "software_per_1000_node_days", "pod_per_1000_pod_days", "checkpoint_s"]
+)
+def test_failures_beyond_all_measure_are_refused(key: str) -> None:
+    with pytest.raises(InputRefused, match=rf"s.toml:23: failure.{key}: expected `float` <= 10+\.0"):
+        parsed(TEXT + f"[failure]\n{key} = 9223372036854775807\n")

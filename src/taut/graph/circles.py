@@ -81,7 +81,7 @@ class Circles:
         """One op is no longer stuck: those that end with that."""
         self._stuck[row] = False
         self._left -= 1
-        join, wait = self._join[row], self._wait[row]
+        join = self._join[row]
         if join >= 0:
             self._absent[join] -= 1
             if self._absent[join] == 0:

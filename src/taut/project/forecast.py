@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from taut.errors import UsageError
+from taut.errors import InputRefused, UsageError
 from taut.project import acts, indices, network, work
 from taut.project.failure import Lives, domains, live
 from taut.project.figures import times
@@ -83,6 +83,9 @@ class Forecast:
     def entry(self) -> dict[str, Any]:
         """The forecast in the words of ``--json``."""
         s = self.scenario
+        if self.kept <= 0:
+            why = f"on {self.ranks:,} ranks failures come before any work is saved: nothing of it is kept"
+            raise InputRefused(s.name, why, "lower the failure rates or checkpoint_s in [failure]")
         mean = float(self.step_ns.mean())
         low, middle, high = np.quantile(self.step_ns, (0.1, 0.5, 0.9))
         error = 1.96 * float(self.step_ns.std()) / np.sqrt(len(self.step_ns))

@@ -20,7 +20,7 @@ DOWN, SPARE, HOLD, SAVE, RESTORE, RECOVER, DISCARDED, PRODUCTIVE, SLOW = range(l
 COUNTS = ("wall_us", "failures", "taken", "waited", "broken", "finished")
 WALL, FAILURES, TAKEN, WAITED, BROKEN, FINISHED = range(len(COUNTS))
 NEVER = 1 << 60
-MOST_FAILURES = 1_000_000
+MOST_FAILURES = 100_000
 """Failures after which a life is given up."""
 
 

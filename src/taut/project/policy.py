@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from taut.errors import UsageError
 from taut.project import work
-from taut.project.scenario import Scenario, contradictions
+from taut.project.scenario import MOST_STEPS, Scenario, contradictions
 from taut.project.workload import Policy
 
 Change = Callable[[Scenario, Any], Scenario]
@@ -31,12 +31,18 @@ def _flag(name: str, says: str, costs: str, change: Callable[[Scenario], Scenari
     return Policy(name, says, apply, costs)
 
 
-def _count(name: str, says: str, costs: str, change: Change, usual: Callable[[Scenario], int], least: int = 1) -> Policy:
+MOST_NODES = 100_000
+"""Of a policy that takes replicas or nodes."""
+
+
+def _count(
+    name: str, says: str, costs: str, change: Change, usual: Callable[[Scenario], int], least: int = 1, most: int = MOST_NODES
+) -> Policy:
     """A policy that takes a whole number, or has a usual one."""
 
     def apply(s: Scenario, value: float | None) -> Scenario:
-        if value is not None and (value != int(value) or value < least):
-            raise UsageError(f"policy {name}={value:g}: give a whole number, {least} or more")
+        if value is not None and not (least <= value <= most and value == int(value)):
+            raise UsageError(f"policy {name}={value:g}: give a whole number from {least} to {most}")
         return _checked(name, change(s, usual(s) if value is None else int(value)))
 
     return Policy(name, says, apply, costs)
@@ -128,16 +134,16 @@ ALL = (
            lambda s, n: _gate(s, "hierarchical", group_replicas=n, slack=1), _group),
     _count("semi-synchronous", "nobody is more than so many steps ahead of the slowest (stale synchronous)",
            "gradients are up to that many updates stale; error grows with it (Ho et al. 2013)",
-           lambda s, n: _gate(s, "stale", slack=n), lambda s: 2),
+           lambda s, n: _gate(s, "stale", slack=n), lambda s: 2, most=MOST_STEPS),
     _count("ring", "a replica waits only for its neighbour, and what that did so many meetings ago, less one",
            "replicas average with neighbours only: mixing takes about N² steps on a ring (Lian et al. 2017)",
-           lambda s, n: _gate(s, "ring", slack=n), lambda s: 2),
+           lambda s, n: _gate(s, "ring", slack=n), lambda s: 2, most=MOST_STEPS),
     _flag("asynchronous", "nobody waits: every replica updates the parameters when it is done",
           "gradients are N − 1 updates stale on average, and the step size must fall with it",
           lambda s: _gate(s, "none")),
     _count("local-steps", "replicas synchronise every so many steps",
            "replicas drift apart in between; the error of averaging grows with the steps (Stich 2019)",
-           lambda s, n: _job(s, steps_between_syncs=n), lambda s: 8),
+           lambda s, n: _job(s, steps_between_syncs=n), lambda s: 8, most=MOST_STEPS),
     _count("backup-workers", "the slowest so many replicas are not waited for, and their gradients dropped",
            "the batch is smaller by them (effective_batch_share), and what slow replicas hold is seen less",
            lambda s, n: _gate(s, "fastest", backup_replicas=n), _few),

@@ -14,9 +14,25 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from taut.project import strict
-from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict, place
+from taut.project.strict import (
+    About,
+    Contradiction,
+    Count,
+    FailureRate,
+    NotNegative,
+    Positive,
+    Seconds,
+    Share,
+    Some,
+    Strict,
+    Times,
+    place,
+)  # fmt: skip
 
 __all__ = ["About", "Scenario", "parse", "place"]
+
+MOST_STEPS = 1000
+"""Steps between two meetings, or that replicas may be apart: a forecast plays all of them, several times."""
 
 
 class Model(Strict, frozen=True):
@@ -68,7 +84,7 @@ class Job(Strict, frozen=True):
     """Whether gathers of sharded parameters use all ports of a node; early implementations used one."""
     scaling: Literal["weak", "strong"] = "weak"
     """Whether more replicas get more to do (weak) or share the batch (strong)."""
-    steps_between_syncs: Count = 1
+    steps_between_syncs: Annotated[int, Meta(ge=1, le=MOST_STEPS)] = 1
     """Steps between two data-parallel synchronisations (local steps)."""
 
     @property
@@ -129,7 +145,7 @@ class Tier(Strict, frozen=True):
     """What one device can send through this tier when nobody else does; of a dragonfly's group: what joins two routers."""
     latency_us: NotNegative = 0.0
     """Time of a message through this tier (and those inside it), whatever its size; of a torus: for every hop."""
-    oversubscription: Annotated[float, Meta(ge=1)] = 1.0
+    oversubscription: Times = 1.0
     """Bandwidth below a switch of this tier over bandwidth above it; what turns round in the switch does not feel it."""
     uplinks: Some = 0
     """Cables from a switch of this tier upwards, of which a flow takes one by hash; 0 spreads every flow over all of them."""
@@ -182,7 +198,7 @@ class Noise(Strict, frozen=True):
     distribution: Literal["none", "gaussian", "lognormal", "exponential", "gumbel", "pareto", "measured"] = "lognormal"
     spread: NotNegative = 0.02
     """Standard deviation of an op's work, as a share of it (pareto: not used)."""
-    tail: Annotated[float, Meta(gt=1)] = 3.0
+    tail: Annotated[float, Meta(gt=1, le=1000)] = 3.0
     """Exponent of a pareto distribution."""
     run: str = ""
     """Run folder that measured noise is drawn from."""
@@ -194,7 +210,7 @@ class Noise(Strict, frozen=True):
     """Standard deviation of what ranks differ by for good, as a share of their work."""
     slow_share: Share = 0.0
     """Share of the devices of an older generation …"""
-    slow_factor: Annotated[float, Meta(ge=1)] = 1.0
+    slow_factor: Times = 1.0
     """… and how many times as long they take."""
     drift_share: NotNegative = 0.0
     """Standard deviation of a slow drift (heat), as a share of the work …"""
@@ -205,36 +221,36 @@ class Noise(Strict, frozen=True):
 class Failure(Strict, frozen=True):
     """What fails, how often, what it takes with it, and what a restart costs."""
 
-    device_per_1000_node_days: NotNegative = 0.0
+    device_per_1000_node_days: FailureRate = 0.0
     """Failures of a device, its memory, its link: the node is taken out with it."""
-    node_per_1000_node_days: NotNegative = 0.0
-    software_per_1000_node_days: NotNegative = 0.0
+    node_per_1000_node_days: FailureRate = 0.0
+    software_per_1000_node_days: FailureRate = 0.0
     """Failures that stop the job and break no node."""
-    rack_per_1000_rack_days: NotNegative = 0.0
-    switch_per_1000_switch_days: NotNegative = 0.0
-    pod_per_1000_pod_days: NotNegative = 0.0
+    rack_per_1000_rack_days: FailureRate = 0.0
+    switch_per_1000_switch_days: FailureRate = 0.0
+    pod_per_1000_pod_days: FailureRate = 0.0
     nodes_per_rack: Count = 4
     racks_per_switch: Count = 1
     """Racks that lose their network with a switch."""
     racks_per_pod: Count = 16
-    detect_s: NotNegative = 120.0
+    detect_s: Seconds = 120.0
     """From a failure until it is known and the job stopped."""
-    repair_hours: NotNegative = 12.0
+    repair_hours: Annotated[float, Meta(ge=0, le=1e6)] = 12.0
     """Mean time until a broken node is back …"""
-    outage_hours: NotNegative = 4.0
+    outage_hours: Annotated[float, Meta(ge=0, le=1e6)] = 4.0
     """… and until a rack, switch or pod is."""
     spares: Some = 0
     """Nodes held ready."""
-    reschedule_s: NotNegative = 180.0
+    reschedule_s: Seconds = 180.0
     """From having its nodes until the job reads its checkpoint."""
-    restore_s: NotNegative = 120.0
+    restore_s: Seconds = 120.0
     """Reading the checkpoint, if storage serves everybody at full speed …"""
     restore_nodes: Some = 0
     """… which it does for so many nodes; more share it. 0 for as many as there are."""
-    checkpoint_s: NotNegative = 0.0
+    checkpoint_s: Seconds = 0.0
     checkpoint_overlap: Share = 0.0
     """Share of a checkpoint that hides under work (1 for asynchronous); it counts only when it is written in whole."""
-    checkpoint_every_s: NotNegative = 0.0
+    checkpoint_every_s: Seconds = 0.0
     """From one checkpoint to the next, itself included; 0 for the best interval."""
     warmup_steps: NotNegative = 0.0
     """Steps after a restart over which the job gains its speed …"""
@@ -256,7 +272,7 @@ class Price(Strict, frozen=True):
     """Rates; what is not given stays unpriced."""
 
     currency: str = ""
-    pue: Annotated[float, Meta(ge=1)] = 1.56
+    pue: Annotated[float, Meta(ge=1, le=100)] = 1.56
     kwh: NotNegative | None = None
     kg_co2e_per_kwh: NotNegative | None = None
     amortisation_years: Positive = 4.0
@@ -277,7 +293,7 @@ class Policies(Strict, frozen=True):
     slowest of ``slack`` meetings ago; its group now and the slowest of ``slack`` meetings ago; nobody."""
     backup_replicas: Some = 0
     """Replicas whose gradients are dropped: the slowest of every meeting."""
-    slack: Some = 0
+    slack: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 0
     """Meetings that replicas may be apart."""
     group_replicas: Some = 0
     """Replicas that meet first, of a hierarchical gate."""
@@ -285,7 +301,7 @@ class Policies(Strict, frozen=True):
     """Replicas that do the same work; the first of them counts."""
     copy_after: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Quantile of what its work usually takes after which another group begins a late op too; 0 for never."""
-    compression_ratio: Annotated[float, Meta(ge=1)] = 1.0
+    compression_ratio: Annotated[float, Meta(ge=1, le=1e4)] = 1.0
     """How many times fewer bytes gradients take on their way …"""
     compression_passes: NotNegative = 4.0
     """… and how often they are read or written for it: gradient and residue read, residue and result written."""

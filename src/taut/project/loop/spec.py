@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from taut.project import strict
-from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict
+from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
 
 WILDEST = 10.0
 """Largest spread: beyond it nearly all draws are nothing, and the rest is one event."""
@@ -83,7 +83,7 @@ class Client(Strict, frozen=True):
     timeout_s: Positive
     retries: Annotated[int, Meta(ge=0, le=20)] = 0
     back_off_s: NotNegative = 0.0
-    back_off_times: Annotated[float, Meta(ge=1)] = 1.0
+    back_off_times: Times = 1.0
     """What every further back-off is longer by."""
     budget_share: Share | None = None
     """Retries that may be spent for a first attempt, averaged; none where no budget is given."""

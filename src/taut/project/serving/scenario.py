@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Any, Literal
 
 from taut.project import strict
 from taut.project.scenario import Device, Fabric, Model, Noise, Price
 from taut.project.serving.work import kv_tokens
-from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict
+from taut.project.strict import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
 
 MOST_SERVERS = 8
 """Servers that are played: more are alike, and these stand for them."""
@@ -68,7 +66,7 @@ class Arrivals(Strict, frozen=True):
     per_s: NotNegative = 0.0
     """Requests a second, all replicas together; 0: as recorded in the file."""
     process: Literal["poisson", "modulated", "recorded"] = "poisson"
-    dispersion: Annotated[float, Meta(ge=1)] = 1.0
+    dispersion: Times = 1.0
     """Index of dispersion of modulated arrivals: variance over mean of their number in a long time."""
     burst_s: Positive = 30.0
     """Mean time between two changes of the rate of modulated arrivals."""
