@@ -166,6 +166,9 @@ def analyze(
     name = digest(box[0], prices, placed, pays, envelope, places)
     if not len(box[0].ops) and not len(box[0].attempts):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        if len(box[0].members):  # only dumps tell of ranks without ops
+            remedy = "set TORCH_NCCL_TRACE_BUFFER_SIZE above 0 and dump again, or put traces beside them"
+            raise NotATrace(where, "no call with a time in these flight-recorder dumps", remedy)
         raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
     if not len(box[0].ops):
         return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices, actions=box[0].actions), name)

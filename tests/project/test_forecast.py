@@ -49,6 +49,12 @@ def test_more_jitter_and_more_ranks_keep_less_throughput(gpt: Scenario) -> None:
     assert kept(0.03, 96) > kept(0.03, 1536) > kept(0.03, 6144)
 
 
+def test_a_job_of_which_no_work_is_kept_is_refused(gpt: Scenario) -> None:
+    failing = replace(gpt.failure, device_per_1000_node_days=1e5, detect_s=1e7)
+    with pytest.raises(InputRefused, match="failures come before any work is saved"):
+        forecast(replace(gpt, failure=failing), count=3).entry()
+
+
 def test_strong_scaling_shares_the_batch_and_weak_scaling_does_not(gpt: Scenario) -> None:
     strong = replace(gpt, job=replace(gpt.job, scaling="strong"))
     assert at(gpt, 3072).job.global_batch == 3072

@@ -11,6 +11,7 @@ import pytest
 
 from taut.errors import InputRefused, NotATrace
 from taut.read import flight, read
+from taut.run import analyze
 
 
 def entry(**more: Any) -> dict[str, Any]:
@@ -71,6 +72,14 @@ def test_another_pickle_beside_dumps_is_left_out(tmp_path: Path) -> None:
 def test_a_rank_that_no_job_has_is_refused(rank: int) -> None:
     with pytest.raises(InputRefused, match="which no job has"):
         flight.load(json.dumps(dump(rank=rank)).encode(), "d")
+
+
+@pytest.mark.parametrize("entries", [[], [entry(time_created_ns=0)], [entry(time_created_ns=-5)]])
+def test_dumps_without_a_call_with_a_time_are_not_taken_for_control_logs(tmp_path: Path, entries: list[Any]) -> None:
+    for rank in range(2):
+        (tmp_path / f"dump_{rank}.pickle").write_bytes(pickle.dumps(dump(rank=rank, entries=entries), 2))
+    with pytest.raises(NotATrace, match="no call with a time in these flight-recorder dumps"):
+        analyze([tmp_path])
 
 
 def test_a_high_rank_alone_costs_nothing(tmp_path: Path) -> None:

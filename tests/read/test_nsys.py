@@ -402,6 +402,14 @@ def test_a_database_that_is_no_export(tmp_path: Path) -> None:
         read([plain_database(tmp_path / "a.db", "CREATE TABLE runs (id, name)")])
 
 
+@pytest.mark.parametrize("end", ["-wal", "-journal"])
+def test_a_database_that_was_not_closed_says_so(tmp_path: Path, end: str) -> None:
+    path = plain_database(tmp_path / "a.sqlite", "CREATE TABLE runs (id, name)")
+    Path(f"{path}{end}").write_bytes(b"pages")
+    with pytest.raises(InputRefused, match=r"was not closed: .* export it again"):
+        read([path])
+
+
 def test_an_export_without_gpus(tmp_path: Path) -> None:
     with pytest.raises(InputRefused, match="no GPU activity in this export; record with nsys profile --trace=cuda,nvtx"):
         read([plain_database(tmp_path / "a.sqlite", STRINGS)])

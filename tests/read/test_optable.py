@@ -70,8 +70,11 @@ def test_timestamps_and_durations_know_their_unit() -> None:
         ({"start_ns": ["a", "b"]}, "column start_ns holds no numbers"),
         ({"start_ns": [[1], [2]]}, "column start_ns holds list"),
         ({"start_ns": [float("nan"), float("inf")]}, "no row has a finite start"),
+        ({"start_ns": [9 * 10**18] * 2}, "all times are out of range .* check their unit"),
+        ({"duration_ns": [1e30] * 2}, "all times are out of range"),
+        ({"start_ns": None, "start": pa.array([2**62, 2**62], pa.timestamp("us"))}, "all times are out of range"),
         ({"class": pa.array([b"\xff", b"f"])}, "column class holds binary, not text"),
-        ({name: pa.array(column)[:0] for name, column in ROW.items()}, "op table is empty"),
+        ({name: pa.array(column)[:0] for name, column in ROW.items()}, "op table is empty; give one with a row for each op"),
     ],
 )
 def test_nonsense_is_refused(columns: dict[str, Any], why: str) -> None:

@@ -91,7 +91,7 @@ class Circles:
 
     def _may_end(self, row: int) -> bool:
         wait = self._wait[row]
-        return wait < 0 or self._absent[wait] == 0
+        return bool(wait < 0 or self._absent[wait] == 0)
 
 
 def _rows_by(ids: Any, count: int, rows: Any) -> list[Any]:

@@ -49,6 +49,15 @@ def _scaled(column: Any, factor: int) -> tuple[Any, Any]:
     return np.where(ok, values, 0) * factor, ok
 
 
+def has_any(column: Any, name: str, label: str) -> bool:
+    """Whether a column of times holds any, in range or not."""
+    import pyarrow as pa
+
+    if pa.types.is_temporal(column.type):
+        return bool(column.null_count < len(column))
+    return bool(np.isfinite(numbers(column, name, label).astype(np.float64)).any())
+
+
 def numbers(column: Any, name: str, label: str) -> Any:
     """The numbers of a column: integers as they are, where there is none NaN; refuses what holds none."""
     import pyarrow as pa

@@ -21,9 +21,10 @@ from taut.read.limits import check_wall
 from taut.read.loops import PROCESS, loops
 from taut.read.nsys_nccl import Collective, Init, Nccl
 from taut.read.nsys_nvtx import is_api, is_torch, notes
-from taut.read.sqlite import MAGIC, Database, opened
+from taut.read.sqlite import MAGIC, Database, is_unclosed, opened
 from taut.tables import NULL, Kind, Mark, Member, Table, Trace
 
+NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 
 
@@ -65,15 +66,30 @@ def is_report(member: File) -> bool:
 
 def load(member: File) -> Report:
     """Everything of one export that tells of its GPUs."""
+    unclosed = is_unclosed(member)
     with opened(member) as db:
         if not db.has("StringIds", "id", "value"):
-            raise NotATrace(
-                member.label, "an SQLite database, but no export of Nsight Systems", "use nsys export --type sqlite"
+            raise (
+                _not_closed(member)
+                if unclosed
+                else NotATrace(
+                    member.label, "an SQLite database, but no export of Nsight Systems", "use nsys export --type sqlite"
+                )
             )
         report = _Reading(db, member.label).report()
+    if not report.gpus and unclosed:
+        raise _not_closed(member)
     if not report.gpus:
         raise InputRefused(member.label, "no GPU activity in this export", "record with nsys profile --trace=cuda,nvtx")
+    if unclosed:
+        first = report.gpus[0]
+        first.trace = replace(first.trace, partial=[*first.trace.partial, f"{member.label}: {NOT_CLOSED}"])
     return report
+
+
+def _not_closed(member: File) -> InputRefused:
+    remedy = "close it (sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'), or export it again"
+    return InputRefused(member.label, NOT_CLOSED, remedy)
 
 
 class _Reading:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from taut.errors import InputRefused
-from taut.read.arrow_columns import INT64, times_ns, wholes, words
+from taut.read.arrow_columns import INT64, has_any, times_ns, wholes, words
 from taut.read.table_file import BOM, header_cells, open_table
 from taut.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 
@@ -88,7 +88,7 @@ def load(data: bytes, label: str) -> Trace:
         raise InputRefused(label, f"op table lacks {', '.join(missing)}", "columns needed: " + ", ".join(REQUIRED))
     table = file.read(list(dict.fromkeys(named.values())))
     if table.num_rows == 0:
-        raise InputRefused(label, "op table is empty")
+        raise InputRefused(label, "op table is empty", "give one with a row for each op")
     table, start, duration, counts = _timed(table, named["start"], named["duration"], label)
     rows = len(start)
     named = {key: column for key, column in named.items() if key in REQUIRED or table[column].null_count < rows}
@@ -148,8 +148,16 @@ def _timed(table: Any, begins: str, lasts: str, label: str) -> tuple[Any, Any, A
         return table, start, duration, counts
     counts["dropped: negative or not a number"] = len(good) - counts["ops"]
     if not good.any():
-        raise InputRefused(label, "no row has a finite start and a duration of at least 0")
+        both = ((begins, start_ok), (lasts, duration_ok))
+        raise InputRefused(label, *_untimed(any(not np.any(ok) and has_any(table[c], c, label) for c, ok in both)))
     return table.filter(pa.array(good)), start[good], duration[good], counts
+
+
+def _untimed(out_of_range: bool) -> tuple[str, str]:
+    """Why no row has times, and what to do."""
+    if out_of_range:
+        return "all times are out of range (126 years)", "check their unit: a suffix of the column names it (_ns, _us, _ms, _s)"
+    return "no row has a finite start and a duration of at least 0", "check these two columns"
 
 
 def _whole(table: Any, key: str, column: str, label: str) -> Any:

@@ -85,6 +85,12 @@ class Database:
                     yield name, text
 
 
+def is_unclosed(member: Member) -> bool:
+    """Whether what was written last may lie in a file beside the database, which is not read."""
+    beside = (Path(f"{member.path}{end}") for end in ("-wal", "-journal")) if member.path else ()
+    return any(path.is_file() and path.stat().st_size > 0 for path in beside)
+
+
 @contextmanager
 def opened(member: Member) -> Iterator[Database]:
     """The database of a member: in place where it lies on disk, else from its bytes."""
