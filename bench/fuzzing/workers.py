@@ -201,6 +201,8 @@ def run(plan: list[Job], seed: int, jobs: int, until: float) -> Iterator[Told]:
                     workers.remove(worker)
                     continue
                 yield from _checked(worker, workers)
+    except KeyboardInterrupt:
+        return  # what is known so far is reported
     finally:
         for worker in workers:
             os.kill(worker.pid, signal.SIGKILL)
