@@ -36,7 +36,7 @@ T = TypeVar("T")
 RUN = "run.json"
 FORMAT = 2
 """Version of the layout of a run folder: 2 has a manifest."""
-PATIENCE_S = 5.0
+PATIENCE_S = 3.0
 """Another writer of the same place is waited for this long; it needs moments. Locks may be held by anybody."""
 MOST_BYTES = 1 << 28
 """A ``run.json`` is smaller."""

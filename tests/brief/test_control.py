@@ -34,7 +34,8 @@ def screen(result: dict[str, Any], width: int = 120) -> str:
 
 def test_everything_is_on_the_screen() -> None:
     text = screen(RESULT)
-    assert text.startswith("Control is incoherent: 2 relations among 2 controllers.\n")
+    said = "rescuer undoes slurmctld's allocation of job 12: 8 times. Control is incoherent: 2 relations among 2 controllers.\n"
+    assert text.startswith(said)
     row = next(line for line in text.splitlines() if line.strip().startswith("conflict  "))
     assert row.split("  ")[0].strip() == "conflict"
     for word in ("slurmctld – rescuer: 12 allocation", "8", "1.00", "exact", "48.0 s"):

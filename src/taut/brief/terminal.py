@@ -355,8 +355,8 @@ def _regime(result: Mapping[str, Any]) -> ConsoleRenderable | None:
         least = "at least " if reserve["hi"] is None else ""
         line = Text(f"Regime: {found['class']}", style="bold")
         line.append(
-            f" · the next accelerator brings {percent(back['value'])} of itself · jitter may grow {least}"
-            f"{reserve['value']:.1f}-fold before that is below {percent(found['pays'])}",
+            f" · one more accelerator adds {percent(back['value'])} of an accelerator's throughput · jitter may grow {least}"
+            f"{reserve['value']:.1f}-fold before it adds less than {percent(found['pays'])}",
             style="not bold",
         )
         lines.append(line)
@@ -419,11 +419,18 @@ def _fidelity(fidelity: Mapping[str, Any]) -> ConsoleRenderable:
     words = [
         "replay exact" if error == 0 else f"replay error {percent(error)}",
         f"{100 * fidelity['explained_share']:.0f} % of starts explained",
-        f"gap-free {100 * fidelity['gapfree_error']:+.1f} %",
+        _without_gaps(fidelity["gapfree_error"]),
         count(fidelity["dropped_edges"], "edge") + " dropped",
         _clock(fidelity["clock"]),
     ]
     return Text("Fidelity: " + " · ".join(words), style="dim")
+
+
+def _without_gaps(error: float) -> str:
+    """What the gaps between ops are worth, in words."""
+    if abs(error) < 0.0005:
+        return "no time is lost in host gaps"
+    return f"without host gaps the job would take {percent(abs(error))} {'less' if error < 0 else 'more'} time"
 
 
 def _clock(clock: Mapping[str, Any]) -> str:

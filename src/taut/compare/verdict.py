@@ -50,8 +50,7 @@ def verdict(result: Mapping[str, Any]) -> str:
 
 def _trends(result: Mapping[str, Any]) -> Iterator[str]:
     count = len(result["runs"])
-    if count == 2:
-        yield "Two runs have no trend."
+    if count == 2:  # two points always lie on a line
         return
     found = [t for t in result["trends"] if t["q"] is not None and t["q"] <= TRENDS]
     how = "in order of their time" if result["order"] == "time" else "in the order given"
@@ -68,7 +67,9 @@ def _changed(result: Mapping[str, Any]) -> Iterator[str]:
         yield "What changed cannot be told: too few steps, or no class in common."
         return
     which = "" if len(runs) == 2 else "From the first run to the last, "
-    step = f"step time went from {spell(runs[0]['step_ns'])} to {spell(runs[-1]['step_ns'])}"
+    before, after = runs[0]["step_ns"], runs[-1]["step_ns"]
+    by = f" ({100 * (after / before - 1):+.0f} %)" if before else ""
+    step = f"step time {spell(before)} → {spell(after)}{by}"
     if not rows:
         text = f"{which}{step}; no class on any rank changed by more than its jitter."
     else:
@@ -83,7 +84,9 @@ def _most(result: Mapping[str, Any]) -> str:
     if not found:
         return ", none of it on the critical path"
     _, ns, place = max(found)
-    return f", and {place} {'costs' if ns > 0 else 'saves'} most: {spell(abs(ns) / steps)} a step"
+    most = max(result["changed"], key=lambda row: abs(row["effect_wall_ns"] or 0))
+    example = f" (rank {most['rank']}'s {most['class']}, {spell(most['before_ns'])} → {spell(most['after_ns'])})"
+    return f"; {place} {'costs' if ns > 0 else 'saves'} most, {spell(abs(ns) / steps)} a step{example}"
 
 
 def _repeats(found: Mapping[str, Any]) -> Iterator[str]:

@@ -102,8 +102,9 @@ def _relation(
     who: tuple[str, ...], name: str, most: int, total: int, works: int, p: float, rank_ns: int | None, tokens: int | None
 ) -> Relation:
     because = (
-        f"{name} was pushed back {most} times of {total} among {works} works, {total / works:.2g} each on the mean: "
-        f"if all had the same chance, one in {1 / max(p, 1e-12):.3g} logs would have one so often pushed back"
+        f"{'job ' if name.isdigit() else ''}{name} was preempted {most} of {total} times; {works} jobs were there, "
+        f"{total / works:.2g} preemptions each on average: with equal chances, one log in {1 / max(p, 1e-12):.3g} has a job "
+        "that is preempted so often"
     )
     return Relation(KIND, who, name, "preemption", int(most), most / max(total / works, 1e-9), p, because, rank_ns, tokens)
 
