@@ -55,6 +55,9 @@ class Commands(click.Group):
         **extra: Any,
     ) -> Any:
         """Run, and exit as the design says."""
+        given = list(sys.argv[1:] if args is None else args)
+        if any(not _is_text(arg) for arg in given):
+            _end("an argument that no shell can give: it holds half a character", USAGE)
         _keep_memory()
         for name in ONE_THREAD:
             # Idle worker threads of linear algebra that taut does not use would cost start-up time.
@@ -69,6 +72,14 @@ class Commands(click.Group):
         except Exception as error:
             _fail(error.error if isinstance(error, _Wrapped) else error)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_text(arg: str) -> bool:
+    try:
+        os.fsencode(arg)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _fail(error: Exception) -> NoReturn:
