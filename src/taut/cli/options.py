@@ -90,8 +90,8 @@ def watts(_: click.Context, __: click.Parameter, value: str | None) -> list[floa
     """``700,450,120`` → watts under load, stalled and idle."""
     if value is None:
         return None
-    parts = value.split(",", 3)
-    if len(parts) > 3 or not all(re.fullmatch(AMOUNT, part.strip(), re.ASCII) for part in parts):
+    parts = [part.strip() for part in value.split(",", 3)]
+    if len(parts) > 3 or not all(re.fullmatch(AMOUNT, part, re.ASCII) for part in parts):
         raise click.BadParameter(f"{value!r}: give one to three numbers of watts, for example 700,450,120")
     return [float(part) for part in parts]
 
