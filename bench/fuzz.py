@@ -12,6 +12,7 @@ python bench/fuzz.py --atheris pickle --minutes 5      # guided by coverage; nee
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -37,7 +38,9 @@ def main() -> int:
 
         install()
     elif not asked.small:
-        import numba  # noqa: F401  # from here on every kernel is compiled, however few rows it is given
+        from taut.jit import expect
+
+        expect(math.inf)  # from here on every kernel is compiled, however few rows it is given
     from fuzzing import kept, report, workers
     from fuzzing.targets import TARGETS
 

@@ -30,6 +30,8 @@ FREE_BYTES, PER_BYTE = 200 << 20, 100
 """Memory a case may take: this much, and this much more for each byte of its input."""
 ADDRESS_SPACE = 6 << 30
 """What a worker may map at most, so that a bomb ends as MemoryError and not the machine."""
+WARM = 30
+"""Cases of each target that are run before workers are forked: most kernels are compiled then, and by one process."""
 AGAIN = 3
 """How many times longer a case may take that is tried again because it took too long."""
 BROKEN = 99
@@ -276,8 +278,8 @@ def warm(names: list[str]) -> list[str]:
                     lines.append(
                         f"{target.name}: seed {k} is {outcome}" + (f": {finding.kind} {finding.site}" if finding else "")
                     )
-            if not target.whole():
-                work(target, -1, 0, root)
+            for number in range(WARM):
+                work(target, -1, number, root)
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return lines
