@@ -86,7 +86,6 @@ def checked_target(target: Path) -> Path:
             raise RunError(f"{target}: is no folder; give another -o")
         if place.is_dir() and place.samefile(os.curdir):
             raise RunError(f"{target}: is the current folder; name a folder to be made")
-        place.parent.joinpath(place.name).exists()  # a name that is too long is one here
         read_steadily(place, lambda: _check_own(place, target))
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -326,7 +325,7 @@ def _clean(parent: Path) -> None:
 
 @contextlib.contextmanager
 def _abandoned(scratch: Path) -> Iterator[None]:
-    """Hold a scratch folder's lock; fails if its writer lives. One moved aside is covered by its writer's own scratch."""
+    """Hold the lock of a scratch folder of this user's; fails if its writer lives."""
     descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():

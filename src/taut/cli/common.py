@@ -120,6 +120,19 @@ def shown(show_it: Callable[[], None]) -> Exception | None:
     return None
 
 
+def shown_and_kept(show_it: Callable[[], None], save: Callable[[], Path] | None, what: str, remedy: str, quiet: bool) -> None:
+    """Print an answer, then keep it where that is asked for: what fails is told once the rest is done."""
+    lost = shown(show_it)
+    if save is not None:
+        path = kept(save, what, remedy)
+        if path is None:
+            click.get_current_context().exit(FAILED)
+        if not quiet:
+            say(f"written: {path}")
+    if lost is not None:
+        raise lost
+
+
 def kept(save: Callable[[], Path], what: str, remedy: str) -> Path | None:
     """Where an answer was kept, or None and a line that says why not: what is printed is not lost with it."""
     try:

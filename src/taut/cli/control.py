@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.common import FAILED, announce_stdin, kept, print_object, progress, say, show, shown
+from taut.cli.common import announce_stdin, print_object, progress, show, shown_and_kept
 from taut.cli.options import HIGHEST, Target
 
 if TYPE_CHECKING:
@@ -79,15 +80,9 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
         result = {**relate(trace, seed=seed), "name": trace.name, "counts": dict(trace.counts)}
         if advice:
             _advise(trace, result, seed, stage)
-    lost = shown(lambda: _show(result, as_json))
-    if folder is not None:
-        run = kept(lambda: _save(folder, trace, result, seed, advice), "the run folder", "give -o a folder that can be written")
-        if run is None:
-            click.get_current_context().exit(FAILED)
-        if not quiet:
-            say(f"written: {run}")
-    if lost is not None:
-        raise lost
+    save = None if folder is None else partial(_save, folder, trace, result, seed, advice)
+    remedy = "give -o a folder that can be written"
+    shown_and_kept(lambda: _show(result, as_json), save, "the run folder", remedy, quiet)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

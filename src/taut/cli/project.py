@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from taut.cli.common import FAILED, kept, print_object, progress, say, show, shown
+from taut.cli.common import print_object, progress, show, shown_and_kept
 from taut.cli.options import HIGHEST, Target, scales
 from taut.errors import UsageError
 
@@ -59,15 +59,8 @@ def project(
             result = _from_run(run, ranks, same_hosts, seed)
         else:
             result, write = _scenario(str(scenario), ranks, policies, envelope, advice, steps, seed, evidence, stage)
-    lost = shown(lambda: _show(result, as_json))
-    if write is not None:
-        page = kept(write, "the evidence", "give --evidence a folder that can be written")
-        if page is None:
-            click.get_current_context().exit(FAILED)
-        if not quiet:
-            say(f"evidence: {page}")
-    if lost is not None:
-        raise lost
+    remedy = "give --evidence a folder that can be written"
+    shown_and_kept(lambda: _show(result, as_json), write, "the evidence", remedy, quiet)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

@@ -8,10 +8,9 @@ import numpy as np
 
 from taut.errors import InputRefused, TooLarge
 from taut.graph.ids import distinct, greatest, total
+from taut.read.limits import WALL_NS, YEAR_NS
 from taut.tables import Table, Trace
 
-LONGEST_NS = 10 * 366 * 86_400 * 10**9
-"""Ten years: no run lasts longer, and what says so has another unit."""
 FAR_NS = 3 * 10**18
 """The year 2065: a time minus the difference of two others still fits 64 bits."""
 MOST_CELLS, CELLS_PER_OP = 1 << 22, 64
@@ -44,6 +43,6 @@ def check_wall(trace: Trace, segment: Any, end: Any) -> None:
     """Refuses a run of more than ten years; ``end`` counts from the begin of each segment."""
     segments = int(segment.max()) + 1
     wall = max(int(end.max()), 0) if segments == 1 else total(np.maximum(greatest(segment, segments, end), 0))
-    if wall > LONGEST_NS:
-        years = wall / LONGEST_NS * 10
+    if wall > WALL_NS:
+        years = wall / YEAR_NS
         raise InputRefused(trace.source or trace.name, f"a run of {years:,.0f} years", "check the unit of the times")

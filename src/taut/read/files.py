@@ -182,7 +182,7 @@ class Source:
     def members(self) -> Iterator[Member]:
         """The input itself, inflated, or what is inside the archive."""
         try:
-            self._stream = _buffered(Hashed(_opened(self.path), self._hash))
+            self._stream = _buffered(_opened(self.path), self._hash)
             yield from _unwrap(self._stream, self.label, archive=True, path=None if self.path == STDIN else self.path)
         except (OSError, tarfile.TarError) as error:
             raise unreadable(self.label, error) from None
@@ -217,34 +217,6 @@ def _opened(path: str) -> io.RawIOBase | IO[bytes]:
     return open(path, "rb", buffering=0)
 
 
-class Hashed(io.RawIOBase):
-    """A stream whose bytes are hashed as they are read."""
-
-    def __init__(self, stream: io.RawIOBase | IO[bytes], into: hashlib._Hash) -> None:
-        self._stream, self._into = stream, into
-
-    def readable(self) -> bool:
-        """Always: there is no other use for it."""
-        return True
-
-    def fileno(self) -> int:
-        """The descriptor below."""
-        return self._stream.fileno()
-
-    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]
-        """Read and hash up to a buffer full."""
-        size: int | None = self._stream.readinto(buffer)  # type: ignore[union-attr]
-        if size:
-            self._into.update(memoryview(buffer)[:size])
-        return size
-
-    def close(self) -> None:
-        """Close the stream below, unless it is the caller's own standard input."""
-        if not isinstance(self._stream, io.BytesIO):
-            self._stream.close()
-        super().close()
-
-
 def _spoken_for(path: str) -> list[str]:
     """The files that an OTF2 anchor stands for: its definitions and its folder of events."""
     if not path.endswith(".otf2"):
@@ -254,16 +226,16 @@ def _spoken_for(path: str) -> list[str]:
     return [name for name in (f"{stem}.def", *sorted(events)) if os.path.isfile(name)]
 
 
-def _buffered(stream: IO[bytes] | io.RawIOBase) -> IO[bytes]:
-    return io.BufferedReader(_Filling(stream), HEAD_BYTES)
+def _buffered(stream: IO[bytes] | io.RawIOBase, into: hashlib._Hash | None = None) -> IO[bytes]:
+    return io.BufferedReader(_Filled(stream, into), HEAD_BYTES)
 
 
-class _Filling(io.RawIOBase):
-    """A stream that gives as much as is asked for: a pipe gives what its writer wrote at once, which may be too little to
-    know a format by."""
+class _Filled(io.RawIOBase):
+    """A stream that gives as much as is asked for, and hashes it if it is told to: a pipe gives what its writer wrote at
+    once, which may be too little to know a format by."""
 
-    def __init__(self, stream: IO[bytes] | io.RawIOBase) -> None:
-        self._stream = stream
+    def __init__(self, stream: IO[bytes] | io.RawIOBase, into: hashlib._Hash | None) -> None:
+        self._stream, self._into = stream, into
 
     def readable(self) -> bool:
         """Always: there is no other use for it."""
@@ -281,11 +253,14 @@ class _Filling(io.RawIOBase):
             if not found:
                 break
             size += found
+        if self._into is not None:
+            self._into.update(view[:size])
         return size
 
     def close(self) -> None:
-        """Close the stream below."""
-        self._stream.close()
+        """Close the stream below, unless it is the caller's own standard input."""
+        if not isinstance(self._stream, io.BytesIO):
+            self._stream.close()
         super().close()
 
 
