@@ -86,7 +86,7 @@ def checked_target(target: Path) -> Path:
             raise RunError(f"{target}: is no folder; give another -o")
         if place.is_dir() and place.samefile(os.curdir):
             raise RunError(f"{target}: is the current folder; name a folder to be made")
-        read_steadily(place, lambda: _check_own(place, target))
+        read_steadily(place, lambda: _check_own(place, target, _has_size))
     except OSError as error:
         raise _unwritable(target, error) from None
     return place
@@ -97,7 +97,7 @@ def _unwritable(target: Path, error: OSError) -> RunError:
     return RunError(f"{target}: cannot be written ({why}); give another -o")
 
 
-def _check_own(place: Path, target: Path) -> None:
+def _check_own(place: Path, target: Path, matches: Callable[[Path, File | None], bool]) -> None:
     """Refuse a target that holds anything which its own manifest does not list."""
     if not os.path.lexists(place):
         return
@@ -108,7 +108,7 @@ def _check_own(place: Path, target: Path) -> None:
     if manifest is None:
         raise RunError(f"{target}: exists and is no run folder (no {RUN} with a manifest); give another -o")
     others = [name for name in names if name != RUN and not is_scratch(name)]
-    foreign = sorted(name for name in others if not _matches(place / name, manifest.files.get(name)))
+    foreign = sorted(name for name in others if not matches(place / name, manifest.files.get(name)))
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise RunError(f"{target}: holds files that its manifest does not list ({foreign[0]}{more}); give another -o")
@@ -212,9 +212,19 @@ def _listed(path: Path) -> File:
         return File(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest())
 
 
-def _matches(path: Path, listed: File | None) -> bool:
+def _has_size(path: Path, listed: File | None) -> bool:
+    """Whether a file is as long as its manifest says: what can be told at once, before anything is computed."""
     try:
-        return listed is not None and path.lstat().st_size == listed.bytes and _listed(path) == listed
+        found = path.lstat()
+        return listed is not None and stat.S_ISREG(found.st_mode) and found.st_size == listed.bytes
+    except OSError:
+        return False
+
+
+def _matches(path: Path, listed: File | None) -> bool:
+    """Whether a file is the very one that its manifest lists."""
+    try:
+        return _has_size(path, listed) and _listed(path) == listed
     except OSError:
         return False
 
@@ -243,7 +253,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 def _take_place(scratch: Path, place: Path, target: Path) -> None:
     """Put the finished folder where it belongs, and remove the one that was there."""
-    _check_own(place, target)
+    _check_own(place, target, _matches)
     if os.path.lexists(place):  # who may look into it stays as it was
         os.chmod(scratch, stat.S_IMODE(os.stat(place).st_mode))
     if not os.path.lexists(place) or not os.listdir(place):

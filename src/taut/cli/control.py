@@ -68,8 +68,11 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
     """
     from taut.control import control as relate
     from taut.errors import NotATrace
+    from taut.folder import checked_target
     from taut.read import read
 
+    if folder is not None:
+        checked_target(Path(folder))
     announce_stdin(inputs)
     with progress(quiet) as stage:
         stage("reading")
