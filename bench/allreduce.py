@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from taut.project import fabric as room
-from taut.project.fabric import Net, net_of
-from taut.project.flow import rates
-from taut.project.scenario import Device, Fabric, Job, Model, Scenario, Tier
+from taut.project.fabric import groups as room
+from taut.project.fabric.flow import rates
+from taut.project.fabric.groups import Net, net_of
+from taut.project.training.scenario import Device, Fabric, Job, Model, Scenario, Tier
 
 TIERS = (
     Tier("node", 8, 450.0, latency_us=1),

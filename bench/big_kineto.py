@@ -53,7 +53,7 @@ def write(source: Path, target: Path, size: int) -> None:
 
 def measure(path: Path) -> None:
     """Read one trace and print what that cost."""
-    from taut.read import read
+    from taut.read.trace import read
 
     size = path.stat().st_size
     if path.suffix == ".gz":

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.differ import differ, ratio, shifted
-from taut.diagnose.trend import corrected, trend
+from taut.core.differences import differ, ratio, shifted
+from taut.core.trend import corrected, trend
 
 NOMINAL, WARM = 0.05, 50
 NULLS = ("white", "heavy tails", "skewed", "red 0.3", "red 0.5", "red 0.7")

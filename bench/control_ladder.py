@@ -2,7 +2,7 @@
 
 python bench/control_ladder.py [--seeds 10] [LOG …]
 
-Simulated logs have a known truth (``taut.project.loop.plants``); real ones, if some are given, are held against themselves.
+Simulated logs have a known truth (``taut.project.loops.plants``); real ones, if some are given, are held against themselves.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from taut.control import control
-from taut.project.loop.plants import CALM, PLANTED
-from taut.project.loop.run import play
-from taut.project.loop.spec import Scenario
-from taut.project.loops import WORKLOAD
-from taut.read import read
-from taut.read.scenario import load
-from taut.tables import Action, Attempt, Metric, Table, Trace
+from taut.control.relations import control
+from taut.core.tables import Action, Attempt, Metric, Table, Trace
+from taut.project.loops.plants import CALM, PLANTED
+from taut.project.loops.scenario import Scenario
+from taut.project.loops.simulate import play
+from taut.project.loops.workload import WORKLOAD
+from taut.read.scenario_file import load
+from taut.read.trace import read
 
 Found = dict[str, Any]
 TRUTH = {

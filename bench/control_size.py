@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from taut.control import RELATIONS, amplification, conflict, feedback, oscillation, prepare, starvation, timeout
-from taut.diagnose.trend import corrected
-from taut.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+from taut.control import amplification, conflict, feedback, oscillation, starvation, timeout
+from taut.control.relations import RELATIONS, prepare
+from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+from taut.core.trend import corrected
 
 Rng = np.random.Generator
 Rows = list[dict[str, Any]]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import taut
-from taut.tables import Action, Member, Metric, Op, Table, Trace
+from taut.core.tables import Action, Member, Metric, Op, Table, Trace
 
 SECOND = 1_000_000_000
 

@@ -3,7 +3,7 @@
 Times matrix products over their inner dimension and size, element-wise work, kernels that do nothing, and sustained load
 with its power; fits from these the efficiencies of a device file (``gemm_share``, ``gemm_half_depth``, ``memory_share``,
 ``kernel_us``). Then times whole transformer layers, forward and backward, which no fit has seen, and says how far
-``taut.project.work`` is from them. Random normal data: constant ones draw less power and run faster.
+``taut.project.training.device_work`` is from them. Random normal data: constant ones draw less power and run faster.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def fitted(found: dict[str, Any], device: Any) -> tuple[float, float]:
     from msgspec.structs import replace
     from scipy.optimize import least_squares
 
-    from taut.project.work import gemm_ns
+    from taut.project.training.device_work import gemm_ns
 
     def off(x: Any) -> list[float]:
         d = replace(device, gemm_share=float(x[0]), gemm_half_depth=float(x[1]))
@@ -171,8 +171,8 @@ def compared(found: dict[str, Any], name: str) -> None:
     import msgspec
     from msgspec.structs import replace
 
-    from taut.project.scenario import Device, Fabric, Job, Model, Scenario, Tier
-    from taut.project.work import layer as modelled
+    from taut.project.training.device_work import layer as modelled
+    from taut.project.training.scenario import Device, Fabric, Job, Model, Scenario, Tier
 
     shipped = tomllib.loads(files("taut").joinpath(f"scenarios/devices/{name}.toml").read_text(encoding="utf-8"))
     device = replace(msgspec.convert(shipped, Device), kernel_us=round(found["moved"]["kernel_us"], 1))

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose import Evidence, diagnose
+from taut.diagnose.detectors import Evidence, diagnose
 from taut.graph import link
-from taut.read import steptimes
-from taut.replay import batch, blame, replay
+from taut.read import step_times as steptimes
+from taut.replay import blame
+from taut.replay.timeline import batch, replay
 
 STEP_MS, NOISE, RANKS, STEPS = 100.0, 0.03, 8, 40
 Draw = Callable[[np.random.Generator, int, int], Any]

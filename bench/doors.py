@@ -10,7 +10,7 @@ import gzip
 import time
 from pathlib import Path
 
-from taut.errors import InputRefused
+from taut.core.errors import InputRefused
 from taut.read.load import load_file
 
 

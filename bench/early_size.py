@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose import early
+from taut.diagnose import early_warning as early
 
 LENGTHS = (60, 100, 200, 400)
 Draw = Callable[[np.random.Generator, int, int], Any]

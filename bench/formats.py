@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.errors import InputRefused
+from taut.core.errors import InputRefused
+from taut.core.ids import numbered
+from taut.core.tables import Trace, Verb
 from taut.graph import Graph, link
-from taut.graph.ids import numbered
-from taut.read import read
-from taut.tables import Trace, Verb
+from taut.read.trace import read
 
 APART = ("alibaba-pai-steps", "bytedance-stragglers", "chakra", "kineto-single", "control", "slurm")
 """Folders that hold several jobs, or several logs of one: read file by file."""

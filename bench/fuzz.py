@@ -38,7 +38,7 @@ def main() -> int:
 
         install()
     elif not asked.small:
-        from taut.jit import expect
+        from taut.core.jit import expect
 
         expect(math.inf)  # from here on every kernel is compiled, however few rows it is given
     from fuzzing import kept, report, workers

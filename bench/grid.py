@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.project import arrays, grid
 from taut.project.noise import table
-from taut.project.pipeline import program
-from taut.project.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
-from taut.project.step import step_ns
+from taut.project.training import arrays, grid
+from taut.project.training.pipeline import program
+from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
+from taut.project.training.step_time import step_ns
 
 DP, PP, TP, MICRO = 1024, 16, 8, 32
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import taut
 from taut.cli import DEMO
-from taut.folder import _clean, manifest_of
+from taut.core.folder import _clean, manifest_of
 
 
 def state(run: Path, old: str) -> str:

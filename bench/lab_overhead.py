@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.lab.run import Lab
-from taut.lab.spec import Spec
+from taut.lab.case import Spec
+from taut.lab.run_case import Lab
 from taut.lab.truth import load
 
 ENTRIES = {"without": "0", "with": "20000"}

@@ -9,15 +9,15 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from taut.control import control
-from taut.project.comparison import changed, policies_of
-from taut.project.loop.advice import advise, sweep
-from taut.project.loop.plants import PLANTED
-from taut.project.loop.run import play
-from taut.project.loop.spec import Scenario
-from taut.project.loops import COUNT_PER_RUN, WORKLOAD
+from taut.control.relations import control
+from taut.project.loops.advice import advise, sweep
+from taut.project.loops.plants import PLANTED
+from taut.project.loops.scenario import Scenario
+from taut.project.loops.simulate import play
+from taut.project.loops.workload import COUNT_PER_RUN, WORKLOAD
+from taut.project.with_policies import changed, policies_of
 from taut.project.workload import Estimate
-from taut.read.scenario import load
+from taut.read.scenario_file import load
 
 SHIPPED = ("control-stack", "retry-heavy", "sla-adjacent")
 SWEPT = (22, 24, 26, 28, 32, 40, 48)

@@ -14,7 +14,7 @@ from statistics import median
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from taut.read import metrics
+from taut.read.metrics import reader as metrics
 
 GPUS, SECONDS, NOW = 64, 4000, 1_700_000_000
 

@@ -17,15 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose import Evidence, contention, diagnose, imbalance, tail
-from taut.diagnose.late import recurring
+from taut.core.jit import expect
+from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
+from taut.diagnose import contention, imbalance
+from taut.diagnose import tail_inflation as tail
+from taut.diagnose.detectors import Evidence, diagnose
+from taut.diagnose.late_ranks import recurring
 from taut.diagnose.straggler import local_links
 from taut.diagnose.synchronisation import apart
 from taut.graph import Graph, link
-from taut.jit import expect
-from taut.replay import batch, blame, replay
+from taut.replay import blame
 from taut.replay.ring import late_receivers, ring
-from taut.tables import Kind, Member, Op, Table, Trace, Verb
+from taut.replay.timeline import batch, replay
 
 MS = 1e6
 RANKS, STEPS, MICRO, SAVE_EVERY = 8, 48, 4, 4

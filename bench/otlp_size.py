@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from taut.read import otlp
+from taut.read.otlp import reader as otlp
 from taut.run import analyze_trace
 
 SHARDS, BATCH = 8, 512

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from taut.read.scenario import listed
+from taut.read.scenario_file import listed
 
 
 def main() -> None:

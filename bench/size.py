@@ -12,8 +12,8 @@ import argparse
 
 import numpy as np
 
+from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
 from taut.run import analyze_trace
-from taut.tables import Kind, Member, Op, Table, Trace, Verb
 
 STEPS = 30
 

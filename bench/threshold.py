@@ -17,17 +17,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from taut.project import generate
-from taut.project.forecast import at, forecast, noisy
 from taut.project.noise import table
-from taut.project.plan import plan
-from taut.project.quick import mean_step_ns, rate
 from taut.project.reserve import reserve
-from taut.project.scenario import Scenario, parse
 from taut.project.threshold import threshold
-from taut.project.training import WORKLOAD
-from taut.read.scenario import load
-from taut.replay import replay
+from taut.project.training import generate
+from taut.project.training.forecast import at, forecast, noisy
+from taut.project.training.sampled_replica import mean_step_ns, rate
+from taut.project.training.scenario import Scenario, parse
+from taut.project.training.step_plan import plan
+from taut.project.training.workload import WORKLOAD
+from taut.read.scenario_file import load
+from taut.replay.timeline import replay
 
 change = msgspec.structs.replace
 

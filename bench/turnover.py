@@ -15,7 +15,7 @@ import numpy as np
 from size import barriers
 
 from taut.graph import link
-from taut.replay import replay
+from taut.replay.timeline import replay
 from taut.replay.turnover import turnover
 
 STEPS = 20

@@ -17,7 +17,7 @@ import click
 from click.testing import CliRunner
 
 import taut
-from taut.tables import columns_of
+from taut.core.tables import columns_of
 
 DOCS = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py; do not edit -->"

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from taut.project import growth
-from taut.project.forecast import at
-from taut.project.moved import moved
-from taut.project.scenario import Fabric, Tier, parse
-from taut.read.scenario import load
+from taut.project.fabric import fabric_growth as growth
+from taut.project.fabric.traffic import moved
+from taut.project.training.forecast import at
+from taut.project.training.scenario import Fabric, Tier, parse
+from taut.read.scenario_file import load
 
 END_PJ = 17 / 800e9 * 1e12
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taut.read import read
-from taut.tables import Table, Trace
+from taut.core.tables import Table, Trace
+from taut.read.trace import read
 
 DAY_NS = 1_767_225_600_000_000_000
 """2026-01-01, midnight UTC."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace
 
 SECOND = 1_000_000_000
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Graph
 from taut.run import Analysis, analyze_trace
-from taut.tables import Kind, Member, Op, Table, Trace, Verb
 
 MS = 1_000_000
 """One millisecond in ns: the unit of the scripts."""

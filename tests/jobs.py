@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from build import Do, play, trace
-from taut.tables import Kind, Trace, Verb
+from taut.core.tables import Kind, Trace, Verb
 
 COLLECTIVES = [v for v in Verb if v not in (Verb.NONE, Verb.SEND, Verb.RECV)]
 

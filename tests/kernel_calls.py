@@ -15,10 +15,10 @@ import numpy as np
 import taut
 from actions import act, poisson, trace
 from build import MS, barriers, job, ring_all_reduce
-from taut import jit
-from taut.jit import Kernel
+from taut.core import jit
+from taut.core.jit import Kernel
 
-NEEDS_TORCH = ("taut.lab.jobs", "taut.lab.rank")
+NEEDS_TORCH = ("taut.lab.torch_jobs", "taut.lab.rank")
 CALLS = 4
 """Recorded calls of each kernel and signature: later ones seldom do anything new, and every call is replayed."""
 
@@ -64,9 +64,9 @@ def recorded() -> Iterator[dict[str, list[Args]]]:
 
 def training() -> None:
     """A ring with a slow link, lanes that wake each other, ranks that are paused by an action or were recorded in part."""
-    from taut.brief.order import beside
     from taut.graph import link
-    from taut.report import report
+    from taut.render.track_order import beside
+    from taut.result.analysis_result import report
     from taut.run import analyze_trace
 
     rng = np.random.default_rng(0)
@@ -90,16 +90,16 @@ def training() -> None:
 
 def projection() -> None:
     """A training job with failures on a fabric, a service and a team of agents, all small."""
-    from taut.project.agents.run import run as run_agents
-    from taut.project.agents.scenario import parse as parse_agents
-    from taut.project.failure import live
-    from taut.project.flow import rates
-    from taut.project.forecast import forecast
-    from taut.project.quick import rate
-    from taut.project.scenario import Failure, parse
-    from taut.project.serving.run import run as run_serving
-    from taut.project.serving.scenario import parse as parse_serving
-    from taut.read.scenario import load
+    from taut.project.fabric.flow import rates
+    from taut.project.requests.agents.scenario import parse as parse_agents
+    from taut.project.requests.agents.tasks import run as run_agents
+    from taut.project.requests.serving.scenario import parse as parse_serving
+    from taut.project.requests.serving.servers import run as run_serving
+    from taut.project.training.failures import live
+    from taut.project.training.forecast import forecast
+    from taut.project.training.sampled_replica import rate
+    from taut.project.training.scenario import Failure, parse
+    from taut.read.scenario_file import load
 
     rates(np.array([0, 2, 3, 4]), np.array([0, 1, 0, 1]), [10.0, 4.0])
     table, text = load("gpt-175b")
@@ -107,7 +107,7 @@ def projection() -> None:
     table["job"] = {"global_batch": 16, "dp": 4, "tp": 2, "pp": 2}
     small = parse(table, "small", text)[0]
     forecast(small, count=2)
-    with patch("taut.project.quick.MOST", 3):
+    with patch("taut.project.training.sampled_replica.MOST", 3):
         rate(small, 1)
     often = Failure(node_per_1000_node_days=30000.0, spares=1, repair_hours=5.0, restore_s=30.0, checkpoint_s=30.0,
                     warmup_steps=5.0, warmup_share=0.25, heat_steps=50.0, placement_spread=0.1, redrawn_share=0.25)  # fmt: skip
@@ -117,13 +117,14 @@ def projection() -> None:
     table["arrivals"] = {"per_s": 20.0, "prompt_tokens": 500, "generated_tokens": 8, "generated_spread": 0.5}
     run_serving(parse_serving(table, "latency-inference", text)[0], 50, 1, 1e7)
     table, text = load("agent-chain")
-    with patch("taut.project.agents.run.STRETCH", 1):
+    with patch("taut.project.requests.agents.tasks.STRETCH", 1):
         run_agents(parse_agents(table, "agent-chain", text)[0], 50, 1)
 
 
 def controllers() -> None:
     """Controllers that undo each other, a knob that swings, calls that are repeated without saying so."""
-    from taut.control import amplification, conflict, oscillation, prepare
+    from taut.control import amplification, conflict, oscillation
+    from taut.control.relations import prepare
 
     rng = np.random.default_rng(0)
     rows = []
@@ -137,9 +138,9 @@ def controllers() -> None:
 
 def files() -> None:
     """Execution traces of two ranks that are laid out, and an answer of Prometheus."""
-    from taut.read import chakra
-    from taut.read.sample_lists import numbers
-    from taut.read.schedule import laid_out
+    from taut.read.chakra import reader as chakra
+    from taut.read.chakra.schedule import laid_out
+    from taut.read.metrics.sample_lists import numbers
 
     laid_out([chakra.load(plan(rank), f"job.{rank}.et") for rank in (0, 1)])
     numbers(b'[[1700000000,"1.5"],[1700000001.25,"-2e3"],[1700000002,"NaN"]],[[1700000003,"7"]]')

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from taut.read import otlp
-from taut.tables import Trace
+from taut.core.tables import Trace
+from taut.read.otlp import reader as otlp
 
 MS = 1_000_000
 BASE = 1_700_000_000_000_000_000

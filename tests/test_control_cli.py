@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from action_rows import written
 from taut.cli import main
-from taut.tables import Trace
+from taut.core.tables import Trace
 
 LOG = "2026-01-01T00:00:01Z hpa replicas=3 web\n2026-01-01T00:00:02Z ops replicas=1 web\n"
 SACCT = {"jobs": [{"job_id": 7, "state": {"current": "FAILED"}, "time": {"submission": 4, "start": 5, "end": 9, "elapsed": 4}}]}

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 import taut
-from taut.brief.terminal import Screen
-from taut.brief.text import middle
 from taut.cli import DEMO, main
-from taut.errors import NotATrace, RunError
+from taut.core.errors import NotATrace, RunError
+from taut.render.analysis_screen import Screen
+from taut.render.text import middle
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_an_analysis_shows_itself_as_a_card_and_in_one_line(analysis: taut.Analy
 
 
 def test_names_from_a_trace_cannot_write_html(analysis: taut.Analysis) -> None:
-    from taut.brief.card import card
+    from taut.render.card import card
 
     hostile = {**analysis.result, "job": {**analysis.result["job"], "name": "<script>alert(1)</script>"}}
     assert "<script>" not in card(hostile)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from build import job
-from taut.compare import compare
-from taut.errors import RunError
+from taut.compare.comparison import compare
+from taut.core.errors import RunError
 from taut.run import analyze_trace, open_run
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import taut
-from taut.tables import columns_of
+from taut.core.tables import columns_of
 
 UNITS = {
     "_ns": r"\bns\b|nanoseconds?",

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from taut.cli import DEMO, main
-from taut.read import read
+from taut.read.trace import read
 
 MS = 1_000_000
 CYCLES = 8

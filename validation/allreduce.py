@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from taut.project.fabric import Net
-from taut.project.scenario import Fabric, Job, Protocol
+from taut.project.fabric.groups import Net
+from taut.project.training.scenario import Fabric, Job, Protocol
 
 FILE = "nccl_allreduce_dgxh100_8gpu.csv"
 FITTED = {"LL, tree": (10.0, 0.02), "LL, ring": (8.0, 0.3), "LL128, ring": (5.0, 0.6), "NVLS": (60.0, 0.6)}

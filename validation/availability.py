@@ -17,9 +17,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from taut.project.checkpoint import best_s, daly_s, expected_s, first_order_s, kept_share, mtbf_s, young_s
-from taut.project.failure import live
-from taut.project.scenario import Failure
+from taut.project.training.checkpoints import best_s, daly_s, expected_s, first_order_s, kept_share, mtbf_s, young_s
+from taut.project.training.failures import live
+from taut.project.training.scenario import Failure
 
 Row = tuple[str, str, float | None, float, float | None]
 """(source, quantity, theirs or None where they give none, ours, largest relative difference; None: said, not judged)."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import taut
-from taut.project.measured import Forecast, learn
+from taut.project.measured.scaled_run import Forecast, learn
 
 LIMIT = 0.10
 APART = {"hsdp": 1}

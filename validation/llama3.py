@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from taut.project.forecast import forecast
-from taut.project.scenario import parse
-from taut.project.step import step_ns
-from taut.project.work import layer_parameters
-from taut.read.scenario import load_parts
+from taut.project.training.device_work import layer_parameters
+from taut.project.training.forecast import forecast
+from taut.project.training.scenario import parse
+from taut.project.training.step_time import step_ns
+from taut.read.scenario_file import load_parts
 
 SOURCE = "Llama 3 (arXiv:2407.21783), table 4"
 ROWS = ((8192, 1, 64, 8192, 32, 430), (16384, 1, 128, 8192, 16, 400), (16384, 16, 8, 131072, 16, 380))

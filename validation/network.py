@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taut.project.network import parts
-from taut.project.scenario import Fabric, Tier
+from taut.project.fabric.equipment import parts
+from taut.project.training.scenario import Fabric, Tier
 
 SHEET = {
     512: (8, 23_040_000, 963_840), 1024: (48, 46_080_000, 4_349_440), 2048: (96, 92_160_000, 8_698_880),

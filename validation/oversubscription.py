@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from taut.project.fabric import Net
-from taut.project.scenario import Fabric, Job, Tier
+from taut.project.fabric.groups import Net
+from taut.project.training.scenario import Fabric, Job, Tier
 
 JOBS = ((16, 4, 2**20), (128, 16, 2**27))
 """Ranks, devices a leaf, bytes."""

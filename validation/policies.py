@@ -18,14 +18,14 @@ from math import exp, sqrt
 import numpy as np
 from msgspec import structs
 
-from taut.project.checkpoint import best_s, daly_s, expected_s, young_s
-from taut.project.failure import live
-from taut.project.grid import Gate, Grid, barrier, fastest, first_of, free, ring, steps
-from taut.project.life import PRODUCTIVE
 from taut.project.noise import GRID, table
-from taut.project.pipeline import program
-from taut.project.scenario import Failure, Noise
-from taut.project.tail import fan_out, hedged, percentile
+from taut.project.requests.fan_out import fan_out, hedged, percentile
+from taut.project.training.checkpoints import best_s, daly_s, expected_s, young_s
+from taut.project.training.failures import live
+from taut.project.training.grid import Gate, Grid, barrier, fastest, first_of, free, ring, steps
+from taut.project.training.job_history import PRODUCTIVE
+from taut.project.training.pipeline import program
+from taut.project.training.scenario import Failure, Noise
 
 Row = tuple[str, str, float, float, float]
 """(policy, quantity, closed form, ours, what the difference may be)."""

@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from taut.project.forecast import noisy
-from taut.project.grid import Gate, Grid, barrier, ring, stale, steps
 from taut.project.noise import table
-from taut.project.pipeline import program
-from taut.project.plan import plan
-from taut.project.scenario import Device, Fabric, Job, Model, Noise, Scenario
-from taut.project.step import step_ns
+from taut.project.training.forecast import noisy
+from taut.project.training.grid import Gate, Grid, barrier, ring, stale, steps
+from taut.project.training.pipeline import program
+from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario
+from taut.project.training.step_plan import plan
+from taut.project.training.step_time import step_ns
 
 COUNT = 1200
 """Steps; the first third is left out, because replicas that start together have not drifted apart yet."""

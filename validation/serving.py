@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from taut.project.scenario import Device, Fabric, Model
-from taut.project.serving.work import pace_of
+from taut.project.requests.serving.iteration_time import pace_of
+from taut.project.training.scenario import Device, Fabric, Model
 
 KERNEL_US = 5.0
 MODELS = {

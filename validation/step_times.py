@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from taut.project.scenario import Scenario, parse
-from taut.project.step import step_ns
-from taut.read.scenario import load
+from taut.project.training.scenario import Scenario, parse
+from taut.project.training.step_time import step_ns
+from taut.read.scenario_file import load
 
 CALIBRATED = ("3.6", "18.4")
 SEQUENCE, VOCAB = 2048, 51200

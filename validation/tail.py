@@ -14,7 +14,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from taut.project.tail import TAILS, at_most, fan_out, hedged, leaves_for, percentile, through
+from taut.project.requests.fan_out import TAILS, at_most, fan_out, hedged, leaves_for, percentile, through
 
 Row = tuple[str, float, float]
 """(quantity, theirs, ours), ms."""

@@ -85,7 +85,7 @@ def _parser(name: str, module: Any) -> Any:
 
 def _tried(parser: Any, data: bytes, known: set[str], out: Path) -> None:
     from fuzzing.judge import site
-    from taut.errors import TautError
+    from taut.core.errors import TautError
 
     try:
         parser(data)

@@ -63,7 +63,7 @@ def judged(judge: Judge, case: Case, root: Path) -> tuple[str, Finding | None]:
 
 
 def _once(judge: Judge, case: Case, root: Path, debug: bool) -> tuple[str, Finding | None]:
-    from taut.errors import TautError
+    from taut.core.errors import TautError
 
     with _laid_out(case, root), _debug(debug):
         try:
@@ -134,7 +134,7 @@ def analyze(root: Path, case: Case) -> str:
 
 def beside(root: Path, case: Case) -> str:
     """What lies beside a trace that is not changed: always read, and every third case analyzed."""
-    from taut.read import read
+    from taut.read.trace import read
 
     if case.number % 3 == 0:
         return analyze(root, case)
@@ -143,7 +143,7 @@ def beside(root: Path, case: Case) -> str:
 
 
 def _kept(analysis: Any, root: Path) -> None:
-    from taut.brief.terminal import Screen, render
+    from taut.render.analysis_screen import Screen, render
     from taut.run import open_run
 
     folder = analysis.save(root / "run")
@@ -154,11 +154,11 @@ def _kept(analysis: Any, root: Path) -> None:
 
 def control(root: Path, case: Case) -> str:
     """``taut control`` on the folder, through the library."""
-    from taut.brief.control import render_control
-    from taut.brief.terminal import Screen
-    from taut.control import control as relate
-    from taut.errors import NotATrace
-    from taut.read import read
+    from taut.control.relations import control as relate
+    from taut.core.errors import NotATrace
+    from taut.read.trace import read
+    from taut.render.analysis_screen import Screen
+    from taut.render.control_screen import render_control
 
     trace = read([FOLDER])
     if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:
@@ -172,7 +172,7 @@ def control(root: Path, case: Case) -> str:
 
 def both(root: Path, case: Case) -> str:
     """Job logs: ``taut analyze`` and, for half of them, ``taut control``; accepted if one of them accepts."""
-    from taut.errors import TautError
+    from taut.core.errors import TautError
 
     outcomes = []
     for ask in (analyze, control)[: 1 + (case.number % 2 == 0)]:

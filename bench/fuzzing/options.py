@@ -166,7 +166,7 @@ def requested(rng: Random, one: Seed, number: int) -> Case:
 def read_requests(root: Path, case: Case) -> str:
     """Reads them as a scenario would, and checks what a simulator needs: times in order, whole tokens, nothing infinite."""
     from fuzzing.judge import BrokenLaw
-    from taut.read.requests import load
+    from taut.read.request_log import load
 
     found = load(root / FOLDER / "requests.csv")
     times = found["time_s"]

@@ -64,7 +64,7 @@ def _checked(value: Any, lists: bool) -> Any:
 
 def install() -> None:
     """Have every kernel run as checked Python from now on."""
-    from taut.jit import Kernel
+    from taut.core.jit import Kernel
 
     space_numpy = _Numpy("numpy")
 

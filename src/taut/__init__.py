@@ -11,19 +11,20 @@ TYPE_CHECKING = False  # not from typing: until this file is loaded, taut cannot
 if TYPE_CHECKING:
     from typing import Any
 
-    from taut.compare import compare
-    from taut.control import control
-    from taut.errors import InputRefused, RunError, TautError, UsageError
+    from taut.compare.comparison import compare
+    from taut.control.relations import control
+    from taut.core.errors import InputRefused, RunError, TautError, UsageError
+    from taut.core.tables import Table, Trace
     from taut.graph import Graph
     from taut.graph.link import link
     from taut.ledger import Ledger, Prices
     from taut.ledger.charge import charge
-    from taut.read import read
-    from taut.replay import Blame, Change, Timeline, WhatIf, replay
-    from taut.replay import decompose as whatif
-    from taut.replay.blame import blame
+    from taut.read.trace import read
+    from taut.replay.blame import Blame, blame
+    from taut.replay.timeline import Change, Timeline, replay
+    from taut.replay.whatif import WhatIf
+    from taut.replay.whatif import decompose as whatif
     from taut.run import Analysis, Run, analyze, open_run
-    from taut.tables import Table, Trace
 
 _WHERE = {
     "compare": "compare",

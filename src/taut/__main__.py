@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from taut import signals
+from taut.core import signals
 
 TYPE_CHECKING = False  # not from typing, see taut/__init__.py
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _run() -> int:
     """The exit code of the command line."""
     try:
         _open_streams()
-        from taut import memory
+        from taut.core import memory
 
         memory.fit()
         from taut.cli import main as commands

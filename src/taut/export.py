@@ -8,10 +8,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from taut.brief.perfetto import Picture, render
+from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
-from taut.replay import Change, Timeline, reference, replay
-from taut.tables import NULL, Action, Table
+from taut.render.perfetto import Picture, render
+from taut.replay import reference
+from taut.replay.timeline import Change, Timeline, replay
 
 HITS = ("action", "rank", "start_ns", "end_ns")
 
@@ -92,7 +93,7 @@ def _actions(graph: Graph, axis_ns: Any, shown: Mapping[str, Any]) -> tuple[Tabl
     actions = graph.trace.actions
     if (graph.trace.relative and graph.trace.zero_ns is None) or not len(actions) or not len(graph.ops):
         return Table(Action, {}, 0), dict.fromkeys(HITS, np.zeros(0, dtype=np.int64))
-    from taut.control.projection import project
+    from taut.control.on_graph import project
 
     on = project(graph)
     begin = np.where(on.segment >= 0, axis_ns[on.segment] + on.begin_ns, NULL)

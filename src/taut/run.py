@@ -18,26 +18,29 @@ from typing import Any
 import numpy as np
 
 from taut import __version__
-from taut.diagnose import Evidence, Finding, diagnose
-from taut.diagnose.early import Warned
-from taut.diagnose.regime import PAYS
-from taut.errors import NotATrace
-from taut.folder import FORMAT, save_folder
+from taut.core.errors import NotATrace
+from taut.core.folder import FORMAT, save_folder
+from taut.core.json_text import json_text
+from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
+from taut.diagnose.detectors import Evidence, Finding, diagnose
+from taut.diagnose.early_warning import Warned
+from taut.diagnose.job_regime import PAYS
 from taut.graph import Clock, Gate, Graph, link
-from taut.jobs import report_jobs
-from taut.json_text import json_text
 from taut.ledger import Ledger, Prices, charge
-from taut.ledger.attempts import Attempts, charge_attempts
+from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import Cell
-from taut.read import read
 from taut.read.files import Paths, listed
-from taut.read.topology import Topology
-from taut.read.topology import load as load_topology
-from taut.replay import Batch, Blame, Timeline, Wait, WhatIf, batch, blame, decompose, dimensions, replay
+from taut.read.rank_topology import Topology
+from taut.read.rank_topology import load as load_topology
+from taut.read.trace import read
+from taut.replay import blame
+from taut.replay.blame import Blame, Wait
 from taut.replay.coupling import Coupling, couple
-from taut.report import report
+from taut.replay.timeline import Batch, Timeline, batch, replay
+from taut.replay.whatif import WhatIf, decompose, dimensions
+from taut.result.analysis_result import report
+from taut.result.jobs_result import report_jobs
 from taut.stored import OP_ARRAYS, Run, open_run
-from taut.tables import Action, Attempt, Member, Metric, Op, Trace
 
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
@@ -92,7 +95,7 @@ class Analysis:
         return f"<{type(self).__name__} {self.result['job']['name']}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        from taut.brief.card import card
+        from taut.render.card import card
 
         return card(self.result)
 
@@ -127,7 +130,7 @@ class JobAnalysis:
         return f"<{type(self).__name__} {self.result['job']['name']}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        from taut.brief.card import card
+        from taut.render.card import card
 
         return card(self.result)
 

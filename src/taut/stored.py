@@ -20,13 +20,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.boundary import refusing_unexpected
-from taut.errors import RunError
-from taut.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
+from taut.core.boundary import refusing_unexpected
+from taut.core.errors import RunError
+from taut.core.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
+from taut.core.tables import Action, Member, Op, Table, Trace
 from taut.graph import Clock, Gate, Graph
-from taut.graph.check import FAR_NS, Unsound, check
-from taut.replay import Wait, replay
-from taut.tables import Action, Member, Op, Table, Trace
+from taut.graph.stored_arrays import FAR_NS, Unsound, check
+from taut.replay.blame import Wait
+from taut.replay.timeline import replay
 
 FREE_BYTES, RATIO = 64 << 20, 400
 """Tables may decode to this much, or to this many times the size of their file: constant columns take no room in it."""

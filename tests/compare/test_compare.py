@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 
 import taut
 from build import analyze, barriers
-from taut.brief.compare import render_compare
-from taut.brief.terminal import Screen
 from taut.cli import main
 from taut.compare.quantities import rerun
-from taut.errors import UsageError
+from taut.core.errors import UsageError
 from taut.ledger import Prices
+from taut.render.analysis_screen import Screen
+from taut.render.compare_screen import render_compare
 
 KEYS = {"runs", "trends", "changed", "non_determinism"}
 DAY_NS = 86_400 * 10**9

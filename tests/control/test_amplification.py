@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from actions import act, attempt, poisson, trace
-from taut.control import amplification, prepare
+from taut.control import amplification
+from taut.control.relations import prepare
 
 
 def found(made):

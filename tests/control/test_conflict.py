@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from actions import SECOND, act, poisson, trace
-from taut.control import conflict, prepare
+from taut.control import conflict
+from taut.control.relations import prepare
 
 
 def found(made):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import taut
 from actions import act, attempt, trace
-from taut.control import control
-from taut.diagnose.trend import corrected
+from taut.control.relations import control
+from taut.core.trend import corrected
 
 KINDS = {
     "conflict",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from actions import act, trace
-from taut.control import feedback, prepare
+from taut.control import feedback
+from taut.control.relations import prepare
 
 
 def coupled(seed: int, gain: float, shared: float = 0.3, steps: int = 500):

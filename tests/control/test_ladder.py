@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from actions import act, attempt, trace
-from taut.control import control
-from taut.tables import Trace
+from taut.control.relations import control
+from taut.core.tables import Trace
 
 
 def fight() -> list[dict[str, Any]]:

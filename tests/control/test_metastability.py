@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actions import queue, trace
-from taut.control import metastability, prepare
+from taut.control import metastability
 from taut.control.metastability import fixed_points
+from taut.control.relations import prepare
 
 
 def test_without_retries_there_is_one_load() -> None:

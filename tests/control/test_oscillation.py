@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from actions import act, trace
-from taut.control import oscillation, prepare
+from taut.control import oscillation
+from taut.control.relations import prepare
 
 
 def found(made):

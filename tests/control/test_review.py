@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from taut.brief.review import render_review
-from taut.brief.terminal import Screen
 from taut.control.review import review
-from taut.read.loops_config import Loop
+from taut.read.actions.loops_config import Loop
+from taut.render.analysis_screen import Screen
+from taut.render.review_screen import render_review
 
 SDK = Loop("sdk", "retry", target="tools", timeout_s=5, retries=2, back_off_s=0.5)
 

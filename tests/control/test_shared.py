@@ -11,7 +11,7 @@ import pytest
 
 import taut
 from actions import act, trace
-from taut.control import control
+from taut.control.relations import control
 
 
 def seconds(stamp: str) -> float:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from actions import act, trace
-from taut.control import prepare, starvation
+from taut.control import starvation
+from taut.control.relations import prepare
 
 
 def found(made):

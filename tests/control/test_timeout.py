@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from actions import SECOND, attempt, trace
-from taut.control import prepare, timeout
+from taut.control import timeout
+from taut.control.relations import prepare
 
 
 def found(made):

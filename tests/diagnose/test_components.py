@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from build import MS, analyze, barriers
+from taut.core.tables import Member, Metric, Table, Trace
 from taut.diagnose.components import summary
-from taut.tables import Member, Metric, Table, Trace
 
 Sample = tuple[str, int, str, list[float], float, str]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from taut.core.lagged import goes_with, leads
 from taut.diagnose.energy import FALSE_ALARMS, MODE, loops
 from taut.diagnose.finding import Finding
-from taut.diagnose.lagged import goes_with, leads
 from taut.diagnose.metric_steps import Steps
 from taut.lab.governor import Accelerator, Played, play, red
 from taut.run import analyze
@@ -106,7 +106,7 @@ def test_an_edge_keeps_its_size_on_series_that_share_nothing(null: str) -> None:
         else:
             lag = rng.integers(0, 20, 2)
             x, y = (np.where((np.arange(n) + k) % 20 < 10, 1.0, -1.0) + rng.normal(size=n) for k in lag)
-            from taut.diagnose.lagged import without_period
+            from taut.core.lagged import without_period
 
             x, y = without_period([x, y])
         alarms += leads(x, y, 1).chance <= 0.05

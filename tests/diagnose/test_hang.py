@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taut.core.errors import InputRefused
+from taut.core.tables import Member, Table
 from taut.diagnose.hang import Calls
-from taut.errors import InputRefused
-from taut.read import read
+from taut.read.trace import read
 from taut.run import Analysis, analyze_trace
-from taut.tables import Member, Table
 
 TP, PP, DP = 2, 2, 3
 RANKS = TP * PP * DP

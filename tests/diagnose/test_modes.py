@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from build import MS, Do, analyze, barriers, play
+from taut.core.tables import Verb
 from taut.run import Analysis
-from taut.tables import Verb
 
 STEPS, ONSET, RANKS = 30, 10, 4
 

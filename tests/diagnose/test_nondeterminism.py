@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from build import barriers, job
+from taut.core.tables import Trace
 from taut.diagnose.nondeterminism import Timing, finding, sets, timing
-from taut.diagnose.repeat import Repeat, repeat, unlike
+from taut.diagnose.repeats import Repeat, repeat, unlike
 from taut.graph import link
-from taut.replay import replay
-from taut.tables import Trace
+from taut.replay.timeline import replay
 
 SCRIPT = "fwd 5 | AR:64 2 | bwd 8 | AG:32 1"
 

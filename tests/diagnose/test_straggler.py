@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from build import MS, Do, analyze, barriers, job, play, ring_all_reduce
+from taut.core.tables import Trace, Verb
 from taut.run import Analysis
-from taut.tables import Trace, Verb
 
 
 def gaussian(rng: Any, steps: int, ranks: int, sigma: float = 0.05) -> Any:

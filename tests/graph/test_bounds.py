@@ -12,9 +12,9 @@ import pytest
 
 from build import job
 from taut import analyze
-from taut.errors import InputRefused
+from taut.core.errors import InputRefused
+from taut.core.tables import Member, Op, Table, Trace
 from taut.graph import link
-from taut.tables import Member, Op, Table, Trace
 
 YEAR_NS = 365 * 86_400 * 10**9
 HEADER = "rank,step,class,start_ns,duration_ns"

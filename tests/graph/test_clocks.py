@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from build import MS, one_f_one_b, play
+from taut.core.tables import Trace, Verb
 from taut.graph import link
-from taut.lab.model import JOBS, modelled
-from taut.replay import replay
-from taut.tables import Trace, Verb
+from taut.lab.modelled import JOBS, modelled
+from taut.replay.timeline import replay
 
 RANKS = 32
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from build import Do, analyze, one_f_one_b, times
+from taut.core.tables import Trace, Verb
 from taut.graph import Graph, link
-from taut.read.optable import load
-from taut.replay import replay
+from taut.read.op_table import load
+from taut.replay.timeline import replay
 from taut.run import Analysis
-from taut.tables import Trace, Verb
 
 DP, PP, PARTS, STEPS = 3, 6, 8, 4
 HOPS = {Verb.SEND: "-send", Verb.RECV: "-recv"}
@@ -149,8 +149,8 @@ def test_stages_are_read_off_who_sends_first() -> None:
     """Two pipelines of three ranks, interleaved in rank order; activations go first, gradients come back."""
     import numpy as np
 
+    from taut.core.tables import Member, Op, Table, Verb
     from taut.graph import roles
-    from taut.tables import Member, Op, Table, Verb
 
     forward = [(0, 2), (2, 4), (1, 3), (3, 5)]
     hops = [(a, b, t) for t, (a, b) in enumerate(forward)] + [(b, a, 10 - t) for t, (a, b) in enumerate(forward)]
@@ -164,8 +164,8 @@ def test_stages_are_read_off_who_sends_first() -> None:
 def test_a_ring_is_no_pipeline() -> None:
     import numpy as np
 
+    from taut.core.tables import Member, Op, Table, Verb
     from taut.graph import roles
-    from taut.tables import Member, Op, Table, Verb
 
     rank = np.arange(4)
     ops = Table(Op, {"rank": rank, "peer": (rank + 1) % 4, "start_ns": rank, "verb": np.full(4, Verb.SEND), "step": rank * 0})

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from build import MS, trace
+from taut.core.tables import Kind, Table, Trace
 from taut.graph import Graph, link
-from taut.lab.model import JOBS, modelled
-from taut.replay import Change, replay
+from taut.lab.modelled import JOBS, modelled
+from taut.replay.timeline import Change, replay
 from taut.run import analyze_trace
-from taut.tables import Kind, Table, Trace
 
 RANKS = 32
 

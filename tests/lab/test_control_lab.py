@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from taut.cli import main
-from taut.lab.control import Row, run
+from taut.lab.control_lab import Row, run
 from taut.lab.control_launch import Plan as Launch
 from taut.lab.control_launch import predict as predict_launch
 from taut.lab.control_pair import Plan, predict

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from taut.errors import RunError, TautError, UsageError
+from taut.core.errors import RunError, TautError, UsageError
+from taut.lab.case import JOBS, Spec, draw, neighbours
 from taut.lab.matrix import judge
-from taut.lab.run import Lab, missing
-from taut.lab.spec import JOBS, Spec, draw, neighbours
+from taut.lab.run_case import Lab, missing
 from taut.lab.truth import MODES, TRACES, load
-from taut.read import read
+from taut.read.trace import read
 from taut.run import analyze_trace
 
 ABSENT = missing()

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from build import MS, Do, barriers, play
-from taut.errors import RunError
+from taut.core.errors import RunError
+from taut.core.tables import Call, Kind, Mark, Table, Trace, Verb
 from taut.lab import ladder
 from taut.lab.ladder import COSTS, rungs, tables
 from taut.lab.truth import Injected, Truth
 from taut.run import analyze_trace
-from taut.tables import Call, Kind, Mark, Table, Trace, Verb
 
 BUILT = frozenset({"straggler cascade"})
 PLAYED = [name for name in COSTS if name != "flight recorder only"]

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from taut.lab import table
+from taut.lab import score_table as table
 from taut.lab.score import Row, Summary, attempt, score, spread, summarise, wilson
 from taut.lab.truth import Injected, Truth
 

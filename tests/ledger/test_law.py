@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from build import MS, Do, analyze, barriers, job, play
 from jobs import jobs, nonsense
+from taut.core.tables import Kind, Trace
 from taut.ledger import Prices
 from taut.ledger.charge import FATES
 from taut.replay.blame import PARTS
 from taut.run import Analysis
-from taut.tables import Kind, Trace
 
 
 def assert_conserved(done: Analysis) -> None:

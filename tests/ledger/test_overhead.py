@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from actions import table
 from build import MS, Do, analyze, job, play
 from jobs import jobs, nonsense
+from taut.core.tables import Action, Attempt, Kind, Trace, Verb
 from taut.ledger.charge import CONTROL
 from taut.run import Analysis
-from taut.tables import Action, Attempt, Kind, Trace, Verb
 
 STEP = 22
 """Milliseconds of a step of the job below."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from actions import table
 from build import MS, Do, analyze, play
+from taut.core.tables import Action, Trace, Verb
 from taut.ledger import Prices
 from taut.ledger.zones import ops_of
 from taut.run import Analysis
-from taut.tables import Action, Trace, Verb
 
 CYCLES, STEP, PAUSE = 8, 22, 40
 

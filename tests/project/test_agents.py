@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from taut.errors import InputRefused, UsageError
-from taut.project import project
-from taut.project.agents import WORKLOAD, at, forecast, louder, rate
-from taut.project.agents.play import IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, OUTCOMES, PLAN
-from taut.project.agents.run import Tasks, alone_ns, call_ns, run, still
-from taut.project.agents.scenario import AgentScenario, parse
+from taut.core.errors import InputRefused, UsageError
+from taut.project.projection import project
+from taut.project.requests.agents.scenario import AgentScenario, parse
+from taut.project.requests.agents.task_kernels import IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, OUTCOMES, PLAN
+from taut.project.requests.agents.tasks import Tasks, alone_ns, call_ns, run, still
+from taut.project.requests.agents.workload import WORKLOAD, at, forecast, louder, rate
 from taut.project.workload import INDICES
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0, "price_per_hour": 3.0}

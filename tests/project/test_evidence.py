@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from taut.cli import main
 from taut.project.evidence import SIGMA, damping, risk
-from taut.read.scenario import names
+from taut.read.scenario_file import names
 
 ABOUT = ("pattern", "computes", "decision", "policies", "sources")
 
@@ -62,7 +62,7 @@ def test_evidence_is_whole_and_the_same_when_made_again(tmp_path: Path) -> None:
 
 
 def test_every_shipped_scenario_says_what_it_is_for() -> None:
-    from taut.read.scenario import load
+    from taut.read.scenario_file import load
 
     for name in names(""):
         about = load(name)[0].get("about", {})

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from taut.project.reserve import regime, reserve, word
-from taut.project.scenario import Noise, Scenario, parse
 from taut.project.threshold import threshold
-from taut.project.training import WORKLOAD
+from taut.project.training.scenario import Noise, Scenario, parse
+from taut.project.training.workload import WORKLOAD
 from taut.project.workload import Estimate, Workload
-from taut.read.scenario import load
+from taut.read.scenario_file import load
 
 change = msgspec.structs.replace
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from taut.errors import InputRefused, UsageError
-from taut.project import project
-from taut.project.serving import WORKLOAD, ServingForecast, at, forecast, louder, rate
-from taut.project.serving.arrivals import draw, modulation
-from taut.project.serving.run import Played, run
-from taut.project.serving.scenario import ServingScenario, parse
-from taut.project.serving.work import pace
+from taut.core.errors import InputRefused, UsageError
+from taut.project.projection import project
+from taut.project.requests.serving.iteration_time import pace
+from taut.project.requests.serving.request_draws import draw, modulation
+from taut.project.requests.serving.scenario import ServingScenario, parse
+from taut.project.requests.serving.servers import Played, run
+from taut.project.requests.serving.workload import WORKLOAD, ServingForecast, at, forecast, louder, rate
 from taut.project.workload import INDICES
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0}

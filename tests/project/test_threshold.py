@@ -9,17 +9,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from taut.project import generate
-from taut.project.forecast import noisy
 from taut.project.noise import table
-from taut.project.plan import plan
-from taut.project.quick import rate
-from taut.project.scenario import Noise, Scenario, parse
 from taut.project.threshold import threshold
-from taut.project.training import WORKLOAD
+from taut.project.training import generate
+from taut.project.training.forecast import noisy
+from taut.project.training.sampled_replica import rate
+from taut.project.training.scenario import Noise, Scenario, parse
+from taut.project.training.step_plan import plan
+from taut.project.training.workload import WORKLOAD
 from taut.project.workload import Workload
-from taut.read.scenario import load
-from taut.replay import replay
+from taut.read.scenario_file import load
+from taut.replay.timeline import replay
 
 change = msgspec.structs.replace
 

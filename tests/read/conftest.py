@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from taut.tables import Kind, Trace, Verb
+from taut.core.tables import Kind, Trace, Verb
 
 BASE_NS = 1_700_000_000_000_000_000
 

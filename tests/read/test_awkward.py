@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from taut.core.tables import Verb
 from taut.graph import Graph, link
-from taut.read import kineto, read
-from taut.replay import replay
-from taut.tables import Verb
+from taut.read.kineto import reader as kineto
+from taut.read.trace import read
+from taut.replay.timeline import replay
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ALL_GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 
 import taut
-from taut.errors import InputRefused
+from taut.core.errors import InputRefused
 from taut.ledger import Prices
-from taut.read import optable, read
+from taut.read import op_table as optable
+from taut.read.trace import read
 from taut.run import digest
 
 TABLE = "rank,step,class,start_ns,duration_ns\n" + "".join(

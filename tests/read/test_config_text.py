@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.errors import InputRefused, TooLarge
-from taut.read import loops_config, scenario, topology
+from taut.core.errors import InputRefused, TooLarge
+from taut.read import rank_topology as topology
+from taut.read import scenario_file as scenario
+from taut.read.actions import loops_config
 from taut.read.config_text import load_text, parsed
 
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.errors import InputRefused
-from taut.read import action_lines, action_table, kube_audit, ray_serve, slurmctld
-from taut.read.control_gather import apply
-from taut.read.control_log import ControlLog
+from taut.core.errors import InputRefused
+from taut.core.tables import Member, Op, Table, Trace
+from taut.read.actions import action_lines, action_table, kube_audit, ray_serve
+from taut.read.actions.control_log import ControlLog
+from taut.read.actions.gather_actions import apply
+from taut.read.jobs import slurmctld
 from taut.read.load import control_logs, job_logs
-from taut.tables import Member, Op, Table, Trace
 
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1", "auditID": "a", "stage": "ResponseComplete", "verb": "patch",

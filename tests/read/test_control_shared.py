@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taut.read import read
-from taut.tables import Table
+from taut.core.tables import Table
+from taut.read.trace import read
 
 
 def of(actions: Table, **is_: object) -> Table:

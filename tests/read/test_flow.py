@@ -14,9 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taut.errors import InputRefused, TooLarge
-from taut.read import files, kineto, kineto_json, read
-from taut.tables import Trace
+from taut.core.errors import InputRefused, TooLarge
+from taut.core.tables import Trace
+from taut.read import files
+from taut.read.kineto import json_events as kineto_json
+from taut.read.kineto import reader as kineto
+from taut.read.trace import read
 
 Write = Any
 

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
-from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.read import files, kineto, kineto_json, read
+from taut.core.errors import InputRefused, NotATrace, TooLarge
+from taut.read import files
+from taut.read.kineto import json_events as kineto_json
+from taut.read.kineto import reader as kineto
+from taut.read.trace import read
 
 Write = Any
 HEAD = b'{"schemaVersion": 1, "traceEvents": ['

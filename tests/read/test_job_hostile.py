@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.errors import InputRefused
-from taut.ledger.attempts import charge_attempts
-from taut.read import job_gather, job_table, kubernetes, sacct, sacct_json, slurmctld, training_log
+from taut.core.errors import InputRefused
+from taut.ledger.attempt_ledger import charge_attempts
+from taut.read.jobs import gather_jobs as job_gather
+from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, training_log
+from taut.read.jobs import kubernetes_events as kubernetes
 from taut.read.load import job_logs
 
 EVENT = {

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from spans import BASE, MS, Spans
-from taut.errors import InputRefused
-from taut.read import chakra, kineto, progress, read
-from taut.read.kineto_json import integer
+from taut.core.errors import InputRefused
+from taut.core.tables import Member, Op, Table, Trace
+from taut.read.chakra import reader as chakra
+from taut.read.jobs import progress_log as progress
+from taut.read.kineto import reader as kineto
+from taut.read.kineto.json_events import integer
 from taut.read.limits import WALL_NS, YEAR_NS, check_wall, near
-from taut.read.metric_ranks import hosts_of
+from taut.read.metrics.rank_metrics import hosts_of
+from taut.read.trace import read
 from taut.run import analyze_trace
-from taut.tables import Member, Op, Table, Trace
 
 NOW = 1_700_000_000_000_000_000
 

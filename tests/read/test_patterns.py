@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import taut
-from taut.errors import TautError
+from taut.core.errors import TautError
 from taut.read import load
 
 SIZE = 64 << 10

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from taut.errors import InputRefused, NotATrace
+from taut.core.errors import InputRefused, NotATrace
 from taut.read import load as room
-from taut.read import read
+from taut.read.trace import read
 
 Write = Any
 

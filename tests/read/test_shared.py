@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taut.read import read
-from taut.tables import Kind, Trace, Verb
+from taut.core.tables import Kind, Trace, Verb
+from taut.read.trace import read
 
 
 def serial(trace: Trace) -> bool:

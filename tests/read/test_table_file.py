@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from taut.errors import InputRefused, TooLarge
+from taut.core.errors import InputRefused, TooLarge
 from taut.read.table_file import open_table
 
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from build import MS, analyze, barriers, job, system
 from jobs import jobs, nonsense
+from taut.core.tables import Trace
 from taut.graph import Graph, link
-from taut.replay import Change, replay, ripples
+from taut.replay import ripples
 from taut.replay.response import Response, delayed, respond
+from taut.replay.timeline import Change, replay
 from taut.replay.turnover import turnover
-from taut.tables import Trace
 
 UNIT = 1_000_000_000
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from build import MS, analyze, job
 from jobs import jobs, nonsense
+from taut.core.tables import Trace
 from taut.graph import Graph, link
-from taut.replay import Change, Timeline, batch, replay
+from taut.replay.timeline import Change, Timeline, batch, replay
 from taut.run import open_run
-from taut.tables import Trace
 
 
 def assert_reproduced(built: Trace, graph: Graph, timeline: Timeline) -> None:

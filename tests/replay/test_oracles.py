@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from build import MS, Do, barriers, one_f_one_b, play, system
+from taut.core.tables import Trace, Verb
 from taut.graph import Graph, link
-from taut.replay import Change, replay
+from taut.replay.timeline import Change, replay
 from taut.replay.whatif import delay
-from taut.tables import Trace, Verb
 
 UNIT = 1_000_000_000
 """One unit of work in ns: rounding to integers is far below the Monte-Carlo error."""

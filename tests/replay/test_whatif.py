@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from build import MS, Do, analyze, barriers, job, one_f_one_b, play
-from taut.errors import UsageError
+from taut.core.errors import UsageError
+from taut.core.tables import Trace
 from taut.graph import Graph, link
-from taut.replay import Change, decompose, dimensions, replay
 from taut.replay.blame import blame
 from taut.replay.reference import across
-from taut.replay.whatif import delay, fix
-from taut.tables import Trace
+from taut.replay.timeline import Change, replay
+from taut.replay.whatif import decompose, delay, dimensions, fix
 
 STAGES, DP = 4, 2
 

@@ -15,16 +15,16 @@ import click
 
 from taut import __version__
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, reason, say, show, shown, write_out
-from taut.cli.control import control
+from taut.cli.control_verb import control
 from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, Real, Target, delays, fixes, price, token_price, watts
-from taut.cli.project import project, scenarios
-from taut.errors import TautError, UsageError
-from taut.lab.cli import lab
+from taut.cli.project_verb import project, scenarios
+from taut.core.errors import TautError, UsageError
+from taut.lab.commands import lab
 
 if TYPE_CHECKING:
     from taut.ledger import Prices
-    from taut.replay import Change
+    from taut.replay.timeline import Change
     from taut.run import Analysis, JobAnalysis, Run
 
 NAMED_KEYS = ("class", "gate")
@@ -137,7 +137,7 @@ def _analyze(
 ) -> None:  # fmt: skip
     if no_save and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
-    from taut.folder import checked_target
+    from taut.core.folder import checked_target
     from taut.run import analyze as run_analyze
 
     if folder is not None:
@@ -183,7 +183,7 @@ def _show(analysis: Analysis | JobAnalysis, as_json: bool) -> None:
     if as_json:
         print_object(analysis.result)
         return
-    from taut.brief.terminal import render
+    from taut.render.analysis_screen import render
 
     show(render, analysis.result)
 
@@ -276,7 +276,7 @@ def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, 
     """
     if not fixes and not delays:
         raise UsageError("nothing to change: give --fix or --delay")
-    from taut.replay import replay
+    from taut.replay.timeline import replay
     from taut.run import open_run
     from taut.stored import refusing_runs
 
@@ -305,7 +305,7 @@ def _error(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> 
 
 
 def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> list[Change]:
-    from taut.diagnose.before import as_before
+    from taut.diagnose.as_before import as_before
     from taut.replay.whatif import delay, dimensions, fix
 
     labels = {dimension.name: dimension.labels for dimension in dimensions(run.graph)}
@@ -336,7 +336,7 @@ def _show_change(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_object(result)
         return
-    from taut.brief.terminal import render_change
+    from taut.render.analysis_screen import render_change
 
     show(render_change, result)
 
@@ -366,11 +366,11 @@ def export(run: str, form: str, file: str | None, zone: int | None) -> None:
     """
     if file == "-" and sys.stdout.isatty():
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
+    from taut.core.folder import add_file, checked_addition
+    from taut.core.whole_file import whole_file
     from taut.export import perfetto
-    from taut.folder import add_file, checked_addition
     from taut.run import open_run
     from taut.stored import refusing_runs
-    from taut.whole_file import whole_file
 
     opened = open_run(run)
     told, part = (opened.graph, opened.waits, opened.result["findings"]), _zone(opened, zone)
@@ -416,7 +416,7 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
     three runs; what changed compares the first with the last. Runs of one job (by name, or --same-job) that go on
     from each other are restarts; runs with the same graph are repeats.
     """
-    from taut.compare import compare as run_compare
+    from taut.compare.comparison import compare as run_compare
     from taut.stored import refusing_runs
 
     with progress(quiet) as stage, refusing_runs(*runs):
@@ -425,7 +425,7 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
     if as_json:
         print_object(result)
         return
-    from taut.brief.compare import render_compare
+    from taut.render.compare_screen import render_compare
 
     show(render_compare, result)
 

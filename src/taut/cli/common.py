@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from taut import memory, signals
-from taut.brief.text import plain, safe
-from taut.errors import TautError
+from taut.core import memory, signals
+from taut.core.errors import TautError
+from taut.render.text import plain, safe
 
 PATIENCE_S = 5.0
 """Off a terminal, stages are named only after this long."""
@@ -79,14 +79,14 @@ def announce_stdin(inputs: Sequence[str]) -> None:
 
 def print_object(result: Mapping[str, Any]) -> None:
     """A result as one JSON object in UTF-8."""
-    from taut.json_text import json_text
+    from taut.core.json_text import json_text
 
     write_out(f"{json_text(result)}\n".encode())
 
 
 def show(render: Callable[[Any, Any], str], result: Any) -> None:
     """What a renderer makes of a result, on this screen."""
-    from taut.brief.terminal import Screen
+    from taut.render.analysis_screen import Screen
 
     screen = Screen.of(sys.stdout)
     write_out(render(result, screen), color=screen.styled)

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import click
 
-from taut import memory, signals
 from taut.cli.common import FAILED, INTERRUPTED, USAGE, forget_output, reason, say
-from taut.errors import TautError
+from taut.core import memory, signals
+from taut.core.errors import TautError
 
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.trend import corrected, trend
+from taut.core.trend import corrected, trend
 from taut.run import Run
 
 QUANTITIES = (

@@ -1,7 +1,7 @@
 """Restarts: where a run of a job goes on from another, step time and its spread before and after.
 
 Null hypothesis: a restart changes neither. Steps near the restart are compared, NEAR on each side, as ratios of means
-that allow for red steps (``diagnose/differ.py``); the spread is the mean distance from the median of a side. Over
+that allow for red steps (``core/differences.py``); the spread is the mean distance from the median of a side. Over
 several restarts the ratios are pooled. A spread that falls says that restarts reset instability, one that grows that they
 amplify it.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.differ import Ratio, pooled, ratio
-from taut.diagnose.repeat import Repeat
-from taut.diagnose.trend import corrected
+from taut.core.differences import Ratio, pooled, ratio
+from taut.core.trend import corrected
+from taut.diagnose.repeats import Repeat
 
 NEAR = 32
 """Steps on either side of a restart that tell what it did."""

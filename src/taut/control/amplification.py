@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.blocks import ratio
-from taut.control.log import Log
+from taut.control.action_log import Log
 from taut.control.relation import Relation
-from taut.diagnose.interval import LEVEL
-from taut.jit import expect, kernel
+from taut.core.block_bootstrap import ratio
+from taut.core.interval import LEVEL
+from taut.core.jit import expect, kernel
 
 KIND = "amplification"
 MOSTLY = 2.0

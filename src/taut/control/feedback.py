@@ -4,7 +4,7 @@ Statistic: edges of a lagged regression between the net actions of streams in eq
 no direction is known), given their own past and demand now and before; the strongly connected components of the edges;
 the spectral radius of their slopes, with an interval: at one or above, the loop feeds itself.
 
-Null hypothesis, per loop: at least one of its edges is not there (``diagnose/lagged.py`` has the null of an edge), so a
+Null hypothesis, per loop: at least one of its edges is not there (``core/lagged.py`` has the null of an edge), so a
 loop is as likely as its least likely edge, corrected for all pairs of streams.
 
 Where demand is not recorded nothing is tested: controllers that follow one demand, each with its own delay, lead each
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.log import Log
+from taut.control.action_log import Log
 from taut.control.relation import Relation, spell
-from taut.diagnose.interval import LEVEL
-from taut.diagnose.lagged import FIRST, Edge, leads, without_period
-from taut.diagnose.trend import corrected
+from taut.core.interval import LEVEL
+from taut.core.lagged import FIRST, Edge, leads, without_period
+from taut.core.trend import corrected
 
 KIND = "feedback loop"
 STREAMS = 12

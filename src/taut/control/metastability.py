@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.log import Log
+from taut.control.action_log import Log
+from taut.control.capacity import Served, served
 from taut.control.relation import Relation, spell
-from taut.control.served import Served, served
 from taut.control.timeout import DONE, constants
 
 KIND = "metastability"

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.log import Demand, Log
+from taut.control.action_log import Demand, Log
 from taut.control.relation import Relation, spell
-from taut.jit import kernel
+from taut.core.jit import kernel
 
 KIND = "oscillation"
 LEAST = 20

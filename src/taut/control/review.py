@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from taut.control.metastability import Point, fixed_points
-from taut.read.loops_config import Loop
+from taut.read.actions.loops_config import Loop
 
 NEAR = 0.1
 """Periods that differ by less than this share beat slowly: their decisions meet for a long while, again and again."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.jobs import Jobs, jobs
-from taut.control.log import Log
+from taut.control.action_log import Log
+from taut.control.job_attempts import Jobs, jobs
 from taut.control.relation import Relation
 
 KIND = "starvation"

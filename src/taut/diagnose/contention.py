@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.ids import distinct, numbered
+from taut.core.persistence import above_zero
 from taut.diagnose.finding import Evidence, Finding, spell
-from taut.diagnose.steady import above_zero
 from taut.graph import Graph
-from taut.graph.ids import distinct, numbered
-from taut.replay import Change
+from taut.replay.timeline import Change
 
 MODE = "fabric contention"
 MODES = (MODE,)
@@ -117,7 +117,7 @@ def _ratio(took: Any, company: Any, cls: Any, count: int) -> float:
 
 
 def _median(took: Any, cls: Any, count: int, mask: Any) -> Any:
-    from taut.graph.kernels import group_sort
-    from taut.replay.split import describe_cells
+    from taut.graph.sweeps import group_sort
+    from taut.replay.wait_kernels import describe_cells
 
     return describe_cells(took[mask], *group_sort(cls[mask], count))[0]

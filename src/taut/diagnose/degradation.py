@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.diagnose.finding import Evidence, Finding, confidence, spell
-from taut.replay import Change
+from taut.replay.timeline import Change
 
 MODE = "silent degradation"
 MODES = (MODE,)

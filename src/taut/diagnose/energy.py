@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from taut.core.lagged import Edge, goes_with, leads, without_period
 from taut.diagnose.finding import Evidence, Finding, recovered, spell
-from taut.diagnose.lagged import Edge, goes_with, leads, without_period
 from taut.diagnose.metric_steps import Steps, steps_of
 from taut.graph import Graph
-from taut.replay import Change
+from taut.replay.timeline import Change
 
 MODE = "energy feedback loop"
 MODES = (MODE,)
@@ -134,7 +134,7 @@ def _finding(e: Evidence, steps: dict[int, Steps], found: dict[int, Loop], tests
 
 def _let_go(graph: Graph, index: int, loop: Loop, steps: Steps) -> list[Change]:
     """The rank's own work and gaps as in the steps in which the loop did not hold it back."""
-    from taut.graph.ids import numbered
+    from taut.core.ids import numbered
 
     lever = np.repeat(loop.lever, steps.block)
     free = np.zeros(len(graph.steps), dtype=bool)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taut.diagnose.slower import Slower
+from taut.diagnose.slowdowns import Slower
 from taut.graph import Graph
-from taut.replay import Batch, Blame, Change, Timeline, replay
+from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed, exposed
+from taut.replay.timeline import Batch, Change, Timeline, replay
 
 if TYPE_CHECKING:
-    from taut.diagnose.early import Warned
+    from taut.diagnose.early_warning import Warned
     from taut.diagnose.synchronisation import Apart
 
 LISTED_SHARE = 0.03
@@ -60,14 +61,14 @@ class Evidence:
     @cached_property
     def early(self) -> list[Warned] | None:
         """Series that recover ever more slowly: evidence of what may come, no finding."""
-        from taut.diagnose.early import warned
+        from taut.diagnose.early_warning import warned
 
         return warned(self)
 
     @cached_property
     def late(self) -> list[Finding]:
         """Ranks that are late by their own work, of whatever mode: several detectors ask."""
-        from taut.diagnose.late import late_ranks
+        from taut.diagnose.late_ranks import late_ranks
 
         return late_ranks(self)
 

@@ -19,8 +19,8 @@ from functools import cached_property
 
 import numpy as np
 
+from taut.core.tables import Trace, Verb
 from taut.diagnose.finding import Evidence, Finding
-from taut.tables import Trace, Verb
 
 MODE = "hang"
 MODES = (MODE,)

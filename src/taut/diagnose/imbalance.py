@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.ids import numbered
+from taut.core.persistence import above_zero
+from taut.core.tables import Kind
 from taut.diagnose.finding import Evidence, Finding
-from taut.diagnose.steady import above_zero
 from taut.graph import Graph
-from taut.graph.ids import numbered
-from taut.replay import Change
-from taut.tables import Kind
+from taut.replay.timeline import Change
 
 MODE = "work imbalance"
 MODES = (MODE,)

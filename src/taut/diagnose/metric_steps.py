@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.tables import Kind
 from taut.graph import Graph
-from taut.tables import Kind
 
 SEEN = 0.95
 """Share of the steps (or blocks of steps) that must hold a sample of every metric."""

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.differ import differ
+from taut.core.differences import differ
+from taut.core.trend import corrected
 from taut.diagnose.finding import LISTED_SHARE, Finding, spell
-from taut.diagnose.repeat import Repeat, unlike
-from taut.diagnose.trend import corrected
+from taut.diagnose.repeats import Repeat, unlike
 
 MODE = "non-determinism"
 MODES = (MODE,)

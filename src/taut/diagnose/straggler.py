@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.before import links_before
+from taut.core.ids import numbered
+from taut.diagnose.as_before import links_before
 from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
-from taut.diagnose.late import absorbed
-from taut.diagnose.slower import Place, shared_ends
-from taut.graph.ids import numbered
-from taut.replay import Change
+from taut.diagnose.late_ranks import absorbed
+from taut.diagnose.slowdowns import Place, shared_ends
 from taut.replay.ring import Ring, late_receivers, ring, without
+from taut.replay.timeline import Change
 from taut.replay.whatif import link_ends
 
 MODE = "straggler cascade"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.change import LEAST_INSIDE, LEAST_STEPS
+from taut.core.change_points import LEAST_INSIDE, LEAST_STEPS
 from taut.diagnose.finding import Evidence, Finding, spell
 from taut.graph import Graph
 

@@ -1,6 +1,6 @@
 """Trace → Graph: clocks, gate matching, edges, roles."""
 
+from taut.graph.arrays import Clock, Gate, Graph
 from taut.graph.link import link
-from taut.graph.model import Clock, Gate, Graph
 
 __all__ = ["Clock", "Gate", "Graph", "link"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.ids import greatest, least, numbered
+from taut.core.jit import kernel
+from taut.core.tables import Table
 from taut.graph import jumps
-from taut.graph.ids import greatest, least, numbered
 from taut.graph.jumps import Jump
-from taut.jit import kernel
-from taut.tables import Table
 
 SAME_HOST_NS = 100_000
 """Device times of one host agree to this."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from taut.errors import InputRefused, TooLarge
-from taut.graph.ids import distinct, greatest, total
+from taut.core.errors import InputRefused, TooLarge
+from taut.core.ids import distinct, greatest, total
+from taut.core.tables import Table, Trace
 from taut.read.limits import WALL_NS, YEAR_NS
-from taut.tables import Table, Trace
 
 FAR_NS = 3 * 10**18
 """The year 2065: a time minus the difference of two others still fits 64 bits."""

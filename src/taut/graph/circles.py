@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.kernels import group_sort
-from taut.tables import Table
+from taut.core.tables import Table
+from taut.graph.sweeps import group_sort
 
 Key = tuple[int, int]
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.gates import EVERYBODY
-from taut.graph.model import Clock
-from taut.tables import Table, Verb
+from taut.core.tables import Table, Verb
+from taut.graph.arrays import Clock
+from taut.graph.gate_matching import EVERYBODY
 
 CONSTANT = 0.1
 """An offset may vary by this share of itself over the run; a link's lateness varies more."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.ids import greatest, least, numbered, occurrence
-from taut.tables import Table
+from taut.core.ids import greatest, least, numbered, occurrence
+from taut.core.tables import Table
 
 BIG = 0.01
 """A gap is big above this share of an ordinary step."""

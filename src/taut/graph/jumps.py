@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.tables import Table
+from taut.core.tables import Table
 
 LEAST_NS = 10_000_000
 """A clock that is set by less than this looks like any other."""

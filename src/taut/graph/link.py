@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from taut.errors import InputRefused
-from taut.graph import bounds, clocks, gates, hidden, jumps, rendezvous, roles, steps, wakes
-from taut.graph.ids import least, numbered
-from taut.graph.model import Graph
-from taut.tables import NULL, Op, Table, Trace, Verb, constant
+from taut.core.errors import InputRefused
+from taut.core.ids import least, numbered
+from taut.core.tables import NULL, Op, Table, Trace, Verb, constant
+from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
+from taut.graph import gate_matching as gates
+from taut.graph.arrays import Graph
 
 OVERLAP_NS = 1_000_000
 """An op may begin this much before its predecessor ends (timer noise) and still follow it."""
@@ -74,7 +75,7 @@ def link(trace: Trace) -> Graph:
 
 def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
     """Rows in which the ops of a rank follow one another in time, as whatever numbers them later expects."""
-    from taut.graph.kernels import in_order, order_groups
+    from taut.graph.sweeps import in_order, order_groups
 
     here = slice(None) if len(rows) == len(ops) else rows
     keys = [ops.rank[here]]
@@ -130,7 +131,7 @@ def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int)
 
     What is shorter than the timer's error goes before what seems to begin with it.
     """
-    from taut.graph.kernels import order_groups, scan_lanes
+    from taut.graph.sweeps import order_groups, scan_lanes
 
     lane, (rank, ranks) = ops.lane, numbered(segment, ops.rank)
     early = np.where(end - start <= timer_ns, start - timer_ns, start)
@@ -162,7 +163,7 @@ def _assemble(
     residual: int | None, windows: steps.Windows, names: list[str],
 ) -> Graph:  # fmt: skip
     from taut.graph.circles import Circles
-    from taut.graph.kernels import order_events
+    from taut.graph.sweeps import order_events
 
     n = len(ops)
     join, wait, slots = gates.slots(ops, matching.gate, matching.gates)
@@ -242,7 +243,7 @@ def _extend_groups(trace: Trace, names: list[str]) -> Trace:
 
 def _edges(ops: Table, lanes: Lanes, window: Any, segment: Any, trace: Trace) -> tuple[Edges, Edges, int]:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
-    from taut.graph.kernels import hold_edges, lane_edges
+    from taut.graph.sweeps import hold_edges, lane_edges
 
     parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, segment)]
     if not trace.told:
@@ -262,7 +263,7 @@ def _plain(source: Any, target: Any) -> Edges:
 
 def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
-    from taut.graph.kernels import order_groups
+    from taut.graph.sweeps import order_groups
 
     loose = np.ones(len(ops), dtype=bool)
     loose[explained] = False
@@ -321,7 +322,7 @@ def _work(ops: Table, wait: Any, wait_lag: Any, opens: Any) -> Any:
 
 
 def _csr(edges: Edges, n: int) -> tuple[Any, Any, Any]:
-    from taut.graph.kernels import group_sort
+    from taut.graph.sweeps import group_sort
 
     order, ptr = group_sort(edges.target, n)
     return ptr, edges.source[order], edges.lag[order]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.ids import distinct, greatest, least, numbered, occurrence
-from taut.tables import NULL, Table, Verb
+from taut.core.ids import distinct, greatest, least, numbered, occurrence
+from taut.core.tables import NULL, Table, Verb
 
 VALID_SHARE = 0.99
 """Share of instances in which nobody ends before the last has begun."""

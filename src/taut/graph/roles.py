@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.ids import least, numbered
-from taut.tables import NULL, Table, Verb
+from taut.core.ids import least, numbered
+from taut.core.tables import NULL, Table, Verb
 
 MOST_STAGES = 1024
 """No pipeline has more; without a cap a long chain of hops would take the square of its length."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.graph.ids import distinct, numbered
-from taut.tables import Trace, Verb
+from taut.core.ids import distinct, numbered
+from taut.core.tables import Trace, Verb
 
 MOST_TRIED = 1024
 """Periods that are tried one after the other, which is quick for short ones."""

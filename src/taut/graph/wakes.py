@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taut.graph.ids import numbered
-from taut.tables import Kind, Table, constant
+from taut.core.ids import numbered
+from taut.core.tables import Kind, Table, constant
 
 if TYPE_CHECKING:
     from taut.graph.link import Lanes
@@ -45,7 +45,7 @@ class Wakes:
 
 def edges(ops: Table, lanes: Lanes, window: Any, roles: Any, timer_ns: int) -> Wakes:
     """What woke idle lanes, and the same where the lane was busy; nothing for ranks of one lane."""
-    from taut.graph.kernels import idle_causes, order_groups
+    from taut.graph.sweeps import idle_causes, order_groups
 
     none = np.zeros(0, dtype=np.int64)
     count = int(ops.lane.max()) + 1
@@ -97,7 +97,7 @@ def _evidence(ops: Table, window: Any, cause: Any, woken: Any, kin: Any, kin_wok
 
 def _classes(ops: Table, roles: Any, cell: Any, cells: int) -> tuple[Any, int]:
     """The same op of every rank of a role and every step: name, size, and its turn among those of its rank and step."""
-    from taut.graph.kernels import turn
+    from taut.graph.sweeps import turn
 
     family, families = numbered(ops.name, ops.size)
     nth, _ = turn(*numbered(cell, family)) if families > 1 else turn(cell, cells)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from taut.errors import RunError
+from taut.core.errors import RunError
 from taut.lab.control_rescuer import HIGH, LOW, queue
 from taut.lab.control_slurm import Plan, Told
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from taut.errors import RunError
+from taut.core.errors import RunError
 
 if TYPE_CHECKING:
     from taut.lab.control_truth import Truth

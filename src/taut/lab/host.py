@@ -1,6 +1,6 @@
 """The lab's host process: the switch of its network, the parent of its ranks, the one who turns faults on and off.
 
-``lab/run.py`` starts it in a process and network namespace of its own, so that everything in it dies with it. It reads
+``lab/run_case.py`` starts it in a process and network namespace of its own, so that everything in it dies with it. It reads
 one spec per line, runs it, and answers with one line each: what was made, or what went wrong.
 """
 
@@ -25,9 +25,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from taut.errors import TautError
+from taut.core.errors import TautError
 from taut.lab import net, truth
-from taut.lab.spec import FATAL, PERIOD_MS, RELAYED, Spec, clocks, draw
+from taut.lab.case import FATAL, PERIOD_MS, RELAYED, Spec, clocks, draw
 from taut.lab.truth import Injected, Truth
 
 NEEDED = ("taut.lab.rank", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel")

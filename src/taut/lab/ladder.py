@@ -14,17 +14,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from taut.brief.text import percent, size
-from taut.errors import RunError
-from taut.graph.ids import greatest, least, numbered
+from taut.core.errors import RunError
+from taut.core.ids import greatest, least, numbered
+from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.graph.steps import windows
 from taut.lab.score import HEALTHY, Row, attempt, spread, summarise
-from taut.lab.table import NOT_YET, Grid, cell, right
+from taut.lab.score_table import NOT_YET, Grid, cell, right
 from taut.lab.truth import MODES, TRACES, Truth, load
-from taut.read import flight, read, steptimes
+from taut.read import step_times as steptimes
+from taut.read.flight import reader as flight
 from taut.read.merge import missing_ranks
+from taut.read.trace import read
+from taut.render.text import percent, size
 from taut.run import analyze_trace
-from taut.tables import NULL, Kind, Mark, Table, Trace, Verb
 
 ALL = ("trace_bytes", "flight_bytes")
 COSTS = {

@@ -7,10 +7,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from taut.diagnose import DETECTORS
-from taut.lab.model import modelled
+from taut.diagnose.detectors import DETECTORS
+from taut.lab.case import JOBS, STEPS, Spec
+from taut.lab.modelled import modelled
 from taut.lab.score import Row, attempt
-from taut.lab.spec import JOBS, STEPS, Spec
 from taut.lab.truth import MODES, TRACES, load
 from taut.run import analyze, analyze_trace
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from typing import NoReturn
 
-from taut.errors import TautError
+from taut.core.errors import TautError
 from taut.lab.truth import Injected
 
 NEW_NET, NEW_UTS = 0x40000000, 0x04000000

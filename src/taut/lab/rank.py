@@ -21,9 +21,9 @@ import torch.distributed as dist
 from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
 from taut.lab import net
-from taut.lab.jobs import HOPS, Job, Pace
+from taut.lab.case import FATAL, PLAIN, Spec, clocks
 from taut.lab.net import Socket
-from taut.lab.spec import FATAL, PLAIN, Spec, clocks
+from taut.lab.torch_jobs import HOPS, Job, Pace
 from taut.lab.truth import Injected
 
 PORT = 29500

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.tables import NULL, Kind, Verb
+from taut.core.tables import NULL, Kind, Verb
 
 US, MS = 1e3, 1e6
 LANES = ("compute", "communication", "other group", "receive forward", "send forward", "receive backward", "send backward")

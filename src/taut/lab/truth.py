@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from taut.errors import RunError
+from taut.core.errors import RunError
 
 TRUTH = "truth.json"
 TRACES = "faulted"

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taut.core.ids import numbered, sums, total
+from taut.core.tables import NULL, Kind, Table, col
 from taut.graph import Graph
-from taut.graph.ids import numbered, sums, total
-from taut.replay import Blame, Timeline
+from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed, exposed
-from taut.tables import NULL, Kind, Table, col
+from taut.replay.timeline import Timeline
 
 if TYPE_CHECKING:
     from taut.ledger.overhead import Overhead

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.calls import attempt_of
-from taut.control.projection import LONGEST_NS, Projection, project
-from taut.diagnose.redundant import thrown_away
+from taut.control.call_attempts import attempt_of
+from taut.control.on_graph import LONGEST_NS, Projection, project
+from taut.core.ids import numbered, total
+from taut.core.tables import NULL, Kind
+from taut.diagnose.discarded_calls import thrown_away
 from taut.graph import Graph
-from taut.graph.ids import numbered, total
-from taut.replay import Blame, Timeline
+from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed
 from taut.replay.reference import gap_classes
-from taut.tables import NULL, Kind
+from taut.replay.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _middle(cell: Any, cells: int, values: Any) -> tuple[Any, Any]:
 
 def _waits(graph: Graph, observed: Timeline, blame: Blame, pause: Any, gap_wait_ns: Any) -> tuple[Any, Any]:
     """Of each op's exposed wait what a pause caused, and the op with the longest of these pauses, -1 for none."""
-    from taut.replay.split import part_of_gaps
+    from taut.replay.wait_kernels import part_of_gaps
 
     ns, cause = np.zeros(len(graph), dtype=np.int64), np.full(len(graph), NULL, dtype=np.int64)
     waits = blame.waits.take(blame.waits.gap_ns > 0)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from taut.control.projection import LONGEST_NS, axis_ns
-from taut.diagnose.redundant import thrown_away
+from taut.control.on_graph import LONGEST_NS, axis_ns
+from taut.core.ids import total
+from taut.diagnose.discarded_calls import thrown_away
 from taut.graph import Graph
-from taut.graph.ids import total
 from taut.ledger.charge import Ledger
 from taut.ledger.overhead import Overhead
 
@@ -24,7 +24,7 @@ OF_A_KNOB = ("conflict", "oscillation")
 
 def controlled(graph: Graph, ledger: Ledger) -> dict[str, Any]:
     """What ``taut control --json`` prints, with zones, prices, and the control overhead by controller."""
-    from taut.control import control
+    from taut.control.relations import control
 
     assert ledger.overhead is not None
     found, taken = control(graph.trace), ledger.overhead

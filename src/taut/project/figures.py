@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.diagnose.indices import NORMAL_WIDTH
+from taut.diagnose.job_indices import NORMAL_WIDTH
 
 AT = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 

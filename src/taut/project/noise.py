@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from taut.project.scenario import Noise
+from taut.project.training.scenario import Noise
 
 POINTS, REACH = 2049, 23.0
 """Points of a table, and the log odds of its ends: chances of one in ten thousand million."""

@@ -1,6 +1,6 @@
 """Reserve and regime of a scenario: how much jitter may still grow before the next accelerator stops paying.
 
-The same rule as for a measured run (``diagnose/regime.py``, docs/indices.md), with the jitter of the scenario scaled instead
+The same rule as for a measured run (``diagnose/job_regime.py``, docs/indices.md), with the jitter of the scenario scaled instead
 of a graph's. Where demand is given, it may well be served without one accelerator more; there the reserve is how much jitter
 may grow before those that there are do not pay, on average.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.project.margin import PAYS, Curve, Rule, rule, smallest, spread
+from taut.project.marginal_gain import PAYS, Curve, Rule, rule, smallest, spread
 from taut.project.workload import Estimate, Workload
 
 STABLE = 2.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.project.margin import PAYS, Curve, Rule, rule, smallest, spread
+from taut.project.marginal_gain import PAYS, Curve, Rule, rule, smallest, spread
 from taut.project.workload import Workload
 
 MOST_RANKS = 1 << 16

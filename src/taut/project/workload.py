@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
-from taut.errors import InputRefused
+from taut.core.errors import InputRefused
 
 
 class Estimate(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.errors import InputRefused
-from taut.tables import NULL
+from taut.core.errors import InputRefused
+from taut.core.tables import NULL
 
 FAR = 4_000_000_000_000_000_000
 """Times beyond this many ns (126 years) are no times, and their sums would overflow."""

@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from taut.errors import InputRefused, TooLarge
+from taut.core.errors import InputRefused, TooLarge
 
 MOST_BYTES = 1 << 20
 """A configuration is written by hand."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from taut.errors import InputRefused, NotATrace, TooLarge
-from taut.folder import is_run_folder
+from taut.core.errors import InputRefused, NotATrace, TooLarge
+from taut.core.folder import is_run_folder
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.errors import InputRefused
+from taut.core.errors import InputRefused
 from taut.read.columns import Ints, Mask
 
 RANKS = 2**31

@@ -13,15 +13,19 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
 
-from taut.boundary import refusing_unexpected
-from taut.errors import InputRefused, TooLarge
-from taut.read import files, kineto, metrics, optable, steptimes
-from taut.read import progress as log
+from taut.core.boundary import refusing_unexpected
+from taut.core.errors import InputRefused, TooLarge
+from taut.core.signals import Held
+from taut.core.tables import Trace
+from taut.read import files
+from taut.read import op_table as optable
+from taut.read import step_times as steptimes
+from taut.read.actions.control_log import ControlLog
 from taut.read.columns import paused_gc
-from taut.read.control_log import ControlLog
-from taut.read.job_words import JobLog
-from taut.signals import Held
-from taut.tables import Trace
+from taut.read.jobs import progress_log as log
+from taut.read.jobs.job_words import JobLog
+from taut.read.kineto import reader as kineto
+from taut.read.metrics import reader as metrics
 
 PARALLEL_BYTES = 30 << 20
 """Below this much input, starting processes costs more than it saves."""
@@ -53,50 +57,51 @@ def _in_place() -> Iterator[Any]:
 
     They, and those below, are loaded one by one as they are asked: most inputs never come to them.
     """
-    from taut.read import nsys
+    from taut.read.nsys import reader as nsys
 
     yield nsys
-    from taut.read import otf2
+    from taut.read.otf2 import reader as otf2
 
     yield otf2
 
 
 def _others() -> Iterator[Any]:
     """Formats that tell less than a trace of their own, or lie beside traces, and job logs; the loosest come last."""
-    from taut.read import flight
+    from taut.read.flight import reader as flight
 
     yield flight
-    from taut.read import otlp
+    from taut.read.otlp import reader as otlp
 
     yield otlp
-    from taut.read import inspector
+    from taut.read.flight import inspector
 
     yield inspector
-    from taut.read import chakra
+    from taut.read.chakra import reader as chakra
 
     yield chakra
-    from taut.read import execution
+    from taut.read.chakra import execution
 
     yield execution
     yield from control_logs()
     yield log
     yield metrics
     yield from job_logs()
-    from taut.read import action_lines
+    from taut.read.actions import action_lines
 
     yield action_lines
 
 
 def control_logs() -> Iterator[Any]:
     """Readers of what tells the decisions of controllers and nothing else; plain lines are the loosest, and come last."""
-    from taut.read import action_table, kube_audit, ray_serve
+    from taut.read.actions import action_table, kube_audit, ray_serve
 
     yield from (kube_audit, action_table, ray_serve)
 
 
 def job_logs() -> Iterator[Any]:
     """Readers of what tells the attempts of a job, beside its traces or alone."""
-    from taut.read import job_table, kubernetes, sacct, sacct_json, slurmctld, training_log
+    from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, training_log
+    from taut.read.jobs import kubernetes_events as kubernetes
 
     yield from (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
 
@@ -250,7 +255,7 @@ def _recognised(member: files.Member) -> Part:
     """What the first reader that knows a member makes of it."""
     try:
         if member.name.lower().endswith(REPORTS):
-            from taut.read import nsys
+            from taut.read.nsys import reader as nsys
 
             if nsys.is_report(member):
                 return Part(member.label, None)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from taut.errors import InputRefused
+from taut.core.errors import InputRefused
+from taut.core.tables import NULL, Mark, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes, Ints
-from taut.tables import NULL, Mark, Member, Op, Table, Trace, concat
 
 Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.errors import InputRefused, TooLarge
+from taut.core.errors import InputRefused, TooLarge
 from taut.read.files import RATIO, size_cap
 from taut.read.parquet_pages import Chunk, Damaged, chunks, pages
 

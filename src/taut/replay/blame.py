@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.ids import sums, total
+from taut.core.tables import Table, col
 from taut.graph import Graph
-from taut.graph.ids import sums, total
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
-from taut.tables import Table, col
 
 FALSE_ALARMS = 0.01
 """Chance that a whole run of healthy, Gaussian jitter has any fault blamed: Bonferroni over its waits, and over the
@@ -135,7 +135,7 @@ def at_reference(graph: Graph, peers: reference.Reference) -> Any:
 
 def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     """Split and charge every wait of the observed timeline."""
-    from taut.replay.split import split_gaps, split_work
+    from taut.replay.wait_kernels import split_gaps, split_work
 
     slots = 0 if len(graph.ranks) ** 2 <= SQUARE + SQUARE_PER_OP * len(graph) else SLOTS
     peers = reference.peers(graph)

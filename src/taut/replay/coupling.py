@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.replay.blame import Blame, Pairs
 from taut.replay.response import Response, respond
 from taut.replay.timeline import Timeline
 from taut.replay.turnover import Turnover, turnover
-from taut.tables import NULL
 
 LEAST = 0.01
 """A cause is felt by a victim, or across so many gates, from this share on: of what the hardest hit pair has, of all."""

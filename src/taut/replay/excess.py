@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.jit import kernel
+from taut.core.jit import kernel
 from taut.replay.blame import FALSE_ALARMS, Blame
 from taut.replay.timeline import Timeline
 

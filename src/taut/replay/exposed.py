@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.tables import Kind
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
-from taut.tables import Kind
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Exposed:
 
 def exposed(graph: Graph, observed: Timeline) -> Exposed:
     """Exposed time of every op of the observed timeline."""
-    from taut.graph.kernels import order_groups
-    from taut.replay.split import expose
+    from taut.graph.sweeps import order_groups
+    from taut.replay.wait_kernels import expose
 
     ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
     segment = graph.segment[graph.window].astype(np.int64)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.ids import numbered
+from taut.core.tables import NULL
 from taut.graph import Graph
-from taut.graph.ids import numbered
-from taut.tables import NULL
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ def whatever_role(graph: Graph) -> tuple[Any, int]:
 
 def across(graph: Graph) -> Any:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
-    from taut.graph.kernels import group_sort
-    from taut.replay.split import describe_cells
+    from taut.graph.sweeps import group_sort
+    from taut.replay.wait_kernels import describe_cells
 
     cls, classes = whatever_role(graph)
     meets = graph.gate >= 0
@@ -54,7 +54,7 @@ def peers(graph: Graph) -> Reference:
     Members of a gate are compared inside it, with the fastest of the others: what slows the whole gate is common to
     all, and a slow link shows as ending later than they did.
     """
-    from taut.replay.split import fastest_other
+    from taut.replay.wait_kernels import fastest_other
 
     ops = graph.ops
     base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
@@ -64,8 +64,8 @@ def peers(graph: Graph) -> Reference:
 
 
 def _leave_one_out(values: Any, cls: Any, classes: int, rank: Any) -> Reference:
-    from taut.graph.kernels import group_sort
-    from taut.replay.split import describe_cells, leave_one_out
+    from taut.graph.sweeps import group_sort
+    from taut.replay.wait_kernels import describe_cells, leave_one_out
 
     cell, cells = numbered(cls, rank)
     order, begin = group_sort(cell, cells)

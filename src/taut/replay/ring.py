@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.tables import Verb
 from taut.graph import Graph
-from taut.tables import Verb
 
 RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
 FALSE_ALARMS = 0.01
@@ -60,8 +60,8 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     Median lateness against the median of the other ranks, in units of its standard error; the null is that all ranks
     end alike, the alarm corrected for the number of ranks. When most ranks are late, none is.
     """
-    from taut.graph.kernels import group_sort
-    from taut.replay.split import describe_cells, leave_one_out
+    from taut.graph.sweeps import group_sort
+    from taut.replay.wait_kernels import describe_cells, leave_one_out
 
     ranks = len(graph.ranks)
     order, begin = group_sort(graph.rank_index[rings.rows], ranks)

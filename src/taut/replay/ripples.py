@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.jit import kernel
-from taut.replay.kernels import sweep
+from taut.core.jit import kernel
+from taut.replay.engine import sweep
 
 NEVER = -(1 << 62)
 """Before every time."""

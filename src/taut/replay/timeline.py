@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from taut.core.jit import SMALL
+from taut.core.tables import NULL
 from taut.graph import Graph
-from taut.jit import SMALL
-from taut.tables import NULL
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Timeline:
 
     @cached_property
     def _backward(self) -> Any:
-        from taut.replay.kernels import backward
+        from taut.replay.engine import backward
 
         g = self.graph
         segment = g.segment[g.window].astype(np.int64)
@@ -107,7 +107,7 @@ def window_times(graph: Graph, done: Any) -> Any:
 
 def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -> Timeline:
     """Replay the graph under changes; without any, the observed timeline to the nanosecond."""
-    from taut.replay.kernels import sweep
+    from taut.replay.engine import sweep
 
     work, gap, join, wait = changed(graph, changes, gaps)
     arrival, opening, end, bound, opener = sweep(
@@ -202,7 +202,7 @@ class Batch:
     ) -> list[Any]:
         from concurrent.futures import ThreadPoolExecutor
 
-        from taut.replay.kernels import sweep_many
+        from taut.replay.engine import sweep_many
 
         g, p = self.graph, program
         offsets = np.cumsum([0] + [count for _, count in cuts])
@@ -265,7 +265,7 @@ class Program:
 
 def batch(graph: Graph) -> Batch:
     """Prepare batched replays of a graph."""
-    from taut.replay.kernels import fold
+    from taut.replay.engine import fold
 
     n = len(graph)
     preds = np.diff(graph.pred_ptr)
@@ -289,7 +289,7 @@ def batch(graph: Graph) -> Batch:
 
 def _program(graph: Graph, ops: Any, owner: Any, heads: Any, folded: Any, onward: Any, closes: Any) -> Program:
     """The program over the kept ops; each takes the predecessors of the head of its chain."""
-    from taut.replay.kernels import registers
+    from taut.replay.engine import registers
 
     if len(ops) == len(graph):
         ptr, pred, lag, events = graph.pred_ptr, graph.pred, graph.lag_ns, graph.events

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.ids import greatest, least, numbered
 from taut.graph import Graph
-from taut.graph.ids import greatest, least, numbered
 from taut.replay.timeline import Timeline
 
 DRAWS = 39
@@ -86,7 +86,7 @@ def _places(graph: Graph, ops: int) -> tuple[Any, ...]:
 
 def _lot(graph: Graph, ops: int, windows: int, rng: Any) -> Any:
     """Mean distances with the work as it is and as the null draws it, over the first ops of the graph's program."""
-    from taut.graph.kernels import group_sort
+    from taut.graph.sweeps import group_sort
     from taut.replay.ripples import shuffled, turnovers_of_many
 
     g = graph

@@ -1,0 +1,144 @@
+"""``taut project`` and ``taut scenarios``: scenarios to forecasts, and to the evidence on which people decide."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taut.cli.common import print_object, progress, show, shown_and_kept
+from taut.cli.options import HIGHEST, Target, scales
+from taut.core.errors import UsageError
+
+
+@click.command(short_help="Say what a scenario gives at other scales and with policies.")
+@click.argument("scenario", metavar="SCENARIO", required=False, type=click.Path())
+@click.option("--from", "run", metavar="RUN", type=click.Path(), help="Take work, jitter and transfers from a finished run.")
+@click.option("--same-hosts", is_flag=True, help="With --from: more ranks share the hosts of the run.")
+@click.option("--ranks", metavar="N,N,...", callback=scales, help="Numbers of ranks  [default: as in the scenario]")
+@click.option(
+    "--policy", "policies", metavar="NAME[=VALUE],...", multiple=True,
+    help="Compare with these together; give it again for another comparison.  [default: as in the scenario]",
+)  # fmt: skip
+@click.option("--envelope", is_flag=True, help="Also map regimes, elasticities, fabrics and growth around a training job.")
+@click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
+@click.option("--evidence", metavar="DIR", type=Target(file_okay=False), help="Write the scenario's evidence there.")
+@click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+def project(
+    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], envelope: bool,
+    advice: bool, evidence: str | None, steps: int | None, seed: int, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where the
+    next accelerator stops paying, and what policies change.
+
+    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (taut scenarios).
+
+    \b
+      taut project gpt-175b --ranks 1536,6144
+      taut project gpt-175b --policy overlap=0.9 --policy spares=16,local-steps=4
+      taut project gpt-175b --evidence evidence/
+      taut project control-stack --advice
+      taut project --from RUN --ranks 64,4096
+    """
+    if (scenario is None) == (run is None):
+        raise UsageError("give a SCENARIO, or --from RUN")
+    if same_hosts and run is None:
+        raise UsageError("--same-hosts needs --from RUN")
+    if run is not None and (policies or evidence or envelope or advice):
+        raise UsageError("--policy, --envelope, --advice and --evidence need a SCENARIO: a run has none to change")
+    write = None
+    with progress(quiet) as stage:
+        stage("projecting")
+        if run is not None:
+            result = _from_run(run, ranks, same_hosts, seed)
+        else:
+            result, write = _scenario(str(scenario), ranks, policies, envelope, advice, steps, seed, evidence, stage)
+    remedy = "give --evidence a folder that can be written"
+    shown_and_kept(lambda: _show(result, as_json), write, "the evidence", remedy, quiet)
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_object(result)
+        return
+    from taut.render.forecast_screen import render_forecasts
+
+    show(render_forecasts, result)
+
+
+def _scenario(
+    scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, advice: bool, steps: int | None, seed: int,
+    evidence: str | None, stage: Callable[[str], None],
+) -> tuple[dict[str, Any], Callable[[], Path] | None]:  # fmt: skip
+    """The result, and what writes its evidence, if that is asked for, and returns its first page."""
+    from taut.project.projection import project as run_project
+    from taut.project.workload import workload_of
+    from taut.read.scenario_file import load
+
+    table, text = load(scenario)
+    advice = advice or (evidence is not None and workload_of(table, scenario).advice is not None)
+    result = run_project(
+        table, scenario, text, ranks=ranks, policies=policies or None, count=steps, seed=seed, cores=os.cpu_count() or 1,
+        envelope=envelope, advice=advice, measured=_measured, stage=stage,
+    )  # fmt: skip
+    if evidence is None:
+        return result, None
+    from taut.project.evidence import evidence as gather
+
+    found = gather(scenario, table, result, seed=seed, steps=steps)
+    return result, lambda: _write(Path(evidence), found, text)
+
+
+def _write(folder: Path, found: dict[str, Any], text: str) -> Path:
+    from taut.render.evidence_folder import write
+
+    write(folder, found, text)
+    return folder / "README.md"
+
+
+def _measured(run: str) -> Any:
+    """How the work of a finished run strays."""
+    from taut.core.tables import Kind
+    from taut.project.noise import strays
+    from taut.run import open_run
+
+    opened = open_run(run)
+    return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
+
+
+def _from_run(run: str, ranks: list[int], same_hosts: bool, seed: int) -> dict[str, Any]:
+    from taut.project.measured.from_run import from_run
+    from taut.project.measured.scaled_run import learn
+    from taut.run import open_run
+    from taut.stored import refusing_runs
+
+    with refusing_runs(run):
+        opened = open_run(run)
+        scales = ranks or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
+        return from_run(learn(opened.graph), opened.result, scales, same_hosts=same_hosts, seed=seed)
+
+
+@click.command(short_help="List the scenarios that ship with taut.")
+@click.option("--json", "as_json", is_flag=True, help="Print them as one JSON object.")
+def scenarios(as_json: bool) -> None:
+    """List the scenarios that ship with taut: how each is recognised, what it computes, and what it helps to decide.
+
+    \b
+      taut project NAME                  computes one
+      taut project NAME --evidence DIR   writes its evidence
+    """
+    from taut.read.scenario_file import listed
+
+    found = listed()
+    if as_json:
+        print_object({"scenarios": found})
+        return
+    from taut.render.evidence_folder import render_list
+
+    show(render_list, found)

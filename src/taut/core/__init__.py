@@ -1,0 +1,1 @@
+"""What every room stands on: tables, errors, ids, statistics, kernels, files."""

@@ -1,0 +1,102 @@
+"""Dense ids for combinations of columns, and running numbers inside them: what grouping is made of here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def numbered(*keys: Any) -> tuple[Any, int]:
+    """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
+    n = len(keys[0])
+    if n == 0:
+        return np.zeros(0, dtype=np.int64), 0
+    packed, below, span = np.zeros(n, dtype=np.int64), 0, 1
+    for key in keys:
+        low, high = int(key.min()), int(key.max())
+        wide = high - low + 1
+        if wide == 1:
+            continue
+        if not -1 << 61 < low < 1 << 61:  # a sum with it would not fit
+            found, key = np.unique(key, return_inverse=True)
+            low, wide = 0, len(found)
+        if span * wide > 1 << 62:
+            found, packed = np.unique(packed, return_inverse=True)
+            below, span = 0, len(found)
+            if span * wide > 1 << 62:
+                found, key = np.unique(key, return_inverse=True)
+                low, wide = 0, len(found)
+        if span > 1:
+            packed *= wide
+        packed += key
+        below, span = below * wide + low, span * wide
+    packed -= below
+    if span <= 16 * n + 1024:
+        present = np.zeros(span, dtype=bool)
+        present[packed] = True
+        if present.all():
+            return packed, span
+        dense = np.cumsum(present)
+        dense -= 1
+        return dense[packed], int(dense[-1]) + 1
+    found, ids = np.unique(packed, return_inverse=True)
+    return ids.ravel(), len(found)
+
+
+def distinct(values: Any) -> Any:
+    """The distinct values of an integer column, ascending; without sorting where their range is small."""
+    if len(values) == 0:
+        return np.zeros(0, dtype=np.int64)
+    low, high = int(values.min()), int(values.max())
+    if high - low > 16 * len(values) + 1024:
+        return np.unique(values)
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[values - low] = True
+    return np.flatnonzero(present) + low
+
+
+def occurrence(*keys: Any) -> Any:
+    """Running number of each row among the rows with the same keys, in row order."""
+    from taut.graph.sweeps import turn
+
+    ids, count = numbered(*keys)
+    return turn(ids, count)[0]
+
+
+def least(ids: Any, count: int, values: Any) -> Any:
+    """Smallest value of each id."""
+    out = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(out, ids, values)
+    return out
+
+
+def greatest(ids: Any, count: int, values: Any) -> Any:
+    """Largest value of each id."""
+    out = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(out, ids, values)
+    return out
+
+
+def total(values: Any) -> int:
+    """The exact sum of integers, also where it does not fit 64 bits: many ranks for a long time."""
+    if len(values) == 0:
+        return 0
+    most = max(abs(int(values.min())), abs(int(values.max())))
+    if most * len(values) < 1 << 63:
+        return int(values.sum(dtype=np.int64))
+    return (int((values >> 32).sum(dtype=np.int64)) << 32) + int((values & 0xFFFFFFFF).sum(dtype=np.int64))
+
+
+def sums(ids: Any, values: Any, count: int) -> Any:
+    """The exact sum of the integers of each id, where it fits 64 bits."""
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if least == most == 0:
+        return np.zeros(count, dtype=np.int64)
+    largest = max(-least, most)
+    # Floats hold every sum below 2⁵³, and add up more quickly.
+    if largest * len(values) < 1 << 53 or (least >= 0 and largest * len(values) < 1 << 63 and int(values.sum()) < 1 << 53):
+        return np.bincount(ids, weights=values, minlength=count).astype(np.int64)
+    out = np.zeros(count, dtype=np.int64)
+    np.add.at(out, ids, values)
+    return out

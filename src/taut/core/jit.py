@@ -1,0 +1,183 @@
+"""Kernels: functions over arrays that run as machine code where that pays, and as plain Python where it does not.
+
+A call tries, in this order: code loaded before; code that an earlier run left behind (``native.py``); for small arrays,
+before a large one was compiled for and before ``expect`` announced many, plain Python (or the ``plain`` numpy twin),
+because a few thousand rows take less than the compiler takes to load; and last, compilation by numba, whose result is
+left for the next run. All give the same numbers. Whether somebody else has imported numba does not matter.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from taut.core import memory
+
+if TYPE_CHECKING:
+    from taut.core import native
+
+SMALL = 10_000
+"""Rows up to which plain Python is faster than loading the compiler."""
+COMPILER_BYTES, COMPILING_BYTES = 400 << 20, 100 << 20
+"""Address space that the compiler takes when it is loaded, and for one more kernel; with less, it aborts the process."""
+_LOADING, _COMPILING = threading.Lock(), threading.Lock()
+LARGE = threading.Event()
+"""Set once there was, or will be, enough to do to compile for: from then on small arrays are compiled for too."""
+
+
+class Kernel:
+    """One kernel; calls decide how it runs."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        plain: Callable[..., Any] | None,
+        lists: bool,
+        small: int | None,
+        options: dict[str, Any],
+    ) -> None:
+        self.function, self.twin, self.lists, self.small, self.options = function, plain, lists, small, options
+        self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
+        self._loaded: dict[str, Callable[..., Any] | None] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the kernel on arrays and numbers."""
+        from taut.core import native
+
+        args = tuple(_dense(value) for value in args)
+        kind = native.signature(args)
+        ready = None if kind is None else self._kept(kind)
+        if ready is None and self._pays(args):
+            ready = self.compiled if kind is None else self._compile(kind, args)
+        if ready is not None:
+            return ready(*args)
+        return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
+
+    def _kept(self, kind: str) -> Callable[..., Any] | None:
+        """Code of one signature that is loaded, or that an earlier run left behind; None if there is none."""
+        from taut.core import native
+
+        if kind not in self._loaded:
+            with _LOADING:  # one engine loads for all threads, one at a time
+                if kind not in self._loaded:
+                    self._loaded[kind] = native.load(self.code(kind))
+        return self._loaded[kind]
+
+    def _pays(self, args: tuple[Any, ...]) -> bool:
+        """Whether to compile: for large arrays, and from then on, or from ``expect`` on, for small ones too."""
+        if max(map(_rows, args), default=0) > (SMALL if self.small is None else self.small):
+            LARGE.set()
+        return LARGE.is_set()
+
+    def _compile(self, kind: str, args: tuple[Any, ...]) -> Callable[..., Any]:
+        """Compile for one signature, once, and leave the code for the next run."""
+        from taut.core import native
+
+        with _COMPILING:
+            ready = self._loaded.get(kind)
+            if ready is None:
+                ready = self._jit()
+                if hasattr(ready, "compile"):  # NUMBA_DISABLE_JIT leaves the plain function
+                    from numba import typeof
+
+                    ready.compile(tuple(map(typeof, args)))
+                    native.store(self.code(kind), ready)
+                self._loaded[kind] = ready
+            return ready
+
+    def code(self, kind: str) -> native.Code:
+        """What decides the kernel's object code for arguments of these types."""
+        from taut.core import native
+
+        return native.Code(self.function.__code__.co_filename, self.__module__, self.__name__, self.source, kind)
+
+    @cached_property
+    def plain(self) -> Callable[..., Any]:
+        """The kernel as Python runs it: its twin, or itself with the plain forms of the kernels it calls."""
+        return self.twin or self._rebound(lambda k: k.plain)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """The kernel compiled by numba, with the compiled forms of the kernels it calls."""
+        return self._jit()
+
+    def _jit(self) -> Callable[..., Any]:
+        memory.require(COMPILING_BYTES if "numba" in sys.modules else COMPILER_BYTES, "compiling")
+        from numba import njit
+
+        made: Callable[..., Any] = njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
+        return made
+
+    @cached_property
+    def source(self) -> str:
+        """What decides what the kernel does: its code, its constants, its options, and the values and kernels it uses."""
+        code, space = self.function.__code__, self.function.__globals__
+        cells = [cell.cell_contents for cell in self.function.__closure__ or ()]
+        used = [f"{name}={_told(space[name])}" for name in code.co_names if name in space]
+        parts = [*_instructions(code, self.function.__doc__), *map(_told, cells), _told(self.function.__defaults__), *used]
+        parts += [f"{k}={sorted(v) if isinstance(v, set) else v!r}" for k, v in sorted(self.options.items())]
+        return repr(parts)
+
+    def _rebound(self, form: Callable[[Kernel], Callable[..., Any]]) -> Callable[..., Any]:
+        """The function in a namespace where other kernels are what they should be called as."""
+        space = self.function.__globals__
+        names = self.function.__code__.co_names
+        others = {n: form(space[n]) for n in names if isinstance(space.get(n), Kernel)}
+        if not others:
+            return self.function
+        bound = types.FunctionType(self.function.__code__, {**space, **others}, self.function.__name__)
+        bound.__module__, bound.__qualname__ = self.function.__module__, self.function.__qualname__
+        bound.__doc__ = self.function.__doc__
+        return bound
+
+
+def expect(ops: float) -> None:
+    """Say how much work is to come in many small calls: if it pays, kernels are compiled however few rows each is given."""
+    if ops > SMALL:
+        LARGE.set()
+
+
+def kernel(
+    plain: Callable[..., Any] | None = None, lists: bool = False, small: int | None = None, **options: Any
+) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a function over arrays a kernel; ``options`` go to the compiler.
+
+    For small inputs (of up to ``small`` rows, if given) ``plain`` is a numpy twin; ``lists`` says that the function reads
+    its one-dimensional arguments element by element, so that the interpreter is better served with lists.
+    """
+    return lambda function: Kernel(function, plain, lists, small, options)
+
+
+def _instructions(code: types.CodeType, doc: str | None = None) -> list[str]:
+    """What a code object holds but its documentation and its place in the file."""
+    consts = code.co_consts[1:] if doc is not None and code.co_consts[:1] == (doc,) else code.co_consts
+    inner = [repr(_instructions(one)) if isinstance(one, types.CodeType) else repr(one) for one in consts]
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return [code.co_code.hex(), code.co_exceptiontable.hex(), *inner, *map(repr, names)]
+
+
+def _told(value: Any) -> str:
+    """A value that a kernel uses, as text that changes when the value does."""
+    if isinstance(value, Kernel):
+        return value.source
+    if hasattr(value, "tobytes"):
+        return f"{value.dtype}{value.shape}{value.tobytes().hex()}"
+    return getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or repr(value)
+
+
+def _rows(value: Any) -> int:
+    shape = getattr(value, "shape", None)
+    return int(shape[0]) if shape else 0
+
+
+def _dense(value: Any) -> Any:
+    flags = getattr(value, "flags", None)
+    return value if flags is None or (flags.c_contiguous and flags.aligned) else value.copy()
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if getattr(value, "ndim", 0) == 1 else value

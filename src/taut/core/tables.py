@@ -1,0 +1,372 @@
+"""Row types: at once the dataclass, the Arrow schema and the documentation of every column.
+
+A row class lists its columns with ``col(dtype, doc)``; a :class:`Table` holds one numpy array per column.
+Times are integers in nanoseconds; a missing integer is -1 (NULL), a missing name is the empty string.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from taut.core.errors import InputRefused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+NULL = -1
+"""The value of an integer column that was not measured."""
+
+
+class Kind(enum.IntEnum):
+    """What an op does with its rank's time."""
+
+    COMPUTE = 0
+    COMMUNICATE = 1
+    SYNCHRONISE = 2
+    COORDINATE = 3
+
+
+class Verb(enum.IntEnum):
+    """Which rendezvous an op takes part in; decides whom it waits for (see ``graph/gate_matching.py``)."""
+
+    NONE = 0
+    ALL_REDUCE = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    ALL_TO_ALL = 4
+    BARRIER = 5
+    BROADCAST = 6
+    SCATTER = 7
+    REDUCE = 8
+    GATHER = 9
+    SEND = 10
+    RECV = 11
+
+    @property
+    def word(self) -> str:
+        """The verb as people write it: ``all-reduce``."""
+        return self.name.lower().replace("_", "-")
+
+
+def col(dtype: str, doc: str, default: Any = NULL) -> Any:
+    """Declare one column: numpy dtype, what it means (with its unit), and the value when unknown."""
+    return field(default=default, metadata={"dtype": dtype, "doc": doc})
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator instance: an interval of one lane of one rank."""
+
+    rank: int = col("int32", "participant: the global rank")
+    lane: int = col("int32", "serial resource inside the rank: index into Trace.lanes")
+    step: int = col("int32", "iteration of the outer loop; -1 outside any step")
+    kind: int = col("int8", "tables.Kind: compute, communicate, synchronise, coordinate", 0)
+    name: int = col("int32", "index into Trace.names: the op's class name")
+    start_ns: int = col("int64", "when it began, ns in the rank's own clock (or in the step, if steps are relative)")
+    end_ns: int = col("int64", "when it ended, ns in the same clock")
+    verb: int = col("int8", "tables.Verb: the rendezvous it takes part in, 0 for none", 0)
+    group: int = col("int32", "index into Trace.groups: the process group of the rendezvous")
+    seq: int = col("int64", "sequence number of the rendezvous inside its group; -1 if not recorded")
+    size: int = col("int64", "bytes moved, or elements of a shape: distinguishes classes; -1 if not recorded")
+    peer: int = col("int32", "the other rank of a send or receive, or the root of a rooted collective")
+    part: int = col("int32", "micro-batch or chunk inside the step; -1 if not recorded")
+    launch: int = col("int64", "row of the op that issued this one (kernel launch, collective call); -1 if none")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One step of one rank, as marked in the trace."""
+
+    rank: int = col("int32", "participant")
+    step: int = col("int32", "iteration of the outer loop")
+    start_ns: int = col("int64", "begin of the step, ns in the rank's own clock")
+    end_ns: int = col("int64", "end of the step, ns in the rank's own clock")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One rank of the job: who it is and which role it plays."""
+
+    rank: int = col("int32", "participant")
+    stage: int = col("int32", "pipeline stage; -1 if unknown")
+    dp_rank: int = col("int32", "data-parallel rank; -1 if unknown")
+    host: str = col("str", "host name or boot id; ranks of one host share a clock; empty if unknown", "")
+    device: str = col("str", "accelerator model; empty if unknown", "")
+    name: str = col("str", "what people call it (a service and its instance); empty if it has only its number", "")
+    role: str = col("str", "what it does (the service): ranks of one role do the same work; empty if unknown", "")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One communication call as a rank's flight recorder holds it: that it was made, and in which order."""
+
+    rank: int = col("int32", "participant that made it")
+    group: int = col("int32", "index into Trace.groups: its process group")
+    name: int = col("int32", "index into Trace.names: its class name; -1 where only the group's status tells of it")
+    seq: int = col("int64", "sequence number inside its group, sends and receives counted apart from collectives")
+    verb: int = col("int8", "tables.Verb: the rendezvous it takes part in, 0 for none", 0)
+    peer: int = col("int32", "the other rank of a send or receive; -1 for a collective")
+    size: int = col("int64", "elements of what is sent; -1 if not recorded")
+    created_ns: int = col("int64", "when it was made, ns in the rank's own clock; -1 where only the group's status tells of it")
+    done: int = col("int8", "1 if it completed, 0 if it did not", 0)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One sample of one component: what a sensor or a counter said, and when."""
+
+    time_ns: int = col("int64", "when it was sampled, ns in the clock of its host")
+    component: str = col("str", "what was measured: `rank 3`, `node7 gpu 0`, a host, a link or free text", "")
+    rank: int = col("int32", "the participant it belongs to; -1 if none or unknown")
+    metric: str = col("str", "name with its unit: `power_w`, `clock_mhz`, `temperature_c`, `utilisation_share`", "")
+    value: float = col("float64", "the sample; counters as their rate", np.nan)
+    limit: float = col("float64", "most it may be (utilisation, clock: least); NaN if the file names none", np.nan)
+    limit_source: str = col("str", "who says so; empty if there is no limit", "")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step of the outer loop as a progress log has it, in the order of execution."""
+
+    rank: int = col("int32", "participant that logged it; -1 if the log speaks for the job")
+    step: int = col("int64", "step number; one that comes again was executed again")
+    loss: float = col("float64", "loss or metric of the step; NaN if none, infinite or not a number", np.nan)
+    tokens: int = col("int64", "tokens or samples consumed in the step; -1 if not recorded")
+    kept: int = col("int8", "1 if the log says kept, 0 if discarded or skipped, -1 if it says nothing")
+    start_ns: int = col("int64", "when the step began, ns in the log's own clock; -1 if not recorded")
+    end_ns: int = col("int64", "when the step ended, or was logged, ns in the same clock; -1 if not recorded")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try of a job, as its scheduler or its own logs tell it."""
+
+    job: str = col("str", "which job: the id that its scheduler gave it, or the name of its log", "")
+    name: str = col("str", "what people call the job; empty if the log does not say", "")
+    attempt: int = col("int32", "which try of the job, from 1, in order of time")
+    submit_ns: int = col("int64", "when it was queued, ns; -1 if not recorded")
+    start_ns: int = col("int64", "when it began to hold its accelerators, ns; -1 if it never did, or not recorded")
+    end_ns: int = col("int64", "when it ended, ns, or until when the log follows it while it runs; -1 if not recorded")
+    outcome: str = col("str", "how it ended: a word of read.job_words.OUTCOMES; empty if the log does not say", "")
+    accelerators: int = col("int32", "accelerators it held, or what `unit` says; -1 if unknown")
+    unit: str = col("str", "what `accelerators` counts: accelerator, task, cpu or node; empty if unknown", "")
+    nodes: str = col("str", "the nodes it ran on, as the log writes them", "")
+    first_step: int = col("int64", "first step it logged; -1 if not recorded")
+    first_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
+    last_step: int = col("int64", "last step it logged; -1 if not recorded")
+    last_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
+    resumed_step: int = col("int64", "step of the checkpoint it resumed from, 0 if it began anew; -1 if unknown")
+    saved_step: int = col("int64", "step of the last checkpoint it saved; -1 if none is known")
+    saved_ns: int = col("int64", "when that checkpoint was complete, ns; -1 if not recorded")
+    save_took_ns: int = col("int64", "time its saves took together, ns; -1 if not recorded")
+    restore_took_ns: int = col("int64", "time that loading its checkpoint took, ns; -1 if not recorded")
+    held: int = col("int8", "1 if the accelerators stayed held since the attempt before, 0 if given back, -1 if unknown")
+    restarts_left: int = col("int32", "restarts that were left when it ended; -1 if not recorded")
+    limit_ns: int = col("int64", "how long it, or the collective that ended it, was allowed to take, ns; -1 if unknown")
+    reason: str = col("str", "why it ended, in the words of the log", "")
+
+
+@dataclass(frozen=True)
+class Action:
+    """One control decision, or the first attempt that a later one follows: who changed what, why, and what it cost."""
+
+    time_ns: int = col("int64", "when it was taken, ns in the clock of its rank")
+    layer: str = col("str", "scheduler, orchestrator, runtime, model, policy, retry, fallback or autoscaler", "")
+    controller: str = col("str", "who decided: a service, a scheduler, a policy", "")
+    target: str = col("str", "what it acts on: a class of calls, a job, a pool", "")
+    rank: int = col("int32", "participant that acted; -1 if none or unknown")
+    knob: str = col("str", "what was changed: attempt, model, hedge, repeat, replicas, allocation, priority …", "")
+    before: str = col("str", "value before; empty if unknown", "")
+    after: str = col("str", "value after; empty if unknown", "")
+    direction: int = col("int8", "1 up, -1 down, 0 neither or unknown", 0)
+    trigger: str = col("str", "what it reacted to: an error type, an alarm; empty if unknown", "")
+    work: str = col("str", "logical work: attempts at the same work share it; empty if unknown", "")
+    parent: int = col("int64", "row of the action it follows (the attempt before); -1 if none")
+    attempt: int = col("int32", "0 for the first attempt, then 1, 2 …; -1 if it is none")
+    deadline_ns: int = col("int64", "by when the work was wanted, ns in the same clock; -1 if unknown")
+    outcome: str = col("str", "kept, failed, duplicate, lost (a sibling was quicker); empty if unknown", "")
+    busy_ns: int = col("int64", "how long it kept somebody busy, ns; 0 where the attempt around it counts it")
+    accelerators: int = col("int32", "accelerators that busy_ns counts for; -1 if unknown")
+    tokens_in: int = col("int64", "tokens read; -1 if not recorded")
+    tokens_out: int = col("int64", "tokens written; -1 if not recorded")
+    step: int = col("int32", "step it belongs to, where the trace itself tells (the request, the turn); -1 if unknown")
+
+
+class Table:
+    """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
+
+    A column that was not given is one value repeated, which takes no memory however many rows there are.
+    """
+
+    def __init__(self, row: type, columns: Mapping[str, Any], length: int | None = None) -> None:
+        fields = dataclasses.fields(row)
+        unknown = set(columns) - {f.name for f in fields}
+        if unknown:
+            raise TypeError(f"{row.__name__} has no column {', '.join(sorted(unknown))}")
+        if length is None:
+            length = len(next(iter(columns.values()))) if columns else 0
+        self.row = row
+        self.columns: dict[str, Array] = {}
+        for f in fields:
+            dtype = object if f.metadata["dtype"] == "str" else f.metadata["dtype"]
+            if f.name in columns:
+                array = np.asarray(columns[f.name])
+                if dtype is not object and array.dtype != dtype:
+                    array = _narrowed(array, np.dtype(dtype), f"{row.__name__}.{f.name}")
+                array = array.astype(dtype, copy=False)
+                if len(array) != length:
+                    raise TypeError(f"column {f.name} has {len(array)} rows, expected {length}")
+            elif dtype is object:
+                array = np.full(length, f.default, dtype=dtype)
+            else:
+                array = np.broadcast_to(np.array(f.default, dtype=dtype), (length,))
+            self.columns[f.name] = array
+        self._length = length
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["columns"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, index: Array) -> Table:
+        """The rows selected by an index array or a boolean mask."""
+        length = len(np.empty(self._length, dtype=np.bool_)[index])
+        taken = {
+            name: np.broadcast_to(array[0], (length,)) if constant(array) else array[index]
+            for name, array in self.columns.items()
+        }
+        return Table(self.row, taken, length)
+
+    def replace(self, **columns: Array) -> Table:
+        """The same table with some columns exchanged."""
+        return Table(self.row, {**self.columns, **columns}, self._length)
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow; the column documentation travels as field metadata."""
+        import pyarrow as pa
+
+        fields, arrays = [], []
+        for f in dataclasses.fields(self.row):
+            values = self.columns[f.name]
+            array = pa.array(values, type=pa.string()) if f.metadata["dtype"] == "str" else pa.array(values)
+            arrays.append(array)
+            fields.append(pa.field(f.name, array.type, metadata={"doc": f.metadata["doc"]}))
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    @classmethod
+    def from_arrow(cls, row: type, table: pa.Table) -> Table:
+        """The inverse of :meth:`to_arrow`."""
+        return cls(row, {name: table[name].to_numpy() for name in table.column_names}, table.num_rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        names = list(self.columns)
+        head = "".join(f"<th>{escape(n)}</th>" for n in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(self.columns[n][i]))}</td>" for n in names) + "</tr>"
+            for i in range(min(len(self), 20))
+        )
+        return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
+
+
+def _narrowed(array: Array, dtype: np.dtype[Any], where: str) -> Array:
+    """The column, if all of its numbers fit the type: a cast would make rank 0 of rank 2³²."""
+    if dtype.kind == "i" and array.dtype == object:
+        try:
+            array = array.astype(np.int64)
+        except (OverflowError, TypeError, ValueError):
+            raise InputRefused(where, "holds what is no whole number", "check what wrote the trace") from None
+    if dtype.kind != "i" or not len(array) or array.dtype.kind not in "iuf" or np.can_cast(array.dtype, dtype):
+        return array
+    low, high, least = array.min(), array.max(), np.iinfo(dtype).min
+    # Floats: the largest integer is none, so that the limit is a power of two; NaN fails both comparisons.
+    if not (float(low) >= least and (float(high) < -float(least) if array.dtype.kind == "f" else int(high) < -least)):
+        beyond = high if not float(high) < -float(least) else low
+        raise InputRefused(where, f"{beyond} is not a number of {8 * dtype.itemsize} bits", "check what wrote the trace")
+    return array
+
+
+def constant(column: Array) -> bool:
+    """True for a column that is one value repeated."""
+    return len(column) > 0 and column.strides == (0,)
+
+
+def concat(row: type, tables: Sequence[Table]) -> Table:
+    """One table out of many of the same row type."""
+    if len(tables) == 1:
+        return tables[0]
+    if not tables:
+        return Table(row, {}, 0)
+    names = [f.name for f in dataclasses.fields(row)]
+    return Table(row, {n: np.concatenate([t.columns[n] for t in tables]) for n in names}, sum(map(len, tables)))
+
+
+def columns_of(row: type) -> Iterator[tuple[str, str, str]]:
+    """(name, dtype, documentation) of every column of a row type."""
+    for f in dataclasses.fields(row):
+        yield f.name, f.metadata["dtype"], f.metadata["doc"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a reader makes of bytes: ops as recorded, nothing linked, nothing judged."""
+
+    ops: Table
+    names: Sequence[str]
+    lanes: Sequence[str]
+    groups: Sequence[str]
+    members: Table
+    marks: Table = field(default_factory=lambda: Table(Mark, {}, 0))
+    name: str = "job"
+    source: str = ""
+    digest: str = ""
+    """SHA-256 over the names and contents of the files that were read."""
+    world_size: int | None = None
+    backend: str = ""
+    relative: bool = False
+    """True when every step has its own time origin."""
+    zero_ns: Sequence[int] | None = None
+    """When each step began, ns, by its number, where steps have their own time origin and the trace tells."""
+    timer_ns: int = 1000
+    """How far a recorded time may be off: ops of one lane may overlap by this much."""
+    told: bool = False
+    """True when the trace says what every op waits for (calls, launches, order): nothing is inferred from times."""
+    group_ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Process group name → its global ranks, where the trace says so."""
+    calls: Table = field(default_factory=lambda: Table(Call, {}, 0))
+    """What flight recorders hold, of the ranks in ``dumped``, each rank's calls in the order in which it made them."""
+    dumped: Sequence[int] = ()
+    partial: Sequence[str] = ()
+    """What is missing and what that does to the answer, one line each."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Events seen, used and dropped, by reason."""
+    metrics: Table = field(default_factory=lambda: Table(Metric, {}, 0))
+    """What lay beside the traces: samples of components, one series after the other, each in order of time."""
+
+    progress: Table = field(default_factory=lambda: Table(Progress, {}, 0))
+    """Steps as the job's own logs tell them, where some lie beside the traces."""
+
+    attempts: Table = field(default_factory=lambda: Table(Attempt, {}, 0))
+    """The tries of the job, or of many jobs, as job logs tell them; those of a job in order of time."""
+
+    actions: Table = field(default_factory=lambda: Table(Action, {}, 0))
+    """Control decisions: retries, fallbacks and whatever else a controller did, in order of time within a step."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action)

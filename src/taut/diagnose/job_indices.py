@@ -1,0 +1,103 @@
+"""Dimensionless numbers that can be compared between jobs, each with an interval; docs/indices.md derives them.
+
+None where something was not recorded, or where the number could not be told from noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.core.interval import Estimate, estimate, over, share
+from taut.replay.blame import Blame
+from taut.replay.excess import Excess, excess, reached
+from taut.replay.timeline import Timeline
+from taut.replay.whatif import WhatIf
+
+LEAST_STEPS = 8
+"""Fewer steps tell no quantiles."""
+NORMAL_WIDTH = 3.29
+"""q95 − q05 of a normal distribution in standard deviations."""
+RECURS = 2
+"""Steps in which a rank must be beyond noise, where there are so many: an accident is no habit."""
+TICKS = 2
+"""Step times that differ by no more ticks of the timer than this do not differ."""
+
+
+def effective_throughput_ratio(whatif: WhatIf) -> Estimate | None:
+    """Ideal replay ÷ actual, step by step drawn together."""
+    ideal, actual = whatif.ideal_ns, whatif.actual_ns
+    return estimate(lambda s: over(ideal[s].sum(axis=-1), actual[s].sum(axis=-1)), len(actual))
+
+
+def energy_per_useful_step(joules: Any, ideal_joules: Any, kept: float) -> Estimate | None:
+    """Joules per kept step ÷ the same at ideal, from joules per executed step; None where power is not known.
+
+    ``kept`` is the share of executed steps that were kept; at ideal it is all of them.
+    """
+    if joules is None or kept <= 0:
+        return None
+    return estimate(lambda s: over(joules[s].sum(axis=-1), ideal_joules[s].sum(axis=-1)) / kept, len(joules))
+
+
+def runtime_variance_index(observed: Timeline) -> Estimate | None:
+    """(q95 − q05) ÷ (3.29 · q50) of step time: the coefficient of variation, but deaf to one stalled step."""
+    times, tick_ns = observed.window_ns, observed.graph.trace.timer_ns
+    if len(times) < LEAST_STEPS or np.subtract(*np.quantile(times, (0.95, 0.05))) <= TICKS * tick_ns:
+        return None
+
+    def index(steps: Any) -> Any:
+        low, middle, high = np.quantile(times[steps], (0.05, 0.5, 0.95), axis=-1)
+        return over(high - low, NORMAL_WIDTH * middle)
+
+    return estimate(index, len(times))
+
+
+def sync_delay_amplification(blame: Blame, gap_free: Timeline, late: Excess) -> Estimate | None:
+    """Delay of the whole job in a step ÷ mean excess of its ranks, over the steps in which some rank is beyond noise."""
+    own = late.beyond_ns.mean(axis=0)
+    steps = np.flatnonzero(own > 0)
+    if len(steps) < min(RECURS, len(own)):
+        return None
+    delay, own = (gap_free.window_ns - blame.ordinary_ns)[steps], own[steps]
+    return estimate(lambda s: over(delay[s].sum(axis=-1), own[s].sum(axis=-1)), len(steps))
+
+
+def straggler_cascade_rate(blame: Blame, gap_free: Timeline, late: Excess) -> Estimate | None:
+    """Share of steps in which one rank's excess shifts the opening of gates for at least half of the others."""
+    ranks, windows = late.spread_ns.shape
+    if ranks < 2 or not late.known or (blame.graph.wait < 0).all():
+        return None
+    top = late.largest
+    noise = late.spread_ns[top, np.arange(windows)]
+    moved = reached(blame, gap_free, late) > noise[:, None]
+    moved[np.arange(windows), top] = False
+    return share((top >= 0) & (2 * moved.sum(axis=1) >= ranks - 1))
+
+
+def indices(
+    observed: Timeline, gap_free: Timeline, blame: Blame, whatif: WhatIf, joules: Any = None, ideal_joules: Any = None,
+    discarded: Any = None, kept: float = 1.0,
+) -> dict[str, Estimate | None]:  # fmt: skip
+    """All indices of a run.
+
+    Joules per step come from the ledger; which executed steps were ``discarded`` (flags), and the share ``kept``, from a
+    progress log. Without a log the steps of the trace count as kept.
+    """
+    late = excess(blame)
+    return {
+        "effective_throughput_ratio": effective_throughput_ratio(whatif),
+        "energy_per_useful_step": energy_per_useful_step(joules, ideal_joules, kept),
+        "runtime_variance_index": runtime_variance_index(observed),
+        "sync_delay_amplification": sync_delay_amplification(blame, gap_free, late),
+        "replay_probability": None if discarded is None else replay_probability(discarded),
+        "straggler_cascade_rate": straggler_cascade_rate(blame, gap_free, late),
+    }
+
+
+def replay_probability(discarded: Any) -> Estimate | None:
+    """Share of executed steps that were discarded later; a roll-back discards a run of them, so blocks are as long."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[0], discarded.astype(np.int8), [0]])))
+    longest = int((ends[1::2] - ends[::2]).max()) if len(ends) else 1
+    return share(discarded, max(longest, round(len(discarded) ** (1 / 3))))

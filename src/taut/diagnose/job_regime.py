@@ -1,0 +1,98 @@
+"""Reserve and regime: how much jitter may still grow before the next accelerator stops paying.
+
+The job is replayed with its findings mended, work = reference + factor · excess, and with every full rendezvous twice
+as wide; docs/indices.md derives what that says about one accelerator more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from taut.core.interval import LEVEL, drawn
+from taut.diagnose.finding import Finding
+from taut.diagnose.more_ranks import latest, meetings
+from taut.graph import Graph
+from taut.replay.blame import Blame
+from taut.replay.mixtures import grid
+from taut.replay.timeline import Batch, changed
+
+PAYS = 0.5
+"""The next accelerator pays while it brings at least this share of what one without jitter would bring."""
+STABLE = 2.0
+"""Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
+FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""Jitter is scaled by these; a reserve beyond the last is said to be at least that."""
+LEAST_STEPS = 4
+"""Fewer steps tell no regime."""
+
+UNKNOWN: dict[str, Any] = {"class": None, "reserve": None, "marginal_return": None, "pays": PAYS}
+
+
+def regime(batch: Batch, blame: Blame, findings: Sequence[Finding], pays: float = PAYS) -> dict[str, Any]:
+    """Class, reserve, and what the next accelerator brings today; None where no full rendezvous tells."""
+    g = batch.graph
+    met = meetings(g) if len(g.ranks) > 1 and len(g.steps) >= LEAST_STEPS else None
+    if met is None:
+        return {**UNKNOWN, "pays": pays}
+    walls, wider = _walls(batch, blame, findings, met)
+    steps = np.concatenate([np.arange(len(g.steps))[None], drawn(len(g.steps))])
+    back = _returns(walls[steps].sum(axis=1), wider[steps].sum(axis=1))
+    reserve, today = _crossing(back, pays), back[:, FACTORS.index(1.0)]
+    found = _estimate(reserve, FACTORS[-1])
+    kind = "unstable" if found["value"] < 1 else "stable" if found["lo"] >= STABLE else "marginal"
+    return {"class": kind, "reserve": found, "marginal_return": _estimate(today), "pays": pays}
+
+
+def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Any, Any, Any]:
+    """(reference, work, gap) of every op with the findings mended; the reference of a mended op is what mending gives."""
+    changes = [change for finding in findings for change in finding.changes]
+    if not changes:
+        return blame.usual_ns, graph.work_ns, graph.gap_ns
+    work, gap, _, _ = changed(graph, changes)
+    usual = blame.usual_ns.copy()
+    for change in changes:
+        if change.what == "work":
+            usual[change.ops] = work[change.ops]
+    return usual, work, gap
+
+
+def _walls(batch: Batch, blame: Blame, findings: Sequence[Finding], met: Any) -> tuple[Any, Any]:
+    """Window lengths for every factor of jitter (windows × factors): as wide as it is, and with twice the ranks."""
+    g = batch.graph
+    usual, work, gap = mended(g, blame, findings)
+    prepared = grid(batch, [gap, None], [usual, work - usual])
+    came = prepared.arrivals(np.array([[1.0, 1.0], [0.0, 1.0]]))
+    stray = (came[:, 1] - came[:, 0])[np.searchsorted(batch.short.ops, met.rows)]
+    late = latest(met, stray, (1.0, 2.0))
+    later = np.zeros(len(g))
+    later[met.rows] = np.maximum(late[:, 1] - late[:, 0], 0.0)
+    wide = prepared.with_after(later)
+    one, factors = np.ones(len(FACTORS)), np.array(FACTORS)
+    both = wide.walls(np.concatenate([[one, factors, 0 * one], [one, factors, factors]], axis=1))
+    return both[:, : len(FACTORS)], both[:, len(FACTORS) :]
+
+
+def _returns(wall: Any, wider: Any) -> Any:
+    """What one accelerator more brings, in accelerators without jitter: (T₀ ÷ T) · (1 − d ln T ÷ d ln ranks)."""
+    wall, wider = np.maximum(wall, 1.0), np.maximum(wider, 1.0)
+    return wall[:, :1] / wall * (1 - np.log2(wider / wall))
+
+
+def _crossing(back: Any, pays: float) -> Any:
+    """The factor at which the return falls below what pays, linear between factors; the last factor if it does not."""
+    factors, below = np.array(FACTORS), back < pays
+    at = np.where(below.any(axis=1), below.argmax(axis=1), len(factors) - 1)
+    before, row = np.maximum(at - 1, 0), np.arange(len(back))
+    high, low = back[row, before], back[row, at]
+    part = np.clip((high - pays) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
+    return np.where(below.any(axis=1), factors[before] + part * (factors[at] - factors[before]), factors[-1])
+
+
+def _estimate(values: Any, most: float | None = None) -> dict[str, Any]:
+    """The first value with the interval of the others; open above where the value is at the end of what was tried."""
+    value, (low, high) = float(values[0]), np.quantile(values[1:], LEVEL)
+    top = None if most is not None and max(value, high) >= most else max(float(high), value)
+    return {"value": value, "lo": min(float(low), value), "hi": top}

@@ -1,0 +1,148 @@
+"""The operator graph: ops, edges and gates as flat arrays, in an order a single sweep can follow.
+
+Op v arrives at max over its predecessors u of (end_u + lag_uv) + gap_v. If it waits at a slot, the slot opens with the
+latest arrival among the ops that join it; v then ends at max(arrival, opening) + work_v. A slot is one side of a gate:
+who joins delays, who waits is delayed (see ``gates.py`` for which verb does which).
+
+``events`` is the program of a sweep: the number v means "op v arrives" (and ends, if it waits nowhere), ~v means
+"op v, which waits, ends". Ops are numbered in the order of their arrival events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from taut.core.ids import greatest, least, numbered
+from taut.core.tables import Table, Trace, col
+
+MOST_HOLES = 1 << 20
+"""Numbers that may stay unused, whatever the number of ops is."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A rendezvous: a set of ops that all begin their transfer when the last of them arrives."""
+
+    gate: int = col("int32", "gate number, in order of opening")
+    verb: int = col("int8", "tables.Verb of the rendezvous", 0)
+    name: int = col("int32", "index into Graph.names: class of the rendezvous")
+    step: int = col("int32", "step of its first member")
+    group: int = col("int32", "index into Graph.groups; -1 if the group was inferred")
+    members: int = col("int32", "ops matched", 0)
+    expected: int = col("int32", "ops that should be there, from the group; -1 if unknown")
+    opens_ns: int = col("int64", "when the last member arrived, ns, aligned clock")
+    last_rank: int = col("int32", "rank of the last arriver")
+    late_ns: int = col("int64", "last arrival minus median arrival, ns")
+    size: int = col("int64", "bytes of the largest member; -1 if unknown")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Clock of one rank against rank 0's (or the lowest rank's)."""
+
+    rank: int = col("int32", "participant")
+    offset_ns: int = col("int64", "rank's clock minus the first rank's clock in the middle of the run, ns", 0)
+    lo_ns: int = col("int64", "lower end of the interval, ns", 0)
+    hi_ns: int = col("int64", "upper end of the interval, ns", 0)
+    applied: int = col("int8", "1 if the ops were shifted by the offset, 2 if by the drift as well", 0)
+    drift_ppm: float = col("float64", "how much faster it runs than the first rank's, ppm; NaN if unknown", np.nan)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Everything a replay needs, and where it came from."""
+
+    trace: Trace
+    ops: Table
+    """The ops in event order, clocks aligned, times relative to the origin of their segment."""
+    work_ns: Any
+    gap_ns: Any
+    pred_ptr: Any
+    pred: Any
+    lag_ns: Any
+    join: Any
+    wait: Any
+    wait_lag_ns: Any
+    """At most 0: how much before its slot opened a waiting op may begin its work (clock residual)."""
+    slots: int
+    events: Any
+    gate: Any
+    """Gate number of each op, -1 for none."""
+    explained: Any
+    """True for ops that follow another op; False for those merely anchored in time."""
+    window: Any
+    """Index of each op's step among the kept steps (0, 1, …)."""
+    steps: Any
+    """Step label of each window."""
+    segment: Any
+    """Segment of each window: windows of one segment share a time axis."""
+    origin_ns: Any
+    """Absolute time of each segment's zero, ns."""
+    members: Table
+    clock: Table
+    clock_residual_ns: int | None
+    dropped_edges: int
+    partial: Sequence[str]
+    counts: Mapping[str, int]
+    roles: Any = field(default=None)
+    """Role of each op's rank: ranks of one role do the same work (pipeline stage; all ranks if unknown)."""
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Class names, indexed by ``ops.name``."""
+        return self.trace.names
+
+    @property
+    def ranks(self) -> Any:
+        """The ranks present, ascending."""
+        return self.members.rank
+
+    @property
+    def edges(self) -> int:
+        """Number of precedence edges, gates not counted."""
+        return len(self.pred)
+
+    @cached_property
+    def gates(self) -> Table:
+        """One row per gate: where and when it opened, and who came last."""
+        from taut.graph.gate_matching import table
+
+        return table(self)
+
+    @cached_property
+    def rank_index(self) -> Any:
+        """Each op's rank as an index into ``ranks``."""
+        low, span = int(self.ranks[0]), int(self.ranks[-1]) - int(self.ranks[0]) + 1
+        if span > 16 * len(self.ops) + 1024:  # numbers from the file must not say how much memory is taken
+            return np.searchsorted(self.ranks, self.ops.rank)
+        where = np.zeros(span, dtype=np.int64)
+        where[self.ranks - low] = np.arange(len(self.ranks))
+        return where[self.ops.rank - low]
+
+    def on_rank(self, key: Any, count: int) -> tuple[Any, int]:
+        """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
+        ranks = len(self.ranks)
+        if ranks * count > MOST_HOLES + 16 * len(self):
+            return numbered(self.rank_index, key)
+        return self.rank_index * count + key, ranks * count
+
+    @cached_property
+    def place(self) -> Any:
+        """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
+        from taut.graph.sweeps import turn
+
+        ops = self.ops
+        family, families = numbered(ops.name, ops.size)
+        cell, cells = numbered(family, ops.rank, self.window)
+        nth, count = turn(cell, cells)
+        rows = count[cell]
+        agreed = (least(family, families, rows) == greatest(family, families, rows))[family]
+        return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))

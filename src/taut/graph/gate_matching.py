@@ -1,0 +1,225 @@
+"""Matching rendezvous over ranks: which ops meet, and whom each of them waits for.
+
+Collectives of a group meet in order: by sequence number where one is recorded, else by their order in the step. Where
+ranks disagree about that order (a cut window, a rank with fewer collectives), or somebody had left before the last came,
+the scope is aligned anew (``align.py``) and what has no certain counterpart is left alone: a wrong match is worse than
+none. Names play no part: an eager and a compiled rank call the same thing differently. Sends meet receives in the order
+of their channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from taut.core.ids import greatest, least, numbered, occurrence
+from taut.core.tables import NULL, Table, Trace, Verb, constant
+from taut.graph import align
+from taut.graph.arrays import Gate, Graph
+from taut.graph.jumps import Jump
+
+EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
+ROOT_GIVES = (Verb.BROADCAST, Verb.SCATTER)
+ROOT_TAKES = (Verb.REDUCE, Verb.GATHER)
+SIZELESS = (Verb.ALL_TO_ALL, *ROOT_GIVES, *ROOT_TAKES)
+"""Verbs whose members may move different numbers of bytes."""
+STRAIGHT = 1.5
+"""Who goes straight through a gate takes at most this many times as long as the quickest to come last in its class …"""
+STRAIGHT_NS = 100_000
+"""… and this much more."""
+REPEATS = 4
+"""Kernels that one sequence number may stand for; one that stands for more does not count anything."""
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Gate number of every op (-1: none), the number of gates, and what could not be matched."""
+
+    gate: Any
+    gates: int
+    unmatched: int
+    misaligned: int
+    """Collectives left out because ranks disagree about the order."""
+    jumps: list[Jump] = field(default_factory=list)
+    """Clocks that were set while the job ran."""
+    open: int = 0
+    """Gates left out because members that were not traced may have come last."""
+
+
+def match(ops: Table, window: Any, members: Table, given: int) -> Matching:
+    """Match collectives and point-to-point ops inside each window; groups from ``given`` on were inferred from times."""
+    gate = np.full(len(ops), NULL, dtype=np.int64)
+    p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
+    collective = (ops.verb != Verb.NONE) & ~p2p & (ops.group >= 0)
+    count, misaligned, found = _collectives(ops, window, np.flatnonzero(collective), gate, members, given)
+    count = _channels(ops, window, np.flatnonzero(p2p & (ops.peer >= 0)), gate, count)
+    gate, count = _drop_lonely(gate, count)
+    unmatched = int(((ops.verb != Verb.NONE) & (gate < 0)).sum())
+    return Matching(gate, count, unmatched, misaligned, jumps=found)
+
+
+def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
+    """(join, wait, number of slots): the slot each op joins and the slot it waits at, -1 for none."""
+    join = np.where(gate >= 0, gate, NULL)
+    wait = join.copy()
+    verb, root = ops.verb, ops.rank == ops.peer
+    rooted = np.isin(verb, ROOT_GIVES + ROOT_TAKES) & (ops.peer >= 0)
+    gives, takes = np.isin(verb, ROOT_GIVES) & rooted, np.isin(verb, ROOT_TAKES) & rooted
+    wait[gives & root] = NULL
+    join[gives & ~root] = NULL
+    wait[takes & ~root] = NULL
+    wait[(verb == Verb.SEND) & (ops.start_ns == ops.end_ns)] = NULL  # eager: what takes no time does not wait
+    return join.astype(np.int32), wait.astype(np.int32), count
+
+
+def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, given: int) -> tuple[int, int, list[Jump]]:
+    if len(rows) == 0:
+        return 0, 0, []
+    rows = _in_order(ops, rows)
+    g, rank, step = ops.group[rows].astype(np.int64), ops.rank[rows], window[rows]
+    verb, seq = ops.verb[rows].astype(np.int64), ops.seq[rows]
+    sequenced = _sequenced(g, rank, seq)
+    place = np.where(sequenced, seq, occurrence(g, step, rank))
+    again = np.where(sequenced, occurrence(g, rank, seq), 0)
+    scope = numbered(g, np.where(sequenced, np.int64(NULL), step))[0]
+    number, count = numbered(scope, place, again)
+    token = _token(g, verb, ops.size[rows])
+    mixed = _differ(number, count, np.where(sequenced, verb, token))[number]
+    doubt = ~sequenced & (mixed | _uneven(scope, rank))
+    meets = np.isin(verb, EVERYBODY)
+    times, timed = align.Times(ops, rows, members), meets & (g < given)
+    apart = timed & times.impossible(number, count)[number]
+    if (doubt | apart).any():
+        times.correct(number, count, ~mixed & ~doubt & timed)
+        doubt |= ~sequenced & timed & times.impossible(number, count)[number]
+    number[sequenced & mixed] = NULL
+    if doubt.any():
+        redo = np.isin(scope, scope[doubt])
+        number, count = align.realign(number, count, redo, scope, rank, token, meets, times)
+    gate[rows] = number
+    return count, int((number < 0).sum()), times.jumps
+
+
+def _token(group: Any, verb: Any, size: Any) -> Any:
+    """What a collective does; the size tells only in groups that record it for all."""
+    sized = ~np.isin(verb, SIZELESS)
+    unknown = np.zeros(int(group.max()) + 1, dtype=bool)
+    unknown[group[sized & (size < 0)]] = True
+    return (verb << 56) + np.where(sized & ~unknown[group], size + 1, 0)
+
+
+def _differ(ids: Any, count: int, values: Any) -> Any:
+    """True for ids that have different values."""
+    return least(ids, count, values) != greatest(ids, count, values)
+
+
+def _issue(ops: Table, rows: Any) -> Any:
+    """When ops were issued: their launch's start where known, else their own."""
+    launch = ops.launch[rows]
+    return ops.start_ns[np.where(launch >= 0, launch, rows)]
+
+
+def _in_order(ops: Table, rows: Any) -> Any:
+    """Rows by rank, then by when they were issued."""
+    from taut.graph.sweeps import order_groups
+
+    issue = _issue(ops, rows)
+    return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
+
+
+def _sequenced(group: Any, rank: Any, seq: Any) -> Any:
+    """True for ops of groups in which every op has a sequence number, and the numbers count."""
+    without = np.zeros(int(group.max()) + 1, dtype=bool)
+    without[group[seq < 0]] = True
+    without[group[occurrence(group, rank, seq) >= REPEATS]] = True
+    return ~without[group]
+
+
+def _uneven(scope: Any, rank: Any) -> Any:
+    """True for ops of scopes in which the ranks hold different numbers of collectives."""
+    cell, cells = numbered(scope, rank)
+    per_op = np.bincount(cell, minlength=cells)[cell]
+    return _differ(scope, int(scope.max()) + 1, per_op)[scope]
+
+
+def _channels(ops: Table, window: Any, rows: Any, gate: Any, count: int) -> int:
+    """Send k of a channel (sender, receiver, step, part) meets receive k."""
+    if len(rows) == 0:
+        return count
+    if not constant(ops.launch):  # else issued when begun, and in that order already
+        rows = _in_order(ops, rows)
+    sends = ops.verb[rows] == Verb.SEND
+    rank, peer = ops.rank[rows].astype(np.int64), ops.peer[rows].astype(np.int64)
+    source, sink = np.where(sends, rank, peer), np.where(sends, peer, rank)
+    channel, _ = numbered(numbered(source, sink)[0], window[rows], ops.part[rows])
+    number, pairs = numbered(channel, occurrence(channel, sends))
+    gate[rows] = count + number
+    return count + pairs
+
+
+def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
+    """Gates with one member are none; the others are numbered without holes."""
+    members = np.bincount(gate[gate >= 0], minlength=count + 1)
+    new = np.cumsum(members >= 2) - 1
+    keep = (gate >= 0) & (members[np.maximum(gate, 0)] >= 2)
+    return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())
+
+
+def settled(ops: Table, matching: Matching, wanted: Any) -> Matching:
+    """Only gates whose last arriver is known; ``wanted`` are the members a gate of each group should have, 0 if unknown.
+
+    Where members were not traced, one of them may have come last. The last one seen is taken for it only where at least
+    half are there and it goes straight through, or where all wait for a root that is there.
+    """
+    gate, count = matching.gate, matching.gates
+    rows = np.flatnonzero((gate >= 0) & ~np.isin(ops.verb, (Verb.SEND, Verb.RECV)))
+    at = gate[rows]
+    lacking = wanted[ops.group[rows]] > np.bincount(at, minlength=count)[at]
+    if not lacking.any():
+        return matching
+    left = (greatest(at, count, ops.end_ns[rows]) - greatest(at, count, ops.start_ns[rows]))[at]
+    kind, kinds = numbered(ops.group[rows], ops.verb[rows], ops.size[rows])
+    quickest = least(kind, kinds, left)[kind]
+    few = 2 * np.bincount(at, minlength=count)[at] < wanted[ops.group[rows]]
+    rooted = np.zeros(count, dtype=bool)
+    rooted[at[np.isin(ops.verb[rows], ROOT_GIVES) & (ops.peer[rows] == ops.rank[rows])]] = True
+    unknown = np.zeros(count + 1, dtype=bool)
+    unknown[at[lacking & (few | (left > STRAIGHT * quickest + STRAIGHT_NS)) & ~rooted[at]]] = True
+    kept, gates = _drop_lonely(np.where(unknown[gate], NULL, gate), count)
+    lost = int(((gate >= 0) & (kept < 0)).sum())
+    return replace(matching, gate=kept, gates=gates, unmatched=matching.unmatched + lost, open=count - gates)
+
+
+def wanted(trace: Trace) -> Any:
+    """Members that a gate of each group should have: all of the job where ranks are missing and the group names none."""
+    world = trace.world_size or 0
+    unnamed = world if world > len(trace.members) else 0
+    return np.array([len(trace.group_ranks.get(group, ())) or unnamed for group in trace.groups], dtype=np.int64)
+
+
+def table(graph: Graph) -> Table:
+    """The gates of a graph: one row each, with who came last and by how much."""
+    from taut.graph.sweeps import order_groups
+
+    ops, rows = graph.ops, np.flatnonzero(graph.gate >= 0)
+    if len(rows) == 0:
+        return Table(Gate, {}, 0)
+    gate = graph.gate[rows].astype(np.int64)
+    order, begin = order_groups(gate, int(gate.max()) + 1, ops.start_ns[rows], ops.end_ns[rows])
+    rows, begins, sizes = rows[order], begin[:-1], np.diff(begin)
+    last = rows[begins + sizes - 1]
+    middle = (ops.start_ns[rows[begins + (sizes - 1) // 2]] + ops.start_ns[rows[begins + sizes // 2]]) // 2
+    wanted = np.array([len(graph.trace.group_ranks.get(g, ())) or NULL for g in graph.trace.groups] + [NULL])
+    p2p = (ops.verb[last] == Verb.SEND) | (ops.verb[last] == Verb.RECV)
+    return Table(
+        Gate,
+        {
+            "gate": np.arange(len(last)), "verb": ops.verb[last], "name": ops.name[last],
+            "step": graph.steps[graph.window[last]], "group": ops.group[last], "members": sizes,
+            "expected": np.where(p2p, 2, wanted[ops.group[last]]), "opens_ns": ops.start_ns[last],
+            "last_rank": ops.rank[last], "late_ns": ops.start_ns[last] - middle,
+            "size": np.maximum.reduceat(ops.size[rows], begins),
+        },
+    )  # fmt: skip

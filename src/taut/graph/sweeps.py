@@ -1,0 +1,358 @@
+"""Sweeps that build the graph. Arrays in, arrays out (see ``jit.py`` for how they run)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.core.jit import kernel
+
+
+@kernel(lists=True)
+def order_events(
+    pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int, segment: Any, segments: int
+) -> tuple[Any, Any, Any]:
+    """Kahn's algorithm over arrivals and ends: (events, op at each position, position of each op).
+
+    Events speak of positions: p means that the op at position p arrives, ~p that it ends after waiting. Segments follow
+    one another, so that a sweep touches little memory at a time; so does keeping what is looked up in 32 bits. An op
+    without a position (-1) is on a cycle, which only gates, or edges against time, can close.
+    """
+    n = len(join)
+    waiting = np.empty(n, np.int32)
+    succ_ptr = np.zeros(n + 1, np.int32)
+    for v in range(n):
+        waiting[v] = pred_ptr[v + 1] - pred_ptr[v]
+        for i in range(pred_ptr[v], pred_ptr[v + 1]):
+            succ_ptr[pred[i] + 1] += 1
+    for v in range(n):
+        succ_ptr[v + 1] += succ_ptr[v]
+    fill = succ_ptr[:-1].copy()
+    succ = np.empty(len(pred), np.int32)
+    for v in range(n):
+        for i in range(pred_ptr[v], pred_ptr[v + 1]):
+            u = pred[i]
+            succ[fill[u]] = v
+            fill[u] += 1
+    absent = np.zeros(slots + 1, np.int32)
+    waiters_ptr = np.zeros(slots + 2, np.int32)
+    for v in range(n):
+        if join[v] >= 0:
+            absent[join[v]] += 1
+        if wait[v] >= 0:
+            waiters_ptr[wait[v] + 1] += 1
+    for s in range(slots):
+        waiters_ptr[s + 1] += waiters_ptr[s]
+    fill_w = waiters_ptr[:-1].copy()
+    waiters = np.empty(waiters_ptr[slots], np.int32)
+    for v in range(n):
+        if wait[v] >= 0:
+            waiters[fill_w[wait[v]]] = v
+            fill_w[wait[v]] += 1
+
+    roots_ptr = np.zeros(segments + 1, np.int32)
+    for v in range(n):
+        if waiting[v] == 0:
+            roots_ptr[segment[v] + 1] += 1
+    for s in range(segments):
+        roots_ptr[s + 1] += roots_ptr[s]
+    fill_r = roots_ptr[:-1].copy()
+    roots = np.empty(roots_ptr[segments], np.int32)
+    for v in range(n):
+        if waiting[v] == 0:
+            roots[fill_r[segment[v]]] = v
+            fill_r[segment[v]] += 1
+
+    queue = np.empty(n, np.int32)
+    head, tail, next_segment = 0, 0, 0
+    events = np.empty(2 * n, np.int64)
+    position = np.full(n, -1, np.int64)
+    order = np.empty(n, np.int64)
+    ending = np.empty(n, np.int32)
+    placed, written = 0, 0
+    while head < tail or next_segment < segments:
+        if head == tail:
+            for i in range(roots_ptr[next_segment], roots_ptr[next_segment + 1]):
+                queue[tail] = roots[i]
+                tail += 1
+            next_segment += 1
+            continue
+        v = queue[head]
+        head += 1
+        position[v] = placed
+        order[placed] = v
+        events[written] = placed
+        placed += 1
+        written += 1
+        ends = 0
+        if join[v] >= 0:
+            absent[join[v]] -= 1
+        if wait[v] < 0:
+            ending[0] = v
+            ends = 1
+        elif absent[wait[v]] == 0 and join[v] != wait[v]:
+            ending[0] = v
+            ends = 1
+            events[written] = ~position[v]
+            written += 1
+        if join[v] >= 0 and absent[join[v]] == 0:
+            s = join[v]
+            for i in range(waiters_ptr[s], waiters_ptr[s + 1]):
+                w = waiters[i]
+                if position[w] >= 0 and (w != v or join[v] == wait[v]):
+                    ending[ends] = w
+                    ends += 1
+                    events[written] = ~position[w]
+                    written += 1
+        for k in range(ends):
+            u = ending[k]
+            for i in range(succ_ptr[u], succ_ptr[u + 1]):
+                w = succ[i]
+                waiting[w] -= 1
+                if waiting[w] == 0:
+                    queue[tail] = w
+                    tail += 1
+    return events[:written], order[:placed], position
+
+
+EARLY_NS = 10_000_000
+"""A waiter may wake up to this much (and half of its idle time) before the end of what it waited for is recorded."""
+
+
+@kernel(lists=True)
+def idle_causes(
+    lane: Any, start: Any, end: Any, kind: Any, cuts: Any, lanes: int, slack: int
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """Edges that explain why an idle lane woke up: (cause op, woken op), and the same of one kind: (cause op, woken op).
+
+    Ops cuts[g]..cuts[g+1] belong to one rank and are sorted by start. A lane that was idle and wakes at t waited for the
+    op of another kind, on another lane, that ended nearest to t: before it, or a little after, since the end of a
+    communication is recorded when its own thread runs again. Whatever else of that kind ended while the lane was idle,
+    up to that one, is linked as well: a caller that waits for several waits for all. Where no other kind ended within
+    ``slack`` of t, the last of the same kind to do so on another lane may be the cause; whether it is, recurrence decides.
+    """
+    n = len(start)
+    causes = np.empty(4 * n + 4, np.int64)
+    woken = np.empty(4 * n + 4, np.int64)
+    kin, kin_woken = np.empty(n, np.int64), np.empty(n, np.int64)
+    comm, rest = np.empty(n, np.int64), np.empty(n, np.int64)
+    free = np.empty(lanes, np.int64)
+    m, kins = 0, 0
+    for g in range(len(cuts) - 1):
+        begin, stop = cuts[g], cuts[g + 1]
+        n_comm, n_rest, comm_done, comm_now, rest_done = 0, 0, 0, 0, 0
+        for u in np.argsort(end[begin:stop]) + begin:
+            if kind[u] == 1:
+                comm[n_comm] = u
+                n_comm += 1
+            else:
+                rest[n_rest] = u
+                n_rest += 1
+        free[:] = -(1 << 62)
+        for i in range(begin, stop):
+            t = start[i]
+            while comm_done < n_comm and end[comm[comm_done]] <= t + EARLY_NS:
+                comm_done += 1
+            while comm_now < n_comm and end[comm[comm_now]] <= t:
+                comm_now += 1
+            while rest_done < n_rest and end[rest[rest_done]] <= t:
+                rest_done += 1
+            a = lane[i]
+            idle = t - free[a] if free[a] > -(1 << 61) else 25 * slack
+            if idle > slack:
+                other, done, now = (rest, rest_done, rest_done) if kind[i] == 1 else (comm, comm_done, comm_now)
+                nearest, distance = -1, max(slack, idle)
+                k = min(done, now + 64) - 1
+                while k >= 0 and k > now - 65 and end[other[k]] > t - idle:
+                    u = other[k]
+                    away = t - end[u] if end[u] <= t else 2 * (end[u] - t)
+                    if lane[u] != a and start[u] < t and away < distance:
+                        nearest, distance = k, away
+                    k -= 1
+                k = nearest
+                while k >= 0 and k > nearest - 16 and end[other[k]] > t - idle and m < len(causes):
+                    u = other[k]
+                    if lane[u] != a and start[u] < t:
+                        causes[m] = u
+                        woken[m] = i
+                        m += 1
+                        if kind[i] == 1:
+                            break
+                    k -= 1
+                if nearest < 0 or distance > slack:
+                    same, done = (comm, comm_done) if kind[i] == 1 else (rest, rest_done)
+                    k = done - 1
+                    while k >= 0 and k > done - 65 and end[same[k]] >= t - slack:
+                        u = same[k]
+                        if end[u] <= t and lane[u] != a and start[u] < t:
+                            kin[kins] = u
+                            kin_woken[kins] = i
+                            kins += 1
+                            break
+                        k -= 1
+            if end[i] > free[a]:
+                free[a] = end[i]
+    return causes[:m], woken[:m], kin[:kins], kin_woken[:kins]
+
+
+def turn_plain(ids: Any, count: int) -> tuple[Any, Any]:
+    """``turn`` by numpy."""
+    order, begin = group_sort_plain(ids, count)
+    nth = np.empty(len(ids), np.int64)
+    nth[order] = np.arange(len(ids)) - begin[ids[order]]
+    return nth, np.diff(begin)
+
+
+def group_sort_plain(cell: Any, cells: int) -> tuple[Any, Any]:
+    """``group_sort`` by numpy."""
+    begin = np.zeros(cells + 1, np.int64)
+    np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
+    return np.argsort(cell, kind="stable"), begin
+
+
+@kernel(plain=turn_plain)
+def turn(ids: Any, count: int) -> tuple[Any, Any]:
+    """(running number of each row among those with its id, rows per id)."""
+    rows = np.zeros(count, np.int64)
+    nth = np.empty(len(ids), np.int64)
+    for i in range(len(ids)):
+        nth[i] = rows[ids[i]]
+        rows[ids[i]] += 1
+    return nth, rows
+
+
+@kernel(plain=group_sort_plain)
+def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
+    """Counting sort: (order, begin of each cell in it)."""
+    begin = np.zeros(cells + 1, np.int64)
+    for c in cell:
+        begin[c + 1] += 1
+    for c in range(cells):
+        begin[c + 1] += begin[c]
+    fill = begin[:-1].copy()
+    order = np.empty(len(cell), np.int64)
+    for i in range(len(cell)):
+        order[fill[cell[i]]] = i
+        fill[cell[i]] += 1
+    return order, begin
+
+
+def order_groups_plain(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+    """``order_groups`` by numpy."""
+    begin = np.zeros(groups + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
+    return np.lexsort((end, start, group)), begin
+
+
+FEW_ROWS = 24
+"""Groups up to this size are sorted by insertion alone."""
+
+
+@kernel(plain=order_groups_plain)
+def order_groups(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+    """Rows by group, then start, then end: (order, begin of each group in it)."""
+    order, begin = group_sort(group, groups)
+    for g in range(groups):
+        lo, hi = begin[g], begin[g + 1]
+        if hi - lo > FEW_ROWS:
+            tidy = True
+            for k in range(lo + 1, hi):
+                if start[order[k]] < start[order[k - 1]]:
+                    tidy = False
+                    break
+            if not tidy:
+                mine = order[lo:hi]
+                order[lo:hi] = mine[np.argsort(start[mine], kind="mergesort")]
+        for k in range(lo + 1, hi):
+            v = order[k]
+            j = k
+            while j > lo:
+                u = order[j - 1]
+                if start[u] < start[v] or (start[u] == start[v] and end[u] <= end[v]):
+                    break
+                order[j] = u
+                j -= 1
+            order[j] = v
+    return order, begin
+
+
+@kernel(lists=True)
+def scan_lanes(order: Any, begins: Any, start: Any, end: Any, kind: Any, timer: int, most: int) -> tuple[Any, Any, int]:
+    """Neighbours in lane order: (part of the same grouped call, overlaps the one before, how many overlap).
+
+    A grouped call is several communications of one interval. An overlap counts if it is more than timer noise, which
+    is at least ``timer``, at most ``most``, and in between half of the shorter op.
+    """
+    n = len(order)
+    sibling = np.zeros(n, np.bool_)
+    over = np.zeros(n, np.bool_)
+    count = 0
+    for i in range(1, n):
+        if begins[i]:
+            continue
+        v, u = order[i], order[i - 1]
+        if start[v] == start[u] and end[v] == end[u] and end[v] > start[v] and kind[v] == 1 and kind[u] == 1:
+            sibling[i] = True
+            continue
+        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
+        if start[v] < end[u] - slack:
+            over[i] = True
+            count += 1
+    return sibling, over, count
+
+
+@kernel(lists=True)
+def lane_edges(order: Any, begins: Any, sibling: Any) -> tuple[Any, Any]:
+    """Every op follows the op, or all ops of the grouped call, before it in its lane: (source, target)."""
+    n = len(order)
+    first, stop = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    begin, block, m = 0, 0, 0
+    for i in range(n):
+        if begins[i]:
+            begin, block = i, i
+        elif not sibling[i]:
+            begin, block = block, i
+        first[i] = begin
+        stop[i] = block
+        m += block - begin
+    source, target = np.empty(m, np.int64), np.empty(m, np.int64)
+    m = 0
+    for i in range(n):
+        for k in range(first[i], stop[i]):
+            source[m] = order[k]
+            target[m] = order[i]
+            m += 1
+    return source, target
+
+
+@kernel(lists=True)
+def hold_edges(source: Any, target: Any, lag: Any, start: Any, end: Any, timer: int, most: int) -> tuple[Any, Any, Any, int]:
+    """Edges the trace does not contradict, with the lag that timer noise leaves: (source, target, lag, dropped)."""
+    m = 0
+    n = len(source)
+    sources, targets, lags = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(n):
+        u, v = source[i], target[i]
+        early = end[u] + lag[i] - start[v]
+        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
+        if early <= slack:
+            sources[m] = u
+            targets[m] = v
+            lags[m] = lag[i] - max(early, 0)
+            m += 1
+    return sources[:m], targets[:m], lags[:m], n - m
+
+
+@kernel(lists=True)
+def in_order(group: Any, groups: int, start: Any, end: Any) -> int:
+    """1 if the rows of every group come by start, then end; else 0."""
+    last_start = np.full(groups, -(1 << 62), np.int64)
+    last_end = np.full(groups, -(1 << 62), np.int64)
+    for i in range(len(group)):
+        g = group[i]
+        if start[i] < last_start[g] or (start[i] == last_start[g] and end[i] < last_end[g]):
+            return 0
+        last_start[g] = start[i]
+        last_end[g] = end[i]
+    return 1

@@ -1,0 +1,145 @@
+"""What is going to be run: a job, a fault drawn from the seed, and the plain numbers both sides of a fork need."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+import numpy as np
+
+from taut.core.errors import UsageError
+from taut.lab.truth import MODES, Injected
+
+JOBS = ("ddp", "fsdp", "tp-fsdp", "pipeline", "hsdp")
+STEPS = 30
+"""Steps of a recorded part; the first is dropped by the analysis because the profiler slows it."""
+PLAIN = 8
+"""Steps before, without the profiler: they warm the job up and say what recording costs."""
+MICRO = 6
+"""Micro-batches of the pipeline."""
+SAVE_EVERY = 4
+"""Steps between checkpoints."""
+RELAYED = ("latency", "loss")
+"""Faults that need the userspace relay on a rank's link."""
+FATAL = ("hang", "kill")
+"""Faults that a job does not survive: they come last, after the healthy parts."""
+RATES = {"": (45, 120), "pipeline": (12, 25)}
+"""Mbit/s of a slow link, such that it matters: hops hide under compute until they take longer than a micro-batch."""
+PERIOD_MS = 20
+"""Period of the CPU quota."""
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """One lab run."""
+
+    job: str
+    fault: str
+    ranks: int = 4
+    seed: int = 0
+    steps: int = STEPS
+    folder: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Recorded parts in order: the faulted one between two healthy ones, last if the job does not survive it."""
+        return ("healthy-0", "healthy-1", "faulted") if self.fault in FATAL else ("healthy-0", "faulted", "healthy-1")
+
+    def check(self) -> None:
+        """Refuse what cannot be run, in one line."""
+        if self.job not in JOBS:
+            raise UsageError(f"--job {self.job}: no such job; it has {', '.join(JOBS)}")
+        if self.fault not in MODES:
+            raise UsageError(f"--fault {self.fault}: no such fault; it has {', '.join(MODES)}")
+        if not 2 <= self.ranks <= 64:
+            raise UsageError(f"--ranks {self.ranks}: the lab runs 2 to 64 ranks on one machine")
+        if (self.ranks < 4 and (self.job in ("tp-fsdp", "hsdp") or self.fault in ("two", "out-of-step"))) or self.ranks % 2:
+            raise UsageError(f"--ranks {self.ranks}: {self.job} with {self.fault} needs an even number, at least 4")
+        if self.fault == "out-of-step" and self.job != "hsdp":
+            raise UsageError("--fault out-of-step needs --job hsdp: only there a group can lose the others and go on")
+        if self.steps < 12:
+            raise UsageError(f"--steps {self.steps}: at least 12, for steps before and after the onset")
+
+
+def neighbours(job: str, ranks: int) -> list[tuple[int, int]]:
+    """Directed links (sender, receiver) that a job's traffic crosses; gloo's rings send r → r−1 in the group's order."""
+    if job == "pipeline":
+        return [pair for r in range(ranks - 1) for pair in ((r, r + 1), (r + 1, r))]
+    if job in ("ddp", "fsdp"):
+        return [(r, (r - 1) % ranks) for r in range(ranks)]
+    half = ranks // 2
+    grid = np.arange(ranks).reshape(half, 2) if job == "tp-fsdp" else np.arange(ranks).reshape(2, half)
+    return sorted({(int(g[i]), int(g[i - 1])) for g in (*grid, *grid.T) for i in range(len(g)) if g[i] != g[i - 1]})
+
+
+def draw(spec: Spec) -> tuple[Injected, ...]:
+    """Place, onset and strength of a run's fault, from its seed."""
+    rng = np.random.default_rng((spec.seed, zlib.crc32(spec.job.encode()), zlib.crc32(spec.fault.encode()), spec.ranks))
+    onset, last = int(rng.integers(spec.steps // 4 + 1, spec.steps // 3 + 3)), spec.steps - 1
+    rank = int(rng.integers(spec.ranks))
+
+    def injected(fault: str, rank: int, first: int = onset, last: int = last) -> Injected:
+        return _injected(spec, fault, rank, first, last, rng)
+
+    match spec.fault:
+        case "none" | "skew":
+            return ()
+        case "moving":
+            middle, other = (onset + last) // 2, (rank + int(rng.integers(1, spec.ranks))) % spec.ranks
+            return (injected("slow", rank, onset, middle), injected("slow", other, middle + 1, last))
+        case "two":
+            far = (rank + spec.ranks // 2) % spec.ranks
+            return (injected("slow", rank), injected("link", far))
+        case _:
+            return (injected(spec.fault, rank),)
+
+
+def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.random.Generator) -> Injected:
+    def uniform(low: float, high: float) -> float:
+        return round(float(rng.uniform(low, high)), 2)
+
+    links: tuple[str, ...] = ()
+    pairs = neighbours(spec.job, spec.ranks)
+    strength: dict[str, float] = {}
+    match fault:
+        case "slow":
+            strength = {"ms": uniform(18, 45)}
+        case "quota":
+            strength = {"slowdown": uniform(1.35, 1.8)}
+        case "stall":
+            strength = {"on_ms": uniform(60, 120), "period_ms": uniform(260, 400)}
+        case "link":
+            strength = {"mbit": uniform(*RATES["pipeline" if spec.job == "pipeline" else ""])}
+        case "link-one-way":
+            sender, receiver = pairs[int(rng.integers(len(pairs)))]
+            return Injected(
+                fault=fault, links=(f"{sender}:{receiver}",), first_step=first, last_step=last,
+                strength={"mbit": uniform(*RATES["pipeline" if spec.job == "pipeline" else ""])},
+            )  # fmt: skip
+        case "latency":
+            strength = {"ms": uniform(3, 9), "jitter_ms": uniform(0.5, 2)}
+        case "loss":
+            strength = {"loss": uniform(0.02, 0.05)}
+        case "loader":
+            strength = {"ms": uniform(25, 60)}
+        case "checkpoint":
+            strength = {"ms": uniform(120, 280)}
+        case "drift":
+            strength = {"ms_a_step": uniform(1.5, 3)}
+        case "out-of-step":
+            strength = {"ms": uniform(10, 20)}
+    if fault in ("link", "latency", "loss"):
+        links = tuple(f"{s}:{d}" for s, d in pairs if rank in (s, d))
+    ranks = tuple(range(spec.ranks // 2, spec.ranks)) if fault == "out-of-step" else (rank,)
+    return Injected(fault=fault, ranks=ranks, links=links, first_step=first, last_step=last, strength=strength)
+
+
+def clocks(spec: Spec) -> dict[int, tuple[float, float]]:
+    """Offset (ns) and drift (ppm) of the clocks that run wrong; rank 0 keeps the true time."""
+    if spec.fault != "skew":
+        return {}
+    rng = np.random.default_rng((spec.seed, 7, spec.ranks))
+    wrong = rng.permutation(np.arange(1, spec.ranks))[: int(rng.integers(1, spec.ranks))]
+    return {
+        int(r): (float(rng.choice((-1, 1)) * rng.uniform(2e6, 20e6)), float(rng.uniform(-40, 40)) * bool(rng.integers(2)))
+        for r in sorted(wrong.tolist())
+    }

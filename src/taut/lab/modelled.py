@@ -1,0 +1,261 @@
+"""Modelled jobs: generated traces of up to a thousand ranks, with faults whose cost is known exactly.
+
+The real jobs of the lab are small; these say how the analysis does at scale. The slots of a step (see ``shapes.py``) are
+played forward over arrays of ranks: work adds, a collective is a maximum over its groups, a hop a shift between stages.
+A job is played twice with the same random numbers, with the faults and without, so the counterfactual is exact. The
+player shares nothing with ``graph`` and ``replay``: it is an independent oracle for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from taut.core.errors import UsageError
+from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
+from taut.lab.shapes import JOBS, LANES, MAIN, MS, US, Job, Slot, build, rounds
+from taut.lab.truth import Injected, Truth
+
+FAULTS = ("none", "slow", "stall", "link", "link-one-way", "moving", "loader", "checkpoint", "two", "skew", "drift")
+STRENGTH = {
+    "slow": ("share", 0.15, 0.5), "drift": ("share_a_step", 0.02, 0.06), "stall": ("steps", 0.3, 1.0),
+    "loader": ("steps", 0.1, 0.4), "checkpoint": ("steps", 0.4, 1.4),
+    "link": ("slower", 1.0, 7.0), "link-one-way": ("slower", 1.0, 7.0),
+}  # fmt: skip
+"""Unit and range of each: share of the rank's compute, share of a healthy step, bandwidth divided by one more than this."""
+LEAST_SAVING, MOST_SAVING = 0.04, 0.28
+"""What faults cost, as a share of the wall: a slowdown between 4 and 40 %. Strengths are changed until they do."""
+ORIGIN_NS = 1e9
+HICCUPS = 0.001
+"""In a job with heavy tails, this share of ops takes three times as long."""
+RING_NOISE = 0.03
+"""Spread of a transfer from one time to the next, common to its members."""
+ENDS_NS = 15 * US
+"""Scale of how far apart the members of one transfer end."""
+
+
+@dataclass(frozen=True)
+class Dice:
+    """All that chance decides about a run, before any fault."""
+
+    cost: Any
+    """Healthy work, or healthy transfer as the first member of a group has it, steps × slots × ranks, ns."""
+    apart: Any
+    """How much later than its transfer each member ends, steps × slots × ranks, ns."""
+    luck: Any
+    """Three numbers for each step, between 0 and 1: when, how much and where a fault strikes."""
+
+
+def _rolled(job: Job, steps: int) -> Dice:
+    """Lognormal noise of 2 to 6 % for each op, ranks that differ by 0.5 to 1 %, and in some jobs heavy tails."""
+    rng, shape = job.rng, (steps, len(job.slots), job.ranks)
+    transfer = np.array([slot.verb != Verb.NONE for slot in job.slots])[:, None]
+    spread = np.where(transfer, RING_NOISE, rng.uniform(0.02, 0.06, (len(job.slots), 1)))
+    heavy = rng.random() < 0.3
+    noise = rng.standard_t(4, shape).clip(-8, 8) / np.sqrt(2) if heavy else rng.standard_normal(shape)
+    habit = np.where(transfer, 1.0, 1 + rng.uniform(0.005, 0.01) * rng.standard_normal(job.ranks))
+    hiccup = np.where(heavy & ~transfer & (rng.random(shape) < HICCUPS), 3.0, 1.0)
+    base = np.array([np.broadcast_to(slot.base_ns, job.ranks) for slot in job.slots])
+    apart = np.abs(rng.standard_normal(shape)) * ENDS_NS
+    return Dice(base * habit * hiccup * np.exp(spread * noise), apart, rng.random((3, steps)))
+
+
+@dataclass(frozen=True)
+class Burden:
+    """What faults add: ns of work (steps × slots × ranks), and how many times slower the link into each rank is."""
+
+    work: Any
+    slower: dict[str, Any]
+
+
+def _played(job: Job, dice: Dice, burden: Burden) -> tuple[Any, Any]:
+    """(start, end) of every op, steps × slots × ranks, ns; 0 where a rank has no such op."""
+    start, end = np.zeros_like(dice.cost), np.zeros_like(dice.cost)
+    free = np.full((len(LANES), job.ranks), ORIGIN_NS)
+    for k in range(len(start)):
+        cost = dice.cost[k] + burden.work[k]
+        for i, who in job.plays:
+            slot = job.slots[i]
+            if (k + 1) % slot.every:
+                continue
+            ready = np.maximum.reduce([free[slot.lane, who], *(end[k, j, who] for j in slot.after)])
+            if slot.verb == Verb.NONE:
+                done = ready + cost[i, who]
+            elif slot.verb == Verb.RECV:
+                sender, lane = job.into[slot.ring][who], slot.lane + 1
+                ready = np.maximum(ready, free[MAIN, who])
+                given = np.maximum(free[lane, sender], end[k, i + 1, sender])
+                done = np.maximum(ready, given) + cost[i, who] * burden.slower[slot.ring][k, who] + job.latency_ns
+                start[k, i + 2, sender], end[k, i + 2, sender], free[lane, sender] = given, done, done
+            else:
+                done = _met(job, slot, ready, cost[i], burden.slower[slot.ring][k]) + dice.apart[k, i]
+            start[k, i, who], end[k, i, who], free[slot.lane, who] = ready, done, done
+    return np.rint(start).astype(np.int64), np.rint(end).astype(np.int64)
+
+
+def _met(job: Job, slot: Slot, ready: Any, cost: Any, slower: Any) -> Any:
+    """When each member of a ring has all chunks: every round is as slow as the slowest link, the last as one's own."""
+    groups = job.groups[slot.ring]
+    sends = rounds(slot.verb, groups.shape[1])
+    chunk = cost[groups[:, :1]] / sends * slower[groups]
+    opens, slowest = ready[groups].max(axis=1, keepdims=True), chunk.max(axis=1, keepdims=True)
+    out = np.empty(job.ranks)
+    out[groups] = opens + job.latency_ns + (sends - 1) * slowest + chunk
+    return out
+
+
+def _walls(start: Any, end: Any) -> Any:
+    """Length of every step but the first, from the last end of the step before, ns; the first is the profiler's own."""
+    done = np.maximum.accumulate(end.max(axis=(1, 2)))
+    done[0] = start[1][end[1] > 0].min()
+    return np.diff(done)
+
+
+def _drawn(job: Job, fault: str, steps: int, rng: np.random.Generator) -> tuple[Injected, ...]:
+    """Place, time and first guess of the strength of a run's faults."""
+    onset, last = int(rng.integers(4, min(10, steps // 2) + 1)), steps - 1
+    senders = [sender for ring, sender in job.into.items() if ring != "world"]
+    links = sorted({(int(a), b) for sender in senders for b, a in enumerate(sender) if a >= 0})
+
+    def injected(fault: str, rank: int, first: int = onset, last: int = last) -> Injected:
+        unit, low, high = STRENGTH[fault]
+        ends = {"link": [link for link in links if rank in link], "link-one-way": [links[int(rng.integers(len(links)))]]}
+        return Injected(
+            fault=fault, ranks=() if fault == "link-one-way" else (rank,),
+            links=tuple(f"{a}:{b}" for a, b in ends.get(fault, ())),
+            classes={"loader": ("data_load",), "checkpoint": ("checkpoint",)}.get(fault, ()),
+            first_step=first, last_step=last, strength={unit: float(rng.uniform(low, high))},
+        )  # fmt: skip
+
+    rank = int(rng.integers(job.ranks))
+    near = {rank, *(r for link in links if rank in link for r in link)}
+    groups = next(iter(job.groups.values()))  # side by side in different groups, one fault would hide the other
+    mates = groups[(groups == rank).any(axis=1)][0].tolist()
+    far = int(rng.choice([r for r in mates if r not in near] or [r for r in range(job.ranks) if r != rank]))
+    match fault:
+        case "none" | "skew":
+            return ()
+        case "moving":
+            middle = (onset + last) // 2
+            return (injected("slow", rank, onset, middle), injected("slow", far, middle + 1, last))
+        case "two":
+            return (injected("slow", rank), injected("link", far))
+        case _:
+            return (injected(fault, rank),)
+
+
+def _burden(job: Job, dice: Dice, faults: Sequence[Injected], healthy: Any) -> Burden:
+    """What the faults do to a run whose steps would take that long without them."""
+    burden = Burden(np.zeros_like(dice.cost), {ring: np.ones((len(dice.cost), job.ranks)) for ring in job.into})
+    compute = np.flatnonzero([slot.kind == Kind.COMPUTE for slot in job.slots])
+    for fault in faults:
+        span = np.arange(fault.first_step, fault.last_step + 1)
+        amount = next(iter(fault.strength.values()))
+        when, more, where = dice.luck[:, span]
+        ns = amount * np.median(healthy) * (0.7 + 0.6 * more)
+        own = np.ix_(span, compute, np.array(fault.ranks, dtype=np.int64))
+        match fault.fault:
+            case "slow":
+                burden.work[own] += amount * dice.cost[own]
+            case "drift":
+                burden.work[own] += amount * (span - span[0])[:, None, None] * dice.cost[own]
+            case "stall":
+                some = np.argsort(when)[: max(len(span) // 3, 1)]
+                burden.work[span[some], compute[(where[some] * len(compute)).astype(int)], fault.ranks[0]] += ns[some]
+            case "loader" | "checkpoint":
+                burden.work[span, [slot.name for slot in job.slots].index(fault.classes[0]), fault.ranks[0]] += ns
+            case _:
+                for a, b in (map(int, link.split(":")) for link in fault.links):
+                    for ring in (ring for ring, sender in job.into.items() if sender[b] == a):
+                        burden.slower[ring][span, b] = 1 + amount
+    return burden
+
+
+def _worth(job: Job, dice: Dice, drawn: Sequence[Injected], healthy: Any) -> tuple[Injected, ...] | None:
+    """The faults, stronger or weaker until mending any one of them would save something; None where that cannot be.
+
+    Two ranks that work side by side hide each other: then only mending both helps, and other places must be drawn.
+    """
+    faults = list(drawn)
+
+    def wall(*some: Injected) -> float:
+        walls = _walls(*_played(job, dice, _burden(job, dice, some, healthy))) if some else healthy
+        return float(walls.sum())
+
+    for _ in range(16):
+        whole = wall(*faults)
+        weak = [1 - wall(*faults[:i], *faults[i + 1 :]) / whole < LEAST_SAVING for i in range(len(faults))]
+        costly = 1 - healthy.sum() / whole > MOST_SAVING
+        if not any(weak) and not costly:
+            return tuple(faults)
+        scale = [(1.0 if costly else 1.4) if w else (0.75 if costly else 1.0) for w in weak]
+        faults = [replace(f, strength={k: x * v for k, v in f.strength.items()}) for f, x in zip(faults, scale, strict=True)]
+    return None
+
+
+def modelled(job: str, fault: str, ranks: int, seed: int, steps: int = 24) -> tuple[Trace, Truth]:
+    """A job's trace and all that is true about it; ``steps`` counts the first one, which the analysis drops.
+
+    The healthy run depends on job, ranks, seed and steps only: all faults of a seed happen to the same job.
+    """
+    if job not in JOBS or fault not in FAULTS:
+        raise UsageError(f"{job} with {fault} cannot be modelled; jobs: {', '.join(JOBS)}; faults: {', '.join(FAULTS)}")
+    if ranks < 16 or ranks % 8 or steps < 12:
+        raise UsageError(f"{ranks} ranks, {steps} steps: a model has a multiple of 8 ranks, at least 16, and at least 12 steps")
+    key = (seed, JOBS.index(job), ranks, steps)
+    built, rng = build(job, ranks, np.random.default_rng(key)), np.random.default_rng((*key, FAULTS.index(fault)))
+    dice = _rolled(built, steps)
+    healthy = _walls(*_played(built, dice, _burden(built, dice, (), np.zeros(1))))
+    tries = (_worth(built, dice, _drawn(built, fault, steps, rng), healthy) for _ in range(100))
+    injected = next(faults for faults in tries if faults is not None)
+    start, end = _played(built, dice, _burden(built, dice, injected, healthy))
+    skew = np.zeros(ranks, dtype=np.int64)
+    if fault == "skew":
+        wrong = rng.choice(np.arange(1, ranks), int(rng.integers(1, 5)), replace=False)
+        skew[wrong] = np.rint(rng.choice((-1, 1), len(wrong)) * rng.uniform(1, 20, len(wrong)) * MS)
+    truth = Truth(
+        job=job, fault=fault, seed=seed, ranks=ranks, injected=injected, modelled=True,
+        faulted_ns=tuple(_walls(start, end).tolist()), healthy_ns=(tuple(healthy.tolist()),),
+        skew_ns={int(r): float(skew[r]) for r in np.flatnonzero(skew)},
+    )  # fmt: skip
+    return _recorded(built, start, end, skew, f"{job}-{fault}-{ranks}-{seed}"), truth
+
+
+def _recorded(job: Job, start: Any, end: Any, skew: Any, name: str) -> Trace:
+    """What a profiler on every rank would have written, each in its own clock."""
+    slots, there = job.slots, end > 0
+    names = list(dict.fromkeys(slot.name for slot in slots))
+    groups = {f"{family} {i}": row for family, rows in job.groups.items() for i, row in enumerate(rows)}
+    first = np.cumsum([0, *map(len, job.groups.values())])
+    group, peer = np.full((2, len(slots), job.ranks), NULL)
+    turn, turns = np.zeros((2, len(slots)), dtype=np.int64)
+    for i, slot in enumerate(slots):
+        if slot.part >= 0 and slot.ring:
+            peer[i] = job.into[slot.ring]
+        elif slot.ring:
+            rows = job.groups[slot.ring]
+            group[i, rows] = first[list(job.groups).index(slot.ring)] + np.arange(len(rows))[:, None]
+            turn[i], turns[i] = (sum(s.ring == slot.ring for s in some) for some in (slots[:i], slots))
+    rank, step, at = np.nonzero(there.transpose(2, 0, 1))
+    columns: dict[str, Any] = {
+        "rank": rank, "step": step, "name": np.array([names.index(slot.name) for slot in slots])[at],
+        "start_ns": start[step, at, rank] + skew[rank], "end_ns": end[step, at, rank] + skew[rank],
+        "group": group[at, rank], "peer": peer[at, rank],
+        "seq": np.where(group[at, rank] >= 0, step * turns[at] + turn[at], NULL),
+    }  # fmt: skip
+    columns |= {key: np.array([getattr(slot, key) for slot in slots])[at] for key in ("lane", "kind", "verb", "size", "part")}
+    begins = np.where(there, start, np.iinfo(np.int64).max).min(axis=1) + skew
+    marked, of = (axis.ravel() for axis in np.indices(begins.shape))
+    marks = {"rank": of, "step": marked, "start_ns": begins.ravel(), "end_ns": (end.max(axis=1) + skew).ravel()}
+    members: dict[str, Any] = {"rank": np.arange(job.ranks), "host": [f"host-{r}" for r in range(job.ranks)]}
+    if job.stage is not None:
+        members |= {"stage": job.stage, "dp_rank": np.arange(job.ranks) % job.groups["dp"].shape[1]}
+    return Trace(
+        ops=Table(Op, columns), names=names, lanes=LANES, groups=list(groups), members=Table(Member, members),
+        marks=Table(Mark, marks), name=name, world_size=job.ranks, backend="nccl",
+        group_ranks={key: row.tolist() for key, row in groups.items()},
+    )  # fmt: skip

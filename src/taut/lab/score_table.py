@@ -1,0 +1,196 @@
+"""A scored matrix for people and programs: on the terminal, as JSON, CSV and Markdown, and as two plots.
+
+Every cell is shown and every failure is named: a table that only holds what went well is an advertisement.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from taut.lab.score import Row, Share, Summary, summarise
+from taut.lab.truth import MODES
+from taut.render.text import duration, percent, safe
+
+GOOD = ("right", "quiet")
+NOT_YET = "not yet"
+NO_PLOTS = "no plots: altair and vl-convert-python are not installed; pip install 'taut[lab]'"
+BANDS = (0.25, 0.10)
+"""Errors of a prediction that the plot shades."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of words: the first column says what a row is about."""
+
+    header: Sequence[str]
+    body: Sequence[Sequence[str]]
+
+    def show(self, console: Console) -> None:
+        """Print it; a cell where everything is right is green, one where not is red, one without a verdict dim."""
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        for i, name in enumerate(self.header):
+            table.add_column(name, justify="right" if i else "left")
+        for first, *cells in self.body:
+            table.add_row(Text(safe(first), style="bold"), *(Text(safe(cell), style=_style(cell)) for cell in cells))
+        console.print(table)
+
+    def markdown(self) -> str:
+        """The same for a page."""
+        rule = ["---", *("---:" for _ in self.header[1:])]
+        lines = ("| " + " | ".join(safe(c).replace("|", "\\|") for c in row) + " |" for row in (self.header, rule, *self.body))
+        return "\n".join(lines) + "\n"
+
+
+def _style(text: str) -> str:
+    share = right(text)
+    return ("dim" if text == NOT_YET else "") if share is None else "green" if share == 1 else "red"
+
+
+def right(text: str) -> float | None:
+    """The share in a cell like ``3/4``."""
+    good, slash, of = text.partition("/")
+    return int(good) / int(of) if slash else None
+
+
+def matrix(rows: Sequence[Row]) -> Grid:
+    """Fault × job: runs that are right (of healthy ones: quiet) of all runs."""
+    jobs, faults = list(dict.fromkeys(r.job for r in rows)), [f for f in MODES if any(r.fault == f for r in rows)]
+    columns = (*([job] for job in jobs), jobs)
+    body = [[f, *(cell([r for r in rows if r.fault == f and r.job in column]) for column in columns)] for f in faults]
+    return Grid(["fault", *jobs, "all"], body)
+
+
+def cell(rows: Sequence[Row]) -> str:
+    """``3/4``: right of all that could be judged; ``not yet`` where none could, empty where nothing was run."""
+    judged = [r for r in rows if r.verdict != NOT_YET]
+    return f"{sum(r.verdict in GOOD for r in judged)}/{len(judged)}" if judged else NOT_YET if rows else ""
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """One line for every run that is not right."""
+    bad = [r for r in rows if r.verdict not in (*GOOD, NOT_YET)]
+    bad.sort(key=lambda r: (list(MODES).index(r.fault), r.job, r.ranks, r.seed))
+    runs = [f"{r.fault} × {r.job}, {r.ranks} ranks, seed {r.seed}" for r in bad]
+    return [safe(f"{run}: {r.verdict}; found {r.found}; wanted {r.wanted}") for run, r in zip(runs, bad, strict=True)]
+
+
+def lines(s: Summary) -> list[str]:
+    """The summary in sentences."""
+    cf, onset, clock = s.counterfactual, s.onset_steps, s.clock_ns
+    out = [f"Root cause right at first place: {_of(s.right, 'faulted runs')}; {s.extra} findings in them fit nothing done."]
+    out.append(f"Detection: precision {_of(s.precision, 'runs with a finding')}, recall {_of(s.recall, 'faulted runs')}.")
+    if s.false_per_20:
+        value, lo, hi = s.false_per_20
+        out.append(f"False findings: {_of(s.false_findings, 'healthy runs')}; {value:.2g} in 20 ({lo:.2g}–{hi:.2g}).")
+    if cf.median is not None and cf.p90 is not None:
+        out.append(
+            f"Counterfactual error: median {percent(cf.median)}, p90 {percent(cf.p90)} of the measured saving over {cf.n} "
+            f"faults worth five standard errors; predicting no change scores {percent(s.counterfactual_no_change)}."
+        )
+    if onset.median is not None:
+        out.append(f"Onset: median {onset.median:.3g} steps off over {onset.n} faults found.")
+    if clock.median is not None and clock.max is not None:
+        most = f"median {duration(clock.median)}, at most {duration(clock.max)} off"
+        out.append(f"Clocks: {most} in {clock.n} runs without a faulty link.")
+    if s.clock_covered is not None:
+        out.append(f"Clock intervals hold the truth for {percent(s.clock_covered)} of the ranks in runs with a faulty link.")
+    out.append(f"The ledger closes in {_of(s.closes, 'runs')}.")
+    if s.failed:
+        out.append(f"The analysis failed in {s.failed} runs.")
+    if s.not_yet:
+        out.append(f"Not yet (their mode is not built): {', '.join(f'{f} {n}' for f, n in s.not_yet.items())}.")
+    return out
+
+
+def _of(share: Share, noun: str) -> str:
+    said = f"{share.count} of {share.of} {noun}"
+    if share.value is None or share.lo is None or share.hi is None:
+        return said
+    return f"{said} = {percent(share.value)} ({100 * share.lo:.1f}–{percent(share.hi)})"
+
+
+def show(rows: Sequence[Row], console: Console) -> None:
+    """Print the matrix, every failure, and the summary."""
+    matrix(rows).show(console)
+    for heading, said in (("Not right", failures(rows)), ("Score (95 % intervals in brackets)", lines(summarise(rows)))):
+        if said:
+            console.print(Text(f"\n{heading}", style="underline"), Text("\n".join(said)), sep="\n", soft_wrap=True)
+
+
+def write(rows: Sequence[Row], folder: Path) -> list[str]:
+    """Write ``matrix.json``, ``.csv``, ``.md`` and the plots; returns what is to be said about it, if anything."""
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = summarise(rows)
+    document = msgspec.json.encode({"summary": summary, "rows": rows})
+    (folder / "matrix.json").write_bytes(msgspec.json.format(document, indent=1))
+    sheet = io.StringIO(newline="")
+    plain = csv.DictWriter(sheet, Row.__struct_fields__, lineterminator="\n")
+    plain.writeheader()
+    plain.writerows({k: safe(v) if isinstance(v, str) else v for k, v in msgspec.to_builtins(r).items()} for r in rows)
+    (folder / "matrix.csv").write_text(sheet.getvalue(), encoding="utf-8")
+    said = [*(f"- {line}" for line in lines(summary)), "", *(f"- {line}" for line in failures(rows))]
+    (folder / "matrix.md").write_text(matrix(rows).markdown() + "\n" + "\n".join(said).rstrip() + "\n", encoding="utf-8")
+    try:
+        for name, chart in plots(rows).items():
+            chart.save(str(folder / f"{name}.svg"))
+    except ImportError:
+        return [NO_PLOTS]
+    return []
+
+
+def plots(rows: Sequence[Row]) -> dict[str, Any]:
+    """The charts by name; needs the ``lab`` extra."""
+    import altair as alt
+    import vl_convert  # noqa: F401  (saves them)
+
+    worth = [r for r in rows if r.counterfactual_error is not None]
+    return {"matrix": _heat(alt, matrix(rows)), **({"counterfactual": _savings(alt, worth)} if worth else {})}
+
+
+def _heat(alt: Any, grid: Grid) -> Any:
+    """Fault × job, coloured by the share that is right; grey where it cannot be said yet."""
+    jobs, faults = list(grid.header[1:]), [row[0] for row in grid.body]
+    texts = [(fault, job, text) for fault, *row in grid.body for job, text in zip(jobs, row, strict=True) if text]
+    cells = [{"fault": f, "job": j, "text": t, "share": -1 if right(t) is None else right(t)} for f, j, t in texts]
+    bare = {"title": None, "domain": False, "ticks": False, "grid": False}
+    base = alt.Chart(alt.Data(values=cells), width=76 * len(jobs), height=26 * len(faults), title="Runs that are right").encode(
+        alt.X("job:N", sort=jobs, axis=alt.Axis(orient="top", labelAngle=0, **bare)),
+        alt.Y("fault:N", sort=faults, axis=alt.Axis(**bare)),
+    )
+    scale = alt.Scale(domain=[-1, 0, 0.5, 1], range=["#e4e4e4", "#d9716f", "#f1d38a", "#7cc09a"])
+    tiles = base.mark_rect(stroke="white", strokeWidth=2).encode(alt.Color("share:Q", scale=scale, legend=None))
+    return _clean(tiles + base.mark_text().encode(alt.Text("text:N")))
+
+
+def _savings(alt: Any, rows: Sequence[Row]) -> Any:
+    """Predicted against measured saving, with the diagonal; what was not predicted at all lies on the lower edge."""
+    pairs = [(r.fault, (r.saving_ns or 0) / 1e9, (r.predicted_ns or 0) / 1e9) for r in rows]
+    low, high = min(x for _, x, _ in pairs) / 3, 1.5 * max(max(x, y) for _, x, y in pairs)
+    points = [{"fault": fault, "x": x, "y": max(y, 1.04 * low), "seen": y > low} for fault, x, y in pairs]
+    ends = [{"x": e, "lo": e * (1 - b), "hi": e * (1 + b), "band": b} for e in (low, high) for b in BANDS]
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = alt.Axis(values=[d * 10.0**k for k in range(-6, 7) for d in (1, 2, 5)], format="~g", gridColor="#eeeeee")
+    x = alt.X("x:Q", title="measured saving, s", scale=scale, axis=axis)
+    y = {key: alt.Y(f"{key}:Q", title="predicted saving, s", scale=scale, axis=axis) for key in ("x", "y", "lo")}
+    title = f"Predicted against measured saving; bands {' and '.join(f'±{100 * b:.0f} %' for b in BANDS)}"
+    line = alt.Chart(alt.Data(values=ends), width=420, height=420, title=title)
+    bands = line.mark_area(color="#888888", opacity=0.2, clip=True).encode(x, y["lo"], alt.Y2("hi:Q"), detail="band:N")
+    color = alt.Color("fault:N", sort=list(MODES), scale=alt.Scale(scheme="tableau20"))
+    shape = alt.Shape("seen:N", scale=alt.Scale(domain=[True, False], range=["circle", "triangle-down"]), legend=None)
+    dots = alt.Chart(alt.Data(values=points)).mark_point(filled=True, size=60, opacity=0.85).encode(x, y["y"], color, shape)
+    return _clean(bands + line.mark_line(color="#888888", strokeWidth=1).encode(x, y["x"]) + dots)
+
+
+def _clean(chart: Any) -> Any:
+    title = {"anchor": "start", "frame": "group", "offset": 14}
+    return chart.configure(font="sans-serif", padding=12, title=title, view={"stroke": None})

@@ -1,0 +1,296 @@
+"""Real training jobs on gloo: each gives a function that does one step. Compute is emulated by sleeping, because ranks
+share the machine's cores; matrices, gradients, collectives and hops are real.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._profiler import _RecordFunctionFast
+from torch.profiler import record_function
+
+from taut.lab.case import MICRO, SAVE_EVERY, Spec
+from taut.lab.truth import Injected
+
+HIDDEN, BLOCKS, BATCH, CLASSES = 256, 2, 64, 10
+FORWARD_MS, BACKWARD_MS, LOAD_MS = 30.0, 50.0, 2.0
+JITTER = 0.02
+"""Spread of the emulated compute from call to call."""
+HOPS, HOPS_ID, REMEMBERED = "hops", 1 << 16, 2000
+"""Group, by name and number, under which hops stand in the flight recorder's dump, and how many: as many as it keeps."""
+
+
+class Pace:
+    """How long a rank's emulated work takes, healthy or with its fault."""
+
+    def __init__(self, spec: Spec, rank: int, injected: tuple[Injected, ...]) -> None:
+        self.rank, self.spec = rank, spec
+        self.everywhere = injected
+        self.mine = [i for i in injected if rank in i.ranks]
+        self.rng = np.random.default_rng((spec.seed, rank, 1))
+        self.faulted, self.step = False, 0
+
+    def begin(self, part: str, step: int) -> None:
+        """A new step: which faults are on."""
+        self.faulted, self.step = part == "faulted", step
+
+    def extra_ms(self, *faults: str) -> float:
+        """What the faults of these names add to this step."""
+        on = [i for i in self.mine if self.faulted and i.fault in faults and i.first_step <= self.step <= i.last_step]
+        return sum(i.strength.get("ms", 0.0) + i.strength.get("ms_a_step", 0.0) * (self.step - i.first_step) for i in on)
+
+    def due(self, fault: str) -> bool:
+        """Whether a fault that happens once happens now."""
+        return self.faulted and any(i.fault == fault and i.first_step == self.step for i in self.mine)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the groups of the job have lost each other."""
+        return self.faulted and any(i.fault == "out-of-step" and i.first_step <= self.step for i in self.everywhere)
+
+    def work(self, healthy_ms: float, share: float) -> None:
+        """One piece of emulated compute: its share of the step's work and of the step's excess."""
+        time.sleep(max(healthy_ms * (1 + JITTER * self.rng.standard_normal()), 0) / 1e3 + self._slow_ms() * share / 1e3)
+
+    def _slow_ms(self) -> float:
+        return self.extra_ms("slow", "drift", "out-of-step")
+
+
+class _Paced(torch.autograd.Function):
+    """Passes tensors through and takes its time, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, pace: Pace, forward_ms: float, backward_ms: float, share: float) -> torch.Tensor:
+        ctx.pace, ctx.backward_ms, ctx.share = pace, backward_ms, share
+        pace.work(forward_ms, share * FORWARD_MS / (FORWARD_MS + BACKWARD_MS))
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        ctx.pace.work(ctx.backward_ms, ctx.share * BACKWARD_MS / (FORWARD_MS + BACKWARD_MS))
+        return grads[0], None, None, None, None
+
+
+class Block(nn.Module):
+    """Two linear layers and the time they would take on a real device."""
+
+    def __init__(self, pace: Pace, parts: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.times = pace, FORWARD_MS / parts, BACKWARD_MS / parts, 1 / parts
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The block's output."""
+        paced = cast(torch.Tensor, _Paced.apply(x, *self.times))  # type: ignore[no-untyped-call]
+        out: torch.Tensor = x + self.down(torch.relu(self.up(paced)))
+        return out
+
+
+Step = Callable[[torch.Tensor, torch.Tensor], float]
+
+
+class Job:
+    """One rank of a job: model, optimiser, and how a step is done."""
+
+    def __init__(self, spec: Spec, rank: int, pace: Pace) -> None:
+        torch.manual_seed(spec.seed)
+        self.spec, self.rank, self.pace = spec, rank, pace
+        self.hops: Hops | None = None
+        self.generator = torch.Generator().manual_seed(spec.seed + 1 + (0 if spec.job == "pipeline" else rank))
+        self.forward_backward, self.model = JOBS[spec.job](self)
+        self.optimiser = torch.optim.SGD(self.model.parameters(), lr=1e-2)
+
+    def step(self, number: int, scratch: str) -> float:
+        """One step of the outer loop; returns the loss."""
+        with record_function("data_load"):
+            time.sleep((LOAD_MS + self.pace.extra_ms("loader")) / 1e3)
+        x = torch.randn(BATCH, HIDDEN, generator=self.generator).requires_grad_()  # so that every block has a backward
+        y = torch.randint(0, CLASSES, (BATCH,), generator=self.generator)
+        loss = self.forward_backward(x, y)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        if number % SAVE_EVERY == SAVE_EVERY - 1:
+            self._save(scratch)
+        return loss
+
+    def _save(self, scratch: str) -> None:
+        """Every rank saves its own shard."""
+        with record_function("checkpoint"):
+            shard = {k: v.to_local() if hasattr(v, "to_local") else v for k, v in self.model.state_dict().items()}
+            torch.save(shard, os.path.join(scratch, f"shard{self.rank}.pt"))
+            time.sleep(self.pace.extra_ms("checkpoint") / 1e3)
+
+    def blocks(self, count: int = BLOCKS) -> list[nn.Module]:
+        """The body of the model."""
+        return [Block(self.pace, BLOCKS) for _ in range(count)]
+
+    def one_pass(self, model: nn.Module) -> Step:
+        """Forward and backward of a model that knows its own collectives."""
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> float:
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return float(loss.detach())
+
+        return step
+
+
+def _ddp(job: Job) -> tuple[Step, nn.Module]:
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES)), bucket_cap_mb=0.3)
+    return job.one_pass(model), model
+
+
+def _mesh(job: Job, names: tuple[str, ...]) -> Any:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    n = job.spec.ranks
+    shape = {"dp": (n,), "dp tp": (n // 2, 2), "replicate shard": (2, n // 2)}[" ".join(names)]
+    return init_device_mesh("cpu", shape, mesh_dim_names=names)
+
+
+def _sharded(job: Job, mesh: Any, model: nn.Sequential) -> nn.Module:
+    from torch.distributed.fsdp import fully_shard
+
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    return cast(nn.Module, fully_shard(model, mesh=mesh))
+
+
+def _fsdp(job: Job) -> tuple[Step, nn.Module]:
+    model = _sharded(job, _mesh(job, ("dp",)), nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES)))
+    return job.one_pass(model), model
+
+
+def _tp_fsdp(job: Job) -> tuple[Step, nn.Module]:
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = _mesh(job, ("dp", "tp"))
+    job.generator.manual_seed(job.spec.seed + 1 + job.rank // 2)  # ranks of a tensor-parallel group see the same batch
+    model = nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES))
+    for block in model:
+        if isinstance(block, Block):
+            parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    sharded = _sharded(job, mesh["dp"], model)
+    return job.one_pass(sharded), sharded
+
+
+def _hsdp(job: Job) -> tuple[Step, nn.Module]:
+    model: Any = _sharded(job, _mesh(job, ("replicate", "shard")), nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES)))
+    once = job.one_pass(model)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> float:
+        model.set_requires_all_reduce(not job.pace.apart)
+        return once(x, y)
+
+    return step, model
+
+
+class Hops:
+    """The lab's own hook: neither the flight recorder nor gloo's annotations say between whom a hop goes.
+
+    Every hop is an event of the profiler and, as long as it is among the last, an entry for the flight recorder's dump.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.seq: Counter[tuple[int, int]] = Counter()
+        self.made = 0
+        self.last: deque[tuple[dict[str, Any], Callable[[], bool]]] = deque(maxlen=REMEMBERED)
+
+    @contextmanager
+    def _noted(self, verb: str, x: torch.Tensor, source: int, target: int, done: Callable[[], bool]) -> Iterator[None]:
+        said = {"Src Rank": source, "Dst Rank": target, "Seq": self.seq[source, target]}
+        self.seq[source, target] += 1
+        ends = f"{source}->{target}" if verb == "send" else f"{target}<-{source}"
+        entry = {
+            "record_id": self.made, "pg_id": HOPS_ID, "process_group": [HOPS, "the lab's own hook"], "is_p2p": True,
+            "p2p_seq_id": self.made, "profiling_name": f"gloo:{verb} {ends}", "time_created_ns": time.time_ns(),
+            "input_sizes": [list(x.shape)],
+        }  # fmt: skip
+        self.made += 1
+        self.last.append((entry, done))
+        with _RecordFunctionFast(f"taut::{verb}", [x], said):
+            yield
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The last hops as a flight recorder tells them."""
+        return [{**entry, "state": "completed" if done() else "scheduled"} for entry, done in list(self.last)]
+
+    def receive(self, source: int, like: torch.Tensor) -> torch.Tensor:
+        """A tensor from another rank, waited for."""
+        x = torch.empty_like(like)
+        came: list[bool] = []
+        with self._noted("recv", x, source, self.rank, lambda: bool(came)):
+            dist.recv(x, source)
+        came.append(True)
+        return x
+
+    def send(self, x: torch.Tensor, target: int) -> Any:
+        """Hand a tensor over without waiting; the result keeps it alive and can be waited for."""
+        work: list[Any] = []
+        with self._noted("send", x, self.rank, target, lambda: bool(work and work[0].is_completed())):
+            work.append(dist.isend(x, target))
+        return work[0], x
+
+
+def _pipeline(job: Job) -> tuple[Step, nn.Module]:
+    rank, last = job.rank, job.spec.ranks - 1
+    body = Block(job.pace, MICRO)
+    model = nn.Sequential(body, nn.Linear(HIDDEN, CLASSES)) if rank == last else nn.Sequential(body)
+    hops = job.hops = Hops(rank)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> float:
+        micro = [(x.detach().clone(), y) for _ in range(MICRO)]
+        held: list[tuple[torch.Tensor, torch.Tensor]] = []
+        sent: list[Any] = []
+        total = 0.0
+
+        def forward(i: int) -> None:
+            nonlocal total
+            inlet = micro[i][0] if rank == 0 else hops.receive(rank - 1, micro[i][0])
+            inlet.requires_grad_()
+            out = model(inlet)
+            if rank == last:
+                out = nn.functional.cross_entropy(out, micro[i][1])
+                total += float(out.detach())
+            else:
+                sent.append(hops.send(out.detach(), rank + 1))
+            held.append((inlet, out))
+
+        def backward() -> None:
+            inlet, out = held.pop(0)
+            if rank == last:
+                out.backward()  # type: ignore[no-untyped-call]
+            else:
+                torch.autograd.backward(out, hops.receive(rank + 1, out))
+            if rank > 0:
+                sent.append(hops.send(inlet.grad, rank - 1))  # type: ignore[arg-type]
+
+        warm = min(last - rank, MICRO)
+        for i in range(MICRO):
+            forward(i)
+            if i >= warm:
+                backward()
+        while held:
+            backward()
+        for work, _ in sent:
+            work.wait()
+        return total / MICRO
+
+    return step, model
+
+
+JOBS: dict[str, Callable[[Job], tuple[Step, nn.Module]]] = {
+    "ddp": _ddp, "fsdp": _fsdp, "tp-fsdp": _tp_fsdp, "pipeline": _pipeline, "hsdp": _hsdp,
+}  # fmt: skip

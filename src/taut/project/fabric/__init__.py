@@ -1,0 +1,1 @@
+"""What joins the ranks: topologies, flows, transfers, equipment."""

@@ -1,1 +1,0 @@
-"""Control loops over one shared system, simulated: what each does alone is sensible, what they do together is the question."""

@@ -1,0 +1,1 @@
+"""Control loops over one shared system, simulated."""

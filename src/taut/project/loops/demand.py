@@ -1,0 +1,40 @@
+"""Demand: requests that arrive at a rate that changes, whatever the system does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from taut.project.loops.scenario import Demand
+from taut.project.loops.world import World
+
+TINY_S = 1e-6
+"""Steps over an edge that rounding puts where the clock already is."""
+
+
+def rate(d: Demand, at_s: float) -> float:
+    """Requests a second at a time."""
+    turn, grown = int(at_s // d.period_s), 1 + d.growth_per_hour * at_s / 3600
+    if d.shape == "steps":
+        return d.steps_per_s[turn % len(d.steps_per_s)] * grown
+    if d.shape == "square" and (at_s % d.period_s) >= d.period_s / 2:
+        return (d.peak_per_s or d.per_s) * grown
+    return d.per_s * grown
+
+
+def arrive(world: World, enter: Callable[[], None]) -> Generator[Any, Any, None]:
+    """Let requests in one by one. Time between two is drawn in units of the rate, so that a change is felt at once."""
+    d, env = world.scenario.demand, world.env
+    gaps = world.draws("demand", d.spread)
+    edge = d.period_s if d.shape == "steps" else d.period_s / 2
+    while True:
+        left = next(gaps)
+        while left > 0:
+            now = rate(d, env.now)
+            until = max((env.now // edge + 1) * edge - env.now, TINY_S)
+            if now * until > left or d.shape == "constant":
+                yield env.timeout(left / max(now, 1e-9))
+                break
+            yield env.timeout(until)
+            left -= now * until
+        enter()

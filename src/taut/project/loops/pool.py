@@ -1,0 +1,171 @@
+"""The pool: replicas that serve one request at a time from one queue, and the accelerators they stand on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from taut.project.loops.world import World
+
+
+@dataclass(slots=True, eq=False)
+class Try:
+    """One attempt at a request, as the pool sees it."""
+
+    waits: tuple[Any, ...]
+    """The events that its callers wait for, outermost first; one is settled before the end where that caller gave up."""
+    stop_s: float = inf
+    """From when on nobody wants it, as far as the pool was told: what it expects to end later is not begun."""
+    first: bool = True
+    """Whether it is the first attempt at its request …"""
+    known: bool = True
+    """… and whether it says which request it is for: what does not is taken for a first attempt."""
+    began_s: float = -1.0
+    """Since when it is served; negative before and after."""
+
+    @property
+    def over(self) -> bool:
+        """Whether one of its callers waits no more."""
+        return any(event.triggered for event in self.waits)
+
+
+class Pool:
+    """Replicas and their queue. A replica that is taken away ends what it serves; a new one starts first."""
+
+    def __init__(self, world: World) -> None:
+        spec = world.scenario.pool
+        self.world, self.env, self.spec = world, world.env, spec
+        self.wanted = self.ready = spec.replicas
+        self.busy = 0
+        self.stalled = False
+        self.waiting: deque[Try] = deque()
+        self._starting = 0
+        self._batches: list[list[int]] = []
+        """Replicas that start together; fewer where some are called back."""
+        self._service = world.draws("service", spec.spread)
+        self._luck = world.random("errors")
+        self._since = 0.0
+        self.inside_s = self.busy_s = self.paid_s = self.starting_s = self.ready_s = 0.0
+        self.kept_s = self.wasted_s = 0.0
+        self.cost_s: dict[str, float] = {"first attempts": 0.0, "retries": 0.0}
+        self.attributed_s = dict(self.cost_s)
+        """Time served for first attempts and for retries: as it was, and as the identities on them tell."""
+        self.room: Callable[[int], int] = lambda replicas: replicas
+        """How many replicas more the accelerators allow, of so many."""
+
+    @property
+    def paid(self) -> int:
+        """Replicas that hold accelerators."""
+        return max(self.ready, self.busy) + self._starting
+
+    def account(self) -> None:
+        """Bring the sums over time up to now."""
+        took = self.env.now - self._since
+        self._since = self.env.now
+        self.inside_s += took * (self.busy + len(self.waiting))
+        self.busy_s += took * self.busy
+        self.paid_s += took * self.paid
+        self.ready_s += took * self.ready
+        self.starting_s += took * self._starting
+
+    def submit(self, attempt: Try) -> None:
+        """Take an attempt, or refuse it where the queue is full; what nobody waits for is left to its time-out."""
+        self.account()
+        if self.spec.cancels and attempt.over:
+            return
+        if self.spec.queue and len(self.waiting) >= self.spec.queue:
+            attempt.waits[-1].succeed(False)
+            return
+        self.waiting.append(attempt)
+        if self.spec.cancels:
+            for event in attempt.waits:
+                event.callbacks.append(lambda _: self._hung_up(attempt))
+        self._next()
+
+    def _next(self) -> None:
+        while self.busy < self.ready and self.waiting and not self.stalled:
+            attempt = self.waiting.popleft()
+            gone = self.spec.cancels and attempt.over
+            if gone or attempt.stop_s < self.env.now + self.spec.service_s:
+                continue
+            self.busy += 1
+            attempt.began_s = self.env.now
+            self.env.timeout(self.spec.service_s * next(self._service), attempt).callbacks.append(self._served)
+
+    def _served(self, event: Any) -> None:
+        attempt = event.value
+        if attempt.began_s < 0:
+            return
+        well = not self.spec.error_share or self._luck.random() >= self.spec.error_share
+        kept = well and not attempt.over
+        self._end(attempt, kept)
+        if not attempt.waits[-1].triggered:
+            attempt.waits[-1].succeed(well)
+        self._next()
+
+    def _hung_up(self, attempt: Try) -> None:
+        """Stop serving what nobody waits for any more."""
+        if attempt.began_s >= 0:
+            self._end(attempt, False)
+            self._next()
+
+    def _end(self, attempt: Try, kept: bool) -> None:
+        self.account()
+        took = self.env.now - attempt.began_s
+        attempt.began_s = -1.0
+        self.busy -= 1
+        if kept:
+            self.kept_s += took
+        else:
+            self.wasted_s += took
+        self.cost_s["first attempts" if attempt.first else "retries"] += took
+        self.attributed_s["first attempts" if attempt.first or not attempt.known else "retries"] += took
+
+    def resize(self, replicas: int) -> int:
+        """Want so many; what came of it. Those taken away stop serving at once, new ones start first."""
+        self.account()
+        replicas = max(self.spec.least, min(replicas, self.world.scenario.most))
+        more = replicas - self.wanted
+        if more > 0:
+            more = self.room(more)
+            self.wanted += more
+            self._starting += more
+            if more:
+                self.env.process(self._start([more]))
+        elif more < 0:
+            self.wanted += more
+            for batch in reversed(self._batches):  # the latest starts are called back first
+                back = min(batch[0], -more)
+                batch[0] -= back
+                more += back
+                self._starting -= back
+            self.ready += more
+        return self.wanted
+
+    def _start(self, batch: list[int]) -> Generator[Any, Any, None]:
+        self._batches.append(batch)
+        yield self.env.timeout(self.spec.start_s)
+        self.account()
+        self._batches.remove(batch)
+        self._starting -= batch[0]
+        self.ready += batch[0]
+        self._next()
+
+    def tell(self, layer: str, who: str, before: int, after: int, why: str) -> None:
+        """Log who made the pool larger or smaller: new replicas are busy with starting."""
+        more = max(after - before, 0)
+        self.world.log.act(
+            layer, who, self.spec.name, "replicas", before, after, 1 if more else -1, why,
+            busy_s=self.spec.start_s if more else 0.0, accelerators=more * self.spec.accelerators,
+        )  # fmt: skip
+
+    def stall(self, at_s: float, for_s: float) -> Generator[Any, Any, None]:
+        """Begin nothing for a while."""
+        yield self.env.timeout(at_s)
+        self.stalled = True
+        yield self.env.timeout(for_s)
+        self.stalled = False
+        self._next()

@@ -1,0 +1,166 @@
+"""Control loops: what autoscalers, retries, gates, schedulers and launchers make of one system together.
+
+A run is simulated from each of several seeds, and its log is read as a real one would be: the indices are those of
+``taut.control``. What only a simulator knows (what was really served, trained, lost) stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from taut.control.action_log import prepare, series
+from taut.control.control_indices import NAMES, indices
+from taut.control.relations import control
+from taut.core.errors import UsageError
+from taut.project.loops.policies import POLICIES
+from taut.project.loops.scenario import Scenario, parse
+from taut.project.loops.simulate import Played, play
+from taut.project.workload import Estimate, Workload
+
+COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
+"""Steps that a forecast is asked for: so many of them are one run."""
+UNIT = 1000
+"""A unit of delivered work is a thousand requests answered in time."""
+TOLERANCE = 0.1
+"""A plan within this share of what came is one that could be relied on."""
+TRUE = ("effective_throughput_ratio", "effective_capacity", "visible_success_rate", "planning_confidence")
+"""Indices that need what only the simulator knows, or that plans alone tell."""
+SHARES = {
+    *TRUE, "retry_cascade_frequency", "decision_conflict_rate", "compensatory_action_rate", "cross_layer_coherence",
+    "control_overhead_fraction", "control_oscillation_frequency", "planning_accuracy", "cost_attribution_accuracy",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a scenario gave from several seeds."""
+
+    scenario: Scenario
+    runs: Sequence[Played]
+    found: Mapping[str, Estimate | None]
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of the system."""
+        return self.scenario.accelerators
+
+    def indices(self) -> Mapping[str, Estimate | None]:
+        """Those of control, and those that the simulator adds."""
+        return self.found
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """Where accelerator-seconds went, shares of all that were held."""
+        total = sum(run.paid_s for run in self.runs) or 1.0
+        return {name: sum(run.terms_s[name] for run in self.runs) / total for name in self.runs[0].terms_s}
+
+    @property
+    def dominant(self) -> str:
+        """The largest share that was of no use, where those outweigh the useful ones."""
+        useful = {"served", "trained"}
+        lost = {name: share for name, share in self.terms.items() if name not in useful}
+        kept = {name: share for name, share in self.terms.items() if name in useful}
+        of = lost if sum(lost.values()) > sum(kept.values()) else kept
+        return max(of, key=lambda name: of[name])
+
+    def entry(self) -> dict[str, Any]:
+        """The forecast in the words of ``--json``; a step is a request that was answered."""
+        took = np.concatenate([run.took_s for run in self.runs]) * 1e9
+        if not len(took):
+            raise UsageError(f"{self.scenario.name}: no request was answered; give it more replicas, or a longer horizon_s")
+        low, middle, high = map(float, np.quantile(took, (0.1, 0.5, 0.9)))
+        means = spread([float(run.took_s.mean()) * 1e9 if len(run.took_s) else None for run in self.runs])
+        answered = sum(int(run.in_time.sum()) for run in self.runs)
+        price = self.scenario.price.per_hour
+        paid = sum(run.paid_s for run in self.runs)
+        ratio = self.found["effective_throughput_ratio"]
+        return {
+            "ranks": self.ranks, "step_ns": {"p10": low, "p50": middle, "p90": high},
+            "mean_step_ns": means.entry() if means else None, "tflops_per_device": None, "mfu": None,
+            "effective_throughput_ratio": ratio.value if ratio else None, "availability": None,
+            "cost_per_unit": None if price is None or not answered else price * paid / 3600 / answered * UNIT,
+            "currency": self.scenario.price.currency or None, "energy_per_unit_j": None,
+            "requests_per_s": answered / len(self.runs) / self.scenario.loops.horizon_s,
+            "indices": {name: one and one.entry() for name, one in self.found.items()},
+            "terms": self.terms, "dominant": self.dominant, "in_range": True,
+        }  # fmt: skip
+
+
+def spread(values: Sequence[float | None], share: bool = False) -> Estimate | None:
+    """Mean over runs, and the interval in which 95 of 100 further runs would lie if they stray as a normal variable does."""
+    known = np.array([value for value in values if value is not None], dtype=float)
+    if not len(known):
+        return None
+    middle = float(known.mean())
+    if len(known) < 2:
+        return Estimate(middle)
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) * sqrt(1 + 1 / len(known)))
+    low, high = middle - half, middle + half
+    if (known >= 0).all():
+        low = max(low, 0.0)
+    return Estimate(middle, low, min(high, 1.0) if share and (known <= 1).all() else high)
+
+
+def judged(run: Played) -> dict[str, float | None]:
+    """The indices of one run: its log as ``taut.control`` reads it, and what the simulator knows."""
+    log = prepare(run.trace)
+    told = {name: one["value"] if one else None for name, one in indices(log).items()}
+    found = series(run.trace.metrics)
+    where = f"{run.scenario.pool.name} by window"
+    confident = None
+    if (where, "planned") in found:
+        planned, came = found[where, "planned"][1], found[where, "demand"][1]
+        confident = float((np.abs(planned - came) <= TOLERANCE * came).mean())
+    return {
+        "effective_throughput_ratio": run.useful_s / run.ideal_s if run.ideal_s else None,
+        "effective_capacity": run.useful_s / run.paid_s if run.paid_s else None,
+        "visible_success_rate": run.good / run.settled if run.settled else None,
+        "planning_confidence": confident,
+        **told,
+    }
+
+
+def forecast(s: Scenario, *, count: int | None = None, seed: int = 0, cores: int = 1) -> Forecast:
+    """Play a scenario from several seeds, one for every so many steps asked for."""
+    runs = [play(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
+    rows = [judged(run) for run in runs]
+    found = {name: spread([row[name] for row in rows], name in SHARES) for name in (*TRUE, *NAMES)}
+    return Forecast(s, runs, found)
+
+
+def at(s: Scenario, ranks: int) -> Scenario:
+    """The system on so many accelerators, demand as it is: what the pool may grow to grows with them."""
+    beside = s.trainer.accelerators if s.trainer else 0
+    most = round(s.most * ranks / s.accelerators)
+    steered = bool(s.autoscaler) or s.plan.utilisation is not None
+    replicas = min(s.pool.replicas if steered else most, most, (ranks - beside) // s.pool.accelerators)
+    if replicas < s.pool.least:
+        need = s.pool.least * s.pool.accelerators + beside
+        raise UsageError(f"{ranks} accelerators: the scenario needs at least {need}")
+    pool = replace(s.pool, most=most, replicas=replicas)
+    return replace(s, pool=pool, loops=replace(s.loops, accelerators=ranks))
+
+
+def regime(s: Scenario, seed: int) -> dict[str, Any]:
+    """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
+    return {**control(play(s, seed).trace, seed=seed)["regime"], "reserve": None}
+
+
+def advice(s: Scenario, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
+    """What separates the loops, tried, and what more accelerators make worse."""
+    from taut.project.loops.advice import advise, sweep
+
+    return {"advice": advise(s, seed=seed, stage=stage), "sweep": sweep(s, seed=seed, stage=stage)}
+
+
+WORKLOAD = Workload(
+    "loops", parse, lambda s: s.accelerators, at, forecast, policies=POLICIES, regime=regime, advice=advice
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""From measurement to projection: a measured job at other scales."""

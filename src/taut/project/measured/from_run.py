@@ -1,0 +1,54 @@
+"""A measured run asked what a scenario file is asked: forecasts, indices and regime as measured, threshold, questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import exp, log
+from typing import Any
+
+from taut.project.marginal_gain import PAYS
+from taut.project.measured.scaled_run import Forecast, Measured
+from taut.project.questions import questions
+
+DOUBLINGS = 10
+"""How often the measured ranks are doubled in search of the threshold."""
+
+
+def from_run(
+    m: Measured, result: Mapping[str, Any], ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0
+) -> dict[str, Any]:  # fmt: skip
+    """What ``taut project --from RUN`` prints; ``result`` is what the analysis of the run said."""
+    said = m.entry(ranks, same_hosts=same_hosts, seed=seed)
+    said |= {"workload": "measured", "indices": result["indices"], "regime": result["regime"]}
+    said["threshold"] = threshold(m, same_hosts=same_hosts, seed=seed)
+    return {**said, "questions": questions(said)}
+
+
+def threshold(m: Measured, *, same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
+    """Where one accelerator more stops paying: the forecast doubled until it does; the interval is that of its mean steps."""
+    scales = [m.ranks << k for k in range(DOUBLINGS + 1)]
+    made = m.forecasts(scales, same_hosts=same_hosts, seed=seed)
+    value, late, early = (crossing(made, which) for which in range(3))
+    rule = f"one accelerator more brings less than {PAYS:g} of one that nothing holds up"
+    found = {"ranks": value, "lo": early, "hi": late, "rule": rule, "tried": scales[-1]}
+    return {**found, "in_range": value is not None and next(f.in_range for f in made if f.ranks >= value)}
+
+
+def crossing(made: Sequence[Forecast], which: int) -> int | None:
+    """Ranks at which the marginal return falls below PAYS, taking the mean step (0) or an end of its interval (1, 2).
+
+    Between a scale and its double the return is that of the ranks added; in between it goes with the logarithm of the scale.
+    """
+    last: tuple[float, float] | None = None
+    for one, other in pairwise(made):
+        rates = [f.ranks / f.mean_ns[which] for f in (one, other)]
+        pays = (rates[1] - rates[0]) / (other.ranks - one.ranks) * made[0].ideal_ns
+        at = log(one.ranks * 2**0.5)
+        if pays < PAYS:
+            if last is None:
+                return one.ranks
+            share = (last[1] - PAYS) / (last[1] - pays)
+            return round(exp(last[0] + share * (at - last[0])))
+        last = at, pays
+    return None

@@ -1,0 +1,268 @@
+"""From measurement to projection: a measured job with more replicas of itself, under weak scaling.
+
+A rank keeps its work, its gaps and its place in the pipeline; what grows is whom it meets. At every gate that grows, the
+replicas that were measured are joined by others that stray as these do (``strays.py``), and transfers take the rounds and
+bytes of the larger group (``transfers.py``). The measured graph is replayed with both, once for every draw of what was not
+measured exactly. Findings are mended first: a fault is not structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.core.errors import UsageError
+from taut.core.ids import least, numbered
+from taut.core.interval import drawn
+from taut.diagnose.detectors import Evidence, Finding, diagnose
+from taut.diagnose.job_regime import mended
+from taut.graph import Graph
+from taut.project.measured.meetings import Meeting, meeting
+from taut.project.measured.residuals import TAILS, Strays, lateness
+from taut.project.measured.transfer_growth import Transfers, verb_of
+from taut.project.measured.widened_graph import Widened
+from taut.replay import blame
+from taut.replay.reference import across
+from taut.replay.timeline import Batch, Change, batch, replay
+
+DRAWS = 60
+"""Draws behind an interval, for each tail."""
+LEVEL = (0.05, 0.95)
+"""Quantiles of the draws that are the ends of an interval: it covers 90 %; the tails' intervals are joined."""
+LEAST_STEPS = 4
+"""Fewer steps tell no jitter."""
+RANGE = 4.0
+"""A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that."""
+UNSURE = 0.1
+"""Transfers that take this share of a step, and leave its mean open by as much, must be told by more than one size."""
+FAR = 3.0
+"""Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out)."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a measured job gives with more ranks."""
+
+    ranks: int
+    step_ns: tuple[float, float, float]
+    """p10, p50 and p90 of a step."""
+    mean_ns: tuple[float, float, float]
+    """Mean of a step with its interval: value, lo, hi."""
+    ideal_ns: float
+    """Mean step of the measured job with every op at its reference, without gaps."""
+    terms_ns: dict[str, float]
+    """What the mean step is made of."""
+    beyond: tuple[str, ...]
+    """Why this is a guess; empty if it is none."""
+
+    @property
+    def in_range(self) -> bool:
+        """Whether the measurement bears the forecast."""
+        return not self.beyond
+
+    @property
+    def dominant(self) -> str:
+        """The largest of the terms."""
+        return max(self.terms_ns, key=lambda term: self.terms_ns[term])
+
+    def entry(self) -> dict[str, Any]:
+        """The forecast in the keys of the JSON contract; what a trace does not say is null."""
+        value, low, high = self.mean_ns
+        ratio = {"value": self.ideal_ns / value, "lo": self.ideal_ns / high, "hi": self.ideal_ns / low}
+        return {
+            "ranks": self.ranks, "step_ns": dict(zip(("p10", "p50", "p90"), self.step_ns, strict=True)),
+            "mean_step_ns": {"value": value, "lo": low, "hi": high}, "tflops_per_device": None, "mfu": None,
+            "effective_throughput_ratio": ratio, "cost_per_unit": None, "energy_per_unit_j": None,
+            "dominant": self.dominant, "terms_ns": self.terms_ns, "in_range": self.in_range, "beyond": list(self.beyond),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a projection takes from a measured job, findings mended."""
+
+    graph: Graph
+    batch: Batch
+    meeting: Meeting
+    transfers: Transfers
+    moves: Any
+    """Per op: its class among the transfers that grow, -1 for none."""
+    usual_ns: Any
+    work_ns: Any
+    gap_ns: Any
+    quick_ns: Any
+    """Per op: the quickest of its class."""
+    quick_gap_ns: Any
+    stall_ns: Any
+    """Per op: what of its work lies far out of its class: rare, and not known to come with messages."""
+    stall_gap_ns: Any
+    ideal_ns: float
+    mended: tuple[str, ...]
+    """Findings that were mended."""
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the job, untraced ones included."""
+        return max(int(self.graph.trace.world_size or 0), len(self.graph.ranks))
+
+    def forecasts(self, ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0) -> list[Forecast]:
+        """A forecast for each number of ranks; with ``same_hosts`` they share the hosts that were measured."""
+        return [_forecast(self, n, same_hosts, seed) for n in ranks]
+
+    def entry(self, ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
+        """What ``taut project --from RUN --json`` prints; a trace has no scenario to default, and tries no policies."""
+        forecasts = self.forecasts(ranks, same_hosts=same_hosts, seed=seed)
+        return {
+            "scenario": self.graph.trace.name, "defaults": [], "forecasts": [f.entry() for f in forecasts], "threshold": None,
+            "policies": [], "measured": {"ranks": self.ranks, "steps": len(self.graph.steps)},
+            "assumed": self.assumed(same_hosts),
+        }  # fmt: skip
+
+    def assumed(self, same_hosts: bool = False) -> list[str]:
+        """What every forecast rests on, one line each."""
+        t = self.transfers
+        sizes = (
+            "latency and bandwidth were fitted to collectives of different sizes"
+            if t.told_apart
+            else "collectives of one size do not tell latency from bandwidth: the share was drawn from what networks are like"
+        )
+        hosts = (
+            "more ranks share the same hosts, where nothing else runs: none to all of transfers, gaps, and what work takes "
+            "beyond its quickest grows with them"
+            if same_hosts
+            else "more ranks come with as many more hosts on the same kind of fabric"
+        )
+        return [
+            "weak scaling: a rank keeps its work and its gaps",
+            *self.meeting.said,
+            "further replicas stray at gates as the measured ones do; beyond what was seen jitter goes on as a normal or an "
+            "exponential tail",
+            *([sizes] if len(t.verb) else []),
+            "rare stalls grow by a power between none and all of what transfers grow by",
+            "rings" if t.gloo else "rings, or the quickest algorithm",
+            hosts,
+            *(f"mended first: {text}" for text in self.mended),
+        ]
+
+
+def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int | None = None) -> Measured:
+    """What a graph says about more ranks; ``apart`` names the groups that grow (see ``meeting.py``)."""
+    if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 2:
+        raise UsageError(f"{len(graph.steps)} steps of {len(graph.ranks)} ranks tell no jitter; give a run of at least "
+                         f"{LEAST_STEPS} steps and 2 ranks")  # fmt: skip
+    observed, prepared = replay(graph), batch(graph)
+    blamed = blame(graph, observed, replay(graph, gaps=False))
+    if findings is None:
+        findings = diagnose(Evidence(graph, observed, blamed, prepared))
+    usual, work, gap = mended(graph, blamed, findings)
+    met = meeting(graph, apart)
+    moves, transfers = _transfers(graph, met, work)
+    ops = graph.ops
+    cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place)
+    ideal = replay(graph, [Change(slice(None), "work", "set", across(graph))], gaps=False)
+    return Measured(
+        graph, prepared, met, transfers, moves, usual, work, gap, least(cls, classes, work)[cls], least(cls, classes, gap)[cls],
+        _far_out(work, cls, classes), _far_out(gap, cls, classes),
+        float(ideal.window_ns.mean()), tuple(f"{f.mode}, {_where(f)}" for f in findings),
+    )  # fmt: skip
+
+
+def _far_out(values: Any, cls: Any, classes: int) -> Any:
+    """Per op: what of a value lies far out of its class."""
+    order = np.lexsort((values, cls))
+    count = np.bincount(cls, minlength=classes)
+    first = np.cumsum(count) - count
+    low, high = (values[order][first + (q * (count - 1)).astype(np.int64)] for q in (0.25, 0.75))
+    return np.maximum(values - (high + FAR * (high - low))[cls], 0.0)
+
+
+def _where(finding: Finding) -> str:
+    for word, places in (("link", finding.links), ("rank", finding.ranks), ("stage", finding.stages)):
+        if places:
+            return f"{word} {', '.join(map(str, places))}"
+    return ", ".join(finding.classes) or "the job"
+
+
+def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
+    """(class of every op among the transfers that grow, these classes)."""
+    gates, windows = graph.gates, len(graph.steps)
+    backend = graph.trace.backend
+    moves = np.full(len(graph), -1, dtype=np.int64)
+    growing = np.flatnonzero(met.grows)
+    rows = np.flatnonzero(met.grows[graph.gate] & (graph.gate >= 0)) if len(growing) else growing
+    if not len(rows):
+        return moves, Transfers((), *(np.zeros(0),) * 2, np.zeros((0, windows)), np.zeros(0), backend)
+    of_gate = np.zeros(len(gates), dtype=np.int64)
+    of_gate[growing], classes = numbered(gates.verb[growing], met.members[growing], gates.size[growing])
+    moves[rows] = of_gate[graph.gate[rows]]
+    first = np.zeros(classes, dtype=np.int64)
+    first[of_gate[growing]] = growing
+    took = np.empty((classes, windows))
+    for k in range(classes):
+        mine = rows[moves[rows] == k]
+        took[k] = np.median(work[mine])
+        order = mine[np.argsort(graph.window[mine], kind="stable")]
+        cuts = np.flatnonzero(np.diff(graph.window[order])) + 1
+        for part in np.split(order, cuts):
+            took[k, graph.window[part[0]]] = np.median(work[part])
+    weight = np.bincount(moves[rows], weights=work[rows], minlength=classes)
+    return moves, Transfers(
+        tuple(verb_of(int(v), backend) for v in gates.verb[first]), met.members[first], gates.size[first], took,
+        weight / max(weight.sum(), 1.0), backend,
+    )  # fmt: skip
+
+
+def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
+    more = _replicas(m, ranks) - m.meeting.replicas
+    job = Widened(m, ranks / m.ranks, ranks / m.ranks if same_hosts else 1.0)
+    windows = drawn(len(m.graph.steps), draws=DRAWS, seed=seed)
+    rng, evenly = np.random.default_rng(seed), (np.arange(DRAWS) + 0.5) / DRAWS
+    at, share, power = (rng.permutation(evenly) for _ in range(3))
+    best = (np.arange(DRAWS) % 2 == 0) & (not m.transfers.gloo)
+    grown = m.transfers.grown(job.factor, windows, at, best)
+    met = job.strays(np.median(grown, axis=0)) if more > 0 and m.meeting.replicas > 1 else None
+    late = [np.zeros((DRAWS, 0)) if met is None else lateness(met, more, windows, tail, seed) for tail in TAILS]
+    walls = np.stack([job.walls(grown, share, power, tail) for tail in late])
+    means = walls[:, windows, np.arange(DRAWS)[:, None]].mean(axis=2)
+    low, high = np.quantile(means, LEVEL, axis=1)
+    value = float(np.median(means))
+    steps = np.median(np.quantile(walls, (0.1, 0.5, 0.9), axis=1), axis=(1, 2))
+    terms = job.terms(np.median(grown, axis=0), np.mean(late, axis=(0, 1)), value)
+    interval = value, min(float(low.min()), value), max(float(high.max()), value)
+    beyond = tuple(_beyond(m, ranks, met, interval, terms["transfer"] / value))
+    return Forecast(ranks, tuple(steps.tolist()), interval, m.ideal_ns, terms, beyond)
+
+
+def _replicas(m: Measured, ranks: int) -> int:
+    """Replicas of so many ranks."""
+    each = max(m.ranks // m.meeting.replicas, 1)
+    if ranks < m.ranks:
+        raise UsageError(f"{ranks} ranks are fewer than the {m.ranks} that were measured; ask for as many or more")
+    if ranks % each:
+        raise UsageError(f"{ranks} ranks are no whole number of replicas of {each} ranks each; choose a multiple of {each}")
+    return ranks // each
+
+
+def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, float, float], moved: float) -> list[str]:
+    """Why a forecast is a guess."""
+    out = []
+    if ranks > RANGE * m.ranks:
+        out.append(f"{ranks} ranks are more than {RANGE:.0f} times the {m.ranks} that were measured")
+    replicas = _replicas(m, ranks)
+    if met is not None and replicas > met.seen:
+        out.append(f"the last of {replicas} arrivals lies beyond the {met.seen} that were seen")
+    if ranks > m.ranks and m.meeting.replicas < 2:
+        out.append("one replica was measured: what replicas would wait and exchange is not in it")
+    if len(m.graph.ranks) < m.ranks:
+        out.append(f"{len(m.graph.ranks)} of {m.ranks} ranks were traced: the others are taken to be like them")
+    t = m.transfers
+    if ranks > m.ranks and len(t.verb) and (t.size > 0).any():
+        now, then = t.bytes_a_round(t.members), t.bytes_a_round(np.rint(t.members * ranks / m.ranks))
+        if (then > 0).any() and then[then > 0].min() * RANGE < now[now > 0].min():
+            out.append("messages would be shorter than those seen")
+    if moved > UNSURE and not t.told_apart and ranks > m.ranks and interval[2] - interval[1] > UNSURE * interval[0]:
+        out.append("collectives of one size do not tell latency from bandwidth")
+    return out

@@ -1,0 +1,123 @@
+"""A measured graph with more replicas at its gates and larger groups in its transfers, ready to be replayed many times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taut.core.ids import numbered, occurrence
+from taut.graph import Graph
+from taut.graph.gate_matching import EVERYBODY
+from taut.project.measured.residuals import Strays, strays
+from taut.replay.mixtures import Grid, grid
+
+if TYPE_CHECKING:
+    from taut.project.measured.scaled_run import Measured
+
+COLUMNS = 12
+"""Replays side by side."""
+MOST_TURNS = 64
+"""Gates of a kind in a step that have a pool of their own; of more, all share one."""
+TERMS = ("compute", "jitter wait", "gap", "transfer", "structural wait")
+
+
+class Widened:
+    """The measured job with ``factor`` times the ranks, up to ``crowd`` times as many on each host.
+
+    Two things are not known, and are drawn: how much of what a rank takes beyond its quickest, of its gaps and of its
+    transfers is its turn on the host (``share``, none to all: that much grows with the crowd), and whether a rare stall comes
+    with messages (then more of them bring more of it) or with time (``power``, 0 to 1, of what everything else grows by).
+    """
+
+    def __init__(self, m: Measured, factor: float, crowd: float) -> None:
+        self.m, self.factor, self.crowd = m, factor, crowd
+        self.meets, self.grows = m.graph.gate >= 0, m.moves >= 0
+        own = m.work_ns - m.stall_ns
+        self.quick = np.where(self.meets, 0.0, m.quick_ns)
+        self.rest = np.where(self.grows, 0.0, own - self.quick)
+        self.moved = np.where(self.grows, own, 0.0)
+        self.gap = m.gap_ns - m.stall_gap_ns - m.quick_gap_ns
+        grows = m.meeting.grows & np.isin(m.graph.gates.verb, EVERYBODY)
+        self.rows = np.flatnonzero(self.meets & grows[m.graph.gate]) if len(grows) else np.zeros(0, dtype=np.int64)
+        self.gate, self.gates = numbered(m.graph.gate[self.rows])
+
+    def crowded(self, share: Any) -> Any:
+        """How many times as long everything takes that grows with the crowd."""
+        return 1 + share * (self.crowd - 1)
+
+    def _plain(self) -> Grid:
+        """The job ready to replay, without the transfers that grow: what stays, what grows with the crowd, stalls."""
+        m = self.m
+        stall = np.where(self.grows, 0.0, m.stall_ns)
+        return grid(m.batch, [m.quick_gap_ns, self.gap, m.stall_gap_ns], [self.quick, self.rest, stall])
+
+    def _transfer(self, grown: Any, crowd: float, power: float) -> Any:
+        """Work of the transfers that grow, per op."""
+        more = crowd * (grown[self.m.moves] if len(grown) else np.ones(len(self.moved)))
+        return np.where(self.grows, self.moved * more + self.m.stall_ns * more**power, 0.0)
+
+    def strays(self, grown: Any) -> Strays | None:
+        """How replicas stray at the gates that grow."""
+        g, met = self.m.graph, self.m.meeting
+        if not self.gates:
+            return None
+        crowd = self.crowded(0.5)
+        mixed = np.array([[1.0], [crowd], [crowd**0.5], [1.0]])
+        arrived = self._plain().with_after(self._transfer(grown, crowd, 0.5)).arrivals(mixed)[:, 0]
+        first = np.zeros(self.gates, dtype=np.int64)
+        first[self.gate] = self.rows
+        of = g.gate[first]
+        kind, _ = numbered(g.ops.name[first], g.ops.size[first], met.members[of])
+        window = g.window[first]
+        turn = occurrence(kind, met.which[of], window)
+        track, tracks = numbered(kind, met.which[of], turn)
+        pool, _ = numbered(kind, turn if turn.max() < MOST_TURNS else np.zeros_like(turn))
+        of_track = np.zeros(tracks, dtype=np.int64)
+        of_track[track] = pool
+        at = np.searchsorted(self.m.batch.short.ops, self.rows)
+        return strays(
+            self.gate, met.replica[g.rank_index[self.rows]], arrived[at], track, window, of_track, met.replicas, len(g.steps)
+        )
+
+    def walls(self, grown: Any, share: Any, power: Any, late: Any) -> Any:
+        """Step lengths, windows × draws, ns: each with its transfers, its share, its power, and its lateness at the gates."""
+        plain, out, crowd = self._plain(), [], self.crowded(share)
+        for first in range(0, len(grown), COLUMNS):
+            some = np.arange(first, min(first + COLUMNS, len(grown)))
+            after = [self._late(self._transfer(grown[i], crowd[i], power[i]), late[i]) for i in some]
+            mixed = np.vstack([np.ones(len(some)), crowd[some], crowd[some] ** power[some], np.eye(len(some))])
+            out.append(plain.with_after(*after).walls(mixed))
+        return np.concatenate(out, axis=1)
+
+    def _late(self, work: Any, late: Any) -> Any:
+        if len(late):
+            work[self.rows] += late[self.gate]
+        return work
+
+    def terms(self, grown: Any, late: Any, mean_ns: float) -> dict[str, float]:
+        """What the mean step is made of: losses come off one after the other, so that they sum to it."""
+        m, crowd = self.m, self.crowded(0.5)
+        work = self.quick + self.rest * crowd + np.where(self.grows, 0.0, m.stall_ns * crowd**0.5)
+        usual = m.quick_ns + crowd * np.maximum(m.usual_ns - m.quick_ns, 0)
+        own = np.where(self.meets, 0.0, usual)
+        moved = self._transfer(grown, crowd, 0.5) + np.where(self.meets, work, 0.0)
+        astray = self._late(np.where(self.meets, 0.0, work - usual), late)
+        gap = m.quick_gap_ns + self.gap * crowd + m.stall_gap_ns * crowd**0.5
+        ready = grid(m.batch, [gap, None, None, None], [None, own, moved, astray])
+        #                  as it is, no jitter, no gaps, no transfers
+        share = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float64)
+        walls = ready.walls(share).mean(axis=0)
+        even = min(_even(m.graph, own), walls[-1])
+        lost = (walls - np.append(walls[1:], even)) * (mean_ns - even) / max(walls[0] - even, 1.0)
+        return dict(zip(TERMS, [even, *lost.tolist()], strict=True))
+
+
+def _even(graph: Graph, own: Any) -> float:
+    """A step if all ranks had the same work: the busiest lane of each rank, mean over ranks and steps, ns."""
+    cell, cells = numbered(graph.rank_index, graph.window, graph.ops.lane)
+    busy, where = np.bincount(cell, weights=own, minlength=cells), np.zeros(cells, dtype=np.int64)
+    where[cell] = graph.rank_index * len(graph.steps) + graph.window
+    longest = np.zeros(len(graph.ranks) * len(graph.steps))
+    np.maximum.at(longest, where, busy)
+    return float(longest.mean())

@@ -1,0 +1,1 @@
+"""Requests through queues: serving and agents."""

@@ -1,0 +1,1 @@
+"""Agents: tasks of many calls on a shared pool of model replicas."""

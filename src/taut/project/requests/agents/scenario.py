@@ -1,0 +1,177 @@
+"""A scenario of agents: tasks that plan, call tools, are verified and answered, on a pool of model replicas; one TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Literal
+
+from taut.project import strict_toml as strict
+from taut.project.requests.serving.iteration_time import kv_tokens
+from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict
+from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
+
+MOST_TOOLS, MOST_ATTEMPTS = 64, 1000
+
+
+class Call(Strict, frozen=True):
+    """A call of the model: tokens of its prompt and of its answer; nothing generated: no such call."""
+
+    prompt: Some = 0
+    generated: Some = 0
+
+
+class Agents(Strict, frozen=True):
+    """The chain, its limits, and the pool it shares."""
+
+    per_s: Positive
+    """Tasks a second, all replicas together."""
+    replicas: Count
+    tp: Count = 1
+    max_batch: Count = 32
+    """Calls that a replica works on at once."""
+    load: Literal["fixed", "per replica"] = "per replica"
+    """Whether more replicas share the tasks (fixed) or are given as many more (per replica)."""
+    stray: NotNegative = 1.0
+    """How many times as far as those of a Poisson process arrivals stray from even spacing."""
+    turns: Some = 3
+    """Rounds of tool calls, each followed by a call of the model."""
+    context_per_turn: Some = 0
+    """Tokens that every turn adds to the prompts after it."""
+    redos: Some = 2
+    """Times that a draft which was not accepted, or whose tools failed, is done again."""
+    call_failure: Share = 0.0
+    """Chance that a call of the model ends in an error."""
+    call_timeout_s: NotNegative = 0.0
+    """After so long a call is given up; 0: never."""
+    retries: tuple[Some, ...] = (2,)
+    """Retries of a call, layer by layer (agent, framework, client library): the layers' attempts multiply."""
+    backoff_s: NotNegative = 0.0
+    """Pause before a retry, doubled with each up to 64 times."""
+    retry_budget: NotNegative | None = None
+    """Most retries of calls as a share of all calls so far; none: no limit."""
+    cancels: bool = True
+    """Whether the pool hears that a call was given up, and drops it."""
+    deadline_s: NotNegative = 0.0
+    """After so long a task is worth nothing; 0: never."""
+    deadline_propagates: bool = False
+    """Whether the chain stops at the deadline; else it goes on for nothing."""
+    token_budget: Some = 0
+    """Tokens after which a task is given up; 0: none."""
+    concurrency: Some = 0
+    """Most calls at once in all of the pool; 0: as many as replicas × max_batch."""
+    fallback_after: Some = 0
+    """Attempts of a call after which a smaller model is asked; 0: never."""
+    fallback_share: Share = 0.2
+    """Time of the smaller model's calls, as a share."""
+    prefix_cache_share: Share = 0.0
+    """Share of prompt tokens that are cached."""
+    stall_s: NotNegative = 0.0
+    """Once, a third into the run, the pool stands still for so long."""
+
+
+class Tools(Strict, frozen=True):
+    """Tools that a turn calls in parallel."""
+
+    count: Some = 1
+    p50_s: Positive = 1.0
+    p99_s: Positive = 10.0
+    tail: Literal["lognormal", "pareto"] = "lognormal"
+    failure: Share = 0.0
+    timeout_s: NotNegative = 0.0
+    retries: tuple[Some, ...] = (2,)
+    """Layer by layer, as those of calls."""
+    cache_share: Share = 0.0
+    """Share of the calls whose result is known already."""
+    hedge_s: NotNegative | None = None
+    """After so long the tool is called a second time; the first answer counts."""
+    speculation_share: Share = 0.0
+    """Share of the turns whose tools were guessed rightly and called while the model was still planning."""
+    price: NotNegative = 0.0
+    """Of a call."""
+
+
+class Quality(Strict, frozen=True):
+    """How often drafts are right, and how well that is told."""
+
+    right: Share = 1.0
+    """Chance that a draft is right …"""
+    fallback_right: Share = 0.8
+    """… and that one is which a smaller model had a part in."""
+    separation: NotNegative = 2.0
+    """Standard deviations between the scores that the verifier gives right and wrong drafts."""
+    threshold: float = 1.0
+    """Score from which on a draft is accepted, in standard deviations above the mean of wrong ones."""
+
+
+class TokenPrice(Strict, frozen=True):
+    """What a provider charges for a million tokens."""
+
+    prompt: NotNegative | None = None
+    generated: NotNegative | None = None
+
+
+class AgentScenario(Strict, frozen=True):
+    """One file."""
+
+    agents: Agents
+    model: Model
+    device: Device
+    fabric: Fabric
+    name: str = "scenario"
+    plan: Call = Call(1000, 200)
+    act: Call = Call(1500, 200)
+    verify: Call = Call()
+    answer: Call = Call()
+    tools: Tools = Tools()
+    quality: Quality = Quality()
+    tokens: TokenPrice = TokenPrice()
+    noise: Noise = Noise()
+    price: Price = Price()
+    about: About = About()
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of the pool."""
+        return self.agents.replicas * self.agents.tp
+
+    @property
+    def attempts(self) -> int:
+        """Attempts of a call, all layers of retries together."""
+        return prod(1 + r for r in self.agents.retries)
+
+    @property
+    def tool_attempts(self) -> int:
+        """Attempts of a tool call."""
+        return prod(1 + r for r in self.tools.retries)
+
+
+def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[AgentScenario, list[str]]:
+    """The scenario in a TOML table, and the keys that were not given and took their defaults."""
+    return strict.parse(AgentScenario, _contradictions, table, label, text)
+
+
+def _contradictions(s: AgentScenario) -> Sequence[Contradiction]:
+    m, a, t = s.model, s.agents, s.tools
+    room, longest = (
+        kv_tokens(m, s.device, a.tp, 1),
+        max(call.prompt + call.generated + a.context_per_turn * a.turns for call in (s.plan, s.act, s.verify, s.answer)),
+    )
+    return (
+        (m.heads % a.tp != 0, "agents.tp", f"tp {a.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
+        (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
+        (longest > m.sequence, "model.sequence", f"a call has up to {longest:,} tokens", "raise it, or shorten the calls"),
+        (room < m.sequence, "device.memory_gb",
+         f"beside the model there is room for {max(room, 0):,.0f} tokens, a call has up to {m.sequence:,}", "raise agents.tp"),
+        (not s.plan.generated, "plan.generated", "a task begins with a plan", "give the tokens that it has"),
+        (a.turns > 0 and not s.act.generated, "act.generated", "a turn ends with a call", "give the tokens that it generates"),
+        (t.count > MOST_TOOLS, "tools.count", f"{t.count} tools at once", f"give up to {MOST_TOOLS}"),
+        (t.p99_s <= t.p50_s, "tools.p99_s", "not above the median", "give more"),
+        (max(s.attempts, s.tool_attempts) > MOST_ATTEMPTS, "agents.retries", f"{max(s.attempts, s.tool_attempts)} attempts",
+         f"give layers that multiply to {MOST_ATTEMPTS} or less"),
+        (a.deadline_propagates and a.deadline_s == 0, "agents.deadline_propagates", "there is no deadline", "give deadline_s"),
+        (s.noise.distribution == "measured", "noise.distribution", "agents draw no noise from runs", "give a distribution"),
+        (s.noise.drift_share > 0, "noise.drift_share", "agents know no drift", "leave it out"),
+        (s.price.step_deadline_ms is not None, "price.step_deadline_ms", "deadlines of tasks are said elsewhere",
+         "give agents.deadline_s"),
+    )  # fmt: skip

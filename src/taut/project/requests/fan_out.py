@@ -1,0 +1,88 @@
+"""Tails at scale: what a request takes that asks many leaves at once, from what one leaf takes; and what hedging buys.
+
+A distribution is a table of quantiles at GRID, as in ``noise.py``. Leaves are independent here. Real ones share load,
+switches and the root that asks them, so what is measured lies above this: the difference is what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from taut.core.errors import UsageError
+from taut.project.noise import GRID, odds
+
+TAILS = ("lognormal", "pareto")
+
+
+def through(quantiles: Mapping[float, float], tail: str = "lognormal") -> Any:
+    """The distribution through given quantiles (chance: value), and nothing else of it.
+
+    Between them and beyond, the log of the value is linear in the normal score (lognormal) or in the log odds (pareto).
+    """
+    if len(quantiles) < 2 or min(quantiles.values()) <= 0 or not 0 < min(quantiles) <= max(quantiles) < 1:
+        raise UsageError(f"{dict(quantiles)}: give two quantiles or more, with chances between 0 and 1 and values above 0")
+    chance, value = (np.array(column) for column in zip(*sorted(quantiles.items()), strict=True))
+    at, x = (_score(np.log(chance) - np.log1p(-chance), tail), _score(GRID, tail))
+    slope = np.diff(np.log(value)) / np.diff(at)
+    k = np.clip(np.searchsorted(at, x) - 1, 0, len(slope) - 1)
+    return value[k] * np.exp(slope[k] * (x - at[k]))
+
+
+def _score(x: Any, tail: str) -> Any:
+    """Log odds as they are, or as normal scores."""
+    from scipy.special import ndtri
+
+    lower, upper = odds(x)
+    return {"pareto": x, "lognormal": np.where(x < 0, ndtri(lower), -ndtri(upper))}[tail]
+
+
+def percentile(table: Any, chance: float) -> float:
+    """The value that is not exceeded with this chance."""
+    return float(np.interp(np.log(chance) - np.log1p(-chance), GRID, table))
+
+
+def fan_out(table: Any, leaves: int, share: float = 1.0) -> Any:
+    """Time until this share of the leaves has answered, if they are independent: an order statistic."""
+    from scipy.special import betaincinv
+
+    first = min(leaves, max(1, ceil(share * leaves - 1e-9)))
+    lower, upper = odds(GRID)
+    # Of each leaf's chance, and of one minus it, the smaller keeps its digits.
+    quick, slow = betaincinv(first, leaves - first + 1, lower), betaincinv(leaves - first + 1, first, upper)
+    at = np.where(
+        slow < 0.5, np.log1p(-np.minimum(slow, 0.5)) - np.log(slow), np.log(quick) - np.log1p(-np.minimum(quick, 0.5))
+    )
+    return np.interp(at, GRID, table)
+
+
+def leaves_for(table: Any, chance: float, value: float) -> float:
+    """How many independent leaves make the slowest of them take this long at this chance."""
+    at = np.interp(value, table, GRID)
+    return float(np.log(chance) / -np.log1p(np.exp(-at)))
+
+
+def at_most(table: Any, share: float, chance: float) -> float:
+    """The longest time that this share of the leaves can take at this chance, whatever they have in common.
+
+    Markov: if some part of the leaves is late in some part of the requests, then the product of both parts is late of all.
+    """
+    late = (1 - share) * (1 - chance)
+    return percentile(table, 1 - late)
+
+
+def hedged(table: Any, delay: float) -> tuple[Any, float]:
+    """(distribution, share of requests sent twice) where a second leaf is asked after a delay and the first answer counts."""
+    value = np.unique(np.concatenate([table, table + delay]))
+    late = _late(table, value) + np.where(value > delay, _late(table, value - delay), 0.0)
+    falls = np.concatenate([[True], np.diff(late) < 0])
+    at = np.interp(np.logaddexp(0, GRID), -late[falls], value[falls])
+    return at, float(np.exp(_late(table, delay)))
+
+
+def _late(table: Any, value: Any) -> Any:
+    """Log chance to take longer than a value."""
+    return -np.logaddexp(0, np.interp(value, table, GRID))

@@ -1,0 +1,1 @@
+"""Serving: replicas of a model answer requests."""

@@ -1,0 +1,193 @@
+"""A serving scenario: a model behind replicas, requests that arrive, what was promised them; one strict TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from taut.project import strict_toml as strict
+from taut.project.requests.serving.iteration_time import kv_tokens
+from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
+from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
+
+MOST_SERVERS = 8
+"""Servers that are played: more are alike, and these stand for them."""
+
+
+class Serving(Strict, frozen=True):
+    """How the model is cut and its replicas are driven."""
+
+    replicas: Count
+    tp: Count = 1
+    pp: Count = 1
+    """Pipeline stages; each works on a batch of its own, so that a replica has so many batches in flight."""
+    load: Literal["fixed", "per replica"] = "per replica"
+    """Whether more replicas share the requests (fixed) or are given as many more (per replica)."""
+    max_batch: Count = 64
+    """Most requests that a server works on at once."""
+    prefill_tokens: Count = 8192
+    """Most prompt tokens of one iteration, unless a single prompt has more."""
+    chunk_tokens: Some = 0
+    """Tokens of an iteration in which chunks of prompts ride with decoding; 0: decoding stalls while prompts are read."""
+    prefill_share: Share = 0.0
+    """Share of the replicas that only read prompts and send keys and values to the others; 0: each does both."""
+    fan_out: Count = 1
+    """Parts of a request, on as many servers; it has its answer when all have."""
+    routing: Literal["random", "round-robin", "shortest", "session"] = "shortest"
+    """Session: to the server that has the conversation's keys and values, however busy."""
+    prefix_cache_share: Share = 0.0
+    """Share of prompt tokens that every server has cached (a common preamble)."""
+    session_cache_share: Share = 0.0
+    """Share of prompt tokens that only the server of the conversation has cached."""
+    timeout_ms: NotNegative = 0.0
+    """After so long an attempt is given up; 0: never."""
+    retries: Some = 0
+    """Attempts after the first one."""
+    backoff_ms: NotNegative = 0.0
+    """Pause before a retry, doubled with each."""
+    retry_budget: NotNegative | None = None
+    """Most retries as a share of the requests so far; none: no limit."""
+    cancels: bool = True
+    """Whether servers hear that an attempt was given up, and drop it."""
+    hedge_quantile: Share | None = None
+    """If an attempt has no first token when this share of the requests would, another server is asked as well; 0: at once."""
+    queue_limit: Some = 0
+    """Requests that may wait at a server; more are turned away. 0: no limit."""
+    drop_late: bool = False
+    """Whether a request that waited longer than its promise of a first token is dropped before it is worked on."""
+
+    stall_s: NotNegative = 0.0
+    """Once, a third into the run, all servers stand still for so long."""
+
+
+class Arrivals(Strict, frozen=True):
+    """When requests come, and how long they are."""
+
+    per_s: NotNegative = 0.0
+    """Requests a second, all replicas together; 0: as recorded in the file."""
+    process: Literal["poisson", "modulated", "recorded"] = "poisson"
+    dispersion: Times = 1.0
+    """Index of dispersion of modulated arrivals: variance over mean of their number in a long time."""
+    burst_s: Positive = 30.0
+    """Mean time between two changes of the rate of modulated arrivals."""
+    stray: NotNegative = 1.0
+    """How many times as far as that arrivals stray from even spacing; 0: evenly spaced."""
+    prompt_tokens: Positive = 1024.0
+    prompt_spread: NotNegative = 0.0
+    """Standard deviation over mean; lengths are lognormal."""
+    generated_tokens: Positive = 256.0
+    generated_spread: NotNegative = 0.0
+    file: str = ""
+    """Where recorded requests were read from."""
+    time_s: tuple[NotNegative, ...] = ()
+    """Recorded requests: when they came …"""
+    prompts: tuple[Count, ...] = ()
+    """… the tokens of their prompts …"""
+    generated: tuple[Count, ...] = ()
+    """… and of their answers."""
+    cut: bool = False
+    """Whether the file has more requests than were read."""
+
+
+class Leaves(Strict, frozen=True):
+    """Services that a request asks before the model (retrieval, features); it goes on when all have answered."""
+
+    count: Some = 0
+    p50_ms: Positive = 1.0
+    p99_ms: Positive = 10.0
+    tail: Literal["lognormal", "pareto"] = "lognormal"
+    hedge_ms: NotNegative | None = None
+    """After so long another copy of a leaf is asked as well."""
+
+
+class Promise(Strict, frozen=True):
+    """What was promised; what is not given is not promised."""
+
+    ttft_ms: Positive | None = None
+    """Time to the first token."""
+    tpot_ms: Positive | None = None
+    """Time of each token after it, on average over a request."""
+    latency_ms: Positive | None = None
+    """Time to the last token."""
+
+
+class ServingScenario(Strict, frozen=True):
+    """One file."""
+
+    model: Model
+    serving: Serving
+    device: Device
+    fabric: Fabric
+    arrivals: Arrivals
+    name: str = "scenario"
+    leaves: Leaves = Leaves()
+    promise: Promise = Promise()
+    noise: Noise = Noise()
+    price: Price = Price()
+    about: About = About()
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of all replicas."""
+        return self.serving.replicas * self.serving.tp * self.serving.pp
+
+    @property
+    def servers(self) -> int:
+        """Batches in flight at once: one for each stage of each replica."""
+        return self.serving.replicas * self.serving.pp
+
+    @property
+    def per_s(self) -> float:
+        """Requests a second, all replicas together."""
+        a = self.arrivals
+        return a.per_s or len(a.time_s) / max(a.time_s[-1] - a.time_s[0], 1e-9)
+
+
+def mean_lengths(a: Arrivals) -> tuple[float, float]:
+    """Mean tokens of a prompt and of an answer."""
+    if not a.time_s:
+        return a.prompt_tokens, a.generated_tokens
+    return sum(a.prompts) / len(a.prompts), sum(a.generated) / len(a.generated)
+
+
+def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[ServingScenario, list[str]]:
+    """The scenario in a TOML table, and the keys that were not given and took their defaults."""
+    return strict.parse(ServingScenario, _contradictions, table, label, text)
+
+
+def _contradictions(s: ServingScenario) -> Sequence[Contradiction]:
+    m, v, a = s.model, s.serving, s.arrivals
+    recorded = a.process == "recorded"
+    lengths = {len(a.time_s), len(a.prompts), len(a.generated)}
+    room = kv_tokens(m, s.device, v.tp, v.pp)
+    return (
+        (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
+        (m.heads % v.tp != 0, "serving.tp", f"tp {v.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
+        (m.layers % v.pp != 0, "serving.pp", f"pp {v.pp} does not divide {m.layers} layers", "choose a divisor of the layers"),
+        (m.experts > 0 and not 1 <= m.experts_per_token <= m.experts, "model.experts_per_token",
+         f"{m.experts_per_token} of {m.experts} experts per token", "give 1 or more, at most experts"),
+        (room < m.sequence, "device.memory_gb",
+         f"beside the model there is room for {max(room, 0):,.0f} tokens, a request has up to {m.sequence:,}",
+         "raise serving.tp or serving.pp, or lower model.sequence"),
+        (recorded and (len(lengths) > 1 or len(a.time_s) < 2), "arrivals.file", "recorded arrivals need a file of requests",
+         "name a CSV with arrival times, prompt and generated tokens"),
+        (not recorded and a.per_s == 0, "arrivals.per_s", "no requests arrive", "give the requests a second"),
+        (not recorded and bool(a.file), "arrivals.process", f"{a.process} arrivals are not read from a file",
+         'set process = "recorded", or take the file out'),
+        (recorded and tuple(sorted(a.time_s)) != a.time_s, "arrivals.time_s", "the times are not in order", "sort them"),
+        (a.process != "modulated" and a.dispersion > 1, "arrivals.dispersion", f"{a.process} arrivals have none to set",
+         'set process = "modulated"'),
+        (v.fan_out > v.replicas * v.pp, "serving.fan_out", f"{v.fan_out} parts for {v.replicas * v.pp} servers",
+         "give more replicas or fewer parts"),
+        (v.prefill_share > 0 and v.replicas * v.pp < 2, "serving.prefill_share", "one server cannot be split", "give more"),
+        (v.prefill_share > 0 and v.chunk_tokens > 0, "serving.chunk_tokens", "replicas that only read prompts need no chunks",
+         "set chunk_tokens = 0 or prefill_share = 0"),
+        (v.retries > 7, "serving.retries", f"{v.retries} retries are more than are played", "give up to 7"),
+        (v.retries > 0 and v.timeout_ms == 0 and v.queue_limit == 0, "serving.retries", "nothing makes an attempt fail",
+         "give timeout_ms or queue_limit"),
+        (v.drop_late and s.promise.ttft_ms is None, "serving.drop_late", "nothing says what is late", "give promise.ttft_ms"),
+        (s.leaves.count > 0 and s.leaves.p99_ms <= s.leaves.p50_ms, "leaves.p99_ms", "not above the median", "give more"),
+        (s.price.step_deadline_ms is not None, "price.step_deadline_ms", "what is promised to requests is said elsewhere",
+         "give promise.latency_ms"),
+        (s.noise.distribution == "measured", "noise.distribution", "serving draws no noise from runs", "give a distribution"),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Training: replicas of a model, synchronised once a step."""

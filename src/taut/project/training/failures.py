@@ -1,0 +1,200 @@
+"""What fails, what it takes with it, and what a job keeps of its time: domains, and lives drawn over them.
+
+A failure of a device or a node takes out the node, one of a rack, switch or pod everything below it; software takes out
+nothing. A synchronous job stops with any of its nodes: it is detected, nodes are taken from the spares or waited for, the
+job is started, reads its checkpoint and goes on from there. Repaired nodes become spares. Spares do not fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, isinf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taut.core.errors import UsageError
+from taut.core.jit import expect
+from taut.project.noise import GRID, REACH, table
+from taut.project.training.checkpoints import DAY_S, NODE_DAYS, best_s
+from taut.project.training.job_history import COUNTS, FATES, FINISHED, PRODUCTIVE, SLOW, WALL, lives
+from taut.project.training.scenario import Failure, Noise, Scenario
+
+US = 1e6
+PATIENCE = 100
+"""A life is given up when it has lasted so many times its work (sooner where integers of µs end)."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Things of one kind that fail, and what goes with one of them."""
+
+    name: str
+    units: int
+    nodes: int
+    """Nodes below one unit; the last may hold fewer. 0: none breaks."""
+    per_s: float
+    """Failures of all units."""
+    repair_s: float
+
+
+def domains(f: Failure, nodes: int) -> tuple[Domain, ...]:
+    """The domains of a job on so many nodes, placed side by side; a unit that is used in part fails as often as a full one."""
+    switch, pod = f.nodes_per_rack * f.racks_per_switch, f.nodes_per_rack * f.racks_per_pod
+    node_s, outage_s = f.repair_hours * 3600, f.outage_hours * 3600
+    rows = (
+        ("device", 1, f.device_per_1000_node_days, node_s),
+        ("node", 1, f.node_per_1000_node_days, node_s),
+        ("software", 0, f.software_per_1000_node_days, 0.0),
+        ("rack", f.nodes_per_rack, f.rack_per_1000_rack_days, outage_s),
+        ("switch", switch, f.switch_per_1000_switch_days, outage_s),
+        ("pod", pod, f.pod_per_1000_pod_days, outage_s),
+    )
+    out = []
+    for name, size, rate, repair_s in rows:
+        units = ceil(nodes / max(size, 1))
+        out.append(Domain(name, units, size, rate * units / NODE_DAYS / DAY_S, repair_s))
+    return tuple(out)
+
+
+def nodes_of(s: Scenario) -> int:
+    """Nodes of a scenario's job."""
+    return ceil(s.job.world / s.fabric.node)
+
+
+class Hit(NamedTuple):
+    """What one failure of a domain takes of a job, on average over its units."""
+
+    ranks: float
+    replicas: float
+    """Data-parallel replicas that lose a rank; a job that could drop replicas would keep the others."""
+    stages: float
+    """Pipeline stages that do."""
+
+
+def hit(s: Scenario, domain: Domain) -> Hit:
+    """Which part of a job a failure takes: ranks lie on nodes in the order tensor, context, data, pipeline."""
+    j = s.job
+    rank = np.arange(j.world if domain.nodes else 0)
+    unit, inner = rank // (max(domain.nodes, 1) * s.fabric.node), j.tp * j.cp
+    replica, stage = rank // inner % j.dp, rank // (inner * j.dp)
+    each = (len(rank), len(np.unique(unit * j.dp + replica)), len(np.unique(unit * j.pp + stage)))
+    return Hit(*(n / domain.units for n in each))
+
+
+class Between(NamedTuple):
+    """A mean over lives, and what 90 % of them lie between."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Lives:
+    """What became of a job, drawn many times."""
+
+    nodes: int
+    spares: int
+    devices: int
+    """Ranks of a node."""
+    node_us: Any
+    """Lives × FATES: node-time, µs; integers that sum to (nodes + spares) × wall."""
+    counts: Any
+    """Lives × COUNTS."""
+    every_s: float
+    """From one checkpoint to the next at full speed, the blocking part of it included."""
+
+    def count(self, name: str) -> Any:
+        """One of COUNTS, a value for each life: wall_us; failures; nodes taken as replacements; failures that had to wait
+        for a repair; most nodes broken at once, that is the spares that never to wait would have taken; finished or given
+        up."""
+        return self.counts[:, COUNTS.index(name)]
+
+    @property
+    def total_rank_us(self) -> Any:
+        """Ranks × wall of each life: what the fates sum to."""
+        return (self.nodes + self.spares) * self.devices * self.counts[:, WALL]
+
+    @cached_property
+    def rank_s(self) -> dict[str, float]:
+        """Mean rank-time of each fate."""
+        mean = self.node_us.mean(axis=0) * self.devices / US
+        return {fate: float(mean[i]) for i, fate in enumerate(FATES)}
+
+    @property
+    def kept(self) -> Between:
+        """Effective training time ratio: work that stays, at the speed it ran at, over the job's wall time."""
+        return self._over(self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1), self.nodes)
+
+    @property
+    def delivered(self) -> Between:
+        """Work that stays, at full speed, over all that was held for it, spares included."""
+        return self._over(self.node_us[:, PRODUCTIVE], self.nodes + self.spares)
+
+    @property
+    def unfinished(self) -> int:
+        """Lives that were given up: failures came faster than the job got on."""
+        return int((self.counts[:, FINISHED] == 0).sum())
+
+    @property
+    def wall_s(self) -> Between:
+        """How long the job takes."""
+        return between(self.counts[:, WALL] / US)
+
+    def _over(self, node_us: Any, nodes: int) -> Between:
+        return between(node_us / (nodes * self.counts[:, WALL]))
+
+
+def between(values: Any) -> Between:
+    """Mean and the middle 90 %."""
+    return Between(float(values.mean()), *(float(q) for q in np.quantile(values, (0.05, 0.95))))
+
+
+def work_between_s(f: Failure, per_s: float, work_s: float, step_s: float) -> float:
+    """Work between two checkpoints: as given or the best, a step at least, and no save before the last one is written.
+
+    Of a save that hides, only what blocks is weighed against failures: what it is written later costs the same at any
+    interval.
+    """
+    block_s = f.checkpoint_s * (1 - f.checkpoint_overlap)
+    period_s = f.checkpoint_every_s or (best_s(block_s, 1 / per_s) if per_s else work_s + block_s)
+    least = max(step_s, f.checkpoint_s - block_s, 1 / US)
+    return work_s if isinf(period_s) else min(max(period_s - block_s, least), work_s)
+
+
+def restore_s(f: Failure, nodes: int) -> float:
+    """Reading a checkpoint when all nodes do so at once."""
+    return f.restore_s * max(1.0, nodes / f.restore_nodes if f.restore_nodes else 1.0)
+
+
+def live(f: Failure, nodes: int, devices: int, work_s: float, *, step_s: float = 1.0, count: int = 200, seed: int = 0) -> Lives:
+    """Draw the lives of a job that has so much work to do, measured at full speed (nothing cold, hot, slow or lost)."""
+    if work_s < 1 / US or step_s <= 0 or count < 1:
+        raise UsageError(f"work {work_s} s, step {step_s} s, {count} lives: give more than nothing of each")
+    limit_s = min(PATIENCE * (work_s + f.checkpoint_s), (1 << 61) / US / (nodes + f.spares))
+    if limit_s < 4 * work_s:
+        raise UsageError(f"{nodes + f.spares:,} nodes × {work_s:.3g} s of work are more than taut counts in µs; give less work")
+    them = [d for d in domains(f, nodes) if d.per_s > 0]
+    rate = np.array([d.per_s for d in them])
+    per_s = float(rate.sum())
+    expect(work_s * per_s * count)
+    part_s, block_s = work_between_s(f, per_s, work_s, step_s), f.checkpoint_s * (1 - f.checkpoint_overlap)
+    times_s = (work_s, part_s, block_s, f.checkpoint_s, f.detect_s, f.reschedule_s, restore_s(f, nodes), limit_s)
+    units, sizes = (np.array(column, np.int64) for column in ([d.units for d in them], [d.nodes for d in them]))
+    repair = np.array([d.repair_s * US for d in them])
+    bend = np.array([f.warmup_share, f.warmup_steps * step_s * US, f.heat_share, f.heat_steps * step_s * US])
+    node_us, counts = np.zeros((count, len(FATES)), np.int64), np.zeros((count, len(COUNTS)), np.int64)
+    when, many = np.zeros((2, nodes + f.spares), np.int64)
+    lives(
+        0, count, seed, nodes, f.spares, *(round(t * US) for t in times_s), per_s / US, np.cumsum(rate) / max(per_s, 1e-300),
+        units, sizes, repair, bend, f.redrawn_share, _differ(f.placement_spread), REACH, np.zeros(3, np.int64), when, many,
+        node_us, counts,
+    )  # fmt: skip
+    return Lives(nodes, f.spares, devices, node_us, counts, part_s + block_s)
+
+
+def _differ(spread: float) -> Any:
+    """Quantiles of how long a node takes, over the mean."""
+    return table(Noise("lognormal", spread)) if spread else np.ones(len(GRID))

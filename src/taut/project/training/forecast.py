@@ -1,0 +1,226 @@
+"""A scenario at a scale: step times with their spread, what a unit of delivered work takes, and what dominates.
+
+More ranks are more replicas. With weak scaling each has as much to do as before; with strong scaling they share the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from taut.core.errors import InputRefused, UsageError
+from taut.project.fabric import equipment as network
+from taut.project.fabric.traffic import joules as joules_moved
+from taut.project.figures import times
+from taut.project.noise import Sway, table
+from taut.project.training import device_work as work
+from taut.project.training import policy_effects as acts
+from taut.project.training import training_indices as indices
+from taut.project.training.failures import Lives, domains, live
+from taut.project.training.grid import Grid
+from taut.project.training.scenario import Scenario, gates
+from taut.project.training.step_plan import Plan, plan
+from taut.project.training.step_time import sending, still, straying
+from taut.project.workload import Estimate
+
+STEPS, SEED = 200, 0
+MOST_OPS, FEWEST_STEPS = 20_000_000, 40
+"""Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says."""
+WORK_S, LIVES = 30 * 86400.0, 60
+"""Work over which failures are counted, and lives drawn."""
+UNIT_TOKENS = 1e6
+"""A unit of delivered work is a million tokens."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a scenario gives at a scale."""
+
+    ranks: int
+    step_ns: Any
+    """Drawn steps, ns."""
+    still_ns: float
+    """The step without noise."""
+    terms: dict[str, float]
+    """Where a mean step goes on the busiest stage, ns; they sum to it."""
+    scenario: Scenario
+    lives: Lives | None = None
+    """What failures make of the job; None where none are given."""
+    trail: indices.Trail | None = None
+    """What the first of these steps were made of; None where no grid was played."""
+
+    @property
+    def kept(self) -> float:
+        """Share of its time that failures, checkpoints and restarts leave the job."""
+        return 1.0 if self.lives is None else self.lives.kept.mean
+
+    @property
+    def copied(self) -> float:
+        """Work of copies of late ops, as a share of all work."""
+        played = self.trail.played if self.trail else []
+        return float(sum(made.copied.sum() for made in played)) / max(float(sum(made.work.sum() for made in played)), 1.0)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens a second that count: failures and dropped gradients taken off."""
+        s = self.scenario
+        tokens = s.job.global_batch * s.model.sequence * acts.counts(s)
+        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
+
+    @property
+    def dominant(self) -> str:
+        """The largest term that is not computing, where all of them together take more than that; else computing."""
+        lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
+        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.kept, 1e-9) - 1)
+        return max(lost, key=lambda name: lost[name]) if self.terms["compute"] < sum(lost.values()) else "compute"
+
+    @property
+    def in_range(self) -> bool:
+        """Whether the fabric is known to be that large."""
+        return self.ranks <= self.scenario.fabric.tiers[-1].devices
+
+    def entry(self) -> dict[str, Any]:
+        """The forecast in the words of ``--json``."""
+        s = self.scenario
+        if self.kept <= 0:
+            why = f"on {self.ranks:,} ranks failures come before any work is saved: nothing of it is kept"
+            raise InputRefused(s.name, why, "lower the failure rates or checkpoint_s in [failure]")
+        mean = float(self.step_ns.mean())
+        low, middle, high = np.quantile(self.step_ns, (0.1, 0.5, 0.9))
+        error = 1.96 * float(self.step_ns.std()) / np.sqrt(len(self.step_ns))
+        flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
+        units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * acts.counts(s)
+        price = s.device.price_per_hour
+        seconds = mean * 1e-9 / units / self.kept
+        watts = network.whole(s)[1]
+        joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
+        late, penalty = self._late(), s.price.penalty
+        return {
+            "ranks": self.ranks,
+            "step_ns": {"p10": float(low), "p50": float(middle), "p90": float(high)},
+            "mean_step_ns": {"value": mean, "lo": float(mean - error), "hi": float(mean + error)},
+            "tflops_per_device": flops / 1e3, "mfu": flops / 1e3 / s.device.peak_tflops,
+            "effective_throughput_ratio": self.still_ns / mean * self.kept * acts.counts(s),
+            "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
+            "cost_per_unit": None if price is None else price / 3600 * seconds * self._paid(),
+            "currency": s.price.currency or None, "energy_per_unit_j": joules,
+            "network_cost_per_unit": times(seconds, network.per_s(s)), "network_w": watts,
+            "movement_energy_per_unit_j": times(1 / units / self.kept, joules_moved(s)),
+            "energy_cost_per_unit": times(joules / 3.6e6, s.price.kwh),
+            "kg_co2e_per_unit": times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
+            "penalty_per_unit": None if late is None else times(late / units, penalty),
+            "tokens_per_s": self.tokens_per_s, "effective_batch_share": acts.counts(s),
+            "staleness_updates": acts.staleness(s), "extra_work_share": self.copied, "power_swing_w": self._swing_w(),
+            "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
+        }  # fmt: skip
+
+    def indices(self) -> dict[str, Estimate | None]:
+        """All six, see ``indices.py``."""
+        assert self.trail is not None, "a sketch tells no indices"
+        device, steps, alone, trail = acts.device(self.scenario), self.step_ns, self.still_ns, self.trail
+        watts, counts = (device.load_w, device.stall_w), acts.counts(self.scenario)
+        return {
+            "effective_throughput_ratio": indices.effective_throughput_ratio(trail, steps, alone, self.lives, counts),
+            "energy_per_useful_step": indices.energy_per_useful_step(trail, steps, alone, watts, self.lives, counts),
+            "runtime_variance_index": indices.runtime_variance_index(steps),
+            "sync_delay_amplification": indices.sync_delay_amplification(trail, steps),
+            "replay_probability": indices.replay_probability(self.lives),
+            "straggler_cascade_rate": indices.straggler_cascade_rate(trail),
+        }
+
+    def _paid(self) -> float:
+        """Devices that are paid for: those that work, those that copies take, and spares."""
+        return self.ranks * (1 + self.copied) + self.scenario.failure.spares * self.scenario.fabric.node
+
+    def _late(self) -> float | None:
+        """Share of the steps that take longer than promised; None without a promise."""
+        promised = self.scenario.price.step_deadline_ms
+        return None if promised is None else float((self.step_ns > promised * 1e6).mean())
+
+    def _swing_w(self) -> float:
+        """By how much the job's power falls when all of it waits."""
+        device = acts.device(self.scenario)
+        return (device.load_w - device.stall_w) * self.ranks
+
+    def _watts(self) -> float:
+        """Mean power of a device: under load while it computes, else stalled."""
+        busy = min(1.0, self.terms["compute"] * (1 + self.copied) / max(float(self.step_ns.mean()), 1.0))
+        device = acts.device(self.scenario)
+        return device.load_w * busy + device.stall_w * (1 - busy)
+
+
+def at(s: Scenario, ranks: int) -> Scenario:
+    """The scenario on so many ranks: more replicas, and with weak scaling as much more to do."""
+    replica = s.job.world // s.job.dp
+    if ranks % replica:
+        raise UsageError(f"{ranks} ranks: a replica takes {replica} (tp × pp × cp); give a multiple of it")
+    dp = ranks // replica
+    batch = s.job.global_batch // s.job.dp * dp if s.job.scaling == "weak" else s.job.global_batch
+    if batch % (dp * s.job.micro_batch):
+        raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be dealt to {dp} replicas in micro-batches")
+    there = replace(s, job=replace(s.job, dp=dp, global_batch=batch))
+    for wrong, key, why, remedy in gates(there.policy, there.job):
+        if wrong:
+            raise UsageError(f"{ranks} ranks: {key}: {why}; {remedy}")
+    return there
+
+
+def usual(s: Scenario) -> int:
+    """Steps that are drawn if nobody says how many: STEPS, or as many as take MOST_OPS, a few at least."""
+    ops = 2 * s.job.pp * s.job.virtual_pp * s.job.micro_batches * s.job.dp
+    return max(min(STEPS, MOST_OPS // ops), FEWEST_STEPS)
+
+
+def forecast(s: Scenario, *, count: int | None = None, seed: int = SEED, cores: int = 1, measured: Any = None) -> Forecast:
+    """Play a scenario's steps."""
+    p, count = plan(s), count or usual(s)
+    grid = noisy(s, p, seed, measured)
+    every = s.job.steps_between_syncs
+    trail = indices.Trail(grid, acts.gate(s), every, p.sync_ns * every, p.optimiser_ns, seed, [])
+    drawn = trail.steps(count, cores)
+    alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
+    terms = term_ns(s, p, alone, float(drawn.mean()))
+    return Forecast(
+        s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _lives(s, float(drawn.mean()), seed), trail
+    )
+
+
+def _lives(s: Scenario, step_ns: float, seed: int) -> Lives | None:
+    """The job's lives over WORK_S of work, if anything fails."""
+    nodes = -(-s.job.world // s.fabric.node)
+    if not any(domain.per_s > 0 for domain in domains(s.failure, nodes)):
+        return None
+    return live(s.failure, nodes, s.fabric.node, WORK_S, step_s=step_ns * 1e-9, count=LIVES, seed=seed)
+
+
+def noisy(s: Scenario, p: Plan, seed: int, measured: Any = None) -> Grid:
+    """The grid of a scenario: work strays between any two rendezvous, ranks differ for good."""
+    j, chunks = s.job, len(p.forward_ns)
+    members = j.tp * j.cp
+    layers = max(s.model.layers // chunks, 1)
+    tables = np.stack([table(s.noise, members, max(p.gates[d], layers), seed, measured) for d in (0, 1)])
+    sways = [Sway(s.noise, (j.dp, j.pp, members), seed, s.policy.deal_by_speed) for _ in range(2)]
+    return Grid(still(s, p).program, *straying(p), tables, 0.0, j.dp, sways[0], acts.late(s, tables, sways[1], seed))
+
+
+def term_ns(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]:
+    """The busiest stage's step: what it computes, sends and waits for."""
+    j = s.job
+    per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches
+    busy = float(per_stage.max())
+    transfer = float(sum(p.transfer_ns)) * j.virtual_pp * j.micro_batches
+    hops = float(sending(p).sum(axis=0).reshape(j.virtual_pp, j.pp).sum(axis=0)[int(per_stage.argmax())]) * j.micro_batches
+    known = {
+        "compute": busy - transfer + p.optimiser_ns, "transfer inside a stage": transfer, "pipeline hops": hops,
+        "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,
+    }  # fmt: skip
+    return {**known, "jitter": mean - sum(known.values())}
+
+
+def forecasts(s: Scenario, ranks: Sequence[int], **how: Any) -> list[Forecast]:
+    """The scenario at each of these scales."""
+    return [forecast(at(s, n), **how) for n in ranks]

@@ -1,0 +1,409 @@
+"""A scenario: workload × fabric × policy × noise × prices, as one strict TOML file says them.
+
+Every key is a field below and carries its unit; an unknown key is refused, a missing one takes the default and is listed as
+such. A device or a fabric is a table, or the name of one that ships with taut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from taut.project import strict_toml as strict
+from taut.project.strict_toml import (  # fmt: skip
+    About,
+    Contradiction,
+    Count,
+    FailureRate,
+    NotNegative,
+    Positive,
+    Seconds,
+    Share,
+    Some,
+    Strict,
+    Times,
+    place,
+)
+
+__all__ = ["About", "Scenario", "parse", "place"]
+
+MOST_STEPS = 1000
+"""Steps between two meetings, or that replicas may be apart: a forecast plays all of them, several times."""
+
+
+class Model(Strict, frozen=True):
+    """A transformer by its hyperparameters."""
+
+    layers: Count
+    hidden: Count
+    heads: Count
+    sequence: Count
+    vocab: Count = 51200
+    kv_heads: Some = 0
+    """Heads of keys and values; 0 for as many as heads."""
+    ffn: Some = 0
+    """Width of the feed-forward block; 0 for four times hidden."""
+    gated: bool = False
+    """Whether the feed-forward block has a gate (three matrices instead of two)."""
+    experts: Some = 0
+    """Experts of a mixture; 0 for a dense model."""
+    experts_per_token: Some = 0
+    flash_attention: bool = False
+    """Whether the scores of attention stay on the chip."""
+    dropout: bool = True
+    """Whether both blocks end with dropout, whose masks are kept."""
+
+
+class Job(Strict, frozen=True):
+    """How the model is trained, and how it is cut."""
+
+    global_batch: Count
+    micro_batch: Count = 1
+    dp: Count = 1
+    tp: Count = 1
+    pp: Count = 1
+    cp: Count = 1
+    ep: Count = 1
+    virtual_pp: Count = 1
+    """Chunks of layers a pipeline stage holds (interleaved schedule)."""
+    schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    sharding: Literal["none", "zero1", "zero2", "zero3", "hsdp"] = "none"
+    shard: Some = 0
+    """Ranks that share one copy of the state under hsdp; 0 for those of a node."""
+    recompute: Literal["none", "selective", "full"] = "none"
+    sequence_parallel: bool = False
+    precision: Literal["bf16", "fp16", "fp8"] = "bf16"
+    gradient_bytes: Literal[2, 4] = 2
+    overlap_share: Share = 0.0
+    """Share of a pass under which data-parallel transfers may hide."""
+    gather_striped: bool = True
+    """Whether gathers of sharded parameters use all ports of a node; early implementations used one."""
+    scaling: Literal["weak", "strong"] = "weak"
+    """Whether more replicas get more to do (weak) or share the batch (strong)."""
+    steps_between_syncs: Annotated[int, Meta(ge=1, le=MOST_STEPS)] = 1
+    """Steps between two data-parallel synchronisations (local steps)."""
+
+    @property
+    def world(self) -> int:
+        """Ranks of the job."""
+        return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a replica in a step."""
+        return self.global_batch // (self.dp * self.micro_batch)
+
+
+class Device(Strict, frozen=True):
+    """An accelerator: peak, what of it is reached, memory, power and price."""
+
+    name: str
+    peak_tflops: Positive
+    memory_gb: Positive
+    memory_gb_per_s: Positive
+    gemm_share: Share = 0.8
+    """Share of the peak that a large matrix product reaches."""
+    gemm_half_depth: NotNegative = 150.0
+    """Inner dimension at which a matrix product reaches half of that."""
+    processors: Count = 108
+    """Multiprocessors that the tiles of a product are dealt to."""
+    memory_share: Share = 0.75
+    """Share of the memory bandwidth that element-wise work reaches."""
+    kernel_us: NotNegative = 5.0
+    """Time a kernel takes whatever it does."""
+    host_layer_us: NotNegative = 1000.0
+    """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it."""
+    stall_w: NotNegative = 150.0
+    load_w: NotNegative = 550.0
+    price_per_hour: NotNegative | None = None
+
+
+class Protocol(Strict, frozen=True):
+    """One way in which a library moves data through a tier: what is quick to begin reaches less of the bandwidth."""
+
+    name: str
+    algorithm: Literal["ring", "tree", "halving-doubling", "in-switch"] = "ring"
+    start_us: NotNegative = 0.0
+    """Time of a collective whatever its members and its size."""
+    latency_times: NotNegative = 1.0
+    """How many times the tier's latency a message takes."""
+    bandwidth_share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of the bandwidth that it reaches."""
+
+
+class Tier(Strict, frozen=True):
+    """One level of a fabric: so many devices reach each other through it."""
+
+    name: str
+    devices: Count
+    """Devices below one switch (or island) of this tier; of rails: below all the rail switches side by side."""
+    gb_per_s: Positive
+    """What one device can send through this tier when nobody else does; of a dragonfly's group: what joins two routers."""
+    latency_us: NotNegative = 0.0
+    """Time of a message through this tier (and those inside it), whatever its size; of a torus: for every hop."""
+    oversubscription: Times = 1.0
+    """Bandwidth below a switch of this tier over bandwidth above it; what turns round in the switch does not feel it."""
+    uplinks: Some = 0
+    """Cables from a switch of this tier upwards, of which a flow takes one by hash; 0 spreads every flow over all of them."""
+    weak_share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of its rate that one of these cables still carries, the first of the first switch."""
+    striped: bool = False
+    """Whether one flow may use the ports of all devices of its node."""
+    algorithm: Literal["ring", "tree", "halving-doubling", "hierarchical", "best"] = "ring"
+    """Of groups that reach through this tier; hierarchical goes inside the node, across, inside; best is by size."""
+    protocols: tuple[Protocol, ...] = ()
+    """If given, the quickest of these for the size takes the algorithm's place."""
+    jitter_us: NotNegative = 0.0
+    """How late the transfer of one member of a group ends on average (drawn exponentially); the last of them counts."""
+    port_price: NotNegative | None = None
+    """Money once for an end of a cable that leads up to this tier, with its share of adapter, switch and cable …"""
+    port_w: NotNegative | None = None
+    """… and its power; a tier without a price or a power comes with its devices."""
+    radix: Some = 0
+    """Ports of one of its switches, which is bought whole; 0 to count only ports in use."""
+    pj_per_bit: NotNegative | None = None
+    """Energy of moving a bit through this tier and those inside it."""
+
+
+class Fabric(Strict, frozen=True):
+    """What joins the devices: tiers from the inside out. More devices than the outermost holds: islands of it are joined."""
+
+    name: str
+    tiers: Annotated[tuple[Tier, ...], Meta(min_length=1)]
+    topology: Literal["fat-tree", "rail-optimised", "rail-only", "dragonfly", "torus"] = "fat-tree"
+    torus: tuple[Count, ...] = ()
+    """Nodes along each dimension of a torus."""
+    placement: Literal["packed", "scattered"] = "packed"
+    """Packed: the job's nodes side by side; scattered: drawn at random."""
+    placement_seed: Some = 0
+    """Which draw of scattered nodes."""
+    reroute: bool = False
+    """Whether a weak cable is taken out, and its flows go over the others."""
+    nodes: Some = 0
+    """Nodes that scattered ones are drawn from; 0 for as many as the job has."""
+
+    @property
+    def node(self) -> int:
+        """Devices of a node: those of the innermost tier."""
+        return self.tiers[0].devices
+
+
+class Noise(Strict, frozen=True):
+    """How work strays: relative to its mean, op by op, rank by rank, and slowly."""
+
+    distribution: Literal["none", "gaussian", "lognormal", "exponential", "gumbel", "pareto", "measured"] = "lognormal"
+    spread: NotNegative = 0.02
+    """Standard deviation of an op's work, as a share of it (pareto: not used)."""
+    tail: Annotated[float, Meta(gt=1, le=1000)] = 3.0
+    """Exponent of a pareto distribution."""
+    run: str = ""
+    """Run folder that measured noise is drawn from."""
+    times: NotNegative = 1.0
+    """How many times as far as pareto or measured noise says an op's work strays."""
+    step_spread: NotNegative = 0.01
+    """Standard deviation of what all ops of a rank in one step have in common, as a share of them."""
+    ranks_spread: NotNegative = 0.005
+    """Standard deviation of what ranks differ by for good, as a share of their work."""
+    slow_share: Share = 0.0
+    """Share of the devices of an older generation …"""
+    slow_factor: Times = 1.0
+    """… and how many times as long they take."""
+    drift_share: NotNegative = 0.0
+    """Standard deviation of a slow drift (heat), as a share of the work …"""
+    drift_steps: Positive = 200.0
+    """… and the steps over which it forgets itself."""
+
+
+class Failure(Strict, frozen=True):
+    """What fails, how often, what it takes with it, and what a restart costs."""
+
+    device_per_1000_node_days: FailureRate = 0.0
+    """Failures of a device, its memory, its link: the node is taken out with it."""
+    node_per_1000_node_days: FailureRate = 0.0
+    software_per_1000_node_days: FailureRate = 0.0
+    """Failures that stop the job and break no node."""
+    rack_per_1000_rack_days: FailureRate = 0.0
+    switch_per_1000_switch_days: FailureRate = 0.0
+    pod_per_1000_pod_days: FailureRate = 0.0
+    nodes_per_rack: Count = 4
+    racks_per_switch: Count = 1
+    """Racks that lose their network with a switch."""
+    racks_per_pod: Count = 16
+    detect_s: Seconds = 120.0
+    """From a failure until it is known and the job stopped."""
+    repair_hours: Annotated[float, Meta(ge=0, le=1e6)] = 12.0
+    """Mean time until a broken node is back …"""
+    outage_hours: Annotated[float, Meta(ge=0, le=1e6)] = 4.0
+    """… and until a rack, switch or pod is."""
+    spares: Some = 0
+    """Nodes held ready."""
+    reschedule_s: Seconds = 180.0
+    """From having its nodes until the job reads its checkpoint."""
+    restore_s: Seconds = 120.0
+    """Reading the checkpoint, if storage serves everybody at full speed …"""
+    restore_nodes: Some = 0
+    """… which it does for so many nodes; more share it. 0 for as many as there are."""
+    checkpoint_s: Seconds = 0.0
+    checkpoint_overlap: Share = 0.0
+    """Share of a checkpoint that hides under work (1 for asynchronous); it counts only when it is written in whole."""
+    checkpoint_every_s: Seconds = 0.0
+    """From one checkpoint to the next, itself included; 0 for the best interval."""
+    warmup_steps: NotNegative = 0.0
+    """Steps after a restart over which the job gains its speed …"""
+    warmup_share: NotNegative = 0.0
+    """… and how much slower the first of them is, as a share."""
+    heat_steps: NotNegative = 0.0
+    """Steps after a restart over which a cool machine gets hot …"""
+    heat_share: NotNegative = 0.0
+    """… how much slower a hot one is, as a share …"""
+    heat_spread: NotNegative = 0.0
+    """… and the standard deviation that its steps then drift by, as a share."""
+    placement_spread: NotNegative = 0.0
+    """Standard deviation of what nodes differ by from one placement to another, as a share; the slowest counts …"""
+    redrawn_share: Share = 0.0
+    """… and the share of them that a restart draws anew: slow nodes may be found again, or lost."""
+
+
+class Price(Strict, frozen=True):
+    """Rates; what is not given stays unpriced."""
+
+    currency: str = ""
+    pue: Annotated[float, Meta(ge=1, le=100)] = 1.56
+    kwh: NotNegative | None = None
+    kg_co2e_per_kwh: NotNegative | None = None
+    amortisation_years: Positive = 4.0
+    """Years over which a network is paid off."""
+    step_deadline_ms: NotNegative | None = None
+    """A promise: steps that take longer …"""
+    penalty: NotNegative | None = None
+    """… cost this much each."""
+    value_per_unit: NotNegative | None = None
+    """What a unit of delivered work is worth (training: a million tokens): then money tells where more ranks stop paying."""
+
+
+class Policies(Strict, frozen=True):
+    """What a job does beyond meeting once a step and waiting for everybody. Local steps are ``job.steps_between_syncs``."""
+
+    gate: Literal["barrier", "fastest", "ring", "stale", "hierarchical", "none"] = "barrier"
+    """Whom a replica waits for at a meeting: all; all but ``backup_replicas``; its neighbour of ``slack`` meetings ago; the
+    slowest of ``slack`` meetings ago; its group now and the slowest of ``slack`` meetings ago; nobody."""
+    backup_replicas: Some = 0
+    """Replicas whose gradients are dropped: the slowest of every meeting."""
+    slack: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 0
+    """Meetings that replicas may be apart."""
+    group_replicas: Some = 0
+    """Replicas that meet first, of a hierarchical gate."""
+    clones: Count = 1
+    """Replicas that do the same work; the first of them counts."""
+    copy_after: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Quantile of what its work usually takes after which another group begins a late op too; 0 for never."""
+    compression_ratio: Annotated[float, Meta(ge=1, le=1e4)] = 1.0
+    """How many times fewer bytes gradients take on their way …"""
+    compression_passes: NotNegative = 4.0
+    """… and how often they are read or written for it: gradient and residue read, residue and result written."""
+    priority: bool = False
+    """Whether what the next step needs first goes first, so that transfers hide under its forward pass too."""
+    deal_by_speed: bool = False
+    """Whether devices of like speed make up a replica, and replicas get work by their speed."""
+    power_cap_share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of ``device.load_w`` that a device may take: it then computes slower."""
+    power_floor_share: Share = 0.0
+    """Share of ``device.load_w`` that a waiting device burns at least, so that power swings less."""
+
+
+class Scenario(Strict, frozen=True):
+    """One file."""
+
+    model: Model
+    job: Job
+    device: Device
+    fabric: Fabric
+    name: str = "scenario"
+    noise: Noise = Noise()
+    failure: Failure = Failure()
+    policy: Policies = Policies()
+    price: Price = Price()
+    about: About = About()
+
+
+def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[Scenario, list[str]]:
+    """The scenario in a TOML table, and the keys that were not given and took their defaults."""
+    return strict.parse(Scenario, contradictions, table, label, text)
+
+
+def contradictions(s: Scenario) -> Sequence[Contradiction]:
+    """What cannot be, or would do nothing."""
+    m, j, f = s.model, s.job, s.fabric
+    batch, chunks = j.dp * j.micro_batch, j.pp * j.virtual_pp
+    nodes = max(-(-j.world // f.node), f.nodes)
+    nested = all(outer.devices % inner.devices == 0 for inner, outer in pairwise(f.tiers))
+    per_token = 1 <= m.experts_per_token <= m.experts
+    tiers = s.fabric.tiers
+    weak = s.fabric.topology in ("dragonfly", "torus") or any(t.weak_share < 1 and t.uplinks < 2 for t in tiers)
+    return (
+        (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
+        (m.heads % j.tp != 0, "job.tp", f"tp {j.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
+        (m.layers % chunks != 0, "job.pp", f"{chunks} pipeline chunks (pp × virtual_pp) do not divide {m.layers} layers",
+         "choose pp and virtual_pp so that each chunk has as many layers"),
+        (j.global_batch % batch != 0, "job.global_batch", f"{j.global_batch} is no multiple of dp × micro_batch = {batch}",
+         "change global_batch, dp or micro_batch"),
+        (j.virtual_pp > 1 and j.schedule != "interleaved", "job.virtual_pp",
+         f"{j.virtual_pp} chunks need an interleaved schedule", 'set schedule = "interleaved"'),
+        (j.schedule == "interleaved" and j.micro_batches % j.pp != 0, "job.global_batch",
+         f"an interleaved schedule needs micro-batches in multiples of pp: {j.micro_batches} for pp {j.pp}",
+         "change global_batch or micro_batch"),
+        (m.experts > 0 and m.experts % j.ep != 0, "job.ep", f"ep {j.ep} does not divide {m.experts} experts",
+         "choose a divisor"),
+        (m.experts == 0 and j.ep > 1, "job.ep", "a dense model has no experts to spread", "set ep = 1, or model.experts"),
+        (j.ep > j.dp, "job.ep", f"experts over {j.ep} ranks of {j.dp} data-parallel ones", "choose ep up to dp"),
+        (m.experts > 0 and not per_token, "model.experts_per_token", f"{m.experts_per_token} of {m.experts} experts per token",
+         "give 1 or more, at most experts"),
+        (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
+        (not nested, "fabric.tiers", "the devices of a tier are no multiple of those of the tier inside it",
+         "order the tiers from the inside out, each a multiple of the one before"),
+        (f.topology == "torus" and (len(f.tiers) < 2 or prod(f.torus) < nodes), "fabric.torus",
+         f"a torus of {prod(f.torus) if f.torus else 0} nodes for {nodes}", "give two tiers and as many nodes as are needed"),
+        (f.topology == "dragonfly" and len(f.tiers) < 3, "fabric.tiers", "a dragonfly has nodes, routers and groups",
+         "give at least three tiers"),
+        (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
+         "give its tier two uplinks or more, in a tree or on rails"),
+        *gates(s.policy, j), *_acts(s),
+        (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
+    )  # fmt: skip
+
+
+def gates(p: Policies, j: Job) -> Sequence[Contradiction]:
+    """What a gate needs, and keys that would do nothing at it."""
+    distinct = j.dp // p.clones
+    return (
+        (j.dp % p.clones != 0, "policy.clones", f"{j.dp} replicas cannot be dealt out {p.clones} to a task",
+         "choose a divisor of dp"),
+        ((p.gate == "fastest") != (p.backup_replicas > 0), "policy.backup_replicas", "go with the gate of the fastest",
+         'set gate = "fastest" and backup_replicas together'),
+        (p.backup_replicas >= distinct, "policy.backup_replicas", f"{p.backup_replicas} of {distinct} replicas",
+         "wait for at least one"),
+        (p.slack > 0 and p.gate not in ("ring", "stale", "hierarchical"), "policy.slack", f"does nothing at a gate {p.gate!r}",
+         'set gate = "ring", "stale" or "hierarchical", or slack = 0'),
+        (p.slack < 1 and p.gate in ("ring", "hierarchical"), "policy.slack", f"a gate {p.gate!r} needs 1 or more", "set it"),
+        ((p.gate == "hierarchical") != (p.group_replicas > 0), "policy.group_replicas", "go with a hierarchical gate",
+         'set gate = "hierarchical" and group_replicas together'),
+        (p.group_replicas > 0 and distinct % p.group_replicas != 0, "policy.group_replicas",
+         f"{distinct} replicas cannot meet in groups of {p.group_replicas}", "choose a divisor"),
+    )  # fmt: skip
+
+
+def _acts(s: Scenario) -> Sequence[Contradiction]:
+    """Policies that would do nothing, or cannot be."""
+    p, j, d = s.policy, s.job, s.device
+    return (
+        (p.compression_ratio > 1 and j.sharding == "zero3", "policy.compression_ratio",
+         "fully sharded gradients are scattered layer by layer, and are not compressed here", "choose another sharding"),
+        (p.priority and j.overlap_share == 0, "policy.priority", "nothing overlaps", "set job.overlap_share"),
+        (d.load_w * p.power_cap_share <= d.stall_w and p.power_cap_share < 1, "policy.power_cap_share",
+         f"leaves a device {d.load_w * p.power_cap_share:g} W, and it takes {d.stall_w:g} W waiting", "raise it"),
+        (p.power_floor_share > p.power_cap_share, "policy.power_floor_share", "lies above the cap", "lower it"),
+    )  # fmt: skip

@@ -1,0 +1,159 @@
+"""A scenario's step, noise left out: what every chunk of layers takes in each direction, the hops, the synchronisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from taut.project.fabric.collective_time import time_ns
+from taut.project.fabric.groups import Net, net_of
+from taut.project.training import device_work as work
+from taut.project.training import policy_effects as acts
+from taut.project.training.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Times of one replica, ns, and how many rendezvous are in them."""
+
+    forward_ns: Any
+    """Per chunk: one micro-batch through its layers, transfers inside the stage included."""
+    backward_ns: Any
+    transfer_ns: tuple[float, float]
+    """Of these, the transfers of one chunk, forward and backward."""
+    gates: tuple[int, int]
+    """Rendezvous inside one chunk, forward and backward: tensor, context and expert parallel groups meet there."""
+    hop_ns: float
+    """From one stage to the next."""
+    sync_ns: float
+    """Data-parallel synchronisation that does not hide under the backward pass; with local steps, the share of one."""
+    hidden_ns: float
+    """What of it does."""
+    optimiser_ns: float
+
+
+def plan(s: Scenario, net: Net | None = None) -> Plan:
+    """The step of a scenario."""
+    if net is not None:
+        return _planned(s, net)
+    return _known(s.model, s.job, s.device, s.fabric, s.policy)
+
+
+@lru_cache(maxsize=256)
+def _known(*parts: Any) -> Plan:
+    """Seeds and noise change no plan: what draws ask for again is kept."""
+    s = Scenario(**dict(zip(("model", "job", "device", "fabric", "policy"), parts, strict=True)))
+    return _planned(s, net_of(s))
+
+
+def _planned(s: Scenario, net: Net) -> Plan:
+    s = replace(s, device=acts.device(s))
+    m, j = s.model, s.job
+    one = work.layer(s)
+    each = sum(net.ns(*one) for one in inside(s))
+    layers = m.layers // (j.pp * j.virtual_pp)
+    again = 1 if j.recompute == "full" else 0
+    forward = layers * max(one.forward_ns + each, one.host_ns)
+    backward = layers * max(one.backward_ns(j.recompute) + each * (1 + again), one.issued_ns(j.recompute))
+    gather = _gathered_ns(s, net, forward / layers, backward / layers)
+    chunks = j.pp * j.virtual_pp
+    forwards, backwards = np.full(chunks, forward + layers * gather[0]), np.full(chunks, backward + layers * gather[1])
+    head = work.head_ns(s)
+    forwards[-1] += head / 3
+    backwards[-1] += 2 * head / 3
+    gates = 2 if j.tp * j.cp * j.ep > 1 else 0
+    sync = sum(net.ns(*one) for one in synchronised(s, net)) / j.steps_between_syncs
+    # Under the last micro-batch's backward pass, and with priorities under the first forward pass of the next step.
+    under = float(backwards.max()) + (float(forwards.max()) if s.policy.priority else 0.0)
+    hidden = min(sync, j.overlap_share * under * j.virtual_pp)
+    pressed = _compressed_ns(s, net) / j.steps_between_syncs
+    hop = net.ns(*passed(s)) if j.pp > 1 else 0.0
+    return Plan(
+        forwards, backwards, (layers * (each + gather[0]), layers * (each * (1 + again) + gather[1])),
+        (gates * layers, gates * layers * (1 + again)), hop, sync - hidden + pressed, hidden, work.optimiser_ns(s),
+    )  # fmt: skip
+
+
+def _activation_bytes(s: Scenario) -> float:
+    return work.HALF * work.tokens_of(s.model, s.job) * s.model.hidden
+
+
+class Transfer(NamedTuple):
+    """A collective, or a message: its verb, the axis whose groups are at it, bytes."""
+
+    verb: str
+    axis: str
+    size: float
+
+
+def inside(s: Scenario) -> list[Transfer]:
+    """Transfers of a layer's forward pass inside a stage: two all-reduces of tensor parallelism (sequence parallelism moves
+    the same bytes in two halves), keys and values of context parallelism, tokens to their experts and back."""
+    m, j, size = s.model, s.job, _activation_bytes(s)
+    out = []
+    if j.tp > 1:
+        halves = ("reduce-scatter", "all-gather") if j.sequence_parallel else ("all-reduce",)
+        out += 2 * [Transfer(verb, "tp", size) for verb in halves]
+    if j.cp > 1:
+        kv = (m.kv_heads or m.heads) / m.heads
+        out.append(Transfer("all-gather", "cp", 2 * kv * size * j.cp / j.tp))
+    if j.ep > 1:
+        out += 2 * [Transfer("all-to-all", "ep", size * m.experts_per_token / j.tp)]
+    return out
+
+
+def gathered(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
+    """Under fully sharded state, per layer, forward and backward: parameters are gathered before each pass, gradients
+    scattered after the last."""
+    j = s.job
+    if j.sharding not in ("zero3", "hsdp"):
+        return [], []
+    size = work.HALF * work.layer_parameters(s.model) / j.tp
+    axis = "dp" if j.sharding == "zero3" else "shard"
+    gather = Transfer("all-gather", axis, size)
+    return [gather], [gather, Transfer("reduce-scatter", axis, size * j.gradient_bytes / work.HALF)]
+
+
+def synchronised(s: Scenario, net: Net) -> list[Transfer]:
+    """Gradients over data-parallel ranks, once a step; sharded optimisers scatter them and gather parameters instead."""
+    j = s.job
+    held = work.stage_parameters(s)
+    gradients, weights = j.gradient_bytes * held / s.policy.compression_ratio, work.HALF * held
+    if j.sharding == "zero3":
+        return []
+    if j.sharding == "hsdp":
+        return [Transfer("all-reduce", "replica", gradients / net.members("shard"))]
+    if j.sharding in ("zero1", "zero2"):
+        return [Transfer("reduce-scatter", "dp", gradients), Transfer("all-gather", "dp", weights)]
+    return [Transfer("all-reduce", "dp", gradients)]
+
+
+def passed(s: Scenario) -> Transfer:
+    """What one stage sends to the next."""
+    return Transfer("send", "pp", _activation_bytes(s) / s.job.tp)
+
+
+def _gathered_ns(s: Scenario, net: Net, forward: float, backward: float) -> tuple[float, float]:
+    """Gathers and scatters of a layer that do not hide: ``overlap_share`` of the pass may hide the next layer's."""
+    there, back = (sum(_sharded_ns(s, net, one) for one in way) for way in gathered(s))
+    return there - min(there, s.job.overlap_share * forward), back - min(back, s.job.overlap_share * backward)
+
+
+def _sharded_ns(s: Scenario, net: Net, one: Transfer) -> float:
+    """Time of a gather or scatter of sharded state; some implementations use one port of a node only."""
+    if s.job.gather_striped:
+        return net.ns(*one)
+    tier, rate = net.rate(one.axis)
+    late = net.late_us(one.verb, one.axis, net.pace(one.axis, "ring").level) * 1e3 if net.members(one.axis) > 1 else 0.0
+    return late + time_ns(one.verb, tier.algorithm, net.members(one.axis), one.size, min(rate, tier.gb_per_s), tier.latency_us)
+
+
+def _compressed_ns(s: Scenario, net: Net) -> float:
+    """Making gradients smaller: they go through memory so many times."""
+    if s.policy.compression_ratio == 1 or net.members("dp") <= 1:
+        return 0.0
+    return work.moved_ns(s.device, s.policy.compression_passes * s.job.gradient_bytes * work.stage_parameters(s))

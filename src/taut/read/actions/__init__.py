@@ -1,0 +1,1 @@
+"""Control logs: decisions of controllers."""

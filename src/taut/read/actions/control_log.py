@@ -1,0 +1,168 @@
+"""What the readers of control logs share: what one log tells, times of any zone, directions, layers.
+
+A control log tells who changed what, and when. Readers hand over its actions in the order of the log; ``control_gather``
+counts deliveries that came twice and clocks that ran backwards, and puts all logs into one order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.core.errors import TooLarge
+from taut.core.tables import NULL, Action, Table, columns_of
+from taut.read.dates import LATEST_S, parsed
+from taut.read.jobs.job_words import SECOND, cut, times
+from taut.read.metrics.series import Series
+
+MOST_ACTIONS = 20_000_000
+"""More actions than this in one file are a mistake, or worse."""
+KINDS = {name: object if dtype == "str" else np.dtype(dtype) for name, dtype, _ in columns_of(Action)}
+"""Column → numpy type."""
+LAYERS = (
+    (re.compile(r"autoscal|\bhpa\b|\bvpa\b|keda|karpenter|autopilot", re.IGNORECASE), "autoscaler"),
+    (re.compile(r"sched|slurm|kueue|volcano|yunikorn|preempt", re.IGNORECASE), "scheduler"),
+    (re.compile(r"torchrun|elastic|runtime|launcher", re.IGNORECASE), "runtime"),
+    (re.compile(r"retry|retries", re.IGNORECASE), "retry"),
+)
+"""Layers that a controller's own name tells."""
+ALLOCATION = {
+    "requeue": -1,
+    "hold": -1,
+    "suspend": -1,
+    "cancel": -1,
+    "kill": -1,
+    "preempt": -1,
+    "release": 1,
+    "resume": 1,
+    "start": 1,
+}
+"""Requests about a job that all turn one knob: whether it holds its accelerators."""
+_ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)$"
+_BARE = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?$"
+_UP = re.compile(r"(?:scale[-_ ]?)?up(?:scal\w*)?|increas\w*|add|raise|start", re.IGNORECASE)
+_DOWN = re.compile(r"(?:scale[-_ ]?)?down(?:scal\w*)?|decreas\w*|remove|lower|stop", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ControlLog:
+    """What one file tells of control."""
+
+    label: str
+    actions: Table
+    """In the order of the log."""
+    demand: Sequence[Series] = ()
+    """What the controllers reacted to, where they log it."""
+    zoneless: bool = False
+    """Times were written without a time zone, and taken as UTC."""
+    torn: int = 0
+    """Lines or rows that could not be read, or tell no time."""
+    repeated: int = 0
+    """Deliveries that carry the id of one before."""
+    partial: Sequence[str] = ()
+
+
+def table(rows: Sequence[Mapping[str, Any]], label: str = "") -> Table:
+    """Actions out of rows that name only what they know."""
+    few(len(rows), label)
+    used = dict.fromkeys(key for row in rows for key in row)
+    unknown = {name: default for name, default in _defaults().items() if name in used}
+    return Table(
+        Action,
+        {key: np.array([row.get(key, unset) for row in rows], dtype=KINDS[key]) for key, unset in unknown.items()},
+        len(rows),
+    )
+
+
+def _defaults() -> dict[str, Any]:
+    return {name: field.default for name, field in Action.__dataclass_fields__.items()}
+
+
+def few(count: int, label: str) -> None:
+    """Refuses more actions than a log can have."""
+    if count > MOST_ACTIONS:
+        raise TooLarge(label, f"more than {MOST_ACTIONS:,} actions", "cut the log to the time in question")
+
+
+def dated(texts: Any) -> tuple[Any, bool] | None:
+    """What ``moments`` says of a list of dates of one shape; None of anything else."""
+    dates = parsed(texts) if isinstance(texts, list) else None
+    if dates is None or (np.abs(dates[0]) > LATEST_S).any():
+        return None
+    seconds, ns, bare = dates
+    return seconds * SECOND + ns, bare
+
+
+def moments(texts: Any) -> tuple[Any, bool]:
+    """Dates as ns since 1970, each from its own zone, NULL where there is none; and whether one named no zone."""
+    if found := dated(texts):
+        return found
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
+    column = pc.replace_substring(pc.replace_substring(pc.utf8_trim_whitespace(column), ",", "."), "/", "-")
+    out, left = np.full(len(column), NULL, dtype=np.int64), np.ones(len(column), dtype=np.bool_)
+    bare = False
+    for pattern, kind in ((_ZONED, pa.timestamp("ns", "UTC")), (_BARE, pa.timestamp("ns"))):
+        fits = pc.match_substring_regex(column, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+        if not fits.any():
+            continue
+        try:
+            out[fits] = column.filter(pa.array(fits)).cast(kind).cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid:  # a month 13 among them: one by one
+            continue
+        left &= ~fits
+        bare |= kind.tz is None
+    if left.any():
+        out[left], odd = times(["" if text is None else text for text in column.filter(pa.array(left)).to_pylist()])
+        bare |= odd
+    return out, bare
+
+
+def direction(word: Any) -> int:
+    """1 up, -1 down, 0 neither, of what a log writes for it."""
+    text = str(word).strip()
+    return towards(0, text) or (1 if _UP.fullmatch(text) else -1 if _DOWN.fullmatch(text) else 0)
+
+
+def towards(before: Any, after: Any) -> int:
+    """The direction from one value to another, 0 unless both are numbers."""
+    try:
+        step = float(after) - float(before)
+    except (TypeError, ValueError):
+        return 0
+    return (step > 0) - (step < 0)
+
+
+def layer_of(controller: str) -> str:
+    """The layer that a controller's name tells; empty if it tells none."""
+    return next((layer for pattern, layer in LAYERS if pattern.search(controller)), "")
+
+
+class Settings:
+    """The last value of every knob of every target, so that a change knows what was before."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], str] = {}
+
+    def change(self, target: str, knob: str, value: str, before: str = "") -> dict[str, Any]:
+        """A knob is set: the columns before, after and direction."""
+        was = before or self._last.get((target, knob), "")
+        self._last[target, knob] = value
+        return {"before": cut(was), "after": cut(value), "direction": towards(was, value)}
+
+    def saw(self, target: str, knob: str, value: str) -> None:
+        """A value was seen without anybody setting it."""
+        self._last[target, knob] = value
+
+
+def lines_of(data: bytes | bytearray, longest: int = 4000) -> Iterable[str]:
+    """The lines of a text that hold something, each cut to what is looked at."""
+    for line in bytes(data).decode("utf-8", "replace").splitlines():
+        if line.strip():
+            yield line[:longest]

@@ -1,0 +1,1 @@
+"""Chakra and PyTorch execution traces."""

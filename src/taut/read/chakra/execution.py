@@ -1,0 +1,190 @@
+"""PyTorch execution traces (of its ExecutionTraceObserver): operators, what they were given, and no times.
+
+Beside the Kineto trace of the same rank they say what that leaves open about its collectives: process group, sequence
+number, bytes, root or peer. A trace that Chakra's linker has merged with Kineto's holds times, and is a trace itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut.core.errors import InputRefused, TooLarge
+from taut.core.tables import NULL, Kind, Trace, Verb
+from taut.read.chakra import reader as chakra
+from taut.read.chakra.execution_calls import Call, Node, call_of, made_groups
+from taut.read.chakra.execution_linked import is_linked, linked_nodes
+from taut.read.chakra.nodes import rank_in_name
+from taut.read.columns import Codes, Ints
+from taut.read.kineto.json_events import integer
+
+_HEAD = re.compile(rb'^\s*\{[^\[{]{0,4096}?"schema"\s*:\s*"\d+\.\d+(?:\.\d+)?[^"]{0,40}"')
+UNNAMED = "default"
+"""What a Kineto trace without group names calls the group of its collectives."""
+OBJECTS = 10_000_000
+"""More objects in one file than an execution trace of one rank holds."""
+COMPARED = 4_000_000
+"""Pairs of collectives that are compared, at most, where two records of a rank differ."""
+_ROOTED = (Verb.BROADCAST, Verb.SCATTER, Verb.REDUCE, Verb.GATHER)
+_HOPS = (Verb.SEND, Verb.RECV)
+
+
+@dataclass
+class Execution:
+    """The collectives that one rank issued, in order."""
+
+    label: str
+    rank: int
+    calls: list[Call]
+    group_ranks: dict[str, list[int]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+
+class _File(msgspec.Struct):
+    nodes: list[Node]
+    rank: Any = None
+
+
+def sniff(head: bytes) -> bool:
+    """A JSON object that names its schema's version and lists nodes."""
+    return _HEAD.match(head) is not None and b'"nodes"' in head
+
+
+def load(data: bytes | bytearray, label: str) -> Execution | Trace | chakra.Plan:
+    """One execution trace; with times in it, a trace."""
+    if data.count(b"{") > OBJECTS:
+        raise TooLarge(label, f"more than {OBJECTS:,} objects", "trace fewer steps")
+    try:
+        found = msgspec.json.decode(data, type=_File)
+    except RecursionError:
+        raise TooLarge(label, "nested too deeply to be a trace") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputRefused(label, f"not a readable execution trace: {error}", "leave it out") from None
+    if not found.nodes:
+        raise InputRefused(label, "no operator in this execution trace", "leave it out")
+    members = made_groups(found.nodes)
+    told = [call_of(node) for node in found.nodes if "record_param_comms" in node.name]
+    calls = sorted((call for call in told if call), key=lambda call: call.order)
+    rank, notes = _rank(integer(found.rank), calls, members, label)
+    if is_linked(found.nodes):
+        nodes = linked_nodes(found.nodes, notes)
+        nodes.rank, nodes.group_ranks = rank, members
+        return chakra.of_nodes(nodes, label, notes)
+    ids = {integer(node.id) for node in found.nodes}
+    missing = sum(node.caller not in ids for node in found.nodes)
+    counts = Counter({"operators in execution traces": len(found.nodes), "dependencies on a node that is not there": missing})
+    return Execution(label, rank, calls, members, +counts, notes)
+
+
+def _rank(told: int, calls: Sequence[Call], members: Mapping[str, Sequence[int]], label: str) -> tuple[int, list[str]]:
+    """The rank: as the file says, as its collectives say, or by the file's name, which is said."""
+    if 0 <= told < 2**31:
+        return told, []
+    mine = [call for call in calls if call.verb not in (*_ROOTED, *_HOPS) and call.member >= 0]
+    known = {members[call.group][call.member] for call in mine if call.member < len(members.get(call.group, ()))}
+    if not known and len({call.group for call in calls}) == 1 and not members:
+        known = {call.member for call in mine}
+    if len(known) == 1:
+        return min(known.pop(), 2**31 - 1), []
+    rank = rank_in_name(label)
+    return rank, [f"{label} does not name its rank: taken as rank {rank} from the file name"] if rank >= 0 else []
+
+
+def apply(trace: Trace, executions: Sequence[Execution]) -> Trace:
+    """The trace with what its execution traces know of the collectives."""
+    if not executions:
+        return trace
+    ops = trace.ops
+    groups = Codes({name: code for code, name in enumerate(trace.groups)})
+    columns = {name: ops.columns[name].astype(np.int64) for name in ("group", "seq", "size", "peer")}
+    counts: Counter[str] = Counter({"execution traces": len(executions)})
+    ranks, notes, members = set(trace.members.rank.tolist()), list(trace.partial), dict(trace.group_ranks)
+    for execution in executions:
+        counts.update(execution.counts)
+        notes += execution.notes
+        if execution.rank not in ranks:
+            notes.append(f"{execution.label} left out: an execution trace without the profiler's trace of its rank")
+            continue
+        rows = _issued(trace, execution.rank)
+        mine, theirs, whole = _aligned(ops.verb[rows], ops.size[rows], execution.calls)
+        counts["collectives named by execution traces"] += len(mine)
+        counts["collectives in traces only"] += len(rows) - len(mine)
+        counts["collectives in execution traces only"] += len(execution.calls) - len(theirs)
+        members = {**execution.group_ranks, **members}
+        found = [execution.calls[i] for i in theirs.tolist()]
+        _fill(trace, rows[mine], found, columns, groups, members, whole)
+    if counts["dependencies on a node that is not there"]:
+        notes.append(chakra.UNFOLLOWED)
+    lost, extra = counts["collectives in execution traces only"], counts["collectives in traces only"]
+    if lost or extra:
+        notes.append(f"execution traces hold {lost} collectives that the traces do not, and lack {extra} that they do")
+    return replace(
+        trace,
+        ops=ops.replace(**columns),
+        groups=list(map(str, groups)),
+        group_ranks=members,
+        partial=tuple(dict.fromkeys(notes)),
+        counts={**trace.counts, **+counts},
+    )
+
+
+def _issued(trace: Trace, rank: int) -> Ints:
+    """The rendezvous of a rank in the order in which they were issued."""
+    ops = trace.ops
+    rows = np.flatnonzero((ops.rank == rank) & (ops.kind == Kind.COMMUNICATE) & (ops.verb != Verb.NONE))
+    launch = ops.launch[rows]
+    return rows[np.lexsort((rows, ops.start_ns[np.where(launch >= 0, launch, rows)]))]
+
+
+def _aligned(verb: Any, size: Any, calls: Sequence[Call]) -> tuple[Ints, Ints, bool]:
+    """(places in the trace, places in the execution trace, whether nothing is missing on either side)."""
+    theirs = [call.verb for call in calls]
+    if verb.tolist() == theirs:
+        every = np.arange(len(calls), dtype=np.int64)
+        return every, every, True
+    ours = list(zip(verb.tolist(), size.tolist(), strict=True))
+    named = [(call.verb, call.size) for call in calls]
+    codes = Codes()
+    long, short = (codes.of(side).tobytes() for side in (ours, named))
+    at = long.find(short) if named else -1
+    if at >= 0 and at % 8 == 0:
+        every = np.arange(len(calls), dtype=np.int64)
+        return every + at // 8, every, False
+    if len(ours) * len(named) > COMPARED:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), False
+    blocks = SequenceMatcher(None, ours, named, autojunk=False).get_matching_blocks()
+    pairs = np.array([(b.a + k, b.b + k) for b in blocks for k in range(b.size)], dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1], False
+
+
+def _fill(
+    trace: Trace, rows: Ints, calls: Sequence[Call], columns: dict[str, Ints], groups: Codes,
+    members: Mapping[str, Sequence[int]], whole: bool,
+) -> None:  # fmt: skip
+    """Put what the calls say where the trace says nothing."""
+    unnamed = groups.get(UNNAMED, -2)
+    open_ = np.isin(columns["group"][rows], (NULL, unnamed))
+    for row, call, unknown in zip(rows.tolist(), calls, open_.tolist(), strict=True):
+        if unknown and call.group:
+            columns["group"][row] = groups[call.group]
+        if columns["size"][row] < 0:
+            columns["size"][row] = call.size
+        ranks = members.get(call.group, ())
+        if columns["peer"][row] < 0 and call.verb in (*_ROOTED, *_HOPS) and 0 <= call.member < len(ranks):
+            columns["peer"][row] = ranks[call.member]
+    if not whole:
+        return  # a sequence number that belongs to another call would match strangers
+    seq, group = np.array([call.seq for call in calls], dtype=np.int64), columns["group"][rows]
+    collective = np.isin([call.verb for call in calls], _HOPS, invert=True)
+    for code in np.unique(group).tolist():
+        here = np.flatnonzero((group == code) & collective)
+        if len(here) and (seq[here] >= 0).all() and (np.diff(seq[here]) > 0).all() and (columns["seq"][rows[here]] < 0).all():
+            columns["seq"][rows[here]] = seq[here]

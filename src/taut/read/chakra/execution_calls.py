@@ -1,0 +1,130 @@
+"""Nodes of PyTorch execution traces, and what ``record_param_comms`` tells of a collective, in the layout of any schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from taut.core.tables import Verb
+from taut.read.chakra.nodes import process_groups
+from taut.read.kineto.json_events import integer
+from taut.read.op_rows import NAME_LENGTH
+from taut.read.verb_words import verb_of
+
+
+class Call(msgspec.Struct, gc=False):
+    """One collective as ``record_param_comms`` recorded it; what is unknown is -1 or empty."""
+
+    order: int
+    verb: int
+    group: str
+    seq: int
+    size: int
+    member: int
+    """The rank inside the group that is named: the root, the peer, else this rank itself."""
+
+
+class Node(msgspec.Struct, gc=False):
+    """One operator; its values are decoded only where they are wanted."""
+
+    id: Any = None
+    name: str = ""
+    rf_id: Any = None
+    parent: Any = None
+    ctrl_deps: Any = None
+    tid: Any = None
+    inputs: msgspec.Raw = msgspec.Raw(b"null")
+    outputs: msgspec.Raw = msgspec.Raw(b"null")
+    attrs: msgspec.Raw = msgspec.Raw(b"null")
+    ts: Any = None
+    inclusive_dur: Any = None
+    exclusive_dur: Any = None
+    cat: Any = None
+    stream: Any = None
+    pg_name: Any = None
+    inter_thread_dep: Any = None
+
+    @property
+    def caller(self) -> int:
+        """The id of the node that called this one."""
+        return integer(self.ctrl_deps if self.parent is None else self.parent)
+
+
+def attributes(node: Node) -> dict[str, Any]:
+    """Attributes by name, as schemas from 1.0.2 on have them; before, they stood beside the name."""
+    listed = decoded(node.attrs)
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    own = {key: value for key, value in (("rf_id", node.rf_id), ("tid", node.tid)) if value is not None}
+    return {**{str(entry.get("name")): entry.get("value") for entry in entries}, **own}
+
+
+def decoded(raw: msgspec.Raw) -> Any:
+    """The value of raw JSON, None if it is none."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _values(node: Node) -> tuple[list[Any], list[Any]]:
+    """Inputs and outputs, in the layout of any schema."""
+    told = [decoded(raw) for raw in (node.inputs, node.outputs)]
+    told = [side.get("values") if isinstance(side, dict) else side for side in told]
+    inputs, outputs = (side if isinstance(side, list) else [] for side in told)
+    return inputs, outputs
+
+
+def made_groups(nodes: Sequence[Node]) -> dict[str, list[int]]:
+    """Process group → ranks, from the notes that torch leaves when it makes groups."""
+    made: dict[str, list[int]] = {}
+    for node in nodes:
+        if "process_group:init" in node.name:
+            for value in _values(node)[0]:
+                made.update(process_groups(value) if isinstance(value, str) else {})
+    return made
+
+
+def call_of(node: Node) -> Call | None:
+    """The collective that a ``record_param_comms`` node tells of; None for waits and other notes.
+
+    Its inputs end with: sequence number, group, rank, name, two lists of split sizes, and later the ranks of the group.
+    Sequence number and group are pairs in newer versions; in the oldest the group is an address, which names nothing.
+    """
+    inputs, outputs = _values(node)
+    told = attributes(node)
+    at = next((i for i in range(len(inputs) - 1, 2, -1) if isinstance(inputs[i], str) and verb_of(inputs[i])), None)
+    word = told.get("collective_name") if at is None else inputs[at]
+    verb = verb_of(word) if isinstance(word, str) else Verb.NONE
+    if verb is Verb.NONE:
+        return None
+    seq, group, member = (inputs[at - 3 : at] if at is not None else []) or [None, None, None]
+    seq = seq[0] if isinstance(seq, list) and seq else seq
+    group = group[0] if isinstance(group, list) and group else group
+    named = told.get("pg_name", group if isinstance(group, str) else None)
+    order = integer(told.get("rf_id"))
+    size = max(_bytes(inputs[: at - 3] if at is not None else inputs), _bytes(outputs))
+    return Call(
+        order=order if order > 0 else integer(node.id),
+        verb=int(verb),
+        group="" if named is None else str(named)[:NAME_LENGTH],
+        seq=integer(seq),
+        size=size,
+        member=integer(member),
+    )
+
+
+def _bytes(values: Any, depth: int = 3) -> int:
+    """Bytes of tensors, each of which is ``[id, storage, offset, elements, bytes of one, device]``; -1 for none."""
+    total = -1
+    for value in values if isinstance(values, list) else []:
+        if not isinstance(value, list):
+            continue
+        if len(value) == 6 and isinstance(value[5], str) and type(value[3]) is int and type(value[4]) is int:
+            size = value[3] * value[4]
+        else:
+            size = _bytes(value, depth - 1) if depth else -1
+        if 0 <= size < 2**60:
+            total = min(max(total, 0) + size, 2**60)
+    return total

@@ -1,0 +1,1 @@
+"""Flight-recorder dumps and NCCL Inspector logs."""

@@ -1,0 +1,414 @@
+"""Flight-recorder dumps, JSON or pickle: which communication calls a rank made, of which group, in which order.
+
+Beside traces they name the group and sequence number of every collective. Alone they tell who did not come to a gate,
+which is all that is left of a job that hangs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut.core.errors import InputRefused, NotATrace
+from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
+from taut.read.columns import Codes, Ints, Mask
+from taut.read.flight import arrivals, pickles
+from taut.read.kineto.collectives import NO_GROUP
+from taut.read.kineto.json_events import elements, integer, integers
+from taut.read.limits import RANKS, near
+from taut.read.op_rows import NAME_LENGTH, rank_list
+from taut.read.verb_words import verb_of
+
+CREATED_NS = 200_000
+"""A dump entry is created while its call runs; clocks of the two records agree to well within this."""
+EARLIER_NS = 60_000_000_000
+ABSENT = 1000
+"""Ranks without a dump that are listed one by one."""
+BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
+_SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
+_RANK = re.compile(r"(\d{1,7})\D*+\Z")
+_HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
+
+
+@dataclass
+class Dump:
+    """The calls one rank recorded, in order of creation."""
+
+    label: str
+    rank: int
+    calls: Table
+    """Rows of tables.Call; ``group`` and ``name`` index the two lists."""
+    names: list[str]
+    groups: list[str]
+    group_ranks: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def collectives(self) -> Table:
+        """The recorded calls that all members of a group take part in."""
+        hop = (self.calls.verb == Verb.SEND) | (self.calls.verb == Verb.RECV)
+        return self.calls.take((self.calls.created_ns >= 0) & ~hop)
+
+
+def sniff(head: bytes) -> bool:
+    """A JSON object with the keys of a dump, or a pickle: no trace is one."""
+    text = head.lstrip()
+    return pickles.sniff(head) or (text[:1] == b"{" and any(word in text for word in _SPOKEN))
+
+
+class _Entry(msgspec.Struct, gc=False):
+    record_id: Any = None
+    pg_id: Any = None
+    time_created_ns: Any = None
+    profiling_name: Any = None
+    collective_seq_id: Any = None
+    p2p_seq_id: Any = None
+    process_group: Any = None
+    input_sizes: Any = None
+    state: Any = None
+    retired: Any = None
+    is_p2p: Any = None
+
+
+class _File(msgspec.Struct):
+    entries: list[_Entry] = []
+    pg_config: Any = None
+    pg_status: Any = None
+    rank: Any = None
+    nccl_version: Any = None
+
+
+def load(data: bytes | bytearray, label: str) -> Dump:
+    """One dump; the rank comes from the dump if it says, else from the file name, else it is -1."""
+    try:
+        if pickles.sniff(data[:2]):
+            value = pickles.plain(data, label)
+            if not isinstance(value, dict) or "entries" not in value:
+                raise NotATrace(label, "a pickle that is no flight-recorder dump", "leave it out")
+            dump = _unpickled(value, label)
+        else:
+            dump = msgspec.json.decode(data, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputRefused(label, f"not a readable flight-recorder dump: {error}", "leave it out") from None
+    entries = _ordered(dump.entries)
+    rank = _rank(dump.rank, label)
+    of = [_group(entry.process_group) for entry in entries]
+    names, groups, members = Codes(), Codes(), _config(dump.pg_config, set(of))
+    called = Codes()
+    call = called.of(_texts([entry.profiling_name for entry in entries]))
+    hop = np.array([entry.is_p2p is True for entry in entries], dtype=np.bool_)
+    seq = np.where(hop, integers([e.p2p_seq_id for e in entries]), integers([e.collective_seq_id for e in entries]))
+    pg = integers([entry.pg_id for entry in entries])
+    known = Table(
+        Call,
+        {
+            "group": groups.of(of),
+            "name": names.of(map(_name, called))[call] if entries else call,
+            "seq": seq,
+            "verb": np.array(list(map(verb_of, called)), dtype=np.int64)[call] if entries else call,
+            "peer": [_hop(entry, members) if p2p else NULL for entry, p2p in zip(entries, hop.tolist(), strict=True)],
+            "size": [elements(entry.input_sizes) for entry in entries],
+            "created_ns": integers([entry.time_created_ns for entry in entries]),
+            "done": _done(dump, entries, pg, seq, hop),
+        },
+        len(entries),
+    )
+    reached = _reached(dump, dict(zip(pg.tolist(), of, strict=True)), members)
+    counted = Table(
+        Call,
+        {
+            "group": groups.of(name for name, _, _ in reached),
+            "seq": [enqueued for _, enqueued, _ in reached],
+            "done": [int(completed >= enqueued) for _, enqueued, completed in reached],
+        },
+        len(reached),
+    )
+    calls = concat(Call, [known, counted])
+    calls = calls.replace(rank=np.full(len(calls), rank))
+    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
+
+
+def _unpickled(value: dict[Any, Any], label: str) -> _File:
+    """What a pickle holds, by reference: a copy could be as large as all that its references stand for."""
+    entries = value["entries"]
+    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputRefused(
+            label, "not a readable flight-recorder dump: its entries are no list of dictionaries", "leave it out"
+        )
+    fields, rest = _Entry.__struct_fields__, _File.__struct_fields__[1:]
+    return _File([_Entry(*map(entry.get, fields)) for entry in entries], *map(value.get, rest))
+
+
+def _rank(said: Any, label: str) -> int:
+    """The rank that a dump says it is of, else the last number of its file's name, else -1."""
+    rank = integer(said)
+    if rank >= RANKS:
+        raise InputRefused(label, f"a dump of rank {rank:,}, which no job has", "leave it out")
+    found = None if rank >= 0 else _RANK.search(re.split(r"[/\\:]", label)[-1])
+    return rank if rank >= 0 else int(found[1]) if found else -1
+
+
+def _ordered(entries: list[_Entry]) -> list[_Entry]:
+    """The entries that tell when they were created, in that order."""
+    created, record = integers([entry.time_created_ns for entry in entries]), integers([entry.record_id for entry in entries])
+    order = np.lexsort((record, created))
+    return [entries[i] for i in order[created[order] > 0].tolist()]
+
+
+def _text(value: Any) -> str:
+    """The text of a name or number, as far as names go; empty of lists and tables, which may be any size."""
+    if type(value) is str:
+        return value[:NAME_LENGTH]
+    return str(value)[:NAME_LENGTH] if value is None or isinstance(value, (str, int, float)) else ""
+
+
+def _texts(values: list[Any]) -> list[str]:
+    """The texts of many; where all are texts they stay as long as they are, because they are cut once they are told apart."""
+    return values if set(map(type, values)) <= {str} else list(map(_text, values))
+
+
+def _group(value: Any) -> str:
+    if not isinstance(value, (list, tuple)) or not value:
+        return ""
+    name = value[0]
+    return name if type(name) is str and len(name) <= NAME_LENGTH else _text(name)
+
+
+def _name(value: Any) -> str:
+    """The call's class: the ends of a hop are its place, not its class."""
+    return _HOP.sub("", str(value)[:NAME_LENGTH]).strip()
+
+
+def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
+    """Global rank of the other end of a send or receive, -1 if it is not told: names hold ranks inside the group."""
+    found = _HOP.search(_text(entry.profiling_name))
+    if found is None:
+        return NULL
+    other, ranks = int(found[3]), members.get(_group(entry.process_group), ())
+    return ranks[other] if other < len(ranks) else NULL
+
+
+def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask) -> Mask:
+    """True if the call completed; the status of its group decides where the entry itself does not say.
+
+    A group's status counts its sends and receives, too, so it says nothing of the collectives of a group that has any.
+    """
+    mixed = set(pg[hop].tolist())
+    completed = {group: value[1] for group, value in _status(dump).items() if group not in mixed}
+    used, inverse = np.unique(pg, return_inverse=True)
+    last = np.array([completed.get(group, -1) for group in used.tolist()], dtype=np.int64)[inverse]
+    done = np.array([entry.state == "completed" for entry in entries], dtype=np.bool_) | ((seq >= 0) & (seq <= last))
+    if dump.nccl_version is not None:  # other backends retire a call when it times out, too
+        done |= np.array([entry.retired is True for entry in entries], dtype=np.bool_)
+    return done
+
+
+def _status(dump: _File) -> dict[int, tuple[int, int]]:
+    """Last call enqueued and last completed of every group, by the number the process itself gives the group."""
+    status = dump.pg_status if isinstance(dump.pg_status, dict) else {}
+    return {
+        integer(_text(key)): (integer(value.get("last_enqueued_collective")), integer(value.get("last_completed_collective")))
+        for key, value in status.items()
+        if isinstance(value, dict) and integer(_text(key)) >= 0
+    }
+
+
+def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequence[int]]) -> list[tuple[str, int, int]]:
+    """(group, last call enqueued, last completed) of the groups that no entry speaks of.
+
+    A process numbers its groups in the order of their names, leaving out those it is no member of: where the counts agree,
+    and the entries agree, that order tells which is which.
+    """
+    status = sorted(_status(dump).items())
+    if len(status) != len(members) or not all(name.isdecimal() for name in members):
+        return []
+    order = sorted(members, key=int)
+    agreed = all(named.get(pg, name) == name for (pg, _), name in zip(status, order, strict=True))
+    if not agreed:
+        return []
+    return [(name, *status[i][1]) for i, name in enumerate(order) if status[i][0] not in named and status[i][1][0] >= 0]
+
+
+def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
+    """Group → its ranks. A single group without a name is the one group of which there are calls and no name."""
+    groups = config if isinstance(config, dict) else {}
+    parsed: dict[str, list[int]] = {}  # groups of a pickle may share one text
+    named = {
+        _text(entry.get("name") or key): _ranks_of(entry.get("ranks"), parsed)
+        for key, entry in groups.items()
+        if isinstance(entry, dict)
+    }
+    other = called - set(named)
+    if "" in named and len(other) == 1:
+        named[other.pop()] = named[""]
+    return {name: ranks for name, ranks in named.items() if name and ranks}
+
+
+def _ranks_of(value: Any, parsed: dict[str, list[int]]) -> list[int]:
+    """The ranks of a group; those of a text that was met before are the same list."""
+    if not isinstance(value, str):
+        return rank_list(value)
+    if value not in parsed:
+        parsed[value] = rank_list(value)
+    return parsed[value]
+
+
+def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
+    """The trace of a job of which only dumps are left."""
+    known = list({dump.rank: dump for dump in sorted(dumps, key=lambda dump: len(dump.calls)) if dump.rank >= 0}.values())
+    known.sort(key=lambda dump: dump.rank)
+    names, groups = Codes(), Codes()
+    calls = concat(Call, [_recoded(dump, names, groups) for dump in known])
+    group_ranks = {group: ranks for dump in known for group, ranks in dump.group_ranks.items()}
+    world = {rank for ranks in group_ranks.values() for rank in ranks}
+    return calls_only(
+        Trace(
+            ops=Table(Op, {}, 0),
+            names=list(map(str, names)),
+            lanes=list(arrivals.LANES),
+            groups=list(map(str, groups)),
+            members=Table(Member, {"rank": [dump.rank for dump in known]}),
+            name=name,
+            source=source,
+            world_size=len(world) or None,
+            group_ranks=group_ranks,
+            calls=calls,
+            partial=[f"{error.where} left out: {error.why}" for error in refused],
+        )
+    )
+
+
+def calls_only(trace: Trace) -> Trace:
+    """What the dumps of a trace tell without it: arrivals and what lies between them if the job ran, else bare calls."""
+    calls = trace.calls.take(np.argsort(trace.calls.rank, kind="stable"))
+    calls = calls.take(calls.created_ns >= 0)
+    calls = calls.take(near(calls.created_ns, calls.created_ns))
+    ranks = set(np.unique(trace.calls.rank).tolist())
+    world = {rank for some in trace.group_ranks.values() for rank in some}
+    missing = sorted(world - ranks)
+    whole = not missing if world else len(ranks) > max(ranks, default=0)
+    laid = arrivals.lay_out(calls, trace.names) if whole and _ran(calls) else None
+    absent = [f"no dump of rank {rank}" for rank in missing[:ABSENT]]
+    absent += [f"no dump of {len(missing) - ABSENT:,} more ranks"] if len(missing) > ABSENT else []
+    return replace(
+        trace,
+        ops=_bare(calls) if laid is None else laid.ops,
+        names=trace.names if laid is None else laid.names,
+        lanes=list(arrivals.LANES),
+        marks=Table(Mark, {}, 0),
+        partial=[*([BARE] if laid is None else _said(laid, trace.names)), *absent, *trace.partial],
+    )
+
+
+def _recoded(dump: Dump, names: Codes, groups: Codes) -> Table:
+    """The calls of a dump with the codes of the job; one known by its group's status only has no name."""
+    own, called = groups.of(dump.groups), np.append(names.of(dump.names), NULL)
+    return dump.calls.replace(group=own[dump.calls.group], name=called[dump.calls.name])
+
+
+def _ran(calls: Table) -> bool:
+    """Whether all calls completed, and no member of a group is behind the others."""
+    if not len(calls) or not calls.done.all():
+        return False
+    rows = np.flatnonzero((calls.verb != Verb.SEND) & (calls.verb != Verb.RECV))
+    cells, cell = np.unique(calls.group[rows].astype(np.int64) << 32 | calls.rank[rows], return_inverse=True)
+    made = np.full(len(cells), NULL)
+    np.maximum.at(made, cell, calls.seq[rows])
+    most = np.full(int(calls.group.max()) + 1, NULL)
+    np.maximum.at(most, cells >> 32, made)
+    return bool((made == most[cells >> 32]).all())
+
+
+def _bare(calls: Table) -> Table:
+    """Every call as an op as long as nothing else is known to follow: none is a rendezvous, their order is what they tell."""
+    last = int(calls.created_ns.max(initial=0))
+    following, own = np.full(len(calls), last), calls.rank[1:] == calls.rank[:-1]
+    following[:-1][own] = calls.created_ns[1:][own]
+    columns = {
+        "rank": calls.rank, "lane": np.zeros(len(calls)), "step": np.zeros(len(calls)), "name": calls.name,
+        "kind": np.full(len(calls), Kind.COMMUNICATE), "start_ns": calls.created_ns, "end_ns": following,
+    }  # fmt: skip
+    return Table(Op, columns, len(calls))
+
+
+def _said(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
+    """What arrivals cannot tell, and what was found out instead of read."""
+    said = [
+        "only flight-recorder dumps: when ranks came to their gates, not how long transfers took; that counts as work after "
+        "them, so a slow link shows as slow ranks at its ends, or as all ranks being slower",
+        f"no step marks: {laid.steps} steps found from the calls that recur, {laid.outside} calls outside them left out",
+        "where a rank waited for its calls was found from what lets its work vary least from step to step",
+    ]
+    if any(name.startswith(("nccl", "rccl")) for name in names):
+        said.append("calls are made by the host: a device that falls behind its host is not seen")
+    if laid.clocks:
+        off = ", ".join(f"rank {rank} {ns / 1e6:+.1f} ms" for rank, ns in sorted(laid.clocks.items())[:8])
+        more = f" and {len(laid.clocks) - 8} more" if len(laid.clocks) > 8 else ""
+        said.append(f"clocks set right by what ranks usually differ where they come closest together: {off}{more}")
+    else:
+        said.append("clocks taken as they are: arrivals tell none that is off, and would tell a constant one hardly")
+    return said
+
+
+def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
+    """The trace with the calls of its dumps, and with group and sequence number of every collective that a dump also has."""
+    dumps = [dump for dump in dumps if dump.rank >= 0]
+    if not dumps:
+        return trace
+    groups = Codes({name: code for code, name in enumerate(trace.groups)})
+    names = Codes({name: code for code, name in enumerate(trace.names)})
+    group, seq = trace.ops.group.copy(), trace.ops.seq.copy()
+    matched, calls = 0, []
+    for dump in dumps:
+        own = groups.of(dump.groups)
+        rows, entries = _matches(trace, dump)
+        found = dump.collectives.take(entries)
+        seq[rows] = found.seq
+        named = np.array([bool(dump.groups[i]) for i in found.group.tolist()], dtype=np.bool_)
+        group[rows[named]] = own[found.group[named]]
+        matched += len(rows)
+        calls.append(_recoded(dump, names, groups))
+    ranks = {name: members for dump in dumps for name, members in dump.group_ranks.items()}
+    found_counts = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
+    nameless = (trace.ops.group < 0) & (trace.ops.verb != Verb.NONE)
+    settled = not (nameless & (group < 0)).any()  # what the traces left open, the dumps tell
+    return replace(
+        trace,
+        partial=[line for line in trace.partial if not (settled and NO_GROUP in line)],
+        ops=trace.ops.replace(group=group, seq=seq),
+        names=list(map(str, names)),
+        groups=list(map(str, groups)),
+        group_ranks={**ranks, **trace.group_ranks},
+        calls=concat(Call, calls),
+        dumped=tuple(sorted({dump.rank for dump in dumps})),
+        counts={**trace.counts, **found_counts},
+    )
+
+
+def _matches(trace: Trace, dump: Dump) -> tuple[Ints, Ints]:
+    """Rows of ops and collectives of the dump that are the same."""
+    ops, created_ns = trace.ops, dump.collectives.created_ns
+    mine = (ops.rank == dump.rank) & (ops.kind == Kind.COMMUNICATE) & (ops.seq < 0)
+    mine &= (ops.verb != Verb.SEND) & (ops.verb != Verb.RECV)
+    rows = np.flatnonzero(mine)
+    call = ops.launch[rows]
+    begin = np.where(call >= 0, ops.start_ns[call], ops.start_ns[rows])
+    finish = np.where(call >= 0, ops.end_ns[call], ops.start_ns[rows])
+    order = np.lexsort((rows, begin))
+    rows, begin, finish, issued = rows[order], begin[order], finish[order], call[order] >= 0
+    if not len(created_ns) or not len(rows):
+        return rows[:0], rows[:0]
+    # An entry is created after its call began, before the next call does; without the call, some time before the transfer.
+    following = np.append(begin[1:], np.iinfo(np.int64).max)
+    after = np.searchsorted(created_ns, begin - CREATED_NS // 4, "left")
+    before = np.searchsorted(created_ns, finish + CREATED_NS, "right") - 1
+    entry = np.minimum(np.where(issued, after, before), len(created_ns) - 1)
+    created = created_ns[np.maximum(entry, 0)]
+    during = (created >= begin - CREATED_NS // 4) & ((created <= finish + CREATED_NS) | (created < following))
+    good = (entry >= 0) & np.where(issued, during, created >= begin - EARLIER_NS)
+    good &= np.concatenate([[True], entry[1:] > entry[:-1]])
+    return rows[good], entry[good]

@@ -1,0 +1,1 @@
+"""Job logs: attempts, their ends, and their progress."""

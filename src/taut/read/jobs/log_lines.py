@@ -1,0 +1,240 @@
+"""Lines of a log written inside a job → its attempts: what a line means is told by ``torchrun`` and ``training_log``.
+
+A log of several attempts (a launcher that restarts workers, a requeued job that appends to its file) tells where one ends
+only by what comes next: a failure, a checkpoint that is loaded again, or a step that comes again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from taut.core.tables import NULL
+from taut.read.jobs.job_words import FAILED, SECOND, cut
+
+_ISO = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
+_AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}),? (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
+_GLOG = re.compile(r"(?:^|[\s\[|])[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,9})")
+_YEAR = re.compile(rb"(?<!\d)(20\d\d)[-/]\d\d[-/]\d\d[T _]\d\d:\d\d")
+NO_YEAR = 1972
+"""Stands for a year that is not told; it has a 29 February."""
+PREFIX = 160
+"""A line's time stands among its first characters."""
+
+
+def year_of(data: bytes) -> int | None:
+    """The first year that a log tells."""
+    found = _YEAR.search(data)
+    return int(found[1]) if found else None
+
+
+def time_of(line: str, year: int) -> tuple[int, bool]:
+    """When a line was written, ns, NULL if it does not say; and whether it names a time zone."""
+    head = line[:PREFIX]
+    if ":" not in head:
+        return NULL, False
+    found = _ISO.search(head)
+    if found:
+        return _ns((int(found[1]), int(found[2]), int(found[3])), found.groups()[3:6], found[7], found[8]), found[8] is not None
+    found = _GLOG.search(head)
+    if found:
+        return _ns((year, int(found[1]), int(found[2])), found.groups()[2:5], found[6], None), False
+    found = _AMERICAN.search(head)
+    if found:
+        return _ns((int(found[3]), int(found[1]), int(found[2])), found.groups()[3:6], found[7], None), False
+    return NULL, False
+
+
+def _ns(day: tuple[int, int, int], clock: Sequence[str], fraction: str | None, zone: str | None) -> int:
+    hour, minute, second = map(int, clock)
+    try:
+        since = datetime(*day, hour, minute, second, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    except ValueError:
+        return NULL
+    seconds = since.days * 86_400 + since.seconds
+    if zone and zone != "Z":
+        away = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60
+        seconds -= away if zone[0] == "+" else -away
+    return seconds * SECOND + int((fraction or "0").ljust(9, "0")) if 0 < seconds < 2**33 else NULL
+
+
+@dataclass
+class Try:
+    """One attempt while its lines go by; the names are those of the table."""
+
+    start_ns: int = NULL
+    end_ns: int = NULL
+    outcome: str = ""
+    reason: str = ""
+    first_step: int = NULL
+    first_step_ns: int = NULL
+    last_step: int = NULL
+    last_step_ns: int = NULL
+    resumed_step: int = NULL
+    saved_step: int = NULL
+    saved_ns: int = NULL
+    save_took_ns: int = NULL
+    restore_took_ns: int = NULL
+    held: int = NULL
+    restarts_left: int = NULL
+    limit_ns: int = NULL
+    over: bool = field(default=False, repr=False)
+
+
+@dataclass
+class Story:
+    """What the lines so far have told."""
+
+    tries: list[Try] = field(default_factory=lambda: [Try()])
+    now_ns: int = NULL
+    """The last time that a line told."""
+    active_ns: int = NULL
+    """The last sign of life: a step, a checkpoint, an error."""
+    after_ns: int = NULL
+    """The first time told since then: a restart begins no earlier."""
+    error: str = ""
+    why: str = ""
+    """What the error makes of the attempt, if it is the last word."""
+    saving_ns: int = NULL
+    saving_step: int = NULL
+    """A checkpoint whose completion was not logged: a step after it, or an attempt that loads it, says that it was."""
+    unsure: tuple[Try, int, int] | None = None
+    """Such a checkpoint of the attempt before."""
+    loading_ns: int = NULL
+    allowed_ns: int = NULL
+    """How long a collective was allowed to take that ran out of time since the attempt before."""
+    told: int = 0
+    """Lines that said something of attempts."""
+    most_restarts: int = NULL
+    tasks: int = NULL
+    burned: bool = False
+    """The launcher gave up."""
+
+    @property
+    def current(self) -> Try:
+        """The attempt that the lines are about."""
+        return self.tries[-1]
+
+    def see(self, at: int) -> None:
+        """Time passes."""
+        if at < 0:
+            return
+        self.now_ns = at
+        if self.after_ns < 0:
+            self.after_ns = at
+        if self.current.start_ns < 0:
+            self.current.start_ns = at
+
+    def live(self) -> Try:
+        """A sign of life: of the attempt that runs, or of the next one if that is over."""
+        if self.current.over:
+            self.restart(self.after_ns)
+        self.told += 1
+        self.active_ns, self.after_ns = self.now_ns, NULL
+        return self.current
+
+    def restart(self, at: int, held: int = NULL) -> Try:
+        """A new attempt begins; the one before ended with its last sign of life, unless that is known better."""
+        before = self.current
+        if not before.over:
+            self.close(
+                self.why or (FAILED if self.error else ""), self.error, self.active_ns if self.active_ns >= 0 else self.now_ns
+            )
+        begun = max(at, before.end_ns) if at >= 0 else before.end_ns
+        self.tries.append(Try(start_ns=begun, held=held))
+        self.unsure = (before, self.saving_step, self.saving_ns) if self.saving_step >= 0 else None
+        self.saving_ns = self.saving_step = self.loading_ns = NULL
+        return self.current
+
+    def close(self, outcome: str, reason: str, at: int) -> None:
+        """The attempt is over."""
+        done = self.current
+        done.over, done.outcome, done.reason, done.end_ns = True, outcome, cut(reason), max(at, done.start_ns)
+        done.limit_ns = self.allowed_ns
+        self.error, self.why, self.after_ns, self.allowed_ns = "", "", NULL, NULL
+
+    def step(self, number: int) -> None:
+        """A step was logged; one that was logged before means that the job went back."""
+        if not self.current.over and 0 <= number < self.current.last_step:
+            self.restart(self.after_ns)
+        one = self.live()
+        self.error = self.why = ""
+        self._complete()
+        if one.first_step < 0:
+            one.first_step, one.first_step_ns = number, self.now_ns
+        one.last_step, one.last_step_ns = number, self.now_ns
+
+    def save(self, step: int, took: int, done: bool) -> None:
+        """A checkpoint is being saved, or is complete."""
+        one = self.live()
+        if not done:
+            self._complete()
+            self.saving_ns, self.saving_step = self.now_ns, step
+            return
+        if took < 0 and self.now_ns > self.saving_ns >= 0:
+            took = self.now_ns - self.saving_ns
+        number = step if step >= 0 else one.last_step
+        if took >= 0 and (self.saving_ns >= 0 or number != one.saved_step):
+            one.save_took_ns = max(one.save_took_ns, 0) + took
+        self.saving_ns = self.saving_step = NULL
+        if number >= 0:
+            one.saved_step, one.saved_ns = number, self.now_ns
+
+    def _complete(self) -> None:
+        if self.saving_step >= 0:
+            self.current.saved_step, self.current.saved_ns = self.saving_step, self.saving_ns
+            self.saving_step = NULL
+
+    def load(self, step: int, took: int, done: bool) -> None:
+        """A checkpoint is being loaded, or was; a numbered one after steps means a new attempt."""
+        one = self.current
+        again = one.last_step >= 0 or one.saved_step >= 0 or one.over or (0 <= one.resumed_step != step >= 0)
+        if (self.error and not one.over) or (step >= 0 and again):
+            one = self.restart(self.after_ns)
+        elif step < 0 and again:
+            return  # some other model
+        if step >= 0:
+            one = self.live()
+            one.resumed_step = step
+            if self.unsure is not None and self.unsure[1] == step:
+                before = self.unsure[0]
+                before.saved_step, before.saved_ns = self.unsure[1:]
+        if not done:
+            self.loading_ns = self.now_ns
+        else:
+            if took < 0 and self.now_ns > self.loading_ns >= 0:
+                took = self.now_ns - self.loading_ns
+            one.restore_took_ns = max(one.restore_took_ns, took)
+            self.loading_ns = NULL
+
+    def fail(self, why: str, text: str) -> None:
+        """An error was logged; whether it was the end is told by what follows."""
+        self.active_ns, self.after_ns = self.now_ns, NULL
+        if not self.error:
+            self.error, self.why = cut(text), why
+
+    def finish(self, at: int) -> None:
+        """The log ends."""
+        last = self.current
+        if last.outcome and not last.over:
+            self._complete()
+        if not last.over and (last.outcome or self.error):
+            self.close(last.outcome or self.why or FAILED, last.reason or self.error, at)
+        elif not last.over and self.told:
+            last.end_ns = max(at, last.start_ns)
+        for number, one in enumerate(self.tries):
+            if self.burned:
+                one.restarts_left = len(self.tries) - 1 - number
+            elif self.most_restarts >= 0:
+                one.restarts_left = max(self.most_restarts - number, 0)
+
+    def columns(self, job: str) -> dict[str, list[Any]]:
+        """The attempts, by column."""
+        names = [name for name in Try.__dataclass_fields__ if name != "over"]
+        found = {name: [getattr(one, name) for one in self.tries] for name in names}
+        unit = "task" if self.tasks > 0 else ""
+        count = len(self.tries)
+        return {"job": [job] * count, "accelerators": [max(self.tasks, NULL)] * count, "unit": [unit] * count, **found}

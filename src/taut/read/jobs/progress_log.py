@@ -1,0 +1,250 @@
+"""Progress logs beside the traces: CSV or JSON lines with a step and its loss (or metric), one line per executed step.
+
+They tell which steps were kept: one that is executed again was lost the first time. Rank, tokens, times and flags
+(``kept``, ``discarded``, ``skipped``) are used where a log has them. Who keeps what is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+from taut.core.errors import InputRefused
+from taut.core.tables import NULL, Progress, Table, concat
+from taut.read.columns import compact, joined
+from taut.read.json_fields import Keys, line_slabs, sampled
+from taut.read.kineto.json_events import without_nan
+
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "step": ("step", "global_step", "iteration", "iter", "train_step"),
+    "loss": ("loss", "train_loss", "training_loss", "lm_loss", "lm loss", "train/loss", "metric", "perplexity", "reward"),
+    "rank": ("rank", "global_rank", "worker", "replica"),
+    "tokens": ("tokens", "num_tokens", "step_tokens", "samples"),
+    "kept": ("kept",),
+    "discarded": ("discarded", "rolled_back"),
+    "skipped": ("skipped", "skipped_step"),
+    "start": ("start_ns", "start_ms", "start_s", "start"),
+    "end": ("end_ns", "end_ms", "end_s", "end", "time_ns", "timestamp", "time_s", "wall_time", "time"),
+}
+UNITS_NS = {"ns": 1.0, "ms": 1e6, "s": 1e9}
+"""Times without a unit in their name are seconds."""
+LINES = 50
+"""JSON lines looked at for a step and a loss: the first ones may hold the configuration."""
+MOST = 2**53
+"""Larger numbers are no steps."""
+DIGITS = 40
+"""A longer number is no time."""
+MOST_WHOLE = 2**63 - 1024
+KEPT, DISCARDED, SKIPPED = 1, 0, 2
+"""Values of ``Progress.kept``."""
+TRUE, FALSE = ("1", "true", "yes", "t", "y", "1.0"), ("0", "false", "no", "f", "n", "0.0")
+_NAMES = frozenset(name for names in SPELLINGS.values() for name in names)
+_TIMES = ("start", "end")
+_BREAKS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+"""What ends a line of text, and is nothing special to JSON."""
+_RANK = re.compile(r"(?:rank|worker)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
+
+
+def sniff(head: bytes) -> bool:
+    """A CSV header, or one of the first JSON lines, that names a step and a loss."""
+    if b"\x00" in head[:1024]:
+        return False
+    lines = head.decode("utf-8", "replace").lstrip("\ufeff").splitlines()[:LINES]
+    if lines and lines[0].lstrip().startswith("{"):
+        return any(_has(_decoded(line)) for line in lines if _may(line))
+    return bool(lines) and _has(next(csv.reader(lines[:1]), []))
+
+
+def _has(names: Any) -> bool:
+    found = {str(name).strip().lower() for name in names or ()}
+    return all(found.intersection(SPELLINGS[key]) for key in ("step", "loss"))
+
+
+def _may(line: str) -> bool:
+    """Whether a line could name a step: most that do not need not be decoded to tell."""
+    return "\\" in line or any(name in line.lower() for name in SPELLINGS["step"])
+
+
+def _decoded(line: str) -> dict[str, Any] | None:
+    """One JSON line as a mapping; None if it is none. Python's own reader, because logs hold NaN."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def load(data: bytes, label: str) -> Table:
+    """The steps of one log, in the order they were written."""
+    text = bytes(data).removeprefix(b"\xef\xbb\xbf")
+    told = _columns(text) if text.lstrip().startswith(b"{") else None
+    if told is None:
+        told = _listed(text.decode("utf-8", "replace").lstrip("\ufeff"), label)
+    step = _numbers(told["step"])
+    used = np.abs(step) <= MOST
+    if _silent(told["loss"]):
+        used &= np.array([loss is not UNSET for loss in told["loss"]])
+    if not used.any():
+        raise InputRefused(label, "a progress log without a line that holds a step and a loss", "leave the file out")
+    rank = _wholes(told["rank"])
+    columns = {
+        "step": np.where(used, step, 0).astype(np.int64), "loss": _numbers(told["loss"]), "tokens": _wholes(told["tokens"]),
+        "rank": np.where(rank < 1 << 31, rank, NULL), "kept": _fates(told), "start_ns": _wholes(told["start"]),
+        "end_ns": _wholes(told["end"]),
+    }  # fmt: skip
+    table = Table(Progress, {key: values[used] for key, values in columns.items()})
+    named = _RANK.search(re.split(r"[/\\:]", label)[-1])
+    return table if named is None or (table.rank >= 0).any() else table.replace(rank=np.full(len(table), int(named[1])))
+
+
+def _columns(text: bytes) -> dict[str, Any] | None:
+    """JSON lines by our own names, many at once; None unless every line spells everything alike, in lower case."""
+    end = text.rfind(b"\n") + 1
+    whole = text[:end] if _decoded(text[end:].decode("utf-8", "replace")) is None else text
+    keys = sampled(whole)
+    known = {key: [name for name in spellings if name in keys] for key, spellings in SPELLINGS.items()}
+    names = {name: (Any, UNSET) for found in known.values() for name in found}
+    if any(key not in names and key.strip().lower() in _NAMES for key in keys) or b"\r" in whole:
+        return None
+    if not whole.isascii() and any(mark in whole for mark in _BREAKS):
+        return None
+    decoder = msgspec.json.Decoder(Keys(keys).struct("Line", names, gc=False))
+    used = {key: found[0] for key, found in known.items() if found}
+    out = _decode(whole, decoder, used) or _decode(without_nan(whole) or b"", decoder, used)
+    if out is None:
+        return None
+    count = whole.count(b"\n") + (not whole.endswith(b"\n"))
+    if any(len(out[key]) != count or (len(known[key]) > 1 and _silent(out[key])) for key in used):
+        return None  # empty lines, objects of several lines, or several spellings
+    for key in _TIMES:
+        out[key] = _times_ns(out[key], used[key]) if key in used else []
+    return {key: values if key in used else [UNSET] * count for key, values in out.items()}
+
+
+def _decode(lines: bytes, decoder: msgspec.json.Decoder[Any], used: Mapping[str, str]) -> dict[str, Any] | None:
+    """What lines hold under these names; None if one cannot be read, or there is none."""
+    parts: dict[str, list[Any]] = {key: [] for key in SPELLINGS}
+    try:
+        for rows in line_slabs(lines, decoder):
+            for key, name in used.items():
+                parts[key].append(compact(list(map(attrgetter(name), rows))))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return {key: joined(some) for key, some in parts.items()} if lines else None
+
+
+def _silent(values: Any) -> bool:
+    """Whether a line does not tell this at all."""
+    return isinstance(values, list) and UNSET in values
+
+
+def _listed(text: str, label: str) -> dict[str, Any]:
+    """The same, line by line."""
+    rows = list(_json_rows(text, label) if text.lstrip().startswith("{") else _csv_rows(text, label))
+    return {key: [row.get(key, UNSET) for row in rows] for key in SPELLINGS}
+
+
+def _json_rows(text: str, label: str) -> Iterator[dict[str, Any]]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        found = _decoded(line)
+        if found is None:
+            if number == len(lines):
+                return  # the job was stopped while it wrote
+            raise InputRefused(f"{label}:{number}", "not a JSON line", "cut the file before this line")
+        yield _spelled({str(key).strip().lower(): value for key, value in found.items()})
+
+
+def _csv_rows(text: str, label: str) -> Iterator[dict[str, Any]]:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = [name.strip().lower() for name in next(reader)]
+        for row in reader:
+            if row:
+                yield _spelled(dict(zip(header, row, strict=False)))
+    except csv.Error as error:
+        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
+
+
+def _spelled(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields by our own names, times in ns."""
+    out: dict[str, Any] = {}
+    for key, spellings in SPELLINGS.items():
+        name = next((s for s in spellings if s in row), None)
+        if name is not None:
+            out[key] = _times_ns([row[name]], name)[0] if key in _TIMES else row[name]
+    return out
+
+
+def _times_ns(values: Any, name: str) -> Any:
+    """Whole nanoseconds: an integer stays exact, which a float of an epoch time would not."""
+    unit = UNITS_NS.get(name.rpartition("_")[2], 1e9)
+    if unit != 1.0 or isinstance(values, np.ndarray):
+        return _numbers(values) * unit if unit != 1.0 else values
+    return [int(v) if isinstance(v, str) and len(v) <= DIGITS and v.strip().isdecimal() else v for v in values]
+
+
+def _numbers(values: Any) -> Any:
+    """Numbers; NaN for anything else, infinities included."""
+    if isinstance(values, list):
+        kinds = set(map(type, values))
+        if kinds <= {type(UNSET)}:
+            return np.full(len(values), np.nan)
+        try:
+            values = np.array(values if kinds <= {int, float} else list(map(_number, values)), dtype=np.float64)
+        except OverflowError:
+            values = np.array(list(map(_number, values)), dtype=np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return float("nan")
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return float("nan")
+
+
+def _wholes(values: Any) -> Any:
+    """Counts or times, NULL where there is none; whole numbers as they are, because floats cannot hold all."""
+    values = compact(values) if isinstance(values, list) else values
+    if not isinstance(values, list) and values.dtype == np.int64:
+        return np.where((values >= 0) & (values < MOST_WHOLE), values, NULL)
+    found = _numbers(values)
+    good = (found >= 0) & (found < MOST_WHOLE)
+    out = np.where(good, np.where(good, found, 0).astype(np.int64), NULL)
+    if isinstance(values, list):
+        for row in np.flatnonzero(good & (found > MOST)).tolist():
+            out[row] = int(values[row]) if isinstance(values[row], int) else out[row]
+    return out
+
+
+def _fates(told: Mapping[str, Any]) -> Any:
+    """What the log's own flags say."""
+    out = np.full(len(told["step"]), NULL, dtype=np.int64)
+    for key, yes, no in (("kept", KEPT, DISCARDED), ("discarded", DISCARDED, KEPT), ("skipped", SKIPPED, NULL)):
+        values = told[key] if isinstance(told[key], list) else told[key].tolist()
+        for row, value in enumerate(values) if values.count(UNSET) < len(out) else ():
+            flag = str(value).strip().lower()
+            out[row] = yes if flag in TRUE else no if flag in FALSE and no != NULL else out[row]
+    return out
+
+
+def gather(logs: Sequence[Table]) -> Table:
+    """One log out of several, in the order of time where all of them tell it, else in the order of the files."""
+    table = concat(Progress, logs)
+    if len(logs) > 1 and (table.end_ns >= 0).all():
+        table = table.take(np.argsort(table.end_ns, kind="stable"))
+    return table

@@ -1,0 +1,364 @@
+"""Kineto events → columns: one row per event that a reader of ops can use, everything else counted."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import compress, repeat
+from operator import attrgetter, eq
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from taut.core.errors import InputRefused, TooLarge
+from taut.read.columns import Codes, Flags, Ints, Mask
+from taut.read.kineto.json_events import (
+    Batch,
+    CommArgs,
+    DeviceArgs,
+    DimsArgs,
+    Event,
+    Header,
+    Piece,
+    RuntimeArgs,
+    Text,
+    args_of,
+    elements,
+    integer,
+    slices,
+    whole,
+    without_nan,
+)
+from taut.read.limits import near
+
+DEVICE, RUNTIME, CPU_OP, NOTE = range(4)
+"""What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation."""
+
+HOPS = ("taut::send", "taut::recv")
+"""taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom."""
+
+LIMIT_NS = 4.5e18
+"""Half of 64 bits: a time and its base may each reach it."""
+
+
+@dataclass
+class Events:
+    """The usable events of one file, as columns of equal length."""
+
+    header: Header
+    kind: Ints
+    name: Ints
+    start: Ints
+    end: Ints
+    place: Ints
+    """Code of the thread id, for device events of (device, stream)."""
+    correlation: Ints
+    size: Ints
+    about: Ints
+    """Place in ``comm`` of what the event says about a collective, -1 if nothing."""
+    names: list[str]
+    threads: list[Any]
+    streams: list[tuple[Any, Any]]
+    comm: Comm
+    counts: Counter[str]
+
+    def said(self, row: int) -> CommArgs:
+        """What an event says about the collective it belongs to."""
+        at = int(self.about[row])
+        return self.comm.at(at) if at >= 0 else CommArgs()
+
+    def near(self) -> Events:
+        """Those that do not lie years away from the others; the rest is counted."""
+        kept = near(self.start, self.end)
+        if kept.all():
+            return self
+        self.counts["dropped: time out of range"] += int((~kept).sum())
+        columns = ("kind", "name", "start", "end", "place", "correlation", "size", "about")
+        return replace(self, **{name: getattr(self, name)[kept] for name in columns})
+
+    def rows(self, kind: int) -> Ints:
+        """The rows of one kind."""
+        return np.flatnonzero(self.kind == kind)
+
+    def named(self, rows: Ints, test: Callable[[str], bool]) -> Mask:
+        """One boolean per row: whether its name passes the test (asked once per distinct name)."""
+        used, inverse = np.unique(self.name[rows], return_inverse=True)
+        return np.array([test(self.names[code]) for code in used.tolist()], dtype=np.bool_)[inverse]
+
+    def chosen(self, kind: int, test: Callable[[str], bool]) -> Ints:
+        """The rows of one kind whose name passes the test."""
+        rows = self.rows(kind)
+        return rows[self.named(rows, test)]
+
+
+def decode(data: bytes | bytearray, label: str) -> Events:
+    """The usable events of a Kineto trace; refuses with one line what cannot be decoded."""
+    guess = _looks_like_device(data)
+    events = _decode(data, label, guess)
+    if guess and not (events.kind == DEVICE).any():
+        events = _decode(data, label, device=False)
+    return events
+
+
+def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | bytearray]) -> Events:
+    """The same of a file that is too large to hold; what is wrong in it cannot be tried again in another way."""
+    device = any(_DEVICE_EVENT.search(sample) for sample in samples)
+    text = Text(chunks)
+    try:
+        return _columns(slices(text), device, shared=True)
+    except (RecursionError, OverflowError) as error:
+        raise TooLarge(label, str(error) if isinstance(error, OverflowError) else "nested too deeply to be a trace") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        size = text.passed + len(text.bytes) - text.at
+        raise InputRefused(label, _malformed(error, size), "write the trace again, or leave this file out") from None
+
+
+def _looks_like_device(data: bytes | bytearray) -> bool:
+    """Whether samples of the file show device events; a search through all of it would cost a tenth of decoding."""
+    stride = max(len(data) // 32, 1 << 14)
+    samples = (data[at : at + (1 << 14)] for at in range(0, len(data), stride))
+    return any(word in sample for sample in samples for word in _DEVICE_WORDS)
+
+
+_DEVICE_EVENT = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|Memcpy|Memset)')
+_DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"')
+
+
+def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
+    try:
+        return _columns(slices(Text([data])), device)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+        pass
+    try:
+        return _columns(whole(data), device)
+    except RecursionError:
+        raise TooLarge(label, "nested too deeply to be a trace") from None
+    except UnicodeDecodeError:
+        return _decode(bytes(data).decode("utf-8", "replace").encode(), label, device)
+    except msgspec.DecodeError as error:
+        repaired = without_nan(data)
+        if repaired is not None:
+            return _decode(repaired, label, device)
+        raise InputRefused(label, _malformed(error, len(data)), "write the trace again, or leave this file out") from None
+
+
+def _malformed(error: Exception, size: int) -> str:
+    said = str(error)
+    if "truncated" in said:
+        return f"the JSON breaks off at byte {size:,}"
+    return f"not valid trace JSON: {said}"
+
+
+def category(cat: str | None) -> int:
+    """What kind of event a category is, in the spellings of several Kineto versions; -1 if it is none."""
+    word = (cat or "").lower()
+    if word in ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"):
+        return DEVICE
+    if "runtime" in word or "driver" in word:
+        return RUNTIME
+    return {"cpu_op": CPU_OP, "operator": CPU_OP, "user_annotation": NOTE}.get(word, -1)
+
+
+def is_comm(name: str) -> bool:
+    """Whether an event of this name says something about a collective."""
+    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOPS)) or name == "record_param_comms"
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a host event of this name saves a checkpoint."""
+    word = name.lower()
+    return "torch.save" in word or ("checkpoint" in word and "backward" not in word and "autograd" not in word)
+
+
+_CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
+_DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
+"""Of the columns of a part: kind, name, start, end, place, correlation, size, about."""
+
+
+class Comm:
+    """What events say about collectives; in a file too large to hold, what many say is kept once, and what counts apart."""
+
+    def __init__(self, shared: bool) -> None:
+        self._shared = shared
+        self._known: dict[bytes, int] = {}
+        self._sayings: list[CommArgs] = []
+        self._saying, self._external, self._seq = array("i"), array("q"), array("q")
+
+    def add(self, said: CommArgs) -> None:
+        """One more event."""
+        if not self._shared:
+            self._sayings.append(said)
+            return
+        external, seq = _whole(said.external), _whole(said.seq if said.Seq is None else said.Seq)
+        said.external = said.Seq = said.seq = None
+        key = msgspec.json.encode(said)
+        code = self._known.setdefault(key, len(self._sayings))
+        if code == len(self._sayings):
+            self._sayings.append(said)
+        self._saying.append(code)
+        self._external.append(external)
+        self._seq.append(seq)
+
+    def __len__(self) -> int:
+        return len(self._saying) if self._shared else len(self._sayings)
+
+    def at(self, place: int) -> CommArgs:
+        """What one event said."""
+        if not self._shared:
+            return self._sayings[place]
+        saying = self._sayings[self._saying[place]]
+        return msgspec.structs.replace(saying, external=self._external[place], Seq=self._seq[place])
+
+    def sayings(self) -> list[CommArgs]:
+        """Everything that was said, each once."""
+        return self._sayings
+
+
+class _Columns:
+    """Grows the columns slice by slice; operators of the host are let go once the file turns out to hold device events."""
+
+    def __init__(self, device: bool, shared: bool) -> None:
+        self.device = device
+        self.names, self.threads, self.streams = Codes(), Codes(), Codes()
+        self.parts: list[tuple[Ints, ...]] = []
+        self.comm = Comm(shared)
+        self.counts: Counter[str] = Counter()
+        self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
+
+    def add(self, events: list[Event]) -> None:
+        cats = Codes()
+        cat = cats.of(map(_CAT, events))
+        kinds = np.fromiter(map(category, cats), dtype=np.int64, count=len(cats))  # type: ignore[arg-type]
+        for key, n, kind in zip(cats, np.bincount(cat, minlength=len(cats)).tolist(), kinds.tolist(), strict=True):
+            if kind < 0:
+                self.counts[f"dropped: {key or 'no category'}"] += n
+        kind = kinds[cat] if len(cat) else cat
+        usable = kind >= 0
+        self._keep(_picked(events, usable), kind[usable])
+
+    def _keep(self, events: list[Event], kind: Ints) -> None:
+        name = self.names.of([event.name or "" for event in events])
+        complete = np.fromiter(map(eq, map(_PH, events), repeat("X")), dtype=np.bool_, count=len(events))
+        self.counts["dropped: not an interval"] += int((~complete).sum())
+        if self.device:
+            complete &= ~self._unused(kind, name, complete)
+        events, kind, name = _picked(events, complete), kind[complete], name[complete]
+        start, end, good = self._times(events)
+        self._append(_picked(events, good), kind[good], name[good], start, end)
+        if not self.device and (kind[good] == DEVICE).any():
+            self.device = True
+            self.parts = [self._used(part) for part in self.parts]
+
+    def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
+        """Operators of the host that a trace with device events has no use for; counted."""
+        unused: Mask = among & (kind == CPU_OP) & ~self._is_comm(name) & ~self._is_save(name)
+        self.counts["dropped: cpu_op"] += int(unused.sum())
+        return unused
+
+    def _used(self, part: tuple[Ints, ...]) -> tuple[Ints, ...]:
+        keep = ~self._unused(part[0], part[1])
+        return tuple(column[keep] for column in part)
+
+    def _times(self, events: list[Event]) -> tuple[Ints, Ints, Mask]:
+        """Start and end in ns of the events whose times can be used, and which those are."""
+        ts, dur = (np.array(list(map(told, events)), dtype=np.float64) for told in (_TS, _DUR))
+        with np.errstate(invalid="ignore", over="ignore"):
+            missing = ~(np.isfinite(ts) & np.isfinite(dur))
+            negative = ~missing & (dur < 0)
+            far = ~missing & ~negative & ~(np.abs(ts) * 1e3 + dur * 1e3 < LIMIT_NS)
+        self.counts["dropped: no time or duration"] += int(missing.sum())
+        self.counts["dropped: negative duration"] += int(negative.sum())
+        self.counts["dropped: time out of range"] += int(far.sum())
+        good: Mask = ~(missing | negative | far)
+        whole_us = np.floor(ts[good])
+        # ts·1000 of an epoch time exceeds 53 bits: scale the whole and the broken microseconds apart.
+        start = whole_us.astype(np.int64) * 1000 + np.rint((ts[good] - whole_us) * 1000).astype(np.int64)
+        return start, start + np.rint(dur[good] * 1000).astype(np.int64), good
+
+    def _append(self, events: list[Event], kind: Ints, name: Ints, start: Ints, end: Ints) -> None:
+        place, correlation, size, about = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
+        self._link_device(events, kind == DEVICE, place, correlation, size)
+        self._link_host(events, kind, place, correlation, size)
+        comm = self._is_comm(name)
+        about[comm] = np.arange(len(self.comm), len(self.comm) + int(comm.sum()))
+        for said in args_of(_picked(events, comm), CommArgs):
+            self.comm.add(said)
+        columns = (kind, name, start, end, place, correlation, size, about)
+        self.parts.append(tuple(column.astype(dtype) for column, dtype in zip(columns, _DTYPES, strict=True)))
+
+    def _link_device(self, events: list[Event], work: Mask, place: Ints, correlation: Ints, size: Ints) -> None:
+        busy = _picked(events, work)
+        args = args_of(busy, DeviceArgs)
+        correlation[work] = _ints([a.correlation for a in args])
+        size[work] = _ints([a.bytes for a in args])
+        place[work] = self.streams.of(
+            (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
+            for e, a in zip(busy, args, strict=True)
+        )
+
+    def _link_host(self, events: list[Event], kind: Ints, place: Ints, correlation: Ints, size: Ints) -> None:
+        hosted, calls = kind != DEVICE, kind == RUNTIME
+        place[hosted] = self.threads.of(map(_TID, _picked(events, hosted)))
+        args = args_of(_picked(events, calls), RuntimeArgs)
+        correlation[calls] = _ints([a.correlation for a in args])
+        if not self.device:
+            ops = kind == CPU_OP
+            shapes = args_of(_picked(events, ops), DimsArgs)
+            size[ops] = _ints([elements(a.dims[0]) if a.dims else -1 for a in shapes])
+
+    def finish(self, header: Header) -> Events:
+        columns = [np.concatenate([part[k] for part in self.parts]) for k in range(len(_DTYPES))]
+        self.parts = []
+        counts = Counter({reason: n for reason, n in self.counts.items() if n})
+        names = [str(name) for name in self.names]
+        kind, name, start, end, place, correlation, size, about = columns
+        threads, streams = list(self.threads), cast("list[tuple[Any, Any]]", list(self.streams))
+        return Events(
+            header,
+            kind,
+            name,
+            start,
+            end,
+            place,
+            correlation,
+            size,
+            about,
+            names,
+            threads,
+            streams,
+            self.comm,
+            counts,
+        )
+
+
+def _picked(events: list[Event], chosen: Mask) -> list[Event]:
+    return events if chosen.all() else list(compress(events, chosen.tolist()))
+
+
+def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Events:
+    columns = _Columns(device, shared)
+    header = Header()
+    for found, events, odd in batches:
+        header = found or header
+        columns.counts["events"] += len(events) + odd
+        columns.counts["dropped: not an event"] += odd
+        columns.add(events)
+    base = integer(header.baseTimeNanoseconds, 0)
+    events_ = columns.finish(header).near()
+    if abs(base) < LIMIT_NS:
+        events_.start += base
+        events_.end += base
+    return events_
+
+
+def _whole(value: Any) -> int:
+    """``integer`` with a short way for what usually comes."""
+    return -1 if value is None else value if type(value) is int and -1 <= value < 1 << 62 else integer(value)
+
+
+def _ints(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

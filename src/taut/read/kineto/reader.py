@@ -1,0 +1,100 @@
+"""PyTorch Kineto traces: one JSON file per rank and profiler cycle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from taut.core.errors import InputRefused
+from taut.core.tables import NULL, Member, Table, Trace
+from taut.read.kineto.device import add_device_side
+from taut.read.kineto.event_columns import DEVICE, Events, decode, decode_flow
+from taut.read.kineto.host import add_host_side
+from taut.read.kineto.json_events import Header, integer
+from taut.read.limits import RANKS
+from taut.read.op_rows import Groups, Rows, marks_of
+
+WHOLE_BYTES = 64 << 20
+"""Up to this size a file is held whole: then what is wrong in it can be looked at from all sides."""
+BOM = b"\xef\xbb\xbf"
+_SPOKEN = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
+_EVENT_LIST = re.compile(rb'\s*\[\s*\{[^\]]{0,4096}?"ph"\s*:')
+
+
+def sniff(head: bytes) -> bool:
+    """A JSON object with the keys of a Chrome trace, or a bare list of its events."""
+    text = head.removeprefix(BOM).lstrip()
+    if text[:1] == b"{":
+        return any(word in text for word in _SPOKEN)
+    return _EVENT_LIST.match(text) is not None
+
+
+def load(data: bytes | bytearray, label: str) -> Trace:
+    """The ops of one file; the rank is -1 where the trace does not name it."""
+    return _trace([decode(data[3:] if data[:3] == BOM else data, label)], label)
+
+
+def flow(chunks: Iterator[bytes], label: str, samples: Callable[[], Sequence[bytes]]) -> Trace:
+    """The same, of a file of any size: what is larger than can well be held is decoded while it flows.
+
+    ``samples`` gives bytes from all over the file, if it can: device events come late, and tell what is needed of the rest.
+    """
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        if len(data) > WHOLE_BYTES:
+            break
+    else:
+        return load(data, label)
+    if data[:3] == BOM:
+        del data[:3]
+    return _trace([decode_flow(chain([data], chunks), label, [*samples(), data])], label)
+
+
+def _trace(decoded: list[Events], label: str) -> Trace:
+    """A trace out of decoded events, which are taken from the list and let go before the ops are put in order."""
+    events = decoded.pop()
+    if not len(events.kind):
+        raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
+    header, counts = events.header, events.counts
+    distributed: dict[str, Any] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
+    rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
+    rank, world_size = (number if 0 <= number < RANKS else NULL for number in (rank, world_size))
+    rows, groups = Rows(), Groups(distributed, events.comm.sayings())
+    marks = marks_of(events, rank, rows.counts)
+    if (events.kind == DEVICE).any():
+        add_device_side(events, rows, groups)
+    else:
+        add_host_side(events, rows, groups)
+    del events
+    ops = rows.table(rank, marks)
+    if not len(ops):
+        raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
+    counts += rows.counts
+    counts["ops"] = len(ops)
+    backend = distributed.get("backend")
+    return Trace(
+        ops=ops,
+        names=list(map(str, rows.names)),
+        lanes=list(map(str, rows.lanes)),
+        groups=list(map(str, rows.groups)),
+        members=_member(header, rank),
+        marks=marks,
+        source=label,
+        world_size=world_size if world_size > 0 else None,
+        backend=backend if isinstance(backend, str) else "",
+        group_ranks={name: ranks for name, ranks in groups.ranks.items() if ranks},
+        counts=dict(counts),
+    )
+
+
+def _member(header: Header, rank: int) -> Table:
+    host = header.host_name if isinstance(header.host_name, str) else ""
+    devices = header.deviceProperties if isinstance(header.deviceProperties, list) else []
+    device = next((d["name"] for d in devices if isinstance(d, dict) and isinstance(d.get("name"), str)), "")
+    text = {"host": np.array([host], dtype=object), "device": np.array([device], dtype=object)}
+    return Table(Member, {"rank": np.array([rank]), **text}, 1)

@@ -1,0 +1,1 @@
+"""Samples of sensors and counters."""

@@ -1,0 +1,266 @@
+"""Nsight Systems reports, as ``nsys export --type sqlite`` writes them: one file a job, a node or a rank; several GPUs in each.
+
+Every GPU of a process becomes a rank. Tables and columns differ from version to version: what is not there is not known.
+Who is which rank, and how ranks of a communicator map onto them, is settled when all reports are read (`nsys_ranks`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from taut.core.errors import InputRefused, NotATrace
+from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace
+from taut.read.columns import Ints
+from taut.read.files import Member as File
+from taut.read.limits import check_wall
+from taut.read.nsys import cuda as nsys_work
+from taut.read.nsys import target as nsys_target
+from taut.read.nsys.nccl import Collective, Init, Nccl
+from taut.read.nsys.nvtx import is_api, is_torch, notes
+from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
+from taut.read.op_rows import Rows, communicate_name
+from taut.read.step_marks import PROCESS, loops
+
+NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
+_REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
+
+
+@dataclass
+class Gpu:
+    """One rank to be: a GPU of a process. The peers in its trace are ranks of the communicators that name its groups."""
+
+    process: int
+    device: int
+    trace: Trace
+    mpi_rank: int = NULL
+
+
+@dataclass
+class Report:
+    """One export: its GPUs, and what it says of who they are."""
+
+    label: str
+    gpus: list[Gpu] = field(default_factory=list)
+    inits: dict[int, list[Init]] = field(default_factory=dict)
+    """Process → the communicators it joined."""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def sniff(head: bytes) -> bool:
+    """Any SQLite database: its tables may be anywhere in the file."""
+    return head[:16] == MAGIC
+
+
+def is_report(member: File) -> bool:
+    """Whether this is a report as nsys itself keeps it; refused unless its export lies beside it."""
+    if not member.name.lower().endswith(_REPORTS):
+        return False
+    if member.path and os.path.exists(os.path.splitext(member.path)[0] + ".sqlite"):
+        return True
+    remedy = f"export it with: nsys export --type sqlite --include-blobs=true {member.path or member.name}"
+    raise InputRefused(member.label, "an Nsight Systems report, which only nsys itself can open", remedy)
+
+
+def load(member: File) -> Report:
+    """Everything of one export that tells of its GPUs."""
+    unclosed = is_unclosed(member)
+    with opened(member) as db:
+        if not db.has("StringIds", "id", "value"):
+            raise (
+                _not_closed(member)
+                if unclosed
+                else NotATrace(
+                    member.label, "an SQLite database, but no export of Nsight Systems", "use nsys export --type sqlite"
+                )
+            )
+        report = _Reading(db, member.label).report()
+    if not report.gpus and unclosed:
+        raise _not_closed(member)
+    if not report.gpus:
+        raise InputRefused(member.label, "no GPU activity in this export", "record with nsys profile --trace=cuda,nvtx")
+    if unclosed:
+        first = report.gpus[0]
+        first.trace = replace(first.trace, partial=[*first.trace.partial, f"{member.label}: {NOT_CLOSED}"])
+    return report
+
+
+def _not_closed(member: File) -> InputRefused:
+    remedy = "close it (sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'), or export it again"
+    return InputRefused(member.label, NOT_CLOSED, remedy)
+
+
+class _Reading:
+    """One pass over an open export."""
+
+    def __init__(self, db: Database, label: str) -> None:
+        self.db, self.label = db, label
+        self.counts: Counter[str] = Counter()
+        strings = {key: text for key, text in db.texts("StringIds", "id", "value", 4000) if type(key) is int}
+        self.work = nsys_work.work(db, strings, self.counts)
+        self.loud = self.work.collective()
+        self.calls = nsys_work.calls(db, strings, self.work, self.counts)
+        found = notes(db, strings)
+        people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
+        self.nccl, self.loops = Nccl(found), loops(people, _launches(self.calls))
+        self.shift = nsys_target.origin(db, int(self.work.end.max(initial=0)))
+        self.host, self.models = nsys_target.host(db), nsys_target.models(db)
+
+    def report(self) -> Report:
+        """The GPUs, the first of which carries what concerns all."""
+        mpi = nsys_target.mpi_ranks(self.db)
+        report = Report(self.label, [], self.nccl.inits(), nsys_target.environment(self.db))
+        for process, device, rows in self._gpus():
+            report.gpus.append(Gpu(process, device, self._trace(process, device, rows), mpi.get(process, NULL)))
+        if report.gpus:
+            first = report.gpus[0].trace
+            doubts = tuple(self._doubts(report.gpus))
+            report.gpus[0].trace = replace(first, counts=dict(self.counts + Counter(first.counts)), partial=doubts)
+        return report
+
+    def _gpus(self) -> list[tuple[int, int, Ints]]:
+        """(process, device, rows of work): the devices a process communicates on, else all it works on."""
+        found = []
+        for process in np.unique(self.work.process).tolist():
+            mine = np.flatnonzero(self.work.process == process)
+            loud = mine[self.loud[mine]]
+            devices = np.unique(self.work.device[loud if len(loud) else mine]).tolist()
+            for place, device in enumerate(devices):
+                own = self.work.device[mine] == device
+                # What a process left on another's device goes with its first.
+                rows = mine[own | ~np.isin(self.work.device[mine], devices)] if place == 0 else mine[own]
+                found.append((process, device, rows))
+        return sorted(found, key=lambda gpu: (gpu[1], gpu[0]))
+
+    def _trace(self, process: int, device: int, work: Ints) -> Trace:
+        rows, w, c = Rows(), self.work, self.calls
+        mine = np.flatnonzero(c.process == process)
+        if (w.process == process).sum() > len(work):
+            mine = mine[~c.launches[mine] | np.isin(c.issue[mine], w.issue[work])]
+        issuer = nsys_work.issuer(c.issue[mine], w.issue[work])
+        launch = np.append(self._add_calls(rows, mine), NULL)[issuer]
+        loud = self.loud[work]
+        self._add_work(rows, work[~loud], launch[~loud], device)
+        call = np.append(mine, NULL)[issuer[loud]]
+        thread, at = (np.where(call >= 0, np.append(column, NULL)[call], NULL) for column in (c.thread, c.start))
+        about = self.nccl.described([w.names[code] for code in w.name[work[loud]].tolist()], thread, at)
+        self._add_collectives(rows, work[loud], launch[loud], about, device)
+        loop = self.loops.get(process)
+        marks = loop.marks() if loop else Table(Mark, {}, 0)
+        ops = _hops_apart(rows.table(NULL, marks), about)
+        rows.counts["sends and receives that do not name a peer"] += sum(c.guessed for c in about)
+        rows.counts["ops"] = len(ops)
+        check_wall(ops.start_ns, ops.end_ns, self.label)
+        host, model = self.host, self.models.get((process >> 24 & 0xFFFFFF, device), "")
+        return Trace(
+            ops=_shifted(ops, self.shift),
+            names=list(map(str, rows.names)),
+            lanes=list(map(str, rows.lanes)),
+            groups=list(map(str, rows.groups)),
+            members=Table(Member, {"rank": [NULL], "host": _text(host), "device": _text(model)}, 1),
+            marks=_shifted(marks, self.shift),
+            source=self.label,
+            backend="nccl" if loud.any() else "",
+            counts=dict(+rows.counts),
+        )
+
+    def _add_calls(self, rows: Rows, mine: Ints) -> Ints:
+        c = self.calls
+        threads, place = np.unique(c.thread[mine] & ~PROCESS, return_inverse=True)
+        lanes = np.append(rows.lanes.of(f"thread {thread}" for thread in threads.tolist()), NULL)
+        names = _renamed(rows, c.name[mine], c.names)
+        return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes[place], name=names)
+
+    def _lanes(self, rows: Rows, work: Ints, device: int) -> Ints:
+        key = self.work.device[work] << 40 | (self.work.stream[work] & (1 << 40) - 1)
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        where, which = (column[work][first].tolist() for column in (self.work.device, self.work.stream))
+        named = (f"stream {s}" if d == device else f"device {d} stream {s}" for d, s in zip(where, which, strict=True))
+        return np.append(rows.lanes.of(named), NULL)[inverse]
+
+    def _add_work(self, rows: Rows, work: Ints, launch: Ints, device: int) -> None:
+        w = self.work
+        lane, name = self._lanes(rows, work, device), _renamed(rows, w.name[work], w.names)
+        rows.add(w.start[work], w.end[work], kind=Kind.COMPUTE, lane=lane, name=name, size=w.size[work], launch=launch)
+
+    def _add_collectives(self, rows: Rows, work: Ints, launch: Ints, about: list[Collective], device: int) -> None:
+        rows.add(
+            self.work.start[work],
+            self.work.end[work],
+            kind=Kind.COMMUNICATE,
+            lane=self._lanes(rows, work, device),
+            name=np.array([communicate_name(rows, "nccl", c.verb) for c in about], dtype=np.int64),
+            verb=np.array([c.verb for c in about], dtype=np.int64),
+            group=np.array([NULL if c.comm is None else rows.groups[group_name(c.comm)] for c in about], dtype=np.int64),
+            size=np.array([c.size for c in about], dtype=np.int64),
+            peer=np.array([c.peer for c in about], dtype=np.int64),
+            part=np.arange(len(about)),
+            launch=launch,
+        )
+
+    def _doubts(self, gpus: list[Gpu]) -> list[str]:
+        """What the export leaves open, and what that does to the answer."""
+        doubts, ops = list[str](), [gpu.trace.ops for gpu in gpus]
+        if self.counts["cuda graphs recorded whole"]:
+            n = self.counts["cuda graphs recorded whole"]
+            doubts.append(
+                f"{n} CUDA graph launches were recorded whole: collectives inside them cannot be seen"
+                " (record with --cuda-graph-trace=node)"
+            )
+        if any(((o.kind == Kind.COMMUNICATE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
+            doubts.append(
+                "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
+                " (export with --include-blobs=true)"
+            )
+        unnumbered = [loop for loop in self.loops.values() if not loop.numbered]
+        if unnumbered:
+            doubts.append(f"NVTX ranges named {unnumbered[0].stem!r} are taken as steps, numbered in their order")
+        return doubts
+
+
+def group_name(comm: int) -> str:
+    """A communicator as a group."""
+    return f"nccl {comm & 0xFFFFFFFFFFFFFFFF:#x}"
+
+
+def _text(value: str) -> np.ndarray:
+    return np.array([value], dtype=object)
+
+
+def _shifted(table: Table, shift: int) -> Table:
+    return table.replace(start_ns=table.start_ns + shift, end_ns=table.end_ns + shift)
+
+
+def _renamed(rows: Rows, codes: Ints, names: list[str]) -> Ints:
+    used, inverse = np.unique(codes, return_inverse=True)
+    return np.append(rows.names.of(names[code] for code in used.tolist()), NULL)[inverse]
+
+
+def _launches(calls: nsys_work.Calls) -> dict[int, Ints]:
+    """Process → when it called, in order."""
+    order = np.lexsort((calls.start, calls.process))
+    cuts = np.flatnonzero(np.diff(calls.process[order])) + 1
+    return {int(calls.process[mine[0]]): calls.start[mine] for mine in np.split(order, cuts) if len(mine)}
+
+
+def _hops_apart(ops: Table, about: list[Collective]) -> Table:
+    """A kernel of several sends and receives becomes one op each, over the same time of the same lane.
+
+    Until here ``part`` says which kernel of ``about`` an op is.
+    """
+    hops = np.append(np.array([max(len(c.hops), 1) for c in about], dtype=np.int64), 1)
+    count = hops[ops.part]
+    ops, kernel = ops.take(np.repeat(np.arange(len(ops)), count)), ops.part
+    position = np.append(np.cumsum(count) - count, NULL)
+    columns = {name: ops.columns[name].copy() for name in ("verb", "peer", "size")}
+    for row in np.flatnonzero(hops[kernel] > 1).tolist():
+        for place, hop in enumerate(about[kernel[row]].hops):
+            (
+                columns["verb"][position[row] + place],
+                columns["peer"][position[row] + place],
+                columns["size"][position[row] + place],
+            ) = hop
+    return ops.replace(**columns, part=np.full(len(ops), NULL), launch=position[ops.launch])

@@ -1,0 +1,119 @@
+"""A foreign SQLite file, opened so that it can only be read, and only so much.
+
+Nothing in the file is trusted: tables count, views and virtual tables do not; generated columns are not listed; work is
+bounded by the bytes of the file, because a page that points at itself makes a table endless.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taut.core.errors import InputRefused, TooLarge
+from taut.read.columns import Ints
+from taut.read.files import Member
+
+MAGIC = b"SQLite format 3\x00"
+TEXT_BYTES = 16 << 20
+"""No name, and no row, is longer than this."""
+TICK = 10_000
+"""Instructions of SQLite's machine between two looks at the budget."""
+WORK_PER_BYTE = 64
+"""Instructions a file may cost for each of its bytes: reading a row takes a few for each column."""
+LEAST_WORK = 50_000_000
+_CREATED = re.compile(r"\s*+CREATE\s++TABLE\b")
+_INTEGER = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE -1 END"
+
+
+class Database:
+    """The plain tables of one file."""
+
+    def __init__(self, connection: sqlite3.Connection, label: str, size: int) -> None:
+        self.label = label
+        self._connection, self._size = connection, size
+        self._left = LEAST_WORK + WORK_PER_BYTE * size
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES)
+        connection.set_progress_handler(self._tick, TICK)
+        for setting in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "mmap_size=0"):
+            connection.execute(f"PRAGMA {setting}")
+        named = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 10000").fetchall()
+        plain = [n for n, sql in named if isinstance(n, str) and isinstance(sql, str) and _CREATED.match(sql)]
+        self.tables = {name: self._columns(name) for name in plain}
+
+    def _tick(self) -> bool:
+        self._left -= TICK
+        return self._left < 0
+
+    def _columns(self, table: str) -> tuple[str, ...]:
+        quoted = table.replace('"', '""')
+        return tuple(str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{quoted}")'))
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether a plain table has all of these columns."""
+        return table in self.tables and set(columns) <= set(self.tables[table])
+
+    def rows(self, table: str, expressions: Sequence[str], where: str = "1") -> Iterator[Any]:
+        """Rows of a table; no more than its file can hold."""
+        cursor = self._connection.execute(f'SELECT {", ".join(expressions)} FROM "{table}" WHERE {where}')
+        yield from islice(cursor, self._size)
+        if next(cursor, None) is not None:
+            raise TooLarge(self.label, f"table {table} does not end", "export the report again")
+
+    def integers(self, table: str, columns: Sequence[str], where: str = "1") -> dict[str, Ints]:
+        """Columns of whole numbers; -1 for what is missing, null or something else."""
+        wanted = [name for name in columns if self.has(table, name)]
+        if not wanted:
+            return {name: np.zeros(0, dtype=np.int64) for name in columns}
+        rows = self.rows(table, [_INTEGER.format(f'"{name}"') for name in wanted], where)
+        values = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, len(wanted))
+        found = {name: np.ascontiguousarray(values[:, at]) for at, name in enumerate(wanted)}
+        return {name: found.get(name, np.full(len(values), -1, dtype=np.int64)) for name in columns}
+
+    def texts(self, table: str, key: str, value: str, length: int, where: str = "1") -> Iterator[tuple[Any, str]]:
+        """(key, text cut to a length) of every row whose value is a text."""
+        if self.has(table, key, value):
+            for name, text in self.rows(table, [f'"{key}"', f'substr("{value}", 1, {length})'], where):
+                if isinstance(text, str):
+                    yield name, text
+
+
+def is_unclosed(member: Member) -> bool:
+    """Whether what was written last may lie in a file beside the database, which is not read."""
+    beside = (Path(f"{member.path}{end}") for end in ("-wal", "-journal")) if member.path else ()
+    return any(path.is_file() and path.stat().st_size > 0 for path in beside)
+
+
+@contextmanager
+def opened(member: Member) -> Iterator[Database]:
+    """The database of a member: in place where it lies on disk, else from its bytes."""
+    try:
+        connection, size = _connected(member)
+        with closing(connection):
+            yield Database(connection, member.label, size)
+    except (
+        sqlite3.Error,
+        MemoryError,
+        OverflowError,
+        UnicodeDecodeError,
+    ) as error:  # the last where SQLite names what is wrong
+        why = "takes more work than its size explains" if "interrupted" in str(error) else f"{error or 'out of memory'}"
+        raise InputRefused(member.label, f"damaged SQLite file ({why[:120]})", "export or copy it again") from None
+
+
+def _connected(member: Member) -> tuple[sqlite3.Connection, int]:
+    if member.path:
+        path = Path(member.path).resolve()
+        return sqlite3.connect(path.as_uri() + "?mode=ro&immutable=1", uri=True), path.stat().st_size
+    # SQLite copies what it is given, so twice the bytes must fit.
+    data = member.read(0.5)
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(data)
+    return connection, len(data)

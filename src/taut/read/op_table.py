@@ -1,0 +1,222 @@
+"""Op tables: Parquet or CSV with at least rank, step, class, start and duration; one row per op.
+
+Column names are recognised in several spellings; a unit suffix (`_ns`, `_us`, `_ms`, `_s`) is honoured, otherwise
+floats are seconds and integers nanoseconds; timestamps and durations have a unit of their own. Optional columns (lane,
+stage, dp_rank, bytes, group, seq, peer, micro-batch) are used when present. The rendezvous a class takes part in is read
+off its name; who takes part is inferred later from the data (`graph/rendezvous.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from taut.core.errors import InputRefused
+from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
+from taut.read.arrow_columns import INT64, has_any, times_ns, wholes, words
+from taut.read.table_file import BOM, header_cells, open_table
+
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "rank": ("rank", "global_rank", "worker"),
+    "step": ("step", "iteration", "iter"),
+    "name": ("optype", "class", "op", "name", "op_name"),
+    "start": ("start_ts", "start", "ts", "start_time", "begin"),
+    "duration": ("duration", "dur"),
+    "lane": ("lane", "stream", "thread", "tid"),
+    "stage": ("stage", "pp_rank"),
+    "dp_rank": ("dp_rank", "dp"),
+    "chunk": ("mc", "chunk", "model_chunk"),
+    "part": ("mb_id", "microbatch", "micro_batch", "mb"),
+    "seq": ("seq_id", "seq"),
+    "size": ("bytes", "size"),
+    "group": ("group", "process_group", "pg"),
+    "peer": ("peer", "peer_rank", "root"),
+    "host": ("host", "hostname", "host_name"),
+}
+TIMER_NS = 200_000
+"""Without lanes the ops of a rank are put in one line; their timers were read by different threads."""
+REQUIRED = ("rank", "step", "name", "start", "duration")
+WIDE = ("seq", "size")
+"""Columns of numbers with 64 bits."""
+WHOLE = ("rank", "step", "stage", "dp_rank", "chunk", "part", "peer", *WIDE)
+
+VERBS: tuple[tuple[str, Verb], ...] = (
+    (r"all.?reduce", Verb.ALL_REDUCE),
+    (r"all.?gather", Verb.ALL_GATHER),
+    (r"reduce.?scatter", Verb.REDUCE_SCATTER),
+    (r"all.?to.?all", Verb.ALL_TO_ALL),
+    (r"barrier", Verb.BARRIER),
+    (r"broadcast", Verb.BROADCAST),
+    (r"scatter", Verb.SCATTER),
+    (r"gather", Verb.GATHER),
+    (r"\breduce\b", Verb.REDUCE),
+    (r"\bsend\b|isend", Verb.SEND),
+    (r"\brecv\b|\breceive\b|irecv", Verb.RECV),
+)
+COORDINATE = re.compile(r"\bgc\b|load|checkpoint|host|launch|\bsave\b", re.IGNORECASE)
+
+
+def sniff(head: bytes) -> bool:
+    """Parquet magic, or a CSV header that names the required columns."""
+    if head[:4] == b"PAR1":
+        return True
+    line = head.removeprefix(BOM).split(b"\n", 1)[0]
+    if line[:1] in (b"{", b"[") or b"\x00" in line:
+        return False
+    header = header_cells(line)
+    return all(find(header, key) is not None for key in REQUIRED)
+
+
+def find(columns: list[str], key: str) -> str | None:
+    """The spelling of ``key`` used in this table, with or without a unit suffix."""
+    lowered = {c.lower(): c for c in columns}
+    for spelling in SPELLINGS[key]:
+        for suffix in ("", "_ns", "_us", "_ms", "_s"):
+            if spelling + suffix in lowered:
+                return lowered[spelling + suffix]
+    return None
+
+
+def load(data: bytes, label: str) -> Trace:
+    """One trace out of one table."""
+    file = open_table(data, label)
+    named = {key: column for key in SPELLINGS if (column := find(file.names, key)) is not None}
+    missing = [key for key in REQUIRED if key not in named]
+    if missing:
+        raise InputRefused(label, f"op table lacks {', '.join(missing)}", "columns needed: " + ", ".join(REQUIRED))
+    table = file.read(list(dict.fromkeys(named.values())))
+    if table.num_rows == 0:
+        raise InputRefused(label, "op table is empty", "give one with a row for each op")
+    table, start, duration, counts = _timed(table, named["start"], named["duration"], label)
+    rows = len(start)
+    named = {key: column for key, column in named.items() if key in REQUIRED or table[column].null_count < rows}
+
+    names, name_id = words(table[named["name"]], named["name"], label, in_order=False)
+    verb_of, kind_of, class_of = zip(*(_meaning(n) for n in names), strict=True)
+    classes = sorted(set(class_of))
+    place = {name: i for i, name in enumerate(classes)}
+    to_class = np.array([place[name] for name in class_of], dtype=np.int32)
+    ints = {key: _whole(table, key, named[key], label) for key in WHOLE if key in named}
+    ops: dict[str, Any] = {
+        "rank": ints["rank"],
+        "step": ints["step"],
+        "name": to_class[name_id],
+        "verb": np.array(verb_of, dtype=np.int8)[name_id],
+        "kind": np.array(kind_of, dtype=np.int8)[name_id],
+        "start_ns": start,
+        "end_ns": start + duration,
+        "part": _part(ints, rows, "group" in named),
+    }
+    ops.update({key: ints[key] for key in ("size", "peer") if key in ints})
+    lanes, ops["lane"] = ["ops"], np.zeros(rows, dtype=np.int32)
+    if "lane" in named:
+        lanes, ops["lane"] = words(table[named["lane"]], named["lane"], label)
+    groups: list[str] = []
+    if "group" in named:
+        groups, index = words(table[named["group"]], named["group"], label)
+        ops["group"] = np.where(np.array([g == "" for g in groups])[index], NULL, index)
+        if "seq" in ints:
+            ops["seq"] = ints["seq"]
+    kept = Table(Op, ops)
+    hosts = words(table[named["host"]], named["host"], label) if "host" in named else None
+    return Trace(
+        ops=kept,
+        names=classes,
+        lanes=lanes,
+        groups=groups,
+        members=_members(kept, ints, hosts),
+        marks=Table(Mark, {}, 0),
+        name=label.rsplit("/", 1)[-1].split(".")[0] or "table",
+        source=label,
+        relative=_relative(ops["step"], start),
+        timer_ns=1000 if "lane" in named else TIMER_NS,
+        counts=counts,
+    )
+
+
+def _timed(table: Any, begins: str, lasts: str, label: str) -> tuple[Any, Any, Any, dict[str, int]]:
+    """The rows that have a start and a duration of at least 0, these two in ns, and how many rows are dropped."""
+    import pyarrow as pa
+
+    start, start_ok = times_ns(table[begins], begins, label)
+    duration, duration_ok = times_ns(table[lasts], lasts, label)
+    good = start_ok & duration_ok & (duration >= 0)
+    counts = {"events": len(good), "ops": int(good.sum())}
+    if good.all():
+        return table, start, duration, counts
+    counts["dropped: negative or not a number"] = len(good) - counts["ops"]
+    if not good.any():
+        both = ((begins, start_ok), (lasts, duration_ok))
+        raise InputRefused(label, *_untimed(any(not np.any(ok) and has_any(table[c], c, label) for c, ok in both)))
+    return table.filter(pa.array(good)), start[good], duration[good], counts
+
+
+def _untimed(out_of_range: bool) -> tuple[str, str]:
+    """Why no row has times, and what to do."""
+    if out_of_range:
+        return "all times are out of range (126 years)", "check their unit: a suffix of the column names it (_ns, _us, _ms, _s)"
+    return "no row has a finite start and a duration of at least 0", "check these two columns"
+
+
+def _whole(table: Any, key: str, column: str, label: str) -> Any:
+    if key in WIDE:
+        return wholes(table[column], column, label, -INT64 - 1, INT64)
+    return wholes(table[column], column, label, 0) if key == "rank" else wholes(table[column], column, label)
+
+
+def _meaning(name: str) -> tuple[Verb, Kind, str]:
+    """(verb, kind, class) of a class name; the two ends of a hop share a class: they are one transfer."""
+    words = re.sub(r"[-_./:]", " ", name.lower())
+    for pattern, verb in VERBS:
+        if re.search(pattern, words):
+            if verb in (Verb.SEND, Verb.RECV):
+                stem = re.sub(r"[-_ ]?(i?send|i?recv|receive)[-_ ]?", "", name)
+                return verb, Kind.COMMUNICATE, f"{stem}-pp-comm" if stem else "pp-comm"
+            return verb, Kind.SYNCHRONISE if verb == Verb.BARRIER else Kind.COMMUNICATE, name
+    return Verb.NONE, Kind.COORDINATE if COORDINATE.search(words) else Kind.COMPUTE, name
+
+
+def _part(ints: dict[str, Any], n: int, grouped: bool) -> Any:
+    """Which micro-batch: its own column, else the sequence number, unless that counts a group's collectives."""
+    if "part" not in ints and ("seq" not in ints or grouped):
+        return np.broadcast_to(np.int32(NULL), (n,))
+    part = ints.get("part", np.broadcast_to(np.int64(NULL), (n,)))
+    if "seq" in ints and not grouped:
+        part = np.where(part < 0, ints["seq"], part)
+    if "chunk" in ints and ints["chunk"].max(initial=0) > 0:
+        part = part + np.maximum(ints["chunk"], 0).astype(np.int64) * (int(part.max(initial=0)) + 1)
+    return part
+
+
+def _relative(step: Any, start: Any) -> bool:
+    """True when the steps overlap in time: each then has its own origin."""
+    low = int(step.min())
+    if int(step.max()) - low > 16 * len(step) + 1024:
+        return False
+    first = np.full(int(step.max()) - low + 1, np.iinfo(np.int64).max)
+    last = np.full(len(first), np.iinfo(np.int64).min)
+    np.minimum.at(first, step - low, start)
+    np.maximum.at(last, step - low, start)
+    seen = last >= first
+    first, last = first[seen], last[seen]
+    return bool((first[1:] < last[:-1]).mean() > 0.5) if len(first) > 1 else False
+
+
+def _members(ops: Table, ints: dict[str, Any], hosts: tuple[list[str], Any] | None) -> Table:
+    low = int(ops.rank.min())
+    if int(ops.rank.max()) - low > 16 * len(ops) + 1024:
+        ranks, first = np.unique(ops.rank, return_index=True)
+    else:
+        where = np.full(int(ops.rank.max()) - low + 1, NULL, dtype=np.int64)
+        where[ops.rank[::-1] - low] = np.arange(len(ops))[::-1]
+        ranks = np.flatnonzero(where >= 0)
+        first, ranks = where[ranks], ranks + low
+    columns: dict[str, Any] = {"rank": ranks}
+    for key in ("stage", "dp_rank"):
+        if key in ints:
+            columns[key] = ints[key][first]
+    if hosts is not None:
+        columns["host"] = np.array([*hosts[0], None], dtype=object)[hosts[1][first]]
+    return Table(Member, columns)

@@ -1,0 +1,227 @@
+"""OTF2 archives through the library's own bindings, in a process of their own.
+
+The library is C and an archive is hostile: what crashes or eats memory there is a refusal here. The child writes names (one
+line of JSON) and columns to standard output, nothing that has to be trusted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut.core.errors import InputRefused, TooLarge
+from taut.read.columns import Ints
+from taut.read.files import size_cap
+
+ENTER, LEAVE, SEND, RECV, BEGIN, COLLECTIVE, DEFERRED = range(7)
+"""Kinds of events; of a deferred (nonblocking) collective only its completion."""
+COLUMNS = ("kind", "location", "time", "what", "comm", "peer", "size")
+"""``what`` is a region, a tag or a collective operation."""
+HEADROOM_BYTES, BYTES_PER_BYTE = 2 << 30, 60
+"""Address space of the child: what the library takes, and what a byte of an archive may become."""
+PATIENCE_S, BYTES_PER_S = 60, 100_000
+BATCH = 100_000
+CHILD = "import sys; from taut.read.otf2_events import write; write(sys.argv[1], int(sys.argv[2]))"
+
+
+class Definitions(msgspec.Struct):
+    """What the archive defines, by reference; enumerations by name."""
+
+    clock: list[int] = []
+    """Ticks a second, tick of the trace's origin, length, and the origin's time since the epoch in ns."""
+    regions: dict[int, tuple[str, str, str]] = {}
+    """Name, role, paradigm."""
+    locations: dict[int, tuple[str, str, int]] = {}
+    """Name, type, location group."""
+    location_groups: dict[int, tuple[str, str, int, int]] = {}
+    """Name, type, node of the machine, the group that created it."""
+    nodes: dict[int, tuple[str, str, int]] = {}
+    """Name, class, parent."""
+    groups: dict[int, tuple[str, str, list[int]]] = {}
+    """Type, paradigm, members."""
+    comms: dict[int, tuple[str, int]] = {}
+    """Name, group; -1 for a communicator between two groups."""
+
+
+def available() -> bool:
+    """Whether the bindings are installed; they are not loaded here."""
+    import importlib.util
+
+    return importlib.util.find_spec("otf2") is not None
+
+
+def events(anchor: str, label: str) -> tuple[Definitions, dict[str, Ints]]:
+    """Definitions and events of an archive, in the order of each location."""
+    size = _size(Path(anchor))
+    if size > size_cap():
+        raise TooLarge(label, f"an archive of {size >> 20:,} MiB", "trace fewer iterations")
+    command = [sys.executable, "-c", CHILD, anchor, str(HEADROOM_BYTES + BYTES_PER_BYTE * size)]
+    try:
+        child = subprocess.run(command, capture_output=True, timeout=PATIENCE_S + size / BYTES_PER_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise InputRefused(label, "the OTF2 library does not come to an end with it", "write the archive again") from None
+    if child.returncode:
+        raise InputRefused(label, f"damaged OTF2 archive ({_reason(child)})", "copy anchor, .def and folder again")
+    first = child.stdout.index(b"\n") + 1
+    columns = np.frombuffer(child.stdout, dtype=np.int64, offset=first).reshape(len(COLUMNS), -1)
+    return msgspec.json.decode(child.stdout[:first], type=Definitions), dict(zip(COLUMNS, columns, strict=True))
+
+
+def _size(anchor: Path) -> int:
+    folder = anchor.with_suffix("")
+    return sum(file.stat().st_size for file in (anchor.with_suffix(".def"), *folder.glob("*")) if file.is_file())
+
+
+def _reason(child: subprocess.CompletedProcess[bytes]) -> str:
+    if child.returncode < 0:
+        return f"the library stopped with signal {-child.returncode}"
+    said = [line for line in child.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    return "".join(c for c in said[-1] if c.isprintable())[:160] if said else "the library gives no reason"
+
+
+def write(anchor: str, memory: int) -> None:
+    """Read an archive and write what it holds to standard output."""
+    import _otf2
+
+    _limit(memory)
+    # The library speaks on standard output too; what is written there must be ours alone.
+    with open(1, "wb", closefd=False) as out:
+        handle = _otf2.Reader_Open(anchor)
+        _otf2.Reader_SetSerialCollectiveCallbacks(handle)
+        definitions = _definitions(_otf2, handle)
+        columns = _events(_otf2, handle, sorted(definitions.locations))
+        out.write(msgspec.json.encode(definitions) + b"\n")
+        for column in columns:
+            out.write(column)
+
+
+def _limit(memory: int) -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def _word(value: Any) -> str:
+    """The name of an enumeration's value."""
+    return str(getattr(value, "name", value)).rpartition(".")[2]
+
+
+def _definitions(lib: Any, handle: Any) -> Definitions:
+    found, strings = Definitions(), dict[int, str]()
+    later: list[tuple[dict[int, Any], int, tuple[Any, ...]]] = []
+
+    def string(_: Any, ref: int, text: Any) -> None:
+        strings[ref] = (text if isinstance(text, str) else text.decode("utf-8", "replace"))[:400]
+
+    def clock(_: Any, *values: int) -> None:
+        found.clock = [int(value) for value in values]
+
+    # Strings may come after what they name: names are looked up at the end.
+    def region(_: Any, ref: int, name: int, canonical: int, description: int, role: Any, paradigm: Any, *rest: Any) -> None:
+        later.append((found.regions, ref, (name, _word(role), _word(paradigm))))
+
+    def location(_: Any, ref: int, name: int, kind: Any, events: int, group: int) -> None:
+        later.append((found.locations, ref, (name, _word(kind), group)))
+
+    def location_group(_: Any, ref: int, name: int, kind: Any, node: int, creator: int = -1) -> None:
+        later.append((found.location_groups, ref, (name, _word(kind), node, creator)))
+
+    def node(_: Any, ref: int, name: int, kind: int, parent: int) -> None:
+        later.append((found.nodes, ref, (name, kind, parent)))
+
+    def group(_: Any, ref: int, name: int, kind: Any, paradigm: Any, flags: Any, members: Any) -> None:
+        found.groups[ref] = (_word(kind), _word(paradigm), [int(member) for member in members])
+
+    def comm(_: Any, ref: int, name: int, group: int, *rest: Any) -> None:
+        later.append((found.comms, ref, (name, group)))
+
+    def between(_: Any, ref: int, name: int, *rest: Any) -> None:
+        later.append((found.comms, ref, (name, -1)))
+
+    reader, callbacks = lib.Reader_GetGlobalDefReader(handle), lib.GlobalDefReaderCallbacks_New()
+    handlers = {
+        "ClockProperties": clock, "String": string, "Region": region, "Location": location, "InterComm": between,
+        "LocationGroup": location_group, "SystemTreeNode": node, "Group": group, "Comm": comm,
+    }  # fmt: skip
+    _set(lib, "GlobalDefReaderCallbacks", callbacks, handlers)
+    lib.Reader_RegisterGlobalDefCallbacks(handle, reader, callbacks, None)
+    lib.Reader_ReadAllGlobalDefinitions(handle, reader)
+    for table, ref, (name, *rest) in later:
+        table[ref] = (strings.get(name, ""), *rest)
+    found.nodes = {ref: (name, strings.get(int(kind), ""), parent) for ref, (name, kind, parent) in found.nodes.items()}
+    return found
+
+
+def _events(lib: Any, handle: Any, locations: list[int]) -> list[array[int]]:
+    columns = [array("q") for _ in COLUMNS]
+    push = [column.append for column in columns]
+
+    def add(kind: int, location: int, time: int, what: int, comm: int = -1, peer: int = -1, size: int = -1) -> None:
+        for append, value in zip(push, (kind, location, time, what, comm, peer, size), strict=True):
+            append(value if value < 1 << 63 else -1)
+
+    def message(kind: int) -> Any:
+        def callback(
+            at: int, time: int, _: Any, attributes: Any, peer: int, comm: int, tag: int, size: int, *rest: int
+        ) -> None:
+            add(kind, at, time, tag, comm, peer if peer < 1 << 31 else -1, size)
+
+        return callback
+
+    def collective(kind: int) -> Any:
+        def callback(at: int, time: int, _: Any, attributes: Any, op: Any, comm: int, root: int, *sizes: int) -> None:
+            add(kind, at, time, getattr(op, "value", op), comm, root if root < 1 << 31 else -1, max(sizes[:2], default=-1))
+
+        return callback
+
+    def region(kind: int) -> Any:
+        return lambda at, time, _, attributes, what: add(kind, at, time, what)
+
+    callbacks = lib.GlobalEvtReaderCallbacks_New()
+    handlers = {
+        "Enter": region(ENTER), "Leave": region(LEAVE), "MpiSend": message(SEND), "MpiIsend": message(SEND),
+        "MpiRecv": message(RECV), "MpiIrecv": message(RECV),
+        "MpiCollectiveBegin": lambda at, time, _, attributes: add(BEGIN, at, time, -1),
+        "MpiCollectiveEnd": collective(COLLECTIVE), "NonBlockingCollectiveComplete": collective(DEFERRED),
+    }  # fmt: skip
+    _set(lib, "GlobalEvtReaderCallbacks", callbacks, handlers)
+    reader = _event_reader(lib, handle, locations)
+    lib.GlobalEvtReader_SetCallbacks(reader, callbacks, None)
+    while lib.GlobalEvtReader_ReadEvents(reader, BATCH) == BATCH:
+        pass
+    return columns
+
+
+def _set(lib: Any, family: str, callbacks: Any, handlers: dict[str, Any]) -> None:
+    """Register what this version of the library knows; the handlers must outlive the reading."""
+    for name, handler in handlers.items():
+        setter = getattr(lib, f"{family}_Set{name}Callback", None)
+        if setter:
+            setter(callbacks, handler)
+
+
+def _event_reader(lib: Any, handle: Any, locations: list[int]) -> Any:
+    """The reader of all locations in one order of time; their own definitions correct their clocks."""
+    for location in locations:
+        lib.Reader_SelectLocation(handle, location)
+    try:
+        lib.Reader_OpenDefFiles(handle)
+        local = True
+    except lib.Error:
+        local = False
+    lib.Reader_OpenEvtFiles(handle)
+    for location in locations:
+        definitions = lib.Reader_GetDefReader(handle, location) if local else None
+        if definitions:
+            lib.Reader_ReadAllLocalDefinitions(handle, definitions)
+            lib.Reader_CloseDefReader(handle, definitions)
+        lib.Reader_GetEvtReader(handle, location)
+    return lib.Reader_GetGlobalEvtReader(handle)

@@ -1,0 +1,389 @@
+"""OTLP/JSON → columns: one JSON line (or document) after the other, the attributes only of spans that need them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from taut.core.errors import InputRefused
+from taut.read.columns import Ints
+
+SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
+"""Span kinds of OpenTelemetry; whatever else is internal."""
+FAR_NS = 4_000_000_000_000_000_000
+"""Times beyond this many ns are no times, and their sums would overflow."""
+MOST_QUEUED_S = 1e6
+_KINDS: dict[Any, int] = {
+    f"SPAN_KIND_{word}": kind
+    for word, kind in (("SERVER", SERVER), ("CLIENT", CLIENT), ("PRODUCER", PRODUCER), ("CONSUMER", CONSUMER))
+} | {kind: kind for kind in range(CONSUMER + 1)}
+_ERRORS = (2, "2", "STATUS_CODE_ERROR")
+_NONE = msgspec.Raw(b"[]")
+_NO_STATUS = msgspec.Raw(b"{}")
+
+FAR = (
+    "peer.service", "gen_ai.request.model", "gen_ai.response.model", "db.system.name", "db.system",
+    "messaging.destination.name", "rpc.service", "server.address", "net.peer.name", "gen_ai.provider.name", "gen_ai.system",
+)  # fmt: skip
+"""What names the far end of a call that left no span of its own, the most telling first."""
+CONTENT = frozenset(["url.full", "http.url", "http.target", "db.query.text", "db.statement", "rpc.method", "input.value"])
+"""What says that two calls ask the same; so does everything that begins with one of GEN_AI_CONTENT."""
+GEN_AI_CONTENT = ("gen_ai.input.", "gen_ai.prompt", "gen_ai.tool.call.arguments")
+
+Number = int | str | float | None
+
+
+class Span(msgspec.Struct, gc=False):
+    """One span, as far as taut uses it."""
+
+    traceId: str = ""
+    spanId: str = ""
+    parentSpanId: str | None = None
+    name: str | None = None
+    kind: int | str | None = None
+    startTimeUnixNano: Number = None
+    endTimeUnixNano: Number = None
+    attributes: msgspec.Raw = _NONE
+    events: msgspec.Raw = _NONE
+    links: msgspec.Raw = _NONE
+    status: msgspec.Raw = _NO_STATUS
+
+
+class Pair(msgspec.Struct, gc=False):
+    """One attribute; its value is decoded where it is wanted."""
+
+    key: str = ""
+    value: msgspec.Raw = _NO_STATUS
+
+
+class Value(msgspec.Struct, gc=False):
+    """A plain attribute value."""
+
+    stringValue: str | None = None
+    intValue: Number = None
+    doubleValue: Number = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """An event inside a span."""
+
+    name: str | None = None
+    timeUnixNano: Number = None
+
+
+class Link(msgspec.Struct, gc=False):
+    """A span's reference to another."""
+
+    traceId: str = ""
+    spanId: str = ""
+
+
+class Status(msgspec.Struct, gc=False):
+    """How a span ended."""
+
+    code: int | str | None = None
+
+
+class Resource(msgspec.Struct):
+    """What emitted the spans."""
+
+    attributes: list[Pair] = []
+
+
+class Scope(msgspec.Struct):
+    """Spans of one instrumentation library."""
+
+    spans: list[Span] = []
+
+
+class ResourceSpans(msgspec.Struct):
+    """Spans of one service instance."""
+
+    resource: Resource = msgspec.field(default_factory=Resource)
+    scopeSpans: list[Scope] = []
+    instrumentationLibrarySpans: list[Scope] = []
+
+
+class Document(msgspec.Struct):
+    """One export: what a line of the file holds."""
+
+    resourceSpans: list[ResourceSpans] = []
+
+
+_DOCUMENT, _DOCUMENTS = msgspec.json.Decoder(Document), msgspec.json.Decoder(list[Document])
+_PAIRS, _VALUE, _STATUS = msgspec.json.Decoder(list[Pair]), msgspec.json.Decoder(Value), msgspec.json.Decoder(Status)
+_EVENTS, _LINKS = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(list[Link])
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the attributes of a span tell beyond its name."""
+
+    far: str = ""
+    operation: str = ""
+    model: str = ""
+    tool: str = ""
+    error: str = ""
+    tokens_in: int = -1
+    tokens_out: int = -1
+    resend: int = 0
+    content: int = 0
+    """Hash of what was asked; 0 if that was not recorded."""
+    queued_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service instance: its name, what tells it from its siblings, and its host."""
+
+    name: str
+    instance: str
+    host: str
+
+
+@dataclass
+class Spans:
+    """The spans of one file as columns, and beside them what only some spans have."""
+
+    label: str
+    trace: list[str] = field(default_factory=list)
+    span: list[str] = field(default_factory=list)
+    parent: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    kind: list[int] = field(default_factory=list)
+    failed: list[bool] = field(default_factory=list)
+    start_ns: Any = field(default_factory=list)
+    end_ns: Any = field(default_factory=list)
+    service: list[int] = field(default_factory=list)
+    services: list[Service] = field(default_factory=list)
+    facts: dict[int, Facts] = field(default_factory=dict)
+    """Of spans whose attributes are sure to matter."""
+    raw: dict[int, bytes] = field(default_factory=dict)
+    """Attributes of calls and failures, decoded where they turn out to matter."""
+    links: dict[int, tuple[str, str]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    partial: list[str] = field(default_factory=list)
+
+
+def decode(data: bytes | bytearray, label: str) -> Spans:
+    """The spans of one file of JSON lines, or of one document."""
+    out = Spans(label)
+    for document in _documents(data, label, out.partial):
+        for part in document.resourceSpans:
+            service = len(out.services)
+            out.services.append(_service(part.resource))
+            for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans):
+                _add(out, scope.spans, service)
+    if not out.span:
+        raise InputRefused(label, "no spans in this file", "export traces, not only metrics or logs")
+    out.start_ns, out.end_ns = _times(out.start_ns), _times(out.end_ns)
+    return out
+
+
+def _documents(whole: bytes | bytearray, label: str, partial: list[str]) -> Iterator[Document]:
+    """Line by line where the first line is a document, else the whole as one."""
+    ends, data = _line_ends(whole), memoryview(whole)
+    first = _decoded(data[: ends[0]]) if len(ends) > 1 else None
+    if first is None:
+        yield from _whole(data, label)
+        return
+    yield first
+    for number, (begin, end) in enumerate(itertools.pairwise(ends), 2):
+        line = data[begin:end]
+        document = _decoded(line)
+        if document is not None:
+            yield document
+        elif bytes(line).strip():
+            if number == len(ends):
+                partial.append(f"{label} breaks off in its last line: that line is left out")
+                return
+            raise InputRefused(f"{label}:{number}", "not an OTLP/JSON line", "cut the file before this line")
+
+
+def _line_ends(data: bytes | bytearray) -> list[int]:
+    ends, at = [], data.find(b"\n") + 1
+    while at:
+        ends.append(at)
+        at = data.find(b"\n", at) + 1
+    return ends if ends and ends[-1] == len(data) else [*ends, len(data)]
+
+
+def _decoded(line: memoryview) -> Document | None:
+    try:
+        return _DOCUMENT.decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _whole(data: memoryview, label: str) -> list[Document]:
+    try:
+        if bytes(data[:64]).lstrip()[:1] == b"[":
+            return _DOCUMENTS.decode(data)
+        return [_DOCUMENT.decode(data)]
+    except RecursionError:
+        raise InputRefused(label, "nested too deeply", "export it again") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        why = f"not OTLP/JSON ({str(error)[:100]})"
+        raise InputRefused(label, why, "export spans with the OTLP/JSON file exporter") from None
+
+
+def _add(out: Spans, spans: list[Span], service: int) -> None:
+    row = len(out.span)
+    out.trace += [s.traceId for s in spans]
+    out.span += [s.spanId for s in spans]
+    out.parent += [s.parentSpanId or "" for s in spans]
+    out.name += [s.name or "" for s in spans]
+    kinds = [_KINDS.get(s.kind, 0) for s in spans]
+    out.kind += kinds
+    out.failed += [len(s.status) > 2 and _failed(s.status) for s in spans]
+    out.start_ns += [s.startTimeUnixNano for s in spans]
+    out.end_ns += [s.endTimeUnixNano for s in spans]
+    out.service += [service] * len(spans)
+    for i, s in enumerate(spans):
+        if len(s.attributes) > 2:
+            raw = bytes(s.attributes)
+            if b"gen_ai." in raw or b"resend_count" in raw:
+                out.facts[row + i] = facts(raw)
+            elif kinds[i] == CLIENT or kinds[i] == PRODUCER or out.failed[row + i]:
+                out.raw[row + i] = raw
+        if len(s.events) > 2 and b"queue" in bytes(s.events):
+            _dequeued(out, row + i, s)
+        if len(s.links) > 2:
+            _linked(out, row + i, s)
+
+
+def _failed(status: msgspec.Raw) -> bool:
+    try:
+        return _STATUS.decode(status).code in _ERRORS
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
+def facts(raw: bytes) -> Facts:
+    """What attributes tell; nothing where they are no attributes."""
+    try:
+        pairs = _PAIRS.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return Facts()
+    out, best = Facts(), len(FAR)
+    content: list[bytes] = []
+    for pair in pairs:
+        key = pair.key
+        field_of = _FIELDS.get(key)
+        place = _FAR.get(key, best)
+        if field_of is not None or place < best:
+            value = _plain(pair.value)
+            if field_of is not None:
+                setattr(out, field_of[0], field_of[1](value))
+            if place < best and (text := _text(value)):
+                out.far, best = text, place
+        elif key in CONTENT or key.startswith(GEN_AI_CONTENT):
+            content.append(key.encode("utf-8", "replace") + b"\0" + bytes(pair.value))
+    if content:
+        out.content = _hashed(content)
+    return out
+
+
+def _plain(raw: msgspec.Raw) -> Any:
+    text = bytes(raw)
+    if text.startswith(b'{"stringValue":"') and b"\\" not in text and text.count(b'"') == 4:
+        return text[16:-2].decode("utf-8", "replace")
+    try:
+        value = _VALUE.decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    if value.stringValue is not None:
+        return value.stringValue
+    return value.intValue if value.intValue is not None else value.doubleValue
+
+
+def _text(value: Any) -> str:
+    return str(value)[:200] if isinstance(value, (str, int)) else ""
+
+
+def whole(value: Any) -> int:
+    """A count or a time out of a number or its text; -1 for anything else."""
+    try:
+        found = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return found if 0 <= found < FAR_NS else -1
+
+
+def _hashed(content: list[bytes]) -> int:
+    digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
+    return int.from_bytes(digest, "big") or 1
+
+
+def _resent(value: Any) -> int:
+    return min(max(whole(value), 0), 1 << 30)
+
+
+def _queued(seconds: Any) -> int:
+    try:
+        value = float(seconds)
+    except (TypeError, ValueError):
+        return 0
+    return round(value * 1e9) if 0 < value < MOST_QUEUED_S else 0
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "gen_ai.operation.name": ("operation", _text), "gen_ai.tool.name": ("tool", _text), "error.type": ("error", _text),
+    "gen_ai.request.model": ("model", _text), "http.request.resend_count": ("resend", _resent),
+    "gen_ai.usage.input_tokens": ("tokens_in", whole), "gen_ai.usage.prompt_tokens": ("tokens_in", whole),
+    "gen_ai.usage.output_tokens": ("tokens_out", whole), "gen_ai.usage.completion_tokens": ("tokens_out", whole),
+    "gen_ai.latency.time_in_queue": ("queued_ns", _queued),
+}  # fmt: skip
+_FAR = {key: place for place, key in enumerate(FAR)}
+
+
+def _dequeued(out: Spans, row: int, span: Span) -> None:
+    """An event that says the work left its queue: the span's time before it is queueing."""
+    try:
+        events = _EVENTS.decode(span.events)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return
+    for event in events:
+        if event.name and "dequeue" in event.name.lower():
+            waited = whole(event.timeUnixNano) - whole(span.startTimeUnixNano)
+            if 0 < waited < FAR_NS:
+                known = out.facts.setdefault(row, Facts())
+                known.queued_ns = waited
+            return
+
+
+def _linked(out: Spans, row: int, span: Span) -> None:
+    try:
+        links = _LINKS.decode(span.links)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return
+    if len(links) == 1:  # several links are a batch, not a second attempt
+        out.links[row] = links[0].traceId, links[0].spanId
+
+
+def _times(values: list[Number]) -> Ints:
+    try:
+        times = np.array(list(map(int, values)), dtype=np.int64)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        times = np.array([whole(v) for v in values], dtype=np.int64)
+    return np.where((times > 0) & (times < FAR_NS), times, -1)
+
+
+_INSTANCE = ("service.instance.id", "k8s.pod.name", "container.id")
+_HOST = ("host.id", "host.name", "k8s.node.name")
+
+
+def _service(resource: Resource) -> Service:
+    found = {pair.key: _text(_plain(pair.value)) for pair in resource.attributes}
+    host = next((found[key] for key in _HOST if found.get(key)), "")
+    instance = next((found[key] for key in _INSTANCE if found.get(key)), "")
+    if not instance:
+        instance = "/".join(filter(None, (found.get("host.name") or host, found.get("process.pid"))))
+    return Service(found.get("service.name") or "unknown service", instance, host)

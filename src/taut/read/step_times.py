@@ -1,0 +1,123 @@
+"""Per-worker step times: a CSV with worker, step (or time index) and the time of that step, optionally when it began.
+
+A worker's n-th sample is the job's n-th step: a compute op of that length on each worker, then a barrier that all
+workers join, because that is what a synchronous job does. The least a site can record:
+it tells who is late and when, never why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.core.errors import InputRefused
+from taut.core.tables import Kind, Mark, Member, Op, Table, Trace, Verb
+from taut.read.arrow_columns import FAR, numbers, wholes
+from taut.read.table_file import BOM, header_cells, open_table
+
+WORKER = ("worker", "rank", "replica")
+STEP = ("time", "step", "sample", "iteration")
+TIME = ("batch_time_norm", "batch_time", "step_time", "step_time_s", "step_time_ms", "step_time_ns", "duration_ms")
+GPU = ("gpu",)
+START = "start_ns"
+"""When a step began: puts metrics that lie beside the table on its steps."""
+LONGEST_NS = 10 * 366 * 86_400 * 10**9
+"""No step lasts ten years."""
+UNIT_NS = 1_000_000
+"""A time without a unit counts as milliseconds: shares do not depend on it, and the briefing says so."""
+
+
+def sniff(head: bytes) -> bool:
+    """A CSV header that names a worker, a step and a step time, and no op class."""
+    line = head.removeprefix(BOM).split(b"\n", 1)[0]
+    if b"\x00" in line or line[:1] in (b"{", b"["):
+        return False
+    header = list(map(str.lower, header_cells(line)))
+    return all(any(name in header for name in names) for names in (WORKER, STEP, TIME))
+
+
+def load(data: bytes, label: str) -> Trace:
+    """One trace out of one table of step times."""
+    file = open_table(data, label)
+    header = {name.lower(): name for name in file.names}
+    worker, step, unit = (next(name for name in names if name in header) for names in (WORKER, STEP, TIME))
+    table = file.read([header[name] for name in (worker, step, unit, START) if name in header])
+    table, values, dropped = _timed(table, header[unit], (header[worker], header[step]), label)
+    rank = wholes(table[header[worker]], worker, label, 0)
+    order = np.lexsort((numbers(table[header[step]], step, label), rank))
+    rank = rank[order].astype(np.int64)
+    factor = {"_s": 1e9, "_ns": 1.0}.get(unit[unit.rfind("_") :], float(UNIT_NS))
+    if float(values.max()) * factor > LONGEST_NS:
+        raise InputRefused(label, f"a step of {values.max():g} in column {unit} lasts for years", "check its unit")
+    took = np.rint(values[order] * factor).astype(np.int64)
+    n = len(rank)
+    marks: dict[str, Any] = {}
+    begins = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
+    steps = np.arange(n) - np.repeat(begins, np.diff(np.append(begins, n)))
+    if (began := _began(table, header, label)) is not None:
+        began = began[order]
+        marks = {"rank": rank, "step": steps, "start_ns": began, "end_ns": began + took}
+    latest = np.zeros(int(steps.max()) + 1, dtype=np.int64)
+    np.maximum.at(latest, steps, took)
+
+    def both(a: Any, b: Any) -> Any:
+        return np.concatenate([np.broadcast_to(a, n), np.broadcast_to(b, n)])
+
+    ops = Table(
+        Op,
+        {
+            "rank": both(rank, rank),
+            "lane": both(0, 0),
+            "step": both(steps, steps),
+            "kind": both(Kind.COMPUTE, Kind.SYNCHRONISE),
+            "name": both(0, 1),
+            "start_ns": both(0, took),
+            "end_ns": both(took, latest[steps]),
+            "verb": both(Verb.NONE, Verb.BARRIER),
+            "group": both(-1, 0),
+            "seq": both(-1, steps),
+        },
+    )
+    present = np.bincount(steps, minlength=len(latest))
+    short = int((present < len(np.unique(rank))).sum())
+    partial = [f"{short} steps lack a worker: their wait is seen among the others only"] if short else []
+    if factor == UNIT_NS and not unit.endswith("_ms"):
+        partial.append(f"{unit} has no unit: read as milliseconds, shares do not depend on it")
+    return Trace(
+        ops=ops,
+        names=["step", "barrier"],
+        lanes=["worker"],
+        groups=["all"],
+        members=Table(Member, {"rank": np.unique(rank)}),
+        marks=Table(Mark, marks, n if marks else 0),
+        name=label.rsplit("/", 1)[-1].split(".")[0] or "steps",
+        source=label,
+        relative=True,
+        group_ranks={"all": [int(r) for r in np.unique(rank)]},
+        partial=partial,
+        counts={"events": n + dropped, "ops": 2 * n, "dropped: unreadable": dropped},
+    )
+
+
+def _timed(table: Any, time: str, others: tuple[str, str], label: str) -> tuple[Any, Any, int]:
+    """The rows that have a worker, a step and a time of at least 0, their times, and how many rows have not."""
+    import pyarrow as pa
+
+    values = numbers(table[time], time, label).astype(np.float64)
+    good = np.isfinite(values) & (values >= 0)
+    for name in others:
+        there = numbers(table[name], name, label)
+        good &= ~np.isnan(there) if there.dtype.kind == "f" else True
+    if not good.any():
+        raise InputRefused(label, "no row holds a worker, a step and a step time of at least 0")
+    return (table if good.all() else table.filter(pa.array(good))), values[good], int((~good).sum())
+
+
+def _began(table: Any, header: dict[str, str], label: str) -> Any | None:
+    """When the steps began, ns, where whole numbers tell."""
+    import pyarrow as pa
+
+    if START not in header or not pa.types.is_integer(table[header[START]].type):
+        return None
+    return wholes(table[header[START]], START, label, -FAR, FAR).astype(np.int64)

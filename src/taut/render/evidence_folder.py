@@ -1,0 +1,226 @@
+"""The evidence of a scenario as a folder that somebody can read who knows none of this; and the list of those that ship."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from rich.console import ConsoleRenderable
+from rich.padding import Padding
+from rich.text import Text
+
+from taut.core.errors import RunError
+from taut.core.folder import is_run_folder
+from taut.core.json_text import UNSEEN, json_text
+from taut.core.whole_file import whole_file
+from taut.render.advice_screen import advice_page
+from taut.render.analysis_screen import Screen, _print
+from taut.render.forecast_screen import number, threshold
+from taut.render.text import safe
+
+DIGESTS = "digests.txt"
+MOST_BYTES = 1 << 16
+"""Digests of a few files take no more."""
+_LISTED = re.compile(r"([0-9a-f]{64}  \S+\n)*")
+MEANS = {
+    "effective_throughput_ratio": "share of what the accelerators could do that is delivered; 1 loses nothing",
+    "energy_per_useful_step": "energy of a step that counts, over what it would take if nothing were lost; 1 is best",
+    "runtime_variance_index": "how much steps differ in length; 0 is a clock",
+    "sync_delay_amplification": "how much a delay of one part delays the whole; 1 is its fair share",
+    "replay_probability": "share of the work that is done and then thrown away",
+    "straggler_cascade_rate": "share of the steps in which one late part holds up at least half of the others",
+    "effective_capacity": "share of the capacity paid for that ends in work somebody wanted",
+    "visible_success_rate": "share of the requests that end well for the one who asked, however often they were tried",
+    "planning_confidence": "how far plans can be relied on: share of the windows that went about as planned",
+    "actual_attempt_multiplier": "attempts for each piece of work; 1 is best",
+    "cost_per_completion": "cost of work that was completed, over what one attempt costs",
+    "retry_cascade_frequency": "share of the work that was tried again and again",
+    "decision_conflict_rate": "share of the decisions that another controller undid",
+    "compensatory_action_rate": "share of the decisions that only undo an earlier one",
+    "cross_layer_coherence": "share of the decisions that point the same way as those of other layers",
+    "control_overhead_fraction": "share of the capacity that control itself takes",
+    "control_oscillation_frequency": "share of a controller's own decisions that turn the one before around",
+    "sla_margin_utilisation": "share of the promised time that is used up",
+    "margin_erosion_rate": "share of that margin that is lost in a given time; below 0 it grows",
+    "planning_accuracy": "how near plans come to what was asked for",
+    "cost_attribution_accuracy": "share of the cost that is booked on the work that caused it",
+    "capacity_planning_error": "how far planned capacity lies from what was needed",
+}
+"""Indices in plain words; docs/indices.md and docs/control.md define them."""
+
+
+def write(folder: Path, found: Mapping[str, Any], text: str) -> None:
+    """README.md, evidence.json, the scenario as it was given, and their digests; each file whole or not at all.
+
+    Files of somebody else are not replaced. While files are written, the digests list the old ones as well as the new.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "README.md": page(found).encode(),
+        "evidence.json": f"{json_text(found)}\n".encode(),
+        "scenario.toml": text.encode(),
+    }
+    old = _own_digests(folder, tuple(files))
+    new = "".join(f"{sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
+    for name, data in ((DIGESTS, (new + old).encode()), *files.items(), (DIGESTS, new.encode())):
+        with whole_file(folder / name) as out:
+            out.write(data)
+
+
+def _own_digests(folder: Path, names: Sequence[str]) -> str:
+    """What the digests of a folder list; refused if one of its files is not among them."""
+    if is_run_folder(folder):
+        raise RunError(f"{folder}: is a run folder; give evidence a folder of its own")
+    listed = ""
+    if (folder / DIGESTS).is_file():
+        listed = (folder / DIGESTS).read_bytes()[:MOST_BYTES].decode("utf-8", "replace")
+    foreign = [DIGESTS] if listed and not _LISTED.fullmatch(listed) else []
+    foreign += [name for name in names if (folder / name).exists() and _digest(folder / name) not in listed]
+    if foreign:
+        raise RunError(f"{folder / foreign[0]}: exists, and was not written by taut; give another folder")
+    return listed
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """The whole README.md; names in a scenario cannot turn its text around, nor hide some of it."""
+    text = "\n".join(_lines(found)).rstrip() + "\n"
+    return UNSEEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    about, compared = found["about"], found["compared"]
+    yield from (f"# {found['scenario']}", "")
+    for title, key in (("How one recognises it", "pattern"), ("What is computed", "computes"), ("What it informs", "decision")):
+        if about.get(key):
+            yield from (f"**{title}.** {about[key]}", "")
+    yield from ("## Result", "")
+    if compared:
+        names = ", ".join(_policy(policy) for policy in compared["policies"])
+        yield from (f"The system as it stands, beside the same with: {names}.", "", " ".join(compared["implies"]), "")
+        yield from _indices(compared)
+        yield from _standing(compared)
+    else:
+        yield from (f"- {name.replace('_', ' ')}: {number(value)}" for name, value in found["indices"].items())
+        yield ""
+    if found["threshold"]:
+        yield from ("As it stands: " + threshold(found["threshold"]), "")
+    if found.get("advice") is not None:
+        yield from advice_page(found["advice"], found["sweep"] or ())
+    yield from ("## Questions", "", "| question | number | which is | taken from |", "|---|---|---|---|")
+    for row in found["questions"]:
+        yield f"| {row['question']} | {number(row['answer'])} | {row['says']} | `{row['from']}` |"
+    yield ""
+    if compared:
+        yield from _declared(compared)
+        yield from _convention(compared)
+    yield from _made(found)
+
+
+def _policy(policy: Mapping[str, Any]) -> str:
+    value = "" if policy["value"] is None else f" = {policy['value']:g}"
+    return f"**{policy['name']}{value}** ({policy['says']})"
+
+
+def _indices(compared: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("| index | as it stands | with | ratio | in words |", "|---|---:|---:|---:|---|")
+    for name, row in compared["indices"].items():
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        words = MEANS.get(name, "see docs/control.md")
+        yield f"| {name.replace('_', ' ')} | {number(row['baseline'])} | {number(row['with'])} | {ratio} | {words} |"
+    yield from ("", "Intervals hold 95 of 100 draws. A dash is not known: nothing in the scenario decides it.", "")
+
+
+def _standing(compared: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("| | as it stands | with |", "|---|---|---|")
+    yield f"| regime | {compared['regime']['baseline']} | {compared['regime']['with']} |"
+    reserve = compared.get("reserve") or {}
+    if reserve.get("baseline") or reserve.get("with"):
+        yield f"| reserve (times that jitter may grow) | {number(reserve['baseline'])} | {number(reserve['with'])} |"
+    far = compared["threshold"]
+    if far["baseline"] or far["with"]:
+        yield f"| the next accelerator stops paying at | {_scale(far['baseline'])} | {_scale(far['with'])} |"
+    for name, key in (("cost of a unit", "cost_per_unit"), ("energy of a unit, J", "energy_per_unit_j")):
+        sides = [compared["forecast"][side].get(key) for side in ("baseline", "with")]
+        if any(side is not None for side in sides):
+            yield f"| {name} | {number(sides[0])} | {number(sides[1])} |"
+    yield ""
+    for policy in compared["policies"]:
+        if policy["costs"]:
+            yield f"- What {policy['name']} costs or risks: {policy['costs']}"
+    yield ""
+
+
+def _scale(far: Mapping[str, Any] | None) -> str:
+    if not far:
+        return "–"
+    if far.get("ranks") is None:
+        return f"beyond {far['tried']:,} ranks" if far.get("tried") else "no scale tried"
+    low, high = (f"{far[end]:,}" if far.get(end) is not None else "–" for end in ("lo", "hi"))
+    return f"{far['ranks']:,} ranks ({low} to {high})"
+
+
+def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
+    rows = {name: row for name, row in compared["indices"].items() if row["declared"]}
+    if not rows:
+        return
+    yield from ("## Beside the literature", "")
+    yield "Declared there for such a system, for orientation; nothing here was tuned to it. Difference is computed − declared."
+    yield from ("", "| index | declared | computed | difference |", "|---|---|---|---|")
+    for name, row in rows.items():
+        said, ours, apart = row["declared"], (row["baseline"], row["with"]), row["difference"]
+        yield (
+            f"| {name.replace('_', ' ')} | {said['baseline']:g} → {said['with']:g} | "
+            f"{' → '.join('–' if one is None else format(one['value'], '.3g') for one in ours)} | "
+            f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('baseline', 'with'))} |"
+        )
+    if compared.get("declared_regime"):
+        now = f"{compared['regime']['baseline']} → {compared['regime']['with']}"
+        yield f"| regime | {' → '.join(compared['declared_regime'])} | {now} | |"
+    yield ""
+
+
+def _convention(compared: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## Risk, as a convention", "")
+    yield (
+        "The structural-assessment literature states a change as a damping quotient κ = risk with ÷ risk without, and a mode "
+        "magnitude ξ = √(−2 ln κ) ÷ σ₀ with σ₀ = 0.00190643. It is a convention, not a measurement; the risk of an index is "
+        "its distance from losing nothing. ξ is missing where the risk grew (κ > 1) or vanished."
+    )
+    yield from ("", "| index | risk is | without | with | κ | ξ |", "|---|---|---:|---:|---:|---:|")
+    for name, row in compared["indices"].items():
+        cells = [number(row[key]) for key in ("risk_baseline", "risk_with", "damping_quotient", "mode_magnitude")]
+        yield f"| {name.replace('_', ' ')} | {row['risk_is']} | {' | '.join(cells)} |"
+    yield ""
+    for key, symbol in (("damping_quotient", "κ"), ("mode_magnitude", "ξ")):
+        spread = compared["dispersion"][key]
+        if spread:
+            yield f"- {symbol} over {spread['count']} indices: mean {spread['mean']:.3g}, standard deviation {spread['sd']:.3g}"
+    yield ""
+
+
+def _made(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## Where the numbers come from", "")
+    yield from (f"- {source}" for source in found["about"].get("sources") or ())
+    if found["defaults"]:
+        yield from ("", "<details><summary>Keys that took taut's defaults, not a source's</summary>", "")
+        yield from (", ".join(f"`{key}`" for key in found["defaults"]), "", "</details>")
+    yield from ("", "The definition is in [scenario.toml](scenario.toml), every number in [evidence.json](evidence.json).", "")
+    yield from ("Made again, to the byte, by:", "", "```sh", found["command"], "```", "")
+    yield from (f"- SHA-256 of its {part}: `{digest}`" for part, digest in found["digests"].items())
+
+
+def render_list(found: Sequence[Mapping[str, Any]], screen: Screen) -> str:
+    """The screen of ``taut scenarios``."""
+    parts: list[ConsoleRenderable] = []
+    for one in found:
+        text = f"{safe(one['pattern'])}\n→ {safe(one['decision'])}"
+        parts += [Text(safe(one["name"]), style="bold"), Padding(Text(text), (0, 0, 1, 2))]
+    return _print([*parts, Text("taut project NAME computes one; --evidence DIR writes it down.", style="dim")], screen)

@@ -1,0 +1,184 @@
+"""Many replays of one graph at once, each with work and gaps mixed from the same few ingredients.
+
+An ingredient is a number of ns for every op: its work at reference, its excess, its transfer, the gap before it. A
+column mixes them: column k takes Σ share[i, k] · ingredient i. So jitter twice as large, gaps left out or transfers for
+nothing are columns of one sweep. Chains of ops that nobody else looks at are added up first; that is exact, except that
+a column may not make a whole chain shorter than nothing, where a replay would ask it of every op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.core.jit import kernel
+from taut.replay.timeline import Batch, window_times
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Ingredients prepared for the short program of a batch: what counts before an op's gate, and what after it."""
+
+    batch: Batch
+    before: Any
+    """Ops of the program × ingredients, ns."""
+    after: Any
+
+    def walls(self, share: Any) -> Any:
+        """Window lengths, one column per column of ``share`` (ingredients × columns), ns."""
+        done, _ = self._sweep(share, 0)
+        return window_times(self.batch.graph, done)
+
+    def arrivals(self, share: Any) -> Any:
+        """When each op of the program arrives, ops × columns, ns."""
+        return self._sweep(share, len(self.before))[1]
+
+    def with_after(self, *work: Any) -> Grid:
+        """The grid with more ingredients that count after the gate; only ops that are not folded may have any."""
+        more = np.stack([w[self.batch.short.ops] for w in work], axis=1)
+        return Grid(self.batch, np.hstack([self.before, np.zeros_like(more)]), np.hstack([self.after, more]))
+
+    def _sweep(self, share: Any, rows: int) -> Any:
+        p = self.batch.short
+        return mix(
+            p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, p.op_register, p.slot_register,
+            p.n_ops, p.n_slots, self.before, self.after, np.ascontiguousarray(share, dtype=np.float64), p.window,
+            len(self.batch.graph.steps), p.closes, rows,
+        )  # fmt: skip
+
+
+def grid(batch: Batch, before: Sequence[Any], after: Sequence[Any]) -> Grid:
+    """Prepare ingredients, each given per op as ns before its gate (gap) and after it (work); None is nothing.
+
+    The lags inside folded chains belong to the first ingredient.
+    """
+    p = batch.short
+    rows = np.zeros((2, len(p.ops), len(before)))
+    row_of = np.zeros(len(p.owner), dtype=np.int64)
+    row_of[p.ops] = np.arange(len(p.ops))
+    for i, (gap, work) in enumerate(zip(before, after, strict=True)):
+        for side, values in enumerate((gap, work)):
+            if values is not None:
+                rows[side, :, i] = values[p.ops]
+                rows[0, :, i] += carried(row_of, p.owner, p.folded, values, len(p.ops))
+    if p.onward_ns.any():
+        rows[0, :, 0] += np.bincount(row_of[p.owner[p.folded]], weights=p.onward_ns, minlength=len(p.ops))
+    return Grid(batch, rows[0], rows[1])
+
+
+@kernel(lists=True)
+def carried(row_of: Any, owner: Any, folded: Any, values: Any, rows: int) -> Any:
+    """Sum of the values of the ops that were folded into each op of the program."""
+    out = np.zeros(rows, np.float64)
+    for i in range(len(folded)):
+        v = folded[i]
+        out[row_of[owner[v]]] += values[v]
+    return out
+
+
+def mix_plain(
+    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, op_register: Any,
+    slot_register: Any, n_ops: int, n_slots: int, before: Any, after: Any, share: Any, window: Any, windows: int,
+    closes: Any, rows: int,
+) -> tuple[Any, Any]:  # fmt: skip
+    """``mix`` with numpy over the columns."""
+    columns = share.shape[1]
+    state, done = np.zeros((n_ops + 1, columns)), np.zeros((windows, columns))
+    opens: dict[int, Any] = {}
+    came = np.zeros((rows, columns))
+    gap, work = np.maximum(before @ share, 0.0), np.maximum(after @ share, 0.0)
+    pred_ptr, pred, lag, wait_lag, join, wait, op_register, window, closes = (
+        a.tolist() for a in (pred_ptr, pred, lag, wait_lag, join, wait, op_register, window, closes)
+    )
+    for event in events.tolist():
+        v = event if event >= 0 else ~event
+        row = state[op_register[v]]
+        if event >= 0:
+            ready = np.zeros(columns)
+            for i in range(pred_ptr[v], pred_ptr[v + 1]):
+                np.maximum(ready, state[op_register[pred[i]]] + lag[i], out=ready)
+            np.add(ready, gap[v], out=row)
+            if v < rows:
+                came[v] = row
+            if join[v] >= 0:
+                opens[join[v]] = np.maximum(opens[join[v]], row) if join[v] in opens else row.copy()
+            if wait[v] >= 0:
+                continue
+        else:
+            np.maximum(row, opens[wait[v]] + wait_lag[v], out=row)
+        row += work[v]
+        if closes[v]:
+            np.maximum(done[window[v]], row, out=done[window[v]])
+    return done, came
+
+
+@kernel(plain=mix_plain, fastmath={"nnan", "ninf", "nsz"})
+def mix(
+    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, op_register: Any,
+    slot_register: Any, n_ops: int, n_slots: int, before: Any, after: Any, share: Any, window: Any, windows: int,
+    closes: Any, rows: int,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Replays side by side; (when each window's last op ended per column, arrivals of the first ``rows`` ops).
+
+    Registers are those of ``sweep_many``: an op's register holds its arrival until it has ended.
+    """
+    columns, parts = share.shape[1], share.shape[0]
+    state = np.zeros((n_ops + 1, columns), np.float64)
+    opens = np.zeros((n_slots + 1, columns), np.float64)
+    seen = np.zeros(len(slot_register), np.bool_)
+    done = np.zeros((windows, columns), np.float64)
+    came = np.zeros((rows, columns), np.float64)
+    own = np.zeros(columns, np.float64)
+    for event in events:
+        v = event if event >= 0 else ~event
+        r = op_register[v]
+        own[:] = 0.0
+        for j in range(parts):
+            much = before[v, j] if event >= 0 else after[v, j]
+            if much != 0.0:
+                for k in range(columns):
+                    own[k] += much * share[j, k]
+        if event >= 0:
+            for k in range(columns):
+                state[r, k] = 0.0
+            for i in range(pred_ptr[v], pred_ptr[v + 1]):
+                u = op_register[pred[i]]
+                late = np.float64(lag[i])
+                for k in range(columns):
+                    state[r, k] = max(state[r, k], state[u, k] + late)
+            for k in range(columns):
+                state[r, k] += max(own[k], 0.0)
+            if v < rows:
+                for k in range(columns):
+                    came[v, k] = state[r, k]
+            if join[v] >= 0:
+                s = slot_register[join[v]]
+                if seen[join[v]]:
+                    for k in range(columns):
+                        opens[s, k] = max(opens[s, k], state[r, k])
+                else:
+                    seen[join[v]] = True
+                    for k in range(columns):
+                        opens[s, k] = state[r, k]
+            if wait[v] >= 0:
+                continue
+            own[:] = 0.0
+            for j in range(parts):
+                if after[v, j] != 0.0:
+                    for k in range(columns):
+                        own[k] += after[v, j] * share[j, k]
+        else:
+            s = slot_register[wait[v]]
+            late = np.float64(wait_lag[v])
+            for k in range(columns):
+                state[r, k] = max(state[r, k], opens[s, k] + late)
+        for k in range(columns):
+            state[r, k] += max(own[k], 0.0)
+        if closes[v]:
+            w = window[v]
+            for k in range(columns):
+                done[w, k] = max(done[w, k], state[r, k])
+    return done, came

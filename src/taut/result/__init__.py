@@ -1,0 +1,1 @@
+"""What ``--json`` prints: the types, and what builds them."""

@@ -1,0 +1,245 @@
+"""What job logs say, in the words and keys of the JSON contract: the block ``attempts``, and a result without traces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from taut.core.tables import Table, Trace
+from taut.ledger.attempt_ledger import Attempts
+
+WORST, LISTED = 20, 100
+"""Jobs and attempts that are listed at most."""
+WORDED = {"out of memory": "ran out of memory", "node failed": "lost a node"}
+HOUR_NS = 3_600_000_000_000
+
+
+def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None = None) -> dict[str, Any] | None:
+    """The block ``attempts``: None without job logs. ``window`` is the time that was traced."""
+    if not len(told):
+        return None
+    jobs = Counter(told.job.tolist())
+    entries = ledger.entries() if ledger else []
+    return {
+        "jobs": len(jobs), "restarted_jobs": sum(n > 1 for n in jobs.values()), "attempts": len(told),
+        "unit": (ledger.unit or None) if ledger else None, "uncounted_jobs": ledger.left_out if ledger else len(jobs),
+        "outcomes": dict(Counter(word or "not told" for word in told.outcome.tolist()).most_common()),
+        "wall_ns": _wall(ledger) if len(jobs) == 1 else None,
+        "total_rank_ns": ledger.total_rank_ns if ledger else None, "held_rank_ns": ledger.held_rank_ns if ledger else None,
+        "entries": entries, "currency": ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
+        "closes": ledger.closes if ledger else None, "queue_ns": ledger.queue_ns if ledger else None,
+        "down_ns": _down(ledger), "discarded_by": _discarded_by(ledger), "steps": _steps(ledger),
+        "decided_by": _decided_by(ledger),
+        "out_of_restarts": _burned(told), "worst": _worst(ledger), "list": _list(told, ledger) if len(jobs) == 1 else [],
+        "traced_attempt": _traced(told, window) if len(jobs) == 1 else None,
+    }  # fmt: skip
+
+
+def _wall(ledger: Attempts | None) -> int | None:
+    return int(ledger.end_ns[-1] - ledger.begin_ns[0]) if ledger else None
+
+
+def _down(ledger: Attempts | None) -> int | None:
+    """Time between attempts, whether accelerators were held or not, over all jobs."""
+    return sum(ledger.gap_ns.tolist()) if ledger else None
+
+
+def _discarded_by(ledger: Attempts | None) -> dict[str, int] | None:
+    """What was discarded, at most, by how the attempt ended: a decision (preempted, cancelled, a limit) or a fault."""
+    if ledger is None:
+        return None
+    lost: Counter[str] = Counter()
+    for word, known, bound in zip(
+        ledger.told.outcome[ledger.rows], ledger.cells["discarded"], ledger.cells["discarded at most"], strict=True
+    ):
+        lost[word or "not told"] += int(known + bound)
+    return {word: ns for word, ns in lost.most_common() if ns}
+
+
+def _decided_by(ledger: Attempts | None) -> dict[str, dict[str, int]] | None:
+    """What controllers cost that ended attempts: work discarded, at most, and the time until the next was under way."""
+    if ledger is None:
+        return None
+    out: dict[str, dict[str, int]] = {}
+    lost, over = ledger.cells["discarded"] + ledger.cells["discarded at most"], ledger.cells["control overhead"]
+    for row in np.flatnonzero(ledger.again).tolist():
+        mine = out.setdefault(ledger.ended_by[row - 1] or "not told", {"discarded_rank_ns": 0, "control_overhead_rank_ns": 0})
+        mine["discarded_rank_ns"] += int(lost[row - 1])
+        mine["control_overhead_rank_ns"] += int(over[row])
+    return dict(sorted(out.items(), key=lambda item: (-sum(item[1].values()), item[0])))
+
+
+def _steps(ledger: Attempts | None) -> dict[str, Any] | None:
+    """Steps executed and discarded, and the share of the latter; None where no log tells steps."""
+    flags = ledger.discarded_steps() if ledger else None
+    if ledger is None or flags is None:
+        return None
+    # Loads the compiler; most job logs tell no steps.
+    from taut.diagnose.job_indices import replay_probability
+
+    known = (ledger.executed >= 0) & (ledger.discarded >= 0)
+    return {
+        "executed": int(ledger.executed[known].sum()), "discarded": int(ledger.discarded[known].sum()),
+        "replay_probability": replay_probability(flags), "resumed_by_guess": ledger.guessed,
+    }  # fmt: skip
+
+
+def _burned(told: Table) -> list[str]:
+    """Jobs whose last attempt failed with no restart left, after at least one."""
+    last = {job: i for i, job in enumerate(told.job.tolist())}
+    return [
+        job
+        for job, i in last.items()
+        if told.restarts_left[i] == 0 and told.attempt[i] > 1 and told.outcome[i] not in ("completed", "running", "")
+    ]
+
+
+def _worst(ledger: Attempts | None) -> list[dict[str, Any]]:
+    """Restarted jobs, those that discarded most first."""
+    if ledger is None:
+        return []
+    lost = ledger.cells["discarded"] + ledger.cells["discarded at most"]
+    many = [(a, b) for a, b in ledger.spans if b - a > 1]
+    order = sorted(many, key=lambda span: (-int(sum(lost[slice(*span)])), ledger.names[ledger.job[span[0]]]))
+    return [_job(ledger, a, b, lost) for a, b in order[:WORST]]
+
+
+def _job(ledger: Attempts, a: int, b: int, lost: Any) -> dict[str, Any]:
+    rows, t = ledger.rows[a:b], ledger.told
+    held = sum(int(sum(column[a:b])) for column in ledger.cells.values())
+    held -= sum(int(sum(column[a:b])) for column in ledger.free.values())
+    return {
+        "job": str(t.job[rows[0]]), "name": str(t.name[rows[0]]) or None, "attempts": b - a,
+        "held": int(ledger.most[a]) if ledger.unit else None,
+        "outcome": str(t.outcome[rows[-1]]) or None, "held_rank_ns": held, "discarded_rank_ns": int(sum(lost[a:b])),
+        "at_most": bool(sum(ledger.cells["discarded at most"][a:b]) > 0), "down_ns": int(ledger.gap_ns[a:b].sum()),
+        "outcomes": dict(Counter(str(t.outcome[row]) or "not told" for row in rows).most_common()),
+    }  # fmt: skip
+
+
+def _list(told: Table, ledger: Attempts | None) -> list[dict[str, Any]]:
+    """The attempts of the only job, the last ones if there are too many."""
+    cut = {} if ledger is None else {int(row): i for i, row in enumerate(ledger.rows.tolist())}
+    out = []
+    for i in range(max(0, len(told) - LISTED), len(told)):
+        row: dict[str, Any] = {
+            "attempt": int(told.attempt[i]),
+            "outcome": str(told.outcome[i]) or None,
+            "reason": str(told.reason[i]) or None,
+        }
+        for key in (
+            "submit_ns",
+            "start_ns",
+            "end_ns",
+            "first_step",
+            "last_step",
+            "resumed_step",
+            "saved_step",
+            "restarts_left",
+        ):
+            value = int(told.columns[key][i])
+            row[key] = value if value >= 0 else None
+        place = cut.get(i)
+        row["fates"] = (
+            None if ledger is None or place is None
+            else {fate: int(column[place]) for fate, column in ledger.cells.items() if column[place]}
+        )  # fmt: skip
+        out.append(row)
+    return out
+
+
+def _traced(told: Table, window: tuple[int, int] | None) -> int | None:
+    """The attempt in whose time the traces lie."""
+    if window is None:
+        return None
+    inside = (told.start_ns >= 0) & (told.start_ns < window[1]) & (told.end_ns > window[0])
+    return int(told.attempt[inside][0]) if inside.sum() == 1 else None
+
+
+def notes(ledger: Attempts | None, found: dict[str, Any] | None) -> list[str]:
+    """What the block leaves open, one line each."""
+    if found is None:
+        return []
+    lines = []
+    if ledger is None:
+        return ["no attempt tells when it started and ended: nothing can be charged"]
+    if ledger.left_out:
+        lines.append(f"{ledger.left_out:,} of {found['jobs']:,} jobs do not tell their {ledger.unit}s: left out of the sums")
+    if not ledger.unit:
+        lines.append("no log tells accelerators: every attempt counts as one")
+    elif ledger.unit != "accelerator":
+        lines.append(f"no log tells accelerators: {ledger.unit}s are counted")
+    if any(entry["fate"] == "discarded at most" and entry["rank_ns"] for entry in found["entries"]):
+        lines.append("attempts without a known checkpoint are taken as wholly discarded: an upper bound")
+    if ledger.guessed:
+        lines.append(
+            f"{ledger.guessed} attempts do not tell the step they resumed from: taken as the last save, else their first step"
+        )
+    return lines
+
+
+def report_jobs(trace: Trace, ledger: Attempts | None) -> dict[str, Any]:
+    """The whole result where there are job logs and no traces; what only traces tell is null."""
+    found = block(trace.attempts, ledger)
+    assert found is not None
+    job = {
+        "name": trace.name, "ranks": 0, "world_size": None, "steps": 0, "first_step": None, "last_step": None, "ops": 0,
+        "edges": 0, "gates": 0, "wall_ns": found["wall_ns"], "partial": [*trace.partial, *notes(ledger, found)],
+        "counts": dict(trace.counts),
+    }  # fmt: skip
+    absent = (
+        "fidelity", "whatif", "waits", "coupling", "indices", "regime", "envelope", "progress", "ledger", "early_warning",
+        "redundant", "tails", "control",
+    )  # fmt: skip
+    empty = ("blame", "windows", "gates", "collectives", "findings", "components")
+    verdict = {"text": said(found), "class": "unknown", "bound": None, "components": None}
+    return {
+        "verdict": verdict, "job": job, **dict.fromkeys(absent), **{key: [] for key in empty}, "recoverable_wall_ns": None,
+        "attempts": found,
+    }  # fmt: skip
+
+
+def said(found: dict[str, Any]) -> str:
+    """The block in a sentence or two."""
+    return " ".join(filter(None, (_tries(found), _lost(found))))
+
+
+def _tries(found: dict[str, Any]) -> str:
+    if found["jobs"] > 1:
+        many = f"{found['restarted_jobs']:,} of {found['jobs']:,} jobs restarted"
+        burned = len(found["out_of_restarts"])
+        return many + (f", {burned:,} of them until no restart was left." if burned else ".")
+    last = found["list"][-1]
+    ended = {None: "how the last ended is not told", "running": "the last still runs", "pending": "the next one waits"}
+    end = ended.get(last["outcome"], f"the last {_was(last['outcome'])}")
+    if found["attempts"] == 1:
+        return f"One attempt: {end.replace('the last ', 'it ')}."
+    if found["out_of_restarts"]:
+        return f"{found['attempts']} attempts, all {found['attempts'] - 1} restarts burned: {end}."
+    why = Counter(row["outcome"] for row in found["list"][:-1] if row["outcome"])
+    before = f" ({', '.join(f'{n} {word}' for word, n in why.most_common())})" if why else ""
+    return f"{found['attempts']} attempts{before}, {end}."
+
+
+def _was(outcome: str) -> str:
+    plain = ("completed", "failed", "timed out")
+    return outcome if outcome in plain else WORDED.get(outcome, f"was {outcome}")
+
+
+def _lost(found: dict[str, Any]) -> str:
+    if not found["held_rank_ns"]:
+        return ""
+    fates = {entry["fate"]: entry["rank_ns"] for entry in found["entries"]}
+    known, bound = fates["discarded"], fates["discarded at most"]
+    if not known and not bound:
+        return "Nothing was done twice." if found["restarted_jobs"] == 0 and fates["unfinished"] == 0 else ""
+    share = 100 * (known + bound) / found["held_rank_ns"]
+    hours, unit = found["held_rank_ns"] / HOUR_NS, found["unit"] or "job"
+    time = f"{hours:,.0f} {unit}-hours" if hours >= 10 else f"{3600 * hours:,.0f} {unit}-seconds"
+    text = f"{share:.1f} % of {time} was discarded"
+    why = ": no checkpoint is known" if not known else ", all of an attempt where no checkpoint is known"
+    rest = 100 * fates["unfinished"] / found["held_rank_ns"]
+    after = f"; {rest:.1f} % more was left unfinished" if rest and found["jobs"] == 1 else ""
+    return f"At most {text}{why}{after}." if bound else f"{text}{after}."

@@ -1,0 +1,79 @@
+"""Spans of steps in which something is higher than outside: size under several nulls, power, and near-misses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from taut.core.change_points import concentrated, levels, outliers
+
+SERIES, STEPS, RUNS = 8, 32, 400
+
+
+def gaussian(rng: Any) -> Any:
+    return rng.standard_normal((SERIES, STEPS))
+
+
+def heavy(rng: Any) -> Any:
+    """Student's t with three degrees of freedom."""
+    return rng.standard_t(3, (SERIES, STEPS))
+
+
+def hiccups(rng: Any) -> Any:
+    """One step in fifty takes twenty spreads longer, wherever it falls."""
+    return gaussian(rng) + 20 * (rng.random((SERIES, STEPS)) < 0.02)
+
+
+def unequal(rng: Any) -> Any:
+    """Every series its own level and spread."""
+    return gaussian(rng) * rng.uniform(0.5, 2, (SERIES, 1)) + 10 * rng.standard_normal((SERIES, 1))
+
+
+@pytest.mark.parametrize("null", [gaussian, heavy, hiccups, unequal])
+def test_false_alarms_stay_near_their_rate(null: Any) -> None:
+    """Nominal size: 1 % a run for levels and 1 % for spikes."""
+    series = [1e6 * (100 + null(np.random.default_rng(seed))) for seed in range(RUNS)]
+    assert sum(bool(levels(y)) for y in series) <= 0.01 * RUNS * 1.5
+    assert sum(_spiked(y) >= 0 for y in series) <= 0.01 * RUNS * 1.5
+
+
+def _spiked(y: Any) -> int:
+    """The series on which outliers fall more often than by chance, -1 if there is none."""
+    high = outliers(y).sum(axis=1)
+    chance = [concentrated(int(k), int(high.sum()), 1 / len(y), len(y)) for k in high]
+    return int(np.argmin(chance)) if min(chance) < 0.01 else -1
+
+
+@pytest.mark.parametrize(("shift", "least"), [(2.0, 0.3), (3.0, 0.9), (4.0, 0.95)])
+def test_a_level_is_found_with_its_onset(shift: float, least: float) -> None:
+    """Power: a shift by some spreads in 20 of 32 steps of one series."""
+    right = exact = 0
+    for seed in range(100):
+        y = gaussian(np.random.default_rng(seed))
+        y[3, 12:] += shift
+        found = levels(1e6 * (100 + y))
+        right += [s.series for s in found] == [3]
+        exact += any(abs(s.first - 12) <= 2 and s.last == STEPS - 1 for s in found)
+    assert right >= least * 100
+    assert exact >= (0.85 if shift > 2 else 0.3) * 100
+
+
+def test_spikes_of_one_series_are_found_and_are_no_level() -> None:
+    for seed in range(40):
+        y = gaussian(np.random.default_rng(seed))
+        y[5, 10::4] += 30
+        assert levels(1e6 * (100 + y)) == []
+        assert _spiked(1e6 * (100 + y)) == 5
+
+
+def test_a_lone_hiccup_is_nothing() -> None:
+    y = gaussian(np.random.default_rng(1))
+    y[2, 20] += 500
+    assert levels(1e6 * (100 + y)) == []
+    assert _spiked(1e6 * (100 + y)) == -1
+
+
+def test_too_few_steps_say_nothing() -> None:
+    assert levels(np.arange(12.0).reshape(2, 6)) == []

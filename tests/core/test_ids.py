@@ -1,0 +1,18 @@
+"""Dense ids of columns, whatever their values."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taut.core.ids import numbered
+
+values = st.sampled_from([-(2**63), -(2**62), -1, 0, 1, 2**31, 2**62, 2**63 - 1])
+
+
+@given(st.lists(st.tuples(values, values, values), min_size=1, max_size=20))
+def test_combinations_are_numbered_in_their_order(rows: list[tuple[int, int, int]]) -> None:
+    ids, count = numbered(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
+    ordered = sorted(set(rows))
+    assert (ids.tolist(), count) == ([ordered.index(row) for row in rows], len(ordered))

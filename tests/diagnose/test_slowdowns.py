@@ -1,0 +1,169 @@
+"""What becomes slower during a run is named with its onset: a rank, a stage's rank, a link, a network interface, a stall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from build import MS, Do, analyze, barriers, one_f_one_b, play, ring_all_reduce
+from taut.core.tables import Kind, Trace, Verb
+from taut.diagnose.as_before import as_before
+from taut.replay.timeline import replay
+from taut.run import Analysis
+
+STEPS, ONSET = 30, 12
+
+
+def jitter(seed: int, ranks: int, spread: float = 0.03) -> Any:
+    return 100 * MS * (1 + spread * np.random.default_rng(seed).standard_normal((STEPS, ranks)))
+
+
+def first(done: Analysis) -> tuple[Any, ...]:
+    found = done.findings[0]
+    return found.mode, found.ranks, found.links, found.steps[0]
+
+
+def saved(done: Analysis) -> float:
+    """Predicted saving per step since the onset, ms."""
+    return done.recoverable_wall_ns / (STEPS - ONSET) / MS
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rank_that_slows_down_is_measured_against_itself(seed: int) -> None:
+    work = jitter(seed, 4)
+    work[ONSET:, 2] += 30 * MS
+    done = analyze(barriers(work, 5 * MS))
+    assert first(done)[:3] == ("straggler cascade", (2,), ())
+    assert abs(first(done)[3] - ONSET) <= 1
+    assert saved(done) == pytest.approx(30 - 0.03 * 100 * 1.03, rel=0.12), "the others' jitter remains"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_transfers_that_a_slow_rank_holds_up_are_mended_with_it(seed: int) -> None:
+    """Throttled hosts move bytes slowly too: 30 ms more work and 8 ms more in every all-reduce are one fault."""
+    work = jitter(seed, 4)
+    transfer = np.abs(np.random.default_rng(seed + 9).normal(20 * MS, 4 * MS, (STEPS, 1))) * np.ones((1, 4))
+    work[ONSET:, 2] += 30 * MS
+    transfer[ONSET:] += 8 * MS
+    done = analyze(barriers(work, transfer))
+    assert first(done)[:3] == ("straggler cascade", (2,), ())
+    assert saved(done) == pytest.approx(30 - 0.03 * 100 * 1.03 + 8, rel=0.12)
+
+
+def test_a_rank_that_was_always_slower_by_habit_is_no_change() -> None:
+    work = jitter(0, 4) * np.array([1, 1, 1.04, 1])
+    assert analyze(barriers(work, 5 * MS)).findings == []
+
+
+def test_what_all_ranks_share_is_nobodys_fault() -> None:
+    work = jitter(1, 8)
+    work[ONSET:] += 40 * MS
+    found = analyze(barriers(work, 5 * MS)).findings
+    assert [(f.mode, f.ranks, f.classes, f.steps[0]) for f in found] == [("silent degradation", (), ("fwd",), ONSET)]
+
+
+def test_a_stage_without_peers_is_measured_against_its_own_past() -> None:
+    """A pipeline of four ranks: nobody does what rank 1 does, so only time tells."""
+    ops = [
+        op
+        for step in range(STEPS)
+        for op in one_f_one_b(
+            4, 6, 5, 8, 0.5, noise=0.02, seed=step, scale=lambda s, d, step=step: 1.4 if s == 1 and step >= ONSET else 1.0
+        )
+        for op in [Do(**{**op.__dict__, "step": step})]
+    ]
+    done = analyze(play(ops))
+    assert first(done)[:2] == ("straggler cascade", (1,))
+    assert abs(first(done)[3] - ONSET) <= 1
+
+
+@pytest.mark.parametrize(
+    ("slow", "links", "ranks"), [({(1, 2): 9}, ("1:2",), ()), ({(1, 2): 9, (2, 3): 9}, ("1:2", "2:3"), (2,))]
+)
+def test_a_link_that_becomes_slow_is_named_by_who_ends_last(
+    slow: dict[Any, int], links: tuple[str, ...], ranks: tuple[int, ...]
+) -> None:
+    before = ring_all_reduce(jitter(2, 5)[:ONSET], 2 * MS, {}, seed=1)
+    after = ring_all_reduce(jitter(3, 5)[ONSET:], 2 * MS, {k: v * MS for k, v in slow.items()}, seed=2)
+    done = analyze(_joined(before, after))
+    assert first(done)[:3] == ("straggler cascade", ranks, links)
+    assert abs(first(done)[3] - ONSET) <= 1
+    assert saved(done) == pytest.approx(7 * 8, rel=0.08), "eight rounds, each 7 ms longer"
+    asked = replay(done.graph, as_before(done.graph, done.blame.usual_ns, "link", links))
+    assert done.observed.wall_ns - asked.wall_ns == done.findings[0].recoverable_wall_ns, "what-if and finding agree"
+    assert as_before(done.graph, done.blame.usual_ns, "link", ["3:4"]) == []
+
+
+def _joined(before: Trace, after: Trace) -> Trace:
+    """Two traces of the same ranks, one after the other."""
+    from taut.core.tables import Op, Table
+
+    shift = int(before.ops.end_ns.max())
+    columns = {name: np.concatenate([before.ops.columns[name], after.ops.columns[name]]) for name in before.ops.columns}
+    n = len(before.ops)
+    columns["start_ns"][n:] += shift
+    columns["end_ns"][n:] += shift
+    columns["step"][n:] += ONSET
+    return Trace(
+        ops=Table(Op, columns), names=before.names, lanes=before.lanes, groups=before.groups, members=before.members,
+        backend=before.backend,
+    )  # fmt: skip
+
+
+def _grid(work: Any, transfer: Callable[[int, tuple[int, int]], float]) -> Trace:
+    """Four ranks in a 2 × 2 mesh: every step an all-reduce in the row, then one in the column."""
+    ops = []
+    for step in range(STEPS):
+        for rank in range(4):
+            row, column = (rank - rank % 2, rank - rank % 2 + 1), (rank % 2, rank % 2 + 2)
+            ops.append(Do(rank, "fwd", round(work[step, rank]), step=step))
+            for name, pair in (("row", row), ("column", column)):
+                ns = round(transfer(step, pair) * MS)
+                ops.append(Do(rank, f"{name} all-reduce", ns, step=step, verb=Verb.ALL_REDUCE, group=str(pair)))
+    return play(ops, backend="gloo")
+
+
+def test_small_groups_that_slow_down_together_share_a_network_interface() -> None:
+    """With two members nobody ends last: what the slow groups have in common is rank 1."""
+    done = analyze(_grid(jitter(4, 4), lambda step, pair: 20 if step >= ONSET and 1 in pair else 4))
+    assert done.findings[0].ranks == (1,)
+    assert {end for link in done.findings[0].links for end in map(int, link.split(":"))} == {0, 1, 3}
+
+
+def _stalling(name: str, every: int) -> Trace:
+    ops = []
+    rng = np.random.default_rng(0)
+    for step in range(STEPS):
+        for rank in range(4):
+            slow = 60 * MS if rank == 3 and step >= ONSET else 0
+            if step % every == every - 1:
+                ops.append(Do(rank, name, 2 * MS + slow, step=step, kind=Kind.COORDINATE))
+            ops.append(Do(rank, "fwd", round(100 * MS * (1 + 0.02 * rng.standard_normal())), step=step))
+            ops.append(Do(rank, "all-reduce", 5 * MS, step=step, verb=Verb.ALL_REDUCE))
+    return play(ops)
+
+
+@pytest.mark.parametrize(("name", "every", "mode"), [("data_load", 1, "input stall"), ("checkpoint", 3, "checkpoint stall")])
+def test_a_stall_is_told_by_the_class_that_holds_the_excess(name: str, every: int, mode: str) -> None:
+    done = analyze(_stalling(name, every))
+    assert [(f.mode, f.ranks) for f in done.findings] == [(mode, (3,))]
+
+
+def test_a_culprit_that_moves_is_found_twice() -> None:
+    work = jitter(6, 4)
+    work[8:18, 0] += 40 * MS
+    work[18:28, 3] += 40 * MS
+    done = analyze(barriers(work, 5 * MS))
+    assert {(f.ranks, f.steps) for f in done.findings} == {((0,), (8, 17)), ((3,), (18, 27))}
+
+
+def test_findings_together_save_less_than_their_sum_where_they_hide_each_other() -> None:
+    work = jitter(7, 4, 0.01)
+    work[ONSET:, 0] += 40 * MS
+    work[ONSET:, 1] += 40 * MS
+    done = analyze(barriers(work, 5 * MS))
+    alone = [f.recoverable_wall_ns for f in done.findings]
+    assert len(alone) < 2 or done.recoverable_wall_ns > 5 * sum(alone)

@@ -1,0 +1,95 @@
+"""Flight-recorder dumps that no recorder wrote."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taut.core.errors import InputRefused, NotATrace
+from taut.read.flight import reader as flight
+from taut.read.trace import read
+from taut.run import analyze
+
+
+def entry(**more: Any) -> dict[str, Any]:
+    return {
+        "time_created_ns": 10**18,
+        "collective_seq_id": 1,
+        "profiling_name": "nccl:all_reduce",
+        "process_group": ["0"],
+        **more,
+    }
+
+
+def dump(**more: Any) -> dict[str, Any]:
+    return {"entries": [entry()], "rank": 0, **more}
+
+
+def test_a_pickle_reads_as_its_json_does() -> None:
+    value = dump(pg_config={"0": {"name": "0", "ranks": "[0, 1]"}}, pg_status={"0": {"last_enqueued_collective": 4}})
+    binary, text = (flight.load(data, "d") for data in (pickle.dumps(value, 2), json.dumps(value).encode()))
+    assert binary.calls.to_arrow().equals(text.calls.to_arrow())
+    assert (binary.names, binary.groups, binary.group_ranks) == (text.names, text.groups, text.group_ranks)
+
+
+@pytest.mark.parametrize("name", [["a"] * 3, {"a": 1}, [["b"]]])
+def test_a_name_that_is_no_text_is_none(name: Any) -> None:
+    assert flight.load(pickle.dumps(dump(entries=[entry(profiling_name=name, process_group=[name])]), 2), "d").names == [""]
+
+
+def test_long_names_are_cut() -> None:
+    found = flight.load(json.dumps(dump(entries=[entry(profiling_name="a" * 10**6)])).encode(), "d")
+    assert len(found.names[0]) == 200
+
+
+def test_groups_that_share_a_text_of_ranks_share_the_list() -> None:
+    ranks = str(list(range(1000)))
+    found = flight.load(pickle.dumps(dump(pg_config={str(i): {"name": str(i), "ranks": ranks} for i in range(50)}), 2), "d")
+    assert len({id(some) for some in found.group_ranks.values()}) == 1
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, {"entries": 3}, {"entries": [1]}])
+def test_other_pickles_are_refused(value: Any) -> None:
+    with pytest.raises(InputRefused):
+        flight.load(pickle.dumps(value, 2), "d")
+
+
+def test_another_pickle_beside_dumps_is_left_out(tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps(dump(rank=rank)))
+    (tmp_path / "other.pkl").write_bytes(pickle.dumps({"a": 1}, 4))
+    found = read([tmp_path])
+    assert found.members.rank.tolist() == [0, 1]
+    assert any("other.pkl left out" in line for line in found.partial)
+    with pytest.raises(NotATrace):
+        read([tmp_path / "other.pkl"])
+
+
+@pytest.mark.parametrize("rank", [2**31, 2**62])
+def test_a_rank_that_no_job_has_is_refused(rank: int) -> None:
+    with pytest.raises(InputRefused, match="which no job has"):
+        flight.load(json.dumps(dump(rank=rank)).encode(), "d")
+
+
+@pytest.mark.parametrize("entries", [[], [entry(time_created_ns=0)], [entry(time_created_ns=-5)]])
+def test_dumps_without_a_call_with_a_time_are_not_taken_for_control_logs(tmp_path: Path, entries: list[Any]) -> None:
+    for rank in range(2):
+        (tmp_path / f"dump_{rank}.pickle").write_bytes(pickle.dumps(dump(rank=rank, entries=entries), 2))
+    with pytest.raises(NotATrace, match="no call with a time in these flight-recorder dumps"):
+        analyze([tmp_path])
+
+
+def test_a_high_rank_alone_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(dump(rank=2**31 - 1)))
+    assert read([tmp_path]).members.rank.tolist() == [2**31 - 1]
+
+
+def test_of_very_many_ranks_without_a_dump_the_first_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(dump(pg_config={"0": {"name": "0", "ranks": list(range(5000))}})))
+    lines = [line for line in read([tmp_path]).partial if line.startswith("no dump of")]
+    assert len(lines) == 1001
+    assert lines[-1] == "no dump of 3,999 more ranks"

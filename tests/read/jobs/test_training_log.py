@@ -1,0 +1,202 @@
+"""Logs written inside a job: steps, checkpoints and failures tell its attempts, in the wordings of several trainers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taut.read.jobs import training_log
+
+MEGATRON = """[2026-05-01 10:00:00] using world size: 8
+  save_interval ................................... 100
+    will not load any checkpoints and will start from random
+ [2026-05-01 10:02:00] iteration 10/ 1000 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0E+01 |
+ [2026-05-01 10:03:30] iteration 100/ 1000 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0E+01 |
+[2026-05-01 10:03:30] saving checkpoint at iteration     100 to /ckpt in torch_dist format
+[2026-05-01 10:03:45]   successfully saved checkpoint from iteration     100 to /ckpt [ t 1/1, p 1/1 ]
+ [2026-05-01 10:05:00] iteration 170/ 1000 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0E+01 |
+[rank3]: Traceback (most recent call last):
+[rank3]: torch.distributed.DistBackendError: NCCL error: remote process exited
+[2026-05-01 10:20:00] using world size: 8
+[2026-05-01 10:20:30] loading checkpoint from /ckpt at iteration 100
+[2026-05-01 10:21:30]   successfully loaded checkpoint from /ckpt [ t 1/1, p 1/1 ] at iteration 100
+ [2026-05-01 10:21:40] iteration 110/ 1000 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0E+01 |
+ [2026-05-01 10:36:30] iteration 1000/ 1000 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0E+01 |
+[2026-05-01 10:36:31] validation loss at iteration 1000 | lm loss value: 2.0
+[after training is done] datetime: 2026-05-01 10:36:35
+"""
+TRAINER = """[INFO|trainer.py:2128] 2026-05-01 10:00:00,000 >> ***** Running training *****
+[INFO|trainer.py:2129] 2026-05-01 10:00:00,000 >>   Total optimization steps = 1,000
+{'loss': 2.1, 'learning_rate': 5e-05, 'epoch': 0.5}
+[INFO|trainer.py:2889] 2026-05-01 10:10:00,000 >> Saving model checkpoint to ./out/checkpoint-500
+[INFO|trainer.py:2889] 2026-05-01 10:12:00,000 >> Evaluating
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB
+[INFO|trainer.py:2128] 2026-05-01 10:15:00,000 >> ***** Running training *****
+[INFO|trainer.py:2128] 2026-05-01 10:15:01,000 >>   Continuing training from checkpoint, will skip to saved global_step
+[INFO|trainer.py:2128] 2026-05-01 10:15:01,000 >>   Continuing training from global step 500
+[INFO|trainer.py:2889] 2026-05-01 10:25:00,000 >> Saving model checkpoint to ./out/checkpoint-1000
+[INFO|trainer.py:2889] 2026-05-01 10:25:03,000 >> Training completed. Do not forget to share your model =)
+"""
+TITAN = """[rank0]:2026-05-01 10:00:00,000 - root - INFO - Starting job
+[rank0]:2026-05-01 10:01:00,000 - root - INFO - step:  1  loss: 12.1  tps: 52,142
+[rank1]:2026-05-01 10:01:01,000 - root - INFO - step:  1  loss: 12.1  tps: 52,142
+[rank0]:2026-05-01 10:02:00,000 - root - INFO - step: 10  loss: 12.1  tps: 52,142
+[rank0]:2026-05-01 10:02:00,000 - root - INFO - Saving the checkpoint (or staging if async is enabled).
+[rank0]:2026-05-01 10:02:05,000 - root - INFO - Finished saving the checkpoint (or staging if async is enabled)in 5.00 seconds.
+[rank0]:2026-05-01 10:03:00,000 - root - INFO - step: 20  loss: 12.1  tps: 52,142
+[rank1]:2026-05-01 10:03:00,000 - root - INFO - step: 10  loss: 12.1  tps: 52,142
+slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-05-01T10:03:30 DUE TO PREEMPTION ***
+[rank0]:2026-05-01 10:13:00,000 - root - INFO - Starting job
+[rank0]:2026-05-01 10:13:20,000 - root - INFO - Loading the checkpoint at step 10.
+[rank0]:2026-05-01 10:13:40,000 - root - INFO - Finished loading the checkpoint in 20.00 seconds.
+[rank0]:2026-05-01 10:13:40,000 - root - INFO - Training starts at step 11.
+[rank0]:2026-05-01 10:14:00,000 - root - INFO - step: 11  loss: 12.1  tps: 52,142
+[rank0]:2026-05-01 10:15:00,000 - root - INFO - step: 20  loss: 12.1  tps: 52,142
+[rank0]:2026-05-01 10:15:00,000 - root - INFO - Training completed
+"""
+NEMO = """[NeMo I 2026-05-01 10:00:00 nemo_logging:393] Setting up
+Training epoch 0, iteration 0/999 | lr: 1e-6 | global_step: 0 | reduced_train_loss: 11.0 | train_step_timing in s: 1.0
+[NeMo I 2026-05-01 10:02:00 nemo_logging:393] hm
+Training epoch 0, iteration 99/999 | lr: 1e-6 | global_step: 99 | reduced_train_loss: 11.0 | train_step_timing in s: 1.0
+[NeMo I 2026-05-01 10:02:05] Global Checkpoint Save : Rank: 0 : Iteration: 99 : Start time: 1744.1s : Save duration: 4.389s
+Training epoch 0, iteration 150/999 | lr: 1e-6 | global_step: 150 | reduced_train_loss: 11.0 | train_step_timing in s: 1.0
+[NeMo I 2026-05-01 10:05:10 nemo_logging:393] start
+Restoring states from the checkpoint path at /x/step=99.ckpt
+Restored all states from the checkpoint at /x/step=99.ckpt
+Training epoch 0, iteration 100/999 | lr: 1e-6 | global_step: 100 | reduced_train_loss: 11.0 | train_step_timing in s: 1.0
+`Trainer.fit` stopped: `max_steps=1000` reached.
+"""
+LAUNCHER = """W0501 10:00:00.000000 99 torch/distributed/run.py:874] ****
+[rank0]: RuntimeError: [/x/buffer.cc:78] Timed out waiting 5000ms for recv operation to complete
+E0501 10:00:08.000000 99 torch/distributed/elastic/api.py:1002] failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: python
+E0501 10:00:20.000000 99 torch/distributed/elastic/api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 9) of binary: python
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+  time      : 2026-05-01_10:00:20
+"""
+
+
+def told(text: str, *names: str) -> list[tuple[Any, ...]]:
+    """Columns of the attempts; times in seconds after the log's first."""
+    assert training_log.sniff(text.encode())
+    log = training_log.load(text.encode(), "train.log")
+    assert log is not None
+    t = log.attempts
+    first = min(v for v in t.start_ns.tolist() if v >= 0)
+    seconds = {n: [(v - first) / 1e9 if v >= 0 else None for v in t.columns[n].tolist()] for n in names if n.endswith("_ns")}
+    took = {n: [v / 1e9 if v >= 0 else None for v in t.columns[n].tolist()] for n in names if n.endswith("took_ns")}
+    return list(zip(*({**seconds, **took}.get(n, t.columns[n].tolist()) for n in names), strict=True))
+
+
+SPAN = ("start_ns", "end_ns", "outcome", "first_step", "last_step", "resumed_step", "saved_step", "saved_ns")
+
+
+def test_megatron() -> None:
+    assert told(MEGATRON, *SPAN, "save_took_ns", "restore_took_ns") == [
+        (0, 300, "failed", 10, 170, 0, 100, 225, 15, None),
+        (1200, 2195, "completed", 110, 1000, 100, -1, None, None, 60),
+    ]
+
+
+def test_trainer_of_hugging_face_logs_no_steps_but_checkpoints() -> None:
+    assert told(TRAINER, *SPAN) == [
+        (0, 720, "out of memory", -1, -1, -1, 500, 600),
+        (900, 1503, "completed", -1, -1, 500, 1000, 1500),
+    ]
+
+
+def test_torchtitan_follows_one_rank_and_hears_the_scheduler() -> None:
+    assert told(TITAN, *SPAN, "save_took_ns", "restore_took_ns") == [
+        (0, 210, "preempted", 1, 20, -1, 10, 125, 5, None),
+        (780, 900, "completed", 11, 20, 10, -1, None, None, 20),
+    ]
+
+
+def test_nemo_names_the_global_step() -> None:
+    assert told(NEMO, "first_step", "last_step", "resumed_step", "saved_step", "save_took_ns", "outcome") == [
+        (0, 150, -1, 99, 4.389, ""),
+        (100, 100, 99, -1, None, "completed"),
+    ]
+
+
+def test_a_launcher_that_gave_up_has_burned_its_restarts() -> None:
+    assert told(LAUNCHER, "start_ns", "end_ns", "outcome", "held", "restarts_left", "reason") == [
+        (
+            0,
+            8,
+            "failed",
+            -1,
+            1,
+            "RuntimeError: Timed out waiting 5000ms for recv operation to complete (local rank 0 exited with 1)",
+        ),
+        (8, 20, "failed", 1, 0, "local rank 1 exited with -9"),
+    ]
+
+
+def test_two_agents_that_tell_of_one_failure_are_one_attempt() -> None:
+    line = "E0501 10:00:0{}.000000 {} torch/distributed/elastic/api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 7)\n"
+    text = "".join(line.format(i, agent) for i, agent in ((1, 50), (2, 60), (5, 50), (6, 60)))
+    assert told(text, "end_ns", "outcome") == [(0, "failed"), (4, "failed")]
+
+
+def test_restarts_that_are_left_are_told_at_a_lower_level() -> None:
+    text = (
+        "[2026-05-01 10:00:00,000] torch.distributed.elastic.agent.server.api: [INFO] [default] Starting worker group\n"
+        "[2026-05-01 10:01:00,000] torch.distributed.elastic.api: [ERROR] failed (exitcode: 1) local_rank: 0 (pid: 5) of\n"
+        "[2026-05-01 10:01:01,000] torch.distributed.elastic: [INFO] [default] Worker group FAILED. 3/3 attempts left;\n"
+        "[2026-05-01 10:01:09,000] torch.distributed.elastic.agent.server.api: [INFO] [default] Rendezvous'ing worker group\n"
+        "[2026-05-01 10:02:00,000] root: step 5 loss 1.0\n"
+    )
+    assert told(text, "start_ns", "end_ns", "outcome", "restarts_left", "held", "last_step") == [
+        (0, 60, "failed", 3, -1, -1),
+        (69, 120, "", 2, 1, 5),
+    ]
+
+
+def test_without_dates_time_goes_by_the_length_of_steps() -> None:
+    line = " iteration {:8d}/    1000 | elapsed time per iteration (ms): 500.0 | lm loss: 1 |\n"
+    text = "".join(map(line.format, (1, 11, 21))) + " loading checkpoint from /c at iteration 10\n" + line.format(11)
+    log = training_log.load(text.encode(), "x.log")
+    assert log is not None
+    assert "no dates" in log.partial[0]
+    assert told(text, "end_ns", "last_step", "resumed_step")[0] == (pytest.approx(10.5, abs=1e-6), 21, -1)
+
+
+def test_epochs_that_count_their_steps_anew_are_no_restarts() -> None:
+    text = "".join(f"Epoch {e} step {s}/3 loss 1.0\n" for e in range(3) for s in range(3))
+    assert told("2026-05-01 10:00:00 go\n" + text, "first_step", "last_step") == [(0, 8)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# How to train\n\nStep 1: install. Step 2: run.\n",
+        "",
+        "a,b\n1,2\n",
+        '{"a": 1}\n',
+        "step 1\n",
+        "\x00\x01iteration 1/2\niteration 2/2\n",
+    ],
+)
+def test_other_text_is_no_job_log(text: str) -> None:
+    assert not training_log.sniff(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("label", "job"), [("a/slurm-1234.out", "1234"), ("job_5.log", "5"), ("x/train.log", "train"), (".log", "job")]
+)
+def test_a_file_name_may_tell_the_job(label: str, job: str) -> None:
+    assert training_log.job_of(label) == job
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("torchrun-c10d-timeout.err", 4), ("torchrun-standalone-timeout.err", 4), ("torchrun-ok.err", 1)]
+)
+def test_real_launchers(shared: Path, name: str, count: int) -> None:
+    log = training_log.load((shared / "control" / name).read_bytes(), name)
+    assert log is not None
+    assert len(log.attempts) == count
+    if count > 1:
+        assert log.attempts.outcome.tolist() == ["failed"] * 4
+        assert log.attempts.restarts_left.tolist() == [3, 2, 1, 0]

@@ -1,0 +1,180 @@
+"""Kineto traces with an accelerator: launches, streams, NCCL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from taut.read.kineto import reader as kineto
+
+NEW_ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
+SEND_RECV = "ncclDevKernel_SendRecv(ncclDevComm*)"
+
+
+def load(tiny: Any, events: list[Any], **header: Any) -> Any:
+    return kineto.load(tiny.as_bytes(events, **header), "t.json")
+
+
+def device_ops(tiny: Any, trace: Any) -> list[dict[str, Any]]:
+    return [op for op in tiny.ops_of(trace) if "stream" in op["lane"]]
+
+
+def test_a_kernel_is_launched_by_the_call_of_its_correlation(tiny: Any) -> None:
+    trace = load(tiny, [tiny.kernel("gemm", 5, ts=20, dur=10.5), tiny.launch(5, ts=10)])
+    call, gemm = tiny.ops_of(trace)
+    assert (call["kind"], call["lane"], call["start"], call["end"]) == ("coordinate", "thread 1", 10, 12)
+    assert (gemm["kind"], gemm["lane"], gemm["start"], gemm["end"]) == ("compute", "stream 7", 20, 30.5)
+    assert gemm["launch"] == "cudaLaunchKernel"
+
+
+def test_only_calls_that_launch_or_wait_are_ops(tiny: Any) -> None:
+    events = [
+        tiny.kernel("gemm", 5, 20, 10),
+        tiny.launch(5, 10),
+        tiny.launch(6, 13, name="cudaEventQuery"),
+        tiny.launch(7, 16, dur=20, name="cudaDeviceSynchronize"),
+        tiny.event("cpu_op", "aten::mm", 9, 5),
+    ]
+    trace = load(tiny, events)
+    assert [op["name"] for op in tiny.ops_of(trace)] == ["cudaLaunchKernel", "cudaDeviceSynchronize", "gemm"]
+    assert trace.counts["dropped: runtime calls that launch nothing"] == 1
+    assert trace.counts["dropped: cpu_op"] == 1
+
+
+def test_several_devices_have_lanes_of_their_own(tiny: Any) -> None:
+    other = tiny.kernel("b", 2, 20, 5)
+    other["args"]["device"] = 1
+    trace = load(tiny, [tiny.kernel("a", 1, 20, 5), other])
+    assert [op["lane"] for op in tiny.ops_of(trace)] == ["device 0 stream 7", "device 1 stream 7"]
+
+
+def test_a_cuda_graph_launches_many_kernels(tiny: Any) -> None:
+    trace = load(tiny, [tiny.launch(3, 0, name="cudaGraphLaunch"), tiny.kernel("a", 3, 10, 5), tiny.kernel("b", 3, 15, 5)])
+    assert [op["launch"] for op in device_ops(tiny, trace)] == ["cudaGraphLaunch"] * 2
+    assert trace.counts["cuda graph launches"] == 1
+    assert trace.counts["launched by cuda graphs"] == 2
+
+
+def test_overlapping_kernels_of_a_stream_spill(tiny: Any) -> None:
+    trace = load(tiny, [tiny.kernel("a", 1, 10, 50), tiny.kernel("b", 2, 20, 10), tiny.kernel("c", 3, 40, 30)])
+    assert [op["lane"] for op in tiny.ops_of(trace)] == ["stream 7", "stream 7/1", "stream 7/1"]
+    assert trace.counts["overlapping in a lane"] == 2
+
+
+def test_an_overlap_within_rounding_is_trimmed(tiny: Any) -> None:
+    trace = load(tiny, [tiny.kernel("a", 1, 10, 10.25), tiny.kernel("b", 2, 20, 10)])
+    assert [(op["lane"], op["end"]) for op in tiny.ops_of(trace)] == [("stream 7", 20), ("stream 7", 30)]
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "all-reduce"),
+        (NEW_ALL_REDUCE, "all-reduce"),
+        ("ncclKernel_ReduceScatter_RING_LL_Sum_half(ncclWorkElem)", "reduce-scatter"),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "all-gather"),
+        ("ncclDevKernel_Broadcast_RING_LL(ncclDevComm*)", "broadcast"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevComm*)", "reduce"),
+    ],
+)
+def test_verbs_of_nccl_kernels(tiny: Any, name: str, verb: str) -> None:
+    trace = load(tiny, [tiny.launch(1, 0), tiny.kernel(name, 1, 10, 10)])
+    (op,) = device_ops(tiny, trace)
+    assert (op["kind"], op["verb"], op["name"], op["group"]) == ("communicate", verb, f"nccl {verb}", "default")
+
+
+def test_the_kernel_itself_may_tell_everything(tiny: Any) -> None:
+    told = {
+        "Collective name": "_allgather_base",
+        "Process Group Name": "3",
+        "Process Group Ranks": "[0, 2]",
+        "In msg nelems": 10,
+        "Out msg nelems": 20,
+        "dtype": "BFloat16",
+        "Seq": 42,
+    }
+    trace = load(tiny, [tiny.kernel("ncclDevKernel_AllGather_RING_LL", 1, 10, 10, **told)])
+    (op,) = tiny.ops_of(trace)
+    assert (op["verb"], op["group"], op["seq"], op["size"]) == ("all-gather", "3", 42, 40)
+    assert trace.group_ranks == {"3": [0, 2]}
+
+
+def test_record_param_comms_around_the_launch_describes_it(tiny: Any) -> None:
+    said = {"Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100, "dtype": "Float"}
+    events = [
+        tiny.event("cpu_op", "record_param_comms", 0, 20, **said, **{"Process Group Name": "1", "Seq": 3}),
+        tiny.launch(1, 5),
+        tiny.event("cpu_op", "record_param_comms", 30, 20, **{**said, "In msg nelems": 7, "Out msg nelems": 7}),
+        tiny.launch(2, 35),
+        tiny.kernel(NEW_ALL_REDUCE, 1, 100, 10),
+        tiny.kernel(NEW_ALL_REDUCE, 2, 110, 10),
+    ]
+    first, second = device_ops(tiny, load(tiny, events))
+    assert (first["size"], first["group"], first["seq"]) == (400, "1", 3)
+    assert (second["size"], second["group"], second["seq"]) == (28, "", -1)
+
+
+def test_record_param_comms_of_the_same_external_id_describes_a_kernel_without_a_launch(tiny: Any) -> None:
+    said = {"Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float", "External id": 77}
+    events = [
+        tiny.event("cpu_op", "record_param_comms", 0, 20, **said),
+        tiny.kernel(NEW_ALL_REDUCE, 1, 100, 10, **{"External id": 77}),
+    ]
+    (op,) = device_ops(tiny, load(tiny, events))
+    assert op["size"] == 400
+
+
+@pytest.mark.parametrize(("note", "verb"), [("nccl:all_to_all", "all-to-all"), ("nccl:send", "send"), ("nccl:recv", "recv")])
+def test_the_annotation_says_what_a_sendrecv_kernel_is(tiny: Any, note: str, verb: str) -> None:
+    events = [
+        tiny.event("user_annotation", note, 0, 20, **{"Input Dims": [[8, 4]], "Input type": ["long"]}),
+        tiny.launch(1, 5),
+        tiny.kernel(SEND_RECV, 1, 100, 10),
+    ]
+    trace = load(tiny, events)
+    (op,) = device_ops(tiny, trace)
+    assert (op["verb"], op["size"]) == (verb, 256)
+
+
+def test_a_peer_is_named_as_a_global_rank(tiny: Any) -> None:
+    told = {"Collective name": "send", "Process Group Name": "4", "Process Group Ranks": "[2, 6]", "Dst Rank": 1}
+    (op,) = tiny.ops_of(load(tiny, [tiny.kernel(SEND_RECV, 1, 10, 10, **told)]))
+    assert (op["verb"], op["peer"]) == ("send", 6)
+
+
+def test_the_loader_and_the_checkpoint_are_coordination(tiny: Any) -> None:
+    events = [
+        tiny.kernel("gemm", 1, 10, 10),
+        tiny.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 8),
+        tiny.event("user_annotation", "torch.save", 30, 8),
+    ]
+    loader, _, save = tiny.ops_of(load(tiny, events))
+    assert (loader["lane"], loader["kind"], loader["name"]) == ("input 1", "coordinate", "input: DataLoader")
+    assert (save["lane"], save["kind"], save["name"]) == ("checkpoint 1", "coordinate", "checkpoint")
+
+
+def test_old_spellings_of_categories(tiny: Any) -> None:
+    work = tiny.kernel("gemm", 5, 20, 10) | {"cat": "Kernel"}
+    call = tiny.launch(5, 10) | {"cat": "Runtime"}
+    assert [op["name"] for op in tiny.ops_of(load(tiny, [work, call]))] == ["cudaLaunchKernel", "gemm"]
+
+
+def test_header(tiny: Any) -> None:
+    config = [{"pg_name": "0", "ranks": "[0, 1]"}]
+    trace = load(
+        tiny,
+        [tiny.kernel("gemm", 1, 0, 1)],
+        rank=1,
+        world_size=2,
+        host_name="node7",
+        deviceProperties=[{"name": "H200"}],
+        distributedInfo={"pg_config": config},
+    )
+    assert (trace.world_size, trace.backend, dict(trace.group_ranks)) == (2, "gloo", {"0": [0, 1]})
+    assert (trace.members.rank[0], trace.members.host[0], trace.members.device[0]) == (1, "node7", "H200")
+
+
+def test_epoch_times_keep_their_microseconds(tiny: Any) -> None:
+    trace = kineto.load(tiny.as_bytes([tiny.kernel("a", 1, 1694128201435447, 53)], baseTimeNanoseconds=0), "t")
+    assert (trace.ops.start_ns[0], trace.ops.end_ns[0]) == (1694128201435447000, 1694128201435500000)

@@ -1,0 +1,72 @@
+"""The screen of ``taut control``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from taut.render.analysis_screen import Screen
+from taut.render.control_screen import render_control
+
+RESULT: dict[str, Any] = {
+    "name": "logs", "actions": 67, "controllers": ["rescuer", "slurmctld"],
+    "relations": [
+        {
+            "kind": "conflict", "controllers": ["slurmctld", "rescuer"], "target": "12", "knob": "allocation", "count": 8,
+            "statistic": 1.0, "p": None, "q": None, "cost": {"rank_ns": 48_000_000_000, "tokens": None},
+            "because": "rescuer undid 8 of 8",
+        },
+        {
+            "kind": "amplification", "controllers": ["proxy\x1b[31m"], "target": None, "knob": None, "count": 3,
+            "statistic": 3.0, "p": 0.0001, "q": 0.02, "cost": {"rank_ns": None, "tokens": 1200}, "because": "",
+        },
+    ],
+    "indices": {
+        "decision_conflict_rate": {"value": 0.33, "lo": 0.19, "hi": 0.52}, "planning_accuracy": None,
+        "margin_erosion_rate": {"value": None, "lo": None, "hi": None},
+    },
+    "regime": {"class": "incoherent"}, "partial": ["a.log: times without a time zone, taken as UTC"],
+}  # fmt: skip
+
+
+def screen(result: dict[str, Any], width: int = 120) -> str:
+    return render_control(result, Screen(width=width))
+
+
+def test_everything_is_on_the_screen() -> None:
+    text = screen(RESULT)
+    said = "rescuer undoes slurmctld's allocation of job 12: 8 times. Control is incoherent: 2 relations among 2 controllers.\n"
+    assert text.startswith(said)
+    row = next(line for line in text.splitlines() if line.strip().startswith("conflict  "))
+    assert row.split("  ")[0].strip() == "conflict"
+    for word in ("slurmctld – rescuer: 12 allocation", "8", "1.00", "exact", "48.0 s"):
+        assert word in row
+    assert "conflict: rescuer undid 8 of 8" in text
+    assert "decision conflict rate" in text
+    assert "0.19 to 0.52" in text
+    assert "2 not known from these logs" in text
+    assert "partial: a.log: times without a time zone" in text
+
+
+def test_chances_costs_and_names_are_told_as_they_are() -> None:
+    row = next(line for line in screen(RESULT).splitlines() if "amplification" in line)
+    for word in ("<0.001", "0.020", "1,200 tokens", r"proxy\x1b[31m"):
+        assert word in row
+
+
+def test_a_narrow_screen_and_one_without_unicode() -> None:
+    text = render_control(RESULT, Screen(width=80, unicode=False))
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_nothing_found() -> None:
+    calm = {
+        **RESULT,
+        "relations": [],
+        "controllers": [],
+        "actions": 0,
+        "indices": {},
+        "partial": [],
+        "regime": {"class": "coherent"},
+    }
+    assert screen(calm) == "Control is coherent: no relation among 0 controllers.\nlogs · 0 actions\n"
