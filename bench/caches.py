@@ -29,7 +29,7 @@ HASH = 32
 
 OFFERED = """
 import sys
-from taut import jit, native
+from taut.core import jit, native
 usual = native.load
 def load(code):
     print(code.kept_as, file=sys.stderr)

@@ -17,7 +17,7 @@ import numpy as np
 from taut.diagnose.detectors import Evidence, diagnose
 from taut.graph import link
 from taut.read import step_times as steptimes
-from taut.replay import blame
+from taut.replay.blame import blame
 from taut.replay.timeline import batch, replay
 
 STEP_MS, NOISE, RANKS, STEPS = 100.0, 0.03, 8, 40

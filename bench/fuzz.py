@@ -6,7 +6,7 @@ python bench/fuzz.py --target kineto --minutes 5 --seed 7
 python bench/fuzz.py --plain                           # kernels as Python that refuses indices out of bounds
 python bench/fuzz.py --target kineto --seed 7 --case 4711   # one case again, with its traceback
 python bench/fuzz.py --kept                            # the kept seeds of crashes
-python bench/fuzz.py --atheris pickle --minutes 5      # guided by coverage; needs atheris
+python bench/fuzz.py --atheris flight.pickles --minutes 5      # guided by coverage; needs atheris
 """
 
 from __future__ import annotations

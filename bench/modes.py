@@ -26,7 +26,7 @@ from taut.diagnose.late_ranks import recurring
 from taut.diagnose.straggler import local_links
 from taut.diagnose.synchronisation import apart
 from taut.graph import Graph, link
-from taut.replay import blame
+from taut.replay.blame import blame
 from taut.replay.ring import late_receivers, ring
 from taut.replay.timeline import batch, replay
 

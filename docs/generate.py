@@ -96,10 +96,40 @@ def columns_page() -> str:
 
 
 def api_page() -> str:
-    """The public names, with their first line: the surface that the tests pin."""
+    """The public names, with their first line and their signatures: the surface that the tests pin."""
     lines = ["| name | what it is |", "|---|---|"]
     lines += [f"| `taut.{name}` | {first_line(getattr(taut, name))} |" for name in sorted(taut.__all__)]
-    return "\n\n".join([MADE, "# The Python interface", "\n".join(lines)]) + "\n"
+    verbs = [name for name in sorted(taut.__all__) if inspect.isfunction(getattr(taut, name))]
+    parts = [MADE, "# The Python interface", "\n".join(lines), "## Signatures"]
+    for name in verbs:
+        parts += [f"```python\n{signature(name)}\n```", inspect.getdoc(getattr(taut, name)) or ""]
+    return "\n\n".join(parts) + "\n"
+
+
+def signature(name: str) -> str:
+    """How a verb is called, one parameter a line where they do not fit into one."""
+    found = inspect.signature(getattr(taut, name))
+    plain = found.replace(
+        parameters=[one.replace(annotation=_Written(one.annotation), default=one.default) for one in found.parameters.values()],
+        return_annotation=_Written(found.return_annotation),
+    )
+    whole = f"def {name}{plain}: ..."
+    if len(whole) <= 100:
+        return whole
+    inside = [str(one) for one in plain.parameters.values()]
+    first = next((i for i, one in enumerate(plain.parameters.values()) if one.kind is one.KEYWORD_ONLY), None)
+    if first is not None:
+        inside.insert(first, "*")
+    return f"def {name}(\n" + "".join(f"    {one},\n" for one in inside) + f") -> {found.return_annotation}: ..."
+
+
+class _Written(str):
+    """An annotation as it stands in the source, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 PAGES = {"cli.md": cli_page, "columns.md": columns_page, "api.md": api_page}

@@ -340,7 +340,7 @@ def test_names_from_a_trace_cannot_speak_to_the_terminal(table: Path, tmp_path: 
 
 def test_one_rank_alone_names_no_culprit_and_prints_how_to_record_all(one_rank: Path, tmp_path: Path, root: Path) -> None:
     answer = taut_("analyze", one_rank, "-o", tmp_path / "run")
-    snippet = (root / "src" / "taut" / "brief" / "recording.txt").read_text(encoding="utf-8").splitlines()
+    snippet = (root / "src" / "taut" / "render" / "recording.txt").read_text(encoding="utf-8").splitlines()
     assert answer.exit_code == 0
     assert "One rank of 4" in answer.stdout
     assert "Findings" not in answer.stdout

@@ -23,7 +23,7 @@ SACCT = {"jobs": [{"job_id": 7, "state": {"current": "FAILED"}, "time": {"submis
 @pytest.fixture(autouse=True)
 def relations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A room that finds nothing, in the keys of the contract."""
-    room = ModuleType("taut.control")
+    room = ModuleType("taut.control.relations")
 
     def control(trace: Trace, *, seed: int = 0) -> dict[str, Any]:
         names = sorted(set(trace.actions.controller.tolist()))
@@ -33,7 +33,7 @@ def relations(monkeypatch: pytest.MonkeyPatch) -> None:
         }  # fmt: skip
 
     room.control = control  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "taut.control", room)
+    monkeypatch.setitem(sys.modules, "taut.control.relations", room)
 
 
 def run(*args: object, stdin: bytes | None = None) -> Result:

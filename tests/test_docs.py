@@ -61,7 +61,7 @@ def test_readme_opens_with_the_commands_that_ci_runs() -> None:
 
 
 def test_recording_page_quotes_the_snippet_the_cli_prints() -> None:
-    snippet = (ROOT / "src" / "taut" / "brief" / "recording.txt").read_text(encoding="utf-8")
+    snippet = (ROOT / "src" / "taut" / "render" / "recording.txt").read_text(encoding="utf-8")
     assert snippet == next(text for info, text in blocks(ROOT / "docs" / "recording.md") if info == "python")
     assert len(snippet.splitlines()) == 8
 

@@ -19,7 +19,7 @@ def gzipped() -> list[Seed]:
     ranks = _ranks()
     return [
         seed({"rank0.json.gz": gzip.compress(ranks["rank0.json"], mtime=0)}, {"rank1.json": ranks["rank1.json"]}),
-        seed({"sacct.txt.gz": gzip.compress(of("read/test_sacct").PARSABLE.encode(), mtime=0)}),
+        seed({"sacct.txt.gz": gzip.compress(of("read/jobs/test_sacct").PARSABLE.encode(), mtime=0)}),
     ]
 
 

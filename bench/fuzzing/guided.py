@@ -14,16 +14,30 @@ from pathlib import Path
 from typing import Any
 
 SEEDED: dict[str, str] = {
-    "pickles": "flight_pickle", "chakra": "chakra_proto", "chakra_json": "chakra_json", "training_log": "training_logs",
-    "slurmctld": "slurmctld",
-    "sacct": "sacct", "sacct_json": "sacct_json", "action_lines": "action_lines", "action_table": "action_csv",
-    "ray_serve": "ray_serve",
-    "metric_text": "metric_texts", "metrics": "metric_csv", "kube_audit": "kube_audit", "kubernetes": "kubernetes",
-    "job_table": "job_tables",
-    "progress": "progress", "inspector": "inspector", "flight": "flight_json", "otlp": "otlp", "execution": "execution",
-    "kineto": "kineto",
-    "dates": "sacct", "log_lines": "training_logs",
-}  # fmt: skip
+    "flight.pickles": "flight_pickle",
+    "chakra.reader": "chakra_proto",
+    "chakra.json_nodes": "chakra_json",
+    "jobs.training_log": "training_logs",
+    "jobs.slurmctld": "slurmctld",
+    "jobs.sacct": "sacct",
+    "jobs.sacct_json": "sacct_json",
+    "actions.action_lines": "action_lines",
+    "actions.action_table": "action_csv",
+    "actions.ray_serve": "ray_serve",
+    "metrics.prometheus_text": "metric_texts",
+    "metrics.reader": "metric_csv",
+    "actions.kube_audit": "kube_audit",
+    "jobs.kubernetes_events": "kubernetes",
+    "jobs.job_table": "job_tables",
+    "jobs.progress_log": "progress",
+    "flight.inspector": "inspector",
+    "flight.reader": "flight_json",
+    "otlp.reader": "otlp",
+    "chakra.execution": "execution",
+    "kineto.reader": "kineto",
+    "dates": "sacct",
+    "jobs.log_lines": "training_logs",
+}
 """Modules of the reading room, and the seeds that start them."""
 
 
@@ -68,15 +82,15 @@ def _sown(name: str, corpus: Path) -> None:
 
 def _parser(name: str, module: Any) -> Any:
     """How a module is asked for what bytes hold."""
-    if name == "pickles":
+    if name == "flight.pickles":
         return lambda data: module.plain(data, "x")
     if name == "dates":
         return lambda data: module.parsed(data.decode("utf-8", "replace").split("\n"))
-    if name == "log_lines":
+    if name == "jobs.log_lines":
         return lambda data: [
             module.time_of(line, module.year_of(data) or 2026) for line in data.decode("utf-8", "replace").split("\n")
         ]
-    if name == "metric_text":
+    if name == "metrics.prometheus_text":
         return lambda data: module.load(data, "x") if module.sniff(data) else None
     if not hasattr(module, "sniff"):
         return lambda data: module.load(data, "x")

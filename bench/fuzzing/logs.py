@@ -17,7 +17,7 @@ def progress() -> list[Seed]:
         json.dumps({"step": s, "loss": 2.5 - s / 10, "tokens": 512, "time": 3.5 + s, "kept": s != 1}) + "\n" for s in range(4)
     )
     return [
-        *each("loss.csv", of("read/test_progress").CSV, beside=beside()),
+        *each("loss.csv", of("read/jobs/test_progress_log").CSV, beside=beside()),
         *each("loss.jsonl", rows, beside=beside()),
         *each("rank0_loss.csv", "step,loss,skipped,discarded\n0,2.5,0,0\n1,2.4,1,0\n1,2.3,0,1\n", beside=beside()),
     ]
@@ -25,13 +25,13 @@ def progress() -> list[Seed]:
 
 def metric_texts() -> list[Seed]:
     """Dumps and scrapes of Prometheus."""
-    t = of("read/test_metric_text")
+    t = of("read/metrics/test_prometheus_text")
     return each("metrics.txt", t.DUMP, t.OPEN, t.SCRAPES, beside={"ops.csv": dated_ops()})
 
 
 def metric_csv() -> list[Seed]:
     """Tables of samples as text."""
-    t = of("read/test_metrics")
+    t = of("read/metrics/test_reader")
     return each("metrics.csv", t.SMI, t.TIDY, t.HOST, beside={"ops.csv": dated_ops()})
 
 
@@ -39,7 +39,7 @@ def metric_parquet() -> list[Seed]:
     """Tables of samples as Parquet."""
     import pyarrow as pa
 
-    t = of("read/test_metric_table")
+    t = of("read/metrics/test_sample_table")
     wide = t.parquet(
         time=t.TIMES, rank=pa.array([0, 1, 0]), power_w=[300.0, 310.0, 305.0], power_w_limit=[700.0] * 3, host=["node7"] * 3
     )
@@ -48,16 +48,16 @@ def metric_parquet() -> list[Seed]:
 
 def metric_lines() -> list[Seed]:
     """Samples as JSON lines."""
-    return each("metrics.jsonl", of("read/test_metrics").LINES, beside={"ops.csv": dated_ops()})
+    return each("metrics.jsonl", of("read/metrics/test_reader").LINES, beside={"ops.csv": dated_ops()})
 
 
 def metric_matrix() -> list[Seed]:
     """Answers of a Prometheus."""
-    actions = of("read/test_metric_actions").matrix(
+    actions = of("read/metrics/test_setting_actions").matrix(
         ({"__name__": "kube_deployment_spec_replicas", "namespace": "ml", "deployment": "web"}, [2, 2, 5, 3]),
         ({"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "Hostname": "node7"}, [10, 20, 30, 40]),
     )
-    return each("answer.json", of("read/test_metrics").MATRIX, actions, beside={"ops.csv": dated_ops()})
+    return each("answer.json", of("read/metrics/test_reader").MATRIX, actions, beside={"ops.csv": dated_ops()})
 
 
 # job logs and control logs
@@ -65,13 +65,13 @@ def metric_matrix() -> list[Seed]:
 
 def sacct() -> list[Seed]:
     """Accounting as text: for programs, for people, and as it is kept."""
-    t = of("read/test_sacct")
+    t = of("read/jobs/test_sacct")
     return each(
         "sacct.txt",
         t.PARSABLE,
         t.FIXED,
         t.JOBCOMP,
-        of("read/test_job_gather").SACCT,
+        of("read/jobs/test_gather_jobs").SACCT,
         *shared("slurm/sacct_X.txt", "slurm/jobcomp.txt"),
     )
 
@@ -88,7 +88,7 @@ def sacct_json() -> list[Seed]:
     return each(
         "sacct.json",
         json.dumps({"jobs": [full, {**full, "job_id": 8, "state": {"current": "RUNNING"}}]}),
-        of("read/test_job_hostile").VALID[_reader("sacct_json")],
+        of("read/test_job_hostile").VALID[_reader("jobs.sacct_json")],
     )
 
 
@@ -99,26 +99,26 @@ def _reader(name: str) -> ModuleType:
 def slurmctld() -> list[Seed]:
     """Logs of Slurm's controller."""
     return each(
-        "slurmctld.log", of("read/test_sacct").CONTROLLER, of("read/test_slurm_actions").CTLD,
+        "slurmctld.log", of("read/jobs/test_sacct").CONTROLLER, of("read/actions/test_slurm_actions").CTLD,
         *shared("slurm/slurmctld.log", "control/slurmctld-preempt-rescue.log"),
     )  # fmt: skip
 
 
 def kubernetes() -> list[Seed]:
     """Events of jobs, and of autoscalers."""
-    gang = json.dumps({"apiVersion": "v1", "items": of("read/test_kubernetes").GANG, "kind": "List"})
-    return each("events.json", gang, of("read/test_kube_actions").SCALED, *shared("wild/logs/k8s_crashloop_count.json"))
+    gang = json.dumps({"apiVersion": "v1", "items": of("read/jobs/test_kubernetes_events").GANG, "kind": "List"})
+    return each("events.json", gang, of("read/actions/test_kube_actions").SCALED, *shared("wild/logs/k8s_crashloop_count.json"))
 
 
 def job_tables() -> list[Seed]:
     """Tables of jobs and attempts: JSON, JSON lines, CSV."""
-    t = of("read/test_job_table")
+    t = of("read/jobs/test_job_table")
     return each(
         "jobs.json",
         json.dumps(t.JOBS),
         json.dumps(t.DETAILED),
         "\n".join(map(json.dumps, t.JOBS)),
-        of("read/test_attempt_actions").JOBS,
+        of("read/actions/test_attempt_actions").JOBS,
     )
 
 
@@ -131,8 +131,8 @@ def job_csv() -> list[Seed]:
 
 def training_logs() -> list[Seed]:
     """What trainers and launchers print, alone and beside accounting."""
-    t, gathered = of("read/test_training_log"), of("read/test_job_gather")
-    actions = of("read/test_attempt_actions")
+    t, gathered = of("read/jobs/test_training_log"), of("read/jobs/test_gather_jobs")
+    actions = of("read/actions/test_attempt_actions")
     alone = each(
         "train.log", t.MEGATRON, t.TRAINER, t.TITAN, t.NEMO, t.LAUNCHER, actions.launcher((8, actions.GLOO), (12,
         actions.NCCL)),
@@ -143,31 +143,36 @@ def training_logs() -> list[Seed]:
 
 def kube_audit() -> list[Seed]:
     """Audit logs."""
-    t = of("read/test_kube_audit")
+    t = of("read/actions/test_kube_audit")
     scaled = "\n".join(json.dumps(t.scale(n, user, r)) for n, user, r in ((1, t.HPA, 3), (2, "ops", 1), (3, t.HPA, 3)))
-    return each("audit.log", of("read/test_control_hostile").VALID[_reader("kube_audit")], scaled)
+    return each("audit.log", of("read/test_control_hostile").VALID[_reader("actions.kube_audit")], scaled)
 
 
 def action_csv() -> list[Seed]:
     """Tables of actions as CSV."""
-    hostile = of("read/test_control_hostile").VALID[_reader("action_table")]
+    hostile = of("read/test_control_hostile").VALID[_reader("actions.action_table")]
     return each(
-        "actions.csv", of("read/test_action_table").CSV, hostile, *(text[:2000] for text in shared("control/attempts.csv"))
+        "actions.csv",
+        of("read/actions/test_action_table").CSV,
+        hostile,
+        *(text[:2000] for text in shared("control/attempts.csv")),
     )
 
 
 def action_json() -> list[Seed]:
     """Tables of actions as JSON lines and as a list."""
-    t = of("read/test_action_table")
+    t = of("read/actions/test_action_table")
     rows = t.as_objects(t.CSV)
     return each("actions.jsonl", "\n".join(map(json.dumps, rows)), json.dumps(rows))
 
 
 def ray_serve() -> list[Seed]:
     """Logs of Ray Serve's controller."""
-    return each("serve.log", of("read/test_ray_serve").LOG, *shared("control/ray_serve_controller.log"))
+    return each("serve.log", of("read/actions/test_ray_serve").LOG, *shared("control/ray_serve_controller.log"))
 
 
 def action_lines() -> list[Seed]:
     """Plain lines of actions."""
-    return each("rescuer.log", of("read/test_action_lines").LOG, of("test_control_cli").LOG, *shared("control/rescuer.log"))
+    return each(
+        "rescuer.log", of("read/actions/test_action_lines").LOG, of("test_control_cli").LOG, *shared("control/rescuer.log")
+    )

@@ -20,7 +20,7 @@ OPS = f"{FOLDER}/ops.csv"
 
 def topologies() -> list[Seed]:
     """Topologies in all three forms, beside a small trace."""
-    t = of("read/test_topology")
+    t = of("read/test_rank_topology")
     ops = {"ops.csv": job_ops(3, 2)}
     return each("topology", t.TOML, t.SLURM, t.MATRIX, beside=ops)
 
@@ -53,7 +53,7 @@ VALUES: dict[str, list[str]] = {
 
 def values() -> list[Seed]:
     """A small trace beside metrics; what changes are the options."""
-    return [seed({"ops.csv": job_ops(2, 2), "metrics.csv": of("read/test_metrics").TIDY})]
+    return [seed({"ops.csv": job_ops(2, 2), "metrics.csv": of("read/metrics/test_reader").TIDY})]
 
 
 def asked(rng: Random, one: Seed, number: int) -> Case:
@@ -117,7 +117,11 @@ period_s = 5
 
 def scenarios() -> list[Seed]:
     """Small scenarios of training and of control loops, and those that ship, made smaller."""
-    small = of("project/test_scenario").TEXT.replace("dp = 32", "dp = 4").replace("global_batch = 512", "global_batch = 64")
+    small = (
+        of("project/training/test_scenario")
+        .TEXT.replace("dp = 32", "dp = 4")
+        .replace("global_batch = 512", "global_batch = 64")
+    )
     shipped = []
     for name in ("multi-tenant", "retry-heavy", "gpt-175b"):
         text = (ROOT / "src" / "taut" / "scenarios" / f"{name}.toml").read_text()
@@ -140,7 +144,9 @@ def projected(rng: Random, one: Seed, number: int) -> Case:
 
 def loops() -> list[Seed]:
     """Configurations of control loops."""
-    return each("new.toml", of("read/test_loops_config").TEXT, beside={"old.toml": of("read/test_loops_config").TEXT})
+    return each(
+        "new.toml", of("read/actions/test_loops_config").TEXT, beside={"old.toml": of("read/actions/test_loops_config").TEXT}
+    )
 
 
 def reviewed(rng: Random, one: Seed, number: int) -> Case:
@@ -154,7 +160,7 @@ def requests() -> list[Seed]:
     """Recorded requests in the forms that are known."""
     rows = [{"timestamp": 1000 * k, "input_length": 396, "output_length": 109 + k, "hash_ids": [k]} for k in range(4)]
     burst = "Timestamp,Model,Request tokens,Response tokens,Total tokens\n5,GPT-4,374,44,418\n7,a,9,0,9\n9.25,b,396,109,5\n"
-    return each("requests.csv", of("read/test_requests").AZURE, burst, "\n".join(map(json.dumps, rows)))
+    return each("requests.csv", of("read/test_request_log").AZURE, burst, "\n".join(map(json.dumps, rows)))
 
 
 def requested(rng: Random, one: Seed, number: int) -> Case:

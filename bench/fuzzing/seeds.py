@@ -145,7 +145,7 @@ def op_tables() -> list[Seed]:
             ("all-reduce", 50, 20, 0, "all", ""),
         )
     )  # fmt: skip
-    return each("ops.csv", job_ops(), full, of("read/test_progress").OPS)
+    return each("ops.csv", job_ops(), full, of("read/jobs/test_progress_log").OPS)
 
 
 def op_parquet() -> list[Seed]:
@@ -173,7 +173,7 @@ def step_times() -> list[Seed]:
 
 def nsys() -> list[Seed]:
     """An export of two processes that meet in all-reduces."""
-    t = of("read/test_nsys")
+    t = of("read/nsys/test_reader")
     with tempfile.TemporaryDirectory() as folder:
         made = t.Export(Path(folder) / "good.sqlite")
         for process in (1, 2):
@@ -189,7 +189,7 @@ def nsys() -> list[Seed]:
 
 def otf2() -> list[Seed]:
     """An archive of two ranks, where the library is installed; else an anchor that cannot be opened."""
-    t = of("read/test_otf2")
+    t = of("read/otf2/test_reader")
     if importlib.util.find_spec("otf2") is None:
         return [seed({"run/traces.otf2": t.ANCHOR, "run/traces.def": bytes(64), "run/traces/0.evt": bytes(64)})]
     with tempfile.TemporaryDirectory() as folder:
@@ -203,7 +203,7 @@ def otf2() -> list[Seed]:
 
 
 def _dumps() -> dict[str, dict[str, Any]]:
-    t = of("read/test_arrivals")
+    t = of("read/flight/test_arrivals")
     made = t.blocking(t.healthy, steps=4)
     made.hop(0, 1)
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
@@ -243,14 +243,14 @@ def flight_pickle() -> list[Seed]:
 
 def otlp() -> list[Seed]:
     """Spans of an agent, and of a client that tries again."""
-    agent, retried = of("read/test_otlp")._valid(), of("read/test_otlp_actions").retried().lines()
+    agent, retried = of("read/otlp/test_reader")._valid(), of("read/otlp/test_span_actions").retried().lines()
     listed = json.dumps({"resourceSpans": [one for line in retried.splitlines() for one in json.loads(line)["resourceSpans"]]})
     return each("spans.jsonl", agent, retried, listed)
 
 
 def inspector() -> list[Seed]:
     """Logs of four plugins, verbose or not, and one alone."""
-    t = of("read/test_inspector")
+    t = of("read/flight/test_inspector")
     out = each("node0-pid100.log", t.valid())
     for verbose in (True, False):
         files: dict[str, bytes | str] = {
@@ -263,20 +263,20 @@ def inspector() -> list[Seed]:
 
 def chakra_proto() -> list[Seed]:
     """Plans, and traces with times, in the current layout."""
-    t = of("read/test_chakra")
+    t = of("read/chakra/test_reader")
     two = {"job.0.et": t.file(*t.step(0, 100)), "job.1.et": t.file(*t.step(1, 160))}
     return [Seed(two, ("job.1.et",)), *each("job.0.et", *t.WHOLE[:2])]
 
 
 def chakra_json() -> list[Seed]:
     """A workload graph."""
-    t = of("read/test_chakra")
+    t = of("read/chakra/test_reader")
     return each("job.0.json", t.as_graph({"forward": 20}), *shared("chakra/one.json"))
 
 
 def execution() -> list[Seed]:
     """Execution traces beside the trace they name, and linked ones."""
-    t, c = of("read/test_execution"), of("read/conftest")
+    t, c = of("read/chakra/test_execution"), of("read/conftest")
     tiny = __import__("types").SimpleNamespace(**vars(c))
     trace = c.as_bytes(
         t.kineto(tiny, t.ALL_REDUCE if hasattr(t, "ALL_REDUCE") else "ncclDevKernel_AllReduce"), rank=0, world_size=2

@@ -22,23 +22,21 @@ from taut.core.errors import NotATrace
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
 from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
-from taut.diagnose.detectors import Evidence, Finding, diagnose
-from taut.diagnose.early_warning import Warned
+from taut.diagnose.detectors import Evidence, diagnose
 from taut.diagnose.job_regime import PAYS
-from taut.graph import Clock, Gate, Graph, link
-from taut.ledger import Ledger, Prices, charge
+from taut.graph import Clock, Gate, link
+from taut.ledger import Prices, charge
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import Cell
 from taut.read.files import Paths, listed
 from taut.read.rank_topology import Topology
 from taut.read.rank_topology import load as load_topology
 from taut.read.trace import read
-from taut.replay import blame
-from taut.replay.blame import Blame, Wait
-from taut.replay.coupling import Coupling, couple
-from taut.replay.timeline import Batch, Timeline, batch, replay
-from taut.replay.whatif import WhatIf, decompose, dimensions
+from taut.replay.blame import Wait, blame
+from taut.replay.timeline import batch, replay
+from taut.replay.whatif import decompose, dimensions
 from taut.result.analysis_result import report
+from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
 from taut.stored import OP_ARRAYS, Run, open_run
 
@@ -47,44 +45,13 @@ TWO_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class Analysis:
+class Analysis(Computed):
     """Everything ``analyze`` found out about one job."""
-
-    graph: Graph
-    observed: Timeline
-    gap_free: Timeline
-    blame: Blame
-    batch: Batch
-    whatif: WhatIf
-    findings: list[Finding]
-    early: list[Warned] | None
-    """Series that recover ever more slowly: what may come; None where the run is too short to tell."""
-    ledger: Ledger
-    digest: str
-    pays: float = PAYS
-    """Share of its own throughput that the next accelerator must bring to pay."""
-    ask_envelope: bool = False
-    """Whether the result maps what dominates at other scales."""
-    topology: Topology | None = None
-    attempts: Attempts | None = None
-    """The ledger of the job's attempts, where job logs lie beside the traces."""
 
     @cached_property
     def result(self) -> dict[str, Any]:
         """What ``taut analyze --json`` prints."""
         return report(self)
-
-    @cached_property
-    def coupling(self) -> Coupling:
-        """How the ranks hold on to each other: reach, response to a delay, turnover of the critical path."""
-        hops = self.topology.hops if self.topology is not None else None
-        return couple(self.graph, self.blame, self.observed, self.gap_free, hops)
-
-    @cached_property
-    def recoverable_wall_ns(self) -> int:
-        """What mending all findings together would save: less than their sum where they hide each other."""
-        changes = [change for finding in self.findings for change in finding.changes]
-        return self.observed.wall_ns - replay(self.graph, changes).wall_ns if changes else 0
 
     @property
     def verdict(self) -> str:

@@ -208,7 +208,7 @@ KILLED = '''
 import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-import taut.folder as folders
+from taut.core import folder as folders
 from test_folder import save, whole
 EXCHANGE = {exchange}
 folders._sync = lambda folder: None  # kills leave the page cache alone
@@ -260,7 +260,7 @@ print(points)
 
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_kill_at_any_line_loses_nothing_and_the_next_writer_cleans_up(tmp_path: Path, exchange: bool) -> None:
-    here = [str(Path(__file__).parent), str(Path(folders.__file__).parents[1])]
+    here = [str(Path(__file__).parent), str(Path(folders.__file__).parents[2])]
     code = KILLED.format(path=here, root=str(tmp_path), exchange=exchange)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -279,7 +279,7 @@ TIMES = 40
 
 
 def test_two_writers_and_a_reader_of_one_folder_see_whole_folders_only(tmp_path: Path) -> None:
-    here = [str(Path(__file__).parent), str(Path(folders.__file__).parents[1])]
+    here = [str(Path(__file__).parent), str(Path(folders.__file__).parents[2])]
     save(tmp_path / "run", "first")
     codes = [WRITER.format(path=here, root=str(tmp_path), name=name, times=TIMES) for name in "ab"]
     writers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for code in codes]

@@ -18,7 +18,7 @@ from kernel_calls import Args, copied, kernels, recorded_calls
 from taut.core import jit, native
 from taut.core.jit import Kernel
 
-ROOMS = ("brief", "control", "graph", "project.agents", "project.serving", "project", "read", "replay")
+ROOMS = ("control", "core", "graph", "project.requests", "project", "read", "render", "replay")
 ULPS = 1
 """Units in the last place by which machine code may differ from Python."""
 ROUNDED = {"fitted": 100}
@@ -117,9 +117,9 @@ PROGRAM = """
 import sys
 BEFORE
 import numpy as np
-from taut import jit
+from taut.core import jit
 SETTING
-from taut.graph.kernels import turn
+from taut.core.group_kernels import turn
 nth, rows = turn(np.array([1, 0, 1, 1]), 2)
 print(nth.tolist(), rows.tolist(), "numba" in sys.modules)
 """
@@ -135,7 +135,7 @@ def run(folder: Path, before: str = "", setting: str = "jit.expect(1e6)") -> str
 
 def copy_package(folder: Path) -> None:
     ignored = shutil.ignore_patterns("*.kernel", "__pycache__", "demo")
-    shutil.copytree(Path(native.__file__).parent, folder / "taut", ignore=ignored)
+    shutil.copytree(Path(native.__file__).parents[1], folder / "taut", ignore=ignored)
 
 
 def test_the_second_run_needs_no_compiler_and_damaged_code_is_compiled_again(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def load_bench(root: Path) -> ModuleType:
 
 
 def damages() -> Iterator[Any]:
-    for damage in load_bench(Path(__file__).resolve().parents[1]).DAMAGES:
+    for damage in load_bench(Path(__file__).resolve().parents[2]).DAMAGES:
         yield pytest.param(damage, id=damage.__name__)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 HELD = """
 import os, signal, subprocess, sys
-from taut import signals
+from taut.core import signals
 signals.listen()
 try:
     with signals.Held():
@@ -32,7 +32,7 @@ def test_a_held_step_is_finished_first_and_its_children_hear_no_interrupt(tmp_pa
 
 
 LOST = """
-from taut import signals
+from taut.core import signals
 import os, signal
 signals.listen()
 class Swallows:

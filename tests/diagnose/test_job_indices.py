@@ -20,7 +20,7 @@ from taut.diagnose.job_indices import replay_probability, runtime_variance_index
 from taut.graph import link
 from taut.ledger import Prices
 from taut.read.trace import read
-from taut.replay import blame
+from taut.replay.blame import blame
 from taut.replay.excess import Excess, reached
 from taut.replay.timeline import Change, replay
 from taut.run import analyze_trace

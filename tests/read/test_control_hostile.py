@@ -15,7 +15,7 @@ from taut.read.actions import action_lines, action_table, kube_audit, ray_serve
 from taut.read.actions.control_log import ControlLog
 from taut.read.actions.gather_actions import apply
 from taut.read.jobs import slurmctld
-from taut.read.load import control_logs, job_logs
+from taut.read.load import FORMATS
 
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1", "auditID": "a", "stage": "ResponseComplete", "verb": "patch",
@@ -39,6 +39,9 @@ ROWS = json.dumps(
 READERS = pytest.mark.parametrize("reader", VALID, ids=lambda r: r.__name__.rpartition(".")[2])
 
 
+LOGS = [one.reader for one in FORMATS if one.module.startswith(("actions.", "jobs.")) and one.name != "progress"]
+
+
 def judged(reader: Any, data: bytes) -> None:
     """Sniffing never raises; loading loads or refuses; what loads can be gathered, twice, and is in order."""
     reader.sniff(data)
@@ -54,12 +57,12 @@ def judged(reader: Any, data: bytes) -> None:
 
 
 def test_every_reader_has_a_valid_file_here() -> None:
-    assert set(VALID) == {*control_logs(), action_lines}
+    assert set(VALID) == {one.reader for one in FORMATS if one.module.startswith("actions.")}
 
 
 @READERS
 def test_the_valid_file_is_known_to_its_reader_alone(reader: Any) -> None:
-    assert [one for one in (*control_logs(), *job_logs(), action_lines) if one.sniff(VALID[reader])] == [reader]
+    assert [one for one in LOGS if one.sniff(VALID[reader])] == [reader]
     judged(reader, VALID[reader])
 
 

@@ -14,7 +14,7 @@ from taut.ledger.attempt_ledger import charge_attempts
 from taut.read.jobs import gather_jobs as job_gather
 from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, training_log
 from taut.read.jobs import kubernetes_events as kubernetes
-from taut.read.load import job_logs
+from taut.read.load import FORMATS
 
 EVENT = {
     "involvedObject": {"kind": "Pod", "namespace": "a", "name": "b-0"}, "reason": "Started",
@@ -49,7 +49,7 @@ VALID: dict[Any, bytes] = {
     b"E0101 00:50:00.000000 99 torch/distributed/elastic/api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: p\n"
     b"[2026-01-01 02:01:00] loading checkpoint at iteration 11\n[2026-01-01 02:12:00] iteration 12/100 | loss 1\n",
 }
-JOB_LOGS = tuple(job_logs())
+JOB_LOGS = tuple(one.reader for one in FORMATS if one.module.startswith("jobs.") and one.name != "progress")
 READERS = pytest.mark.parametrize("reader", JOB_LOGS, ids=lambda r: r.__name__.rpartition(".")[2])
 
 

@@ -97,8 +97,7 @@ def test_patterns_are_linear(where: str) -> None:
 
 
 def readers() -> dict[str, Any]:
-    found = chain(load.FORMATS, load._in_place(), load._others())
-    return {reader.__name__.rpartition(".")[2]: reader for reader in found}
+    return {one.name: one.reader for one in load.FORMATS}
 
 
 @pytest.mark.parametrize("name", readers())
@@ -122,20 +121,20 @@ BEGINNINGS = {
         '{"nodes": [{"ctrl_deps": [1], "id": 1, "',
     ),
     "execution": ('{"schema": "1.0.1", "nodes": [', '{"schema": "1.0.1", "nodes": [{"name": "'),
-    "kube_audit": ('{"apiVersion": "audit.k8s.io/v1", "', '{"apiVersion": "audit.k8s.io/v1"}\n'),
-    "action_table": ("time,controller,target\n", '{"time": 1, "controller": "a", "target": "'),
-    "ray_serve": ("Upscaling Deployment(name=", "Autoscaling deployment "),
+    "kube audit": ('{"apiVersion": "audit.k8s.io/v1", "', '{"apiVersion": "audit.k8s.io/v1"}\n'),
+    "action table": ("time,controller,target\n", '{"time": 1, "controller": "a", "target": "'),
+    "ray serve": ("Upscaling Deployment(name=", "Autoscaling deployment "),
     "progress": ("step,loss\n", '{"step": 1, "loss": 2}\n'),
     "metrics": ("# TYPE a counter\n", "time,metric,value\n", '{"metric": "a", "value": 1}\n', '{"resultType": "matrix", '),
     "sacct": ("JobID|State|Start|End\n", "JobId=1 JobState=A StartTime=B ", "JobID State Start\n----- ----- -----\n"),
-    "sacct_json": ('{"jobs": [], "job_id": "state" "time" ', '{"jobs": [{"job_id": 1, "state": {}, "time": {}, "name": "'),
+    "sacct json": ('{"jobs": [], "job_id": "state" "time" ', '{"jobs": [{"job_id": 1, "state": {}, "time": {}, "name": "'),
     "slurmctld": (f"[{DATE}] JobId=1 ", f"[{DATE}] JobId=1\n", f"[{DATE}] _slurm_rpc_kill_job2: JobId=1 "),
     "kubernetes": ('{"involvedObject": {}, "reason": "', '{"involvedObject": {}, "reason": ""}\n'),
-    "job_table": ('{"attempts": [{"start": ', "job,attempt,start,end\n"),
-    "training_log": ("torch.distributed.run ", "iteration 1 loss 2\niteration 2 loss 2\n", "torch.distributed.run\n[rank0]: "),
-    "action_lines": (f"{DATE} scheduler scale x=1->2\n", f"{DATE} scheduler scale x="),
-    "optable": ("rank,step,class,start_ns,duration_ns\n",),
-    "steptimes": ("worker,step,step_time_ms\n",),
+    "job table": ('{"attempts": [{"start": ', "job,attempt,start,end\n"),
+    "training log": ("torch.distributed.run ", "iteration 1 loss 2\niteration 2 loss 2\n", "torch.distributed.run\n[rank0]: "),
+    "action lines": (f"{DATE} scheduler scale x=1->2\n", f"{DATE} scheduler scale x="),
+    "op table": ("rank,step,class,start_ns,duration_ns\n",),
+    "step times": ("worker,step,step_time_ms\n",),
 }
 
 

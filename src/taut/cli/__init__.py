@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
 DEMO = Path(__file__).parents[1] / "demo"
-SNIPPET = Path(__file__).parents[1] / "brief" / "recording.txt"
+SNIPPET = Path(__file__).parents[1] / "render" / "recording.txt"
 SAVING = "give -o a folder that can be written, or --no-save"
 
 EPILOG = """\b

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,9 @@ def project(
     with progress(quiet) as stage:
         stage("projecting")
         if run is not None:
-            result = _from_run(run, ranks, same_hosts, seed)
+            from taut.forecasts import project_run
+
+            result = project_run(run, ranks=ranks, same_hosts=same_hosts, seed=seed)
         else:
             result, write = _scenario(str(scenario), ranks, policies, envelope, advice, steps, seed, evidence, stage)
     remedy = "give --evidence a folder that can be written"
@@ -77,15 +78,15 @@ def _scenario(
     evidence: str | None, stage: Callable[[str], None],
 ) -> tuple[dict[str, Any], Callable[[], Path] | None]:  # fmt: skip
     """The result, and what writes its evidence, if that is asked for, and returns its first page."""
-    from taut.project.projection import project as run_project
+    from taut.forecasts import project as forecast
     from taut.project.workload import workload_of
     from taut.read.scenario_file import load
 
     table, text = load(scenario)
     advice = advice or (evidence is not None and workload_of(table, scenario).advice is not None)
-    result = run_project(
-        table, scenario, text, ranks=ranks, policies=policies or None, count=steps, seed=seed, cores=os.cpu_count() or 1,
-        envelope=envelope, advice=advice, measured=_measured, stage=stage,
+    result = forecast(
+        scenario, ranks=ranks, policies=policies or None, steps=steps, seed=seed, envelope=envelope, advice=advice,
+        progress=stage,
     )  # fmt: skip
     if evidence is None:
         return result, None
@@ -100,28 +101,6 @@ def _write(folder: Path, found: dict[str, Any], text: str) -> Path:
 
     write(folder, found, text)
     return folder / "README.md"
-
-
-def _measured(run: str) -> Any:
-    """How the work of a finished run strays."""
-    from taut.core.tables import Kind
-    from taut.project.noise import strays
-    from taut.run import open_run
-
-    opened = open_run(run)
-    return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
-
-
-def _from_run(run: str, ranks: list[int], same_hosts: bool, seed: int) -> dict[str, Any]:
-    from taut.project.measured.from_run import from_run
-    from taut.project.measured.scaled_run import learn
-    from taut.run import open_run
-    from taut.stored import refusing_runs
-
-    with refusing_runs(run):
-        opened = open_run(run)
-        scales = ranks or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
-        return from_run(learn(opened.graph), opened.result, scales, same_hosts=same_hosts, seed=seed)
 
 
 @click.command(short_help="List the scenarios that ship with taut.")

@@ -59,7 +59,7 @@ class Projection:
     @cached_property
     def order(self) -> tuple[Any, Any]:
         """Ops by segment and rank in order of arrival, and where each (segment, rank) begins."""
-        from taut.graph.sweeps import order_groups
+        from taut.core.group_kernels import order_groups
 
         g = self.graph
         ranks, segments = len(g.ranks), int(g.segment.max()) + 1

@@ -58,7 +58,7 @@ def distinct(values: Any) -> Any:
 
 def occurrence(*keys: Any) -> Any:
     """Running number of each row among the rows with the same keys, in row order."""
-    from taut.graph.sweeps import turn
+    from taut.core.group_kernels import turn
 
     ids, count = numbered(*keys)
     return turn(ids, count)[0]

@@ -117,7 +117,7 @@ def _ratio(took: Any, company: Any, cls: Any, count: int) -> float:
 
 
 def _median(took: Any, cls: Any, count: int, mask: Any) -> Any:
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
 
     return describe_cells(took[mask], *group_sort(cls[mask], count))[0]

@@ -118,7 +118,7 @@ def _columns(where: list[tuple[float, float, float]], spreads: tuple[float, ...]
 
 def _for_good(graph: Graph, work: Any) -> Any:
     """Median work of the same op on the same rank over the run, ns."""
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
 
     cell, cells = numbered(graph.ops.rank, graph.ops.name, graph.ops.size, graph.place)

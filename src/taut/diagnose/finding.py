@@ -118,15 +118,6 @@ def confidence(score: float, tests: int) -> float:
     return float(1 - min(1.0, max(tests, 1) * NormalDist().cdf(-score)))
 
 
-def student(t: float, free: float) -> float:
-    """Chance of a larger t with so many degrees of freedom (Wallace's normal approximation, good to a few per cent).
-
-    The exact one would cost every analysis an import that takes longer than most of them do.
-    """
-    z = float(np.sqrt(free * np.log1p(t * t / free))) * (8 * free + 1) / (8 * free + 3)
-    return NormalDist().cdf(-z if t > 0 else z)
-
-
 def recovered(evidence: Evidence, changes: Sequence[Change]) -> Any:
     """Wall time per window that replaying the changes saves, gaps of the others kept, ns."""
     return evidence.observed.window_ns - replay(evidence.graph, changes).window_ns

@@ -112,7 +112,7 @@ class Slower:
 
     def outside(self, values: Any, first: int, last: int, but: Any = None) -> Any:
         """Median of an op's class outside windows first … last or outside ``but`` (a mask of ops); NaN where there is none."""
-        from taut.graph.sweeps import group_sort
+        from taut.core.group_kernels import group_sort
         from taut.replay.wait_kernels import describe_cells
 
         cls, count = self.classes
@@ -338,7 +338,7 @@ class Slower:
     @cached_property
     def _hiccups(self) -> tuple[Any, Any]:
         """Gates whose transfer took far longer than their class does, and the index of the rank that ended last in each."""
-        from taut.graph.sweeps import group_sort
+        from taut.core.group_kernels import group_sort
         from taut.replay.wait_kernels import describe_cells
 
         g = self.graph

@@ -53,7 +53,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
 
 def _usual(e: Evidence) -> Any:
     """Per gate: the median transfer of its class, ns."""
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
 
     g = e.graph

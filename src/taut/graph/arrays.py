@@ -137,7 +137,7 @@ class Graph:
     @cached_property
     def place(self) -> Any:
         """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
-        from taut.graph.sweeps import turn
+        from taut.core.group_kernels import turn
 
         ops = self.ops
         family, families = numbered(ops.name, ops.size)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.group_kernels import group_sort
 from taut.core.tables import Table
-from taut.graph.sweeps import group_sort
 
 Key = tuple[int, int]
 

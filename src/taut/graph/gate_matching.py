@@ -123,7 +123,7 @@ def _issue(ops: Table, rows: Any) -> Any:
 
 def _in_order(ops: Table, rows: Any) -> Any:
     """Rows by rank, then by when they were issued."""
-    from taut.graph.sweeps import order_groups
+    from taut.core.group_kernels import order_groups
 
     issue = _issue(ops, rows)
     return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
@@ -201,7 +201,7 @@ def wanted(trace: Trace) -> Any:
 
 def table(graph: Graph) -> Table:
     """The gates of a graph: one row each, with who came last and by how much."""
-    from taut.graph.sweeps import order_groups
+    from taut.core.group_kernels import order_groups
 
     ops, rows = graph.ops, np.flatnonzero(graph.gate >= 0)
     if len(rows) == 0:

@@ -75,7 +75,8 @@ def link(trace: Trace) -> Graph:
 
 def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
     """Rows in which the ops of a rank follow one another in time, as whatever numbers them later expects."""
-    from taut.graph.sweeps import in_order, order_groups
+    from taut.core.group_kernels import order_groups
+    from taut.graph.sweeps import in_order
 
     here = slice(None) if len(rows) == len(ops) else rows
     keys = [ops.rank[here]]
@@ -131,7 +132,8 @@ def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int)
 
     What is shorter than the timer's error goes before what seems to begin with it.
     """
-    from taut.graph.sweeps import order_groups, scan_lanes
+    from taut.core.group_kernels import order_groups
+    from taut.graph.sweeps import scan_lanes
 
     lane, (rank, ranks) = ops.lane, numbered(segment, ops.rank)
     early = np.where(end - start <= timer_ns, start - timer_ns, start)
@@ -263,7 +265,7 @@ def _plain(source: Any, target: Any) -> Edges:
 
 def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
-    from taut.graph.sweeps import order_groups
+    from taut.core.group_kernels import order_groups
 
     loose = np.ones(len(ops), dtype=bool)
     loose[explained] = False
@@ -322,7 +324,7 @@ def _work(ops: Table, wait: Any, wait_lag: Any, opens: Any) -> Any:
 
 
 def _csr(edges: Edges, n: int) -> tuple[Any, Any, Any]:
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
 
     order, ptr = group_sort(edges.target, n)
     return ptr, edges.source[order], edges.lag[order]

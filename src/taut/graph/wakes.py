@@ -45,7 +45,8 @@ class Wakes:
 
 def edges(ops: Table, lanes: Lanes, window: Any, roles: Any, timer_ns: int) -> Wakes:
     """What woke idle lanes, and the same where the lane was busy; nothing for ranks of one lane."""
-    from taut.graph.sweeps import idle_causes, order_groups
+    from taut.core.group_kernels import order_groups
+    from taut.graph.sweeps import idle_causes
 
     none = np.zeros(0, dtype=np.int64)
     count = int(ops.lane.max()) + 1
@@ -97,7 +98,7 @@ def _evidence(ops: Table, window: Any, cause: Any, woken: Any, kin: Any, kin_wok
 
 def _classes(ops: Table, roles: Any, cell: Any, cells: int) -> tuple[Any, int]:
     """The same op of every rank of a role and every step: name, size, and its turn among those of its rank and step."""
-    from taut.graph.sweeps import turn
+    from taut.core.group_kernels import turn
 
     family, families = numbered(ops.name, ops.size)
     nth, _ = turn(*numbered(cell, family)) if families > 1 else turn(cell, cells)

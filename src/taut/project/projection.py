@@ -13,13 +13,13 @@ from taut.project.training.sensitivity import around
 from taut.project.with_policies import compare, play
 from taut.project.workload import workload_of
 
-__all__ = ["Scenario", "parse", "project"]
+__all__ = ["Scenario", "parse", "project_table"]
 
 
-def project(
+def project_table(
     table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
     count: int | None = None, seed: int = SEED, cores: int = 1, envelope: bool = False,
-    advice: bool = False, measured: Callable[[str], Any] | None = None, stage: Callable[[str], None] = lambda what: None,
+    advice: bool = False, measured: Callable[[str], Any] | None = None, stage: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What ``taut project`` prints: a scenario at its own scale or at these, and beside itself with policies.
 
@@ -49,5 +49,5 @@ def project(
     if envelope:
         result["envelope"] = around(placed[0], seed=seed, **how)
     if advice and kind.advice:
-        result |= kind.advice(placed[0], seed, stage)
+        result |= kind.advice(placed[0], seed, stage or (lambda what: None))
     return {**result, "questions": questions(result)}

@@ -1,8 +1,8 @@
 """Reserve and regime of a scenario: how much jitter may still grow before the next accelerator stops paying.
 
-The same rule as for a measured run (``diagnose/job_regime.py``, docs/indices.md), with the jitter of the scenario scaled instead
-of a graph's. Where demand is given, it may well be served without one accelerator more; there the reserve is how much jitter
-may grow before those that there are do not pay, on average.
+The same rule as for a measured run (``diagnose/job_regime.py``, docs/indices.md), with the jitter of the scenario scaled
+instead of a graph's. Where demand is given, it may well be served without one accelerator more; there the reserve is how much
+jitter may grow before those that there are do not pay, on average.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ def fewest(replicas: int, load: str) -> int:
     return -(-replicas // 4) if load == "fixed" else 1
 
 
-KEYS = {"job": "training", "serving": "serving", "agents": "agents", "loops": "loops"}
-"""Key of a file → module of this room that has its ``WORKLOAD``."""
+KEYS = {"job": "training", "serving": "requests.serving", "agents": "requests.agents", "loops": "loops"}
+"""Key of a file → folder of this room whose ``workload.py`` has its ``WORKLOAD``."""
 
 
 def workload_of(table: Mapping[str, Any], label: str) -> Workload:
@@ -122,5 +122,5 @@ def workload_of(table: Mapping[str, Any], label: str) -> Workload:
     if len(found) != 1:
         why = f"describes {' and '.join(found)}" if found else "describes no workload"
         raise InputRefused(label, why, f"give exactly one of the tables {', '.join(f'[{key}]' for key in KEYS)}")
-    workload: Workload = import_module(f"taut.project.{KEYS[found[0]]}").WORKLOAD
+    workload: Workload = import_module(f"taut.project.{KEYS[found[0]]}.workload").WORKLOAD
     return workload

@@ -9,23 +9,20 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.signals import Held
 from taut.core.tables import Trace
 from taut.read import files
-from taut.read import op_table as optable
-from taut.read import step_times as steptimes
 from taut.read.actions.control_log import ControlLog
 from taut.read.columns import paused_gc
-from taut.read.jobs import progress_log as log
 from taut.read.jobs.job_words import JobLog
-from taut.read.kineto import reader as kineto
-from taut.read.metrics import reader as metrics
+from taut.read.metrics.series import Metrics
 
 PARALLEL_BYTES = 30 << 20
 """Below this much input, starting processes costs more than it saves."""
@@ -37,73 +34,62 @@ COLUMNS = 12
 """Columns of an unknown table that are named at most."""
 
 
-class Format(Protocol):
-    """What a module of this room offers."""
+class Reader(Protocol):
+    """What the module of a format offers: ``sniff``, and ``load`` or ``load_member``."""
 
     def sniff(self, head: bytes) -> bool:
         """Whether these first bytes are of this format."""
 
-    def load(self, data: bytes, label: str) -> Trace:
-        """The trace in these bytes."""
+    def load(self, data: bytes, label: str) -> object:
+        """What these bytes hold: a ``Trace``, or what lies beside traces."""
+
+    def load_member(self, member: files.Member) -> object:
+        """The same of a file that is streamed, opened where it lies, or more than one thing."""
 
 
-FORMATS: tuple[Format, ...] = (kineto, optable, steptimes)
+@dataclass(frozen=True)
+class Format:
+    """One format: its name, and its module in this room, which is imported when its turn comes to be asked."""
+
+    name: str
+    module: str
+    by_member: bool = False
+    """Whether its module has ``load_member``."""
+
+    @property
+    def reader(self) -> Reader:
+        """The module."""
+        reader: Any = import_module(f"taut.read.{self.module}")
+        return cast(Reader, reader)
+
+
+FORMATS = (
+    Format("kineto", "kineto.reader", by_member=True),
+    Format("op table", "op_table", by_member=True),
+    Format("step times", "step_times", by_member=True),
+    Format("nsys", "nsys.reader", by_member=True),
+    Format("otf2", "otf2.reader", by_member=True),
+    Format("flight", "flight.reader"),
+    Format("otlp", "otlp.reader"),
+    Format("inspector", "flight.inspector"),
+    Format("chakra", "chakra.reader"),
+    Format("execution", "chakra.execution"),
+    Format("kube audit", "actions.kube_audit"),
+    Format("action table", "actions.action_table"),
+    Format("ray serve", "actions.ray_serve"),
+    Format("progress", "jobs.progress_log"),
+    Format("metrics", "metrics.reader"),
+    Format("sacct", "jobs.sacct"),
+    Format("sacct json", "jobs.sacct_json"),
+    Format("slurmctld", "jobs.slurmctld"),
+    Format("kubernetes", "jobs.kubernetes_events"),
+    Format("job table", "jobs.job_table"),
+    Format("training log", "jobs.training_log"),
+    Format("action lines", "actions.action_lines"),
+)
+"""Every format, in the order in which they are asked: the stricter first, and what most people have."""
 REPORTS = (".nsys-rep", ".qdrep")
 """What nsys itself keeps, and only it can open."""
-
-
-def _in_place() -> Iterator[Any]:
-    """Formats that are opened where they lie, because they are too large to hold or are more than one file.
-
-    They, and those below, are loaded one by one as they are asked: most inputs never come to them.
-    """
-    from taut.read.nsys import reader as nsys
-
-    yield nsys
-    from taut.read.otf2 import reader as otf2
-
-    yield otf2
-
-
-def _others() -> Iterator[Any]:
-    """Formats that tell less than a trace of their own, or lie beside traces, and job logs; the loosest come last."""
-    from taut.read.flight import reader as flight
-
-    yield flight
-    from taut.read.otlp import reader as otlp
-
-    yield otlp
-    from taut.read.flight import inspector
-
-    yield inspector
-    from taut.read.chakra import reader as chakra
-
-    yield chakra
-    from taut.read.chakra import execution
-
-    yield execution
-    yield from control_logs()
-    yield log
-    yield metrics
-    yield from job_logs()
-    from taut.read.actions import action_lines
-
-    yield action_lines
-
-
-def control_logs() -> Iterator[Any]:
-    """Readers of what tells the decisions of controllers and nothing else; plain lines are the loosest, and come last."""
-    from taut.read.actions import action_table, kube_audit, ray_serve
-
-    yield from (kube_audit, action_table, ray_serve)
-
-
-def job_logs() -> Iterator[Any]:
-    """Readers of what tells the attempts of a job, beside its traces or alone."""
-    from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, training_log
-    from taut.read.jobs import kubernetes_events as kubernetes
-
-    yield from (sacct, sacct_json, slurmctld, kubernetes, job_table, training_log)
 
 
 @dataclass
@@ -112,8 +98,8 @@ class Part:
 
     label: str
     found: Any
-    door: str = ""
-    """The module that read it; empty for a trace, a refusal and nothing."""
+    format: str = ""
+    """What it was read as; empty for a trace, a refusal and nothing."""
     columns: tuple[str, ...] = ()
     """Columns of a table that nobody knows."""
     is_empty: bool = False
@@ -259,15 +245,11 @@ def _recognised(member: files.Member) -> Part:
 
             if nsys.is_report(member):
                 return Part(member.label, None)
-        for reader in FORMATS:
+        for one in FORMATS:
+            reader = one.reader
             if reader.sniff(member.head):
-                return _part(member, reader, _load_first(reader, member))
-        for in_place in _in_place():
-            if in_place.sniff(member.head):
-                return _part(member, in_place, in_place.load(member))
-        for other in _others():
-            if other.sniff(member.head):
-                return _part(member, other, other.load(member.read(), member.label))
+                found = reader.load_member(member) if one.by_member else reader.load(member.read(), member.label)
+                return _part(member, one.name, found)
     except (OSError, tarfile.TarError) as error:
         raise files.unreadable(member.label, error) from None
     return Part(member.label, None, columns=_columns(member.head), is_empty=not member.head)
@@ -280,22 +262,10 @@ def _columns(head: bytes) -> tuple[str, ...]:
     return names if len(names) > 1 and all(re.fullmatch(r"[\w .-]{1,40}", name) for name in names) else ()
 
 
-def _part(member: files.Member, door: Any, found: Any) -> Part:
+def _part(member: files.Member, name: str, found: object) -> Part:
     if found is None or isinstance(found, Trace):
         return Part(member.label, found)
-    for kind, name in ((metrics.Metrics, "metrics"), (JobLog, "job_logs"), (ControlLog, "control")):
+    for kind, beside in ((Metrics, "metrics"), (JobLog, "job_logs"), (ControlLog, "control")):
         if isinstance(found, kind):
-            return Part(member.label, found, name)
-    return Part(member.label, found, door.__name__.rpartition(".")[2])
-
-
-def _load_first(reader: Format, member: files.Member) -> Trace | metrics.Metrics:
-    """A trace, or metrics if a Parquet file holds those; a table of step times that also tells the loss is a progress log."""
-    if reader is kineto:
-        return kineto.flow(member.chunks(), member.label, member.samples)
-    data = member.read()
-    if reader is optable and metrics.is_parquet(data):
-        return metrics.load(data, member.label)
-    if reader is not steptimes or not log.sniff(member.head):
-        return reader.load(data, member.label)
-    return replace(steptimes.load(data, member.label), progress=log.load(data, member.label))
+            return Part(member.label, found, beside)
+    return Part(member.label, found, name)

@@ -16,6 +16,9 @@ import numpy as np
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import INT64, has_any, times_ns, wholes, words
+from taut.read.files import Member as File
+from taut.read.metrics import reader as metrics
+from taut.read.metrics.series import Metrics
 from taut.read.table_file import BOM, header_cells, open_table
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -77,6 +80,12 @@ def find(columns: list[str], key: str) -> str | None:
             if spelling + suffix in lowered:
                 return lowered[spelling + suffix]
     return None
+
+
+def load_member(member: File) -> Trace | Metrics:
+    """One trace out of one table; a Parquet file may hold samples of metrics instead."""
+    data = member.read()
+    return metrics.load(data, member.label) if metrics.is_parquet(data) else load(data, member.label)
 
 
 def load(data: bytes, label: str) -> Trace:

@@ -7,6 +7,7 @@ it tells who is late and when, never why.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from taut.core.errors import InputRefused
 from taut.core.tables import Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import FAR, numbers, wholes
+from taut.read.files import Member as File
+from taut.read.jobs import progress_log
 from taut.read.table_file import BOM, header_cells, open_table
 
 WORKER = ("worker", "rank", "replica")
@@ -35,6 +38,13 @@ def sniff(head: bytes) -> bool:
         return False
     header = list(map(str.lower, header_cells(line)))
     return all(any(name in header for name in names) for names in (WORKER, STEP, TIME))
+
+
+def load_member(member: File) -> Trace:
+    """One trace out of one table; one that also tells the loss is a progress log as well."""
+    data = member.read()
+    trace = load(data, member.label)
+    return replace(trace, progress=progress_log.load(data, member.label)) if progress_log.sniff(member.head) else trace
 
 
 def load(data: bytes, label: str) -> Trace:

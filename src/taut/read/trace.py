@@ -15,12 +15,10 @@ from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import Member, Op, Table, Trace
 from taut.read import files, merge
 from taut.read.jobs import progress_log as log
-from taut.read.load import FORMATS, LEAVE, Format, Part, brief, load_all
+from taut.read.load import LEAVE, Part, brief, load_all
 from taut.read.metrics import named_sources as metric_given
 from taut.read.metrics import reader as metrics
 from taut.read.op_table import REQUIRED as OP_COLUMNS
-
-__all__ = ["FORMATS", "Format", "read"]
 
 KNOWN = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
 STEP_COLUMNS = "worker, step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_ms"
@@ -46,8 +44,8 @@ def read(
     loaded = load_all(files.expand(paths), progress or _silent)
     parts = [part for one in loaded for part in one.parts]
 
-    def by(door: str) -> list[Any]:
-        return [part.found for part in parts if part.door == door]
+    def by(name: str) -> list[Any]:
+        return [part.found for part in parts if part.format == name]
 
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     with refusing_unexpected(lambda why: InputRefused(where, f"cannot be put together ({brief(why)})", LEAVE)):
@@ -194,7 +192,7 @@ def _nothing(
         return refused[0]
     if refused:
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
-    beside = next((name for door, name in BESIDE.items() if by(door)), "")
+    beside = next((words for name, words in BESIDE.items() if by(name)), "")
     if beside:
         return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
     if len(parts) != 1:

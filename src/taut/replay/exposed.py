@@ -33,7 +33,7 @@ class Exposed:
 
 def exposed(graph: Graph, observed: Timeline) -> Exposed:
     """Exposed time of every op of the observed timeline."""
-    from taut.graph.sweeps import order_groups
+    from taut.core.group_kernels import order_groups
     from taut.replay.wait_kernels import expose
 
     ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1

@@ -37,7 +37,7 @@ def whatever_role(graph: Graph) -> tuple[Any, int]:
 
 def across(graph: Graph) -> Any:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
 
     cls, classes = whatever_role(graph)
@@ -64,7 +64,7 @@ def peers(graph: Graph) -> Reference:
 
 
 def _leave_one_out(values: Any, cls: Any, classes: int, rank: Any) -> Reference:
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells, leave_one_out
 
     cell, cells = numbered(cls, rank)

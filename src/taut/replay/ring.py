@@ -60,7 +60,7 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     Median lateness against the median of the other ranks, in units of its standard error; the null is that all ranks
     end alike, the alarm corrected for the number of ranks. When most ranks are late, none is.
     """
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells, leave_one_out
 
     ranks = len(graph.ranks)

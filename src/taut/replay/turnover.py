@@ -86,7 +86,7 @@ def _places(graph: Graph, ops: int) -> tuple[Any, ...]:
 
 def _lot(graph: Graph, ops: int, windows: int, rng: Any) -> Any:
     """Mean distances with the work as it is and as the null draws it, over the first ops of the graph's program."""
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.ripples import shuffled, turnovers_of_many
 
     g = graph

@@ -114,7 +114,7 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
     A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's rings send
     r → r−1 (its all-gather r → r+1), NCCL's r → r+1, in the order of the group's ranks.
     """
-    from taut.graph.sweeps import order_groups
+    from taut.core.group_kernels import order_groups
 
     ops = graph.ops
     sender, receiver = np.full(len(ops), -1, dtype=np.int64), np.full(len(ops), -1, dtype=np.int64)
@@ -216,7 +216,7 @@ def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Any:
 
 def _from_the_others(graph: Graph, ops: Any) -> Any:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
-    from taut.graph.sweeps import group_sort
+    from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
 
     cls, classes = reference.whatever_role(graph)

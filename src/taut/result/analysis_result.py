@@ -21,14 +21,14 @@ from taut.result.jobs_result import block, notes
 if TYPE_CHECKING:
     from taut.diagnose.detectors import Finding
     from taut.graph import Graph
-    from taut.run import Analysis
+    from taut.result.computed import Computed
 
 EXPLAINED_NS = 100_000
 """A start is explained if an edge accounts for it up to this much, or up to a tenth of the op."""
 TOP_CAUSES = 10
 
 
-def report(a: Analysis) -> dict[str, Any]:
+def report(a: Computed) -> dict[str, Any]:
     """The whole result, ready for JSON."""
     g, fidelity = a.graph, _fidelity(a)
     ledger = {
@@ -72,7 +72,7 @@ def report(a: Analysis) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _control(a: Analysis) -> dict[str, Any] | None:
+def _control(a: Computed) -> dict[str, Any] | None:
     """Relations between controllers, where they lie on the graph and what they cost; None without actions."""
     if a.ledger.overhead is None:
         return None
@@ -81,7 +81,7 @@ def _control(a: Analysis) -> dict[str, Any] | None:
     return controlled(a.graph, a.ledger)
 
 
-def _attempts(a: Analysis) -> dict[str, Any] | None:
+def _attempts(a: Computed) -> dict[str, Any] | None:
     ops, origin = a.graph.ops, int(a.graph.origin_ns.min())
     window = (
         None if a.graph.trace.relative or not len(ops) else (int(ops.start_ns.min()) + origin, int(ops.end_ns.max()) + origin)
@@ -89,7 +89,7 @@ def _attempts(a: Analysis) -> dict[str, Any] | None:
     return block(a.graph.trace.attempts, a.attempts, window)
 
 
-def _job(a: Analysis) -> dict[str, Any]:
+def _job(a: Computed) -> dict[str, Any]:
     g, untargeted = a.graph, a.ledger.overhead.on.untargeted if a.ledger.overhead else ()
     return {
         "name": g.trace.name, "ranks": len(g.ranks), "world_size": g.trace.world_size, "steps": len(g.steps),
@@ -100,14 +100,14 @@ def _job(a: Analysis) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _unplaced(a: Analysis) -> list[str]:
+def _unplaced(a: Computed) -> list[str]:
     """Ranks that the topology does not place."""
     ranks = a.topology.unplaced(a.graph.members) if a.topology is not None else []
     some = ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
     return [f"the topology does not place rank {some}: hops to it are null"] if ranks else []
 
 
-def _fidelity(a: Analysis) -> dict[str, Any]:
+def _fidelity(a: Computed) -> dict[str, Any]:
     g, clock = a.graph, a.graph.clock
     observed = int((a.observed.end_ns != g.ops.end_ns).sum() + (a.observed.arrival_ns != g.ops.start_ns).sum())
     length = g.ops.end_ns - g.ops.start_ns
@@ -128,7 +128,7 @@ def _fidelity(a: Analysis) -> dict[str, Any]:
     }
 
 
-def _redundant(a: Analysis) -> dict[str, Any] | None:
+def _redundant(a: Computed) -> dict[str, Any] | None:
     """Calls whose result was thrown away, and what the tokens cost."""
     found, prices = redundant(a.graph.trace), a.ledger.prices
     if found is None:
@@ -137,7 +137,7 @@ def _redundant(a: Analysis) -> dict[str, Any] | None:
     return {**found, "money": money, "currency": prices.token_currency if money is not None else None}
 
 
-def _waits(a: Analysis) -> dict[str, int]:
+def _waits(a: Computed) -> dict[str, int]:
     totals = a.blame.totals
     return {
         "observed_rank_ns": totals["wait_ns"],
@@ -155,7 +155,7 @@ def _finding(f: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _early(a: Analysis) -> list[dict[str, Any]] | None:
+def _early(a: Computed) -> list[dict[str, Any]] | None:
     """Series that recover ever more slowly, the clearest first: evidence of what may come, without a cost."""
     g = a.graph
     if a.early is None:
@@ -170,7 +170,7 @@ def _early(a: Analysis) -> list[dict[str, Any]] | None:
     ]  # fmt: skip
 
 
-def _blame(a: Analysis) -> list[dict[str, Any]]:
+def _blame(a: Computed) -> list[dict[str, Any]]:
     """Causes by rank and class (or link), with the wait they caused and what fixing them would recover."""
     g, b, held = a.graph, a.blame, a.ledger.overhead
     caused = b.fault_ns + b.gap_ns
@@ -216,7 +216,7 @@ def _blame(a: Analysis) -> list[dict[str, Any]]:
     return out
 
 
-def _windows(a: Analysis) -> list[dict[str, Any]]:
+def _windows(a: Computed) -> list[dict[str, Any]]:
     """Step by step: how long it took, the wait that faults and gaps caused in it, and the rank that caused most."""
     g, b = a.graph, a.blame
     caused = (b.fault_ns + b.gap_ns).astype(np.float64)
@@ -235,7 +235,7 @@ def _windows(a: Analysis) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _gates(a: Analysis) -> list[dict[str, Any]]:
+def _gates(a: Computed) -> list[dict[str, Any]]:
     """Who was last: per gate (the first hundred), and per rank over the run."""
     g = a.graph
     t = g.gates
@@ -249,7 +249,7 @@ def _gates(a: Analysis) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _undivided(a: Analysis) -> list[dict[str, Any]]:
+def _undivided(a: Computed) -> list[dict[str, Any]]:
     """Collectives whose other members were not traced: time above the floor is an upper bound of their wait.
 
     The floor is bytes over the best bandwidth that this trace shows for the verb; without sizes, the fastest call.
@@ -282,7 +282,7 @@ def _undivided(a: Analysis) -> list[dict[str, Any]]:
     return sorted(out, key=lambda row: -int(row["wait_upper_bound_rank_ns"]))[:20]
 
 
-def _indices(a: Analysis) -> dict[str, Any]:
+def _indices(a: Computed) -> dict[str, Any]:
     done = executed(a.graph.trace.progress)
     told = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
     return indices(
@@ -307,7 +307,7 @@ def _bound(fates: dict[str, int]) -> str:
     return max(groups, key=lambda k: groups[k])
 
 
-def _verdict(a: Analysis, explained: float, controlled: dict[str, Any] | None) -> dict[str, Any]:
+def _verdict(a: Computed, explained: float, controlled: dict[str, Any] | None) -> dict[str, Any]:
     """The answer in a sentence or two, its class, and what the time is bound by."""
     g, fates = a.graph, a.ledger.by_fate
     share = {k: 100 * v / max(a.ledger.total_rank_ns, 1) for k, v in fates.items()}
@@ -340,7 +340,7 @@ def _verdict(a: Analysis, explained: float, controlled: dict[str, Any] | None) -
     return {"text": text + doubt, "class": kind, "bound": bound}
 
 
-def _fought(a: Analysis, controlled: dict[str, Any] | None) -> str | None:
+def _fought(a: Computed, controlled: dict[str, Any] | None) -> str | None:
     """What controllers did to the job, where that is the largest loss and nothing hangs."""
     if controlled is None or any(f.mode == "hang" for f in a.findings):
         return None
@@ -353,7 +353,7 @@ STRUCTURAL = 5
 """Per cent of the bill in structural wait from which the verdict says structural."""
 
 
-def _structure(a: Analysis) -> str:
+def _structure(a: Computed) -> str:
     """What structural waiting is: callers wait for whom they call; else roles and pipelines."""
     if not a.graph.trace.told:
         return "(imbalance between roles, pipeline bubble)"
@@ -363,7 +363,7 @@ def _structure(a: Analysis) -> str:
     return f"for calls, {100 * by_rank[most] / max(by_rank.sum(), 1):.0f} % of it for {members.name[most]}"
 
 
-def _found(a: Analysis) -> str:
+def _found(a: Computed) -> str:
     f = a.findings[0]
     more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
     if f.mode == "hang":
@@ -387,7 +387,7 @@ def _place(f: Finding, g: Graph) -> str:
     return f"stage {', '.join(map(str, f.stages))}" if f.stages else f"{f.classes[0]} on all ranks" if f.classes else "the job"
 
 
-def _alone(a: Analysis, share: dict[str, float]) -> str:
+def _alone(a: Computed, share: dict[str, float]) -> str:
     world = a.graph.trace.world_size
     text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % compute, "
     if world == 1:
@@ -398,7 +398,7 @@ def _alone(a: Analysis, share: dict[str, float]) -> str:
     )
 
 
-def _quiet(a: Analysis, share: dict[str, float]) -> str:
+def _quiet(a: Computed, share: dict[str, float]) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
     text = (
         f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps and waits for them; "
@@ -419,7 +419,7 @@ def _quiet(a: Analysis, share: dict[str, float]) -> str:
     return text + "."
 
 
-def _worst_stage(a: Analysis) -> str:
+def _worst_stage(a: Computed) -> str:
     """The stage that is too long, if one clearly is."""
     stages = sorted(((v, k) for k, v in a.whatif.by.get("stage", {}).items()), reverse=True)
     if len(stages) < 2 or stages[0][0] < 1.02 or stages[0][0] - 1 < 2 * (stages[1][0] - 1):

@@ -19,7 +19,7 @@ from taut.project.fabric.collective_time import time_ns
 from taut.project.fabric.groups import Net, net_of
 from taut.project.training.scenario import Fabric, Job, Protocol, Tier, parse
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "validation"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "validation"))
 
 import allreduce
 

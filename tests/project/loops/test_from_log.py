@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from actions import act, queue, trace
 from taut.cli import main
 from taut.control.relations import control
+from taut.project.loops import from_log
 from taut.project.loops.from_log import FITS, advise_log
 from taut.project.loops.plants import PLANTED
 from taut.project.loops.simulate import play
@@ -113,7 +114,7 @@ ROW = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(ROW, max_size=120), kind=st.sampled_from(sorted(FITS)), many=st.integers(1, 3))
 def test_no_log_is_too_strange(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], kind: str, many: int) -> None:
-    monkeypatch.setattr("taut.project.loops.from_log.advise", lambda *_, **__: [])
+    monkeypatch.setattr(from_log, "advise", lambda *_, **__: [])
     names = ["a", "b", "(["][:many]
     one = {"kind": kind, "target": "t", "knob": "replicas", "controllers": names, "count": 3, "p": None}
     (found,), (note,) = advise_log(trace(rows * many), [one])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taut.core.errors import UsageError
+from taut.project.training import failures as module
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.failures import Lives, domains, hit, live, nodes_of, restore_s, work_between_s
 from taut.project.training.job_history import FATES, lives
@@ -200,7 +201,7 @@ def test_the_same_seed_gives_the_same_lives_compiled_or_not(monkeypatch: pytest.
     many = all_nodes(f, 50, 1e6, 400)
     assert (many.node_us[:3] == few.node_us).all()
     assert (all_nodes(f, 50, 1e6, 3, seed=2).node_us != few.node_us).any()
-    monkeypatch.setattr("taut.project.training.failures.lives", lives.plain)
+    monkeypatch.setattr(module, "lives", lives.plain)
     assert (all_nodes(f, 50, 1e6, 3).node_us == few.node_us).all()
 
 

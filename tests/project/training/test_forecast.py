@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from taut.cli import main
 from taut.core.errors import InputRefused, UsageError
-from taut.project.projection import project
+from taut.project.projection import project_table
 from taut.project.training.device_work import memory_gb, parameters
 from taut.project.training.forecast import at, forecast
 from taut.project.training.scenario import Scenario, parse
@@ -105,14 +105,14 @@ def test_noise_is_drawn_from_a_finished_run(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["forecasts"][0]["terms"]["jitter"] > 0
     table["noise"] = {"distribution": "measured", "run": "elsewhere"}
     with pytest.raises(InputRefused, match=r"noise\.run: 0 ops with a reference"):
-        project(table, "gpt-175b", text, count=5)
+        project_table(table, "gpt-175b", text, count=5)
 
 
 def test_a_job_that_does_not_fit_its_devices_is_refused() -> None:
     table, text = load("gpt-175b")
     table["job"] = {**table["job"], "tp": 1, "pp": 1, "dp": 1536}
     with pytest.raises(InputRefused, match=r"a rank of 1,536 needs .* GB, A100 .* has 80; raise job.tp or job.pp"):
-        project(table, "gpt-175b", text)
+        project_table(table, "gpt-175b", text)
 
 
 def test_the_command_prints_one_object_and_a_screen(tmp_path: Path) -> None:

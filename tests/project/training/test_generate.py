@@ -24,7 +24,7 @@ from taut.project.training.grid import Grid, steps
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import step_ns, still
-from taut.replay import blame
+from taut.replay.blame import blame
 from taut.replay.timeline import Change, batch, replay
 
 ROUNDED = 3e-6

@@ -17,7 +17,7 @@ from taut.project.training.grid import Grid, steps
 from taut.project.training.scenario import Device, Fabric, Failure, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_plan import plan
 from taut.project.workload import INDICES, Estimate
-from taut.replay import blame
+from taut.replay.blame import blame
 from taut.replay.timeline import replay
 from taut.replay.whatif import decompose
 

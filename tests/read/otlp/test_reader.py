@@ -27,7 +27,7 @@ from taut.read.trace import read
 from taut.replay.timeline import replay
 from taut.run import Analysis, analyze_trace
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def rows(trace: Trace, step: int = 0) -> list[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ from taut.project.measured.meetings import Meeting, meeting
 from taut.project.measured.residuals import TAILS, Strays, lateness
 from taut.project.measured.transfer_growth import Transfers, verb_of
 from taut.project.measured.widened_graph import Widened
-from taut.replay import blame
+from taut.replay.blame import blame
 from taut.replay.reference import across
 from taut.replay.timeline import Batch, Change, batch, replay
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Member, Table, Trace
+from taut.read.files import Member as File
 from taut.read.kineto.device import add_device_side
 from taut.read.kineto.event_columns import DEVICE, Events, decode, decode_flow
 from taut.read.kineto.host import add_host_side
@@ -36,6 +37,11 @@ def sniff(head: bytes) -> bool:
 def load(data: bytes | bytearray, label: str) -> Trace:
     """The ops of one file; the rank is -1 where the trace does not name it."""
     return _trace([decode(data[3:] if data[:3] == BOM else data, label)], label)
+
+
+def load_member(member: File) -> Trace:
+    """The ops of one file, of any size."""
+    return flow(member.chunks(), member.label, member.samples)
 
 
 def flow(chunks: Iterator[bytes], label: str, samples: Callable[[], Sequence[bytes]]) -> Trace:

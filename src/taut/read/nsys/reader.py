@@ -65,7 +65,7 @@ def is_report(member: File) -> bool:
     raise InputRefused(member.label, "an Nsight Systems report, which only nsys itself can open", remedy)
 
 
-def load(member: File) -> Report:
+def load_member(member: File) -> Report:
     """Everything of one export that tells of its GPUs."""
     unclosed = is_unclosed(member)
     with opened(member) as db:

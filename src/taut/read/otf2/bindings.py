@@ -27,7 +27,7 @@ HEADROOM_BYTES, BYTES_PER_BYTE = 2 << 30, 60
 """Address space of the child: what the library takes, and what a byte of an archive may become."""
 PATIENCE_S, BYTES_PER_S = 60, 100_000
 BATCH = 100_000
-CHILD = "import sys; from taut.read.otf2_events import write; write(sys.argv[1], int(sys.argv[2]))"
+CHILD = "import sys; from taut.read.otf2.bindings import write; write(sys.argv[1], int(sys.argv[2]))"
 
 
 class Definitions(msgspec.Struct):

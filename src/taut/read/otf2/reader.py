@@ -38,7 +38,7 @@ def sniff(head: bytes) -> bool:
     return head[:1] == b"\x03" and head[2:6] == b"OTF2"
 
 
-def load(member: File) -> Trace:
+def load_member(member: File) -> Trace:
     """The ops of an archive."""
     if not member.path or not member.path.endswith(".otf2"):
         why = "an OTF2 archive is an anchor, a .def file and a folder beside it"

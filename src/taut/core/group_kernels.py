@@ -1,0 +1,90 @@
+"""Rows in groups, by kernels: running numbers, counting sorts, order inside a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taut.core.jit import kernel
+
+
+def turn_plain(ids: Any, count: int) -> tuple[Any, Any]:
+    """``turn`` by numpy."""
+    order, begin = group_sort_plain(ids, count)
+    nth = np.empty(len(ids), np.int64)
+    nth[order] = np.arange(len(ids)) - begin[ids[order]]
+    return nth, np.diff(begin)
+
+
+def group_sort_plain(cell: Any, cells: int) -> tuple[Any, Any]:
+    """``group_sort`` by numpy."""
+    begin = np.zeros(cells + 1, np.int64)
+    np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
+    return np.argsort(cell, kind="stable"), begin
+
+
+@kernel(plain=turn_plain)
+def turn(ids: Any, count: int) -> tuple[Any, Any]:
+    """(running number of each row among those with its id, rows per id)."""
+    rows = np.zeros(count, np.int64)
+    nth = np.empty(len(ids), np.int64)
+    for i in range(len(ids)):
+        nth[i] = rows[ids[i]]
+        rows[ids[i]] += 1
+    return nth, rows
+
+
+@kernel(plain=group_sort_plain)
+def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
+    """Counting sort: (order, begin of each cell in it)."""
+    begin = np.zeros(cells + 1, np.int64)
+    for c in cell:
+        begin[c + 1] += 1
+    for c in range(cells):
+        begin[c + 1] += begin[c]
+    fill = begin[:-1].copy()
+    order = np.empty(len(cell), np.int64)
+    for i in range(len(cell)):
+        order[fill[cell[i]]] = i
+        fill[cell[i]] += 1
+    return order, begin
+
+
+def order_groups_plain(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+    """``order_groups`` by numpy."""
+    begin = np.zeros(groups + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
+    return np.lexsort((end, start, group)), begin
+
+
+FEW_ROWS = 24
+"""Groups up to this size are sorted by insertion alone."""
+
+
+@kernel(plain=order_groups_plain)
+def order_groups(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+    """Rows by group, then start, then end: (order, begin of each group in it)."""
+    order, begin = group_sort(group, groups)
+    for g in range(groups):
+        lo, hi = begin[g], begin[g + 1]
+        if hi - lo > FEW_ROWS:
+            tidy = True
+            for k in range(lo + 1, hi):
+                if start[order[k]] < start[order[k - 1]]:
+                    tidy = False
+                    break
+            if not tidy:
+                mine = order[lo:hi]
+                order[lo:hi] = mine[np.argsort(start[mine], kind="mergesort")]
+        for k in range(lo + 1, hi):
+            v = order[k]
+            j = k
+            while j > lo:
+                u = order[j - 1]
+                if start[u] < start[v] or (start[u] == start[v] and end[u] <= end[v]):
+                    break
+                order[j] = u
+                j -= 1
+            order[j] = v
+    return order, begin

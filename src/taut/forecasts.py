@@ -1,0 +1,47 @@
+"""Scenarios and finished runs → forecasts: reads what is named, and asks ``project`` about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from taut.core.tables import Kind
+from taut.project.measured.from_run import from_run
+from taut.project.measured.scaled_run import learn
+from taut.project.noise import strays
+from taut.project.projection import project_table
+from taut.read.scenario_file import load
+from taut.stored import open_run, refusing_runs
+
+
+def project(
+    scenario: str | Path, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None, steps: int | None = None,
+    seed: int = 0, envelope: bool = False, advice: bool = False, progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
+
+    ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
+    are taken together (None: those that the scenario names); ``steps`` are drawn at each scale, or as many as its size allows.
+    ``envelope`` adds what lies around a training job, ``advice`` what separates control loops.
+    """
+    table, text = load(scenario)
+    return project_table(
+        table, str(scenario), text, ranks=ranks, policies=policies, count=steps, seed=seed, cores=os.cpu_count() or 1,
+        envelope=envelope, advice=advice, measured=_residuals, stage=progress,
+    )  # fmt: skip
+
+
+def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
+    """What ``taut project --from RUN --json`` prints: the job of a finished run at other scales."""
+    with refusing_runs(run):
+        opened = open_run(run)
+        scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
+        return from_run(learn(opened.graph), opened.result, scales, same_hosts=same_hosts, seed=seed)
+
+
+def _residuals(run: str) -> Any:
+    """How the work of a finished run strays from its reference."""
+    opened = open_run(run)
+    return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)

@@ -1,0 +1,54 @@
+"""What an analysis computes of one job, before it is put into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from taut.diagnose.detectors import Finding
+from taut.diagnose.early_warning import Warned
+from taut.diagnose.job_regime import PAYS
+from taut.graph import Graph
+from taut.ledger import Ledger
+from taut.ledger.attempt_ledger import Attempts
+from taut.read.rank_topology import Topology
+from taut.replay.blame import Blame
+from taut.replay.coupling import Coupling, couple
+from taut.replay.timeline import Batch, Timeline, replay
+from taut.replay.whatif import WhatIf
+
+
+@dataclass(frozen=True, repr=False)
+class Computed:
+    """Graph, timelines, blame, findings and ledger of one job."""
+
+    graph: Graph
+    observed: Timeline
+    gap_free: Timeline
+    blame: Blame
+    batch: Batch
+    whatif: WhatIf
+    findings: list[Finding]
+    early: list[Warned] | None
+    """Series that recover ever more slowly: what may come; None where the run is too short to tell."""
+    ledger: Ledger
+    digest: str
+    pays: float = PAYS
+    """Share of its own throughput that the next accelerator must bring to pay."""
+    ask_envelope: bool = False
+    """Whether the result maps what dominates at other scales."""
+    topology: Topology | None = None
+    attempts: Attempts | None = None
+    """The ledger of the job's attempts, where job logs lie beside the traces."""
+
+    @cached_property
+    def coupling(self) -> Coupling:
+        """How the ranks hold on to each other: reach, response to a delay, turnover of the critical path."""
+        hops = self.topology.hops if self.topology is not None else None
+        return couple(self.graph, self.blame, self.observed, self.gap_free, hops)
+
+    @cached_property
+    def recoverable_wall_ns(self) -> int:
+        """What mending all findings together would save: less than their sum where they hide each other."""
+        changes = [change for finding in self.findings for change in finding.changes]
+        return self.observed.wall_ns - replay(self.graph, changes).wall_ns if changes else 0
