@@ -1,6 +1,6 @@
 """Measure the source of one or more checkouts: size, functions, types, names, comments, what a verb loads and runs.
 
-    python bench/house.py CHECKOUT [CHECKOUT ...] [--verbs]
+    python bench/house.py CHECKOUT [CHECKOUT ...] [--verbs] [--room FOLDER]
 
 Prints one column per checkout. ``--verbs`` also runs three verbs in each and counts the modules of taut that they load and
 the functions of taut that they call (needs an environment in which the checkout's dependencies are installed).
@@ -81,9 +81,9 @@ def code_lines(text: str) -> int:
     return len(lines)
 
 
-def measure(root: Path) -> Iterator[tuple[str, str]]:
-    """Name and value of every figure of the source."""
-    files = sorted((root / "src" / "taut").rglob("*.py"))
+def measure(root: Path, room: str = "") -> Iterator[tuple[str, str]]:
+    """Name and value of every figure of the source, or of one room of it."""
+    files = sorted((root / "src" / "taut" / room).rglob("*.py"))
     texts = [file.read_text(encoding="utf-8") for file in files]
     trees = [ast.parse(text) for text in texts]
     nodes = [node for tree in trees for node in ast.walk(tree)]
@@ -138,9 +138,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="+", type=Path)
     parser.add_argument("--verbs", action="store_true")
+    parser.add_argument("--room", default="", help="measure only this folder of src/taut, such as read or project/training")
     asked = parser.parse_args()
     roots = [root.resolve() for root in asked.checkouts]
-    columns = [dict([*measure(root), *(verbs(root) if asked.verbs else ())]) for root in roots]
+    columns = [dict([*measure(root, asked.room), *(verbs(root) if asked.verbs else ())]) for root in roots]
     print("| figure | " + " | ".join(root.name for root in roots) + " |")
     print("|---|" + "---:|" * len(roots))
     for name in columns[0]:

@@ -1,0 +1,22 @@
+"""Types of arrays and of JSON as signatures name them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Codes: TypeAlias = NDArray[np.int32]
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Bytes: TypeAlias = NDArray[np.uint8]
+Texts: TypeAlias = NDArray[np.object_]
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64]
+Column: TypeAlias = NDArray[np.generic]
+"""An array of whatever type a table has for it."""
+
+if TYPE_CHECKING:
+    Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+    """A decoded JSON document of which nothing is known yet."""
