@@ -17,6 +17,6 @@ Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64]
 Column: TypeAlias = NDArray[np.generic]
 """An array of whatever type a table has for it."""
 
-if TYPE_CHECKING:
-    Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+if TYPE_CHECKING:  # a type that refers to itself, which Python 3.11 cannot evaluate
+    Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
     """A decoded JSON document of which nothing is known yet."""
