@@ -1,0 +1,1366 @@
+"""Everything that ``--json`` prints, as types: every key with its unit in its name and its meaning below it.
+
+A result is built of these structs in one place and rendered from them everywhere. They read like their JSON too
+(``result["verdict"]["text"]``), because scripts and notebooks take them for it. Conventions are in docs/contract.md.
+
+The JSON Schema (``schema.json`` beside this file) and docs/result.md are made from this module by docs/generate.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+SCHEMA = 2
+"""Version of the keys: raised when one is renamed, removed or changes its meaning, not when one is added."""
+
+Number: TypeAlias = int | float
+Span: TypeAlias = tuple[int, int]
+Setting: TypeAlias = bool | int | float | str | list[str] | None
+"""A value of a key in a scenario or a configuration."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON object of the result."""
+
+    def __getitem__(self, key: str) -> object:
+        if key not in self:
+            raise KeyError(key)
+        return getattr(self, self.__struct_fields__[self.__struct_encode_fields__.index(key)])
+
+    def __contains__(self, key: object) -> bool:
+        names = self.__struct_encode_fields__
+        return key in names and getattr(self, self.__struct_fields__[names.index(str(key))]) is not UNSET
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in self.__struct_encode_fields__ if key in self)
+
+    def keys(self) -> list[str]:
+        """The keys that its JSON object has."""
+        return list(self)
+
+
+class Estimate(Part, frozen=True, kw_only=True):
+    """A number with the interval that holds it in 95 of 100 repetitions."""
+
+    value: Number
+    lo: Number | None = None
+    """None where one step, or one draw, tells no interval."""
+    hi: Number | None = None
+    """None where it is not bounded, or no interval can be told."""
+
+
+class Range(Part, frozen=True, kw_only=True):
+    """The ends of an interval without a middle."""
+
+    lo: float
+    hi: float
+
+
+class Quantiles(Part, frozen=True, kw_only=True):
+    """Quantiles of a drawn or forecast quantity."""
+
+    p10: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | UnsetType | None = UNSET
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut analyze
+
+
+class Verdict(Part, frozen=True, kw_only=True):
+    """The answer in a sentence or two."""
+
+    text: str
+    kind: Literal["healthy", "component", "structural", "control", "unknown"] = field(name="class")
+    """What kind of thing is to blame: a component, the structure itself, controllers, nothing, or not known."""
+    bound: Literal["compute", "communication", "synchronisation", "host", "input", "copy"] | None
+    """What most of the rank time is spent on."""
+    components: str | None
+    """What the component view says beside it; None without metrics."""
+
+
+class Job(Part, frozen=True, kw_only=True):
+    """What was read."""
+
+    name: str
+    ranks: int
+    """Ranks that were traced."""
+    world_size: int | None
+    """Ranks that the job has, where the traces tell."""
+    steps: int
+    names: dict[str, str]
+    """Rank → name, where ranks have names (services, agents)."""
+    first_step: int | None
+    last_step: int | None
+    ops: int
+    edges: int
+    gates: int
+    wall_ns: int | None
+    """Sum of the observed step windows, ns."""
+    partial: list[str]
+    """What is missing, a line each, and what that does to the answer."""
+    counts: dict[str, int]
+    """Further counts of what was read, by what is counted."""
+
+
+class Clock(Part, frozen=True, kw_only=True):
+    """How the clocks of the ranks stand to each other."""
+
+    offset_ns: dict[str, Estimate]
+    """Rank → its clock minus that of the first rank, ns."""
+    drift_ppm: dict[str, float | None]
+    """Rank → drift, parts per million; None where it is not known well."""
+    residual_ns: int | None
+    """What is left of the differences at gates once offsets are taken out, ns."""
+
+
+class Fidelity(Part, frozen=True, kw_only=True):
+    """How well the graph explains the traces."""
+
+    replay_error: float
+    """Share of times that an unchanged replay does not reproduce: 0 by law."""
+    gapfree_error: float
+    """Wall time of the replay without gaps over the observed one, minus 1."""
+    explained_share: float
+    """Share of starts that an edge explains, 0–1."""
+    dropped_edges: int
+    """Edges that the traces violate."""
+    clock: Clock
+
+
+class Explained(Part, frozen=True, kw_only=True):
+    """How much of the slowdown few of them explain."""
+
+    worst_ranks: float | None
+    """Share that the slowest 3 % of the ranks explain, 0–1."""
+    last_stage: float | None
+    """Share that the last pipeline stage explains, 0–1."""
+
+
+class WhatIf(Part, frozen=True, kw_only=True):
+    """The gap-free decomposition, with references across roles."""
+
+    actual_wall_ns: int
+    ideal_wall_ns: int
+    """Everything at its reference, ns."""
+    slowdown: float
+    """Actual over ideal."""
+    by: dict[str, dict[str, float]]
+    """Dimension (rank, stage, dp_rank, class, link, gate) → key → slowdown if only this key stays as observed."""
+    explained: Explained
+
+
+class Cause(Part, frozen=True, kw_only=True):
+    """What caused a wait."""
+
+    rank: int
+    stage: int | None
+    op_class: str = field(name="class")
+    """Class of the ops, or ``gap before`` a class."""
+    link: str | None
+    """``sender:receiver``, where it is a link."""
+    group: str | None
+    controller: str | None
+    """Whose action it was, where one is known."""
+
+
+class Blame(Part, frozen=True, kw_only=True):
+    """One root cause and the waiting it caused."""
+
+    cause: Cause
+    wait_rank_ns: int
+    """Wait caused, summed over ranks, ns."""
+    share: float
+    """Of the observed wait, 0–1."""
+    recoverable_wall_ns: int
+    """What the wall clock gains with it at its reference, ns."""
+    steps: Span
+    """First and last step."""
+    gates: Span | None
+    """First and last gate."""
+
+
+class Waits(Part, frozen=True, kw_only=True):
+    """All waiting at gates: fault, jitter, structural, gap and unexplained sum to the observed wait."""
+
+    observed_rank_ns: int
+    exposed_rank_ns: int
+    """Not hidden under other work, rank-ns."""
+    fault_rank_ns: int
+    jitter_rank_ns: int
+    structural_rank_ns: int
+    gap_rank_ns: int
+    unexplained_rank_ns: int
+
+
+class Felt(Part, frozen=True, kw_only=True):
+    """Waiting that one rank caused another."""
+
+    cause: int
+    victim: int
+    rank_ns: int
+    hops: int | None
+    """Distance in the topology; None without one."""
+
+
+class Absorber(Part, frozen=True, kw_only=True):
+    """Where a delay ends."""
+
+    rank: int
+    op_class: str = field(name="class")
+    share: float
+    """Of the delay, 0–1."""
+
+
+class Response(Part, frozen=True, kw_only=True):
+    """What becomes of a delay that is put on a rank."""
+
+    rank: int
+    delay_ns: int
+    probes: int
+    """Delays that were tried."""
+    speed_ranks_per_step: Estimate | None
+    decay: Estimate | None
+    """Share of the delay that is left after one more step."""
+    left_by_step: list[float]
+    """Share that is left after 0, 1, … steps."""
+    left_by_gate: list[float]
+    """Share that is left after 0, 1, … gates."""
+    reached_ranks: int
+    within_steps: int | None
+    absorbed_by: list[Absorber]
+    median_rank: Response | UnsetType | None = UNSET
+    """The same for the rank in the middle of all; only beside the worst one."""
+
+
+class Turnover(Part, frozen=True, kw_only=True):
+    """How much of the critical path changes from step to step."""
+
+    value: float | None
+    p: float | None
+    """Chance of such a turnover if the same ranks were late in a random order."""
+    windows: int
+    tested_windows: int
+    expected: float | None
+
+
+class Coupling(Part, frozen=True, kw_only=True):
+    """Who is felt by whom."""
+
+    reach_ranks: int | None
+    reach_gates: int | None
+    reach_hops: int | None
+    amplification: float | None
+    """Global delay per mean positive excess of the ranks."""
+    matrix: list[Felt]
+    response: Response | None
+    turnover: Turnover
+
+
+class Window(Part, frozen=True, kw_only=True):
+    """One step."""
+
+    step: int
+    wall_ns: int
+    caused_rank_ns: int
+    """Wait that faults and gaps caused in it, rank-ns."""
+    top_cause: int | None
+    """The rank that caused most of it."""
+    effective_throughput_ratio: float
+    turnover: float | None
+
+
+class GateRow(Part, frozen=True, kw_only=True):
+    """One rendezvous."""
+
+    gate: int
+    op_class: str = field(name="class")
+    step: int
+    members: int
+    last_rank: int
+    late_ns: int
+    """Last arrival after the first, ns."""
+
+
+class Collective(Part, frozen=True, kw_only=True):
+    """A class of collectives whose other members were not traced."""
+
+    op_class: str = field(name="class")
+    size_bytes: int | None = field(name="bytes")
+    count: int
+    rank_ns: int
+    floor_ns: int
+    """What the fastest of them, or its bytes over the best bandwidth seen, would take, ns."""
+    wait_upper_bound_rank_ns: int
+
+
+class Money(Part, frozen=True, kw_only=True):
+    """What a finding costs: decimal strings beside their currency."""
+
+    window: str
+    """In the time that was traced."""
+    per_hour: str
+    """Of a job that goes on like this."""
+    per_day: str
+    currency: str
+
+
+class Finding(Part, frozen=True, kw_only=True):
+    """A diagnosed failure mode."""
+
+    id: str
+    """The same for the same input."""
+    mode: str
+    """One of the modes of docs/contract.md."""
+    ranks: list[int]
+    links: list[str]
+    """``sender:receiver``."""
+    stages: list[int]
+    classes: list[str]
+    steps: Span
+    """First and last step."""
+    lost_rank_ns: int
+    recoverable_wall_ns: int
+    """What the wall clock gains once it is mended, ns."""
+    confidence: float
+    """One minus the chance of such evidence without the failure, 0–1."""
+    because: str
+    alternatives: list[str]
+    """Other modes that the evidence does not exclude."""
+    money: Money | None
+    """What it costs at the price of an accelerator hour; None without a price, or where nothing is recoverable."""
+
+
+class EarlyWarning(Part, frozen=True, kw_only=True):
+    """A series that recovers ever more slowly from its disturbances: evidence of what may come."""
+
+    rank: int | None
+    """None for the whole job."""
+    steps: Span
+    autocorrelation: list[float]
+    """At the beginning and at the end."""
+    variance_ratio: float
+    autocorrelation_tau: float
+    """Kendall's tau of the rise."""
+    variance_tau: float
+    confidence: float
+    because: str
+
+
+class Component(Part, frozen=True, kw_only=True):
+    """A metric of a component against its limit."""
+
+    component: str
+    rank: int | None
+    metric: str
+    value: float
+    value_is: str
+    """What of the series was held against the limit: its median, a percentile, a share of samples."""
+    limit: float | None
+    limit_is: Literal["at least", "at most"] | None
+    limit_source: str | None
+    """Who says that this is the limit."""
+    inside: bool | None
+    samples: int
+
+
+class Indices(Part, frozen=True, kw_only=True):
+    """Dimensionless numbers of a job (docs/indices.md)."""
+
+    effective_throughput_ratio: Estimate | None
+    energy_per_useful_step: Estimate | None
+    runtime_variance_index: Estimate | None
+    sync_delay_amplification: Estimate | None
+    replay_probability: Estimate | None
+    straggler_cascade_rate: Estimate | None
+
+
+class Regime(Part, frozen=True, kw_only=True):
+    """How much jitter may still grow before one more accelerator stops paying."""
+
+    kind: str | None = field(name="class")
+    """stable, marginal or unstable; of control loops coherent, oscillating, amplifying or incoherent."""
+    reserve: Estimate | UnsetType | None = UNSET
+    """Factor by which jitter may grow."""
+    marginal_return: Estimate | UnsetType | None = UNSET
+    """What one more accelerator adds, over what one without jitter would."""
+    pays: float | UnsetType = UNSET
+    """The share from which one more accelerator pays, 0–1."""
+    word: str | UnsetType = UNSET
+    """The reserve of a scenario in a word: depleted, thin or adequate."""
+    rule: str | UnsetType = UNSET
+    """What *pays* means here."""
+
+
+class EnvelopePoint(Part, frozen=True, kw_only=True):
+    """Where the job sits."""
+
+    ranks: Estimate
+    heterogeneity: Estimate
+    intensity: Estimate
+    """Of synchronisation."""
+
+
+class EnvelopeCell(Part, frozen=True, kw_only=True):
+    """What dominates at another scale, heterogeneity and intensity."""
+
+    ranks: int
+    heterogeneity: float
+    intensity: float
+    dominates: str
+    loss_share: float
+    """0–1"""
+
+
+class Envelope(Part, frozen=True, kw_only=True):
+    """The failure envelope around a measured job."""
+
+    point: EnvelopePoint
+    map: list[EnvelopeCell]
+
+
+class DiscardedCalls(Part, frozen=True, kw_only=True):
+    """Calls of one class with one end whose result nobody used."""
+
+    op_class: str = field(name="class")
+    outcome: str
+    calls: int
+    busy_ns: int
+    tokens_in: int | None
+    tokens_out: int | None
+
+
+class Redundant(Part, frozen=True, kw_only=True):
+    """Calls whose result was thrown away."""
+
+    calls: int
+    of_calls: int
+    busy_ns: int
+    share: float
+    """Of the time of all calls, 0–1."""
+    tokens_in: int | None
+    tokens_out: int | None
+    of_tokens_in: int | None
+    of_tokens_out: int | None
+    unmetered_calls: int
+    by: list[DiscardedCalls]
+    money: str | None
+    """Price of the tokens."""
+    currency: str | None
+
+
+class Tail(Part, frozen=True, kw_only=True):
+    """Fan-outs of one class and width: how long their tail is."""
+
+    op_class: str = field(name="class")
+    fan_out: int
+    gates: int
+    quantile: float
+    p50_ns: int
+    high_ns: int
+    """At that quantile, ns."""
+    ratio: float
+    independent_ratio: float | None
+    """The ratio that independent calls would give."""
+    chance: float | None
+    """Chance of such a ratio if they were independent."""
+
+
+class LossEnds(Part, frozen=True, kw_only=True):
+    """Loss of the model at both ends of the log."""
+
+    first: float | None
+    last: float | None
+
+
+class Progress(Part, frozen=True, kw_only=True):
+    """What the job's own log says of its steps."""
+
+    executed_steps: int
+    kept_steps: int
+    discarded_steps: int
+    rank_hours: float | None
+    timed_by: Literal["log", "trace"]
+    kept_steps_per_rank_hour: Estimate | None
+    tokens_per_rank_hour: Estimate | None
+    loss: LossEnds
+    loss_change_per_rank_hour: Estimate | None
+
+
+class LedgerEntry(Part, frozen=True, kw_only=True):
+    """One fate: what rank time was spent on."""
+
+    fate: str
+    rank_ns: int
+    joules: float | None
+    money: str | None
+    """Decimal string in the currency of the ledger."""
+    kg_co2e: float | None
+
+
+class LedgerResult(Part, frozen=True, kw_only=True):
+    """Where every rank-nanosecond went: entries sum exactly to ranks × wall."""
+
+    total_rank_ns: int
+    entries: list[LedgerEntry]
+    currency: str | None
+    closes: bool
+    hidden_wait_rank_ns: int
+    """Waiting that lies under other work, and is in no entry."""
+
+
+class AttemptEntry(Part, frozen=True, kw_only=True):
+    """One fate of the time of attempts."""
+
+    fate: str
+    rank_ns: int
+    held: bool
+    """Whether accelerators were held meanwhile."""
+    held_rank_ns: int
+    money: str | None
+
+
+class AttemptSteps(Part, frozen=True, kw_only=True):
+    """Steps over all attempts."""
+
+    executed: int
+    discarded: int
+    replay_probability: Estimate | None
+    resumed_by_guess: int
+    """Attempts that do not tell the step they resumed from."""
+
+
+class DecidedCost(Part, frozen=True, kw_only=True):
+    """What a controller cost by ending attempts."""
+
+    discarded_rank_ns: int
+    control_overhead_rank_ns: int
+
+
+class RestartedJob(Part, frozen=True, kw_only=True):
+    """A job that was restarted."""
+
+    job: str
+    name: str | None
+    attempts: int
+    held: int | None
+    """Accelerators (or nodes, or CPUs) it held."""
+    outcome: str | None
+    held_rank_ns: int
+    discarded_rank_ns: int
+    at_most: bool
+    """Whether what was discarded is an upper bound."""
+    down_ns: int
+    outcomes: dict[str, int]
+
+
+class AttemptRow(Part, frozen=True, kw_only=True):
+    """One attempt of the only job."""
+
+    attempt: int
+    outcome: str | None
+    reason: str | None
+    submit_ns: int | None
+    start_ns: int | None
+    end_ns: int | None
+    first_step: int | None
+    last_step: int | None
+    resumed_step: int | None
+    saved_step: int | None
+    restarts_left: int | None
+    fates: dict[str, int] | None
+    """Fate → rank-ns."""
+
+
+class AttemptsResult(Part, frozen=True, kw_only=True):
+    """What job logs say."""
+
+    jobs: int
+    restarted_jobs: int
+    attempts: int
+    unit: str | None
+    """What is counted: accelerator, node or cpu."""
+    uncounted_jobs: int
+    """Jobs that do not tell theirs, and are left out of the sums."""
+    outcomes: dict[str, int]
+    wall_ns: int | None
+    total_rank_ns: int | None
+    held_rank_ns: int | None
+    entries: list[AttemptEntry]
+    currency: str | None
+    closes: bool | None
+    queue_ns: int | None
+    down_ns: int | None
+    discarded_by: dict[str, int] | None
+    """How an attempt ended → rank-ns discarded, at most."""
+    steps: AttemptSteps | None
+    decided_by: dict[str, DecidedCost] | None
+    """Controller → what it cost."""
+    out_of_restarts: list[str]
+    worst: list[RestartedJob]
+    rows: list[AttemptRow] = field(name="list")
+    """The attempts of the only job, the last ones if there are too many."""
+    traced_attempt: int | None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut control
+
+
+class Zone(Part, frozen=True, kw_only=True):
+    """The part of the graph where a relation lies."""
+
+    ranks: list[int]
+    steps: Span | None
+    ops: int
+    first_ns: int
+    last_ns: int
+    rank_ns: int
+    """What it took of the ranks."""
+
+
+class RelationCost(Part, frozen=True, kw_only=True):
+    """What a relation cost."""
+
+    rank_ns: int | None
+    tokens: int | None
+    money: str | UnsetType | None = UNSET
+    currency: str | UnsetType | None = UNSET
+    token_money: str | UnsetType | None = UNSET
+    token_currency: str | UnsetType | None = UNSET
+
+
+class ChangedKey(Part, frozen=True, kw_only=True):
+    """A key of a scenario that a separation sets."""
+
+    key: str
+    before: Setting
+    after: Setting
+
+
+class Brought(Part, frozen=True, kw_only=True):
+    """A relation that only a separation shows."""
+
+    kind: str
+    target: str | None
+
+
+class Effect(Part, frozen=True, kw_only=True):
+    """An index without and with a separation."""
+
+    before: float | None
+    after: float | None
+    change: Estimate | None
+
+
+class Advice(Part, frozen=True, kw_only=True):
+    """The smallest separation that removes a relation in the simulator."""
+
+    kind: str
+    target: str | None
+    runs: int
+    """Runs that were simulated."""
+    shows: int
+    """Runs that show the relation as things are."""
+    tried: int
+    separation: str | None
+    """None where none of those tried removes it."""
+    value: float | None
+    says: str | None
+    costs: str | None
+    sets: list[ChangedKey]
+    brings: list[Brought]
+    """Relations that come with it."""
+    effect: dict[str, Effect]
+    from_log: dict[str, Setting] | UnsetType = UNSET
+    """What the log told of the plant."""
+    default: dict[str, Setting] | UnsetType = UNSET
+    """What it did not tell, and the value that was taken."""
+
+
+class RelationResult(Part, frozen=True, kw_only=True):
+    """A relation between controllers."""
+
+    kind: str
+    controllers: list[str]
+    target: str | None
+    knob: str | None
+    count: int
+    statistic: float | None
+    """What it is says docs/control.md for each kind."""
+    p: float | None
+    q: float | None
+    """The chance after correction for all that was tested."""
+    cost: RelationCost
+    because: str
+    zone: Zone | None
+    advice: Advice | None
+
+
+class ControlRegime(Part, frozen=True, kw_only=True):
+    """Whether controllers work together."""
+
+    kind: str | None = field(name="class")
+    """coherent, oscillating, amplifying or incoherent; None without actions."""
+
+
+class FateBy(Part, frozen=True, kw_only=True):
+    """One fate of the ledger, and by controller."""
+
+    rank_ns: int
+    joules: float | None
+    money: str | None
+    kg_co2e: float | None
+    by: dict[str, int]
+    """Controller → rank-ns."""
+
+
+class ControlResult(Part, frozen=True, kw_only=True):
+    """What ``taut control --json`` prints; beside traces it also has zones, prices and fates."""
+
+    schema: int = SCHEMA
+    name: str | UnsetType = UNSET
+    """Of the log; absent inside an analysis."""
+    counts: dict[str, int] | UnsetType = UNSET
+    """Further counts of what was read, by what is counted; absent inside an analysis."""
+    actions: int
+    controllers: list[str]
+    relations: list[RelationResult]
+    indices: dict[str, Estimate | None]
+    """By name (docs/control.md)."""
+    regime: ControlRegime
+    partial: list[str]
+    overhead: FateBy | UnsetType = UNSET
+    discarded: FateBy | UnsetType = UNSET
+
+
+class ReviewChange(Part, frozen=True, kw_only=True):
+    """A key of a loop that a change of the configuration sets."""
+
+    name: str
+    key: str
+    before: Setting
+    after: Setting
+
+
+class ReviewRelation(Part, frozen=True, kw_only=True):
+    """What would fight in a configuration."""
+
+    kind: str
+    controllers: list[str]
+    target: str | None
+    knob: str | None
+    statistic: float | None
+    new: bool
+    because: str
+    remedy: str
+
+
+class ReviewResult(Part, frozen=True, kw_only=True):
+    """What ``taut control review OLD NEW --json`` prints."""
+
+    schema: int = SCHEMA
+    added: list[str]
+    removed: list[str]
+    changed: list[ReviewChange]
+    relations: list[ReviewRelation]
+    resolved: list[ReviewRelation]
+
+
+class AnalysisResult(Part, frozen=True, kw_only=True):
+    """What ``taut analyze --json`` prints. Where there are only job logs, what only traces tell is null."""
+
+    schema: int = SCHEMA
+    verdict: Verdict
+    job: Job
+    fidelity: Fidelity | None
+    whatif: WhatIf | None
+    blame: list[Blame]
+    waits: Waits | None
+    coupling: Coupling | None
+    windows: list[Window]
+    gates: list[GateRow]
+    collectives: list[Collective]
+    findings: list[Finding]
+    """The most recoverable first."""
+    early_warning: list[EarlyWarning] | None
+    components: list[Component]
+    recoverable_wall_ns: int | None
+    """What mending all findings together saves, ns."""
+    indices: Indices | None
+    regime: Regime | None
+    envelope: Envelope | None
+    redundant: Redundant | None
+    tails: list[Tail] | None
+    progress: Progress | None
+    ledger: LedgerResult | None
+    attempts: AttemptsResult | None
+    control: ControlResult | None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut whatif, taut compare
+
+
+class WhatIfResult(Part, frozen=True, kw_only=True):
+    """What ``taut whatif --json`` prints."""
+
+    schema: int = SCHEMA
+    actual_wall_ns: int
+    changed_wall_ns: int
+    saved_wall_ns: int
+    saved_share: float
+    """Of the actual wall time, 0–1."""
+    error: Range | None
+    """How far such predictions were from what really happened, where the lab has measured it."""
+    changes: list[str]
+
+
+class ComparedRun(Part, frozen=True, kw_only=True):
+    """One run as a row."""
+
+    run: str
+    job: str
+    time_ns: int | None
+    """When it began, ns since 1970."""
+    ranks: int
+    steps: int
+    first_step: int
+    last_step: int
+    step_ns: float
+    """Median step, ns."""
+    runtime_variance_index: Estimate | None
+    effective_throughput_ratio: Estimate | None
+    waiting_share: float | None
+    """0–1"""
+    recoverable_share: float | None
+    """0–1"""
+    rerun_share: float | None
+    """Of its steps that a later run did again, 0–1."""
+    kept_steps: float
+    energy_j: float | None
+    cost: str | None
+    currency: str | None
+    energy_per_kept_step_j: float | None
+    cost_per_kept_step: str | None
+
+
+class Trend(Part, frozen=True, kw_only=True):
+    """Whether a quantity rises or falls from run to run."""
+
+    quantity: str
+    runs: int
+    p: float | None
+    q: float | None
+    slope: Estimate | None
+    """Per run."""
+
+
+class ChangedWork(Part, frozen=True, kw_only=True):
+    """Work of a class on a rank that changed."""
+
+    op_class: str = field(name="class")
+    rank: int
+    before_ns: float
+    after_ns: float
+    p: float
+    q: float
+    effect_wall_ns: int | None
+    """What it costs on the wall, ns; None where it was not replayed."""
+
+
+class ChangedBy(Part, frozen=True, kw_only=True):
+    """What the changed work costs on the wall, ns."""
+
+    op_class: dict[str, int] = field(name="class")
+    rank: dict[str, int]
+    all_wall_ns: int | None
+
+
+class Difference(Part, frozen=True, kw_only=True):
+    """A difference of structure."""
+
+    what: str
+    rank: int | None
+    op_class: str | None = field(name="class")
+    before: Setting
+    after: Setting
+    step: int | None
+    steps: int | None
+
+
+class Structure(Part, frozen=True, kw_only=True):
+    """How the graph of a run differs from that of the first."""
+
+    run: str
+    against: str
+    same_graph: bool
+    count: int
+    differences: list[Difference]
+
+
+class RepeatedClass(Part, frozen=True, kw_only=True):
+    """A class on a rank whose work differs between repeats."""
+
+    op_class: str = field(name="class")
+    rank: int
+    between_ns: Estimate | None
+    p: float | None
+    q: float | None
+
+
+class Repeats(Part, frozen=True, kw_only=True):
+    """Runs of one graph, and how far their step times differ."""
+
+    runs: list[str]
+    step_ns: list[float]
+    within_share: float | None
+    """Spread inside runs over the step time, 0–1."""
+    between_share: Estimate | None
+    p: float | None
+    q: float | None
+    count: int
+    classes: list[RepeatedClass]
+
+
+class NonDeterminism(Part, frozen=True, kw_only=True):
+    """How runs differ in structure from the first, and in timing from their repeats."""
+
+    structure: list[Structure]
+    repeats: list[Repeats]
+    findings: list[Finding]
+
+
+class Change(Part, frozen=True, kw_only=True):
+    """A ratio after over before."""
+
+    ratio: Estimate
+    p: float
+    q: float | UnsetType | None = UNSET
+
+
+class Restart(Part, frozen=True, kw_only=True):
+    """A run that goes on from another."""
+
+    job: str
+    before: str
+    after: str
+    step: int
+    rerun_steps: int
+    before_ns: float
+    """Median step before it, ns."""
+    after_ns: float
+    """Median step after it, ns."""
+    step_time: Change | None
+    spread: Change | None
+
+
+class Restarts(Part, frozen=True, kw_only=True):
+    """What restarts do to step time and its spread."""
+
+    at: list[Restart]
+    step_time: Change | None
+    spread: Change | None
+    effect: Literal["reset", "amplify", "none shown"] | None
+
+
+class NullTest(Part, frozen=True, kw_only=True):
+    """What a test holds for true until shown otherwise, and how often it errs then."""
+
+    null: str
+    test: str
+    size: float
+    correction: str
+
+
+class Text(Part, frozen=True, kw_only=True):
+    """An answer in a few sentences."""
+
+    text: str
+
+
+class CompareResult(Part, frozen=True, kw_only=True):
+    """What ``taut compare --json`` prints."""
+
+    schema: int = SCHEMA
+    verdict: Text
+    runs: list[ComparedRun]
+    order: Literal["time", "given"]
+    trends: list[Trend]
+    changed: list[ChangedWork]
+    changed_tested: int
+    """Classes on ranks that were tested."""
+    changed_by: ChangedBy
+    non_determinism: NonDeterminism
+    restarts: Restarts
+    tests: dict[str, NullTest]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut project
+
+
+class Forecast(Part, frozen=True, kw_only=True):
+    """What a scenario, or a measured run, gives at a scale. Keys that only some workloads have are absent in the others.
+
+    A unit of delivered work is a million tokens of training or serving, a task of agents, a request of control loops.
+    """
+
+    ranks: int
+    step_ns: Quantiles
+    """Of a step, a request or a task, ns: p10 to p90 is the interval in which a measured one should lie."""
+    mean_step_ns: Estimate | None
+    tflops_per_device: float | None
+    mfu: float | None
+    """Model FLOPs over the peak of the devices, 0–1."""
+    effective_throughput_ratio: Estimate | float | None
+    """Useful work over what an ideal system of this size would do, 0–1."""
+    cost_per_unit: float | None
+    currency: str | UnsetType | None = UNSET
+    energy_per_unit_j: float | None
+    terms: dict[str, float] | UnsetType = UNSET
+    """Where a mean step goes, shares of it."""
+    terms_ns: dict[str, float] | UnsetType = UNSET
+    """The same of a measured run, ns."""
+    dominant: str | None
+    """The largest loss, or computing where that is larger than all losses."""
+    in_range: bool
+    """Whether the fabric, or the measurement, is known at this scale."""
+    beyond: list[str] | UnsetType = UNSET
+    """Why it is a guess."""
+    availability: Estimate | UnsetType | None = UNSET
+    """Share of its time that failures, checkpoints and restarts leave, 0–1."""
+    network_cost_per_unit: float | UnsetType | None = UNSET
+    network_w: float | UnsetType | None = UNSET
+    movement_energy_per_unit_j: float | UnsetType | None = UNSET
+    energy_cost_per_unit: float | UnsetType | None = UNSET
+    kg_co2e_per_unit: float | UnsetType | None = UNSET
+    late_share: float | UnsetType | None = UNSET
+    """Steps, requests or tasks later than promised, 0–1."""
+    penalty_per_unit: float | UnsetType | None = UNSET
+    tokens_per_s: float | UnsetType | None = UNSET
+    effective_batch_share: float | UnsetType = UNSET
+    """Gradients that count, 0–1."""
+    staleness_updates: float | UnsetType = UNSET
+    extra_work_share: float | UnsetType = UNSET
+    """Work of copies over all work, 0–1."""
+    power_swing_w: float | UnsetType | None = UNSET
+    ttft_ms: Quantiles | UnsetType = UNSET
+    """Time to the first token."""
+    tpot_ms: Quantiles | UnsetType = UNSET
+    """Time for each further token."""
+    latency_ms: Quantiles | UnsetType = UNSET
+    requests_per_s: float | UnsetType = UNSET
+    tasks_per_s: float | UnsetType = UNSET
+    goodput_per_s: float | UnsetType = UNSET
+    """Requests or tasks that end as promised."""
+    sla_attainment: float | UnsetType = UNSET
+    """0–1"""
+    utilisation: float | UnsetType = UNSET
+    """0–1"""
+    batch: float | UnsetType = UNSET
+    """Requests in a mean iteration."""
+    saturated: bool | UnsetType = UNSET
+    copies_per_request: float | UnsetType | None = UNSET
+    hedge_ms: float | UnsetType | None = UNSET
+    requests_cut: bool | UnsetType = UNSET
+    """Whether recorded requests were cut to a window."""
+    token_cost_per_unit: float | UnsetType | None = UNSET
+    calls_per_unit: float | UnsetType | None = UNSET
+    tool_calls_per_unit: float | UnsetType | None = UNSET
+    tokens_per_unit: float | UnsetType | None = UNSET
+    attempt_multiplier: float | UnsetType | None = UNSET
+    attempts_at_most: int | UnsetType = UNSET
+    expected_attempts: float | UnsetType = UNSET
+    metastable: bool | UnsetType | None = UNSET
+    outcomes: dict[str, float] | UnsetType = UNSET
+    """How tasks end → share, 0–1."""
+    indices: dict[str, Estimate | None] | UnsetType = UNSET
+    """Of control loops, by name."""
+
+
+class Side(Part, frozen=True, kw_only=True):
+    """What dominates on one side of a threshold."""
+
+    ranks: int
+    dominant: str | None
+    terms: dict[str, float] | None
+
+
+class CurvePoint(Part, frozen=True, kw_only=True):
+    """What one more accelerator adds at a scale."""
+
+    ranks: float
+    marginal_return: float
+
+
+class Threshold(Part, frozen=True, kw_only=True):
+    """The scale beyond which one more accelerator stops paying."""
+
+    ranks: int | None
+    """None where it pays at every scale tried."""
+    lo: int | None
+    hi: int | None
+    rule: str
+    tried: int
+    """The largest scale tried."""
+    in_range: bool | None
+    before: Side | UnsetType | None = UNSET
+    """At half of that scale."""
+    after: Side | UnsetType | None = UNSET
+    """At twice that scale."""
+    curve: list[CurvePoint] | UnsetType = UNSET
+
+
+class AppliedPolicy(Part, frozen=True, kw_only=True):
+    """A policy as it was applied."""
+
+    name: str
+    value: float | None
+    says: str
+    costs: str | None
+
+
+class Question(Part, frozen=True, kw_only=True):
+    """What architects and buyers ask, and the answer."""
+
+    question: str
+    answer: Estimate | None
+    says: str
+    taken_from: str = field(name="from")
+    """Keys of the result."""
+
+
+class IndexSets(Part, frozen=True, kw_only=True):
+    """Indices without and with policies, and with over without."""
+
+    without: dict[str, Estimate | None]
+    with_: dict[str, Estimate | None] = field(name="with")
+    ratio: dict[str, float | None]
+
+
+class Regimes(Part, frozen=True, kw_only=True):
+    """The class of the regime without and with policies."""
+
+    without: str | None
+    with_: str | None = field(name="with")
+
+
+class Reserves(Part, frozen=True, kw_only=True):
+    """The reserve without and with policies."""
+
+    without: Estimate | None
+    with_: Estimate | None = field(name="with")
+
+
+class Thresholds(Part, frozen=True, kw_only=True):
+    """The threshold without and with policies."""
+
+    without: Threshold | None
+    with_: Threshold | None = field(name="with")
+
+
+class Forecasts(Part, frozen=True, kw_only=True):
+    """The forecast without and with policies."""
+
+    without: Forecast
+    with_: Forecast = field(name="with")
+
+
+class PolicyComparison(Part, frozen=True, kw_only=True):
+    """A scenario beside itself with policies."""
+
+    name: str
+    policies: list[AppliedPolicy]
+    indices: IndexSets
+    regime: Regimes
+    reserve: Reserves
+    threshold: Thresholds
+    forecast: Forecasts
+
+
+class LossRegion(Part, frozen=True, kw_only=True):
+    """What dominates at another scale, heterogeneity and intensity, and whether one more accelerator pays there."""
+
+    ranks: int
+    heterogeneity: float
+    intensity: float
+    dominates: str
+    loss_share: float
+    """0–1"""
+    kind: str = field(name="class")
+    marginal_return: float
+
+
+class Elasticity(Part, frozen=True, kw_only=True):
+    """What a knob is worth: per cent of throughput and of cost for a per cent of it."""
+
+    knob: str
+    per: str
+    rate: Estimate
+    cost_per_unit: Estimate | None
+
+
+class SpareCapacity(Part, frozen=True, kw_only=True):
+    """Capacity in excess that hides a loss."""
+
+    what: str
+    extra_ranks: int
+    extra_share: float
+    """0–1"""
+    target_share: float
+    """0–1"""
+    met: bool
+    cost_per_unit_change: float | None
+    hides_share: float | None
+    """0–1"""
+
+
+class FabricCost(Part, frozen=True, kw_only=True):
+    """A job on another fabric, and what that costs."""
+
+    topology: str
+    oversubscription: float
+    latency_times: float
+    ranks: int
+    step_ns: float
+    units_per_s: float
+    device_cost_per_unit: float | None
+    network_price: float | None
+    network_w: float | None
+    network_cost_per_unit: float | None
+    cost_per_unit: float | None
+
+
+class Growth(Part, frozen=True, kw_only=True):
+    """The fabric grown to a scale."""
+
+    ranks: int
+    step_ns: float
+    units_per_s: float
+    device_cost_per_unit: float | None
+    network_price: float | None
+    network_w: float | None
+    network_cost_per_unit: float | None
+    cost_per_unit: float | None
+    tiers: list[str]
+    new_tiers: list[str]
+    added_price: float | None
+    scaling: float | None
+    """Throughput added over accelerators added, relative to the scale before."""
+    in_range: bool
+
+
+class Traffic(Part, frozen=True, kw_only=True):
+    """What a step moves over a tier."""
+
+    kind: str
+    tier: str
+    bytes_per_step: float
+    joules_per_step: float | None
+
+
+class NextGeneration(Part, frozen=True, kw_only=True):
+    """Faster devices on the network of today."""
+
+    ranks: int
+    generation: float
+    """Times as fast."""
+    exposed_today: float
+    """Share of a step that transfers take, 0–1."""
+    exposed_on_todays_network: float
+    step_ns_today: float
+    step_ns: float
+    bandwidth_times: float | None
+    """Times the bandwidth that keeps the share as it is; None where latency alone takes more."""
+    gb_per_s_per_tflops_today: float
+    gb_per_s_per_tflops: float | None
+
+
+class Surroundings(Part, frozen=True, kw_only=True):
+    """What lies around a training scenario (``--envelope``)."""
+
+    regimes: list[LossRegion]
+    elasticities: list[Elasticity]
+    spare_capacity: list[SpareCapacity]
+    fabrics: list[FabricCost]
+    growth: list[Growth]
+    traffic: list[Traffic]
+    next_generation: list[NextGeneration]
+
+
+class MeasuredJob(Part, frozen=True, kw_only=True):
+    """The run that a projection starts from."""
+
+    ranks: int
+    steps: int
+
+
+class Swept(Part, frozen=True, kw_only=True):
+    """Control loops with another number of accelerators."""
+
+    ranks: int
+    worse: list[str]
+    """Indices that more accelerators made worse."""
+    indices: dict[str, float | None]
+
+
+class ProjectResult(Part, frozen=True, kw_only=True):
+    """What ``taut project --json`` prints."""
+
+    schema: int = SCHEMA
+    scenario: str
+    workload: str
+    """training, serving, agents, loops or measured."""
+    defaults: list[str]
+    """Keys of the scenario that took their defaults."""
+    forecasts: list[Forecast]
+    """At the scenario's own scale, or at those asked for."""
+    indices: dict[str, Estimate | None]
+    """By name (docs/indices.md; of control loops docs/control.md)."""
+    regime: Regime | None
+    threshold: Threshold | None
+    policies: list[PolicyComparison]
+    questions: list[Question]
+    envelope: Surroundings | UnsetType = UNSET
+    advice: list[Advice] | UnsetType = UNSET
+    sweep: list[Swept] | UnsetType = UNSET
+    measured: MeasuredJob | UnsetType = UNSET
+    assumed: list[str] | UnsetType = UNSET
+    """What a projection from a run rests on."""
+
+
+class ListedScenario(Part, frozen=True, kw_only=True):
+    """A scenario that ships with taut."""
+
+    name: str
+    pattern: str
+    """How one recognises it."""
+    computes: str
+    decision: str
+    """What it helps to decide."""
+
+
+class ScenariosResult(Part, frozen=True, kw_only=True):
+    """What ``taut scenarios --json`` prints."""
+
+    schema: int = SCHEMA
+    scenarios: list[ListedScenario]
+
+
+RESULTS: dict[str, type[Part]] = {
+    "analyze": AnalysisResult,
+    "whatif": WhatIfResult,
+    "compare": CompareResult,
+    "control": ControlResult,
+    "control review": ReviewResult,
+    "project": ProjectResult,
+    "scenarios": ScenariosResult,
+}
+"""Verb → what its ``--json`` prints."""
