@@ -1,4 +1,4 @@
-"""Write the pages that are made from the code: docs/cli.md, docs/columns.md and docs/api.md.
+"""Write the pages that are made from the code: docs/cli.md, docs/columns.md, docs/api.md, docs/result.md; and the JSON Schema.
 
 Run `python docs/generate.py` after changing a command, a column or a public name; the tests compare.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import json
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from click.testing import CliRunner
 
 import taut
 from taut.core.tables import columns_of
+from taut.result import types
+from taut.result.schema import schema
 
 DOCS = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py; do not edit -->"
@@ -132,8 +135,54 @@ class _Written(str):
         return str(self)
 
 
-PAGES = {"cli.md": cli_page, "columns.md": columns_page, "api.md": api_page}
+def result_page() -> str:
+    """Every object and key that `--json` prints, with its type and meaning."""
+    definitions = schema()["$defs"]
+    first = ["| verb | what it prints |", "|---|---|"]
+    first += [f"| `taut {verb} --json` | [{one.__name__}](#{one.__name__.lower()}) |" for verb, one in types.RESULTS.items()]
+    parts = [
+        MADE,
+        "# What --json prints",
+        "Made from `src/taut/result/types.py`; the conventions are in [contract.md](contract.md). `taut export --to schema` "
+        "writes the same as JSON Schema. A key marked *optional* is absent where it does not apply.",
+        "\n".join(first),
+    ]
+    for name, one in definitions.items():
+        lines = ["| key | type | meaning |", "|---|---|---|"]
+        needed = one.get("required", [])
+        for key, about in one["properties"].items():
+            kind = written(about) + ("" if key in needed or key == "schema" else ", optional")
+            lines.append(f"| `{key}` | {kind} | {about.get('description', '').replace('|', chr(92) + '|')} |")
+        parts += [f"## {name}", one.get("description", ""), "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def written(about: dict[str, Any]) -> str:
+    """A type of the schema in a few words."""
+    if "$ref" in about:
+        name = about["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in about:
+        return " or ".join(dict.fromkeys(written(one) for one in about["anyOf"]))
+    if "enum" in about:
+        return " or ".join("null" if one is None else f"`{one}`" for one in about["enum"])
+    if about.get("type") == "array":
+        items = about.get("items") or next(iter(about.get("prefixItems", [])), {})
+        return f"list of {written(items)}" if items else "list"
+    if about.get("type") == "object":
+        return f"key → {written(about.get('additionalProperties') or {})}"
+    return str(about.get("type", "any"))
+
+
+def schema_file() -> str:
+    """The JSON Schema that ships with taut."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+PAGES = {"cli.md": cli_page, "columns.md": columns_page, "api.md": api_page, "result.md": result_page}
+SCHEMA = DOCS.parent / "src" / "taut" / "result" / "schema.json"
 
 if __name__ == "__main__":
     for page, make in PAGES.items():
         (DOCS / page).write_text(make(), encoding="utf-8")
+    SCHEMA.write_text(schema_file(), encoding="utf-8")

@@ -18,7 +18,7 @@ COMMANDS = [
     "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/taut demo",
     ".venv/bin/pip install '.[test]' && .venv/bin/pytest",
 ]
-GENERATED = ["cli.md", "columns.md", "api.md"]
+GENERATED = ["cli.md", "columns.md", "api.md", "result.md"]
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

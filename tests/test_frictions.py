@@ -40,9 +40,12 @@ def test_an_analysis_shows_itself_as_a_card_and_in_one_line(analysis: taut.Analy
 
 
 def test_names_from_a_trace_cannot_write_html(analysis: taut.Analysis) -> None:
+    from msgspec.structs import replace
+
     from taut.render.card import card
 
-    hostile = {**analysis.result, "job": {**analysis.result["job"], "name": "<script>alert(1)</script>"}}
+    named = replace(analysis.result.job, name="<script>alert(1)</script>")
+    hostile = replace(analysis.result, job=named)
     assert "<script>" not in card(hostile)
 
 
@@ -58,7 +61,7 @@ def test_what_is_no_currency_is_refused() -> None:
 
 def test_choices_are_listed_in_one_line() -> None:
     (line,) = said("export", "run").splitlines()
-    assert line.startswith("taut: Missing option '--to'. Choose from: perfetto (see:")
+    assert line.startswith("taut: Missing option '--to'. Choose from: perfetto, schema (see:")
 
 
 def test_a_folder_of_traces_is_told_how_to_become_a_run(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ STAIRS = ("core", "read", "graph", "replay", "diagnose", "control", "ledger", "p
 """Data flows down: each room may import those before it."""
 ASIDE = ("render", "audit")
 TOP = ("watch", "serve", "lab", "run", "stored", "forecasts", "compare", "export", "cli", "__init__", "__main__")
-WORLDLY = ("read", "audit", "render", "watch", "serve", "lab", "run", "stored", "forecasts", "cli", "__main__")
+WORLDLY = ("read", "audit", "render", "watch", "serve", "lab", "run", "stored", "forecasts", "compare", "cli", "__main__")
 WORLDLY_FILES = ("whole_file", "memory", "signals", "boundary", "folder", "native")
 """Files of ``core`` that serve those rooms; the rest of ``core`` is pure."""
 
@@ -68,6 +68,8 @@ def test_rooms_import_only_what_lies_above_them(path: Path) -> None:
     for line, module in imported(path):
         parts = module.split(".")
         if parts[0] != "taut":
+            continue
+        if parts[1:3] == ["result", "types"]:  # the words that all rooms speak
             continue
         target = parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else "__init__"
         if target != room and target not in MAY_IMPORT[room]:

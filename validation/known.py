@@ -46,7 +46,7 @@ def steps(data: Path) -> Iterator[Row]:
     """Per-worker step times: a burst that ends, and heterogeneity that is no fault."""
     result = taut.analyze([data / "alibaba-pai-steps/job_1_norm.csv"]).result
     found = [(f["ranks"], f["steps"]) for f in result["findings"]]
-    yield "alibaba job 1", "worker 6, samples 181–194", str(found), found == [([6], [181, 194])]
+    yield "alibaba job 1", "worker 6, samples 181–194", str(found), found == [([6], (181, 194))]
     share = result["waits"]["observed_rank_ns"] / result["ledger"]["total_rank_ns"]
     yield "alibaba job 1", "wait share 10.0 %", f"{100 * share:.1f} %", abs(share - 0.1) < 0.001
     result = taut.analyze([data / "alibaba-pai-steps/job_2_norm.csv"]).result

@@ -1,4 +1,4 @@
-"""A finished run in the forms that other tools open: what they show is computed here and rendered by ``brief``."""
+"""A finished run in the forms that other tools open: what they show is computed here and rendered by ``render``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import to_builtins
 
 from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
 from taut.render.perfetto import Picture, render
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
+from taut.result.types import Finding, Zone
 
 HITS = ("action", "rank", "start_ns", "end_ns")
 
 
-def perfetto(
-    graph: Graph, waits: Table, findings: Sequence[Mapping[str, Any]], out: BinaryIO, zone: Mapping[str, Any] | None = None
-) -> None:
+def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: BinaryIO, zone: Zone | None = None) -> None:
     """Write a job as a Perfetto trace, the ideal replay (that of ``whatif.ideal_wall_ns``) beside the observed one.
 
     Waits are those of the blame, findings those of the result. Of a zone of a relation between controllers, only its ops
@@ -40,14 +40,14 @@ def perfetto(
     render(picture if zone is None else _cut(picture, graph, zone), out)
 
 
-def _cut(picture: Picture, graph: Graph, zone: Mapping[str, Any]) -> Picture:
+def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:
     """What lies in a zone: its ops, their waits, and what controllers did meanwhile. Arrows from outside are left out."""
     from taut.ledger.zones import ops_of
 
-    rows = ops_of(graph, zone)
+    rows = ops_of(graph, to_builtins(zone))
     place = np.full(len(graph) + 1, NULL, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    ranks = np.flatnonzero(np.isin(graph.ranks, zone["ranks"]))
+    ranks = np.flatnonzero(np.isin(graph.ranks, zone.ranks))
     row = np.full(len(graph.ranks), NULL, dtype=np.int64)
     row[ranks] = np.arange(len(ranks))
     op, opener = place[picture.waits.op], place[picture.waits.opener]
@@ -109,12 +109,12 @@ def _actions(graph: Graph, axis_ns: Any, shown: Mapping[str, Any]) -> tuple[Tabl
     return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin), dict(zip(HITS, hits, strict=True))
 
 
-def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Finding]) -> dict[str, Any]:
     """Each finding on each of its ranks: from their first to their last op in the steps it names."""
     rows: list[tuple[int, int, int, int]] = []
     step = graph.steps[graph.window]
     for number, finding in enumerate(findings):
-        first, last = finding["steps"]
+        first, last = finding.steps
         mine = np.flatnonzero((step >= first) & (step <= last) & np.isin(graph.ops.rank, _ranks(graph, finding)))
         start = np.full(len(graph.ranks), np.iinfo(np.int64).max)
         end = np.full(len(graph.ranks), -1)
@@ -125,8 +125,8 @@ def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Mapping[st
     return dict(zip(("finding", "rank", "start_ns", "end_ns"), table.T, strict=True))
 
 
-def _ranks(graph: Graph, finding: Mapping[str, Any]) -> Any:
+def _ranks(graph: Graph, finding: Finding) -> Any:
     """The ranks a finding names, else the ends of its links, else those of its stages, else all."""
-    ends = [int(rank) for link in finding["links"] for rank in link.split(":")]
-    of_stages = graph.ranks[np.isin(graph.members.stage, finding["stages"])]
-    return next(ranks for ranks in (finding["ranks"], ends, of_stages, graph.ranks) if len(ranks))
+    ends = [int(rank) for link in finding.links for rank in link.split(":")]
+    of_stages = graph.ranks[np.isin(graph.members.stage, finding.stages)]
+    return next(ranks for ranks in (finding.ranks, ends, of_stages, graph.ranks) if len(ranks))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from taut.core.tables import Kind
 from taut.project.measured.from_run import from_run
 from taut.project.measured.scaled_run import learn
@@ -38,7 +40,7 @@ def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool 
     with refusing_runs(run):
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
-        return from_run(learn(opened.graph), opened.result, scales, same_hosts=same_hosts, seed=seed)
+        return from_run(learn(opened.graph), to_builtins(opened.result), scales, same_hosts=same_hosts, seed=seed)
 
 
 def _residuals(run: str) -> Any:

@@ -38,6 +38,7 @@ from taut.replay.whatif import decompose, dimensions
 from taut.result.analysis_result import report
 from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
+from taut.result.types import AnalysisResult
 from taut.stored import OP_ARRAYS, Run, open_run
 
 TWO_AT_ONCE = 1_000_000
@@ -49,17 +50,17 @@ class Analysis(Computed):
     """Everything ``analyze`` found out about one job."""
 
     @cached_property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> AnalysisResult:
         """What ``taut analyze --json`` prints."""
         return report(self)
 
     @property
     def verdict(self) -> str:
         """The answer in a sentence or two."""
-        return str(self.result["verdict"]["text"])
+        return self.result.verdict.text
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.result['job']['name']}: {self.verdict}>"
+        return f"<{type(self).__name__} {self.result.job.name}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
         from taut.render.card import card
@@ -84,17 +85,17 @@ class JobAnalysis:
     digest: str
 
     @cached_property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> AnalysisResult:
         """What ``taut analyze --json`` prints; what only traces tell is null."""
         return report_jobs(self.trace, self.attempts)
 
     @property
     def verdict(self) -> str:
         """The answer in a sentence or two."""
-        return str(self.result["verdict"]["text"])
+        return self.result.verdict.text
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.result['job']['name']}: {self.verdict}>"
+        return f"<{type(self).__name__} {self.result.job.name}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
         from taut.render.card import card

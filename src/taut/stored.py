@@ -28,6 +28,7 @@ from taut.graph import Clock, Gate, Graph
 from taut.graph.stored_arrays import FAR_NS, Unsound, check
 from taut.replay.blame import Wait
 from taut.replay.timeline import replay
+from taut.result.types import AnalysisResult
 
 FREE_BYTES, RATIO = 64 << 20, 400
 """Tables may decode to this much, or to this many times the size of their file: constant columns take no room in it."""
@@ -68,89 +69,12 @@ class _About(msgspec.Struct):
     zero_ns: list[_Small] | None = None
 
 
-class _Job(msgspec.Struct):
-    name: str
-    ranks: int
-    steps: int
-    first_step: int
-    last_step: int
-    wall_ns: int
-
-
-class _Window(msgspec.Struct):
-    wall_ns: int
-
-
-class _Waits(msgspec.Struct):
-    exposed_rank_ns: int
-
-
-class _Entry(msgspec.Struct):
-    joules: float | None
-    money: Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,80}(\.[0-9]{1,80})?(E[-+]?[0-9]{1,3})?$")] | None
-
-
-class _Ledger(msgspec.Struct):
-    total_rank_ns: int
-    currency: str | None
-    entries: list[_Entry]
-
-
-class _Estimate(msgspec.Struct):
-    value: float
-
-
-class _Indices(msgspec.Struct):
-    runtime_variance_index: _Estimate | None
-    effective_throughput_ratio: _Estimate | None
-
-
-class _Finding(msgspec.Struct):
-    id: str
-    mode: str
-    because: str
-    ranks: list[_Small]
-    links: list[Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$")]]
-    stages: list[_Small]
-    steps: tuple[_Small, _Small]
-
-
-class _Zone(msgspec.Struct):
-    ranks: list[_Small]
-    ops: _Small
-    steps: tuple[_Small, _Small] | None
-    first_ns: _Small
-    last_ns: _Small
-
-
-class _Relation(msgspec.Struct):
-    zone: _Zone | None
-
-
-class _Control(msgspec.Struct):
-    relations: list[_Relation]
-
-
-class _Result(msgspec.Struct):
-    """What other verbs take from the result of a run; the rest is only shown."""
-
-    job: _Job
-    windows: Annotated[list[_Window], msgspec.Meta(min_length=1)]
-    waits: _Waits
-    ledger: _Ledger
-    indices: _Indices
-    regime: Any
-    recoverable_wall_ns: int
-    findings: list[_Finding]
-    control: _Control | None
-
-
 class _Stored(msgspec.Struct):
     """``run.json``."""
 
     format: int
     version: str
-    result: dict[str, Any]
+    result: msgspec.Raw
     graph: _About | None
     files: dict[str, File]
 
@@ -162,7 +86,7 @@ class Run:
     folder: Path
     graph: Graph
     reference_ns: Any
-    result: dict[str, Any]
+    result: AnalysisResult
     files: Mapping[str, File]
     """The manifest: what the folder may hold."""
 
@@ -197,11 +121,7 @@ def _open(root: Path) -> Run:
     about, read_table = stored.graph, partial(_table, root, stored.files)
     if about is None:
         raise RunError(f"{root}: made of logs alone, it has no graph; put the traces of the job beside them")
-    try:
-        msgspec.convert(stored.result, _Result)
-    except msgspec.ValidationError as error:
-        why, _, place = str(error).rpartition(" - at ")
-        raise _damaged(root, f"result {place}: {why}") from None
+    result = _result(root, stored.result)
     members = read_table(Member)
     trace = Trace(
         ops=Table(Op, {}, 0), names=about.names, lanes=about.lanes, groups=about.groups, members=members, name=about.name,
@@ -230,7 +150,23 @@ def _open(root: Path) -> Run:
     reference_ns = ops["reference_ns"]
     if not (np.isnan(reference_ns) | (np.abs(reference_ns) < FAR_NS)).all():
         raise _damaged(root, "a reference is out of range")
-    return Run(root, graph, reference_ns, stored.result, stored.files)
+    return Run(root, graph, reference_ns, result, stored.files)
+
+
+def _result(root: Path, text: msgspec.Raw) -> AnalysisResult:
+    """What was printed, with all that other verbs take from it."""
+    try:
+        result = msgspec.json.decode(text, type=AnalysisResult)
+    except msgspec.ValidationError as error:
+        why, _, place = str(error).rpartition(" - at ")
+        raise _damaged(root, f"result {place}: {why}") from None
+    for key in ("windows", "waits", "ledger", "indices", "recoverable_wall_ns"):
+        if getattr(result, key) in (None, []):
+            raise _damaged(root, f"result: {key} is missing")
+    zones = [one.zone for one in result.control.relations if one.zone] if result.control else []
+    if any(abs(ns) > 2**62 for zone in zones for ns in (zone.first_ns, zone.last_ns, zone.ops)):
+        raise _damaged(root, "result: a zone is out of range")
+    return result
 
 
 def check_replay(graph: Graph) -> None:

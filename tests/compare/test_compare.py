@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs, to_builtins
 
 import taut
 from build import analyze, barriers
 from taut.cli import main
-from taut.compare.quantities import rerun
+from taut.compare.quantities import with_reruns
 from taut.core.errors import UsageError
+from taut.core.json_text import json_text
 from taut.ledger import Prices
 from taut.render.analysis_screen import Screen
 from taut.render.compare_screen import render_compare
+from taut.result.types import ComparedRun, Trend
 
 KEYS = {"runs", "trends", "changed", "non_determinism"}
 DAY_NS = 86_400 * 10**9
@@ -105,9 +108,8 @@ def test_runs_that_only_jitter_have_no_trend(tmp_path: Path) -> None:
 
 def test_what_was_not_measured_has_no_trend(tmp_path: Path) -> None:
     result = taut.compare([save(tmp_path, f"r{i}", seed=i) for i in range(3)])
-    assert trend_of(result, "energy_per_kept_step_j") == {
-        "quantity": "energy_per_kept_step_j", "runs": 0, "p": None, "q": None, "slope": None
-    }  # fmt: skip
+    empty = Trend(quantity="energy_per_kept_step_j", runs=0, p=None, q=None, slope=None)
+    assert trend_of(result, "energy_per_kept_step_j") == empty
     assert {row["cost_per_kept_step"] for row in result["runs"]} == {None}
 
 
@@ -134,9 +136,9 @@ def test_steps_that_a_later_run_executes_again_are_not_kept(tmp_path: Path) -> N
 
 def test_steps_far_apart_take_no_more_memory() -> None:
     steps = ((0, 2**40 - 1), (2**39, 2**41), (5, 14), (10, 19), (-7, 1), (0, 2**40 - 1))
-    blank = {"steps": 2, "energy_j": None, "cost": None}
-    rows: list[dict[str, Any]] = [{"first_step": first, "last_step": last, **blank} for first, last in steps]
-    rerun(rows, [""] * len(rows))
+    blank = dict.fromkeys(ComparedRun.__struct_fields__) | {"steps": 2}
+    given = [ComparedRun(**{**blank, "first_step": first, "last_step": last}) for first, last in steps]
+    rows = with_reruns(given, [""] * len(given))
     assert rows[0]["rerun_share"] == (2**39 + 15 + 2) / 2**40
     assert [row["rerun_share"] for row in rows[2:]] == [1.0, 1.0, 2 / 9, None]
 
@@ -207,7 +209,7 @@ def test_the_same_runs_give_the_same_bytes_as_folders_or_opened(tmp_path: Path) 
     runs = [save(tmp_path, f"r{i}", seed=i, level=1 + i / 10) for i in range(3)]
     said = [taut_(*runs, "--json").stdout for _ in range(2)]
     assert said[0] == said[1]
-    assert json.loads(said[0]) == json.loads(json.dumps(taut.compare([taut.open_run(run) for run in runs])))
+    assert json.loads(said[0]) == json.loads(json_text(taut.compare([taut.open_run(run) for run in runs])))
 
 
 def test_the_screen_says_what_happened_in_words(tmp_path: Path) -> None:
@@ -219,8 +221,8 @@ def test_the_screen_says_what_happened_in_words(tmp_path: Path) -> None:
 
 def test_hundreds_of_runs_fit_on_a_screen(tmp_path: Path) -> None:
     result = taut.compare([save(tmp_path, f"r{i}", seed=i) for i in range(3)])
-    many = {**result, "runs": [{**result["runs"][0], "run": f"runs/{i}"} for i in range(300)]}
-    shown = render_compare(many, Screen(width=100))
+    many = structs.replace(result, runs=[structs.replace(result.runs[0], run=f"runs/{i}") for i in range(300)])
+    shown = render_compare(to_builtins(many), Screen(width=100))
     assert "… 288 more" in shown
     assert len(shown.splitlines()) < 60
 

@@ -11,26 +11,36 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from taut.lab import score_table as table
 from taut.lab.score import Row, Summary, attempt, score, spread, summarise, wilson
 from taut.lab.truth import Injected, Truth
+from taut.result.types import AnalysisResult, Clock, Estimate, Fidelity, Finding, Job, LedgerResult
 
 CASCADE = "straggler cascade"
 BUILT = frozenset({CASCADE, "input stall"})
 
 
-def finding(ranks: tuple[int, ...] = (), links: tuple[str, ...] = (), **about: Any) -> dict[str, Any]:
-    return {"mode": CASCADE, "ranks": [*ranks], "links": [*links], "steps": [10, 30], "recoverable_wall_ns": 500, **about}
+def blank(struct: type[Any], **about: Any) -> Any:
+    """A part of a result of which only these keys matter."""
+    return struct(**{**dict.fromkeys(struct.__struct_fields__), **about})
 
 
-def result(*findings: dict[str, Any], offsets: dict[str, tuple[int, int, int]] | None = None, **about: Any) -> dict[str, Any]:
-    clock = {rank: dict(zip(("value", "lo", "hi"), v, strict=True)) for rank, v in (offsets or {}).items()}
-    return {
-        "job": {"first_step": 1}, "findings": [*findings], "ledger": {"closes": True},
-        "fidelity": {"clock": {"offset_ns": clock}}, **about,
-    }  # fmt: skip
+def finding(ranks: tuple[int, ...] = (), links: tuple[str, ...] = (), **about: Any) -> Finding:
+    given = {"mode": CASCADE, "steps": (10, 30), "recoverable_wall_ns": 500, "alternatives": [], **about}
+    return blank(Finding, ranks=[*ranks], links=[*links], **given)
+
+
+def result(
+    *findings: Finding, offsets: dict[str, tuple[int, int, int]] | None = None, first_step: int = 1, **about: Any
+) -> AnalysisResult:
+    clock = {rank: Estimate(**dict(zip(("value", "lo", "hi"), v, strict=True))) for rank, v in (offsets or {}).items()}
+    return blank(
+        AnalysisResult, job=blank(Job, first_step=first_step), findings=[*findings], ledger=blank(LedgerResult, closes=True),
+        fidelity=blank(Fidelity, clock=blank(Clock, offset_ns=clock)), **about,
+    )  # fmt: skip
 
 
 def injected(fault: str, ranks: tuple[int, ...] = (), links: tuple[str, ...] = (), first: int = 10) -> Injected:
@@ -74,7 +84,7 @@ UNSURE = finding((0,), mode="fabric contention", alternatives=["input stall"])
         (NIC, [finding((2,))], "wrong place"),
         (LOADER, [finding((0,), mode="input stall")], "right"),
         (LOADER, [UNSURE], "right"),
-        (LOADER, [{**UNSURE, "ranks": [1]}], "wrong place"),
+        (LOADER, [structs.replace(UNSURE, ranks=[1])], "wrong place"),
         (LOADER, [finding((0,))], "wrong mode"),
         (TWO, [finding((), ("2:1",)), finding((0,))], "right"),
         (TWO, [finding((0,))], "missed"),
@@ -99,12 +109,12 @@ def test_findings_that_fit_nothing_are_counted() -> None:
 
 @pytest.mark.parametrize(("begins", "first_step", "error"), [(12, 1, 2), (7, 1, -3), (14, 13, 1)])
 def test_onset_counts_from_the_fault_or_from_where_the_trace_begins(begins: int, first_step: int, error: int) -> None:
-    seen = result(finding((2,), steps=[begins, 30]), job={"first_step": first_step})
+    seen = result(finding((2,), steps=(begins, 30)), first_step=first_step)
     assert score(seen, SLOW, BUILT).onset_error_steps == error
 
 
 def test_onset_is_that_of_the_fault_found_and_unknown_in_another_place() -> None:
-    assert score(result(finding((3,), steps=[21, 30])), MOVING, BUILT).onset_error_steps == 1
+    assert score(result(finding((3,), steps=(21, 30))), MOVING, BUILT).onset_error_steps == 1
     assert score(result(finding((1,))), SLOW, BUILT).onset_error_steps is None
 
 

@@ -18,6 +18,7 @@ from taut.ledger.attempt_ledger import FATES, Attempts, charge_attempts
 from taut.read.jobs.job_words import OUTCOMES, numbered
 from taut.read.trace import read
 from taut.result.jobs_result import block
+from taut.result.types import DecidedCost
 
 S = 1_000_000_000
 TIMES = ("submit_ns", "start_ns", "end_ns", "first_step_ns", "last_step_ns", "saved_ns", "save_took_ns", "restore_took_ns")
@@ -95,8 +96,8 @@ def test_what_a_preemption_took_is_control_overhead_and_costs_only_what_was_held
     assert sum(Decimal(e["money"]) for e in ledger.entries()) == Decimal("5.6")
     found = block(ledger.told, ledger)
     assert found is not None
-    cost = {"discarded_rank_ns": 1600 * S, "control_overhead_rank_ns": 952 * S}
-    assert found["decided_by"] == {"slurmctld": cost}
+    cost = DecidedCost(discarded_rank_ns=1600 * S, control_overhead_rank_ns=952 * S)
+    assert found.decided_by == {"slurmctld": cost}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from build import MS, Do, analyze, play
 from taut.core.tables import Action, Trace, Verb
 from taut.ledger import Prices
 from taut.ledger.zones import ops_of
+from taut.result.types import Zone
 from taut.run import Analysis
 
 CYCLES, STEP, PAUSE = 8, 22, 40
@@ -46,10 +47,9 @@ def test_a_conflict_that_holds_the_job_up_is_the_verdict() -> None:
     taken = CYCLES * 4 * PAUSE * MS
     first, last = STEP + 10, STEP * 3 * CYCLES + PAUSE * CYCLES - STEP - 2  # the second pass of the step before the last
     assert (one["kind"], one["controllers"]) == ("conflict", ["scheduler", "rescuer"])
-    assert one["zone"] == {
-        "ranks": [2], "steps": [1, 3 * CYCLES - 2], "ops": one["zone"]["ops"], "first_ns": first * MS, "last_ns": last * MS,
-        "rank_ns": taken,
-    }  # fmt: skip
+    assert one.zone == Zone(
+        ranks=[2], steps=(1, 3 * CYCLES - 2), ops=one.zone.ops, first_ns=first * MS, last_ns=last * MS, rank_ns=taken
+    )
     assert one["cost"]["rank_ns"] == taken
     assert Decimal(one["cost"]["money"]) == Decimal(taken) / 10**12
     assert done.ledger.by_fate["control overhead"] == taken

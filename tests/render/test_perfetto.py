@@ -19,6 +19,7 @@ from build import MS, analyze, barriers, job, trace
 from jobs import jobs, nonsense
 from taut.core.tables import Action, Table, Trace
 from taut.export import perfetto
+from taut.result.types import Finding, Zone
 from taut.run import Analysis, analyze_trace
 from taut.run import analyze as run_analyze
 
@@ -229,18 +230,20 @@ def test_a_finding_without_ranks_lies_on_the_ends_of_its_links_or_on_its_stages_
         "because": "",
         "lost_rank_ns": 1,
         "recoverable_wall_ns": 1,
-        "confidence": None,
-        "steps": [0, 1],
+        "confidence": 1.0,
+        "steps": (0, 1),
+        "classes": [],
+        "alternatives": [],
+        "money": None,
     }
     findings = [
-        {**about, "ranks": [], "links": ["2:1"], "stages": []},
-        {**about, "ranks": [], "links": [], "stages": []},
+        Finding(**about, ranks=[], links=["2:1"], stages=[]),
+        Finding(**about, ranks=[], links=[], stages=[]),
     ]
     out = io.BytesIO()
     perfetto(analysis.graph, analysis.blame.waits, findings, out)
     slices = [s for s in drawn(out.getvalue()) if s.track == "findings"]
     assert Counter(s.process for s in slices) == {"rank 0": 1, "rank 1": 2, "rank 2": 2}
-    assert all("confidence" not in s.args for s in slices), "what is not known is not shown"
 
 
 def test_steps_without_a_common_clock_follow_each_other() -> None:
@@ -281,7 +284,7 @@ def test_a_zone_alone_has_its_ops_and_the_actions_of_its_time() -> None:
     words = {"controller": ["a", "b", "a"], "target": ["rank 1", "rank 1", "rank 0"], "knob": ["clock"] * 3}
     columns = {**told, **{key: np.array(value, dtype=object) for key, value in words.items()}}
     analysis = analyze(edited(built, actions=Table(Action, columns)))
-    zone = {"ranks": [1], "steps": [1, 1], "first_ns": 12 * MS, "last_ns": 22 * MS}
+    zone = Zone(ranks=[1], steps=(1, 1), ops=0, first_ns=12 * MS, last_ns=22 * MS, rank_ns=0)
     out = io.BytesIO()
     perfetto(analysis.graph, analysis.blame.waits, [], out, zone)
     slices = drawn(out.getvalue())

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -25,6 +26,7 @@ from taut.lab.commands import lab
 if TYPE_CHECKING:
     from taut.ledger import Prices
     from taut.replay.timeline import Change
+    from taut.result.types import AnalysisResult, Finding, Range, Zone
     from taut.run import Analysis, JobAnalysis, Run
 
 NAMED_KEYS = ("class", "gate")
@@ -188,13 +190,13 @@ def _show(analysis: Analysis | JobAnalysis, as_json: bool) -> None:
     show(render, analysis.result)
 
 
-def _share(finding: dict[str, Any], result: dict[str, Any]) -> float:
+def _share(finding: Finding, result: AnalysisResult) -> float:
     """Share of the wall that a finding costs: all of it, if the job stopped."""
-    return 1.0 if finding["mode"] == "hang" else float(finding["recoverable_wall_ns"] / max(result["job"]["wall_ns"], 1))
+    return 1.0 if finding.mode == "hang" else finding.recoverable_wall_ns / max(result.job.wall_ns or 0, 1)
 
 
-def _failing(result: dict[str, Any], fail_on: float) -> list[tuple[str, float]]:
-    shares = [(finding["id"], _share(finding, result)) for finding in result["findings"]]
+def _failing(result: AnalysisResult, fail_on: float) -> list[tuple[str, float]]:
+    shares = [(finding.id, _share(finding, result)) for finding in result.findings]
     return [(name, share) for name, share in shares if share >= fail_on]
 
 
@@ -202,45 +204,46 @@ def _failures(failing: list[tuple[str, float]], fail_on: float | None) -> list[s
     return [f"finding {name}: {share:.3f} of the wall is recoverable, --fail-on is {fail_on:g}" for name, share in failing]
 
 
-def _hints(result: dict[str, Any], run: Path | None) -> list[str]:
+def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     """What is missing, and as the last line what to do next."""
     lines = [] if run is None else [f"written: {run}"]
-    if result["ledger"] is None:
+    if result.ledger is None:
         return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
-    if result["job"]["ranks"] == 1 and result["job"]["world_size"] != 1:
+    if result.job.ranks == 1 and result.job.world_size != 1:
         lines += ["one rank tells no culprit; record all ranks (docs/recording.md):", ""]
         lines += [f"    {line}" for line in SNIPPET.read_text(encoding="utf-8").splitlines()]
         return [*lines, "", "next: taut analyze traces/"]
-    if result["ledger"]["currency"] is None:
+    if result.ledger.currency is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
-    if result["findings"] and result["findings"][0]["mode"] == "hang":
-        stopped = ", ".join(map(str, result["findings"][0]["ranks"]))
+    if result.findings and result.findings[0].mode == "hang":
+        stopped = ", ".join(map(str, result.findings[0].ranks))
         return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
     # Without a run folder, the next command is one that makes it.
     where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
-    if result["verdict"]["class"] == "control":
-        zones = [one["zone"] for one in result["control"]["relations"]]
-        worst = max(range(len(zones)), key=lambda k: zones[k]["rank_ns"] if zones[k] else -1)
+    if result.verdict.kind == "control" and result.control is not None:
+        taken = [one.zone.rank_ns if one.zone else -1 for one in result.control.relations]
+        worst = taken.index(max(taken))
         return [*lines, f"next: {before}taut export {where} --to perfetto --zone {worst + 1}"]
-    if not result["findings"] and not result["blame"]:
+    if not result.findings and not result.blame:
         return [*lines, f"next: nothing to fix; {before}taut project --from {where} says what other scales give"]
     return [*lines, f"next: {before}taut whatif {where} {_worth_asking(result)}"]
 
 
-def _worth_asking(result: dict[str, Any]) -> str:
+def _worth_asking(result: AnalysisResult) -> str:
     """The question that the result raises: its first finding, else its first cause, else its slowest rank."""
-    if result["findings"]:
-        first = result["findings"][0]
-        named = (("link", "links"), ("rank", "ranks"), ("stage", "stages"), ("class", "classes"))
-        places = next(([f"{key}={place}" for place in first[many]] for key, many in named if first[many]), [])
+    if result.findings:
+        first = result.findings[0]
+        named = (("link", first.links), ("rank", first.ranks), ("stage", first.stages), ("class", first.classes))
+        places = next(([f"{key}={place}" for place in some] for key, some in named if some), [])
         if places:
             return " ".join(f"--fix {shlex.quote(place)}" for place in places)
-    stages, ranks = result["whatif"]["by"].get("stage", {}), result["whatif"]["by"]["rank"]
-    if result["verdict"]["class"] == "structural" and len(stages) > 1:
+    by = result.whatif.by if result.whatif else {}
+    stages, ranks = by.get("stage", {}), by.get("rank", {})
+    if result.verdict.kind == "structural" and len(stages) > 1:
         return f"--fix stage={max(stages, key=stages.__getitem__)}"
-    if result["blame"]:
-        cause = result["blame"][0]["cause"]
-        return f"--fix link={cause['link']}" if cause["link"] else f"--fix rank={cause['rank']}"
+    if result.blame:
+        cause = result.blame[0].cause
+        return f"--fix link={cause.link}" if cause.link else f"--fix rank={cause.rank}"
     return f"--fix rank={max(ranks, key=ranks.__getitem__)}"
 
 
@@ -277,6 +280,7 @@ def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, 
     if not fixes and not delays:
         raise UsageError("nothing to change: give --fix or --delay")
     from taut.replay.timeline import replay
+    from taut.result.types import WhatIfResult
     from taut.run import open_run
     from taut.stored import refusing_runs
 
@@ -284,24 +288,31 @@ def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, 
         opened = open_run(run)
         changes = _changes(opened, fixes, delays)
         actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns
-    _show_change(
-        {
-            "actual_wall_ns": actual, "changed_wall_ns": changed, "saved_wall_ns": actual - changed,
-            "saved_share": (actual - changed) / max(actual, 1), "error": _error(fixes, delays),
-            "changes": list(dict.fromkeys(change.reason for change in changes)),
-        },
-        as_json,
-    )  # fmt: skip
+    result = WhatIfResult(
+        actual_wall_ns=actual,
+        changed_wall_ns=changed,
+        saved_wall_ns=actual - changed,
+        saved_share=(actual - changed) / max(actual, 1),
+        error=_error(fixes, delays),
+        changes=list(dict.fromkeys(change.reason for change in changes)),
+    )
+    if as_json:
+        print_object(result)
+        return
+    from taut.render.analysis_screen import render_change
+
+    show(render_change, result)
 
 
-def _error(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> dict[str, float] | None:
+def _error(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> Range | None:
     """How far such predictions were from what really happened, where the lab has measured it."""
     from taut.replay.whatif import MEASURED
+    from taut.result.types import Range
 
     if delays or any(key not in MEASURED for key, _ in fixes):
         return None
     known = [MEASURED[key] for key, _ in fixes]
-    return {"lo": min(lo for lo, _ in known), "hi": max(hi for _, hi in known)}
+    return Range(lo=min(lo for lo, _ in known), hi=max(hi for _, hi in known))
 
 
 def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> list[Change]:
@@ -332,72 +343,91 @@ def _label(key: str, said: str, labels: Sequence[str]) -> str:
     return like[0] if like else said
 
 
-def _show_change(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_object(result)
-        return
-    from taut.render.analysis_screen import render_change
-
-    show(render_change, result)
-
-
 @main.command(short_help="Write a finished run in a form that other tools open.")
-@click.argument("run", metavar="RUN", type=click.Path())
-@click.option("--to", "form", type=click.Choice(["perfetto"]), required=True, help="The form to write.")
+@click.argument("run", metavar="RUN", required=False, type=click.Path())
+@click.option("--to", "form", type=click.Choice(["perfetto", "schema"]), required=True, help="The form to write.")
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=Target(dir_okay=False, allow_dash=True),
-    help="File to write, - for standard output  [default: RUN/perfetto.pftrace]",
+    help="File to write, - for standard output  [default: RUN/perfetto.pftrace; a schema is printed]",
 )  # fmt: skip
 @click.option(
     "--zone", metavar="K", type=click.IntRange(min=1),
     help="Only the zone of the K-th relation between controllers: the ops of the ranks they hit, from first to last.",
 )  # fmt: skip
-def export(run: str, form: str, file: str | None, zone: int | None) -> None:
+def export(run: str | None, form: str, file: str | None, zone: int | None) -> None:
     """Write a finished run in a form that other tools open.
 
     A Perfetto trace (open it at ui.perfetto.dev) has ranks as processes, lanes as threads and ops as slices, arrows from
     the last at a gate to those it held up, waits, blame and findings as tracks of each rank, and every rank once more
     with the ideal replay. Needs the extra: pip install 'taut[export]'.
 
+    The JSON Schema of what --json prints needs no RUN.
+
     \b
       taut export RUN --to perfetto
       taut export RUN --to perfetto -o - | gzip > run.pftrace.gz
       taut export RUN --to perfetto --zone 1 -o zone.pftrace
+      taut export --to schema > taut.schema.json
     """
+    if form == "schema":
+        _export_schema(file)
+        return
+    if run is None:
+        raise UsageError("give the RUN to export")
+    _export_trace(run, file, zone)
+
+
+def _export_schema(file: str | None) -> None:
+    from taut.result.schema import stored_schema
+
+    if file is None or file == "-":
+        write_out(stored_schema())
+        return
+    with _written(Path(file)) as out:
+        out.write(stored_schema())
+
+
+def _export_trace(run: str, file: str | None, zone: int | None) -> None:
     if file == "-" and sys.stdout.isatty():
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
     from taut.core.folder import add_file, checked_addition
-    from taut.core.whole_file import whole_file
     from taut.export import perfetto
     from taut.run import open_run
     from taut.stored import refusing_runs
 
     opened = open_run(run)
-    told, part = (opened.graph, opened.waits, opened.result["findings"]), _zone(opened, zone)
+    shown, part = (opened.graph, opened.waits, opened.result.findings), _zone(opened, zone)
     if file == "-":
-        perfetto(*told, sys.stdout.buffer, part)
+        perfetto(*shown, sys.stdout.buffer, part)
         write_out(b"")
         return
-    path = Path(file) if file else opened.folder / (f"{form}.pftrace" if zone is None else f"{form}-zone{zone}.pftrace")
+    path = Path(file) if file else opened.folder / ("perfetto.pftrace" if zone is None else f"perfetto-zone{zone}.pftrace")
     checked_addition(path)
-    try:
-        with refusing_runs(run), whole_file(path) as out:
-            perfetto(*told, out, part)
-    except OSError as error:
-        raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
+    with refusing_runs(run), _written(path) as out:
+        perfetto(*shown, out, part)
     if path.parent.samefile(opened.folder):
         add_file(opened.folder, path.name)
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears when it is complete; says so, or why not."""
+    from taut.core.whole_file import whole_file
+
+    try:
+        with whole_file(path) as out:
+            yield out
+    except OSError as error:
+        raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
     say(f"written: {path}")
 
 
-def _zone(run: Run, number: int | None) -> dict[str, Any] | None:
+def _zone(run: Run, number: int | None) -> Zone | None:
     """The zone of a relation, by its number in the result."""
     if number is None:
         return None
-    relations = (run.result.get("control") or {}).get("relations", [])
-    zones: dict[int, dict[str, Any]] = {
-        k: one["zone"] for k, one in enumerate(relations, 1) if one["zone"] and one["zone"]["ops"]
-    }
+    relations = run.result.control.relations if run.result.control else []
+    zones = {k: one.zone for k, one in enumerate(relations, 1) if one.zone and one.zone.ops}
     if number not in zones:
         have = ", ".join(map(str, zones)) or "none: no relation between controllers lies on the graph"
         raise UsageError(f"--zone {number}: the run has {have}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def announce_stdin(inputs: Sequence[str]) -> None:
         say("waiting for standard input; end it with Ctrl-D")
 
 
-def print_object(result: Mapping[str, Any]) -> None:
+def print_object(result: object) -> None:
     """A result as one JSON object in UTF-8."""
     from taut.core.json_text import json_text
 
@@ -86,10 +86,12 @@ def print_object(result: Mapping[str, Any]) -> None:
 
 def show(render: Callable[[Any, Any], str], result: Any) -> None:
     """What a renderer makes of a result, on this screen."""
+    from msgspec import to_builtins
+
     from taut.render.analysis_screen import Screen
 
     screen = Screen.of(sys.stdout)
-    write_out(render(result, screen), color=screen.styled)
+    write_out(render(to_builtins(result), screen), color=screen.styled)
 
 
 def write_out(data: str | bytes, color: bool | None = None) -> None:

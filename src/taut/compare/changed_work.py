@@ -7,7 +7,6 @@ as it was in the earlier one, so that work which nobody waits for has none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from taut.core.trend import corrected
 from taut.diagnose.repeats import Repeat
 from taut.graph import Graph
 from taut.replay.timeline import Change, replay
+from taut.result.types import ChangedBy, ChangedWork
 
 FALSE_SHARE = 0.05
 """Of what is listed as changed, at most this share is false (Benjamini–Hochberg)."""
@@ -26,13 +26,13 @@ Key = tuple[str, int]
 """A class on a rank."""
 
 
-def changed(before: Repeat, after: Repeat, graph: Graph) -> dict[str, Any]:
-    """Rows of ``changed``, the largest effect first; how many were tested; the effect by class, by rank and of all."""
+def changed(before: Repeat, after: Repeat, graph: Graph) -> tuple[list[ChangedWork], int, ChangedBy]:
+    """What changed, the largest effect first; how many were tested; the effect by class, by rank and of all."""
     keys = [key for key in before.rows if key in after.rows]
     tables = [run.work_ns[[run.rows[key] for key in keys]] for run in (before, after)]
     p = shifted(*tables) if keys else None
     if p is None:
-        return {"changed": [], "changed_tested": 0, "changed_by": {"class": {}, "rank": {}, "all_wall_ns": None}}
+        return [], 0, ChangedBy(op_class={}, rank={}, all_wall_ns=None)
     q = np.array(corrected(p.tolist()), dtype=np.float64)
     medians = [np.median(table, axis=1) for table in tables]
     moved = np.abs(medians[1] - medians[0])
@@ -42,21 +42,24 @@ def changed(before: Repeat, after: Repeat, graph: Graph) -> dict[str, Any]:
     replayed = {keys[i]: cost([keys[i]]) for i in listed[:REPLAYED] if keys[i] in factor}
     listed.sort(key=lambda i: (keys[i] not in replayed, -abs(replayed.get(keys[i], 0))))
     names, ranks = ([*dict.fromkeys(key[part] for key in factor)][:REPLAYED] for part in (0, 1))
-    return {
-        "changed": [
-            {
-                "class": keys[i][0], "rank": keys[i][1], "before_ns": float(medians[0][i]), "after_ns": float(medians[1][i]),
-                "p": float(p[i]), "q": float(q[i]), "effect_wall_ns": replayed.get(keys[i]),
-            }
-            for i in listed
-        ],
-        "changed_tested": len(keys),
-        "changed_by": {
-            "class": {str(name): cost([key for key in factor if key[0] == name]) for name in names},
-            "rank": {str(rank): cost([key for key in factor if key[1] == rank]) for rank in ranks},
-            "all_wall_ns": cost(factor),
-        },
-    }  # fmt: skip
+    rows = [
+        ChangedWork(
+            op_class=keys[i][0],
+            rank=keys[i][1],
+            before_ns=float(medians[0][i]),
+            after_ns=float(medians[1][i]),
+            p=float(p[i]),
+            q=float(q[i]),
+            effect_wall_ns=replayed.get(keys[i]),
+        )
+        for i in listed
+    ]
+    by = ChangedBy(
+        op_class={str(name): cost([key for key in factor if key[0] == name]) for name in names},
+        rank={str(rank): cost([key for key in factor if key[1] == rank]) for rank in ranks},
+        all_wall_ns=cost(factor),
+    )
+    return rows, len(keys), by
 
 
 def _costs(graph: Graph, factor: dict[Key, float]) -> Callable[[Iterable[Key]], int]:

@@ -6,19 +6,22 @@ Every statement is a test with its null hypothesis and size beside it (``tests``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from taut.compare.changed_work import changed
 from taut.compare.compare_verdict import NULLS, verdict
 from taut.compare.non_determinism import non_determinism
-from taut.compare.quantities import in_order, job_of, quantities, rerun, trends
+from taut.compare.quantities import in_order, quantities, trends, with_reruns
 from taut.compare.restarts import restarts
 from taut.core.errors import UsageError
 from taut.diagnose.repeats import repeat
-from taut.run import Run, open_run
+from taut.result.types import CompareResult, Text
+from taut.stored import Run, open_run
 
 
-def compare(runs: Sequence[Any], *, same_job: bool = False) -> dict[str, Any]:
+def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> CompareResult:
     """Compare two or more runs (or their folders): what ``taut compare --json`` prints.
 
     ``same_job`` takes all of them as runs of one job, whatever their names.
@@ -26,27 +29,34 @@ def compare(runs: Sequence[Any], *, same_job: bool = False) -> dict[str, Any]:
     _check(runs)
     rows, repeats = [], []
     for given in runs:
-        run = given if isinstance(given, Run) else open_run(given)
+        run = _opened(given)  # one at a time: graphs are large
         rows.append(quantities(run))
-        repeats.append(repeat(run.graph, [window["wall_ns"] for window in run.result["windows"]]))
+        repeats.append(repeat(run.graph, [window.wall_ns for window in run.result.windows]))
     order, by = in_order(rows)
-    rows, repeats = [rows[i] for i in order], [repeats[i] for i in order]
-    jobs = [job_of(row, same_job) for row in rows]
-    rerun(rows, jobs)
-    last = runs[order[-1]]
-    result: dict[str, Any] = {
-        "runs": rows,
-        "order": by,
-        "trends": trends(rows),
-        **changed(repeats[0], repeats[-1], (last if isinstance(last, Run) else open_run(last)).graph),
-        "non_determinism": non_determinism(rows, repeats),
-        "restarts": restarts(rows, repeats, jobs),
-        "tests": NULLS,
-    }
-    return {"verdict": {"text": verdict(result)}, **result}
+    repeats = [repeats[i] for i in order]
+    jobs = ["" if same_job else rows[i].job for i in order]
+    rows = with_reruns([rows[i] for i in order], jobs)
+    changes, tested, changed_by = changed(repeats[0], repeats[-1], _opened(runs[order[-1]]).graph)
+    result = CompareResult(
+        verdict=Text(text=""),
+        runs=rows,
+        order=by,
+        trends=trends(rows),
+        changed=changes,
+        changed_tested=tested,
+        changed_by=changed_by,
+        non_determinism=non_determinism(rows, repeats),
+        restarts=restarts(rows, repeats, jobs),
+        tests=NULLS,
+    )
+    return replace(result, verdict=Text(text=verdict(result)))
 
 
-def _check(runs: Sequence[Any]) -> None:
+def _opened(run: str | Path | Run) -> Run:
+    return run if isinstance(run, Run) else open_run(run)
+
+
+def _check(runs: Sequence[str | Path | Run]) -> None:
     if len(runs) < 2:
         raise UsageError("one run has nothing to be compared with: give two or more run folders")
     names = [str(run.folder if isinstance(run, Run) else run).rstrip("/") for run in runs]

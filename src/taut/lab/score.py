@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from taut.lab.truth import MODES, Injected, Truth
+from taut.result.types import AnalysisResult, Estimate, Finding
 
 Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
 HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
@@ -91,7 +92,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
 
 
-def attempt(truth: Truth, analysed: Callable[[], Mapping[str, Any]], built: frozenset[str]) -> Row:
+def attempt(truth: Truth, analysed: Callable[[], AnalysisResult], built: frozenset[str]) -> Row:
     """Score an analysis that may fail: whatever it raises becomes one row, and the matrix goes on."""
     try:
         result = analysed()
@@ -102,34 +103,35 @@ def attempt(truth: Truth, analysed: Callable[[], Mapping[str, Any]], built: froz
     return score(result, truth, built)
 
 
-def score(result: Mapping[str, Any], truth: Truth, built: frozenset[str]) -> Row:
+def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
     """Hold one result against the truth; ``built`` are the modes that have a detector."""
-    findings, faults = result["findings"], [i for i in truth.injected if i.mode is not None]
+    findings, faults = result.findings, [i for i in truth.injected if i.mode is not None]
     verdict = _verdict(findings, faults, truth, built)
-    (saving, se), joint = truth.saving_ns, result.get("recoverable_wall_ns")
-    predicted = float(sum(f["recoverable_wall_ns"] for f in findings) if joint is None else joint)
+    (saving, se), joint = truth.saving_ns, result.recoverable_wall_ns
+    predicted = float(sum(f.recoverable_wall_ns for f in findings) if joint is None else joint)
     worth = truth.fault not in HEALTHY and verdict != "not yet" and saving > 0 and saving >= WORTH * se
-    clock_error, covered = _clock(result["fidelity"]["clock"]["offset_ns"], truth)
+    clock_error, covered = _clock(result.fidelity.clock.offset_ns if result.fidelity else {}, truth)
+    said = [_sentence((f.mode, *f.alternatives), f.links, f.ranks, f.steps) for f in findings]
     return _row(
-        truth, verdict=verdict, detected=bool(findings), found=_say(findings), predicted_ns=predicted,
-        onset_error_steps=_onset(findings, faults, result["job"].get("first_step", 0)),
+        truth, verdict=verdict, detected=bool(findings), found=_joined(said), predicted_ns=predicted,
+        onset_error_steps=_onset(findings, faults, result.job.first_step or 0),
         extra=sum(not any(_fits(f, fault) for fault in faults) for f in findings),
         counterfactual_error=abs(predicted - saving) / saving if worth else None,
-        clock_error_ns=clock_error, clock_covered=covered, closes=bool(result["ledger"]["closes"]),
+        clock_error_ns=clock_error, clock_covered=covered, closes=result.ledger is not None and result.ledger.closes,
     )  # fmt: skip
 
 
 def _row(truth: Truth, **judged: Any) -> Row:
     saving, se = (None if np.isnan(value) else value for value in truth.saving_ns)
-    done = [{"mode": i.mode, "ranks": i.ranks, "links": i.links, "steps": (i.first_step, i.last_step)} for i in truth.injected]
+    done = [_sentence((i.mode,), i.links, i.ranks, (i.first_step, i.last_step)) for i in truth.injected if i.mode]
     return Row(
         job=truth.job, fault=truth.fault, seed=truth.seed, ranks=truth.ranks, modelled=truth.modelled,
-        wanted=_say([what for what in done if what["mode"]]), link_fault=any(i.links for i in truth.injected),
+        wanted=_joined(done), link_fault=any(i.links for i in truth.injected),
         saving_ns=saving, saving_se_ns=se, **judged,
     )  # fmt: skip
 
 
-def _verdict(findings: Sequence[Mapping[str, Any]], faults: Sequence[Injected], truth: Truth, built: frozenset[str]) -> Verdict:
+def _verdict(findings: Sequence[Finding], faults: Sequence[Injected], truth: Truth, built: frozenset[str]) -> Verdict:
     if truth.fault in HEALTHY:
         return "false finding" if findings else "quiet"
     if {fault.mode for fault in faults} - built:
@@ -139,14 +141,14 @@ def _verdict(findings: Sequence[Mapping[str, Any]], faults: Sequence[Injected], 
     return "wrong place" if any(_names(findings[0], fault) for fault in faults) else "wrong mode"
 
 
-def _names(finding: Mapping[str, Any], fault: Injected) -> bool:
+def _names(finding: Finding, fault: Injected) -> bool:
     """The mode, or several modes it cannot tell apart, this one among them."""
-    return fault.mode in (finding["mode"], *(finding.get("alternatives") or ()))
+    return fault.mode in (finding.mode, *finding.alternatives)
 
 
-def _fits(finding: Mapping[str, Any], fault: Injected) -> bool:
+def _fits(finding: Finding, fault: Injected) -> bool:
     """Mode and place: a rank; a link and at most one more; a network interface by its links, or its rank and any link."""
-    ranks, links = set(finding["ranks"]), finding["links"]
+    ranks, links = set(finding.ranks), finding.links
     if not fault.links:
         placed = ranks == set(fault.ranks) and not links
     elif len(fault.links) == 1:
@@ -157,31 +159,33 @@ def _fits(finding: Mapping[str, Any], fault: Injected) -> bool:
     return placed and _names(finding, fault)
 
 
-def _onset(findings: Sequence[Mapping[str, Any]], faults: Sequence[Injected], begin: int) -> int | None:
+def _onset(findings: Sequence[Finding], faults: Sequence[Injected], begin: int) -> int | None:
     """Begin of the first finding against the fault it fits; a fault older than the trace begins with the trace."""
-    late = [f["steps"][0] - max(fault.first_step, begin) for f in findings[:1] for fault in faults if _fits(f, fault)]
+    late = [f.steps[0] - max(fault.first_step, begin) for f in findings[:1] for fault in faults if _fits(f, fault)]
     return min(late, key=abs, default=None)
 
 
-def _clock(offsets: Mapping[str, Mapping[str, float] | None], truth: Truth) -> tuple[float | None, float | None]:
+def _clock(offsets: Mapping[str, Estimate], truth: Truth) -> tuple[float | None, float | None]:
     """(largest error, share covered) over the ranks but the first; nothing where all are known to share one clock."""
-    known = {int(rank): offset for rank, offset in offsets.items() if offset is not None}
+    known = {int(rank): (float(o.lo or 0), float(o.value), float(o.hi or 0)) for rank, o in offsets.items()}
     others = sorted(known)[1:]
-    if not others or (not truth.skew_ns and all(known[r]["lo"] == known[r]["hi"] for r in others)):
+    if not others or (not truth.skew_ns and all(known[r][0] == known[r][2] for r in others)):
         return None, None
     true = {r: truth.skew_ns.get(r, 0.0) - truth.skew_ns.get(min(known), 0.0) for r in others}
-    covered = sum(known[r]["lo"] <= true[r] <= known[r]["hi"] for r in others)
-    return max(abs(known[r]["value"] - true[r]) for r in others), covered / len(others)
+    covered = sum(known[r][0] <= true[r] <= known[r][2] for r in others)
+    return max(abs(known[r][1] - true[r]) for r in others), covered / len(others)
 
 
-def _say(whats: Sequence[Mapping[str, Any]]) -> str:
-    """Findings, or faults in the words of findings: what, where and when."""
-    said = []
-    for what in whats:
-        mode = " or ".join((what["mode"], *(what.get("alternatives") or ())))
-        place = [f"{key[:-1]} {', '.join(map(str, what[key]))}" for key in ("links", "ranks") if what[key]]
-        said.append(f"{mode}, {' of '.join(place) or 'no place'}, steps {what['steps'][0]}–{what['steps'][1]}")
-    return "; ".join(said[:2] + [f"and {len(said) - 2} more"] * (len(said) > 2)) or "nothing"
+def _sentence(modes: Sequence[str], links: Sequence[str], ranks: Sequence[int], steps: tuple[int, int]) -> str:
+    """A finding, or a fault in the words of one: what, where and when."""
+    place = [f"{word} {', '.join(map(str, some))}" for word, some in (("link", links), ("rank", ranks)) if some]
+    return f"{' or '.join(modes)}, {' of '.join(place) or 'no place'}, steps {steps[0]}–{steps[1]}"
+
+
+def _joined(sentences: Sequence[str]) -> str:
+    """The first two of them, and how many more."""
+    more = [f"and {len(sentences) - 2} more"] * (len(sentences) > 2)
+    return "; ".join([*sentences[:2], *more]) or "nothing"
 
 
 def summarise(rows: Sequence[Row]) -> Summary:

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
-from typing import Any
 
 from taut.render.text import count, duration, percent, safe
+from taut.result.types import AnalysisResult
 
 FINDINGS = 5
 """Findings shown at most."""
 STYLE = "border:1px solid #888;border-radius:6px;padding:0.6em 1em;max-width:60em;font-family:sans-serif"
 
 
-def card(result: Mapping[str, Any]) -> str:
+def card(result: AnalysisResult) -> str:
     """HTML of a few lines; every text from a trace is escaped."""
     return f'<div style="{STYLE}">{"".join(_lines(result))}</div>'
 
 
-def _lines(result: Mapping[str, Any]) -> Iterator[str]:
-    job = result["job"]
-    yield f"<b>{_text(result['verdict']['text'])}</b>"
-    words = [_text(job["name"]), *([count(job["ranks"], "rank")] if job["ranks"] else [])]
-    words += [f"wall {duration(job['wall_ns'])}"] if job["wall_ns"] else []
+def _lines(result: AnalysisResult) -> Iterator[str]:
+    job = result.job
+    yield f"<b>{_text(result.verdict.text)}</b>"
+    words = [_text(job.name), *([count(job.ranks, "rank")] if job.ranks else [])]
+    words += [f"wall {duration(job.wall_ns)}"] if job.wall_ns else []
     yield f'<div style="color:#666">{" · ".join(words)}</div>'
-    wall_ns = max(job["wall_ns"] or 0, 1)
-    for finding in result.get("findings", ())[:FINDINGS]:
-        share = percent(finding["recoverable_wall_ns"] / wall_ns)
-        yield f"<div>{_text(finding['mode'])}: {share} of the wall recoverable. {_text(finding['because'])}</div>"
-    yield from (f'<div style="color:#a60">partial: {_text(line)}</div>' for line in job["partial"][:FINDINGS])
+    wall_ns = max(job.wall_ns or 0, 1)
+    for finding in result.findings[:FINDINGS]:
+        share = percent(finding.recoverable_wall_ns / wall_ns)
+        yield f"<div>{_text(finding.mode)}: {share} of the wall recoverable. {_text(finding.because)}</div>"
+    yield from (f'<div style="color:#a60">partial: {_text(line)}</div>' for line in job.partial[:FINDINGS])
 
 
 def _text(text: str) -> str:

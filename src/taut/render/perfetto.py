@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from taut.core.tables import NULL, Kind, Table
 from taut.render.slices import Slices, Writer
+from taut.result.types import Finding
 
 if TYPE_CHECKING:
     from taut.core.tables import Array
@@ -43,7 +44,7 @@ class Picture:
     """start_ns, opening_ns, end_ns, work_ns, gap_ns and wait_ns of each op."""
     ideal: Mapping[str, Array]
     waits: Table
-    findings: Sequence[Mapping[str, Any]]
+    findings: Sequence[Finding]
     spans: Mapping[str, Array]
     """Where findings lie: finding, rank (row of ``members``), start_ns, end_ns."""
     actions: Table
@@ -141,16 +142,16 @@ def _findings(writer: Writer, picture: Picture, processes: Sequence[int]) -> Sli
     which, start_ns, end_ns = spans["finding"], spans["start_ns"], spans["end_ns"]
 
     def each(key: str, dtype: str) -> Array:
-        return np.array([NULL if f[key] is None else f[key] for f in findings], dtype=dtype)[which]
+        return np.array([getattr(f, key) for f in findings], dtype=dtype)[which]
 
     return Slices(
         track=_own(writer, "findings", processes, spans["rank"], start_ns, end_ns),
-        start_ns=start_ns, end_ns=end_ns, name=which, names=[f["mode"] for f in findings],
+        start_ns=start_ns, end_ns=end_ns, name=which, names=[f.mode for f in findings],
         args={
             "lost_rank_ns": each("lost_rank_ns", "i8"), "recoverable_wall_ns": each("recoverable_wall_ns", "i8"),
             "confidence": each("confidence", "f8"),
         },
-        words={"id": (which, [f["id"] for f in findings]), "because": (which, [f["because"] for f in findings])},
+        words={"id": (which, [f.id for f in findings]), "because": (which, [f.because for f in findings])},
     )  # fmt: skip
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import convert, to_builtins
 
+from taut.core.array_types import Mask
 from taut.core.ids import least, numbered
 from taut.core.tables import Kind, Verb
 from taut.diagnose.components import components, summary
@@ -16,72 +19,115 @@ from taut.diagnose.job_indices import indices
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
 from taut.replay.whatif import link_ends
+from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
+from taut.result.types import (
+    AnalysisResult,
+    AttemptsResult,
+    Blame,
+    Bound,
+    Cause,
+    Clock,
+    Collective,
+    Component,
+    ControlResult,
+    Coupling,
+    EarlyWarning,
+    Envelope,
+    Estimate,
+    Explained,
+    Fidelity,
+    Finding,
+    GateRow,
+    Indices,
+    Job,
+    LedgerEntry,
+    LedgerResult,
+    Money,
+    Progress,
+    Redundant,
+    Regime,
+    Tail,
+    Verdict,
+    VerdictClass,
+    Waits,
+    WhatIf,
+    Window,
+)
 
 if TYPE_CHECKING:
-    from taut.diagnose.detectors import Finding
+    from taut.diagnose.finding import Finding as Diagnosed
     from taut.graph import Graph
     from taut.result.computed import Computed
 
 EXPLAINED_NS = 100_000
 """A start is explained if an edge accounts for it up to this much, or up to a tenth of the op."""
 TOP_CAUSES = 10
+MOST_GATES, MOST_CLASSES = 100, 20
+"""Gates and classes of collectives that are listed."""
+CENT = Decimal("0.01")
 
 
-def report(a: Computed) -> dict[str, Any]:
-    """The whole result, ready for JSON."""
-    g, fidelity = a.graph, _fidelity(a)
-    ledger = {
-        "total_rank_ns": a.ledger.total_rank_ns,
-        "entries": a.ledger.entries(),
-        "currency": a.ledger.prices.currency,
-        "closes": a.ledger.closes,
-        "hidden_wait_rank_ns": a.ledger.hidden_wait_rank_ns,
-    }
-    findings = [_finding(f) for f in a.findings]
-    controlled = _control(a)
-    parts = components(a.graph)
+def report(a: Computed) -> AnalysisResult:
+    """The whole result."""
+    g, fidelity, controlled, parts = a.graph, _fidelity(a), _control(a), components(a.graph)
+    attempts = _attempts(a)
     beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
-    return {
-        "verdict": {**_verdict(a, fidelity["explained_share"], controlled), "components": beside},
-        "job": _job(a),
-        "fidelity": fidelity,
-        "whatif": {
-            "actual_wall_ns": a.whatif.actual_wall_ns, "ideal_wall_ns": a.whatif.ideal_wall_ns, "slowdown": a.whatif.slowdown,
-            "by": a.whatif.by, "explained": {"worst_ranks": a.whatif.worst_ranks, "last_stage": a.whatif.last_stage},
-        },
-        "blame": _blame(a),
-        "waits": _waits(a),
-        "coupling": a.coupling.entry(),
-        "windows": _windows(a),
-        "gates": _gates(a),
-        "collectives": _undivided(a),
-        "findings": findings,
-        "early_warning": _early(a),
-        "components": parts,
-        "recoverable_wall_ns": a.recoverable_wall_ns,
-        "indices": _indices(a),
-        "regime": regime(a.batch, a.blame, a.findings, a.pays),
-        "envelope": envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
-        "redundant": _redundant(a),
-        "tails": tails(g),
-        "progress": progress(g.trace.progress, g.trace.world_size or len(g.ranks), a.observed.wall_ns / max(len(g.steps), 1)),
-        "ledger": ledger,
-        "attempts": _attempts(a),
-        "control": controlled,
-    }  # fmt: skip
+    step_ns = a.observed.wall_ns / max(len(g.steps), 1)
+    return AnalysisResult(
+        verdict=_verdict(a, fidelity.explained_share, controlled, beside),
+        job=_job(a, attempts),
+        fidelity=fidelity,
+        whatif=_whatif(a),
+        blame=_blame(a),
+        waits=_waits(a),
+        coupling=convert(a.coupling.entry(), Coupling),
+        windows=_windows(a),
+        gates=_gates(a),
+        collectives=_undivided(a),
+        findings=[_finding(f, a) for f in a.findings],
+        early_warning=_early(a),
+        components=convert(parts, list[Component]),
+        recoverable_wall_ns=a.recoverable_wall_ns,
+        indices=_indices(a),
+        regime=convert(regime(a.batch, a.blame, a.findings, a.pays), Regime),
+        envelope=convert(envelope(a.batch, a.blame, a.findings), Envelope | None) if a.ask_envelope else None,
+        redundant=_redundant(a),
+        tails=convert(tails(g), list[Tail] | None),
+        progress=convert(progress(g.trace.progress, g.trace.world_size or len(g.ranks), step_ns), Progress | None),
+        ledger=LedgerResult(
+            total_rank_ns=a.ledger.total_rank_ns,
+            entries=convert(a.ledger.entries(), list[LedgerEntry]),
+            currency=a.ledger.prices.currency,
+            closes=a.ledger.closes,
+            hidden_wait_rank_ns=a.ledger.hidden_wait_rank_ns,
+        ),
+        attempts=attempts,
+        control=controlled,
+    )
 
 
-def _control(a: Computed) -> dict[str, Any] | None:
+def _whatif(a: Computed) -> WhatIf:
+    w = a.whatif
+    return WhatIf(
+        actual_wall_ns=w.actual_wall_ns,
+        ideal_wall_ns=w.ideal_wall_ns,
+        slowdown=w.slowdown,
+        by={dimension: dict(found) for dimension, found in w.by.items()},
+        explained=Explained(worst_ranks=w.worst_ranks, last_stage=w.last_stage),
+    )
+
+
+def _control(a: Computed) -> ControlResult | None:
     """Relations between controllers, where they lie on the graph and what they cost; None without actions."""
     if a.ledger.overhead is None:
         return None
     from taut.ledger.zones import controlled
 
-    return controlled(a.graph, a.ledger)
+    return convert(controlled(a.graph, a.ledger), ControlResult)
 
 
-def _attempts(a: Computed) -> dict[str, Any] | None:
+def _attempts(a: Computed) -> AttemptsResult | None:
     ops, origin = a.graph.ops, int(a.graph.origin_ns.min())
     window = (
         None if a.graph.trace.relative or not len(ops) else (int(ops.start_ns.min()) + origin, int(ops.end_ns.max()) + origin)
@@ -89,15 +135,23 @@ def _attempts(a: Computed) -> dict[str, Any] | None:
     return block(a.graph.trace.attempts, a.attempts, window)
 
 
-def _job(a: Computed) -> dict[str, Any]:
+def _job(a: Computed, attempts: AttemptsResult | None) -> Job:
     g, untargeted = a.graph, a.ledger.overhead.on.untargeted if a.ledger.overhead else ()
-    return {
-        "name": g.trace.name, "ranks": len(g.ranks), "world_size": g.trace.world_size, "steps": len(g.steps),
-        "names": {str(r): name for r, name in zip(g.ranks.tolist(), g.members.name, strict=True) if name},
-        "first_step": int(g.steps[0]), "last_step": int(g.steps[-1]), "ops": len(g), "edges": g.edges, "gates": len(g.gates),
-        "wall_ns": a.observed.wall_ns, "partial": [*g.partial, *_unplaced(a), *notes(a.attempts, _attempts(a)), *untargeted],
-        "counts": dict(g.counts),
-    }  # fmt: skip
+    return Job(
+        name=g.trace.name,
+        ranks=len(g.ranks),
+        world_size=g.trace.world_size,
+        steps=len(g.steps),
+        names={str(r): name for r, name in zip(g.ranks.tolist(), g.members.name, strict=True) if name},
+        first_step=int(g.steps[0]),
+        last_step=int(g.steps[-1]),
+        ops=len(g),
+        edges=g.edges,
+        gates=len(g.gates),
+        wall_ns=a.observed.wall_ns,
+        partial=[*g.partial, *_unplaced(a), *notes(a.attempts, attempts), *untargeted],
+        counts=dict(g.counts),
+    )
 
 
 def _unplaced(a: Computed) -> list[str]:
@@ -107,70 +161,83 @@ def _unplaced(a: Computed) -> list[str]:
     return [f"the topology does not place rank {some}: hops to it are null"] if ranks else []
 
 
-def _fidelity(a: Computed) -> dict[str, Any]:
+def _fidelity(a: Computed) -> Fidelity:
     g, clock = a.graph, a.graph.clock
-    observed = int((a.observed.end_ns != g.ops.end_ns).sum() + (a.observed.arrival_ns != g.ops.start_ns).sum())
+    wrong = int((a.observed.end_ns != g.ops.end_ns).sum() + (a.observed.arrival_ns != g.ops.start_ns).sum())
     length = g.ops.end_ns - g.ops.start_ns
     explained = g.explained & (g.gap_ns <= np.maximum(EXPLAINED_NS, length // 10))
-    return {
-        "replay_error": 0.0 if observed == 0 else observed / (2 * len(g)),
-        "gapfree_error": a.gap_free.wall_ns / max(a.observed.wall_ns, 1) - 1,
-        "explained_share": float(explained.mean()),
-        "dropped_edges": g.dropped_edges,
-        "clock": {
-            "offset_ns": {
-                str(r): {"value": int(v), "lo": int(lo), "hi": int(hi)}
-                for r, v, lo, hi in zip(clock.rank, clock.offset_ns, clock.lo_ns, clock.hi_ns, strict=True)
-            },
-            "drift_ppm": {str(r): None if np.isnan(d) else float(d) for r, d in zip(clock.rank, clock.drift_ppm, strict=True)},
-            "residual_ns": g.clock_residual_ns,
-        },
-    }
+    offsets = zip(clock.rank, clock.offset_ns, clock.lo_ns, clock.hi_ns, strict=True)
+    return Fidelity(
+        replay_error=0.0 if wrong == 0 else wrong / (2 * len(g)),
+        gapfree_error=a.gap_free.wall_ns / max(a.observed.wall_ns, 1) - 1,
+        explained_share=float(explained.mean()),
+        dropped_edges=g.dropped_edges,
+        clock=Clock(
+            offset_ns={str(r): Estimate(value=int(v), lo=int(lo), hi=int(hi)) for r, v, lo, hi in offsets},
+            drift_ppm={str(r): None if np.isnan(d) else float(d) for r, d in zip(clock.rank, clock.drift_ppm, strict=True)},
+            residual_ns=g.clock_residual_ns,
+        ),
+    )
 
 
-def _redundant(a: Computed) -> dict[str, Any] | None:
+def _redundant(a: Computed) -> Redundant | None:
     """Calls whose result was thrown away, and what the tokens cost."""
     found, prices = redundant(a.graph.trace), a.ledger.prices
     if found is None:
         return None
     money = prices.tokens(found["tokens_in"], found["tokens_out"])
-    return {**found, "money": money, "currency": prices.token_currency if money is not None else None}
+    return convert({**found, "money": money, "currency": prices.token_currency if money is not None else None}, Redundant)
 
 
-def _waits(a: Computed) -> dict[str, int]:
+def _waits(a: Computed) -> Waits:
     totals = a.blame.totals
-    return {
-        "observed_rank_ns": totals["wait_ns"],
-        "exposed_rank_ns": totals["wait_ns"] - a.ledger.hidden_wait_rank_ns,
-        **{f"{part}_rank_ns": totals[f"{part}_ns"] for part in ("fault", "jitter", "structural", "gap", "unexplained")},
-    }
+    return Waits(
+        observed_rank_ns=totals["wait_ns"],
+        exposed_rank_ns=totals["wait_ns"] - a.ledger.hidden_wait_rank_ns,
+        fault_rank_ns=totals["fault_ns"],
+        jitter_rank_ns=totals["jitter_ns"],
+        structural_rank_ns=totals["structural_ns"],
+        gap_rank_ns=totals["gap_ns"],
+        unexplained_rank_ns=totals["unexplained_ns"],
+    )
 
 
-def _finding(f: Any) -> dict[str, Any]:
-    return {
-        "id": f.id, "mode": f.mode, "ranks": list(f.ranks), "links": list(f.links), "stages": list(f.stages),
-        "classes": list(f.classes), "steps": list(f.steps), "lost_rank_ns": f.lost_rank_ns,
-        "recoverable_wall_ns": f.recoverable_wall_ns, "confidence": f.confidence, "because": f.because,
-        "alternatives": list(f.alternatives),
-    }  # fmt: skip
+def _finding(f: Diagnosed, a: Computed) -> Finding:
+    return finding_result(f, _money(f, a))
 
 
-def _early(a: Computed) -> list[dict[str, Any]] | None:
+def _money(f: Diagnosed, a: Computed) -> Money | None:
+    """What the ranks cost while the wall clock loses what mending would gain; None without a price or a gain."""
+    prices, ranks, wall_ns = a.ledger.prices, len(a.graph.ranks), a.observed.wall_ns
+    window = a.ledger.price(f.recoverable_wall_ns * ranks)
+    if window is None or prices.gpu_hour is None or prices.currency is None or f.recoverable_wall_ns <= 0:
+        return None
+    hour = prices.gpu_hour * ranks * f.recoverable_wall_ns / wall_ns
+    per_hour, per_day = (str(one.quantize(CENT)) for one in (hour, 24 * hour))
+    return Money(window=window, per_hour=per_hour, per_day=per_day, currency=prices.currency)
+
+
+def _early(a: Computed) -> list[EarlyWarning] | None:
     """Series that recover ever more slowly, the clearest first: evidence of what may come, without a cost."""
     g = a.graph
     if a.early is None:
         return None
     return [
-        {
-            "rank": int(g.ranks[one.rank]) if one.rank >= 0 else None, "steps": [int(g.steps[0]), int(g.steps[one.last])],
-            "autocorrelation": list(one.memory), "variance_ratio": one.variance, "autocorrelation_tau": one.tau[0],
-            "variance_tau": one.tau[1], "confidence": 1 - one.chance, "because": one.said,
-        }
+        EarlyWarning(
+            rank=int(g.ranks[one.rank]) if one.rank >= 0 else None,
+            steps=(int(g.steps[0]), int(g.steps[one.last])),
+            autocorrelation=list(one.memory),
+            variance_ratio=one.variance,
+            autocorrelation_tau=one.tau[0],
+            variance_tau=one.tau[1],
+            confidence=1 - one.chance,
+            because=one.said,
+        )
         for one in a.early
-    ]  # fmt: skip
+    ]
 
 
-def _blame(a: Computed) -> list[dict[str, Any]]:
+def _blame(a: Computed) -> list[Blame]:
     """Causes by rank and class (or link), with the wait they caused and what fixing them would recover."""
     g, b, held = a.graph, a.blame, a.ledger.overhead
     caused = b.fault_ns + b.gap_ns
@@ -201,22 +268,28 @@ def _blame(a: Computed) -> list[dict[str, Any]]:
         stage = int(g.members.stage[index[op]])
         link = f"{int(sender[op])}:{int(g.ops.rank[op])}" if by_link[op] else None
         steps = g.steps[g.window[mine]]
+        cause = Cause(
+            rank=int(g.ops.rank[op]),
+            stage=stage if stage >= 0 else None,
+            op_class=("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
+            link=link,
+            group=None,
+            controller=held.controller(mine) if held and from_gap[op] else None,
+        )
         out.append(
-            {
-                "cause": {
-                    "rank": int(g.ops.rank[op]), "stage": stage if stage >= 0 else None,
-                    "class": ("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
-                    "link": link, "group": None, "controller": held.controller(mine) if held and from_gap[op] else None,
-                },
-                "wait_rank_ns": wait, "share": wait / total, "recoverable_wall_ns": int(a.observed.wall_ns - walls[k]),
-                "steps": [int(steps.min()), int(steps.max())],
-                "gates": [int(gates[gates >= 0].min()), int(gates.max())] if (gates >= 0).any() else None,
-            }
-        )  # fmt: skip
+            Blame(
+                cause=cause,
+                wait_rank_ns=wait,
+                share=wait / total,
+                recoverable_wall_ns=int(a.observed.wall_ns - walls[k]),
+                steps=(int(steps.min()), int(steps.max())),
+                gates=(int(gates[gates >= 0].min()), int(gates.max())) if (gates >= 0).any() else None,
+            )
+        )
     return out
 
 
-def _windows(a: Computed) -> list[dict[str, Any]]:
+def _windows(a: Computed) -> list[Window]:
     """Step by step: how long it took, the wait that faults and gaps caused in it, and the rank that caused most."""
     g, b = a.graph, a.blame
     caused = (b.fault_ns + b.gap_ns).astype(np.float64)
@@ -225,31 +298,36 @@ def _windows(a: Computed) -> list[dict[str, Any]]:
     top, total = by_rank.argmax(axis=0), by_rank.sum(axis=0)
     turnover = a.coupling.turnover.distance
     return [
-        {
-            "step": int(step), "wall_ns": int(wall), "caused_rank_ns": int(total[w]),
-            "top_cause": int(g.ranks[top[w]]) if total[w] > 0 else None,
-            "effective_throughput_ratio": float(a.whatif.ideal_ns[w] / max(a.whatif.actual_ns[w], 1)),
-            "turnover": float(turnover[w]) if np.isfinite(turnover[w]) else None,
-        }
+        Window(
+            step=int(step),
+            wall_ns=int(wall),
+            caused_rank_ns=int(total[w]),
+            top_cause=int(g.ranks[top[w]]) if total[w] > 0 else None,
+            effective_throughput_ratio=float(a.whatif.ideal_ns[w] / max(a.whatif.actual_ns[w], 1)),
+            turnover=float(turnover[w]) if np.isfinite(turnover[w]) else None,
+        )
         for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))
-    ]  # fmt: skip
+    ]
 
 
-def _gates(a: Computed) -> list[dict[str, Any]]:
-    """Who was last: per gate (the first hundred), and per rank over the run."""
-    g = a.graph
-    t = g.gates
+def _gates(a: Computed) -> list[GateRow]:
+    """Who was last, gate by gate: the first of them."""
+    g, t = a.graph, a.graph.gates
     order = np.argsort(t.opens_ns, kind="stable") if g.trace.relative is False else np.arange(len(t))
     return [
-        {
-            "gate": int(t.gate[i]), "class": g.names[t.name[i]], "step": int(t.step[i]), "members": int(t.members[i]),
-            "last_rank": int(t.last_rank[i]), "late_ns": int(t.late_ns[i]),
-        }
-        for i in order[:100]
-    ]  # fmt: skip
+        GateRow(
+            gate=int(t.gate[i]),
+            op_class=g.names[t.name[i]],
+            step=int(t.step[i]),
+            members=int(t.members[i]),
+            last_rank=int(t.last_rank[i]),
+            late_ns=int(t.late_ns[i]),
+        )
+        for i in order[:MOST_GATES]
+    ]
 
 
-def _undivided(a: Computed) -> list[dict[str, Any]]:
+def _undivided(a: Computed) -> list[Collective]:
     """Collectives whose other members were not traced: time above the floor is an upper bound of their wait.
 
     The floor is bytes over the best bandwidth that this trace shows for the verb; without sizes, the fastest call.
@@ -273,32 +351,36 @@ def _undivided(a: Computed) -> list[dict[str, Any]]:
         mine = ids == k
         first = rows[mine][0]
         out.append(
-            {
-                "class": g.names[ops.name[first]], "bytes": int(ops.size[first]) if ops.size[first] >= 0 else None,
-                "count": int(mine.sum()), "rank_ns": int(took[mine].sum()), "floor_ns": int(floor[mine][0]),
-                "wait_upper_bound_rank_ns": int(over[mine].sum()),
-            }
-        )  # fmt: skip
-    return sorted(out, key=lambda row: -int(row["wait_upper_bound_rank_ns"]))[:20]
+            Collective(
+                op_class=g.names[ops.name[first]],
+                size_bytes=int(ops.size[first]) if ops.size[first] >= 0 else None,
+                count=int(mine.sum()),
+                rank_ns=int(took[mine].sum()),
+                floor_ns=int(floor[mine][0]),
+                wait_upper_bound_rank_ns=int(over[mine].sum()),
+            )
+        )
+    return sorted(out, key=lambda row: -row.wait_upper_bound_rank_ns)[:MOST_CLASSES]
 
 
-def _indices(a: Computed) -> dict[str, Any]:
+def _indices(a: Computed) -> Indices:
     done = executed(a.graph.trace.progress)
     told = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
-    return indices(
+    found = indices(
         a.observed, a.gap_free, a.blame, a.whatif, *a.ledger.joules_by_step(a.graph.steps),
         discarded=told if done is None else done.discarded, kept=_kept(told) if done is None else done.kept,
     )  # fmt: skip
+    return convert(found, Indices)
 
 
-def _kept(discarded: Any) -> float:
+def _kept(discarded: Mask | None) -> float:
     """Share of executed steps that were kept, all of them where no log tells."""
     return 1.0 if discarded is None else float(1 - discarded.mean())
 
 
-def _bound(fates: dict[str, int]) -> str:
+def _bound(fates: dict[str, int]) -> Bound:
     """What the rank-time is bound by."""
-    groups = {
+    groups: dict[Bound, int] = {
         "compute": fates["productive"] + fates["slow compute"] + fates["discarded"],
         "communication": fates["exposed transfer"] + fates["communication undivided"],
         "synchronisation": fates["fault wait"] + fates["jitter wait"] + fates["structural wait"],
@@ -307,14 +389,14 @@ def _bound(fates: dict[str, int]) -> str:
     return max(groups, key=lambda k: groups[k])
 
 
-def _verdict(a: Computed, explained: float, controlled: dict[str, Any] | None) -> dict[str, Any]:
+def _verdict(a: Computed, explained: float, controlled: ControlResult | None, beside: str | None) -> Verdict:
     """The answer in a sentence or two, its class, and what the time is bound by."""
     g, fates = a.graph, a.ledger.by_fate
     share = {k: 100 * v / max(a.ledger.total_rank_ns, 1) for k, v in fates.items()}
-    bound = _bound(fates)
     doubt = (
         "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
     )
+    kind: VerdictClass
     fought = _fought(a, controlled)
     if fought:
         text, kind = fought, "control"
@@ -337,16 +419,16 @@ def _verdict(a: Computed, explained: float, controlled: dict[str, Any] | None) -
         text, kind = _quiet(a, share), "unknown" if few else "healthy"
         if few:
             text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
-    return {"text": text + doubt, "class": kind, "bound": bound}
+    return Verdict(text=text + doubt, kind=kind, bound=_bound(fates), components=beside)
 
 
-def _fought(a: Computed, controlled: dict[str, Any] | None) -> str | None:
+def _fought(a: Computed, controlled: ControlResult | None) -> str | None:
     """What controllers did to the job, where that is the largest loss and nothing hangs."""
     if controlled is None or any(f.mode == "hang" for f in a.findings):
         return None
     from taut.ledger.zones import said
 
-    return said(controlled, a.ledger)
+    return said(to_builtins(controlled), a.ledger)
 
 
 STRUCTURAL = 5
@@ -377,7 +459,7 @@ def _found(a: Computed) -> str:
     )
 
 
-def _place(f: Finding, g: Graph) -> str:
+def _place(f: Diagnosed, g: Graph) -> str:
     """Where a finding is, in the words of a sentence: links, ranks, stages, or what all ranks do."""
     if f.links:
         return f"link {' and '.join(f.links)}"

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
+from msgspec import convert
 
+from taut.core.array_types import Ints
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
+from taut.result.types import (
+    AnalysisResult,
+    AttemptEntry,
+    AttemptRow,
+    AttemptsResult,
+    AttemptSteps,
+    DecidedCost,
+    Estimate,
+    Job,
+    RestartedJob,
+    Verdict,
+)
 
 WORST, LISTED = 20, 100
 """Jobs and attempts that are listed at most."""
@@ -16,25 +29,35 @@ WORDED = {"out of memory": "ran out of memory", "node failed": "lost a node"}
 HOUR_NS = 3_600_000_000_000
 
 
-def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None = None) -> dict[str, Any] | None:
+def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None = None) -> AttemptsResult | None:
     """The block ``attempts``: None without job logs. ``window`` is the time that was traced."""
     if not len(told):
         return None
     jobs = Counter(told.job.tolist())
-    entries = ledger.entries() if ledger else []
-    return {
-        "jobs": len(jobs), "restarted_jobs": sum(n > 1 for n in jobs.values()), "attempts": len(told),
-        "unit": (ledger.unit or None) if ledger else None, "uncounted_jobs": ledger.left_out if ledger else len(jobs),
-        "outcomes": dict(Counter(word or "not told" for word in told.outcome.tolist()).most_common()),
-        "wall_ns": _wall(ledger) if len(jobs) == 1 else None,
-        "total_rank_ns": ledger.total_rank_ns if ledger else None, "held_rank_ns": ledger.held_rank_ns if ledger else None,
-        "entries": entries, "currency": ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
-        "closes": ledger.closes if ledger else None, "queue_ns": ledger.queue_ns if ledger else None,
-        "down_ns": _down(ledger), "discarded_by": _discarded_by(ledger), "steps": _steps(ledger),
-        "decided_by": _decided_by(ledger),
-        "out_of_restarts": _burned(told), "worst": _worst(ledger), "list": _list(told, ledger) if len(jobs) == 1 else [],
-        "traced_attempt": _traced(told, window) if len(jobs) == 1 else None,
-    }  # fmt: skip
+    alone = len(jobs) == 1
+    return AttemptsResult(
+        jobs=len(jobs),
+        restarted_jobs=sum(n > 1 for n in jobs.values()),
+        attempts=len(told),
+        unit=(ledger.unit or None) if ledger else None,
+        uncounted_jobs=ledger.left_out if ledger else len(jobs),
+        outcomes=dict(Counter(word or "not told" for word in told.outcome.tolist()).most_common()),
+        wall_ns=_wall(ledger) if alone else None,
+        total_rank_ns=ledger.total_rank_ns if ledger else None,
+        held_rank_ns=ledger.held_rank_ns if ledger else None,
+        entries=convert(ledger.entries(), list[AttemptEntry]) if ledger else [],
+        currency=ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
+        closes=ledger.closes if ledger else None,
+        queue_ns=ledger.queue_ns if ledger else None,
+        down_ns=_down(ledger),
+        discarded_by=_discarded_by(ledger),
+        steps=_steps(ledger),
+        decided_by=_decided_by(ledger),
+        out_of_restarts=_out_of_restarts(told),
+        worst=_worst(ledger),
+        rows=_rows(told, ledger) if alone else [],
+        traced_attempt=_traced(told, window) if alone else None,
+    )
 
 
 def _wall(ledger: Attempts | None) -> int | None:
@@ -58,20 +81,22 @@ def _discarded_by(ledger: Attempts | None) -> dict[str, int] | None:
     return {word: ns for word, ns in lost.most_common() if ns}
 
 
-def _decided_by(ledger: Attempts | None) -> dict[str, dict[str, int]] | None:
+def _decided_by(ledger: Attempts | None) -> dict[str, DecidedCost] | None:
     """What controllers cost that ended attempts: work discarded, at most, and the time until the next was under way."""
     if ledger is None:
         return None
-    out: dict[str, dict[str, int]] = {}
+    discarded: Counter[str] = Counter()
+    overhead: Counter[str] = Counter()
     lost, over = ledger.cells["discarded"] + ledger.cells["discarded at most"], ledger.cells["control overhead"]
     for row in np.flatnonzero(ledger.again).tolist():
-        mine = out.setdefault(ledger.ended_by[row - 1] or "not told", {"discarded_rank_ns": 0, "control_overhead_rank_ns": 0})
-        mine["discarded_rank_ns"] += int(lost[row - 1])
-        mine["control_overhead_rank_ns"] += int(over[row])
-    return dict(sorted(out.items(), key=lambda item: (-sum(item[1].values()), item[0])))
+        name = ledger.ended_by[row - 1] or "not told"
+        discarded[name] += int(lost[row - 1])
+        overhead[name] += int(over[row])
+    names = sorted(discarded, key=lambda name: (-discarded[name] - overhead[name], name))
+    return {name: DecidedCost(discarded_rank_ns=discarded[name], control_overhead_rank_ns=overhead[name]) for name in names}
 
 
-def _steps(ledger: Attempts | None) -> dict[str, Any] | None:
+def _steps(ledger: Attempts | None) -> AttemptSteps | None:
     """Steps executed and discarded, and the share of the latter; None where no log tells steps."""
     flags = ledger.discarded_steps() if ledger else None
     if ledger is None or flags is None:
@@ -80,13 +105,15 @@ def _steps(ledger: Attempts | None) -> dict[str, Any] | None:
     from taut.diagnose.job_indices import replay_probability
 
     known = (ledger.executed >= 0) & (ledger.discarded >= 0)
-    return {
-        "executed": int(ledger.executed[known].sum()), "discarded": int(ledger.discarded[known].sum()),
-        "replay_probability": replay_probability(flags), "resumed_by_guess": ledger.guessed,
-    }  # fmt: skip
+    return AttemptSteps(
+        executed=int(ledger.executed[known].sum()),
+        discarded=int(ledger.discarded[known].sum()),
+        replay_probability=convert(replay_probability(flags), Estimate | None),
+        resumed_by_guess=ledger.guessed,
+    )
 
 
-def _burned(told: Table) -> list[str]:
+def _out_of_restarts(told: Table) -> list[str]:
     """Jobs whose last attempt failed with no restart left, after at least one."""
     last = {job: i for i, job in enumerate(told.job.tolist())}
     return [
@@ -96,7 +123,7 @@ def _burned(told: Table) -> list[str]:
     ]
 
 
-def _worst(ledger: Attempts | None) -> list[dict[str, Any]]:
+def _worst(ledger: Attempts | None) -> list[RestartedJob]:
     """Restarted jobs, those that discarded most first."""
     if ledger is None:
         return []
@@ -106,48 +133,52 @@ def _worst(ledger: Attempts | None) -> list[dict[str, Any]]:
     return [_job(ledger, a, b, lost) for a, b in order[:WORST]]
 
 
-def _job(ledger: Attempts, a: int, b: int, lost: Any) -> dict[str, Any]:
+def _job(ledger: Attempts, a: int, b: int, lost: Ints) -> RestartedJob:
     rows, t = ledger.rows[a:b], ledger.told
     held = sum(int(sum(column[a:b])) for column in ledger.cells.values())
     held -= sum(int(sum(column[a:b])) for column in ledger.free.values())
-    return {
-        "job": str(t.job[rows[0]]), "name": str(t.name[rows[0]]) or None, "attempts": b - a,
-        "held": int(ledger.most[a]) if ledger.unit else None,
-        "outcome": str(t.outcome[rows[-1]]) or None, "held_rank_ns": held, "discarded_rank_ns": int(sum(lost[a:b])),
-        "at_most": bool(sum(ledger.cells["discarded at most"][a:b]) > 0), "down_ns": int(ledger.gap_ns[a:b].sum()),
-        "outcomes": dict(Counter(str(t.outcome[row]) or "not told" for row in rows).most_common()),
-    }  # fmt: skip
+    return RestartedJob(
+        job=str(t.job[rows[0]]),
+        name=str(t.name[rows[0]]) or None,
+        attempts=b - a,
+        held=int(ledger.most[a]) if ledger.unit else None,
+        outcome=str(t.outcome[rows[-1]]) or None,
+        held_rank_ns=held,
+        discarded_rank_ns=int(sum(lost[a:b])),
+        at_most=bool(sum(ledger.cells["discarded at most"][a:b]) > 0),
+        down_ns=int(ledger.gap_ns[a:b].sum()),
+        outcomes=dict(Counter(str(t.outcome[row]) or "not told" for row in rows).most_common()),
+    )
 
 
-def _list(told: Table, ledger: Attempts | None) -> list[dict[str, Any]]:
+def _rows(told: Table, ledger: Attempts | None) -> list[AttemptRow]:
     """The attempts of the only job, the last ones if there are too many."""
     cut = {} if ledger is None else {int(row): i for i, row in enumerate(ledger.rows.tolist())}
-    out = []
-    for i in range(max(0, len(told) - LISTED), len(told)):
-        row: dict[str, Any] = {
-            "attempt": int(told.attempt[i]),
-            "outcome": str(told.outcome[i]) or None,
-            "reason": str(told.reason[i]) or None,
-        }
-        for key in (
-            "submit_ns",
-            "start_ns",
-            "end_ns",
-            "first_step",
-            "last_step",
-            "resumed_step",
-            "saved_step",
-            "restarts_left",
-        ):
-            value = int(told.columns[key][i])
-            row[key] = value if value >= 0 else None
-        place = cut.get(i)
-        row["fates"] = (
-            None if ledger is None or place is None
-            else {fate: int(column[place]) for fate, column in ledger.cells.items() if column[place]}
-        )  # fmt: skip
-        out.append(row)
-    return out
+    return [_row(told, i, ledger, cut.get(i)) for i in range(max(0, len(told) - LISTED), len(told))]
+
+
+def _row(told: Table, i: int, ledger: Attempts | None, place: int | None) -> AttemptRow:
+    """One attempt; ``place`` is its row in the ledger."""
+    cells = ledger.cells.items() if ledger is not None and place is not None else None
+    return AttemptRow(
+        attempt=int(told.attempt[i]),
+        outcome=str(told.outcome[i]) or None,
+        reason=str(told.reason[i]) or None,
+        submit_ns=_known(told.submit_ns[i]),
+        start_ns=_known(told.start_ns[i]),
+        end_ns=_known(told.end_ns[i]),
+        first_step=_known(told.first_step[i]),
+        last_step=_known(told.last_step[i]),
+        resumed_step=_known(told.resumed_step[i]),
+        saved_step=_known(told.saved_step[i]),
+        restarts_left=_known(told.restarts_left[i]),
+        fates=None if cells is None else {fate: int(column[place]) for fate, column in cells if column[place]},
+    )
+
+
+def _known(value: int) -> int | None:
+    """A number that is -1 where nothing was recorded."""
+    return int(value) if value >= 0 else None
 
 
 def _traced(told: Table, window: tuple[int, int] | None) -> int | None:
@@ -158,7 +189,7 @@ def _traced(told: Table, window: tuple[int, int] | None) -> int | None:
     return int(told.attempt[inside][0]) if inside.sum() == 1 else None
 
 
-def notes(ledger: Attempts | None, found: dict[str, Any] | None) -> list[str]:
+def notes(ledger: Attempts | None, found: AttemptsResult | None) -> list[str]:
     """What the block leaves open, one line each."""
     if found is None:
         return []
@@ -166,12 +197,12 @@ def notes(ledger: Attempts | None, found: dict[str, Any] | None) -> list[str]:
     if ledger is None:
         return ["no attempt tells when it started and ended: nothing can be charged"]
     if ledger.left_out:
-        lines.append(f"{ledger.left_out:,} of {found['jobs']:,} jobs do not tell their {ledger.unit}s: left out of the sums")
+        lines.append(f"{ledger.left_out:,} of {found.jobs:,} jobs do not tell their {ledger.unit}s: left out of the sums")
     if not ledger.unit:
         lines.append("no log tells accelerators: every attempt counts as one")
     elif ledger.unit != "accelerator":
         lines.append(f"no log tells accelerators: {ledger.unit}s are counted")
-    if any(entry["fate"] == "discarded at most" and entry["rank_ns"] for entry in found["entries"]):
+    if any(entry.fate == "discarded at most" and entry.rank_ns for entry in found.entries):
         lines.append("attempts without a known checkpoint are taken as wholly discarded: an upper bound")
     if ledger.guessed:
         lines.append(
@@ -180,47 +211,53 @@ def notes(ledger: Attempts | None, found: dict[str, Any] | None) -> list[str]:
     return lines
 
 
-def report_jobs(trace: Trace, ledger: Attempts | None) -> dict[str, Any]:
+def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
     """The whole result where there are job logs and no traces; what only traces tell is null."""
     found = block(trace.attempts, ledger)
     assert found is not None
-    job = {
-        "name": trace.name, "ranks": 0, "world_size": None, "steps": 0, "first_step": None, "last_step": None, "ops": 0,
-        "edges": 0, "gates": 0, "wall_ns": found["wall_ns"], "partial": [*trace.partial, *notes(ledger, found)],
-        "counts": dict(trace.counts),
-    }  # fmt: skip
-    absent = (
-        "fidelity", "whatif", "waits", "coupling", "indices", "regime", "envelope", "progress", "ledger", "early_warning",
-        "redundant", "tails", "control",
+    job = Job(
+        name=trace.name,
+        ranks=0,
+        world_size=None,
+        steps=0,
+        names={},
+        first_step=None,
+        last_step=None,
+        ops=0,
+        edges=0,
+        gates=0,
+        wall_ns=found.wall_ns,
+        partial=[*trace.partial, *notes(ledger, found)],
+        counts=dict(trace.counts),
+    )
+    verdict = Verdict(text=attempts_text(found), kind="unknown", bound=None, components=None)
+    return AnalysisResult(
+        verdict=verdict, job=job, attempts=found, fidelity=None, whatif=None, blame=[], waits=None, coupling=None, windows=[],
+        gates=[], collectives=[], findings=[], early_warning=None, components=[], recoverable_wall_ns=None, indices=None,
+        regime=None, envelope=None, redundant=None, tails=None, progress=None, ledger=None, control=None,
     )  # fmt: skip
-    empty = ("blame", "windows", "gates", "collectives", "findings", "components")
-    verdict = {"text": said(found), "class": "unknown", "bound": None, "components": None}
-    return {
-        "verdict": verdict, "job": job, **dict.fromkeys(absent), **{key: [] for key in empty}, "recoverable_wall_ns": None,
-        "attempts": found,
-    }  # fmt: skip
 
 
-def said(found: dict[str, Any]) -> str:
+def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
     return " ".join(filter(None, (_tries(found), _lost(found))))
 
 
-def _tries(found: dict[str, Any]) -> str:
-    if found["jobs"] > 1:
-        many = f"{found['restarted_jobs']:,} of {found['jobs']:,} jobs restarted"
-        burned = len(found["out_of_restarts"])
-        return many + (f", {burned:,} of them until no restart was left." if burned else ".")
-    last = found["list"][-1]
-    ended = {None: "how the last ended is not told", "running": "the last still runs", "pending": "the next one waits"}
-    end = ended.get(last["outcome"], f"the last {_was(last['outcome'])}")
-    if found["attempts"] == 1:
+def _tries(found: AttemptsResult) -> str:
+    if found.jobs > 1:
+        many = f"{found.restarted_jobs:,} of {found.jobs:,} jobs restarted"
+        ended = len(found.out_of_restarts)
+        return many + (f", {ended:,} of them until no restart was left." if ended else ".")
+    last = found.rows[-1]
+    ends = {None: "how the last ended is not told", "running": "the last still runs", "pending": "the next one waits"}
+    end = ends.get(last.outcome, f"the last {_was(last.outcome or '')}")
+    if found.attempts == 1:
         return f"One attempt: {end.replace('the last ', 'it ')}."
-    if found["out_of_restarts"]:
-        return f"{found['attempts']} attempts, all {found['attempts'] - 1} restarts burned: {end}."
-    why = Counter(row["outcome"] for row in found["list"][:-1] if row["outcome"])
+    if found.out_of_restarts:
+        return f"{found.attempts} attempts, all {found.attempts - 1} restarts burned: {end}."
+    why = Counter(row.outcome for row in found.rows[:-1] if row.outcome)
     before = f" ({', '.join(f'{n} {word}' for word, n in why.most_common())})" if why else ""
-    return f"{found['attempts']} attempts{before}, {end}."
+    return f"{found.attempts} attempts{before}, {end}."
 
 
 def _was(outcome: str) -> str:
@@ -228,18 +265,18 @@ def _was(outcome: str) -> str:
     return outcome if outcome in plain else WORDED.get(outcome, f"was {outcome}")
 
 
-def _lost(found: dict[str, Any]) -> str:
-    if not found["held_rank_ns"]:
+def _lost(found: AttemptsResult) -> str:
+    if not found.held_rank_ns:
         return ""
-    fates = {entry["fate"]: entry["rank_ns"] for entry in found["entries"]}
+    fates = {entry.fate: entry.rank_ns for entry in found.entries}
     known, bound = fates["discarded"], fates["discarded at most"]
     if not known and not bound:
-        return "Nothing was done twice." if found["restarted_jobs"] == 0 and fates["unfinished"] == 0 else ""
-    share = 100 * (known + bound) / found["held_rank_ns"]
-    hours, unit = found["held_rank_ns"] / HOUR_NS, found["unit"] or "job"
+        return "Nothing was done twice." if found.restarted_jobs == 0 and fates["unfinished"] == 0 else ""
+    share = 100 * (known + bound) / found.held_rank_ns
+    hours, unit = found.held_rank_ns / HOUR_NS, found.unit or "job"
     time = f"{hours:,.0f} {unit}-hours" if hours >= 10 else f"{3600 * hours:,.0f} {unit}-seconds"
     text = f"{share:.1f} % of {time} was discarded"
     why = ": no checkpoint is known" if not known else ", all of an attempt where no checkpoint is known"
-    rest = 100 * fates["unfinished"] / found["held_rank_ns"]
-    after = f"; {rest:.1f} % more was left unfinished" if rest and found["jobs"] == 1 else ""
+    rest = 100 * fates["unfinished"] / found.held_rank_ns
+    after = f"; {rest:.1f} % more was left unfinished" if rest and found.jobs == 1 else ""
     return f"At most {text}{why}{after}." if bound else f"{text}{after}."

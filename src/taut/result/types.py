@@ -9,16 +9,25 @@ The JSON Schema (``schema.json`` beside this file) and docs/result.md are made f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 SCHEMA = 2
 """Version of the keys: raised when one is renamed, removed or changes its meaning, not when one is added."""
 
 Number: TypeAlias = int | float
-Span: TypeAlias = tuple[int, int]
+Small: TypeAlias = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+"""A number that arrays hold: results are opened again, and what is beyond this would wrap there."""
+Span: TypeAlias = tuple[Small, Small]
+"""First and last."""
+Link: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$")]
+"""``sender:receiver``."""
+Amount: TypeAlias = Annotated[str, Meta(pattern=r"^-?[0-9]{1,80}(\.[0-9]{1,80})?(E[-+]?[0-9]{1,3})?$")]
+"""Money: a decimal string."""
+VerdictClass: TypeAlias = Literal["healthy", "component", "structural", "control", "unknown"]
+Bound: TypeAlias = Literal["compute", "communication", "synchronisation", "host", "input", "copy"]
 Setting: TypeAlias = bool | int | float | str | list[str] | None
 """A value of a key in a scenario or a configuration."""
 
@@ -77,9 +86,9 @@ class Verdict(Part, frozen=True, kw_only=True):
     """The answer in a sentence or two."""
 
     text: str
-    kind: Literal["healthy", "component", "structural", "control", "unknown"] = field(name="class")
+    kind: VerdictClass = field(name="class")
     """What kind of thing is to blame: a component, the structure itself, controllers, nothing, or not known."""
-    bound: Literal["compute", "communication", "synchronisation", "host", "input", "copy"] | None
+    bound: Bound | None
     """What most of the rank time is spent on."""
     components: str | None
     """What the component view says beside it; None without metrics."""
@@ -303,11 +312,11 @@ class Collective(Part, frozen=True, kw_only=True):
 class Money(Part, frozen=True, kw_only=True):
     """What a finding costs: decimal strings beside their currency."""
 
-    window: str
+    window: Amount
     """In the time that was traced."""
-    per_hour: str
+    per_hour: Amount
     """Of a job that goes on like this."""
-    per_day: str
+    per_day: Amount
     currency: str
 
 
@@ -318,10 +327,10 @@ class Finding(Part, frozen=True, kw_only=True):
     """The same for the same input."""
     mode: str
     """One of the modes of docs/contract.md."""
-    ranks: list[int]
-    links: list[str]
+    ranks: list[Small]
+    links: list[Link]
     """``sender:receiver``."""
-    stages: list[int]
+    stages: list[Small]
     classes: list[str]
     steps: Span
     """First and last step."""
@@ -450,7 +459,7 @@ class Redundant(Part, frozen=True, kw_only=True):
     of_tokens_out: int | None
     unmetered_calls: int
     by: list[DiscardedCalls]
-    money: str | None
+    money: Amount | None
     """Price of the tokens."""
     currency: str | None
 
@@ -499,7 +508,7 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     fate: str
     rank_ns: int
     joules: float | None
-    money: str | None
+    money: Amount | None
     """Decimal string in the currency of the ledger."""
     kg_co2e: float | None
 
@@ -523,7 +532,7 @@ class AttemptEntry(Part, frozen=True, kw_only=True):
     held: bool
     """Whether accelerators were held meanwhile."""
     held_rank_ns: int
-    money: str | None
+    money: Amount | None
 
 
 class AttemptSteps(Part, frozen=True, kw_only=True):
@@ -616,7 +625,7 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
 class Zone(Part, frozen=True, kw_only=True):
     """The part of the graph where a relation lies."""
 
-    ranks: list[int]
+    ranks: list[Small]
     steps: Span | None
     ops: int
     first_ns: int
@@ -630,9 +639,9 @@ class RelationCost(Part, frozen=True, kw_only=True):
 
     rank_ns: int | None
     tokens: int | None
-    money: str | UnsetType | None = UNSET
+    money: Amount | UnsetType | None = UNSET
     currency: str | UnsetType | None = UNSET
-    token_money: str | UnsetType | None = UNSET
+    token_money: Amount | UnsetType | None = UNSET
     token_currency: str | UnsetType | None = UNSET
 
 
@@ -715,7 +724,7 @@ class FateBy(Part, frozen=True, kw_only=True):
 
     rank_ns: int
     joules: float | None
-    money: str | None
+    money: Amount | None
     kg_co2e: float | None
     by: dict[str, int]
     """Controller → rank-ns."""
@@ -845,10 +854,10 @@ class ComparedRun(Part, frozen=True, kw_only=True):
     """Of its steps that a later run did again, 0–1."""
     kept_steps: float
     energy_j: float | None
-    cost: str | None
+    cost: Amount | None
     currency: str | None
     energy_per_kept_step_j: float | None
-    cost_per_kept_step: str | None
+    cost_per_kept_step: Amount | None
 
 
 class Trend(Part, frozen=True, kw_only=True):
