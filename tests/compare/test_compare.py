@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 import taut
 from build import analyze, barriers
@@ -222,7 +222,7 @@ def test_the_screen_says_what_happened_in_words(tmp_path: Path) -> None:
 def test_hundreds_of_runs_fit_on_a_screen(tmp_path: Path) -> None:
     result = taut.compare([save(tmp_path, f"r{i}", seed=i) for i in range(3)])
     many = structs.replace(result, runs=[structs.replace(result.runs[0], run=f"runs/{i}") for i in range(300)])
-    shown = render_compare(to_builtins(many), Screen(width=100))
+    shown = render_compare(many, Screen(width=100))
     assert "… 288 more" in shown
     assert len(shown.splitlines()) < 60
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from results import filled
 from taut.ledger.charge import FATES
 from taut.render.analysis_screen import FATE_STYLE, Screen, render, render_change
+from taut.result.types import AnalysisResult, WhatIfResult
 
 CAUSE = {"rank": 2, "stage": None, "class": "matmul", "link": None, "group": None, "controller": None}
 ROW = {
@@ -56,7 +58,7 @@ def screen_of(change: dict[str, dict[str, Any]] | None = None, screen: Screen | 
             result[key].update(values)
         else:
             result[key] = values
-    return render(result, screen or Screen(80))
+    return render(filled(AnalysisResult, result), screen or Screen(80))
 
 
 def test_the_verdict_comes_first_the_fidelity_last() -> None:
@@ -218,7 +220,7 @@ def test_a_change_is_two_bars_on_one_scale(changed: int, said: str) -> None:
         "actual_wall_ns": 100, "changed_wall_ns": changed, "saved_wall_ns": 100 - changed,
         "saved_share": (100 - changed) / 100, "changes": ["rank 2 at reference"],
     }  # fmt: skip
-    before, after, why = render_change(answer, Screen(80)).splitlines()
+    before, after, why = render_change(filled(WhatIfResult, answer), Screen(80)).splitlines()
     assert said in after
     assert why == "rank 2 at reference"
     assert round(30 * 100 / max(100, changed)) == before.count("█")
@@ -227,7 +229,7 @@ def test_a_change_is_two_bars_on_one_scale(changed: int, said: str) -> None:
 def test_components_stand_under_the_verdict_and_their_names_are_data() -> None:
     result = copy.deepcopy(RESULT)
     result["verdict"]["components"] = "1 of 2 components inside their limits; \x1b[2Jgpu is not"
-    assert render(result, Screen()).splitlines()[:2] == [
+    assert render(filled(AnalysisResult, result), Screen()).splitlines()[:2] == [
         "Rank 2 holds the job up.",
         r"1 of 2 components inside their limits; \x1b[2Jgpu is not.",
     ]
@@ -237,7 +239,7 @@ def test_the_regime_and_what_was_kept_have_a_line_each() -> None:
     back = {"value": 0.93, "lo": 0.9, "hi": 0.95}
     regime = {"class": "stable", "reserve": {"value": 16.0, "lo": 16.0, "hi": None}, "marginal_return": back, "pays": 0.5}
     log = {"kept_steps": 90, "executed_steps": 100, "kept_steps_per_rank_hour": {"value": 12.5, "lo": 11.0, "hi": 13.0}}
-    shown = " ".join(render(RESULT | {"regime": regime, "progress": log}, Screen(80)).split())
+    shown = " ".join(render(filled(AnalysisResult, RESULT | {"regime": regime, "progress": log}), Screen(80)).split())
     assert "Regime: stable · one more accelerator adds 93.0 % of an accelerator's throughput" in shown
     assert "jitter may grow at least 16.0-fold before it adds less than 50.0 %" in shown
     assert "Progress: 90 of 100 executed steps kept · 12.5 a rank-hour" in shown

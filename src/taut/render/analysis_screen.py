@@ -11,8 +11,9 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
+from msgspec import to_builtins
 from rich.console import Console, ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.table import Table
@@ -20,6 +21,17 @@ from rich.text import Text
 
 from taut.render.calls_screen import calls, who
 from taut.render.text import count, duration, money, percent, plain, safe, size, span
+from taut.result.types import (
+    AnalysisResult,
+    AttemptEntry,
+    Cause,
+    Clock,
+    Fidelity,
+    Finding,
+    LedgerEntry,
+    LedgerResult,
+    WhatIfResult,
+)
 
 Side = Literal["left", "right"]
 WIDEST = 132
@@ -43,7 +55,8 @@ CLASS_STYLE = {
     "control": "bold magenta",
     "unknown": "bold cyan",
 }
-FATE_STYLE = {
+Style = tuple[str, str, str]
+FATE_STYLE: dict[str, Style] = {
     "productive": ("#009e73", "█", "#"),
     "slow compute": ("#e69f00", "▓", "="),
     "exposed transfer": ("#0072b2", "▒", "-"),
@@ -81,63 +94,64 @@ class Screen:
         return cls(max(width, 40), styled, styled and not os.environ.get("NO_COLOR"), encoding in ("utf8", "cp65001"))
 
 
-def render(result: Mapping[str, Any], screen: Screen) -> str:
+def render(result: AnalysisResult, screen: Screen) -> str:
     """The whole screen of ``taut analyze``."""
     from taut.render.attempts_screen import render_jobs, section
 
-    if result["ledger"] is None:
+    ledger = result.ledger
+    if ledger is None:
         return render_jobs(result, screen)
     parts = [
         _verdict(result),
         _job(result),
-        _findings(result),
+        _findings(result, ledger),
         _early(result),
-        _causes(result, screen),
+        _causes(result, ledger, screen),
         _gates(result),
-        _collectives(result),
+        _collectives(result, ledger),
         _coupling(result),
-        _ledger(result, screen),
+        _ledger(ledger, screen),
         _regime(result),
         calls(result),
         _control(result, screen),
-        section(result["attempts"], screen) if result.get("attempts") else None,
+        section(result.attempts, screen) if result.attempts else None,
     ]
     shown = [part for part in parts if part is not None]
-    return _print([*(x for part in shown for x in (part, Text())), _fidelity(result["fidelity"])], screen)
+    return _print([*(x for part in shown for x in (part, Text())), *_fidelity(result.fidelity)], screen)
 
 
-def _control(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
+def _control(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | None:
     """Which controllers work against each other, and where: only if any do."""
-    if not (result.get("control") or {}).get("relations"):
+    if result.control is None or not result.control.relations:
         return None
     from taut.render.control_screen import section
 
-    return section(result["control"], screen)
+    return section(to_builtins(result.control), screen)
 
 
-def render_change(result: Mapping[str, Any], screen: Screen) -> str:
+def render_change(result: WhatIfResult, screen: Screen) -> str:
     """The answer of ``taut whatif``: before and after, as bars of one scale."""
-    before, after = result["actual_wall_ns"], result["changed_wall_ns"]
+    before, after = result.actual_wall_ns, result.changed_wall_ns
     room, longest = max(10, screen.width - 50), max(before, after, 1)
     table = _table("", "bar", "wall", ("", "left"), header=False)
     for label, ns, said in (("as it was", before, ""), ("changed", after, _gain(result))):
         bar = ("█" if screen.unicode else "#") * max(1, round(room * ns / longest))
         table.add_row(label, _in(bar, "green" if label == "changed" else "grey62"), duration(ns), said)
-    changes = "; ".join(map(safe, result["changes"]))
+    changes = "; ".join(map(safe, result.changes))
     return _print([table, Text(changes, style="dim"), *_trust(result)], screen)
 
 
-def _trust(result: Mapping[str, Any]) -> list[ConsoleRenderable]:
+def _trust(result: WhatIfResult) -> list[ConsoleRenderable]:
     """What such predictions were worth in the lab, where that was measured."""
-    error, saved = result.get("error"), result["saved_wall_ns"]
+    error, saved = result.error, result.saved_wall_ns
     if error is None or saved <= 0:
         return []
-    low, high = (duration(round(saved * (1 + error[end]))) for end in ("lo", "hi"))
+    low, high = (duration(round(saved * (1 + end))) for end in (error.lo, error.hi))
     return [Text(f"going by the lab, nine of ten such fixes really save between {low} and {high}", style="dim")]
 
 
-def _gain(result: Mapping[str, Any]) -> str:
-    saved, share = result["saved_wall_ns"], result["saved_share"]
+def _gain(result: WhatIfResult) -> str:
+    saved, share = result.saved_wall_ns, result.saved_share
     if saved == 0:
         return "no difference"
     return f"{'saves' if saved > 0 else 'costs'} {duration(abs(saved))} ({percent(abs(share))})"
@@ -164,66 +178,66 @@ def _in(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _verdict(result: Mapping[str, Any]) -> ConsoleRenderable:
-    verdict = result["verdict"]
-    said = Text(safe(verdict["text"]), style=CLASS_STYLE.get(verdict["class"], "bold"))
-    beside = verdict.get("components")
+def _verdict(result: AnalysisResult) -> ConsoleRenderable:
+    verdict = result.verdict
+    said = Text(safe(verdict.text), style=CLASS_STYLE.get(verdict.kind, "bold"))
+    beside = verdict.components
     return Group(said, Text(f"{safe(beside)}.")) if beside else said
 
 
-def _job(result: Mapping[str, Any]) -> ConsoleRenderable:
-    job = result["job"]
-    ranks = count(job["ranks"], "rank")
-    if job["world_size"] and job["world_size"] != job["ranks"]:
-        ranks = f"{job['ranks']:,} of {job['world_size']:,} ranks"
-    words = [safe(job["name"]), ranks, count(job["steps"], "step"), f"wall {duration(job['wall_ns'])}"]
-    if job["steps"] > 1:
-        words.append(f"{duration(job['wall_ns'] / job['steps'])} a step")
-    if result["verdict"].get("bound"):
-        words.append(f"{result['verdict']['bound']}-bound")
+def _job(result: AnalysisResult) -> ConsoleRenderable:
+    job = result.job
+    ranks = count(job.ranks, "rank")
+    if job.world_size and job.world_size != job.ranks:
+        ranks = f"{job.ranks:,} of {job.world_size:,} ranks"
+    words = [safe(job.name), ranks, count(job.steps, "step"), f"wall {duration(job.wall_ns)}"]
+    if job.steps > 1:
+        words.append(f"{duration((job.wall_ns or 0) / job.steps)} a step")
+    if result.verdict.bound:
+        words.append(f"{result.verdict.bound}-bound")
     lines: list[ConsoleRenderable] = [Text(" · ".join(words))]
-    lines += [Text(f"partial: {safe(line)}", style="yellow") for line in job["partial"][:PARTIAL]]
-    if len(job["partial"]) > PARTIAL:
-        lines.append(Text(f"partial: {len(job['partial']) - PARTIAL} more, see run.json", style="yellow"))
+    lines += [Text(f"partial: {safe(line)}", style="yellow") for line in job.partial[:PARTIAL]]
+    if len(job.partial) > PARTIAL:
+        lines.append(Text(f"partial: {len(job.partial) - PARTIAL} more, see run.json", style="yellow"))
     return Group(*lines)
 
 
-def _findings(result: Mapping[str, Any]) -> ConsoleRenderable | None:
-    if not result["findings"]:
+def _findings(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRenderable | None:
+    if not result.findings:
         return None
     lines: list[ConsoleRenderable] = [_heading("Findings")]
-    for finding in result["findings"]:
-        lines += [Padding(line, (0, 0, 0, indent)) for line, indent in _finding(finding, result)]
+    for finding in result.findings:
+        lines += [Padding(line, (0, 0, 0, indent)) for line, indent in _finding(finding, result, ledger)]
     return Group(*lines)
 
 
-def _early(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _early(result: AnalysisResult) -> ConsoleRenderable | None:
     """What may come, in one quiet line: the clearest of the series that recover ever more slowly."""
-    if not result.get("early_warning"):
+    if not result.early_warning:
         return None
-    first, more = result["early_warning"][0], len(result["early_warning"]) - 1
-    whose = "the job" if first["rank"] is None else f"rank {first['rank']}"
+    first, more = result.early_warning[0], len(result.early_warning) - 1
+    whose = "the job" if first.rank is None else f"rank {first.rank}"
     others = f"; {more} more, see run.json" if more else ""
-    because = safe(first["because"])
-    return Text(f"early warning, no finding yet: {whose}, {span(*first['steps'])}: {because}{others}", style="dim")
+    because = safe(first.because)
+    return Text(f"early warning, no finding yet: {whose}, {span(*first.steps)}: {because}{others}", style="dim")
 
 
-def _finding(finding: Mapping[str, Any], result: Mapping[str, Any]) -> list[tuple[ConsoleRenderable, int]]:
-    wall, recoverable = max(result["job"]["wall_ns"], 1), finding["recoverable_wall_ns"]
-    head = Text(safe(finding["mode"]), style="bold")
-    head.append(f" · {_places(finding, result)} · {span(*finding['steps'])} · {_sure(finding['confidence'])}", style="not bold")
-    cost = [f"lost {duration(finding['lost_rank_ns'])} rank time", _priced(finding["lost_rank_ns"], result)]
-    because = Text(f"because {safe(finding['because'])}")
-    if finding["mode"] == "hang":  # what it goes on to cost is not in the dumps
+def _finding(finding: Finding, result: AnalysisResult, ledger: LedgerResult) -> list[tuple[ConsoleRenderable, int]]:
+    wall, recoverable = max(result.job.wall_ns or 0, 1), finding.recoverable_wall_ns
+    head = Text(safe(finding.mode), style="bold")
+    head.append(f" · {_places(finding, result)} · {span(*finding.steps)} · {_sure(finding.confidence)}", style="not bold")
+    cost = [f"lost {duration(finding.lost_rank_ns)} rank time", _priced(finding.lost_rank_ns, ledger)]
+    because = Text(f"because {safe(finding.because)}")
+    if finding.mode == "hang":  # what it goes on to cost is not in the dumps
         return [(head, 1), (Text(f"at least {' · '.join(filter(None, cost))}"), 3), (because, 3)]
     gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
     gain.append(f" · {' · '.join(filter(None, cost))}", style="not bold")
     return [(head, 1), (gain, 3), (because, 3)]
 
 
-def _places(finding: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    ranks = [who(result, rank).removeprefix("rank ") for rank in finding["ranks"]]
-    kinds = (("link", finding["links"]), ("rank", ranks), ("stage", finding["stages"]))
+def _places(finding: Finding, result: AnalysisResult) -> str:
+    ranks = [who(result, rank).removeprefix("rank ") for rank in finding.ranks]
+    kinds = (("link", finding.links), ("rank", ranks), ("stage", finding.stages))
     return " · ".join(f"{word} {', '.join(map(safe, values))}" for word, values in kinds if values)
 
 
@@ -233,34 +247,34 @@ def _sure(confidence: float | None) -> str:
     return "confidence " + (">99.9 %" if confidence > 0.999 else percent(confidence))
 
 
-def _causes(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
-    most = CAUSES if result["findings"] else CALM_CAUSES
-    rows = [row for row in result["blame"] if row["share"] >= LEAST_SHARE][:most]
+def _causes(result: AnalysisResult, ledger: LedgerResult, screen: Screen) -> ConsoleRenderable | None:
+    most = CAUSES if result.findings else CALM_CAUSES
+    rows = [row for row in result.blame if row.share >= LEAST_SHARE][:most]
     if not rows:
         return None
-    priced = bool(_priced(1, result))
+    priced = bool(_priced(1, ledger))
     table = _table("cause", "class", "blamed", *(["cost"] if priced else []), "of wait", "recoverable", "of wall")
     for row in rows:
-        cause, wait = row["cause"], row["wait_rank_ns"]
+        cause, wait = row.cause, row.wait_rank_ns
         table.add_row(
             _in(_place(cause, result, screen.width >= STAGE_WIDTH), "bold"),
-            _in(_short(cause["class"])),
+            _in(_short(cause.op_class)),
             duration(wait),
-            *([_priced(wait, result)] if priced else []),
-            percent(row["share"]),
-            *_recoverable(row["recoverable_wall_ns"], result["job"]["wall_ns"]),
+            *([_priced(wait, ledger)] if priced else []),
+            percent(row.share),
+            *_recoverable(row.recoverable_wall_ns, result.job.wall_ns or 0),
         )
     return Group(_heading("Who was waited for"), Padding(table, (0, 0, 0, 1)))
 
 
-def _place(cause: Mapping[str, Any], result: Mapping[str, Any], with_stage: bool) -> str:
-    if cause["link"]:
-        return f"link {safe(cause['link'])}"
-    stage = f", stage {cause['stage']}" if with_stage and cause["stage"] is not None else ""
-    if cause["rank"] is None:
-        return safe(cause["controller"] or cause["group"])
-    by = f", held by {safe(cause['controller'])}" if cause["controller"] else ""
-    return f"{who(result, cause['rank'])}{stage}{by}"
+def _place(cause: Cause, result: AnalysisResult, with_stage: bool) -> str:
+    if cause.link:
+        return f"link {safe(cause.link)}"
+    stage = f", stage {cause.stage}" if with_stage and cause.stage is not None else ""
+    if cause.rank is None:
+        return safe(cause.controller or cause.group)
+    by = f", held by {safe(cause.controller)}" if cause.controller else ""
+    return f"{who(result, cause.rank)}{stage}{by}"
 
 
 def _short(name: str | None) -> str:
@@ -273,108 +287,106 @@ def _recoverable(ns: int, wall_ns: int) -> tuple[Text, Text]:
     return _in(duration(ns)), _in(percent(ns / max(wall_ns, 1)))
 
 
-def _gates(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _gates(result: AnalysisResult) -> ConsoleRenderable | None:
     """With a single step there is no trend to show, but who was last at each gate is the whole story."""
-    gates = [(turn, gate) for turn, gate in enumerate(result.get("gates") or ())]
-    if result["job"]["steps"] != 1 or not gates:
+    gates = [(turn, gate) for turn, gate in enumerate(result.gates)]
+    if result.job.steps != 1 or not gates:
         return None
-    latest = sorted(gates, key=lambda item: -item[1]["late_ns"])[:GATES]
+    latest = sorted(gates, key=lambda item: -item[1].late_ns)[:GATES]
     table = _table("gate", "class", "members", "last", "late")
     for turn, gate in sorted(latest, key=lambda item: item[0]):
-        last = _in(who(result, gate["last_rank"]), "bold")
-        table.add_row(str(turn), _in(_short(gate["class"])), str(gate["members"]), last, duration(gate["late_ns"]))
+        last = _in(who(result, gate.last_rank), "bold")
+        table.add_row(str(turn), _in(_short(gate.op_class)), str(gate.members), last, duration(gate.late_ns))
     more = f", the {GATES} latest of {len(gates)}" if len(gates) > GATES else ""
     heading = _heading(f"Who came last{more} (late = behind the median arrival)")
     return Group(heading, Padding(table, (0, 0, 0, 1)))
 
 
-def _collectives(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _collectives(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRenderable | None:
     """Where the other members were not traced, how much of each collective may have been waiting."""
-    least_ns = LEAST_FATE * result["ledger"]["total_rank_ns"]
-    rows = [row for row in result.get("collectives") or () if row["rank_ns"] >= least_ns][:COLLECTIVES]
+    least_ns = LEAST_FATE * ledger.total_rank_ns
+    rows = [row for row in result.collectives if row.rank_ns >= least_ns][:COLLECTIVES]
     if not rows:
         return None
     table = _table("class", "size", "calls", "rank time", "at most wait", "floor a call")
     for row in rows:
-        times = (duration(row[key]) for key in ("rank_ns", "wait_upper_bound_rank_ns", "floor_ns"))
-        table.add_row(_in(_short(row["class"])), size(row["bytes"]), f"{row['count']:,}", *times)
+        times = map(duration, (row.rank_ns, row.wait_upper_bound_rank_ns, row.floor_ns))
+        table.add_row(_in(_short(row.op_class)), size(row.size_bytes), f"{row.count:,}", *times)
     return Group(_heading("Collectives seen from one side only"), Padding(table, (0, 0, 0, 1)))
 
 
-def _coupling(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _coupling(result: AnalysisResult) -> ConsoleRenderable | None:
     """One line: how far a delay travels, and who absorbs it."""
-    response = (result.get("coupling") or {}).get("response")
+    response = result.coupling.response if result.coupling else None
     if not response:
         return None
-    ranks, reached, left = result["job"]["ranks"], response["reached_ranks"], response["left_by_step"][-1]
+    ranks, reached, left = result.job.ranks, response.reached_ranks, response.left_by_step[-1]
     who = f"all {ranks:,} ranks" if reached == ranks else f"{reached:,} of {ranks:,} ranks"
-    told = [f"A delay on rank {response['rank']} reaches {who} within {count(response['within_steps'] or 1, 'step')}"]
+    told = [f"A delay on rank {response.rank} reaches {who} within {count(response.within_steps or 1, 'step')}"]
     if left >= ALL_LEFT:
         told[0] += " undiminished"
     else:
-        by = "".join(f", most of all by {_short(x['class'])} on rank {x['rank']}" for x in response["absorbed_by"][:1])
+        by = "".join(f", most of all by {_short(x.op_class)} on rank {x.rank}" for x in response.absorbed_by[:1])
         told.append(f"{percent(1 - left)} of it is absorbed{by}")
-    other = response["median_rank"]
-    if other and other["left_by_step"][-1] < ALL_LEFT:
-        told.append(f"of one on rank {other['rank']}, {percent(1 - other['left_by_step'][-1])} is absorbed")
+    other = response.median_rank
+    if other and other.left_by_step[-1] < ALL_LEFT:
+        told.append(f"of one on rank {other.rank}, {percent(1 - other.left_by_step[-1])} is absorbed")
     return Text("; ".join(told) + ".")
 
 
-def _ledger(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
-    ledger = result["ledger"]
-    total = max(ledger["total_rank_ns"], 1)
-    entries = [entry for entry in ledger["entries"] if entry["rank_ns"] / total >= LEAST_FATE]
-    small = [entry["fate"] for entry in ledger["entries"] if 0 < entry["rank_ns"] / total < LEAST_FATE]
-    table = _table("", "fate", "share", "rank time", *(["cost"] if ledger["currency"] else []), header=False)
+def _ledger(ledger: LedgerResult, screen: Screen) -> ConsoleRenderable:
+    total = max(ledger.total_rank_ns, 1)
+    entries = [entry for entry in ledger.entries if entry.rank_ns / total >= LEAST_FATE]
+    small = [entry.fate for entry in ledger.entries if 0 < entry.rank_ns / total < LEAST_FATE]
+    table = _table("", "fate", "share", "rank time", *(["cost"] if ledger.currency else []), header=False)
     for entry in entries:
-        style, mark = FATE_STYLE.get(entry["fate"], ("", "", ""))[0], _mark(entry["fate"], screen)
-        cost = [money(entry["money"], ledger["currency"])] if ledger["currency"] else []
-        share = percent(entry["rank_ns"] / total)
-        table.add_row(_in(mark * 2, style), safe(entry["fate"]), share, duration(entry["rank_ns"]), *cost)
+        style, mark = FATE_STYLE.get(entry.fate, ("", "", ""))[0], _mark(entry.fate, screen)
+        cost = [money(entry.money, ledger.currency)] if ledger.currency else []
+        share = percent(entry.rank_ns / total)
+        table.add_row(_in(mark * 2, style), safe(entry.fate), share, duration(entry.rank_ns), *cost)
     lines: list[ConsoleRenderable] = [
-        _heading(_bill(result)),
+        _heading(_bill(ledger)),
         _bar(entries, total, screen),
         Padding(table, (0, 0, 0, 1)),
     ]
     if small:
         lines.append(Text(f" below 0.1 %: {', '.join(map(safe, small))}", style="dim"))
-    hidden = ledger.get("hidden_wait_rank_ns")
+    hidden = ledger.hidden_wait_rank_ns
     if hidden:
         lines.append(Text(f" {duration(hidden)} more of waiting hid under other work and costs nothing", style="dim"))
-    if not ledger["closes"]:
+    if not ledger.closes:
         lines.append(Text(" the ledger does not close: please report this", style="bold red"))
     return Group(*lines)
 
 
-def _regime(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _regime(result: AnalysisResult) -> ConsoleRenderable | None:
     """How far the job is from not paying, and what was done for nothing, where a progress log tells."""
-    found, log = result.get("regime") or {}, result.get("progress")
+    found, log = result.regime, result.progress
     lines: list[ConsoleRenderable] = []
-    if found.get("class"):
-        reserve, back = found["reserve"], found["marginal_return"]
-        least = "at least " if reserve["hi"] is None else ""
-        line = Text(f"Regime: {found['class']}", style="bold")
+    if found and found.kind and found.reserve and found.marginal_return and found.pays:
+        reserve, back = found.reserve, found.marginal_return
+        least = "at least " if reserve.hi is None else ""
+        line = Text(f"Regime: {found.kind}", style="bold")
         line.append(
-            f" · one more accelerator adds {percent(back['value'])} of an accelerator's throughput · jitter may grow {least}"
-            f"{reserve['value']:.1f}-fold before it adds less than {percent(found['pays'])}",
+            f" · one more accelerator adds {percent(back.value)} of an accelerator's throughput · jitter may grow {least}"
+            f"{reserve.value:.1f}-fold before it adds less than {percent(found.pays)}",
             style="not bold",
         )
         lines.append(line)
     if log:
-        words = [f"Progress: {log['kept_steps']:,} of {count(log['executed_steps'], 'executed step')} kept"]
-        if log["kept_steps_per_rank_hour"]:
-            words.append(f"{log['kept_steps_per_rank_hour']['value']:,.4g} a rank-hour")
+        words = [f"Progress: {log.kept_steps:,} of {count(log.executed_steps, 'executed step')} kept"]
+        if log.kept_steps_per_rank_hour:
+            words.append(f"{log.kept_steps_per_rank_hour.value:,.4g} a rank-hour")
         lines.append(Text(" · ".join(words)))
     return Group(*lines) if lines else None
 
 
-def _bill(result: Mapping[str, Any]) -> str:
-    ledger = result["ledger"]
-    words = [f"Where {duration(ledger['total_rank_ns'])} of rank time went"]
-    if ledger["currency"]:
-        words.append(money(_paid(ledger), ledger["currency"]))
-    joules = [entry["joules"] for entry in ledger["entries"] if entry["joules"] is not None]
-    carbon = [entry["kg_co2e"] for entry in ledger["entries"] if entry["kg_co2e"] is not None]
+def _bill(ledger: LedgerResult) -> str:
+    words = [f"Where {duration(ledger.total_rank_ns)} of rank time went"]
+    if ledger.currency:
+        words.append(money(_paid(ledger), ledger.currency))
+    joules = [entry.joules for entry in ledger.entries if entry.joules is not None]
+    carbon = [entry.kg_co2e for entry in ledger.entries if entry.kg_co2e is not None]
     if joules:
         words.append(f"{sum(joules) / 3.6e6:.3g} kWh")
     if carbon:
@@ -382,48 +394,54 @@ def _bill(result: Mapping[str, Any]) -> str:
     return " · ".join(words)
 
 
-def _bar(entries: Sequence[Mapping[str, Any]], total: int, screen: Screen, styles: Mapping[str, Any] = FATE_STYLE) -> Text:
+def _bar(
+    entries: Sequence[LedgerEntry | AttemptEntry],
+    total: int,
+    screen: Screen,
+    styles: Mapping[str, Style] = FATE_STYLE,
+) -> Text:
     """One stacked bar; every fate that is there gets at least one cell."""
     room = min(screen.width - 2, 100)
     ends, running = [], 0
     for entry in entries:
-        running += max(entry["rank_ns"], total // room)
+        running += max(entry.rank_ns, total // room)
         ends.append(running)
     bar, at = Text(" ", no_wrap=True), 0
     for entry, end in zip(entries, ends, strict=True):
         upto = round(room * end / max(running, 1))
-        bar.append(_mark(entry["fate"], screen, styles) * (upto - at), style=styles.get(entry["fate"], ("",))[0])
+        bar.append(_mark(entry.fate, screen, styles) * (upto - at), style=styles.get(entry.fate, ("",))[0])
         at = upto
     return bar
 
 
-def _mark(fate: str, screen: Screen, styles: Mapping[str, Any] = FATE_STYLE) -> str:
+def _mark(fate: str, screen: Screen, styles: Mapping[str, Style] = FATE_STYLE) -> str:
     _, shade, letter = styles.get(fate, ("", "▒", "+"))
     return str(shade if screen.unicode else letter)
 
 
-def _priced(rank_ns: int, result: Mapping[str, Any]) -> str:
+def _priced(rank_ns: int, ledger: LedgerResult) -> str:
     """Rank time at the ledger's own rate; empty without a price."""
-    ledger = result["ledger"]
-    if not ledger["currency"]:
+    if not ledger.currency:
         return ""
-    return money(_paid(ledger) * rank_ns / max(ledger["total_rank_ns"], 1), ledger["currency"])
+    return money(_paid(ledger) * rank_ns / max(ledger.total_rank_ns, 1), ledger.currency)
 
 
-def _paid(ledger: Mapping[str, Any]) -> Decimal:
-    return sum((Decimal(entry["money"]) for entry in ledger["entries"]), Decimal(0))
+def _paid(ledger: LedgerResult) -> Decimal:
+    return sum((Decimal(entry.money) for entry in ledger.entries if entry.money is not None), Decimal(0))
 
 
-def _fidelity(fidelity: Mapping[str, Any]) -> ConsoleRenderable:
-    error = fidelity["replay_error"]
+def _fidelity(fidelity: Fidelity | None) -> list[ConsoleRenderable]:
+    if fidelity is None:
+        return []
+    error = fidelity.replay_error
     words = [
         "replay exact" if error == 0 else f"replay error {percent(error)}",
-        f"{100 * fidelity['explained_share']:.0f} % of starts explained",
-        _without_gaps(fidelity["gapfree_error"]),
-        count(fidelity["dropped_edges"], "edge") + " dropped",
-        _clock(fidelity["clock"]),
+        f"{100 * fidelity.explained_share:.0f} % of starts explained",
+        _without_gaps(fidelity.gapfree_error),
+        count(fidelity.dropped_edges, "edge") + " dropped",
+        _clock(fidelity.clock),
     ]
-    return Text("Fidelity: " + " · ".join(words), style="dim")
+    return [Text("Fidelity: " + " · ".join(words), style="dim")]
 
 
 def _without_gaps(error: float) -> str:
@@ -433,8 +451,8 @@ def _without_gaps(error: float) -> str:
     return f"without host gaps the job would take {percent(abs(error))} {'less' if error < 0 else 'more'} time"
 
 
-def _clock(clock: Mapping[str, Any]) -> str:
-    offsets = {rank: offset["value"] for rank, offset in clock["offset_ns"].items() if offset and offset["value"]}
+def _clock(clock: Clock) -> str:
+    offsets = {rank: offset.value for rank, offset in clock.offset_ns.items() if offset.value}
     if not offsets:
         return "no clock offset applied"
     worst = max(offsets, key=lambda rank: abs(offsets[rank]))

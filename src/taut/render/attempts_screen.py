@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from taut.render.analysis_screen import LEAST_FATE, PARTIAL, Screen, Side, _bar, _heading, _in, _mark, _print, _table
 from taut.render.text import count, duration, middle, money, percent, safe
+from taut.result.types import AnalysisResult, AttemptEntry, AttemptRow, AttemptsResult, DecidedCost
 
 ROWS, DECIDERS = 12, 3
 """Attempts or jobs, and controllers, shown at most."""
@@ -31,25 +31,26 @@ STYLE = {
     "unallocated": ("grey37", "_", "_"),
     "down": ("grey62", ".", "."),
 }
-"""Per fate its colour, its mark, and its mark in ASCII, as in ``terminal.FATE_STYLE``."""
+"""Per fate its colour, its mark, and its mark in ASCII, as in ``analysis_screen.FATE_STYLE``."""
 
 
-def render_jobs(result: Mapping[str, Any], screen: Screen) -> str:
+def render_jobs(result: AnalysisResult, screen: Screen) -> str:
     """The whole screen where there are job logs and no traces."""
-    found, job = result["attempts"], result["job"]
-    words = [safe(job["name"]), count(found["jobs"], "job"), count(found["attempts"], "attempt")]
-    words += [f"{duration(job['wall_ns'])} from first start to last end"] if job["wall_ns"] else []
+    found, job = result.attempts, result.job
+    assert found is not None
+    words = [safe(job.name), count(found.jobs, "job"), count(found.attempts, "attempt")]
+    words += [f"{duration(job.wall_ns)} from first start to last end"] if job.wall_ns else []
     lines: list[ConsoleRenderable] = [Text(" · ".join(words))]
-    lines += [Text(f"partial: {safe(line)}", style="yellow") for line in job["partial"][:PARTIAL]]
-    if len(job["partial"]) > PARTIAL:
-        lines.append(Text(f"partial: {len(job['partial']) - PARTIAL} more, see run.json", style="yellow"))
-    head: list[ConsoleRenderable] = [Text(safe(result["verdict"]["text"]), style="bold"), Text(), Group(*lines)]
+    lines += [Text(f"partial: {safe(line)}", style="yellow") for line in job.partial[:PARTIAL]]
+    if len(job.partial) > PARTIAL:
+        lines.append(Text(f"partial: {len(job.partial) - PARTIAL} more, see run.json", style="yellow"))
+    head: list[ConsoleRenderable] = [Text(safe(result.verdict.text), style="bold"), Text(), Group(*lines)]
     return _print([*head, Text(), section(found, screen)], screen)
 
 
-def section(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
+def section(found: AttemptsResult, screen: Screen) -> ConsoleRenderable:
     """Which attempts there were, where their time went, and what it was worth."""
-    parts = [_attempts(found) if found["jobs"] == 1 else _jobs(found, screen), _ledger(found, screen), _besides(found)]
+    parts = [_attempts(found) if found.jobs == 1 else _jobs(found, screen), _ledger(found, screen), _besides(found)]
     shown = [part for part in parts if part is not None]
     return Group(*(x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]))
 
@@ -61,9 +62,9 @@ def _when(ns: int | None) -> str:
     return at.strftime("%m-%d %H:%M:%S")
 
 
-def _attempts(found: Mapping[str, Any]) -> ConsoleRenderable:
+def _attempts(found: AttemptsResult) -> ConsoleRenderable:
     """One line per attempt of the only job."""
-    stepped = any(row["last_step"] is not None for row in found["list"])
+    stepped = any(row.last_step is not None for row in found.rows)
     table = _table(
         "attempt",
         "why it ended",
@@ -73,24 +74,24 @@ def _attempts(found: Mapping[str, Any]) -> ConsoleRenderable:
         *(["steps", "resumed at"] if stepped else []),
         "discarded",
     )
-    for row in found["list"][-ROWS:]:
-        ran = duration(row["end_ns"] - row["start_ns"]) if row["start_ns"] is not None and row["end_ns"] is not None else "–"
-        traced = " traced" if row["attempt"] == found["traced_attempt"] else ""
-        steps = [_span(row), "–" if row["resumed_step"] is None else f"{row['resumed_step']:,}"] if stepped else []
+    for row in found.rows[-ROWS:]:
+        ran = duration(row.end_ns - row.start_ns) if row.start_ns is not None and row.end_ns is not None else "–"
+        traced = " traced" if row.attempt == found.traced_attempt else ""
+        steps = [_span(row), "–" if row.resumed_step is None else f"{row.resumed_step:,}"] if stepped else []
         table.add_row(
-            _in(f"{row['attempt']}{traced}", "bold"), _in(safe(row["reason"] or "")), _in(safe(row["outcome"] or "not told")),
-            _when(row["start_ns"]), ran, *steps, _discarded(row["fates"]),
+            _in(f"{row.attempt}{traced}", "bold"), _in(safe(row.reason or "")), _in(safe(row.outcome or "not told")),
+            _when(row.start_ns), ran, *steps, _discarded(row.fates),
         )  # fmt: skip
-    more = f", the last {ROWS} of {found['attempts']:,}" if found["attempts"] > ROWS else ""
+    more = f", the last {ROWS} of {found.attempts:,}" if found.attempts > ROWS else ""
     lines: list[ConsoleRenderable] = [_heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1))]
-    last = found["list"][-1]
-    if last["reason"] and last["outcome"] != "completed":
-        lines.append(Text(f" attempt {last['attempt']}: {safe(last['reason'])}", style="dim"))
+    last = found.rows[-1]
+    if last.reason and last.outcome != "completed":
+        lines.append(Text(f" attempt {last.attempt}: {safe(last.reason)}", style="dim"))
     return Group(*lines)
 
 
-def _span(row: Mapping[str, Any]) -> str:
-    first, last = row["first_step"], row["last_step"]
+def _span(row: AttemptRow) -> str:
+    first, last = row.first_step, row.last_step
     return "–" if last is None else f"{last:,}" if first in (None, last) else f"{first:,}–{last:,}"
 
 
@@ -101,83 +102,83 @@ def _discarded(fates: Mapping[str, int] | None) -> str:
     return f"≤ {duration(known + bound)}" if bound else duration(known) if known else ""
 
 
-def _jobs(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
+def _jobs(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
     """The restarted jobs that lost most."""
-    if not found["worst"]:
+    if not found.worst:
         return None
-    told: list[tuple[str, Side]] = [("last", "left")] if any(row["outcome"] for row in found["worst"]) else []
-    table = _table("attempts", "job", *told, found["unit"] or "job", "time", "discarded", "of it", "down")
-    for row in found["worst"][:ROWS]:
-        share = row["discarded_rank_ns"] / max(row["held_rank_ns"], 1)
-        named = middle(safe(f"{row['job']} {row['name'] or ''}".strip()), max(screen.width - FIGURES, 12))
-        lost = ("≤ " if row["at_most"] else "") + duration(row["discarded_rank_ns"])
+    told: list[tuple[str, Side]] = [("last", "left")] if any(row.outcome for row in found.worst) else []
+    table = _table("attempts", "job", *told, found.unit or "job", "time", "discarded", "of it", "down")
+    for row in found.worst[:ROWS]:
+        share = row.discarded_rank_ns / max(row.held_rank_ns, 1)
+        named = middle(safe(f"{row.job} {row.name or ''}".strip()), max(screen.width - FIGURES, 12))
+        lost = ("≤ " if row.at_most else "") + duration(row.discarded_rank_ns)
         table.add_row(
-            f"{row['attempts']:>8}", _in(named, "bold"),
-            *([_in(safe(row["outcome"] or "not told"))] if told else []), "–" if row["held"] is None else f"{row['held']:,}",
-            duration(row["held_rank_ns"]), lost, percent(share), duration(row["down_ns"]),
+            f"{row.attempts:>8}", _in(named, "bold"),
+            *([_in(safe(row.outcome or "not told"))] if told else []), "–" if row.held is None else f"{row.held:,}",
+            duration(row.held_rank_ns), lost, percent(share), duration(row.down_ns),
         )  # fmt: skip
-    more = f", {min(ROWS, len(found['worst']))} of {found['restarted_jobs']:,}" if found["restarted_jobs"] > 1 else ""
+    more = f", {min(ROWS, len(found.worst))} of {found.restarted_jobs:,}" if found.restarted_jobs > 1 else ""
     return Group(_heading(f"Restarted jobs by what they discarded{more}"), Padding(table, (0, 0, 0, 1)))
 
 
-def _ledger(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
+def _ledger(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
     """All time from first start to last end by fate."""
-    total = found["total_rank_ns"]
+    total = found.total_rank_ns
     if not total:
         return None
-    entries = [entry for entry in found["entries"] if entry["rank_ns"] / total >= LEAST_FATE]
-    priced = bool(found["currency"])
+    entries = [entry for entry in found.entries if entry.rank_ns / total >= LEAST_FATE]
+    priced = bool(found.currency)
     table = _table("", "fate", "share", "time", *(["cost"] if priced else []), ("", "left"), header=False)
     for entry in entries:
-        cost = [money(entry["money"], found["currency"])] if priced else []
+        cost = [money(entry.money, found.currency)] if priced else []
         table.add_row(
-            _in(_mark(entry["fate"], screen, STYLE) * 2, STYLE[entry["fate"]][0]), entry["fate"],
-            percent(entry["rank_ns"] / total), duration(entry["rank_ns"]), *cost, _held(entry),
+            _in(_mark(entry.fate, screen, STYLE) * 2, STYLE[entry.fate][0]), entry.fate,
+            percent(entry.rank_ns / total), duration(entry.rank_ns), *cost, _held(entry),
         )  # fmt: skip
     lines: list[ConsoleRenderable] = [_heading(_bill(found)), _bar(entries, total, screen, STYLE), Padding(table, (0, 0, 0, 1))]
-    if not found["closes"]:
+    if not found.closes:
         lines.append(Text(" the ledger does not close: please report this", style="bold red"))
     return Group(*lines)
 
 
-def _held(entry: Mapping[str, Any]) -> str:
+def _held(entry: AttemptEntry) -> str:
     """What of it held accelerators, where that is not all."""
-    if entry["held_rank_ns"] == entry["rank_ns"]:
+    if entry.held_rank_ns == entry.rank_ns:
         return ""
-    return f"{duration(entry['held_rank_ns'])} held" if entry["held_rank_ns"] else "nothing held"
+    return f"{duration(entry.held_rank_ns)} held" if entry.held_rank_ns else "nothing held"
 
 
-def _bill(found: Mapping[str, Any]) -> str:
-    words = [f"Where {duration(found['total_rank_ns'])} of {found['unit'] or 'job'} time went, first start to last end"]
-    words.append(f"{duration(found['held_rank_ns'])} held")
-    if found["currency"]:
-        words.append(money(sum((Decimal(e["money"]) for e in found["entries"]), Decimal(0)), found["currency"]))
+def _bill(found: AttemptsResult) -> str:
+    words = [f"Where {duration(found.total_rank_ns)} of {found.unit or 'job'} time went, first start to last end"]
+    words.append(f"{duration(found.held_rank_ns)} held")
+    if found.currency:
+        words.append(money(sum((Decimal(e.money) for e in found.entries if e.money is not None), Decimal(0)), found.currency))
     return " · ".join(words)
 
 
-def _decided(who: str, cost: Mapping[str, int]) -> str:
+def _decided(who: str, cost: DecidedCost) -> str:
     """What a controller cost."""
-    keys = ("discarded", "control_overhead")
-    parts = [f"{duration(cost[f'{key}_rank_ns'])} {key.replace('_', ' ')}" for key in keys if cost[f"{key}_rank_ns"]]
+    lost = ((cost.discarded_rank_ns, "discarded"), (cost.control_overhead_rank_ns, "control overhead"))
+    parts = [f"{duration(ns)} {word}" for ns, word in lost if ns]
     return f"Decided by {safe(who)}: {' · '.join(parts) or 'nothing lost'}"
 
 
-def _besides(found: Mapping[str, Any]) -> ConsoleRenderable:
+def _besides(found: AttemptsResult) -> ConsoleRenderable:
     """Outcomes, delays and steps."""
-    lines = ["Outcomes: " + " · ".join(f"{n:,} {safe(word)}" for word, n in found["outcomes"].items())]
-    if len(found["discarded_by"] or ()) > 1:
-        lines.append("Discarded: " + " · ".join(f"{duration(ns)} {safe(word)}" for word, ns in found["discarded_by"].items()))
-    lines += [_decided(who, cost) for who, cost in list((found["decided_by"] or {}).items())[:DECIDERS]]
+    lines = ["Outcomes: " + " · ".join(f"{n:,} {safe(word)}" for word, n in found.outcomes.items())]
+    if len(by := found.discarded_by or {}) > 1:
+        lines.append("Discarded: " + " · ".join(f"{duration(ns)} {safe(word)}" for word, ns in by.items()))
+    lines += [_decided(who, cost) for who, cost in list((found.decided_by or {}).items())[:DECIDERS]]
     delays = []
-    if found["queue_ns"] is not None:
-        delays.append(f"{duration(found['queue_ns'])} queued before the first start (burns nothing)")
-    if found["down_ns"]:
-        delays.append(f"{duration(found['down_ns'])} between attempts")
+    if found.queue_ns is not None:
+        delays.append(f"{duration(found.queue_ns)} queued before the first start (burns nothing)")
+    if found.down_ns:
+        delays.append(f"{duration(found.down_ns)} between attempts")
     if delays:
         lines.append("Delay: " + " · ".join(delays))
-    steps = found["steps"]
+    steps = found.steps
     if steps:
-        again = steps["replay_probability"]
-        share = f" · replay probability {percent(again['value'])}" if again else ""
-        lines.append(f"Steps: {steps['discarded']:,} of {steps['executed']:,} executed were discarded{share}")
+        again = steps.replay_probability
+        share = f" · replay probability {percent(again.value)}" if again else ""
+        lines.append(f"Steps: {steps.discarded:,} of {steps.executed:,} executed were discarded{share}")
     return Text("\n".join(lines))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _heading, _in, _print, _short, _table
 from taut.render.text import count, duration, middle, money, percent, safe
+from taut.result.types import ChangedBy, CompareResult, Difference, Estimate, NonDeterminism, Restarts
 
 RUNS, CHANGES, UNLIKE, RESTARTS = 12, 10, 5, 8
 """Lines at most."""
@@ -26,12 +26,12 @@ LABELS = {
 """Headings of the quantities."""
 
 
-def render_compare(result: Mapping[str, Any], screen: Screen) -> str:
+def render_compare(result: CompareResult, screen: Screen) -> str:
     """The whole screen of ``taut compare``."""
-    names = _names([row["run"] for row in result["runs"]])
+    names = _names([row.run for row in result.runs])
     parts = [
-        Text(safe(result["verdict"]["text"]), style="bold"), _runs(result, names, screen), _trends(result), _changed(result),
-        _repeats(result["non_determinism"], names), _restarts(result["restarts"], names),
+        Text(safe(result.verdict.text), style="bold"), _runs(result, names, screen), _trends(result), _changed(result),
+        _repeats(result.non_determinism, names), _restarts(result.restarts, names),
     ]  # fmt: skip
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
@@ -43,10 +43,10 @@ def _names(runs: Sequence[str]) -> dict[str, str]:
     return short if len(set(short.values())) == len(short) else {run: safe(run) for run in runs}
 
 
-def _say(quantity: str, value: Any, currency: str | None = None, signed: bool = False) -> str:
+def _say(quantity: str, value: Estimate | str | float | None, currency: str | None = None, signed: bool = False) -> str:
     """A quantity as people write it; a dash where it is not known."""
-    if isinstance(value, Mapping):
-        value = value["value"]
+    if isinstance(value, Estimate):
+        value = value.value
     if value is None:
         return "–"
     number = float(value)
@@ -60,17 +60,17 @@ def _say(quantity: str, value: Any, currency: str | None = None, signed: bool = 
     return plus + (f"{100 * number:.1f} %" if signed else percent(number))
 
 
-def _runs(result: Mapping[str, Any], names: Mapping[str, str], screen: Screen) -> ConsoleRenderable:
+def _runs(result: CompareResult, names: Mapping[str, str], screen: Screen) -> ConsoleRenderable:
     """A line for each run; where that is too wide, a line for each quantity and a column for each run."""
-    rows = result["runs"]
-    order = "in order of time" if result["order"] == "time" else "in the order given"
+    rows = result.runs
+    order = "in order of time" if result.order == "time" else "in the order given"
     heading = _heading(f"{count(len(rows), 'run')}, {order}")
-    shown = [q for q in LABELS if any(row[q] is not None for row in rows)]
+    shown = [q for q in LABELS if any(getattr(row, q) is not None for row in rows)]
     half = RUNS // 2
     some = rows if len(rows) <= RUNS else [*rows[:half], *rows[-half:]]
-    lines = [[names[row["run"]], f"{row['first_step']}–{row['last_step']}"] for row in some]
+    lines = [[names[row.run], f"{row.first_step}–{row.last_step}"] for row in some]
     for line, row in zip(lines, some, strict=True):
-        line += [_say(q, row[q], row["currency"]) for q in shown]
+        line += [_say(q, getattr(row, q), row.currency) for q in shown]
     titles = ["run", "steps", *(LABELS[q] for q in shown)]
     if _width([titles, *lines]) > screen.width and _width([*zip(titles, *lines, strict=True)]) <= screen.width:
         titles, *lines = map(list, zip(titles, *lines, strict=True))
@@ -87,16 +87,18 @@ def _width(lines: Sequence[Sequence[str]]) -> int:
     return 1 + sum(2 + max(min(len(cell), NAME_WIDTH) for cell in column) for column in zip(*lines, strict=True))
 
 
-def _trends(result: Mapping[str, Any]) -> ConsoleRenderable | None:
-    rows = [row for row in result["trends"] if row["slope"] is not None]
+def _trends(result: CompareResult) -> ConsoleRenderable | None:
+    rows = [(row, row.slope) for row in result.trends if row.slope is not None]
     if not rows:
         return None
-    currency = next((run["currency"] for run in result["runs"] if run["currency"]), None)
+    currency = next((run.currency for run in result.runs if run.currency), None)
     table = _table("quantity", ("a run", "right"), "from", "to", "p", "q")
-    for row in rows:
-        slope, q = row["slope"], row["quantity"]
-        said = (_say(q, slope[key], currency, signed=True) for key in ("value", "lo", "hi"))
-        table.add_row(_in(LABELS[q], "bold" if row["q"] <= NOTABLE else ""), *said, _chance(row["p"]), _chance(row["q"]))
+    for row, slope in rows:
+        q = row.quantity
+        said = (_say(q, end, currency, signed=True) for end in (slope.value, slope.lo, slope.hi))
+        table.add_row(
+            _in(LABELS[q], "bold" if row.q is not None and row.q <= NOTABLE else ""), *said, _chance(row.p), _chance(row.q)
+        )
     return Group(_heading("Trends: change a run, with its interval"), Padding(table, (0, 0, 0, 1)))
 
 
@@ -104,77 +106,71 @@ def _chance(p: float | None) -> str:
     return "–" if p is None else "<0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
-def _changed(result: Mapping[str, Any]) -> ConsoleRenderable | None:
-    rows = result["changed"]
+def _changed(result: CompareResult) -> ConsoleRenderable | None:
+    rows = result.changed
     if not rows:
         return None
     table = _table("rank", "class", "before", "after", "change", "on the wall", "q")
     for row in rows[:CHANGES]:
-        before, after, effect = row["before_ns"], row["after_ns"], row["effect_wall_ns"]
+        before, after, effect = row.before_ns, row.after_ns, row.effect_wall_ns
         table.add_row(
-            _in(f"rank {row['rank']}", "bold"), _in(_short(row["class"])), duration(before), duration(after),
+            _in(f"rank {row.rank}", "bold"), _in(_short(row.op_class)), duration(before), duration(after),
             f"{100 * (after / before - 1):+.0f} %" if before else "new",
-            "–" if effect is None else ("+" if effect > 0 else "") + duration(effect), _chance(row["q"]),
+            "–" if effect is None else ("+" if effect > 0 else "") + duration(effect), _chance(row.q),
         )  # fmt: skip
     more = f", the first {CHANGES} of {len(rows):,}" if len(rows) > CHANGES else ""
-    ends = "" if len(result["runs"]) == 2 else ", first run against last"
-    return Group(_heading(f"What changed: work a step{ends}{more}"), Padding(table, (0, 0, 0, 1)), *_by(result["changed_by"]))
+    ends = "" if len(result.runs) == 2 else ", first run against last"
+    return Group(_heading(f"What changed: work a step{ends}{more}"), Padding(table, (0, 0, 0, 1)), *_by(result.changed_by))
 
 
-def _by(by: Mapping[str, Any]) -> Sequence[Text]:
+def _by(by: ChangedBy) -> Sequence[Text]:
     lines = []
-    for kind in ("rank", "class"):
-        top = sorted(((ns, name) for name, ns in by[kind].items() if ns), key=lambda pair: -abs(pair[0]))[:3]
+    for kind, costs in (("rank", by.rank), ("class", by.op_class)):
+        top = sorted(((ns, name) for name, ns in costs.items() if ns), key=lambda pair: -abs(pair[0]))[:3]
         if top:
             said = ", ".join(f"{_short(name)} {'+' if ns > 0 else ''}{duration(ns)}" for ns, name in top)
             lines.append(Text(f" on the wall by {kind}, over the last run: {said}", style="dim"))
     return lines
 
 
-def _repeats(found: Mapping[str, Any], names: Mapping[str, str]) -> ConsoleRenderable | None:
+def _repeats(found: NonDeterminism, names: Mapping[str, str]) -> ConsoleRenderable | None:
     lines: list[ConsoleRenderable] = []
-    for row in found["repeats"]:
-        between = row["between_share"]
-        text = f" {len(row['runs'])} runs of one graph: step time varies {percent(row['within_share'])} within a run"
+    for row in found.repeats:
+        between = row.between_share
+        text = f" {len(row.runs)} runs of one graph: step time varies {percent(row.within_share)} within a run"
         if between is None:
             lines.append(Text(f"{text}; too few steps to compare them"))
             continue
-        reach = (
-            f"at least {percent(between['lo'])}"
-            if len(row["runs"]) == 2
-            else f"{percent(between['lo'])} to {percent(between['hi'])}"
-        )
-        spread = f"{percent(between['value'])} ({reach}) between runs beyond that"
-        lines.append(Text(f"{text}, {spread}; p {_chance(row['p'])}; classes on ranks that differ: {row['count']:,}"))
-    for row in found["structure"]:
-        if row["count"]:
-            kind = "same graph" if row["same_graph"] else "another graph"
-            lines.append(
-                Text(f" {names[row['run']]}: {kind}, {count(row['count'], 'difference')} from {names[row['against']]}")
-            )
-            lines += [Text(f"   {_unlike(one)}", style="dim") for one in row["differences"][:UNLIKE]]
+        reach = f"at least {percent(between.lo)}" if len(row.runs) == 2 else f"{percent(between.lo)} to {percent(between.hi)}"
+        spread = f"{percent(between.value)} ({reach}) between runs beyond that"
+        lines.append(Text(f"{text}, {spread}; p {_chance(row.p)}; classes on ranks that differ: {row.count:,}"))
+    for one in found.structure:
+        if one.count:
+            kind = "same graph" if one.same_graph else "another graph"
+            lines.append(Text(f" {names[one.run]}: {kind}, {count(one.count, 'difference')} from {names[one.against]}"))
+            lines += [Text(f"   {_unlike(other)}", style="dim") for other in one.differences[:UNLIKE]]
     return Group(_heading("Repeats"), *lines) if lines else None
 
 
-def _unlike(one: Mapping[str, Any]) -> str:
-    before, after = ("none" if one[side] is None else safe(str(one[side])) for side in ("before", "after"))
-    name = f" {_short(one['class'])}" if one["class"] and one["what"] != "gate order" else ""
-    where = "" if one["step"] is None else f", from step {one['step']} in {count(one['steps'], 'step')}"
-    return f"{one['what']}, rank {one['rank']}{name}: {before} before, {after} after{where}"
+def _unlike(one: Difference) -> str:
+    before, after = ("none" if side is None else safe(str(side)) for side in (one.before, one.after))
+    name = f" {_short(one.op_class)}" if one.op_class and one.what != "gate order" else ""
+    where = "" if one.step is None else f", from step {one.step} in {count(one.steps or 0, 'step')}"
+    return f"{one.what}, rank {one.rank}{name}: {before} before, {after} after{where}"
 
 
-def _restarts(found: Mapping[str, Any], names: Mapping[str, str]) -> ConsoleRenderable | None:
-    if not found["at"]:
+def _restarts(found: Restarts, names: Mapping[str, str]) -> ConsoleRenderable | None:
+    if not found.at:
         return None
     table = _table("restart", "into", "at step", "run again", "before", "after", "step time", "spread")
-    for row in found["at"][:RESTARTS]:
+    for row in found.at[:RESTARTS]:
         ratios = (
-            "–" if row[k] is None else f"× {row[k]['ratio']['value']:.2f} (q {_chance(row[k]['q'])})"
-            for k in ("step_time", "spread")
+            "–" if one is None else f"× {one.ratio.value:.2f} (q {_chance(one.q if isinstance(one.q, float) else None)})"
+            for one in (row.step_time, row.spread)
         )
         table.add_row(
-            _in(names[row["before"]], "bold"), _in(names[row["after"]]), str(row["step"]), count(row["rerun_steps"], "step"),
-            duration(row["before_ns"]), duration(row["after_ns"]), *ratios,
+            _in(names[row.before], "bold"), _in(names[row.after]), str(row.step), count(row.rerun_steps, "step"),
+            duration(row.before_ns), duration(row.after_ns), *ratios,
         )  # fmt: skip
-    more = f", the first {RESTARTS} of {len(found['at'])}" if len(found["at"]) > RESTARTS else ""
+    more = f", the first {RESTARTS} of {len(found.at)}" if len(found.at) > RESTARTS else ""
     return Group(_heading(f"Restarts{more}"), Padding(table, (0, 0, 0, 1)))

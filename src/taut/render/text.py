@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 UNITS = ((3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 """Nanoseconds in each unit, largest first."""
+UNKNOWN = "–"
+"""What is not known."""
 
 # Same width, so that a table stays a table.
 _PLAIN = str.maketrans({"–": "-", "−": "-", "·": "|", "…": "~", "µ": "u", "×": "x", "≥": ">", "→": ">"})
@@ -43,8 +45,10 @@ def three(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def duration(ns: float) -> str:
+def duration(ns: float | None) -> str:
     """Nanoseconds in the largest unit that gives at least one of it; hours and minutes from two on."""
+    if ns is None:
+        return UNKNOWN
     for unit_ns, unit in UNITS:
         least = 2 * unit_ns if unit in ("h", "min") else unit_ns
         if abs(ns) >= least * 0.9995:
@@ -62,15 +66,19 @@ def size(count: int | None) -> str:
     return f"{count} B"
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """A share 0–1 as a percentage; what is there but small is not shown as zero."""
+    if share is None:
+        return UNKNOWN
     if 0 < share < 0.0005:
         return "<0.1 %"
     return f"{100 * share:.1f} %"
 
 
-def money(amount: Decimal | str, currency: str | None) -> str:
+def money(amount: Decimal | str | None, currency: str | None) -> str:
     """An amount with its currency: cents, or two significant digits below one."""
+    if amount is None:
+        return UNKNOWN
     from decimal import Decimal  # here, because every line on stderr needs this file, and few need money
 
     value = Decimal(amount)
