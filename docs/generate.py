@@ -88,8 +88,11 @@ def columns_page() -> str:
     parts = [
         MADE,
         "# Columns",
-        "Every table of a run, as Arrow or Parquet. Times are whole nanoseconds; an integer that was not measured "
-        "is -1, a name that is not known is empty.",
+        "Every table of a run. Times are whole nanoseconds; an integer that was not measured is -1, a name that is not known "
+        "is empty. In the Parquet files of a run folder every code is the word it stands for (dictionary-encoded): `kind`, "
+        "`name`, `lane`, `verb` and `group` of `ops.parquet` and `gates.parquet`, `fate` and `name` of `ledger.parquet`. "
+        "`findings.parquet`, `causes.parquet` and `steps.parquet` hold `findings`, `blame` and `windows` of "
+        "[the result](result.md), `ranks.parquet` who each rank is, the wait it caused, and its time by fate.",
     ]
     for row in rows():
         lines = ["| column | type | meaning |", "|---|---|---|"]

@@ -13,11 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taut import __version__
+from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
@@ -27,7 +28,7 @@ from taut.diagnose.job_regime import PAYS
 from taut.graph import Clock, Gate, link
 from taut.ledger import Prices, charge
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
-from taut.ledger.charge import Cell
+from taut.ledger.charge import FATES, Cell
 from taut.read.files import Paths, listed
 from taut.read.rank_topology import Topology
 from taut.read.rank_topology import load as load_topology
@@ -38,8 +39,12 @@ from taut.replay.whatif import decompose, dimensions
 from taut.result.analysis_result import report
 from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
+from taut.result.result_tables import result_tables
 from taut.result.types import AnalysisResult
-from taut.stored import OP_ARRAYS, Run, open_run
+from taut.stored import OP_ARRAYS, Run, op_words, open_run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
@@ -198,35 +203,43 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    graph = analysis.graph
-
-    def put(name: str, table: Any) -> None:
+    def put(name: str, table: pa.Table) -> None:
+        words = [field.name for field in table.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)]
         path = folder / f"{name}.parquet"
-        pq.write_table(
-            table, path, compression="lz4", use_dictionary=name in ("members", "metrics", "actions"), write_statistics=False
-        )
+        pq.write_table(table, path, compression="lz4", use_dictionary=words, write_statistics=False)
 
-    ops = graph.ops.to_arrow()
-    for name in OP_ARRAYS:
-        ops = ops.append_column(name, pa.array(getattr(graph, name)))
-    ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
-    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr)))
-    tables = {
-        "ops": ops,
-        "edges": pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}),
-        "events": pa.table({"event": graph.events}),
-        "waits": analysis.blame.waits.to_arrow(),
-        "ledger": analysis.ledger.cells.to_arrow(),
-        "metrics": graph.trace.metrics.to_arrow(),
-        "attempts": graph.trace.attempts.to_arrow(),
-        **({"actions": graph.trace.actions.to_arrow()} if len(graph.trace.actions) else {}),
-        **{name: getattr(graph, name).to_arrow() for name in ("gates", "members", "clock")},
-    }
+    tables = {**_graph_tables(analysis), **result_tables(analysis, analysis.result)}
     with ThreadPoolExecutor(max_workers=1) as pool:
         written = pool.map(put, tables, tables.values())
         meta = _meta(analysis)
         list(written)
     return meta
+
+
+def _graph_tables(analysis: Analysis) -> dict[str, pa.Table]:
+    """The graph and what was computed of it; codes are the words they stand for."""
+    import pyarrow as pa
+
+    graph, words = analysis.graph, op_words(analysis.graph.trace)
+    ops = graph.ops.to_arrow()
+    for name in OP_ARRAYS:
+        ops = ops.append_column(name, pa.array(getattr(graph, name)))
+    ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
+    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr)))
+    of_gates = {name: words[name] for name in ("verb", "name", "group")}
+    return {
+        "ops": worded(ops, words),
+        "edges": pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}),
+        "events": pa.table({"event": graph.events}),
+        "waits": analysis.blame.waits.to_arrow(),
+        "ledger": worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
+        "metrics": graph.trace.metrics.to_arrow(),
+        "attempts": graph.trace.attempts.to_arrow(),
+        **({"actions": graph.trace.actions.to_arrow()} if len(graph.trace.actions) else {}),
+        "gates": worded(graph.gates.to_arrow(), of_gates),
+        "members": graph.members.to_arrow(),
+        "clock": graph.clock.to_arrow(),
+    }
 
 
 def _meta(analysis: Analysis) -> dict[str, object]:
@@ -236,7 +249,7 @@ def _meta(analysis: Analysis) -> dict[str, object]:
         "digest": analysis.digest,
         "result": analysis.result,
         "graph": {
-            "names": list(trace.names), "lanes": list(trace.lanes), "groups": list(trace.groups), "name": trace.name,
+            "names": unique(trace.names), "lanes": unique(trace.lanes), "groups": unique(trace.groups), "name": trace.name,
             "source": trace.source, "world_size": trace.world_size, "backend": trace.backend, "relative": trace.relative,
             "group_ranks": {k: [int(r) for r in v] for k, v in trace.group_ranks.items()},
             "slots": graph.slots, "steps": graph.steps.tolist(), "segment": graph.segment.tolist(),

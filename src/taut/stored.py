@@ -18,12 +18,13 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from taut.core.array_types import Column
 from taut.core.boundary import refusing_unexpected
+from taut.core.coded_columns import Words, codes_of, unique
 from taut.core.errors import RunError
 from taut.core.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
-from taut.core.tables import Action, Member, Op, Table, Trace
+from taut.core.tables import Action, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Gate, Graph
 from taut.graph.stored_arrays import FAR_NS, Unsound, check
 from taut.replay.blame import Wait
@@ -129,7 +130,8 @@ def _open(root: Path) -> Run:
         group_ranks=about.group_ranks, partial=about.partial, counts=about.counts,
         actions=read_table(Action) if "actions.parquet" in stored.files else Table(Action, {}, 0), zero_ns=about.zero_ns,
     )  # fmt: skip
-    ops = read_columns(root, stored.files, "ops", {**schema_of(Op), **OP_ARRAYS, "reference_ns": "float64", "preds": "int64"})
+    columns = {**schema_of(Op), **OP_ARRAYS, "reference_ns": "float64", "preds": "int64"}
+    ops = read_columns(root, stored.files, "ops", columns, op_words(trace))
     edges = read_columns(root, stored.files, "edges", {"pred": "int64", "lag_ns": "int64"})
     graph = Graph(
         trace=trace, ops=Table(Op, {name: ops[name] for name in schema_of(Op)}),
@@ -208,8 +210,20 @@ def schema_of(row: type) -> dict[str, str]:
     return {f.name: f.metadata["dtype"] for f in dataclasses.fields(row)}
 
 
-def read_columns(root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """The columns of one stored table, of exactly these names and types."""
+def op_words(trace: Trace) -> dict[str, list[str]]:
+    """Coded columns of ops and what their codes are called."""
+    verbs = [verb.word for verb in Verb]
+    kinds = [kind.name.lower() for kind in Kind]
+    return {
+        "lane": unique(trace.lanes), "kind": kinds, "name": unique(trace.names), "verb": verbs, "group": unique(trace.groups),
+    }  # fmt: skip
+
+
+def read_columns(
+    root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str], words: Words | None = None
+) -> dict[str, Column]:
+    """The columns of one stored table, of exactly these names and types; those that are stored as words as their codes."""
+    coded = words or {}
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -217,12 +231,15 @@ def read_columns(root: Path, files: Mapping[str, File], name: str, schema: Mappi
     data = read_listed(root, file, files.get(file))
     try:
         stored = pq.ParquetFile(pa.BufferReader(data))
-        _check_schema(root, file, stored, schema, len(data))
+        _check_schema(root, file, stored, {**schema, **dict.fromkeys(coded, "words")}, len(data))
         table = stored.read(columns=list(schema))
-        if any(table[column].null_count for column in schema):
+        if any(table[column].null_count for column in schema if column not in coded):
             raise _damaged(root, f"{file} has empty cells")
-        return {column: table[column].to_numpy() for column in schema}
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        return {
+            column: codes_of(table[column], coded[column], schema[column]) if column in coded else table[column].to_numpy()
+            for column in schema
+        }
+    except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError) as error:
         raise _damaged(root, str(error)) from None
 
 
@@ -230,7 +247,8 @@ def _check_schema(root: Path, file: str, stored: Any, schema: Mapping[str, str],
     """Refuse other columns or types than expected, and more rows than the file can hold."""
     import pyarrow as pa
 
-    expected = {n: pa.string() if t == "str" else pa.from_numpy_dtype(np.dtype(t)) for n, t in schema.items()}
+    words = {"str": pa.string(), "words": pa.dictionary(pa.int32(), pa.string())}
+    expected = {n: words.get(t) or pa.from_numpy_dtype(np.dtype(t)) for n, t in schema.items()}
     names = stored.schema_arrow.names
     found = dict(zip(names, stored.schema_arrow.types, strict=True))
     if len(found) < len(names):

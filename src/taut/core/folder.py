@@ -34,7 +34,7 @@ from taut.core.whole_file import is_scratch, scratch_name, whole_file
 T = TypeVar("T")
 
 RUN = "run.json"
-FORMAT = 2
+FORMAT = 3
 """Version of the layout of a run folder: 2 has a manifest."""
 PATIENCE_S = 3.0
 """Another writer of the same place is waited for this long; it needs moments. Locks may be held by anybody."""
