@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,8 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-SCENARIOS = ("gpt-175b", "large-training", "multi-tenant", "mixed-fabric", "retry-heavy")
+SCENARIOS = ("gpt-175b", "large-training", "multi-tenant", "mixed-fabric", "retry-heavy", "latency-inference", "agent-chain")
+COMPARED = (("lab-baseline", "lab-slow-rank"), ("lab-baseline", "lab-slow-link", "lab-slow-rank"))
 TIMEOUT_S = 600
+INDEX = re.compile(r"\[\d+\]")
+RENAMED = ((r"^(\.policies\[\d+\]\.\w+)\.baseline\b", r"\1.without"),)
+"""Keys of schema 1 → keys of schema 2, so that what they hold is compared."""
 Leaf = tuple[str, Any]
 
 
@@ -59,10 +64,11 @@ def said(checkout: Path, place: Path, *args: str) -> dict[str, Any]:
 
 def differences(old: dict[str, Any], new: dict[str, Any], within: bool) -> Counter[str]:
     """How many leaves differ, by kind."""
-    before, after = dict(leaves(old)), dict(leaves(new))
+    before, after = ({_renamed(at): value for at, value in leaves(one)} for one in (old, new))
     found: Counter[str] = Counter()
-    found["keys gone"] = len(before.keys() - after.keys())
-    found["keys new"] = len(after.keys() - before.keys())
+    for word, keys in (("gone", before.keys() - after.keys()), ("new", after.keys() - before.keys())):
+        found[f"keys {word}"] = len(keys)
+        found.update(f"{word}: {INDEX.sub('[]', at)}" for at in keys)
     for at in before.keys() & after.keys():
         one, other = before[at], after[at]
         found["compared"] += 1
@@ -77,6 +83,12 @@ def differences(old: dict[str, Any], new: dict[str, Any], within: bool) -> Count
         else:
             found["NUMBERS"] += 1
     return found
+
+
+def _renamed(at: str) -> str:
+    for old, new in RENAMED:
+        at = re.sub(old, new, at)
+    return at
 
 
 def _inside(before: dict[str, Any], at: str, value: float) -> bool:
@@ -106,6 +118,12 @@ def check(name: str, inputs: tuple[str, ...], roots: tuple[Path, Path], verb: st
             if verb == "project":
                 results.append(said(root, here, "project", *inputs))
                 continue
+            if verb == "compare":
+                runs = [Path(one).name for one in inputs]
+                for name, one in zip(runs, inputs, strict=True):
+                    said(root, here, "analyze", one, "-o", name)
+                results.append(said(root, here, "compare", *runs))
+                continue
             if verb == "control":
                 results.append(said(root, here, "control", *inputs))
                 continue
@@ -115,6 +133,10 @@ def check(name: str, inputs: tuple[str, ...], roots: tuple[Path, Path], verb: st
                 result["whatif"] = said(root, here, "whatif", "run", "--fix", f"rank={rank}")
             results.append(result)
         return f"{verb} {name}", differences(results[0], results[1], verb == "project")
+
+
+def _counts(found: Counter[str]) -> str:
+    return ", ".join(f"{n} {kind}" for kind, n in sorted(found.items()) if n and ":" not in kind)
 
 
 def main() -> None:
@@ -130,14 +152,21 @@ def main() -> None:
     todo = [(name, inputs, roots, "analyze") for name, inputs in cases(data)]
     todo += [(path.name, (str(path),), roots, "control") for path in sorted((data / "control").iterdir())]
     todo += [("all", tuple(map(str, sorted((data / "slurm").iterdir()))), roots, "control")]
+    todo += [(" ".join(names), tuple(str(data / name) for name in names), roots, "compare") for names in COMPARED]
     todo += [(name, (name,), roots, "project") for name in SCENARIOS]
     todo = [one for one in todo if asked.only in f"{one[3]} {one[0]}"]
     total: Counter[str] = Counter()
     with ThreadPoolExecutor(asked.jobs) as pool:
         for name, found in pool.map(lambda one: check(*one), todo):
-            print(f"{name:60} " + ", ".join(f"{n} {kind}" for kind, n in sorted(found.items()) if n), flush=True)
+            print(
+                f"{name:60} " + ", ".join(f"{n} {kind}" for kind, n in sorted(found.items()) if n and ":" not in kind),
+                flush=True,
+            )
             total += found
-    print(f"{len(todo)} cases: " + ", ".join(f"{n} {kind}" for kind, n in sorted(total.items())))
+    print(f"{len(todo)} cases: {_counts(total)}")
+    for kind, n in sorted(total.items()):
+        if ":" in kind:
+            print(f"  {kind} ({n} times)")
     sys.exit(total["NUMBERS"] > 0)
 
 
