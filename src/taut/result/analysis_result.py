@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import convert, to_builtins
+from msgspec import convert
 
 from taut.core.array_types import Mask
 from taut.core.ids import least, numbered
@@ -19,13 +19,13 @@ from taut.diagnose.job_indices import indices
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
 from taut.replay.whatif import link_ends
+from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
 from taut.result.types import (
     AnalysisResult,
     AttemptsResult,
     Blame,
-    Bound,
     Cause,
     Clock,
     Collective,
@@ -48,8 +48,6 @@ from taut.result.types import (
     Redundant,
     Regime,
     Tail,
-    Verdict,
-    VerdictClass,
     Waits,
     WhatIf,
     Window,
@@ -57,7 +55,6 @@ from taut.result.types import (
 
 if TYPE_CHECKING:
     from taut.diagnose.finding import Finding as Diagnosed
-    from taut.graph import Graph
     from taut.result.computed import Computed
 
 EXPLAINED_NS = 100_000
@@ -75,7 +72,7 @@ def report(a: Computed) -> AnalysisResult:
     beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
     step_ns = a.observed.wall_ns / max(len(g.steps), 1)
     return AnalysisResult(
-        verdict=_verdict(a, fidelity.explained_share, controlled, beside),
+        verdict=analysis_verdict(a, fidelity.explained_share, controlled, beside),
         job=_job(a, attempts),
         fidelity=fidelity,
         whatif=_whatif(a),
@@ -376,134 +373,3 @@ def _indices(a: Computed) -> Indices:
 def _kept(discarded: Mask | None) -> float:
     """Share of executed steps that were kept, all of them where no log tells."""
     return 1.0 if discarded is None else float(1 - discarded.mean())
-
-
-def _bound(fates: dict[str, int]) -> Bound:
-    """What the rank-time is bound by."""
-    groups: dict[Bound, int] = {
-        "compute": fates["productive"] + fates["slow compute"] + fates["discarded"],
-        "communication": fates["exposed transfer"] + fates["communication undivided"],
-        "synchronisation": fates["fault wait"] + fates["jitter wait"] + fates["structural wait"],
-        "host": fates["gap"] + fates["control overhead"],
-    }
-    return max(groups, key=lambda k: groups[k])
-
-
-def _verdict(a: Computed, explained: float, controlled: ControlResult | None, beside: str | None) -> Verdict:
-    """The answer in a sentence or two, its class, and what the time is bound by."""
-    g, fates = a.graph, a.ledger.by_fate
-    share = {k: 100 * v / max(a.ledger.total_rank_ns, 1) for k, v in fates.items()}
-    doubt = (
-        "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
-    )
-    kind: VerdictClass
-    fought = _fought(a, controlled)
-    if fought:
-        text, kind = fought, "control"
-    elif a.findings:
-        text, kind = _found(a), "structural" if a.findings[0].mode == "work imbalance" else "component"
-    elif len(g.ranks) == 1:
-        text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
-    elif explained < 0.5:
-        text, kind = "Unknown.", "unknown"
-    elif share["structural wait"] >= STRUCTURAL:
-        text, kind = (
-            (
-                f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting {_structure(a)}, "
-                f"{share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
-            ).strip(),
-            "structural",
-        )
-    else:
-        few = g.trace.world_size is not None and 2 * len(g.ranks) < g.trace.world_size
-        text, kind = _quiet(a, share), "unknown" if few else "healthy"
-        if few:
-            text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
-    return Verdict(text=text + doubt, kind=kind, bound=_bound(fates), components=beside)
-
-
-def _fought(a: Computed, controlled: ControlResult | None) -> str | None:
-    """What controllers did to the job, where that is the largest loss and nothing hangs."""
-    if controlled is None or any(f.mode == "hang" for f in a.findings):
-        return None
-    from taut.ledger.zones import said
-
-    return said(to_builtins(controlled), a.ledger)
-
-
-STRUCTURAL = 5
-"""Per cent of the bill in structural wait from which the verdict says structural."""
-
-
-def _structure(a: Computed) -> str:
-    """What structural waiting is: callers wait for whom they call; else roles and pipelines."""
-    if not a.graph.trace.told:
-        return "(imbalance between roles, pipeline bubble)"
-    waits, members = a.blame.waits, a.graph.members
-    by_rank = np.bincount(a.graph.rank_index[waits.opener], weights=waits.structural_ns, minlength=len(members))
-    most = int(np.argmax(by_rank))
-    return f"for calls, {100 * by_rank[most] / max(by_rank.sum(), 1):.0f} % of it for {members.name[most]}"
-
-
-def _found(a: Computed) -> str:
-    f = a.findings[0]
-    more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
-    if f.mode == "hang":
-        stopped = f"rank{'s' if len(f.ranks) > 1 else ''} {', '.join(map(str, f.ranks))}"
-        return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
-    verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links) else "holds"
-    gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
-    return (
-        f"{f.mode.capitalize()}: {_place(f, a.graph)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
-        f"Fixing it recovers {gain:.1f} % of the wall clock."
-    )
-
-
-def _place(f: Diagnosed, g: Graph) -> str:
-    """Where a finding is, in the words of a sentence: links, ranks, stages, or what all ranks do."""
-    if f.links:
-        return f"link {' and '.join(f.links)}"
-    if f.ranks:
-        named = dict(zip(g.ranks.tolist(), g.members.name, strict=True))
-        return f"rank {', '.join(f'{rank} ({named[rank]})' if named[rank] else str(rank) for rank in f.ranks)}"
-    return f"stage {', '.join(map(str, f.stages))}" if f.stages else f"{f.classes[0]} on all ranks" if f.classes else "the job"
-
-
-def _alone(a: Computed, share: dict[str, float]) -> str:
-    world = a.graph.trace.world_size
-    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % compute, "
-    if world == 1:
-        return text + f"{share['gap']:.0f} % gaps on the host."
-    return text + (
-        f"{share['communication undivided']:.0f} % exposed communication (waiting included, an upper bound), "
-        f"{share['gap']:.0f} % gaps on the host. Who is waited for needs the traces of all ranks."
-    )
-
-
-def _quiet(a: Computed, share: dict[str, float]) -> str:
-    waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
-    text = (
-        f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps and waits for them; "
-        f"in all {waiting:.0f} % waiting at gates"
-    )
-    totals = a.blame.totals
-    if totals["gap_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
-        by_rank = np.bincount(a.graph.rank_index, weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
-        worst = int(np.argmax(by_rank))
-        part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
-        text += f", {part:.0f} % of it for gaps on rank {int(a.graph.ranks[worst])} (host, launch, input)"
-        if len(a.graph.steps) < 3:
-            text += f"; {len(a.graph.steps)} step cannot tell habit from accident" if len(a.graph.steps) == 1 else ""
-    elif totals["unexplained_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
-        text += ", most of it unexplained: too few steps to know what is ordinary"
-    else:
-        text += ", all of it ordinary variation or structure"
-    return text + "."
-
-
-def _worst_stage(a: Computed) -> str:
-    """The stage that is too long, if one clearly is."""
-    stages = sorted(((v, k) for k, v in a.whatif.by.get("stage", {}).items()), reverse=True)
-    if len(stages) < 2 or stages[0][0] < 1.02 or stages[0][0] - 1 < 2 * (stages[1][0] - 1):
-        return ""
-    return f"Stage {stages[0][1]} is the longest: alone it slows the job by {100 * (stages[0][0] - 1):.0f} %."
