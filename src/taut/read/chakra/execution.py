@@ -23,7 +23,7 @@ from taut.read.chakra.execution_calls import Call, Node, call_of, made_groups
 from taut.read.chakra.execution_linked import is_linked, linked_nodes
 from taut.read.chakra.nodes import rank_in_name
 from taut.read.columns import Codes, Ints
-from taut.read.kineto.json_events import integer
+from taut.read.json_values import integer
 
 _HEAD = re.compile(rb'^\s*\{[^\[{]{0,4096}?"schema"\s*:\s*"\d+\.\d+(?:\.\d+)?[^"]{0,40}"')
 UNNAMED = "default"

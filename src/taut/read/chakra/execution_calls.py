@@ -9,7 +9,7 @@ import msgspec
 
 from taut.core.tables import Verb
 from taut.read.chakra.nodes import process_groups
-from taut.read.kineto.json_events import integer
+from taut.read.json_values import integer
 from taut.read.op_rows import NAME_LENGTH
 from taut.read.verb_words import verb_of
 

@@ -17,7 +17,7 @@ from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
 from taut.read.chakra.nodes import NUMBERS, TYPES, VERBS, Needs, Nodes, codes_of, nanoseconds, process_groups
 from taut.read.columns import Codes, Ints, Mask, whole_numbers
-from taut.read.kineto.json_events import Int64, integer
+from taut.read.json_values import Int64, integer
 from taut.read.op_rows import NAME_LENGTH
 from taut.read.verb_words import verb_of
 

@@ -18,8 +18,8 @@ from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 from taut.read.columns import Codes, Ints, Mask
 from taut.read.flight import arrivals, pickles
+from taut.read.json_values import elements, integer, integers
 from taut.read.kineto.collectives import NO_GROUP
-from taut.read.kineto.json_events import elements, integer, integers
 from taut.read.limits import RANKS, near
 from taut.read.op_rows import NAME_LENGTH, rank_list
 from taut.read.verb_words import verb_of

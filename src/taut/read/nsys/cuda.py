@@ -159,12 +159,3 @@ def calls(db: Database, strings: Mapping[int, str], work: Work, counts: Counter[
     keep &= used
     start, end, thread = (part[column][keep] for column in ("start", "end", "globalTid"))
     return Calls(start, end, thread, process[keep], issue[keep], launches[keep], name[keep], names)
-
-
-def issuer(calls: Ints, work: Ints) -> Ints:
-    """For each piece of work the index of the call of the same issue, or -1."""
-    if not len(calls):
-        return np.full(len(work), NULL, dtype=np.int64)
-    order = np.argsort(calls, kind="stable")
-    at = np.minimum(np.searchsorted(calls[order], work, "left"), len(calls) - 1)
-    return np.where((calls[order][at] == work) & (work != NULL), order[at], NULL)

@@ -13,7 +13,7 @@ import numpy as np
 
 from taut.core.tables import NULL
 from taut.read.columns import Codes, Ints
-from taut.read.kineto.json_events import elements
+from taut.read.json_values import elements
 from taut.read.nsys.sqlite import Database
 from taut.read.step_marks import Ranges
 

@@ -22,7 +22,7 @@ from taut.read.nsys import target as nsys_target
 from taut.read.nsys.nccl import Collective, Init, Nccl
 from taut.read.nsys.nvtx import is_api, is_torch, notes
 from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
-from taut.read.op_rows import Rows, communicate_name
+from taut.read.op_rows import Message, Rows, issuer
 from taut.read.step_marks import PROCESS, loops
 
 NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
@@ -140,14 +140,19 @@ class _Reading:
         mine = np.flatnonzero(c.process == process)
         if (w.process == process).sum() > len(work):
             mine = mine[~c.launches[mine] | np.isin(c.issue[mine], w.issue[work])]
-        issuer = nsys_work.issuer(c.issue[mine], w.issue[work])
-        launch = np.append(self._add_calls(rows, mine), NULL)[issuer]
+        by = issuer(c.issue[mine], w.issue[work])
+        launch = np.append(self._add_calls(rows, mine), NULL)[by]
         loud = self.loud[work]
         self._add_work(rows, work[~loud], launch[~loud], device)
-        call = np.append(mine, NULL)[issuer[loud]]
+        call = np.append(mine, NULL)[by[loud]]
         thread, at = (np.where(call >= 0, np.append(column, NULL)[call], NULL) for column in (c.thread, c.start))
         about = self.nccl.described([w.names[code] for code in w.name[work[loud]].tolist()], thread, at)
-        self._add_collectives(rows, work[loud], launch[loud], about, device)
+        messages = [
+            Message(c.verb, "" if c.comm is None else group_name(c.comm), c.size, c.peer, part=place)
+            for place, c in enumerate(about)
+        ]
+        met = work[loud]
+        rows.add_messages("nccl", messages, w.start[met], w.end[met], self._lanes(rows, met, device), launch[loud])
         loop = self.loops.get(process)
         marks = loop.marks() if loop else Table(Mark, {}, 0)
         ops = _hops_apart(rows.table(NULL, marks), about)
@@ -185,21 +190,6 @@ class _Reading:
         w = self.work
         lane, name = self._lanes(rows, work, device), _renamed(rows, w.name[work], w.names)
         rows.add(w.start[work], w.end[work], kind=Kind.COMPUTE, lane=lane, name=name, size=w.size[work], launch=launch)
-
-    def _add_collectives(self, rows: Rows, work: Ints, launch: Ints, about: list[Collective], device: int) -> None:
-        rows.add(
-            self.work.start[work],
-            self.work.end[work],
-            kind=Kind.COMMUNICATE,
-            lane=self._lanes(rows, work, device),
-            name=np.array([communicate_name(rows, "nccl", c.verb) for c in about], dtype=np.int64),
-            verb=np.array([c.verb for c in about], dtype=np.int64),
-            group=np.array([NULL if c.comm is None else rows.groups[group_name(c.comm)] for c in about], dtype=np.int64),
-            size=np.array([c.size for c in about], dtype=np.int64),
-            peer=np.array([c.peer for c in about], dtype=np.int64),
-            part=np.arange(len(about)),
-            launch=launch,
-        )
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
