@@ -1,4 +1,4 @@
-"""Traces of single files → one Trace: ranks named, cycles joined, gaps said aloud."""
+"""Traces of single files → one Trace: ranks named, cycles joined, missing ranks noted."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Mark, Member, Op, Table, Trace, concat
-from taut.read.columns import Codes, Ints
+from taut.read.columns import Codes
 
 Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01
-SAID = {
+EFFECTS = {
     "collectives that do not name their group": "they meet only where their times show that all ranks do",
     "grouped sends and receives without their calls": "whom they meet is not known",
     "profiler steps that begin before the one before them ended": "a clock was set back, and what happened when is not known",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
-"""Counts that are said aloud, and what each does to the answer."""
+"""Counts that become notes, and what each does to the answer."""
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
 
 
 def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
-    """One Trace of a job; refuses what cannot be one job, and says what is missing."""
+    """One Trace of a job; refuses what cannot be one job, and notes what is missing."""
     parts, notes = _with_ranks(parts)
     world_size = _one_world(parts)
     parts = sorted(parts, key=lambda part: (int(part[1].members.rank.min()), _window(part[1])[0]))
@@ -44,10 +44,10 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     members = concat(Member, [trace.members for trace in traces])
     members = members.take(np.unique(members.rank, return_index=True)[1])
     notes += [line for trace in traces for line in trace.partial]
-    notes += [f"{error.where} left out: {error.why}" for error in refused]
+    notes += left_out(refused)
     notes += missing_ranks(members.rank, world_size)
     counts = sum((Counter(trace.counts) for trace in traces), Counter[str]())
-    notes += [f"{counts[reason]:,} {reason}: {so}" for reason, so in SAID.items() if counts[reason]]
+    notes += [f"{counts[reason]:,} {reason}: {so}" for reason, so in EFFECTS.items() if counts[reason]]
     return Trace(
         ops=concat(Op, ops),
         names=list(map(str, names)),
@@ -67,9 +67,14 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     )
 
 
+def left_out(refused: Sequence[InputRefused]) -> list[str]:
+    """One note for every file that was refused while others were read."""
+    return [f"{error.where} left out: {error.why}" for error in refused]
+
+
 def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) -> Table:
     """The ops with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
-    columns: dict[str, Any] = {}
+    columns: dict[str, Ints] = {}
     for name, codes in (("name", names), ("lane", lanes), ("group", groups)):
         if not np.array_equal(codes, np.arange(len(codes))):
             columns[name] = np.append(codes, NULL)[ops.columns[name]]
@@ -152,10 +157,10 @@ def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list
     gaps = [(a + 1, b - 1) for a, b in itertools.pairwise(edges.tolist()) if b - a > 1]
     if not gaps:
         return []
-    said = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in gaps[:12]) + (" …" if len(gaps) > 12 else "")
+    ranks = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in gaps[:12]) + (" …" if len(gaps) > 12 else "")
     several = len(gaps) > 1 or gaps[0][0] != gaps[0][1]
     return [
-        f"rank{'s' if several else ''} {said} of {world_size} missing: waits for {'them' if several else 'it'} cannot be seen"
+        f"rank{'s' if several else ''} {ranks} of {world_size} missing: waits for {'them' if several else 'it'} cannot be seen"
     ]
 
 

@@ -9,20 +9,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL, Kind, Trace, Verb
 from taut.read.chakra import reader as chakra
-from taut.read.chakra.execution_calls import Call, Node, call_of, made_groups
+from taut.read.chakra.execution_calls import Node, call_of, made_groups
 from taut.read.chakra.execution_linked import is_linked, linked_nodes
 from taut.read.chakra.nodes import rank_in_name
-from taut.read.columns import Codes, Ints
+from taut.read.columns import Codes
+from taut.read.contents import Call, Execution, Plan
 from taut.read.json_values import integer
 
 _HEAD = re.compile(rb'^\s*\{[^\[{]{0,4096}?"schema"\s*:\s*"\d+\.\d+(?:\.\d+)?[^"]{0,40}"')
@@ -36,18 +38,6 @@ _ROOTED = (Verb.BROADCAST, Verb.SCATTER, Verb.REDUCE, Verb.GATHER)
 _HOPS = (Verb.SEND, Verb.RECV)
 
 
-@dataclass
-class Execution:
-    """The collectives that one rank issued, in order."""
-
-    label: str
-    rank: int
-    calls: list[Call]
-    group_ranks: dict[str, list[int]] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-
-
 class _File(msgspec.Struct):
     nodes: list[Node]
     rank: Any = None
@@ -58,7 +48,7 @@ def sniff(head: bytes) -> bool:
     return _HEAD.match(head) is not None and b'"nodes"' in head
 
 
-def load(data: bytes | bytearray, label: str) -> Execution | Trace | chakra.Plan:
+def load(data: bytes | bytearray, label: str) -> Execution | Trace | Plan:
     """One execution trace; with times in it, a trace."""
     if data.count(b"{") > OBJECTS:
         raise TooLarge(label, f"more than {OBJECTS:,} objects", "trace fewer steps")

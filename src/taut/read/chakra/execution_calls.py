@@ -9,21 +9,10 @@ import msgspec
 
 from taut.core.tables import Verb
 from taut.read.chakra.nodes import process_groups
+from taut.read.contents import Call
 from taut.read.json_values import integer
 from taut.read.op_rows import NAME_LENGTH
 from taut.read.verb_words import verb_of
-
-
-class Call(msgspec.Struct, gc=False):
-    """One collective as ``record_param_comms`` recorded it; what is unknown is -1 or empty."""
-
-    order: int
-    verb: int
-    group: str
-    seq: int
-    size: int
-    member: int
-    """The rank inside the group that is named: the root, the peer, else this rank itself."""
 
 
 class Node(msgspec.Struct, gc=False):

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Verb
-from taut.read.chakra.execution_calls import Call, Node, attributes, call_of
+from taut.read.chakra.execution_calls import Node, attributes, call_of
 from taut.read.chakra.nodes import COLLECTIVE, COMPUTE, METADATA, NUMBERS, RECV, SEND, Needs, Nodes, codes_of, nanoseconds
-from taut.read.columns import ROUNDING_NS, Codes, Ints, Mask
+from taut.read.columns import ROUNDING_NS, Codes
+from taut.read.contents import Call
 from taut.read.json_values import integer
 from taut.read.op_rows import NAME_LENGTH
 from taut.read.verb_words import is_collective_kernel, kernel_verb

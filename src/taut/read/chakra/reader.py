@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.jit import kernel
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
@@ -20,7 +19,8 @@ from taut.read.chakra import json_nodes as chakra_json
 from taut.read.chakra import proto_nodes as chakra_proto
 from taut.read.chakra.nodes import COLLECTIVE, COMPUTE, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND, Needs, Nodes, rank_in_name
 from taut.read.chakra.proto_sniff import is_protobuf
-from taut.read.columns import Codes, Ints, Mask, grouped, grouped_max
+from taut.read.columns import Codes, grouped, grouped_max
+from taut.read.contents import Plan
 from taut.read.limits import check_wall
 from taut.read.op_rows import Rows
 from taut.read.verb_words import is_collective_kernel, kernel_verb, verb_of
@@ -37,61 +37,38 @@ UNFOLLOWED = "some dependencies name a node that is not in the trace: they are n
 NOT_MATCHED = "some collectives name the dimensions of the network that they span, not their group: they are not matched"
 
 
-@dataclass
-class Plan:
-    """The ops of one rank before they have times, and what each must wait for."""
+def trace_of(plan: Plan, rank: int, start: Ints, end: Ints) -> Trace:
+    """The trace of a plan once its times are known."""
+    check_wall(start, end, plan.label)
+    rows = Rows()
+    for codes, words in ((rows.names, plan.names), (rows.lanes, plan.lanes), (rows.groups, plan.groups)):
+        codes.of(words)
+    rows.add(start, end, **plan.columns)
+    marks = Table(Mark, {}, 0) if _recurs(plan) else _one_step(rank, start, end)
+    ops = rows.table(rank, marks)
+    counts = plan.counts + rows.counts
+    counts["ops"] = len(ops)
+    return Trace(
+        ops=ops,
+        names=list(map(str, rows.names)),
+        lanes=list(map(str, rows.lanes)),
+        groups=list(map(str, rows.groups)),
+        members=Table(Member, {"rank": np.array([rank])}, 1),
+        marks=marks,
+        source=plan.label,
+        group_ranks=plan.group_ranks,
+        partial=[*plan.notes, ONE_STEP] if len(marks) else plan.notes,
+        counts=dict(counts),
+    )
 
-    label: str
-    rank: int
-    columns: dict[str, Ints]
-    """Columns of tables.Op without rank and times; ``launch`` is a row."""
-    duration_ns: Ints
-    names: list[str]
-    lanes: list[str]
-    groups: list[str]
-    group_ranks: dict[str, list[int]]
-    source: Ints
-    target: Ints
-    """Rows: the target depends on the source; never against ``place``."""
-    place: Ints
-    """Where each op stands in the order in which the rank issues them."""
-    serial: Mask
-    """False for messages, which overlap as they please."""
-    tag: Ints
-    counts: Counter[str]
-    notes: list[str]
 
-    def trace(self, rank: int, start: Ints, end: Ints) -> Trace:
-        """The trace once the times are known."""
-        check_wall(start, end, self.label)
-        rows = Rows()
-        for codes, words in ((rows.names, self.names), (rows.lanes, self.lanes), (rows.groups, self.groups)):
-            codes.of(words)
-        rows.add(start, end, **self.columns)
-        marks = Table(Mark, {}, 0) if self._recurs() else _one_step(rank, start, end)
-        ops = rows.table(rank, marks)
-        counts = self.counts + rows.counts
-        counts["ops"] = len(ops)
-        return Trace(
-            ops=ops,
-            names=list(map(str, rows.names)),
-            lanes=list(map(str, rows.lanes)),
-            groups=list(map(str, rows.groups)),
-            members=Table(Member, {"rank": np.array([rank])}, 1),
-            marks=marks,
-            source=self.label,
-            group_ranks=self.group_ranks,
-            partial=[*self.notes, ONE_STEP] if len(marks) else self.notes,
-            counts=dict(counts),
-        )
-
-    def _recurs(self) -> bool:
-        """Whether the messages are one sequence, three times or more: then these are steps, which the graph will find."""
-        rows = np.flatnonzero(self.columns["verb"] != Verb.NONE)
-        rows = rows[np.argsort(self.place[rows], kind="stable")]
-        told = self.columns["verb"][rows] * (1 << 56) + self.columns["size"][rows]
-        periods = range(1, min(len(rows) // 3, COMPARED // max(len(rows), 1)) + 1)
-        return any((told[period:] == told[:-period]).all() for period in periods)
+def _recurs(plan: Plan) -> bool:
+    """Whether the messages are one sequence, three times or more: then these are steps, which the graph will find."""
+    rows = np.flatnonzero(plan.columns["verb"] != Verb.NONE)
+    rows = rows[np.argsort(plan.place[rows], kind="stable")]
+    told = plan.columns["verb"][rows] * (1 << 56) + plan.columns["size"][rows]
+    periods = range(1, min(len(rows) // 3, COMPARED // max(len(rows), 1)) + 1)
+    return any((told[period:] == told[:-period]).all() for period in periods)
 
 
 def _one_step(rank: int, start: Ints, end: Ints) -> Table:
@@ -141,7 +118,7 @@ def of_nodes(nodes: Nodes, label: str, notes: list[str]) -> Trace | Plan:
         _refuse_timeless(nodes, plan, keep)
         return plan
     start = np.maximum(nodes.start_ns[keep], 0)
-    return plan.trace(plan.rank, start, start + plan.duration_ns)
+    return trace_of(plan, plan.rank, start, start + plan.duration_ns)
 
 
 def _worth_keeping(nodes: Nodes, started: Mask) -> Mask:
@@ -222,7 +199,7 @@ def _places(ids: Ints, needs: Needs) -> Ints:
 
 
 @kernel(lists=True)
-def topological(first: Any, target: Any, pending: Any) -> Any:
+def topological(first: Ints, target: Ints, pending: Ints) -> Ints:
     """Nodes in an order that respects their dependencies; those in a circle, and behind it, at the end."""
     n = len(first) - 1
     out, seen, left = np.empty(n, np.int64), np.zeros(n, np.bool_), np.empty(n, np.int64)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.jit import kernel
 from taut.core.tables import NULL, Kind, Trace, Verb
-from taut.read.chakra.reader import Plan
-from taut.read.columns import Ints, Mask
+from taut.read.chakra.reader import trace_of
+from taut.read.contents import Plan
 
 LAID_OUT = "starts were laid out behind what each op depends on, not measured: idle time and its causes are not seen"
 SHORTEST = "collectives last as long as their quickest member says: the others' time holds waiting"
@@ -48,7 +49,7 @@ def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
             if which.any():
                 plan.counts[reason] = int(which.sum())
                 plan.notes.append(note)
-        traces.append((plan.label, plan.trace(rank, start[at:to], end[at:to])))
+        traces.append((plan.label, trace_of(plan, rank, start[at:to], end[at:to])))
     return traces
 
 

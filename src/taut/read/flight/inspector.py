@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
-from taut.read.columns import Codes, Flags, Ints, Mask, dense
+from taut.read.columns import Codes, Flags, dense
+from taut.read.contents import InspectorLog, Seat
 from taut.read.flight.arrivals import Calls
 from taut.read.limits import check_wall
 from taut.read.op_rows import NAME_LENGTH
@@ -93,47 +94,13 @@ class _Line(msgspec.Struct, gc=False):
     dump_stats: _Stats | None = None
 
 
-class Seat(NamedTuple):
-    """A process in a communicator."""
-
-    host: str
-    pid: int
-    comm: str
-    rank: int
-    """Inside the communicator."""
-    ranks: int
-
-    @property
-    def process(self) -> tuple[str, int]:
-        """Host and pid."""
-        return self.host, self.pid
-
-    def known(self) -> bool:
-        """Whether it says which communicator this is, and which rank of it."""
-        return bool(self.comm) and 0 <= self.rank < self.ranks
-
-
-@dataclass(frozen=True)
-class Log:
-    """The operations of one file; times in ns, -1 where they are not recorded."""
-
-    label: str
-    seats: list[Seat]
-    names: list[str]
-    columns: Mapping[str, Ints]
-    """Of every operation: seat, name, seq, peer (in the communicator), size, took, dumped, start, end, call, called."""
-    lost: int
-    """Operations that the plugin says it overwrote."""
-    unreadable: int
-
-
 def sniff(head: bytes) -> bool:
     """A JSON line with the keys of the plugin."""
     line = head.lstrip()[:4096]
     return line[:1] == b"{" and b'"header"' in line and any(key in line for key in _KEYS)
 
 
-def load(data: bytes | bytearray, label: str) -> Log:
+def load(data: bytes | bytearray, label: str) -> InspectorLog:
     """One file; what is no operation of a communicator is counted, a file without any is refused."""
     lines, unreadable = _lines(bytes(data))
     seats, names = Codes(), Codes()
@@ -166,7 +133,7 @@ def load(data: bytes | bytearray, label: str) -> Log:
     bad = unreadable + int((~good).sum())
     seated = [seat for seat in cast(list[Seat], list(seats)) if seat.known()]
     columns["seat"] = np.cumsum([seat.known() for seat in cast(list[Seat], list(seats))])[columns["seat"]] - 1
-    return Log(label, seated, cast(list[str], list(names)), columns, lost, bad)
+    return InspectorLog(label, seated, cast(list[str], list(names)), columns, lost, bad)
 
 
 _COLUMNS = ("seat", "name", "seq", "peer", "size", "took", "dumped", "call", "called", "start", "end")
@@ -206,7 +173,7 @@ def _span(op: _Collective | _Hop) -> tuple[float, float, float, float]:
     return call, called, begin, max([kernel.kernel_stop_ts for kernel in times.kernel_events])
 
 
-def gather(logs: Sequence[Log]) -> Trace:
+def gather(logs: Sequence[InspectorLog]) -> Trace:
     """One trace out of the logs of a job's processes."""
     seats, names, c = _joined(logs)
     number, world, notes = _ranks(seats)
@@ -239,7 +206,7 @@ def gather(logs: Sequence[Log]) -> Trace:
 _CALL = ("rank", "name", "group", "seq", "peer", "size", "verb")
 
 
-def _joined(logs: Sequence[Log]) -> tuple[list[Seat], list[str], dict[str, Ints]]:
+def _joined(logs: Sequence[InspectorLog]) -> tuple[list[Seat], list[str], dict[str, Ints]]:
     """Seats, names and columns of all logs together."""
     seats, names, parts = Codes(), Codes(), []
     for log in logs:
@@ -357,7 +324,7 @@ def _ops(row: Mapping[str, Any], step: Ints, names: int) -> Table:
     return concat(Op, [Table(Op, hosts).take(launched), Table(Op, between).take(follows), Table(Op, made)])
 
 
-def _said(logs: Sequence[Log], row: Mapping[str, Any], found: bool) -> list[str]:
+def _said(logs: Sequence[InspectorLog], row: Mapping[str, Any], found: bool) -> list[str]:
     """What these logs cannot tell."""
     said = ["only NCCL Inspector logs: what ranks do between operations is not recorded and counts as their work"]
     untimed, packed, lost = int(row["untimed"].sum()), int(row["packed"].sum()), sum(log.lost for log in logs)

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
+from taut.read.contents import Dump
 from taut.read.flight import arrivals, pickles
 from taut.read.json_values import elements, integer, integers
 from taut.read.kineto.collectives import NO_GROUP
 from taut.read.limits import RANKS, near
+from taut.read.merge import left_out
 from taut.read.op_rows import NAME_LENGTH, rank_list
 from taut.read.verb_words import verb_of
 
@@ -33,25 +36,6 @@ BARE = "only flight-recorder dumps: calls and their order, not how long anything
 _SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})\D*+\Z")
 _HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
-
-
-@dataclass
-class Dump:
-    """The calls one rank recorded, in order of creation."""
-
-    label: str
-    rank: int
-    calls: Table
-    """Rows of tables.Call; ``group`` and ``name`` index the two lists."""
-    names: list[str]
-    groups: list[str]
-    group_ranks: dict[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def collectives(self) -> Table:
-        """The recorded calls that all members of a group take part in."""
-        hop = (self.calls.verb == Verb.SEND) | (self.calls.verb == Verb.RECV)
-        return self.calls.take((self.calls.created_ns >= 0) & ~hop)
 
 
 def sniff(head: bytes) -> bool:
@@ -277,7 +261,7 @@ def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, 
             world_size=len(world) or None,
             group_ranks=group_ranks,
             calls=calls,
-            partial=[f"{error.where} left out: {error.why}" for error in refused],
+            partial=left_out(refused),
         )
     )
 

@@ -104,8 +104,8 @@ def _waits(events: Events, transfers: Ints, issued: Ints, calls: Ints, ops: Ints
     """(thread, start, end) of the time that operators spend blocked until a transfer ends, one row each.
 
     Some are named after it. Of the others, only an operator that wraps others can wait inside: an engine's node, or one
-    that issues collectives itself. It waited if nothing happens on its thread until the transfer ends, and something does at once
-    afterwards; what an operator without others inside does meanwhile is its own work.
+    that issues collectives itself. It waited if nothing happens on its thread until the transfer ends, and something does
+    at once afterwards; what an operator without others inside does meanwhile is its own work.
     """
     place, start, end = events.place, events.start, events.end
     wraps = events.named(outer, lambda name: name.startswith(ENGINE))

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL, Verb
-from taut.read.columns import Ints, containing
+from taut.read.columns import containing
+from taut.read.contents import Init
 from taut.read.nsys.nvtx import Notes, is_api, is_torch
 from taut.read.step_marks import PROCESS
 from taut.read.verb_words import kernel_verb, verb_of
@@ -32,16 +34,6 @@ class Collective:
     """(verb, peer, size) of each."""
     guessed: bool = False
     """Nothing says what the sends and receives of this kernel are."""
-
-
-@dataclass(frozen=True)
-class Init:
-    """One process's place in a communicator."""
-
-    comm: int
-    ranks: int
-    rank: int
-    device: int
 
 
 class Nccl:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL, Table, Trace, Verb
-from taut.read.columns import Ints
+from taut.read.contents import Gpu, Init, Report
 from taut.read.merge import rank_in
 from taut.read.nsys.cut_collectives import by_group, without_edges
-from taut.read.nsys.nccl import Init
-from taut.read.nsys.reader import Gpu, Report, group_name
+from taut.read.nsys.reader import group_name
 
 Placed = tuple[Report, Gpu]
 _RANK_OF = (

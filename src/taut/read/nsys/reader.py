@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace
-from taut.read.columns import Ints
+from taut.read.contents import Gpu, Report
 from taut.read.files import Member as File
 from taut.read.limits import check_wall
 from taut.read.nsys import cuda as nsys_work
 from taut.read.nsys import target as nsys_target
-from taut.read.nsys.nccl import Collective, Init, Nccl
+from taut.read.nsys.nccl import Collective, Nccl
 from taut.read.nsys.nvtx import is_api, is_torch, notes
 from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
 from taut.read.op_rows import Message, Rows, issuer
@@ -27,27 +28,6 @@ from taut.read.step_marks import PROCESS, loops
 
 NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
-
-
-@dataclass
-class Gpu:
-    """One rank to be: a GPU of a process. The peers in its trace are ranks of the communicators that name its groups."""
-
-    process: int
-    device: int
-    trace: Trace
-    mpi_rank: int = NULL
-
-
-@dataclass
-class Report:
-    """One export: its GPUs, and what it says of who they are."""
-
-    label: str
-    gpus: list[Gpu] = field(default_factory=list)
-    inits: dict[int, list[Init]] = field(default_factory=dict)
-    """Process → the communicators it joined."""
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 def sniff(head: bytes) -> bool:

@@ -15,10 +15,11 @@ import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.core.tables import Member, Table, Trace
+from taut.read.contents import Service, Spans
+from taut.read.merge import left_out
 from taut.read.otlp import span_actions as otlp_actions
 from taut.read.otlp import span_columns as otlp_json
 from taut.read.otlp.span_calls import Cast, calls, cast
-from taut.read.otlp.span_columns import Service, Spans
 from taut.read.otlp.span_ops import MOST_LANES, Layout
 from taut.read.otlp.span_tree import grow
 
@@ -48,7 +49,7 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
         raise InputRefused(source, "no span takes any time", "export spans with start and end")
     actions, totals, guesses = otlp_actions.actions(tree, layout.words)
     far = sum(by >= 0 for by in people.seen_by)
-    notes = [*tree.partial, *guesses, *(f"{error.where} left out: {error.why}" for error in refused)]
+    notes = [*tree.partial, *guesses, *left_out(refused)]
     if far:
         notes.append(f"{far} far ends left no spans: their time is as their callers saw it, the way there and back included")
     named = _names(people)

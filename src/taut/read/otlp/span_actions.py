@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Action, Table
-from taut.read.columns import Ints, Mask
-from taut.read.otlp.span_columns import CLIENT, PRODUCER, Facts
+from taut.read.contents import Facts
+from taut.read.otlp.span_columns import CLIENT, PRODUCER
 from taut.read.otlp.span_tree import Tree
 
 GEN_AI_CALLS = frozenset({"chat", "text_completion", "generate_content", "embeddings", "execute_tool", "retrieval"})

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL
-from taut.read.columns import Ints, Mask, grouped_max
-from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER, Service
+from taut.read.columns import grouped_max
+from taut.read.contents import Service
+from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER
 from taut.read.otlp.span_tree import Tree
 
 MOST_FAR = 64

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
+from taut.read.contents import Facts, Service, Spans
 from taut.read.limits import near
-from taut.read.otlp.span_columns import Facts, Service, Spans, facts
+from taut.read.otlp.span_columns import facts
 
 TURNS = ("invoke_agent", "invoke_workflow")
 """Operations of which several in a row under one root are turns of a conversation."""
