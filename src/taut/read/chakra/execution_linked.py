@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -33,11 +32,10 @@ def is_linked(nodes: Sequence[Node]) -> bool:
 def linked_nodes(nodes: Sequence[Node], notes: list[str]) -> Nodes:
     """The nodes with their times; a device node depends on the host node that launched it."""
     counts: Counter[str] = Counter({"nodes": len(nodes)})
-    told = [attributes(node) for node in nodes]
     device = np.array([node.cat is not None for node in nodes], dtype=np.bool_)
     number = {key: np.full(len(nodes), NULL, dtype=np.int64) for key in NUMBERS}
     number["is_cpu_op"] = (~device).astype(np.int64)
-    number["tid"] = np.array([integer(t.get("tid")) for t in told], dtype=np.int64)
+    number["tid"] = np.array([integer(attributes(node).get("tid")) for node in nodes], dtype=np.int64)
     number["stream"] = np.where(device, [integer(node.stream) for node in nodes], NULL)
     start, duration = _times(nodes, counts)
     ids = np.array([integer(node.id) for node in nodes], dtype=np.int64)
@@ -69,16 +67,11 @@ def linked_nodes(nodes: Sequence[Node], notes: list[str]) -> Nodes:
 def _times(nodes: Sequence[Node], counts: Counter[str]) -> tuple[Ints, Ints]:
     """Start and duration in ns; a host node lasts as long as what it calls."""
     columns = []
-    for what, told in (("start", [n.ts for n in nodes]), ("duration", [_lasts(n) for n in nodes])):
-        us = np.array([t if isinstance(t, int | float) and abs(t) < 2**62 else NULL for t in told], dtype=np.float64)
-        whole = np.floor(us)
-        ns = nanoseconds(whole.astype(np.int64), counts, what)
-        columns.append(np.where(ns >= 0, ns + np.rint((us - whole) * 1000).astype(np.int64), NULL))
+    lasts = [node.exclusive_dur if node.inclusive_dur is None else node.inclusive_dur for node in nodes]
+    for what, values in (("start", [node.ts for node in nodes]), ("duration", lasts)):
+        us = [value if isinstance(value, int | float) and abs(value) < 2**62 else NULL for value in values]
+        columns.append(nanoseconds(np.array(us, dtype=np.float64), counts, what))
     return columns[0], columns[1]
-
-
-def _lasts(node: Node) -> Any:
-    return node.exclusive_dur if node.inclusive_dur is None else node.inclusive_dur
 
 
 def _needs(nodes: Sequence[Node]) -> tuple[Ints, Ints]:

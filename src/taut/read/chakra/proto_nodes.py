@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL, Verb
 from taut.read.chakra import wire
@@ -26,7 +27,7 @@ from taut.read.chakra.nodes import (
     nanoseconds,
     process_groups,
 )
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
 from taut.read.op_rows import NAME_LENGTH
 
 _LATER = (Verb.ALL_REDUCE, Verb.ALL_TO_ALL, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.BROADCAST)
@@ -97,11 +98,11 @@ def _rank(data: bytes | bytearray, head: wire.Fields, label: str) -> int:
     """The rank, where the header's attributes hold one."""
     for number, layout in ((2, CURRENT), (1, CURRENT), (1, EARLIER)):
         try:
-            told = Attributes(data, head.spans(number), layout, label).number
+            numbers = Attributes(data, head.spans(number), layout, label).number
         except InputRefused:  # the version, which is text
             continue
-        if "rank" in told and 0 <= told["rank"][1][-1] < 2**31:
-            return int(told["rank"][1][-1])
+        if "rank" in numbers and 0 <= numbers["rank"][1][-1] < 2**31:
+            return int(numbers["rank"][1][-1])
     return NULL
 
 
@@ -223,12 +224,12 @@ class _Reader:
         part["group"][shared.owner] = codes_of([str(v) for v in shared.value.tolist()], self.groups)
 
     def _from_attributes(self, spans: wire.Fields, part: dict[str, Ints]) -> None:
-        told = Attributes(self.data, spans, self.layout, self.label)
-        for key, (nodes_, value) in told.number.items():
+        attributes = Attributes(self.data, spans, self.layout, self.label)
+        for key, (nodes_, value) in attributes.number.items():
             part[key][nodes_] = value
-        for node, name in told.groups:
+        for node, name in attributes.groups:
             part["group"][node] = self.groups[name] if name else NULL
-        for node, flag in told.some_dims:
+        for node, flag in attributes.some_dims:
             part["some"][node] = flag
 
     def _needs(self, found: wire.Fields) -> None:

@@ -66,9 +66,9 @@ def _recurs(plan: Plan) -> bool:
     """Whether the messages are one sequence, three times or more: then these are steps, which the graph will find."""
     rows = np.flatnonzero(plan.columns["verb"] != Verb.NONE)
     rows = rows[np.argsort(plan.place[rows], kind="stable")]
-    told = plan.columns["verb"][rows] * (1 << 56) + plan.columns["size"][rows]
+    token = plan.columns["verb"][rows] * (1 << 56) + plan.columns["size"][rows]
     periods = range(1, min(len(rows) // 3, COMPARED // max(len(rows), 1)) + 1)
-    return any((told[period:] == told[:-period]).all() for period in periods)
+    return any((token[period:] == token[:-period]).all() for period in periods)
 
 
 def _one_step(rank: int, start: Ints, end: Ints) -> Table:
@@ -95,9 +95,9 @@ def load(data: bytes | bytearray, label: str) -> Trace | Plan:
     return of_nodes(nodes, label, notes)
 
 
-def _one_rank(told: Ints) -> int:
+def _one_rank(recorded: Ints) -> int:
     """The rank that nodes name, if they agree."""
-    known = np.unique(told[told >= 0])
+    known = np.unique(recorded[recorded >= 0])
     return int(known[0]) if len(known) == 1 and known[0] < 2**31 else NULL
 
 
@@ -257,11 +257,11 @@ class _Ops:
     def _verbs(self, message: Mask) -> Ints:
         """The verb of each message: as recorded, else from its name."""
         nodes, rows = self.nodes, self.rows
-        kind, told = nodes.type[rows], nodes.number["comm_type"][rows]
-        verb = np.where(message & (kind == COLLECTIVE) & (told > 0), told, int(Verb.NONE))
+        kind, recorded = nodes.type[rows], nodes.number["comm_type"][rows]
+        verb = np.where(message & (kind == COLLECTIVE) & (recorded > 0), recorded, int(Verb.NONE))
         verb[message & (kind == SEND)], verb[message & (kind == RECV)] = Verb.SEND, Verb.RECV
         words = np.array([_named_verb(name) for name in nodes.names], dtype=np.int64)
-        silent = message & (kind == COLLECTIVE) & (told < 0)
+        silent = message & (kind == COLLECTIVE) & (recorded < 0)
         verb[silent] = words[nodes.name[rows[silent]]]
         nothing = (nodes.number["comm_size"][rows] == 0) & (kind == COLLECTIVE) & (verb != Verb.BARRIER)
         nodes.counts["collectives of no bytes, not a rendezvous"] += int((nothing & (verb != Verb.NONE)).sum())
