@@ -16,7 +16,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _NAN = re.compile(rb"(?<=[:\[,])(\s*)-?(?:NaN|nan|Infinity|inf|Inf)(?=\s*[,}\]])")
 
 
-def integer(value: Json, default: int = -1) -> int:
+def integer(value: object, default: int = -1) -> int:
     """A whole number out of a number or a string of digits, if it fits 64 bits."""
     if value is None:
         return default
@@ -27,7 +27,7 @@ def integer(value: Json, default: int = -1) -> int:
     return int(value) if abs(value) < 2**63 else default
 
 
-def integers(values: Sequence[Json]) -> Ints:
+def integers(values: Sequence[object]) -> Ints:
     """What ``integer`` gives for each value; lists of plain integers are converted at once."""
     if set(map(type, values)) == {int}:
         with suppress(OverflowError):
@@ -36,7 +36,7 @@ def integers(values: Sequence[Json]) -> Ints:
     return np.array(list(map(integer, values)), dtype=np.int64)
 
 
-def elements(dims: Json, depth: int = 8) -> int:
+def elements(dims: object, depth: int = 8) -> int:
     """Elements of a shape, or of a list of shapes together; -1 if there is none, or it is nested deeper than shapes are."""
     if not isinstance(dims, list) or not dims or not depth:
         return -1

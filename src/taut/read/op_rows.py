@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taut.core.array_types import Column, Ints, Json
+from taut.core.array_types import Column, Ints
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
@@ -115,7 +115,7 @@ def steps_at(at: Ints, marks: Table) -> Ints:
     return step
 
 
-def rank_list(value: Json) -> list[int]:
+def rank_list(value: object) -> list[int]:
     """Ranks out of a list or out of its text ``"[0, 1]"``; empty where the text is abbreviated or wrong."""
     if isinstance(value, str):
         if "..." in value or not _RANKS.fullmatch(value):

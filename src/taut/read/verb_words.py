@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from taut.core.array_types import Json
 from taut.core.tables import Verb
 
 # Order matters: "reducescatter" contains "reduce" and "scatter", "allgather" contains "gather".
@@ -74,7 +73,7 @@ def kernel_verb(name: str) -> Verb:
     return verb_of(found[1]) if found else Verb.NONE
 
 
-def element_bytes(dtype: Json) -> int:
+def element_bytes(dtype: object) -> int:
     """Bytes of one element of a dtype as torch writes it (``Float``, ``c10::BFloat16``, ``long int``); 0 if unknown."""
     if not isinstance(dtype, str):
         return 0

@@ -18,7 +18,7 @@ from taut.core.errors import InputRefused, TooLarge
 from taut.core.jit import kernel
 
 Octets: TypeAlias = NDArray[np.int8]
-"""The bytes of a file; signed, so that they need no other kernel than other integers."""
+"""The bytes of a file, signed."""
 VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
 """Wire types; the others are groups."""
 MESSAGES = 10_000_000

@@ -8,19 +8,19 @@ A dump tells when a rank made a call, of which group and with which number, not 
   step, that is taken under which the work up to the next call varies least from step to step.
 - Clocks cannot be fitted on ends that nobody saw. Where that work varies clearly less if clocks are off by as much as
   ranks usually differ where they come most closely together, they are set right by it.
-- Steps are turns of the sequence of calls that recurs (``recurs.py``).
+- Steps are turns of the sequence of calls that recurs (``recurring_calls.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import NULL, Kind, Op, Table, Verb, concat
-from taut.read.columns import Ints, Mask, dense, medians, occurrence
+from taut.read.columns import dense, medians, occurrence
 from taut.read.flight import recurring_calls as recurs
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
@@ -107,17 +107,17 @@ class Calls:
         found = recurs.turns(self.token[rows], self.calls.created_ns[rows])
         if found is None:
             return False
-        told = np.full(self.gates + 1, NULL)  # step of every gate; the last entry stands for none
-        self._mark(rows, found.turn, told)
+        step_of = np.full(self.gates + 1, NULL)  # step of every gate; the last entry stands for none
+        self._mark(rows, found.turn, step_of)
         todo = [rank for rank in range(len(self.ranks)) if rank != main]
         while todo:
             left = []
             for rank in todo:
                 rows = self._rows(rank)
-                if (told[self.gate[rows]] < 0).all():
+                if (step_of[self.gate[rows]] < 0).all():
                     left.append(rank)
                 else:
-                    self._mark(rows, self._steps(rows, found.sequence, told), told)
+                    self._mark(rows, self._steps(rows, found.sequence, step_of), step_of)
             if len(left) == len(todo):
                 return False
             todo = left
@@ -126,15 +126,15 @@ class Calls:
     def _rows(self, rank: int) -> slice:
         return slice(int(self.begin[rank]), int(self.begin[rank + 1]))
 
-    def _mark(self, rows: slice, step: Ints, told: Ints) -> None:
+    def _mark(self, rows: slice, step: Ints, step_of: Ints) -> None:
         self.step[rows] = step
-        new = told[self.gate[rows]] < 0
-        told[self.gate[rows][new]] = step[new]
-        told[-1] = NULL
+        new = step_of[self.gate[rows]] < 0
+        step_of[self.gate[rows][new]] = step[new]
+        step_of[-1] = NULL
 
-    def _steps(self, rows: slice, sequence: Ints, told: Ints) -> Ints:
+    def _steps(self, rows: slice, sequence: Ints, step_of: Ints) -> Ints:
         """Steps of a rank that shares gates with ranks whose steps are known."""
-        known, own = told[self.gate[rows]], recurs.turns_of(sequence, self.token[rows])
+        known, own = step_of[self.gate[rows]], recurs.turns_of(sequence, self.token[rows])
         both = (known >= 0) & (own >= 0)
         if both.any():
             step = own + int(np.median(known[both] - own[both]))
@@ -200,7 +200,7 @@ class Waits:
         np.maximum.at(opens, seen.gate, time)
         return time, np.where((seen.gate < 0) | (seen.calls.verb == Verb.SEND), time, opens[seen.gate])
 
-    def split(self, rows: Ints, head: Any, time: Ints, opens: Ints) -> tuple[Ints, Ints]:
+    def split(self, rows: Ints, head: Floats, time: Ints, opens: Ints) -> tuple[Ints, Ints]:
         """Of the work before each call: how long it went on before its wait, and when it went on after that, ns."""
         before, last, share = time[self.before[rows]], self.last[:, rows], head[self.cls[rows]].T
         possible = (last >= 0) & np.isfinite(share)
@@ -211,7 +211,7 @@ class Waits:
         since = np.where(wait[longest] > 0, opens[last[longest]], before + first)
         return first, np.minimum(since, time[rows])
 
-    def _settled(self) -> tuple[Any, float]:
+    def _settled(self) -> tuple[Floats, float]:
         """(head, how much the work varies with it, over all): the first, second … channel, each to its best."""
         (time, opens), rows, cls = self.times(), self.sample, self.cls[self.sample]
         usual = medians(cls, time[rows] - time[self.before[rows]], self.classes)
@@ -231,13 +231,14 @@ class Waits:
                 head[better, channel], varies = tried[better, channel], np.where(better, now, varies)
         return head, float(varies.sum())
 
-    def _varies(self, head: Any, time: Ints, opens: Ints) -> Any:
-        """By class: how far work strays from the median of its rank; as roots, lest a few long steps decide."""
+    def _varies(self, head: Floats, time: Ints, opens: Ints) -> Floats:
+        """By class: how far work lies from the median of its rank; as roots, lest a few long steps decide."""
         rows, cls = self.sample, self.cls[self.sample]
         first, since = self.split(rows, head, time, opens)
         work = first + time[rows] - since
         cell, cells = dense(cls, self.seen.rank[rows])
-        return np.bincount(cls, np.sqrt(np.abs(work - medians(cell, work, cells)[cell])), self.classes)
+        varies = np.bincount(cls, np.sqrt(np.abs(work - medians(cell, work, cells)[cell])), self.classes)
+        return varies.astype(np.float64, copy=False)
 
     def _set_clocks(self, varies: float) -> None:
         """Believe that clocks are off if work varies less then."""
@@ -262,9 +263,9 @@ class Waits:
         late = self._late(rows, time[rows])
         cell, cells = dense(self.cls[rows], seen.calls.group[rows], seen.rank[rows])
         total = np.bincount(self.cls[rows], np.abs(late - medians(cell, late, cells)[cell]), self.classes)
-        strays = total / np.maximum(np.bincount(self.cls[rows], minlength=self.classes), 1)
+        spread = total / np.maximum(np.bincount(self.cls[rows], minlength=self.classes), 1)
         present, at = np.unique(self.cls[rows], return_index=True)
-        closest = present[np.lexsort((strays[present], seen.channel[rows[at]]))]
+        closest = present[np.lexsort((spread[present], seen.channel[rows[at]]))]
         kind = np.sort(seen.channel[rows[at]])
         rows = rows[np.isin(self.cls[rows], closest[np.concatenate([[True], kind[1:] != kind[:-1]])])]
         for _ in range(ROUNDS):  # groups that share a rank pull on each other
@@ -274,10 +275,11 @@ class Waits:
                 break
         return np.rint(off - np.median(off)).astype(np.int64)
 
-    def _late(self, rows: Ints, time: Any) -> Any:
+    def _late(self, rows: Ints, time: Floats) -> Floats:
         """How much later than the middle member each came to its gate."""
         gate, gates = dense(self.seen.gate[rows])
-        return time - medians(gate, time, gates)[gate]
+        late: Floats = time - medians(gate, time, gates)[gate]
+        return late
 
     def waited(self) -> Mask:
         """Calls in which their rank waits at once: no work comes between them and the wait for them."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,6 +19,7 @@ from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, V
 from taut.read.columns import Codes
 from taut.read.contents import Dump
 from taut.read.flight import arrivals, pickles
+from taut.read.flight.pickles import Plain
 from taut.read.json_values import elements, integer, integers
 from taut.read.kineto.collectives import NO_GROUP
 from taut.read.limits import RANKS, near
@@ -33,7 +33,7 @@ EARLIER_NS = 60_000_000_000
 ABSENT = 1000
 """Ranks without a dump that are listed one by one."""
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
-_SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
+_KEYS = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})\D*+\Z")
 _HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 
@@ -41,29 +41,29 @@ _HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 def sniff(head: bytes) -> bool:
     """A JSON object with the keys of a dump, or a pickle: no trace is one."""
     text = head.lstrip()
-    return pickles.sniff(head) or (text[:1] == b"{" and any(word in text for word in _SPOKEN))
+    return pickles.sniff(head) or (text[:1] == b"{" and any(word in text for word in _KEYS))
 
 
 class _Entry(msgspec.Struct, gc=False):
-    record_id: Any = None
-    pg_id: Any = None
-    time_created_ns: Any = None
-    profiling_name: Any = None
-    collective_seq_id: Any = None
-    p2p_seq_id: Any = None
-    process_group: Any = None
-    input_sizes: Any = None
-    state: Any = None
-    retired: Any = None
-    is_p2p: Any = None
+    record_id: Plain = None
+    pg_id: Plain = None
+    time_created_ns: Plain = None
+    profiling_name: Plain = None
+    collective_seq_id: Plain = None
+    p2p_seq_id: Plain = None
+    process_group: Plain = None
+    input_sizes: Plain = None
+    state: Plain = None
+    retired: Plain = None
+    is_p2p: Plain = None
 
 
 class _File(msgspec.Struct):
     entries: list[_Entry] = []
-    pg_config: Any = None
-    pg_status: Any = None
-    rank: Any = None
-    nccl_version: Any = None
+    pg_config: Plain = None
+    pg_status: Plain = None
+    rank: Plain = None
+    nccl_version: Plain = None
 
 
 def load(data: bytes | bytearray, label: str) -> Dump:
@@ -116,20 +116,20 @@ def load(data: bytes | bytearray, label: str) -> Dump:
     return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
 
 
-def _unpickled(value: dict[Any, Any], label: str) -> _File:
+def _unpickled(value: dict[Plain, Plain], label: str) -> _File:
     """What a pickle holds, by reference: a copy could be as large as all that its references stand for."""
-    entries = value["entries"]
-    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, dict) for entry in entries):
-        raise InputRefused(
-            label, "not a readable flight-recorder dump: its entries are no list of dictionaries", "leave it out"
-        )
+    listed = value["entries"]
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list | tuple) else []
+    if not isinstance(listed, list | tuple) or len(entries) < len(listed):
+        why = "not a readable flight-recorder dump: its entries are no list of dictionaries"
+        raise InputRefused(label, why, "leave it out")
     fields, rest = _Entry.__struct_fields__, _File.__struct_fields__[1:]
     return _File([_Entry(*map(entry.get, fields)) for entry in entries], *map(value.get, rest))
 
 
-def _rank(said: Any, label: str) -> int:
-    """The rank that a dump says it is of, else the last number of its file's name, else -1."""
-    rank = integer(said)
+def _rank(recorded: Plain, label: str) -> int:
+    """The rank that a dump records, else the last number of its file's name, else -1."""
+    rank = integer(recorded)
     if rank >= RANKS:
         raise InputRefused(label, f"a dump of rank {rank:,}, which no job has", "leave it out")
     found = None if rank >= 0 else _RANK.search(re.split(r"[/\\:]", label)[-1])
@@ -143,32 +143,33 @@ def _ordered(entries: list[_Entry]) -> list[_Entry]:
     return [entries[i] for i in order[created[order] > 0].tolist()]
 
 
-def _text(value: Any) -> str:
+def _text(value: Plain) -> str:
     """The text of a name or number, as far as names go; empty of lists and tables, which may be any size."""
     if type(value) is str:
         return value[:NAME_LENGTH]
     return str(value)[:NAME_LENGTH] if value is None or isinstance(value, (str, int, float)) else ""
 
 
-def _texts(values: list[Any]) -> list[str]:
-    """The texts of many; where all are texts they stay as long as they are, because they are cut once they are told apart."""
-    return values if set(map(type, values)) <= {str} else list(map(_text, values))
+def _texts(values: list[Plain]) -> list[str]:
+    """The texts of many; where all are texts they are not cut here, but later, once for each different one."""
+    texts = [value for value in values if isinstance(value, str)]
+    return texts if len(texts) == len(values) else list(map(_text, values))
 
 
-def _group(value: Any) -> str:
+def _group(value: Plain) -> str:
     if not isinstance(value, (list, tuple)) or not value:
         return ""
     name = value[0]
     return name if type(name) is str and len(name) <= NAME_LENGTH else _text(name)
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     """The call's class: the ends of a hop are its place, not its class."""
     return _HOP.sub("", str(value)[:NAME_LENGTH]).strip()
 
 
 def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
-    """Global rank of the other end of a send or receive, -1 if it is not told: names hold ranks inside the group."""
+    """Global rank of the other end of a send or receive, -1 if it is not recorded: names hold ranks inside the group."""
     found = _HOP.search(_text(entry.profiling_name))
     if found is None:
         return NULL
@@ -217,7 +218,7 @@ def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequen
     return [(name, *status[i][1]) for i, name in enumerate(order) if status[i][0] not in named and status[i][1][0] >= 0]
 
 
-def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
+def _config(config: Plain, called: set[str]) -> dict[str, list[int]]:
     """Group → its ranks. A single group without a name is the one group of which there are calls and no name."""
     groups = config if isinstance(config, dict) else {}
     parsed: dict[str, list[int]] = {}  # groups of a pickle may share one text
@@ -232,7 +233,7 @@ def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
     return {name: ranks for name, ranks in named.items() if name and ranks}
 
 
-def _ranks_of(value: Any, parsed: dict[str, list[int]]) -> list[int]:
+def _ranks_of(value: Plain, parsed: dict[str, list[int]]) -> list[int]:
     """The ranks of a group; those of a text that was met before are the same list."""
     if not isinstance(value, str):
         return rank_list(value)
@@ -284,7 +285,7 @@ def calls_only(trace: Trace) -> Trace:
         names=trace.names if laid is None else laid.names,
         lanes=list(arrivals.LANES),
         marks=Table(Mark, {}, 0),
-        partial=[*([BARE] if laid is None else _said(laid, trace.names)), *absent, *trace.partial],
+        partial=[*([BARE] if laid is None else _notes(laid, trace.names)), *absent, *trace.partial],
     )
 
 
@@ -319,23 +320,23 @@ def _bare(calls: Table) -> Table:
     return Table(Op, columns, len(calls))
 
 
-def _said(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
-    """What arrivals cannot tell, and what was found out instead of read."""
-    said = [
+def _notes(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
+    """What arrivals do not show, and what was inferred instead of read."""
+    notes = [
         "only flight-recorder dumps: when ranks came to their gates, not how long transfers took; that counts as work after "
         "them, so a slow link shows as slow ranks at its ends, or as all ranks being slower",
         f"no step marks: {laid.steps} steps found from the calls that recur, {laid.outside} calls outside them left out",
         "where a rank waited for its calls was found from what lets its work vary least from step to step",
     ]
     if any(name.startswith(("nccl", "rccl")) for name in names):
-        said.append("calls are made by the host: a device that falls behind its host is not seen")
+        notes.append("calls are made by the host: a device that falls behind its host is not seen")
     if laid.clocks:
         off = ", ".join(f"rank {rank} {ns / 1e6:+.1f} ms" for rank, ns in sorted(laid.clocks.items())[:8])
         more = f" and {len(laid.clocks) - 8} more" if len(laid.clocks) > 8 else ""
-        said.append(f"clocks set right by what ranks usually differ where they come closest together: {off}{more}")
+        notes.append(f"clocks set right by what ranks usually differ where they come closest together: {off}{more}")
     else:
-        said.append("clocks taken as they are: arrivals tell none that is off, and would tell a constant one hardly")
-    return said
+        notes.append("clocks taken as they are: arrivals tell none that is off, and would tell a constant one hardly")
+    return notes
 
 
 def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
