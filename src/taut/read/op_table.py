@@ -9,17 +9,21 @@ off its name; who takes part is inferred later from the data (`graph/rendezvous.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Codes, Column, Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
-from taut.read.arrow_columns import INT64, has_any, times_ns, wholes, words
+from taut.read.arrow_columns import INT32, INT64, has_any, times_ns, wholes, words
 from taut.read.files import Member as File
 from taut.read.metrics import reader as metrics
 from taut.read.metrics.series import Metrics
 from taut.read.table_file import BOM, header_cells, open_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "rank": ("rank", "global_rank", "worker"),
@@ -43,6 +47,8 @@ TIMER_NS = 200_000
 REQUIRED = ("rank", "step", "name", "start", "duration")
 WIDE = ("seq", "size")
 """Columns of numbers with 64 bits."""
+Whole = dict[str, Ints | Codes]
+"""Columns of whole numbers, by key."""
 WHOLE = ("rank", "step", "stage", "dp_rank", "chunk", "part", "peer", *WIDE)
 
 VERBS: tuple[tuple[str, Verb], ...] = (
@@ -108,7 +114,7 @@ def load(data: bytes, label: str) -> Trace:
     place = {name: i for i, name in enumerate(classes)}
     to_class = np.array([place[name] for name in class_of], dtype=np.int32)
     ints = {key: _whole(table, key, named[key], label) for key in WHOLE if key in named}
-    ops: dict[str, Any] = {
+    ops: dict[str, Column] = {
         "rank": ints["rank"],
         "step": ints["step"],
         "name": to_class[name_id],
@@ -139,13 +145,13 @@ def load(data: bytes, label: str) -> Trace:
         marks=Table(Mark, {}, 0),
         name=label.rsplit("/", 1)[-1].split(".")[0] or "table",
         source=label,
-        relative=_relative(ops["step"], start),
+        relative=_relative(ints["step"], start),
         timer_ns=1000 if "lane" in named else TIMER_NS,
         counts=counts,
     )
 
 
-def _timed(table: Any, begins: str, lasts: str, label: str) -> tuple[Any, Any, Any, dict[str, int]]:
+def _timed(table: pa.Table, begins: str, lasts: str, label: str) -> tuple[pa.Table, Ints, Ints, dict[str, int]]:
     """The rows that have a start and a duration of at least 0, these two in ns, and how many rows are dropped."""
     import pyarrow as pa
 
@@ -169,10 +175,10 @@ def _untimed(out_of_range: bool) -> tuple[str, str]:
     return "no row has a finite start and a duration of at least 0", "check these two columns"
 
 
-def _whole(table: Any, key: str, column: str, label: str) -> Any:
-    if key in WIDE:
-        return wholes(table[column], column, label, -INT64 - 1, INT64)
-    return wholes(table[column], column, label, 0) if key == "rank" else wholes(table[column], column, label)
+def _whole(table: pa.Table, key: str, column: str, label: str) -> Ints | Codes:
+    least, most = (-INT64 - 1, INT64) if key in WIDE else (0 if key == "rank" else -INT32 - 1, INT32)
+    numbers: Ints | Codes = wholes(table[column], column, label, least, most)
+    return numbers
 
 
 def _meaning(name: str) -> tuple[Verb, Kind, str]:
@@ -187,7 +193,7 @@ def _meaning(name: str) -> tuple[Verb, Kind, str]:
     return Verb.NONE, Kind.COORDINATE if COORDINATE.search(words) else Kind.COMPUTE, name
 
 
-def _part(ints: dict[str, Any], n: int, grouped: bool) -> Any:
+def _part(ints: Whole, n: int, grouped: bool) -> Ints | Codes:
     """Which micro-batch: its own column, else the sequence number, unless that counts a group's collectives."""
     if "part" not in ints and ("seq" not in ints or grouped):
         return np.broadcast_to(np.int32(NULL), (n,))
@@ -199,7 +205,7 @@ def _part(ints: dict[str, Any], n: int, grouped: bool) -> Any:
     return part
 
 
-def _relative(step: Any, start: Any) -> bool:
+def _relative(step: Ints | Codes, start: Ints) -> bool:
     """True when the steps overlap in time: each then has its own origin."""
     low = int(step.min())
     if int(step.max()) - low > 16 * len(step) + 1024:
@@ -213,7 +219,8 @@ def _relative(step: Any, start: Any) -> bool:
     return bool((first[1:] < last[:-1]).mean() > 0.5) if len(first) > 1 else False
 
 
-def _members(ops: Table, ints: dict[str, Any], hosts: tuple[list[str], Any] | None) -> Table:
+def _members(ops: Table, ints: Whole, hosts: tuple[list[str], Ints] | None) -> Table:
+    """One row a rank, from the first op of each."""
     low = int(ops.rank.min())
     if int(ops.rank.max()) - low > 16 * len(ops) + 1024:
         ranks, first = np.unique(ops.rank, return_index=True)
@@ -222,7 +229,7 @@ def _members(ops: Table, ints: dict[str, Any], hosts: tuple[list[str], Any] | No
         where[ops.rank[::-1] - low] = np.arange(len(ops))[::-1]
         ranks = np.flatnonzero(where >= 0)
         first, ranks = where[ranks], ranks + low
-    columns: dict[str, Any] = {"rank": ranks}
+    columns: dict[str, Column] = {"rank": ranks}
     for key in ("stage", "dp_rank"):
         if key in ints:
             columns[key] = ints[key][first]

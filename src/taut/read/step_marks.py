@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL, Mark, Table
-from taut.read.columns import Ints
 
 NAMED, UNNAMED = 0.5, 0.8
 """Share of the launches, from the first range to the last, that must lie inside one."""

@@ -2,22 +2,26 @@
 
 A worker's n-th sample is the job's n-th step: a compute op of that length on each worker, then a barrier that all
 workers join, because that is what a synchronous job does. The least a site can record:
-it tells who is late and when, never why.
+it shows who is late and when, never why.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import FAR, numbers, wholes
 from taut.read.files import Member as File
 from taut.read.jobs import progress_log
 from taut.read.table_file import BOM, header_cells, open_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WORKER = ("worker", "rank", "replica")
 STEP = ("time", "step", "sample", "iteration")
@@ -62,7 +66,7 @@ def load(data: bytes, label: str) -> Trace:
         raise InputRefused(label, f"a step of {values.max():g} in column {unit} lasts for years", "check its unit")
     took = np.rint(values[order] * factor).astype(np.int64)
     n = len(rank)
-    marks: dict[str, Any] = {}
+    marks: dict[str, Ints] = {}
     begins = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
     steps = np.arange(n) - np.repeat(begins, np.diff(np.append(begins, n)))
     if (began := _began(table, header, label)) is not None:
@@ -71,7 +75,7 @@ def load(data: bytes, label: str) -> Trace:
     latest = np.zeros(int(steps.max()) + 1, dtype=np.int64)
     np.maximum.at(latest, steps, took)
 
-    def both(a: Any, b: Any) -> Any:
+    def both(a: Ints | int, b: Ints | int) -> Ints:
         return np.concatenate([np.broadcast_to(a, n), np.broadcast_to(b, n)])
 
     ops = Table(
@@ -110,7 +114,7 @@ def load(data: bytes, label: str) -> Trace:
     )
 
 
-def _timed(table: Any, time: str, others: tuple[str, str], label: str) -> tuple[Any, Any, int]:
+def _timed(table: pa.Table, time: str, others: tuple[str, str], label: str) -> tuple[pa.Table, Floats, int]:
     """The rows that have a worker, a step and a time of at least 0, their times, and how many rows have not."""
     import pyarrow as pa
 
@@ -124,10 +128,11 @@ def _timed(table: Any, time: str, others: tuple[str, str], label: str) -> tuple[
     return (table if good.all() else table.filter(pa.array(good))), values[good], int((~good).sum())
 
 
-def _began(table: Any, header: dict[str, str], label: str) -> Any | None:
-    """When the steps began, ns, where whole numbers tell."""
+def _began(table: pa.Table, header: dict[str, str], label: str) -> Ints | None:
+    """When the steps began, ns, where whole numbers record that."""
     import pyarrow as pa
 
     if START not in header or not pa.types.is_integer(table[header[START]].type):
         return None
-    return wholes(table[header[START]], START, label, -FAR, FAR).astype(np.int64)
+    began: Ints = wholes(table[header[START]], START, label, -FAR, FAR).astype(np.int64)
+    return began

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL
-from taut.read.columns import Ints
 
 LEAST = 3
 """A sequence recurs if it comes at least so often in a row."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import TooLarge
 from taut.core.tables import NULL
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
 from taut.read.nsys.sqlite import Database
 from taut.read.op_rows import NAME_LENGTH
 from taut.read.step_marks import PROCESS

@@ -1,4 +1,4 @@
-"""Collectives that a recording cut off on some ranks: told by time, where ranks share a clock.
+"""Collectives that a recording cut off on some ranks: found by time, where ranks share a clock.
 
 Who takes part in an all-reduce is in it at the same moment. A recording that begins a moment later on one GPU misses one
 there, and counting from the first would match every collective with its neighbour. So collectives of a communicator are
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import Trace, Verb
-from taut.read.columns import Ints
 
 TOGETHER = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 FEW, SHARE = 4, 0.1

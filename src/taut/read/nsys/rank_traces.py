@@ -1,6 +1,6 @@
 """Reports of Nsight Systems → traces of ranks: who is who, once all reports of a job are read.
 
-The first source that names every GPU differently is believed, and said aloud where it is an assumption. Ranks inside a
+The first source that names every GPU differently is believed, with a note where it is an assumption. Ranks inside a
 communicator become ranks of the job through the calls that made it; where those lie before the recording, the members are
 taken in order of rank, but only if then every send finds its receive: a wrong match is worse than none.
 """
@@ -41,7 +41,7 @@ class Naming:
 
     ranks: Sequence[int]
     how: str = ""
-    """An assumption, to be said aloud; empty where the export says so itself."""
+    """The assumption, for a note; empty where the export itself names the ranks."""
     world_size: int | None = None
 
 
@@ -50,7 +50,7 @@ def traces(reports: Sequence[Report]) -> list[tuple[str, Trace]]:
     gpus = [(report, gpu) for report in reports for gpu in report.gpus]
     if not gpus:
         return []
-    naming = _told(gpus) or _assumed(gpus)
+    naming = _recorded(gpus) or _assumed(gpus)
     groups = _groups(gpus, naming)
     notes = [f"ranks are assumed: {naming.how}"] if naming.how else []
     notes += sorted({line for lines in groups.values() for line in lines.doubts})
@@ -62,8 +62,8 @@ def traces(reports: Sequence[Report]) -> list[tuple[str, Trace]]:
     return list(zip(labels, placed, strict=True))
 
 
-def _told(gpus: list[Placed]) -> Naming | None:
-    """What the reports say themselves."""
+def _recorded(gpus: list[Placed]) -> Naming | None:
+    """The ranks that the reports name themselves."""
     for source in (_by_mpi, _by_environment):
         naming = source(gpus)
         if naming and min(naming.ranks) >= 0 and (_apart(naming.ranks) or _apart([naming.ranks[k] for k in _first(gpus)])):
@@ -132,8 +132,8 @@ def _by_communicator(gpus: list[Placed]) -> Naming | None:
     places = [_places(report, gpu) for report, gpu in gpus]
     for comm in dict.fromkeys(init.comm for init in inits if init.ranks == world):
         if all(comm in place for place in places):
-            said = f"those in the largest NCCL communicator, of {world} ranks"
-            return Naming([place[comm] for place in places], said, world)
+            how = f"those in the largest NCCL communicator, of {world} ranks"
+            return Naming([place[comm] for place in places], how, world)
     return None
 
 
@@ -220,8 +220,8 @@ def _in_order(users: list[tuple[int, Trace, Ints]]) -> _Group:
     )
     if not counts or not agree:
         return _Group({}, NULL)
-    said = "ranks inside communicators made before the recording are assumed to be in order: every send then has its receive"
-    return _Group({place: rank for place, (rank, _, _) in enumerate(users)}, len(users), (said,))
+    doubt = "ranks inside communicators made before the recording are assumed to be in order: every send then has its receive"
+    return _Group({place: rank for place, (rank, _, _) in enumerate(users)}, len(users), (doubt,))
 
 
 def _placed(trace: Trace, rank: int, groups: dict[str, _Group], naming: Naming) -> Trace:

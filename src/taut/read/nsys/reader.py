@@ -81,7 +81,7 @@ class _Reading:
         self.counts: Counter[str] = Counter()
         strings = {key: text for key, text in db.texts("StringIds", "id", "value", 4000) if type(key) is int}
         self.work = nsys_work.work(db, strings, self.counts)
-        self.loud = self.work.collective()
+        self.is_collective = self.work.collective()
         self.calls = nsys_work.calls(db, strings, self.work, self.counts)
         found = notes(db, strings)
         people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
@@ -106,8 +106,8 @@ class _Reading:
         found = []
         for process in np.unique(self.work.process).tolist():
             mine = np.flatnonzero(self.work.process == process)
-            loud = mine[self.loud[mine]]
-            devices = np.unique(self.work.device[loud if len(loud) else mine]).tolist()
+            talking = mine[self.is_collective[mine]]
+            devices = np.unique(self.work.device[talking if len(talking) else mine]).tolist()
             for place, device in enumerate(devices):
                 own = self.work.device[mine] == device
                 # What a process left on another's device goes with its first.
@@ -122,17 +122,17 @@ class _Reading:
             mine = mine[~c.launches[mine] | np.isin(c.issue[mine], w.issue[work])]
         by = issuer(c.issue[mine], w.issue[work])
         launch = np.append(self._add_calls(rows, mine), NULL)[by]
-        loud = self.loud[work]
-        self._add_work(rows, work[~loud], launch[~loud], device)
-        call = np.append(mine, NULL)[by[loud]]
+        collective = self.is_collective[work]
+        self._add_work(rows, work[~collective], launch[~collective], device)
+        call = np.append(mine, NULL)[by[collective]]
         thread, at = (np.where(call >= 0, np.append(column, NULL)[call], NULL) for column in (c.thread, c.start))
-        about = self.nccl.described([w.names[code] for code in w.name[work[loud]].tolist()], thread, at)
+        about = self.nccl.described([w.names[code] for code in w.name[work[collective]].tolist()], thread, at)
         messages = [
             Message(c.verb, "" if c.comm is None else group_name(c.comm), c.size, c.peer, part=place)
             for place, c in enumerate(about)
         ]
-        met = work[loud]
-        rows.add_messages("nccl", messages, w.start[met], w.end[met], self._lanes(rows, met, device), launch[loud])
+        met = work[collective]
+        rows.add_messages("nccl", messages, w.start[met], w.end[met], self._lanes(rows, met, device), launch[collective])
         loop = self.loops.get(process)
         marks = loop.marks() if loop else Table(Mark, {}, 0)
         ops = _hops_apart(rows.table(NULL, marks), about)
@@ -148,7 +148,7 @@ class _Reading:
             members=Table(Member, {"rank": [NULL], "host": _text(host), "device": _text(model)}, 1),
             marks=_shifted(marks, self.shift),
             source=self.label,
-            backend="nccl" if loud.any() else "",
+            backend="nccl" if collective.any() else "",
             counts=dict(+rows.counts),
         )
 

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
-from taut.read.columns import Ints
 from taut.read.files import size_cap
 
 ENTER, LEAVE, SEND, RECV, BEGIN, COLLECTIVE, DEFERRED = range(7)

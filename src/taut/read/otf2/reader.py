@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb, concat
-from taut.read.columns import Codes, Ints
+from taut.read.columns import Codes
 from taut.read.files import Member as File
 from taut.read.limits import check_wall
 from taut.read.op_rows import NAME_LENGTH, steps_at
