@@ -1,7 +1,7 @@
 """Named ranges (NVTX, regions) that look like iterations → step marks.
 
 One name, numbered or repeated, on one thread, one after the other, around most of the launches of their process: that is
-the outer loop. A name that says so (``step``, ``iter``) needs less evidence than one that does not. Steps reach to the
+the outer loop. A name of an iteration (``step``, ``iter``) needs less evidence than one that does not. Steps reach to the
 beginning of the next, so that what a job does between two ranges (loading, logging) belongs to one of them.
 """
 
@@ -22,8 +22,8 @@ NAMED, UNNAMED = 0.5, 0.8
 PROCESS = ~0xFFFFFF
 """The process in a number of a thread: all but the lowest 24 bits."""
 LEAST_NUMBERED, LEAST_REPEATED = 2, 3
-_SAYS_SO = re.compile(r"step|iter", re.IGNORECASE)
-_SAYS_NOT = re.compile(r"epoch|optim|sched|::|micro", re.IGNORECASE)
+_ITERATION = re.compile(r"step|iter", re.IGNORECASE)
+_NOT_ITERATION = re.compile(r"epoch|optim|sched|::|micro", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,9}")
 
 
@@ -76,13 +76,13 @@ def loops(ranges: Ranges, launches: Mapping[int, Ints]) -> dict[int, Loop]:
     return {process: loop for process, loop in best.items() if loop.stem == usual[0][0]}
 
 
-def says_so(name: str) -> bool:
+def is_iteration(name: str) -> bool:
     """Whether a name is one of an iteration."""
-    return _SAYS_SO.search(name) is not None and _SAYS_NOT.search(name) is None
+    return _ITERATION.search(name) is not None and _NOT_ITERATION.search(name) is None
 
 
 def _stem(name: str) -> str:
-    return "" if _SAYS_NOT.search(name) else _NUMBER.sub("#", name.lower())
+    return "" if _NOT_ITERATION.search(name) else _NUMBER.sub("#", name.lower())
 
 
 def _quality(loop: Loop) -> tuple[bool, float, int]:
@@ -98,7 +98,7 @@ def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
         return None
     numbers = np.array([_last_number(name) for name in names], dtype=np.int64)
     numbered = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
-    named = _SAYS_SO.search(names[0]) is not None
+    named = _ITERATION.search(names[0]) is not None
     if not numbered and (len(rows) < LEAST_REPEATED or (not named and (numbers >= 0).any())):
         return None
     inside = np.searchsorted(launches, end, "right") - np.searchsorted(launches, start, "left")

@@ -91,7 +91,7 @@ def load(data: bytes | bytearray, label: str) -> Dump:
         Call,
         {
             "group": groups.of(of),
-            "name": names.of(map(_name, called))[call] if entries else call,
+            "name": names.of(map(_name, map(str, called)))[call] if entries else call,
             "seq": seq,
             "verb": np.array(list(map(verb_of, called)), dtype=np.int64)[call] if entries else call,
             "peer": [_hop(entry, members) if p2p else NULL for entry, p2p in zip(entries, hop.tolist(), strict=True)],
@@ -163,9 +163,9 @@ def _group(value: Plain) -> str:
     return name if type(name) is str and len(name) <= NAME_LENGTH else _text(name)
 
 
-def _name(value: object) -> str:
+def _name(text: str) -> str:
     """The call's class: the ends of a hop are its place, not its class."""
-    return _HOP.sub("", str(value)[:NAME_LENGTH]).strip()
+    return _HOP.sub("", text[:NAME_LENGTH]).strip()
 
 
 def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:

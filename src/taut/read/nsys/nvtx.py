@@ -139,7 +139,7 @@ class Decoder:
         return {field: entry.unpack_from(blob, _HEADER.size + offset)[0] for field, entry, offset in fits}
 
 
-def _field(name: object) -> str:
+def _field(name: Json) -> str:
     return next((field for field, words in _FIELDS if isinstance(name, str) and words.search(name[:80])), "")
 
 
