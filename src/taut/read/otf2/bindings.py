@@ -202,8 +202,11 @@ def _events(lib: ModuleType, handle: Handle, locations: list[int]) -> list[array
         return callback
 
     def collective(kind: int) -> Handler:
-        def callback(at: int, time: int, _: None, attributes: Handle, op: Handle, comm: int, root: int, *sizes: int) -> None:
-            add(kind, at, time, getattr(op, "value", op), comm, root if root < 1 << 31 else -1, max(sizes[:2], default=-1))
+        def callback(
+            at: int, time: int, _: None, attributes: Handle, op: Handle | int, comm: int, root: int, *sizes: int
+        ) -> None:
+            what = op if isinstance(op, int) else int(getattr(op, "value", -1))
+            add(kind, at, time, what, comm, root if root < 1 << 31 else -1, max(sizes[:2], default=-1))
 
         return callback
 

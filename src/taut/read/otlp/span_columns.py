@@ -200,12 +200,13 @@ def _add_columns(out: Spans, spans: list[Span], service: int) -> None:
 
 def _add_details(out: Spans, spans: list[Span], first: int) -> None:
     """Keep attributes, queue times and links of the spans, of which the first has this row; two bytes are an empty list."""
+    kind, failed = out.kind, out.failed
     for row, s in enumerate(spans, first):
         if len(s.attributes) > 2:
             raw = bytes(s.attributes)
             if b"gen_ai." in raw or b"resend_count" in raw:
                 out.facts[row] = facts(raw)
-            elif out.kind[row] in (CLIENT, PRODUCER) or out.failed[row]:
+            elif kind[row] == CLIENT or kind[row] == PRODUCER or failed[row]:
                 out.raw[row] = raw
         if len(s.events) > 2 and b"queue" in bytes(s.events):
             _add_queue_time(out, row, s)
