@@ -1,6 +1,6 @@
-"""What one file can hold where that is not a trace: the classes that readers return and ``trace.py`` tells apart.
+"""What one file can hold where that is not a trace: the classes that readers return between which ``trace.py`` distinguishes.
 
-They are here, and not beside the readers that fill them, so that telling them apart imports no reader.
+They are here, and not beside the readers that fill them, so that distinguishing them imports no reader.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
-from taut.core.tables import NULL, Table, Trace, Verb
+from taut.core.tables import NULL, Table, Trace
 from taut.read.actions.control_log import ControlLog
 from taut.read.jobs.job_words import JobLog
 from taut.read.metrics.series import Metrics
+from taut.read.verb_words import HOPS
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Dump:
     @property
     def collectives(self) -> Table:
         """The recorded calls that all members of a group take part in."""
-        hop = np.isin(self.calls.verb, (Verb.SEND, Verb.RECV))
+        hop = np.isin(self.calls.verb, HOPS)
         return self.calls.take((self.calls.created_ns >= 0) & ~hop)
 
 
@@ -54,7 +55,7 @@ class Seat(NamedTuple):
         return self.host, self.pid
 
     def known(self) -> bool:
-        """Whether it says which communicator this is, and which rank of it."""
+        """Whether it names a communicator and a rank inside it."""
         return bool(self.comm) and 0 <= self.rank < self.ranks
 
 
@@ -68,7 +69,7 @@ class InspectorLog:
     columns: Mapping[str, Ints]
     """Of every operation: seat, name, seq, peer (in the communicator), size, took, dumped, start, end, call, called."""
     lost: int
-    """Operations that the plugin says it overwrote."""
+    """Operations that the plugin reports as overwritten."""
     unreadable: int
 
 
@@ -92,7 +93,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Service:
-    """One service instance: its name, what tells it from its siblings, and its host."""
+    """One service instance: its name, what distinguishes it from its siblings, and its host."""
 
     name: str
     instance: str
@@ -145,7 +146,7 @@ class Init:
 
 @dataclass
 class Report:
-    """One export of Nsight Systems: its GPUs, and what it says of who they are."""
+    """One export of Nsight Systems: its GPUs, and what it records of their ranks."""
 
     label: str
     gpus: list[Gpu] = field(default_factory=list)

@@ -106,7 +106,7 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
 
 
 def rank_in(label: str, alone: bool) -> int | None:
-    """The rank a file name speaks of; of a single file its last number is none."""
+    """The rank in a file name; of a single file the last number is none."""
     base = re.split(r"[/\\:]", label)[-1]
     found = _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
     return int(found[1]) if found else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -103,6 +103,12 @@ def _first_of_interval(columns: dict[str, Ints]) -> Ints:
     begins = np.flatnonzero(np.concatenate([[True], ~same])) if len(rows) else rows
     first[rows[order]] = rows[np.repeat(order[begins], np.diff(np.append(begins, len(rows))))]
     return first
+
+
+def coded(codes: Codes, keys: Ints, text: Callable[[int], str]) -> Ints:
+    """Codes of the texts that stand for some keys; each text is made once."""
+    used, inverse = np.unique(keys, return_inverse=True)
+    return np.append(codes.of(map(text, used.tolist())), NULL)[inverse]
 
 
 def steps_at(at: Ints, marks: Table) -> Ints:

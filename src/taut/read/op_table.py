@@ -21,6 +21,7 @@ from taut.read.files import Member as File
 from taut.read.metrics import reader as metrics
 from taut.read.metrics.series import Metrics
 from taut.read.table_file import BOM, header_cells, open_table
+from taut.read.verb_words import HOPS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -186,7 +187,7 @@ def _meaning(name: str) -> tuple[Verb, Kind, str]:
     words = re.sub(r"[-_./:]", " ", name.lower())
     for pattern, verb in VERBS:
         if re.search(pattern, words):
-            if verb in (Verb.SEND, Verb.RECV):
+            if verb in HOPS:
                 stem = re.sub(r"[-_ ]?(i?send|i?recv|receive)[-_ ]?", "", name)
                 return verb, Kind.COMMUNICATE, f"{stem}-pp-comm" if stem else "pp-comm"
             return verb, Kind.SYNCHRONISE if verb == Verb.BARRIER else Kind.COMMUNICATE, name

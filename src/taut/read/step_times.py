@@ -32,7 +32,7 @@ START = "start_ns"
 LONGEST_NS = 10 * 366 * 86_400 * 10**9
 """No step lasts ten years."""
 UNIT_NS = 1_000_000
-"""A time without a unit counts as milliseconds: shares do not depend on it, and the briefing says so."""
+"""A time without a unit counts as milliseconds: shares do not depend on it, and a note says so."""
 
 
 def sniff(head: bytes) -> bool:
@@ -45,7 +45,7 @@ def sniff(head: bytes) -> bool:
 
 
 def load_member(member: File) -> Trace:
-    """One trace out of one table; one that also tells the loss is a progress log as well."""
+    """One trace out of one table; one that also has the loss is a progress log as well."""
     data = member.read()
     trace = load(data, member.label)
     return replace(trace, progress=progress_log.load(data, member.label)) if progress_log.sniff(member.head) else trace

@@ -1,4 +1,4 @@
-"""Bytes → Trace: the files of a job are read one by one, told apart by what they hold, and joined."""
+"""Bytes → Trace: the files of a job are read one by one, sorted by what they hold, and joined."""
 
 from __future__ import annotations
 

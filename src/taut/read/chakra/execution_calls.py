@@ -1,4 +1,4 @@
-"""Nodes of PyTorch execution traces, and what ``record_param_comms`` tells of a collective, in the layout of any schema."""
+"""Nodes of PyTorch execution traces, and what ``record_param_comms`` records of a collective, in the layout of any schema."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def made_groups(nodes: Sequence[Node]) -> dict[str, list[int]]:
 
 
 def call_of(node: Node) -> Call | None:
-    """The collective that a ``record_param_comms`` node tells of; None for waits and other notes.
+    """The collective that a ``record_param_comms`` node records; None for waits and other notes.
 
     Its inputs end with: sequence number, group, rank, name, two lists of split sizes, and later the ranks of the group.
     Sequence number and group are pairs in newer versions; in the oldest the group is an address, which names nothing.

@@ -1,7 +1,7 @@
 """Execution traces that Chakra's linker has merged with Kineto's: operators of the host and kernels, with times.
 
 Some versions of the linker give a kernel the time of its launch. Where kernels of a stream would overlap, each is put
-behind the one before, and the trace says so.
+behind the one before, with a note.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _type(node: Node, verb: int) -> int:
 
 def _queue(start: Ints, duration: Ints, stream: Ints, device: Mask) -> bool:
     """Put kernels of a stream behind one another where they overlap; whether any did."""
-    moved = False
+    overlapped = False
     for code in np.unique(stream[device]).tolist():
         rows = np.flatnonzero(device & (stream == code))
         rows = rows[np.argsort(start[rows], kind="stable")]
@@ -105,5 +105,5 @@ def _queue(start: Ints, duration: Ints, stream: Ints, device: Mask) -> bool:
         before = np.cumsum(lasts) - lasts
         queued = np.maximum.accumulate(start[rows] - before) + before
         if (queued - start[rows] > ROUNDING_NS).any():
-            start[rows], moved = queued, True
-    return moved
+            start[rows], overlapped = queued, True
+    return overlapped

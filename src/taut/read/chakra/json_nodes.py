@@ -58,7 +58,7 @@ class _Attribute(msgspec.Struct, gc=False):
     bool_list: Json = None
 
     def value(self) -> Json:
-        """The one value that is given; an attribute without any is false."""
+        """The one value that is there; an attribute without any is false."""
         if self.int64Val is not None:
             return self.int64Val
         found: Json = next((value for value in msgspec.structs.astuple(self)[1:] if value is not None), False)

@@ -1,7 +1,7 @@
 """Chakra execution traces, protobuf or JSON, one file per rank: nodes, what they depend on, and sometimes when they ran.
 
 With starts a file is a trace like any other. With durations only it is a plan: ``laid_out`` puts the nodes of all ranks
-behind what they depend on, and the trace says that its starts were not measured. With neither it is refused.
+behind what they depend on, with a note that its starts were not measured. With neither it is refused.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sniff(head: bytes) -> bool:
 
 
 def load(data: bytes | bytearray, label: str) -> Trace | Plan:
-    """One file: a trace if it says when nodes started, else a plan."""
+    """One file: a trace if it records when nodes started, else a plan."""
     json = _JSON.match(data) is not None
     nodes = chakra_json.nodes(data, label) if json else chakra_proto.nodes(data, label)
     notes = []

@@ -12,9 +12,10 @@ from taut.core.jit import kernel
 from taut.core.tables import NULL, Kind, Trace, Verb
 from taut.read.chakra.reader import trace_of
 from taut.read.contents import Plan
+from taut.read.verb_words import HOPS
 
 LAID_OUT = "starts were laid out behind what each op depends on, not measured: idle time and its causes are not seen"
-SHORTEST = "collectives last as long as their quickest member says: the others' time holds waiting"
+SHORTEST = "collectives last as long as their quickest member: the time of the others includes waiting"
 INSTANT = "some messages have no duration: they are waited for, but take no time themselves"
 ALONE = "some messages have no counterpart on the other ranks, or another one: they are laid out alone"
 CIRCULAR = "some messages wait for each other in a circle: they are laid out alone"
@@ -112,13 +113,13 @@ class _Gates:
                 known = np.where(duration[lines] > LEAST_NS, duration[lines], LONGEST_NS).min(axis=0)
                 lasts += np.where(known < LONGEST_NS, known, LEAST_NS).astype(np.int64).tolist()
         self.lasts: Ints = np.array(lasts, dtype=np.int64)
-        """How long each gate's transfer takes: as its quickest member says."""
+        """How long each gate's transfer takes: as long as its quickest member."""
 
 
 def _channel(plan: Plan, rank: int, row: int) -> tuple[Channel, int] | None:
     """What an op has in common with its counterparts, and which side of it this is; None if that is not recorded."""
     verb, peer, group = (int(plan.columns[key][row]) for key in ("verb", "peer", "group"))
-    if verb in (Verb.SEND, Verb.RECV):
+    if verb in HOPS:
         ends = (rank, peer) if verb == Verb.SEND else (peer, rank)
         return ((HOP, *ends, int(plan.tag[row])), verb) if peer >= 0 else None
     if group < 0:

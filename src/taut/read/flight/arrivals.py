@@ -1,6 +1,6 @@
 """Flight-recorder dumps of a job that runs, as a trace: when its ranks came to their gates, and what they did in between.
 
-A dump tells when a rank made a call, of which group and with which number, not when the call ended. So:
+A dump records when a rank made a call, of which group and with which number, not when the call ended. So:
 
 - A gate opens when the last of its members has come, and lasts no longer: transfers take no time here, and what they
   really took counts as work of those who went on after them.
@@ -22,16 +22,16 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import NULL, Kind, Op, Table, Verb, concat
 from taut.read.columns import dense, medians, occurrence
 from taut.read.flight import recurring_calls as recurs
+from taut.read.verb_words import ALL_WAIT, HOPS
 
-EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 CLEARLY = 0.95
-"""Work must vary by this much less for a rank to be said not to wait at once …"""
+"""Work must vary by this much less before a rank is taken not to wait at once …"""
 SKEWED = 0.96
-"""… and over all by this much less for clocks to be said to be off."""
+"""… and over all by this much less before clocks are taken to be off."""
 IMPOSSIBLE = 0.05
 """Share of calls made before a gate opened from which on nobody waits for that gate there."""
 TIMER_NS = 100_000
-"""A call may seem to be made this much before what it waited for: clocks of hosts that are said to agree."""
+"""A call may seem to be made this much before what it waited for: clocks of hosts agree no better."""
 WORTH_NS = 500_000
 """Clocks that are off by less are left alone."""
 PARTS = 16
@@ -39,7 +39,7 @@ PARTS = 16
 MOST_CHANNELS = 8
 """Kinds of groups that calls are tried to wait for, the commonest."""
 SAMPLE, SAMPLE_STEPS, ROUNDS = 100_000, 64, 50
-"""Calls that tell who waits where, steps that tell clocks (all ranks run one program), and rounds of their fit."""
+"""Calls from which waits are inferred, steps from which clocks are (all ranks run one program), and rounds of their fit."""
 SPAN_NS = 1 << 52
 """Times farther apart than this are no times of one job."""
 OWN, ASIDE = 0, 1
@@ -78,7 +78,7 @@ class Calls:
         self.calls, roles = calls, _roles(calls)
         self.ranks, self.rank = np.unique(calls.rank, return_inverse=True)
         self.begin = np.searchsorted(self.rank, np.arange(len(self.ranks) + 1))
-        self.hop = np.isin(calls.verb, (Verb.SEND, Verb.RECV))
+        self.hop = np.isin(calls.verb, HOPS)
         self.gate, self.gates = self._gates()
         self.size = calls.size if sized else np.full(len(calls), NULL)
         self.channel, _ = dense(roles, np.where(self.hop, calls.verb, 0))
@@ -89,7 +89,7 @@ class Calls:
         """Gate of every call, -1 where it is not known whom it waits for."""
         c = self.calls
         gate = np.full(len(c), NULL)
-        meets = np.isin(c.verb, EVERYBODY) & (c.seq >= 0)
+        meets = np.isin(c.verb, ALL_WAIT) & (c.seq >= 0)
         gate[meets], count = dense(c.group[meets], c.seq[meets])
         hops = np.flatnonzero(self.hop & (c.peer >= 0))[::-1]
         sends = c.verb[hops] == Verb.SEND

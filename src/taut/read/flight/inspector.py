@@ -18,13 +18,13 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
+from taut.core.tables import NULL, Call, Kind, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes, dense
 from taut.read.contents import InspectorLog, Seat
 from taut.read.flight.arrivals import Calls
 from taut.read.limits import check_wall
 from taut.read.op_rows import NAME_LENGTH
-from taut.read.verb_words import verb_of
+from taut.read.verb_words import HOPS, verb_of
 
 LANES = ("between", "device", "host")
 BETWEEN, DEVICE, HOST = range(3)
@@ -323,7 +323,7 @@ def _ops(row: Mapping[str, Ints], step: Ints, names: int) -> Table:
         "start_ns": row["call"], "end_ns": row["called"],
     }  # fmt: skip
     between = {**same, "lane": kinds + BETWEEN, "name": row["name"] + names, "start_ns": since, "end_ns": start}
-    hop = np.isin(row["verb"], (Verb.SEND, Verb.RECV))
+    hop = np.isin(row["verb"], HOPS)
     made = {
         **same, "kind": kinds + Kind.COMMUNICATE, "lane": kinds + DEVICE, "launch": launch, "verb": row["verb"],
         "name": row["name"], "group": row["group"], "peer": row["peer"], "start_ns": start, "end_ns": end,
@@ -347,7 +347,7 @@ def _notes(logs: Sequence[InspectorLog], row: Mapping[str, Ints], found: bool) -
         notes.append("no step marks: steps found from the operations that recur")
     if lost:
         notes.append(f"{lost} operations lost in the plugin's ring buffer (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE makes it larger)")
-    met = ~np.isin(row["verb"], (Verb.SEND, Verb.RECV))
+    met = ~np.isin(row["verb"], HOPS)
     absent = _absent(row["seq"][met], *dense(row["rank"][met], row["group"][met]))
     if absent:
         notes.append(f"{absent} collectives are not in the logs: lost, or below NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES")

@@ -1,6 +1,6 @@
 """Flight-recorder dumps, JSON or pickle: which communication calls a rank made, of which group, in which order.
 
-Beside traces they name the group and sequence number of every collective. Alone they tell who did not come to a gate,
+Beside traces they name the group and sequence number of every collective. Alone they show who did not come to a gate,
 which is all that is left of a job that hangs.
 """
 
@@ -67,7 +67,7 @@ class _File(msgspec.Struct):
 
 
 def load(data: bytes | bytearray, label: str) -> Dump:
-    """One dump; the rank comes from the dump if it says, else from the file name, else it is -1."""
+    """One dump; the rank comes from the dump if it is there, else from the file name, else it is -1."""
     try:
         if pickles.sniff(data[:2]):
             value = pickles.plain(data, label)
@@ -137,7 +137,7 @@ def _rank(recorded: Plain, label: str) -> int:
 
 
 def _ordered(entries: list[_Entry]) -> list[_Entry]:
-    """The entries that tell when they were created, in that order."""
+    """The entries that record when they were created, in that order."""
     created, record = integers([entry.time_created_ns for entry in entries]), integers([entry.record_id for entry in entries])
     order = np.lexsort((record, created))
     return [entries[i] for i in order[created[order] > 0].tolist()]
@@ -180,7 +180,7 @@ def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
 def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask) -> Mask:
     """True if the call completed; the status of its group decides where the entry itself does not say.
 
-    A group's status counts its sends and receives, too, so it says nothing of the collectives of a group that has any.
+    A group's status counts its sends and receives, too, so it shows nothing of the collectives of a group that has any.
     """
     mixed = set(pg[hop].tolist())
     completed = {group: value[1] for group, value in _status(dump).items() if group not in mixed}
@@ -203,10 +203,10 @@ def _status(dump: _File) -> dict[int, tuple[int, int]]:
 
 
 def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequence[int]]) -> list[tuple[str, int, int]]:
-    """(group, last call enqueued, last completed) of the groups that no entry speaks of.
+    """(group, last call enqueued, last completed) of the groups without an entry.
 
     A process numbers its groups in the order of their names, leaving out those it is no member of: where the counts agree,
-    and the entries agree, that order tells which is which.
+    and the entries agree, that order identifies them.
     """
     status = sorted(_status(dump).items())
     if len(status) != len(members) or not all(name.isdecimal() for name in members):
@@ -268,7 +268,7 @@ def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, 
 
 
 def calls_only(trace: Trace) -> Trace:
-    """What the dumps of a trace tell without it: arrivals and what lies between them if the job ran, else bare calls."""
+    """What the dumps of a trace show without it: arrivals and what lies between them if the job ran, else bare calls."""
     calls = trace.calls.take(np.argsort(trace.calls.rank, kind="stable"))
     calls = calls.take(calls.created_ns >= 0)
     calls = calls.take(near(calls.created_ns, calls.created_ns))
@@ -309,7 +309,7 @@ def _ran(calls: Table) -> bool:
 
 
 def _bare(calls: Table) -> Table:
-    """Every call as an op as long as nothing else is known to follow: none is a rendezvous, their order is what they tell."""
+    """Every call as an op as long as nothing else is known to follow: none is a rendezvous, only their order is known."""
     last = int(calls.created_ns.max(initial=0))
     following, own = np.full(len(calls), last), calls.rank[1:] == calls.rank[:-1]
     following[:-1][own] = calls.created_ns[1:][own]
@@ -335,7 +335,7 @@ def _notes(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
         more = f" and {len(laid.clocks) - 8} more" if len(laid.clocks) > 8 else ""
         notes.append(f"clocks set right by what ranks usually differ where they come closest together: {off}{more}")
     else:
-        notes.append("clocks taken as they are: arrivals tell none that is off, and would tell a constant one hardly")
+        notes.append("clocks taken as they are: arrivals show none that is off, but would hardly show a constant offset")
     return notes
 
 
@@ -360,7 +360,7 @@ def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
     ranks = {name: members for dump in dumps for name, members in dump.group_ranks.items()}
     found_counts = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
     nameless = (trace.ops.group < 0) & (trace.ops.verb != Verb.NONE)
-    settled = not (nameless & (group < 0)).any()  # what the traces left open, the dumps tell
+    settled = not (nameless & (group < 0)).any()  # the dumps name all groups that the traces left open
     return replace(
         trace,
         partial=[line for line in trace.partial if not (settled and NO_GROUP in line)],

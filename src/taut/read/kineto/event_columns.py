@@ -162,7 +162,7 @@ def category(cat: str | None) -> int:
 
 
 def is_comm(name: str) -> bool:
-    """Whether an event of this name says something about a collective."""
+    """Whether an event of this name records something about a collective."""
     return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS)) or name == "record_param_comms"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import Kind, Mark, Table
 from taut.read.kineto.event_columns import ANNOTATION, Events
-from taut.read.op_rows import NAME_LENGTH, Rows
+from taut.read.op_rows import NAME_LENGTH, Rows, coded
 
 SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
@@ -18,14 +18,12 @@ _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 
 def event_names(events: Events, rows: Rows, chosen: Ints) -> Ints:
     """Codes in ``rows.names`` of these events' own names."""
-    used, inverse = np.unique(events.name[chosen], return_inverse=True)
-    return rows.names.of(events.names[code][:NAME_LENGTH] for code in used.tolist())[inverse]
+    return coded(rows.names, events.name[chosen], lambda code: events.names[code][:NAME_LENGTH])
 
 
 def thread_lanes(events: Events, rows: Rows, chosen: Ints, word: str) -> Ints:
     """Lanes ``word T`` of these host events, T being the thread."""
-    used, inverse = np.unique(events.place[chosen], return_inverse=True)
-    return rows.lanes.of(f"{word} {events.threads[t]}" for t in used.tolist())[inverse]
+    return coded(rows.lanes, events.place[chosen], lambda thread: f"{word} {events.threads[thread]}")
 
 
 def add_waits(events: Events, rows: Rows, chosen: Ints, lane: str, name: str) -> None:

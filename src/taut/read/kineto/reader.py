@@ -50,7 +50,7 @@ def load_member(member: File) -> Trace:
 def flow(chunks: Iterator[bytes], label: str, samples: Callable[[], Sequence[bytes]]) -> Trace:
     """The same, of a file of any size: what is larger than can well be held is decoded while it flows.
 
-    ``samples`` gives bytes from all over the file, if it can: device events come late, and tell what is needed of the rest.
+    ``samples`` gives bytes from all over the file, if it can: device events come late, and decide what is needed of the rest.
     """
     data = bytearray()
     for chunk in chunks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from taut.core.errors import TooLarge
 from taut.core.tables import NULL
 from taut.read.columns import Codes
 from taut.read.nsys.sqlite import Database
-from taut.read.op_rows import NAME_LENGTH
+from taut.read.op_rows import NAME_LENGTH, coded
 from taut.read.step_marks import PROCESS
 from taut.read.verb_words import is_collective_kernel
 
@@ -93,10 +93,10 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
     text = kernels["demangledName"]
     for column in ("shortName", "mangledName"):
         text = np.where(text >= 0, text, kernels[column])
-    kernels["name"] = _named(text, names, lambda key: strings.get(key, "")[:NAME_LENGTH] or "kernel without a name")
-    copies["name"] = _named(copies["copyKind"], names, _copy)
+    kernels["name"] = coded(names, text, lambda key: strings.get(key, "")[:NAME_LENGTH] or "kernel without a name")
+    copies["name"] = coded(names, copies["copyKind"], _copy)
     sets["name"] = np.full(len(sets["start"]), names["Memset"])
-    graphs["name"] = _named(_turns(graphs), names, lambda turn: f"cuda graph {turn}")
+    graphs["name"] = coded(names, _turns(graphs), lambda turn: f"cuda graph {turn}")
     start, end, process, device, stream, correlation, name, size = (
         np.concatenate([_column(part, column) for part in parts]) for column in (*_PLACE, "name", "bytes")
     )
@@ -119,12 +119,6 @@ def _table(db: Database, table: str, extra: Sequence[str], counts: Counter[str])
 
 def _timed(part: Mapping[str, Ints]) -> Mask:
     return (part["start"] >= 0) & (part["end"] >= part["start"]) & (part["end"] < FAR)
-
-
-def _named(keys: Ints, names: Codes, name: Callable[[int], str]) -> Ints:
-    """Codes of names; asked once for each distinct key."""
-    used, inverse = np.unique(keys, return_inverse=True)
-    return np.append(names.of(map(name, used.tolist())), NULL)[inverse]
 
 
 def _copy(kind: int) -> str:

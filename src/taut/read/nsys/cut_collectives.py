@@ -14,8 +14,8 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.tables import Trace, Verb
+from taut.read.verb_words import ALL_WAIT, HOPS
 
-TOGETHER = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 FEW, SHARE = 4, 0.1
 """More than these without a counterpart are no edge: the ranks are not in one communicator, or not on one clock."""
 
@@ -37,7 +37,7 @@ def without_edges(traces: Sequence[Trace]) -> tuple[list[Trace], int]:
     cut = 0
     by_name: dict[str, list[_Part]] = {}
     for place, trace in enumerate(traces):
-        talk = np.flatnonzero(~np.isin(trace.ops.verb, (Verb.NONE, Verb.SEND, Verb.RECV)))
+        talk = np.flatnonzero(~np.isin(trace.ops.verb, (Verb.NONE, *HOPS)))
         for name, rows in by_group(trace, talk).items():
             by_name.setdefault(name, []).append(_part(place, trace, rows))
     for parts in by_name.values():
@@ -78,7 +78,7 @@ def _all_meet(parts: list[_Part]) -> bool:
     if len({len(part.rows) for part in parts}) > 1:
         return False
     start, end, verb = (np.stack([getattr(part, name) for part in parts]) for name in ("start", "end", "verb"))
-    overlap = (start.max(axis=0) < end.min(axis=0)) | ~np.isin(verb[0], TOGETHER)
+    overlap = (start.max(axis=0) < end.min(axis=0)) | ~np.isin(verb[0], ALL_WAIT)
     return bool((overlap & (verb == verb[0]).all(axis=0)).all())
 
 
@@ -89,7 +89,7 @@ def _alone(parts: list[_Part]) -> list[list[int]]:
     while all(place < len(column[0]) for place, column in zip(at, columns, strict=True)):
         heads = [(s[k], e[k], v[k]) for k, (s, e, v) in zip(at, columns, strict=True)]
         same = len({verb for _, _, verb in heads}) == 1
-        if same and (heads[0][2] not in TOGETHER or max(s for s, _, _ in heads) < min(e for _, e, _ in heads)):
+        if same and (heads[0][2] not in ALL_WAIT or max(s for s, _, _ in heads) < min(e for _, e, _ in heads)):
             at = [place + 1 for place in at]
         else:
             first = min(range(len(heads)), key=lambda k: heads[k][1])

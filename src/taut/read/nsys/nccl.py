@@ -31,7 +31,7 @@ class Collective:
     hops: list[tuple[Verb, int, int]] = field(default_factory=list)
     """(verb, peer, size) of each."""
     guessed: bool = False
-    """Nothing says what the sends and receives of this kernel are."""
+    """The sends and receives of this kernel are not recorded."""
 
 
 class Nccl:

@@ -20,6 +20,7 @@ from taut.read.contents import Gpu, Init, Report
 from taut.read.merge import rank_in
 from taut.read.nsys.cut_collectives import by_group, without_edges
 from taut.read.nsys.reader import group_name
+from taut.read.verb_words import HOPS
 
 Placed = tuple[Report, Gpu]
 _RANK_OF = (
@@ -198,7 +199,7 @@ def _groups(gpus: list[Placed], naming: Naming) -> dict[str, _Group]:
     for (report, gpu), rank in zip(gpus, naming.ranks, strict=True):
         for comm, place in _places(report, gpu).items():
             found[group_name(comm)].ranks[place] = rank
-        hops = np.flatnonzero(np.isin(gpu.trace.ops.verb, (Verb.SEND, Verb.RECV)))
+        hops = np.flatnonzero(np.isin(gpu.trace.ops.verb, HOPS))
         of = by_group(gpu.trace, hops)
         for name in gpu.trace.groups:
             users.setdefault(name, []).append((rank, gpu.trace, of.get(name, hops[:0])))

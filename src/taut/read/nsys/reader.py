@@ -23,7 +23,7 @@ from taut.read.nsys import target as nsys_target
 from taut.read.nsys.nccl import Collective, Nccl
 from taut.read.nsys.nvtx import is_api, is_torch, notes
 from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
-from taut.read.op_rows import Message, Rows, issuer
+from taut.read.op_rows import Message, Rows, coded, issuer
 from taut.read.step_marks import PROCESS, loops
 
 NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
@@ -46,7 +46,7 @@ def is_report(member: File) -> bool:
 
 
 def load_member(member: File) -> Report:
-    """Everything of one export that tells of its GPUs."""
+    """What one export records of its GPUs."""
     unclosed = is_unclosed(member)
     with opened(member) as db:
         if not db.has("StringIds", "id", "value"):
@@ -154,10 +154,9 @@ class _Reading:
 
     def _add_calls(self, rows: Rows, mine: Ints) -> Ints:
         c = self.calls
-        threads, place = np.unique(c.thread[mine] & ~PROCESS, return_inverse=True)
-        lanes = np.append(rows.lanes.of(f"thread {thread}" for thread in threads.tolist()), NULL)
-        names = _renamed(rows, c.name[mine], c.names)
-        return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes[place], name=names)
+        lanes = coded(rows.lanes, c.thread[mine] & ~PROCESS, lambda thread: f"thread {thread}")
+        names = coded(rows.names, c.name[mine], lambda code: c.names[code])
+        return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes, name=names)
 
     def _lanes(self, rows: Rows, work: Ints, device: int) -> Ints:
         key = self.work.device[work] << 40 | (self.work.stream[work] & (1 << 40) - 1)
@@ -168,7 +167,7 @@ class _Reading:
 
     def _add_work(self, rows: Rows, work: Ints, launch: Ints, device: int) -> None:
         w = self.work
-        lane, name = self._lanes(rows, work, device), _renamed(rows, w.name[work], w.names)
+        lane, name = self._lanes(rows, work, device), coded(rows.names, w.name[work], lambda code: w.names[code])
         rows.add(w.start[work], w.end[work], kind=Kind.COMPUTE, lane=lane, name=name, size=w.size[work], launch=launch)
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
@@ -204,11 +203,6 @@ def _shifted(table: Table, shift: int) -> Table:
     return table.replace(start_ns=table.start_ns + shift, end_ns=table.end_ns + shift)
 
 
-def _renamed(rows: Rows, codes: Ints, names: list[str]) -> Ints:
-    used, inverse = np.unique(codes, return_inverse=True)
-    return np.append(rows.names.of(names[code] for code in used.tolist()), NULL)[inverse]
-
-
 def _launches(calls: nsys_work.Calls) -> dict[int, Ints]:
     """Process → when it called, in order."""
     order = np.lexsort((calls.start, calls.process))
@@ -219,7 +213,7 @@ def _launches(calls: nsys_work.Calls) -> dict[int, Ints]:
 def _hops_apart(ops: Table, about: list[Collective]) -> Table:
     """A kernel of several sends and receives becomes one op each, over the same time of the same lane.
 
-    Until here ``part`` says which kernel of ``about`` an op is.
+    Until here ``part`` is the index of an op's kernel in ``about``.
     """
     hops = np.append(np.array([max(len(c.hops), 1) for c in about], dtype=np.int64), 1)
     count = hops[ops.part]
@@ -228,9 +222,6 @@ def _hops_apart(ops: Table, about: list[Collective]) -> Table:
     columns = {name: ops.columns[name].copy() for name in ("verb", "peer", "size")}
     for row in np.flatnonzero(hops[kernel] > 1).tolist():
         for place, hop in enumerate(about[kernel[row]].hops):
-            (
-                columns["verb"][position[row] + place],
-                columns["peer"][position[row] + place],
-                columns["size"][position[row] + place],
-            ) = hop
+            for column, value in zip(columns.values(), hop, strict=True):
+                column[position[row] + place] = value
     return ops.replace(**columns, part=np.full(len(ops), NULL), launch=position[ops.launch])

@@ -1,4 +1,4 @@
-"""What an Nsight Systems export says of the machine and of the command: clock, host, devices, environment, MPI ranks."""
+"""What an Nsight Systems export records of the machine and of the command: clock, host, devices, environment, MPI ranks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def models(db: Database) -> dict[tuple[int, int], str]:
 
 
 def environment(db: Database) -> dict[str, str]:
-    """Variables of the command nsys was started with that may tell ranks, and its node rank as an argument."""
+    """Variables of the command nsys was started with that may hold ranks, and its node rank as an argument."""
     found: dict[str, str] = {}
     for _, text in db.texts("TARGET_INFO_SYSTEM_ENV", "name", "value", 1_000_000, "name = 'DeviceEnvironment'"):
         found |= {k: v for k, v in _VARIABLE.findall(text) if _WANTED.search(k)}

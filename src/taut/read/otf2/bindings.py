@@ -92,7 +92,7 @@ def write(anchor: str, memory: int) -> None:
     import _otf2
 
     _limit(memory)
-    # The library speaks on standard output too; what is written there must be ours alone.
+    # The library writes to standard output too; only our bytes may go there.
     with open(1, "wb", closefd=False) as out:
         handle = _otf2.Reader_Open(anchor)
         _otf2.Reader_SetSerialCollectiveCallbacks(handle)

@@ -167,7 +167,7 @@ def _find_repeats(attempts: _Attempts) -> None:
 
 
 def _nested(tree: Tree, row: int, other: int) -> bool:
-    """Whether a span lies below another: an agent's span around a model's tells the same call twice."""
+    """Whether a span lies below another: an agent's span around a model's is the same call."""
     at = int(tree.parent[row])
     for _ in range(LOOK_BACK):
         if at == other or at < 0:

@@ -159,7 +159,7 @@ def calls(tree: Tree, people: Participants) -> Calls:
 
 
 def _times(tree: Tree, rows: Ints, thread: Ints, call: Mask, remote: Mask) -> tuple[Ints, Ints]:
-    """When each begins and ends in its thread's clock; a server right under its caller lasts as long as it says itself."""
+    """When each begins and ends in its thread's clock; a server right under its caller lasts as long as its own span."""
     low, high = tree.start[thread], tree.end[thread]
     alone = np.bincount(thread, minlength=1)[thread] == 1 if len(thread) else np.zeros(0, dtype=np.bool_)
     around = np.isin(tree.kind[thread], (CLIENT, PRODUCER)) & remote & ~call & alone

@@ -301,7 +301,7 @@ _FAR = {key: place for place, key in enumerate(FAR)}
 
 
 def _add_queue_time(out: Spans, row: int, span: Span) -> None:
-    """Keep how long a span was queued: its time before the event that says it left the queue."""
+    """Keep how long a span was queued: its time before the event with which it left the queue."""
     try:
         events = _EVENTS.decode(span.events)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

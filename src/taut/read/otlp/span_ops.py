@@ -9,13 +9,13 @@ how long it was under way is seen when both ends are on one clock, which is for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, Flags
+from taut.read.op_rows import coded
 from taut.read.otlp.span_calls import Calls, Participants, tasks
 from taut.read.otlp.span_tree import Tree
 
@@ -59,15 +59,6 @@ class Layout:
         blocks = [self._entries(begun, before + sent_at[begun]), self._far_work(far), main]
         blocks += self._answers(gathered, before + len(main["rank"]))
         return Table(Op, {key: np.concatenate([block[key] for block in blocks]) for key in BLANK})
-
-    def _coded(self, keys: Ints, text: Callable[[int], str], codes: Codes | None = None) -> Ints:
-        """Codes of the words that stand for some keys, each made once."""
-        different, where = np.unique(keys, return_inverse=True)
-        return (self.names if codes is None else codes).of(map(text, different.tolist()))[where]
-
-    def _class(self, spans: Ints) -> Ints:
-        different, where = np.unique(spans, return_inverse=True)
-        return self.names.of(self.words[i] for i in different.tolist())[where]
 
     def _lanes(self) -> Ints:
         """A lane for every task of a rank and step."""
@@ -118,8 +109,8 @@ class Layout:
     def _message(self, calls: Ints, remote: Mask, verb: Verb, peer: Ints) -> Rows:
         """What the two ends of the way there have in common; nothing is sent to the rank itself."""
         to, name = self.found.to[calls], np.empty(len(calls), dtype=np.int64)
-        name[remote] = self._coded(to[remote], lambda rank: f"call {self._service(rank)}")
-        name[~remote] = self._coded(to[~remote], lambda rank: f"{self._service(rank)} task")
+        name[remote] = coded(self.names, to[remote], lambda rank: f"call {self._service(rank)}")
+        name[~remote] = coded(self.names, to[~remote], lambda rank: f"{self._service(rank)} task")
         return {
             "kind": np.where(remote, Kind.COMMUNICATE, Kind.COORDINATE),
             "name": name,
@@ -136,7 +127,7 @@ class Layout:
             lane=lane,
             step=step,
             kind=Kind.COMPUTE,
-            name=self._class(found.span[calls]),
+            name=coded(self.names, found.span[calls], self.words.__getitem__),
             start_ns=found.start[calls],
             end_ns=found.end[calls],
         )
@@ -182,7 +173,7 @@ class Layout:
         runs, gather = self._runs(call, waits)
         alone = np.flatnonzero(waits & ~gather)
         last = np.flatnonzero(gather & np.append((runs[1:] != runs[:-1]) | ~gather[1:], True))
-        group = self._coded(thread[last], lambda row: f"{self.words[row]} fan-out", self.groups)
+        group = coded(self.groups, thread[last], lambda row: f"{self.words[row]} fan-out")
         first = np.searchsorted(runs, runs[last])
         blocks = [
             (np.flatnonzero(own), self._own(thread, before, time, what, np.flatnonzero(own))),
@@ -219,8 +210,8 @@ class Layout:
         who = thread[rows]
         queue = what[rows] == CUT
         name = np.empty(len(rows), dtype=np.int64)
-        name[~queue] = self._class(who[~queue])
-        name[queue] = self._coded(self.tree.rank[who[queue]], lambda rank: f"{self._service(rank)} queue")
+        name[~queue] = coded(self.names, who[~queue], self.words.__getitem__)
+        name[queue] = coded(self.names, self.tree.rank[who[queue]], lambda rank: f"{self._service(rank)} queue")
         kind = np.where(queue | self.queues[who], Kind.COORDINATE, Kind.COMPUTE)
         return _rows(len(rows), **self._at(who), name=name, kind=kind, start_ns=before[rows], end_ns=time[rows])
 
@@ -230,7 +221,7 @@ class Layout:
         return _rows(len(rows), **self._at(thread[rows]), start_ns=at, end_ns=at, **message)
 
     def _answer(self, calls: Ints) -> Rows:
-        name = self._coded(self.found.to[calls], lambda rank: f"answer of {self._service(rank)}")
+        name = coded(self.names, self.found.to[calls], lambda rank: f"answer of {self._service(rank)}")
         return {"name": name, "part": 2 * self.number[calls] + 1}
 
     def _receives(self, thread: Ints, before: Ints, time: Ints, rows: Ints, calls: Ints) -> Rows:
@@ -255,13 +246,13 @@ class Layout:
             end_ns=time[rows],
             verb=Verb.GATHER,
             peer=self.tree.rank[who],
-            name=self._coded(who, lambda row: f"{self.words[row]} fan-out"),
+            name=coded(self.names, who, lambda row: f"{self.words[row]} fan-out"),
             group=group,
             seq=np.arange(len(rows)),
         )
 
     def _answers(self, gathered: tuple[Ints, Ints, Ints], before: int) -> list[Rows]:
-        """How tasks end: an answer to whoever waits for it; for a fan-out, its arrival too, which tells the clocks apart."""
+        """How tasks end: an answer to whoever waits for it; for a fan-out, its arrival too, by which clocks are compared."""
         found, tree = self.found, self.tree
         members, group, seq = gathered
         hosts = np.array([service.host for service in self.people.services], dtype=object)
@@ -285,7 +276,7 @@ class Layout:
             peer=caller[members],
             group=group,
             seq=seq,
-            name=self._coded(found.thread[members], lambda row: f"{self.words[row]} fan-out"),
+            name=coded(self.names, found.thread[members], lambda row: f"{self.words[row]} fan-out"),
         )
         arrivals = _rows(
             len(arriving),
