@@ -204,5 +204,5 @@ class Plan:
     notes: list[str]
 
 
+# What a reader returns; a table is one of progress.
 Contents = Trace | Table | Metrics | JobLog | ControlLog | Dump | InspectorLog | Spans | Report | Execution | Plan
-"""What a reader returns; a table is one of progress."""

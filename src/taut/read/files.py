@@ -30,12 +30,12 @@ MEMBERS = 100_000
 TAR_HEADER_BYTES = 1 << 20
 
 _DIGITS = re.compile(rb"\d{32}")
+# Where files are not what they seem: reading one may wait for ever.
 UNREAL = ("/proc/", "/sys/", "/dev/")
-"""Where files are not what they seem: reading one may wait for ever."""
 
 STDIN = "-"
+# The answer key of a lab run. A reader that opened it could cheat.
 TRUTH = "truth.json"
-"""The answer key of a lab run. A reader that opened it could cheat."""
 
 
 def size_cap() -> int:
@@ -98,8 +98,8 @@ class Member:
         return cast(bytes, data)
 
 
+# One input, or several: files, folders, archives, ``-`` for standard input.
 Paths = str | Path | Sequence[str | Path]
-"""One input, or several: files, folders, archives, ``-`` for standard input."""
 
 
 def listed(paths: Paths) -> list[str | Path]:

@@ -20,13 +20,13 @@ from taut.read import files
 from taut.read.columns import paused_gc
 from taut.read.contents import Contents
 
+# Below this much input, starting processes costs more than it saves.
 PARALLEL_BYTES = 30 << 20
-"""Below this much input, starting processes costs more than it saves."""
 
 LEAVE = "leave it out, or report it if other tools read it"
 PR_SET_PDEATHSIG = 1
+# Columns of an unknown table that are named at most.
 COLUMNS = 12
-"""Columns of an unknown table that are named at most."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Format:
         return found
 
 
+# Every format, in the order in which they are asked: the stricter first, and what most people have.
 FORMATS = (
     Format("kineto", "kineto.reader", by_member=True),
     Format("op table", "op_table", by_member=True),
@@ -78,9 +79,8 @@ FORMATS = (
     Format("training log", "jobs.training_log"),
     Format("action lines", "actions.action_lines"),
 )
-"""Every format, in the order in which they are asked: the stricter first, and what most people have."""
+# What nsys itself keeps, and only it can open.
 REPORTS = (".nsys-rep", ".qdrep")
-"""What nsys itself keeps, and only it can open."""
 
 
 @dataclass
@@ -103,8 +103,8 @@ class Loaded:
     """Name and hash of an input that was used, or why it was refused; empty for one that nobody knows."""
 
 
+# Called with the number of inputs that are read, and of all.
 Progress = Callable[[int, int], None]
-"""Called with the number of inputs that are read, and of all."""
 
 
 def load_all(inputs: list[str], progress: Progress | None) -> list[Loaded]:

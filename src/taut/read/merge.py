@@ -17,13 +17,13 @@ from taut.read.columns import Codes
 
 Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01
+# Counts that become notes, and what each does to the answer.
 EFFECTS = {
     "collectives that do not name their group": "they meet only where their times show that all ranks do",
     "grouped sends and receives without their calls": "whom they meet is not known",
     "profiler steps that begin before the one before them ended": "a clock was set back, and what happened when is not known",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
-"""Counts that become notes, and what each does to the answer."""
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
 

@@ -43,13 +43,13 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "peer": ("peer", "peer_rank", "root"),
     "host": ("host", "hostname", "host_name"),
 }
+# Without lanes the ops of a rank are put in one line; their timers were read by different threads.
 TIMER_NS = 200_000
-"""Without lanes the ops of a rank are put in one line; their timers were read by different threads."""
 REQUIRED = ("rank", "step", "name", "start", "duration")
+# Columns of numbers with 64 bits.
 WIDE = ("seq", "size")
-"""Columns of numbers with 64 bits."""
+# Columns of whole numbers, by key.
 Whole = dict[str, Ints | Codes]
-"""Columns of whole numbers, by key."""
 WHOLE = ("rank", "step", "stage", "dp_rank", "chunk", "part", "peer", *WIDE)
 
 VERBS: tuple[tuple[str, Verb], ...] = (

@@ -17,10 +17,10 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import NULL, Mark, Table
 
+# Share of the launches, from the first range to the last, that must lie inside one.
 NAMED, UNNAMED = 0.5, 0.8
-"""Share of the launches, from the first range to the last, that must lie inside one."""
+# The process in a number of a thread: all but the lowest 24 bits.
 PROCESS = ~0xFFFFFF
-"""The process in a number of a thread: all but the lowest 24 bits."""
 LEAST_NUMBERED, LEAST_REPEATED = 2, 3
 _ITERATION = re.compile(r"step|iter", re.IGNORECASE)
 _NOT_ITERATION = re.compile(r"epoch|optim|sched|::|micro", re.IGNORECASE)

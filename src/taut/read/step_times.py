@@ -27,12 +27,12 @@ WORKER = ("worker", "rank", "replica")
 STEP = ("time", "step", "sample", "iteration")
 TIME = ("batch_time_norm", "batch_time", "step_time", "step_time_s", "step_time_ms", "step_time_ns", "duration_ms")
 GPU = ("gpu",)
+# When a step began: puts metrics that lie beside the table on its steps.
 START = "start_ns"
-"""When a step began: puts metrics that lie beside the table on its steps."""
+# No step lasts ten years.
 LONGEST_NS = 10 * 366 * 86_400 * 10**9
-"""No step lasts ten years."""
+# A time without a unit counts as milliseconds: shares do not depend on it, and a note says so.
 UNIT_NS = 1_000_000
-"""A time without a unit counts as milliseconds: shares do not depend on it, and a note says so."""
 
 
 def sniff(head: bytes) -> bool:

@@ -29,13 +29,13 @@ STEP_COLUMNS = "worker, step and one of batch_time, step_time_s, step_time_ms, s
 SUFFIXES = (
     ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
 )  # fmt: skip
+# What makes no trace alone, in the words of the refusal.
 NOT_ENOUGH = (
     (Execution, "execution traces without times"),
     (Dump, "flight-recorder dumps that do not say their rank"),
     (Metrics, "metrics"),
     (Table, "progress logs"),
 )
-"""What makes no trace alone, in the words of the refusal."""
 T = TypeVar("T")
 
 

@@ -28,12 +28,12 @@ from taut.read.json_values import integer
 from taut.read.verb_words import HOPS
 
 _HEAD = re.compile(rb'^\s*\{[^\[{]{0,4096}?"schema"\s*:\s*"\d+\.\d+(?:\.\d+)?[^"]{0,40}"')
+# What a Kineto trace without group names calls the group of its collectives.
 UNNAMED = "default"
-"""What a Kineto trace without group names calls the group of its collectives."""
+# More objects in one file than an execution trace of one rank holds.
 OBJECTS = 10_000_000
-"""More objects in one file than an execution trace of one rank holds."""
+# Pairs of collectives that are compared, at most, where two records of a rank differ.
 COMPARED = 4_000_000
-"""Pairs of collectives that are compared, at most, where two records of a rank differ."""
 _ROOTED = (Verb.BROADCAST, Verb.SCATTER, Verb.REDUCE, Verb.GATHER)
 
 

@@ -26,8 +26,8 @@ _WORDS = (b'"workload_graph"', b'"COMP_NODE"', b'"COMM_COLL_NODE"', b'"COMM_SEND
 _BETWEEN = re.compile(rb"\}\s*(?=\{)")
 _NONE = msgspec.Raw(b"null")
 _IDS = msgspec.json.Decoder(list[Int64] | None, strict=False)
+# More objects, or values, in one file than an execution trace of one rank holds.
 OBJECTS, VALUES = 5_000_000, 50_000_000
-"""More objects, or values, in one file than an execution trace of one rank holds."""
 
 
 def sniff(head: bytes) -> bool:

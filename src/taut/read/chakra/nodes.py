@@ -15,8 +15,8 @@ from taut.read.columns import Codes
 from taut.read.json_values import decoded
 from taut.read.op_rows import rank_list
 
+# Node types, in the numbers of the current schema.
 METADATA, MEM_LOAD, MEM_STORE, COMPUTE, SEND, RECV, COLLECTIVE, STORAGE, BATCH, CHECKPOINT = range(1, 11)
-"""Node types, in the numbers of the current schema."""
 
 TYPES = (
     "INVALID",
@@ -31,22 +31,22 @@ TYPES = (
     "BATCH",
     "CHECKPOINT",
 )
+# ``comm_type`` of the current schema → verb.
 VERBS = (
     Verb.ALL_REDUCE, Verb.REDUCE, Verb.ALL_GATHER, Verb.GATHER, Verb.SCATTER, Verb.BROADCAST, Verb.ALL_TO_ALL,
     Verb.REDUCE_SCATTER, Verb.REDUCE_SCATTER, Verb.BARRIER,
 )  # fmt: skip
-"""``comm_type`` of the current schema → verb."""
 
+# Attributes that are numbers.
 NUMBERS = (
     "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "is_cpu_op", "num_ops", "tensor_size", "stream", "tid",
     "runtime", "rank",
 )  # fmt: skip
-"""Attributes that are numbers."""
 
+# More dependencies in one file than an execution trace of one rank holds.
 DEPENDENCIES = 30_000_000
-"""More dependencies in one file than an execution trace of one rank holds."""
+# Times beyond a century after 1970, and durations of more than some weeks, are none.
 MOST_US = {"start": 4_000_000_000_000_000, "duration": 4_000_000_000_000}
-"""Times beyond a century after 1970, and durations of more than some weeks, are none."""
 
 
 @dataclass

@@ -26,12 +26,12 @@ from taut.read.op_rows import Rows
 from taut.read.verb_words import is_collective_kernel, kernel_verb, verb_of
 
 _JSON = re.compile(rb"\s*[{\[]")
+# Starts from here on count from 1970, so that none can be 0 (which protobuf leaves out).
 EPOCH_NS = 10**18
-"""Starts from here on count from 1970, so that none can be 0 (which protobuf leaves out)."""
+# With more than this share of the computing nodes without a duration, no schedule means anything.
 TIMELESS = 0.1
-"""With more than this share of the computing nodes without a duration, no schedule means anything."""
+# Messages that are compared, at most, to find out whether they recur.
 COMPARED = 200_000_000
-"""Messages that are compared, at most, to find out whether they recur."""
 ONE_STEP = "no step marks, and the messages do not recur: the whole trace is one step"
 UNFOLLOWED = "some dependencies name a node that is not in the trace: they are not followed"
 NOT_MATCHED = "some collectives name the dimensions of the network that they span, not their group: they are not matched"

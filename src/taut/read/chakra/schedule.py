@@ -20,11 +20,11 @@ INSTANT = "some messages have no duration: they are waited for, but take no time
 ALONE = "some messages have no counterpart on the other ranks, or another one: they are laid out alone"
 CIRCULAR = "some messages wait for each other in a circle: they are laid out alone"
 HOP = ""
+# A hop: HOP, sender, receiver and tag. A collective: the name of its group, and its ranks.
 Channel = tuple[str, int, int, int] | tuple[str, tuple[int, ...]]
-"""A hop: HOP, sender, receiver and tag. A collective: the name of its group, and its ranks."""
 LONGEST_NS = 4e18
+# A message without a duration lasts so long: what meets must end after it began.
 LEAST_NS = 1
-"""A message without a duration lasts so long: what meets must end after it began."""
 
 
 def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:

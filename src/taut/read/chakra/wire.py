@@ -17,12 +17,12 @@ from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.jit import kernel
 
+# The bytes of a file, signed.
 Octets: TypeAlias = NDArray[np.int8]
-"""The bytes of a file, signed."""
+# Wire types; the others are groups.
 VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
-"""Wire types; the others are groups."""
+# More messages in one file than an execution trace of one rank holds.
 MESSAGES = 10_000_000
-"""More messages in one file than an execution trace of one rank holds."""
 MESSAGE_BYTES = 16 << 20
 SLICE_BYTES = 8 << 20
 REMEDY = "copy the file again, or leave it out"

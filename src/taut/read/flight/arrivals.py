@@ -24,27 +24,27 @@ from taut.read.columns import dense, medians, occurrence
 from taut.read.flight import recurring_calls as recurs
 from taut.read.verb_words import ALL_WAIT, HOPS
 
+# Work must vary by this much less before a rank is taken not to wait at once …
 CLEARLY = 0.95
-"""Work must vary by this much less before a rank is taken not to wait at once …"""
+# … and over all by this much less before clocks are taken to be off.
 SKEWED = 0.96
-"""… and over all by this much less before clocks are taken to be off."""
+# Share of calls made before a gate opened from which on nobody waits for that gate there.
 IMPOSSIBLE = 0.05
-"""Share of calls made before a gate opened from which on nobody waits for that gate there."""
+# A call may seem to be made this much before what it waited for: clocks of hosts agree no better.
 TIMER_NS = 100_000
-"""A call may seem to be made this much before what it waited for: clocks of hosts agree no better."""
+# Clocks that are off by less are left alone.
 WORTH_NS = 500_000
-"""Clocks that are off by less are left alone."""
+# A rank is tried to have waited after each of so many parts of the time that usually lies between two calls.
 PARTS = 16
-"""A rank is tried to have waited after each of so many parts of the time that usually lies between two calls."""
+# Kinds of groups that calls are tried to wait for, the commonest.
 MOST_CHANNELS = 8
-"""Kinds of groups that calls are tried to wait for, the commonest."""
+# Calls from which waits are inferred, steps from which clocks are (all ranks run one program), and rounds of their fit.
 SAMPLE, SAMPLE_STEPS, ROUNDS = 100_000, 64, 50
-"""Calls from which waits are inferred, steps from which clocks are (all ranks run one program), and rounds of their fit."""
+# Times farther apart than this are no times of one job.
 SPAN_NS = 1 << 52
-"""Times farther apart than this are no times of one job."""
 OWN, ASIDE = 0, 1
+# What a rank does and the calls it waits in; calls beside which it goes on.
 LANES = ("own", "calls aside")
-"""What a rank does and the calls it waits in; calls beside which it goes on."""
 
 
 @dataclass(frozen=True)
@@ -300,11 +300,16 @@ def _laid(waits: Waits, names: Sequence[str]) -> Laid:
     beside = {"name": len(names) + calls.name[before], "start_ns": time[before], "end_ns": time[before] + first}
     up_to = {"name": 2 * len(names) + calls.name[rows], "start_ns": since, "end_ns": time[rows]}
     made = {
-        "kind": np.full(len(rows), Kind.COMMUNICATE), "lane": np.where(waits.waited()[rows], OWN, ASIDE),
-        "name": calls.name[rows], "start_ns": time[rows], "end_ns": opens[rows], "verb": np.where(met, calls.verb[rows], 0),
-        "group": np.where(met, calls.group[rows], NULL), "peer": np.where(met, calls.peer[rows], NULL),
+        "kind": np.full(len(rows), Kind.COMMUNICATE),
+        "lane": np.where(waits.waited()[rows], OWN, ASIDE),
+        "name": calls.name[rows],
+        "start_ns": time[rows],
+        "end_ns": opens[rows],
+        "verb": np.where(met, calls.verb[rows], 0),
+        "group": np.where(met, calls.group[rows], NULL),
+        "peer": np.where(met, calls.peer[rows], NULL),
         "seq": np.where(met & ~seen.hop[rows], calls.seq[rows], NULL),
-    }  # fmt: skip
+    }
     own = {"lane": np.full(len(rows), OWN), "kind": np.full(len(rows), Kind.COMPUTE)}
     tables = [Table(Op, {**same, **own, **columns}) for columns in (beside, up_to)]
     return Laid(

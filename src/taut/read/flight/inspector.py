@@ -28,12 +28,12 @@ from taut.read.verb_words import HOPS, verb_of
 
 LANES = ("between", "device", "host")
 BETWEEN, DEVICE, HOST = range(3)
+# An operation that takes longer than a day is none.
 TOOK_NS = 86_400 * 10**9
-"""An operation that takes longer than a day is none."""
+# Times are whole microseconds.
 TIMER_NS = 2_000
-"""Times are whole microseconds."""
+# A communicator and, of collectives, what they do.
 Group = tuple[str, str]
-"""A communicator and, of collectives, what they do."""
 _KEYS = (b'"coll_perf"', b'"p2p_perf"', b'"dump_stats"', b'"inspector_output_format_version"')
 _Count = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 _Rank = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
@@ -244,12 +244,16 @@ def _rows(
     start, end, packed = _laid_out(c, rank, comm, group)
     met = zip(c["seat"].tolist(), c["peer"].tolist(), strict=True)
     return {
-        "rank": rank, "group": group, "start_ns": start, "end_ns": end, "packed": packed.astype(np.int64),
+        "rank": rank,
+        "group": group,
+        "start_ns": start,
+        "end_ns": end,
+        "packed": packed.astype(np.int64),
         "untimed": (c["start"] < 0).astype(np.int64),
         "peer": np.array([NULL if peer < 0 else sits.get((seats[seat].comm, peer), NULL) for seat, peer in met]),
         "verb": np.array([verb_of(name) for name in names])[c["name"]],
         **{name: c[name] for name in ("seat", "name", "seq", "size", "call", "called")},
-    }  # fmt: skip
+    }
 
 
 def _ranks(seats: Sequence[Seat]) -> tuple[dict[tuple[str, int], int], int | None, list[str]]:
@@ -319,16 +323,28 @@ def _ops(row: Mapping[str, Ints], step: Ints, names: int) -> Table:
     launch = np.where(launched, np.cumsum(launched) - 1, NULL)
     same, kinds = {"rank": rank, "step": step, "size": row["size"]}, np.zeros(len(rank), dtype=np.int64)
     hosts = {
-        **same, "kind": kinds + Kind.COORDINATE, "lane": kinds + HOST, "name": row["name"] + 2 * names,
-        "start_ns": row["call"], "end_ns": row["called"],
-    }  # fmt: skip
+        **same,
+        "kind": kinds + Kind.COORDINATE,
+        "lane": kinds + HOST,
+        "name": row["name"] + 2 * names,
+        "start_ns": row["call"],
+        "end_ns": row["called"],
+    }
     between = {**same, "lane": kinds + BETWEEN, "name": row["name"] + names, "start_ns": since, "end_ns": start}
     hop = np.isin(row["verb"], HOPS)
     made = {
-        **same, "kind": kinds + Kind.COMMUNICATE, "lane": kinds + DEVICE, "launch": launch, "verb": row["verb"],
-        "name": row["name"], "group": row["group"], "peer": row["peer"], "start_ns": start, "end_ns": end,
+        **same,
+        "kind": kinds + Kind.COMMUNICATE,
+        "lane": kinds + DEVICE,
+        "launch": launch,
+        "verb": row["verb"],
+        "name": row["name"],
+        "group": row["group"],
+        "peer": row["peer"],
+        "start_ns": start,
+        "end_ns": end,
         "seq": np.where(hop, NULL, row["seq"]),
-    }  # fmt: skip
+    }
     return concat(Op, [Table(Op, hosts).take(launched), Table(Op, between).take(follows), Table(Op, made)])
 
 

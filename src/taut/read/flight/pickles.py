@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from taut.core.errors import InputRefused
 
+# Containers inside one another, and marks that may be open at once: a dump needs five.
 DEPTH = 64
-"""Containers inside one another, and marks that may be open at once: a dump needs five."""
+# Values that a byte of the file may stand for, and how many any file may hold. A dump that refers to its stack frames holds
+# about one for each byte.
 PER_BYTE, FREE = 16, 4096
-"""Values that a byte of the file may stand for, and how many any file may hold. A dump that refers to its stack frames holds
-about one for each byte."""
+# A text counts as one value for each so many bytes.
 _TEXT_BYTES = 64
-"""A text counts as one value for each so many bytes."""
+# Bytes of an integer: longer ones are no counter and no time.
 _LONGEST = 64
-"""Bytes of an integer: longer ones are no counter and no time."""
+# Of an integer that is a key: longer ones can be chosen so that all have one hash.
 _KEY_BITS = 64
-"""Of an integer that is a key: longer ones can be chosen so that all have one hash."""
 _STOP, _RECALL = ord("."), ord("h")
 _CONTAINERS = frozenset((list, dict, tuple))
 if TYPE_CHECKING:  # a type that refers to itself, which Python 3.11 cannot evaluate
@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # a type that refers to itself, which Python 3.11 cannot eval
 else:
     Plain = Any
 _T = TypeVar("_T")
+# How deep a container is, and how many values are in it if every reference is a copy.
 _Extent = tuple[int, int]
-"""How deep a container is, and how many values are in it if every reference is a copy."""
 _EMPTY: _Extent = (1, 0)
 
 

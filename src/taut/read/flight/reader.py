@@ -27,11 +27,11 @@ from taut.read.merge import left_out
 from taut.read.op_rows import NAME_LENGTH, rank_list
 from taut.read.verb_words import verb_of
 
+# A dump entry is created while its call runs; clocks of the two records agree to well within this.
 CREATED_NS = 200_000
-"""A dump entry is created while its call runs; clocks of the two records agree to well within this."""
 EARLIER_NS = 60_000_000_000
+# Ranks without a dump that are listed one by one.
 ABSENT = 1000
-"""Ranks without a dump that are listed one by one."""
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
 _KEYS = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})\D*+\Z")
@@ -314,9 +314,14 @@ def _bare(calls: Table) -> Table:
     following, own = np.full(len(calls), last), calls.rank[1:] == calls.rank[:-1]
     following[:-1][own] = calls.created_ns[1:][own]
     columns = {
-        "rank": calls.rank, "lane": np.zeros(len(calls)), "step": np.zeros(len(calls)), "name": calls.name,
-        "kind": np.full(len(calls), Kind.COMMUNICATE), "start_ns": calls.created_ns, "end_ns": following,
-    }  # fmt: skip
+        "rank": calls.rank,
+        "lane": np.zeros(len(calls)),
+        "step": np.zeros(len(calls)),
+        "name": calls.name,
+        "kind": np.full(len(calls), Kind.COMMUNICATE),
+        "start_ns": calls.created_ns,
+        "end_ns": following,
+    }
     return Table(Op, columns, len(calls))
 
 

@@ -9,14 +9,14 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import NULL
 
+# A sequence recurs if it comes at least so often in a row.
 LEAST = 3
-"""A sequence recurs if it comes at least so often in a row."""
+# Calls of a rank among which the sequence is looked for, the newest.
 MOST_CALLS = 1 << 13
-"""Calls of a rank among which the sequence is looked for, the newest."""
+# Calls that are not part of the sequence end a stretch of steps if they take longer than this many steps.
 PAUSE = 3.0
-"""Calls that are not part of the sequence end a stretch of steps if they take longer than this many steps."""
+# The last stretch is taken if it is at least this share of the longest one.
 ENOUGH = 0.5
-"""The last stretch is taken if it is at least this share of the longest one."""
 
 
 @dataclass(frozen=True)

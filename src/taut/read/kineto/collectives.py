@@ -23,8 +23,8 @@ from taut.read.verb_words import HOPS, element_bytes, kernel_verb, verb_of
 NO_GROUP = "collectives that do not name their group"
 NO_CALLS = "grouped sends and receives without their calls"
 
+# The events that describe one call, the most detailed first.
 Call = list[int]
-"""The events that describe one call, the most detailed first."""
 
 
 def add_collectives(events: Events, rows: Rows, groups: Groups, work: Ints, launch: Ints, call: Ints, lane: Ints) -> None:

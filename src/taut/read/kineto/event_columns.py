@@ -35,14 +35,14 @@ from taut.read.kineto.json_events import (
 )
 from taut.read.limits import near
 
+# What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation.
 DEVICE, RUNTIME, CPU_OP, ANNOTATION = range(4)
-"""What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation."""
 
+# taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
-"""taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom."""
 
+# Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
-"""Half of 64 bits: a time and its base may each reach it."""
 
 
 @dataclass
@@ -173,8 +173,8 @@ def is_checkpoint(name: str) -> bool:
 
 
 _CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
+# Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
-"""Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row."""
 
 
 class CommTable:

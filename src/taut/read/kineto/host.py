@@ -31,9 +31,9 @@ _SENT = {
 }
 
 ENGINE = "autograd::engine::evaluate_function"
+# An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
+# this long before.
 WOKEN_NS, WAITED_NS = 5_000_000, 200_000
-"""An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
-this long before."""
 
 
 def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:

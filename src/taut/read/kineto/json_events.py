@@ -106,11 +106,11 @@ _LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*\{")
 _NEXT = re.compile(rb"[, \t\r\n]*")
 
+# The header where it was read, events, and how many elements of the list were no events.
 Batch = tuple[Header | None, list[Event], int]
-"""The header where it was read, events, and how many elements of the list were no events."""
 
+# The most that may come before the event list, behind it, or in one event of a file that is not held whole.
 EVENT_BYTES = 64 << 20
-"""The most that may come before the event list, behind it, or in one event of a file that is not held whole."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[][{},]', re.DOTALL)
 
 

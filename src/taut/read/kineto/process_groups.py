@@ -10,8 +10,8 @@ from taut.read.kineto.json_events import CommArgs
 from taut.read.limits import RANKS
 from taut.read.op_rows import rank_list
 
+# Ranks of all groups together that are written as first rank, stride and size: a hostile size must not cost memory.
 GROUP_RANKS = 1 << 20
-"""Ranks of all groups together that are written as first rank, stride and size: a hostile size must not cost memory."""
 _OTHER_LIBRARY = {"nccl": "gloo", "gloo": "nccl"}
 
 

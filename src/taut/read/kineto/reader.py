@@ -22,8 +22,8 @@ from taut.read.kineto.process_groups import Groups
 from taut.read.limits import RANKS
 from taut.read.op_rows import Rows
 
+# Up to this size a file is held whole: then what is wrong in it can be looked at from all sides.
 WHOLE_BYTES = 64 << 20
-"""Up to this size a file is held whole: then what is wrong in it can be looked at from all sides."""
 BOM = b"\xef\xbb\xbf"
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 _EVENT_LIST = re.compile(rb'\s*\[\s*\{[^\]]{0,4096}?"ph"\s*:')

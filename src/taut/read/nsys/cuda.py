@@ -21,10 +21,10 @@ from taut.read.verb_words import is_collective_kernel
 KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME = (
     f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "RUNTIME")
 )
+# More than these in one report are no GPUs.
 GPUS = 4096
-"""More than these in one report are no GPUs."""
+# Times beyond this many ns (63 years) are no times.
 FAR = 2_000_000_000_000_000_000
-"""Times beyond this many ns (63 years) are no times."""
 _PLACE = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _COPY = ("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD")
 _VERSION = re.compile(r"(?:_v\d+|_pt(?:sz|ds))+$")

@@ -16,8 +16,8 @@ from taut.core.array_types import Ints
 from taut.core.tables import Trace, Verb
 from taut.read.verb_words import ALL_WAIT, HOPS
 
+# More than these without a counterpart are no edge: the ranks are not in one communicator, or not on one clock.
 FEW, SHARE = 4, 0.1
-"""More than these without a counterpart are no edge: the ranks are not in one communicator, or not on one clock."""
 
 
 @dataclass(frozen=True)

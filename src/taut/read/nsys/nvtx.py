@@ -28,10 +28,10 @@ _FIELDS = (
     ("device", re.compile("device", re.IGNORECASE)),
     ("size", re.compile("message size|bytes", re.IGNORECASE)),
 )
+# NVTX's numbers of the entry types that hold whole numbers, as ``struct`` writes them.
 _FORMATS = dict(zip(range(1, 19), "bBhHiIqQqQbBhHiIqQ", strict=True)) | {22: "Q"}
-"""NVTX's numbers of the entry types that hold whole numbers, as ``struct`` writes them."""
+# What the exporter puts before a payload: domain, schema, size of the payload, and where it begins or ends.
 _HEADER = struct.Struct("<QQQQ")
-"""What the exporter puts before a payload: domain, schema, size of the payload, and where it begins or ends."""
 
 
 @dataclass(frozen=True)

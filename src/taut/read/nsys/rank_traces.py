@@ -32,8 +32,8 @@ _RANK_OF = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 _NODE_OF = ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID")
+# A recording may cut off this many hops of a channel at either end.
 EDGE = 1
-"""A recording may cut off this many hops of a channel at either end."""
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,16 @@ from taut.core.errors import InputRefused, TooLarge
 from taut.read.files import Member
 
 MAGIC = b"SQLite format 3\x00"
+# No name, and no row, is longer than this.
 TEXT_BYTES = 16 << 20
-"""No name, and no row, is longer than this."""
+# Instructions of SQLite's machine between two looks at the budget.
 TICK = 10_000
-"""Instructions of SQLite's machine between two looks at the budget."""
+# Instructions a file may cost for each of its bytes: reading a row takes a few for each column.
 WORK_PER_BYTE = 64
-"""Instructions a file may cost for each of its bytes: reading a row takes a few for each column."""
 LEAST_WORK = 50_000_000
 _CREATED = re.compile(r"\s*+CREATE\s++TABLE\b")
+# A column as whole numbers, -1 for anything else: SQLite lets a column hold any type.
 INTEGER = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE -1 END"
-"""A column as whole numbers, -1 for anything else: SQLite lets a column hold any type."""
 
 
 class Database:

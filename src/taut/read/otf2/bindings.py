@@ -21,12 +21,12 @@ from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.files import size_cap
 
+# Kinds of events; of a deferred (nonblocking) collective only its completion.
 ENTER, LEAVE, SEND, RECV, BEGIN, COLLECTIVE, DEFERRED = range(7)
-"""Kinds of events; of a deferred (nonblocking) collective only its completion."""
+# ``what`` is a region, a tag or a collective operation.
 COLUMNS = ("kind", "location", "time", "what", "comm", "peer", "size")
-"""``what`` is a region, a tag or a collective operation."""
+# Address space of the child: what the library takes, and what a byte of an archive may become.
 HEADROOM_BYTES, BYTES_PER_BYTE = 2 << 30, 60
-"""Address space of the child: what the library takes, and what a byte of an archive may become."""
 PATIENCE_S, BYTES_PER_S = 60, 100_000
 BATCH = 100_000
 CHILD = "import sys; from taut.read.otf2.bindings import write; write(sys.argv[1], int(sys.argv[2]))"
@@ -115,8 +115,8 @@ class Handle(Protocol):
     """An object of the library: an enumeration's value, a list of attributes, a reader. It is only passed on."""
 
 
+# Called by the library for one kind of record: user data (always None) and the record's fields.
 Handler = Callable[..., None]
-"""Called by the library for one kind of record: user data (always None) and the record's fields."""
 
 
 def _word(value: Handle) -> str:

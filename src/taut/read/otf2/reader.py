@@ -24,8 +24,8 @@ from taut.read.otf2.location_ops import Location, Message, Segment
 from taut.read.step_marks import Ranges, is_iteration, loops
 from taut.read.verb_words import HOPS
 
+# OTF2's reference to nothing.
 NONE = 0xFFFFFFFF
-"""OTF2's reference to nothing."""
 FAR = 2_000_000_000_000_000_000
 _COMMUNICATE = re.compile("COLL_|POINT2POINT|RMA|DATA_TRANSFER")
 _SYNCHRONISE = re.compile("BARRIER|WAIT|CRITICAL|ORDERED|FLUSH|ATOMIC")

@@ -18,13 +18,13 @@ from taut.core.tables import NULL, Action, Table
 from taut.read.otlp.span_columns import CLIENT, PRODUCER
 from taut.read.otlp.span_tree import Tree
 
+# Operations that are calls whatever their span's kind.
 GEN_AI_CALLS = frozenset({"chat", "text_completion", "generate_content", "embeddings", "execute_tool", "retrieval"})
-"""Operations that are calls whatever their span's kind."""
+# Earlier calls of the same name, or ancestors, that are looked at: hostile files hold more than any program makes.
 LOOK_BACK = 64
-"""Earlier calls of the same name, or ancestors, that are looked at: hostile files hold more than any program makes."""
 LAYERS = {"retry": "retry", "fallback": "fallback", "hedge": "retry", "duplicate": "model", "": "retry"}
+# Why an attempt was made → layer and knob of its action.
 KNOBS = {"retry": "attempt", "fallback": "model", "hedge": "hedge", "duplicate": "repeat", "": "attempt"}
-"""Why an attempt was made → layer and knob of its action."""
 
 
 @dataclass

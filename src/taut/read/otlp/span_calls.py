@@ -19,10 +19,10 @@ from taut.read.contents import Service
 from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER
 from taut.read.otlp.span_tree import Tree
 
+# Far ends of one rank that are kept apart.
 MOST_FAR = 64
-"""Far ends of one rank that are kept apart."""
+# Clients inside clients (a model's around an HTTP client's) that are taken as one call.
 CHAIN = 8
-"""Clients inside clients (a model's around an HTTP client's) that are taken as one call."""
 
 
 @dataclass

@@ -13,10 +13,10 @@ from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.read.contents import Facts, Service, Spans
 
+# Span kinds of OpenTelemetry; whatever else is internal.
 SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
-"""Span kinds of OpenTelemetry; whatever else is internal."""
+# Times beyond this many ns are no times, and their sums would overflow.
 FAR_NS = 4_000_000_000_000_000_000
-"""Times beyond this many ns are no times, and their sums would overflow."""
 MOST_QUEUED_S = 1e6
 _KINDS: dict[int | str | None, int] = {
     f"SPAN_KIND_{word}": kind
@@ -26,13 +26,13 @@ _ERRORS = (2, "2", "STATUS_CODE_ERROR")
 _NONE = msgspec.Raw(b"[]")
 _NO_STATUS = msgspec.Raw(b"{}")
 
+# What names the far end of a call that left no span of its own, the most specific first.
 FAR = (
     "peer.service", "gen_ai.request.model", "gen_ai.response.model", "db.system.name", "db.system",
     "messaging.destination.name", "rpc.service", "server.address", "net.peer.name", "gen_ai.provider.name", "gen_ai.system",
 )  # fmt: skip
-"""What names the far end of a call that left no span of its own, the most specific first."""
+# Attributes by which two calls are known to ask the same; so are those that begin with one of GEN_AI_CONTENT.
 CONTENT = frozenset(["url.full", "http.url", "http.target", "db.query.text", "db.statement", "rpc.method", "input.value"])
-"""Attributes by which two calls are known to ask the same; so are those that begin with one of GEN_AI_CONTENT."""
 GEN_AI_CONTENT = ("gen_ai.input.", "gen_ai.prompt", "gen_ai.tool.call.arguments")
 
 Number = int | str | float | None

@@ -19,11 +19,11 @@ from taut.read.op_rows import coded
 from taut.read.otlp.span_calls import Calls, Participants, tasks
 from taut.read.otlp.span_tree import Tree
 
+# Tasks of one rank in one step that get a lane of their own; more share them.
 MOST_LANES = 256
-"""Tasks of one rank in one step that get a lane of their own; more share them."""
 QUEUE = re.compile(r"\bqueue|queued\b|\benqueue", re.IGNORECASE)
+# What happens to a thread, in the order of what happens at one time; CUT is the end of its time in a queue.
 BEGIN, ENDS, CUT, STARTS, CLOSE = range(5)
-"""What happens to a thread, in the order of what happens at one time; CUT is the end of its time in a queue."""
 Rows = dict[str, Ints]
 BLANK = {
     "rank": 0, "lane": 0, "step": 0, "kind": int(Kind.COMMUNICATE), "name": 0, "start_ns": 0, "end_ns": 0,

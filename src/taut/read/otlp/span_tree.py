@@ -21,11 +21,11 @@ from taut.read.contents import Facts, Service, Spans
 from taut.read.limits import near
 from taut.read.otlp.span_columns import facts
 
+# Operations of which several in a row under one root are turns of a conversation.
 TURNS = ("invoke_agent", "invoke_workflow")
-"""Operations of which several in a row under one root are turns of a conversation."""
 NO_FACTS = Facts()
+# Most ranks, and most ranks × steps, that are kept.
 RANKS, CELLS = 4096, 20_000_000
-"""Most ranks, and most ranks × steps, that are kept."""
 
 
 @dataclass
