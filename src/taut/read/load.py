@@ -103,12 +103,8 @@ class Loaded:
     """Name and hash of an input that was used, or why it was refused; empty for one that nobody knows."""
 
 
-# Called with the number of inputs that are read, and of all.
-Progress = Callable[[int, int], None]
-
-
-def load_all(inputs: list[str], progress: Progress | None) -> list[Loaded]:
-    """What all inputs hold, in their order."""
+def load_all(inputs: list[str], progress: Callable[[int, int], None] | None) -> list[Loaded]:
+    """What all inputs hold, in their order; ``progress`` is called with how many are read, and how many there are."""
     unique = list(dict.fromkeys(inputs))
     results: dict[str, Loaded] = {}
     for path, loaded in _loaded(unique):

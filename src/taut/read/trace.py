@@ -18,7 +18,7 @@ from taut.read.actions.control_log import ControlLog
 from taut.read.contents import Dump, Execution, InspectorLog, Plan, Report, Spans
 from taut.read.jobs import progress_log
 from taut.read.jobs.job_words import JobLog
-from taut.read.load import LEAVE, Part, Progress, brief, load_all
+from taut.read.load import LEAVE, Part, brief, load_all
 from taut.read.metrics import named_sources
 from taut.read.metrics import reader as metrics
 from taut.read.metrics.series import Metrics
@@ -76,7 +76,7 @@ def read(
     *,
     metrics_at: Sequence[str | Path] = (),
     places: str | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
     """One Trace out of the files, folders, archives or standard input (``-``) that hold a job's traces.
 
