@@ -247,7 +247,7 @@ class _Reader:
 
     def _made_groups(self, found: wire.Fields, part: dict[str, Ints]) -> None:
         """Process groups out of the inputs of the node that torch records when groups are made."""
-        made = [code for text, code in self.names.items() if b"process_group:init" in bytes(text)]  # type: ignore[call-overload]
+        made = [code for text, code in self.names.items() if isinstance(text, bytes) and b"process_group:init" in text]
         if not made or self.layout is not CURRENT:
             return
         inputs = found.spans(8)
@@ -270,7 +270,7 @@ class _Reader:
             name=columns["name"],
             start_ns=nanoseconds(columns["start"], counts, "start"),
             duration_ns=nanoseconds(duration, counts, "duration"),
-            names=[bytes(text).decode("utf-8", "replace")[:NAME_LENGTH] for text in self.names],  # type: ignore[call-overload]
+            names=[text.decode("utf-8", "replace")[:NAME_LENGTH] for text in self.names if isinstance(text, bytes)],
             number={key: columns[key] for key in NUMBERS},
             group=columns["group"],
             groups=list(map(str, self.groups)),

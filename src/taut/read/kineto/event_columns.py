@@ -151,9 +151,9 @@ def _malformed(error: Exception, size: int) -> str:
     return f"the JSON breaks off at byte {size:,}" if broken else f"not valid trace JSON: {error}"
 
 
-def category(cat: str | None) -> int:
+def category(cat: str) -> int:
     """What kind of event a category is, in the spellings of several Kineto versions; -1 if it is none."""
-    word = (cat or "").lower()
+    word = cat.lower()
     if word in ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"):
         return DEVICE
     if "runtime" in word or "driver" in word:
@@ -229,7 +229,7 @@ class _Columns:
     def add(self, events: list[Event]) -> None:
         cats = Codes()
         cat = cats.of(map(_CAT, events))
-        kinds = np.fromiter(map(category, cats), dtype=np.int64, count=len(cats))  # type: ignore[arg-type]
+        kinds = np.array([category(str(word)) for word in cats], dtype=np.int64)
         for key, n, kind in zip(cats, np.bincount(cat, minlength=len(cats)).tolist(), kinds.tolist(), strict=True):
             if kind < 0:
                 self.counts[f"dropped: {key or 'no category'}"] += n
