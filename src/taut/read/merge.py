@@ -101,7 +101,7 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
         rank = guess if by_name and guess is not None else next(free)
         how = "the file name" if by_name else "the order of the files"
         notes.append(f"{parts[i][0]} does not name its rank: taken as rank {rank} from {how}")
-        result[i] = (parts[i][0], _ranked(parts[i][1], rank))
+        result[i] = (parts[i][0], as_rank(parts[i][1], rank))
     return result, notes
 
 
@@ -112,13 +112,10 @@ def rank_in(label: str, alone: bool) -> int | None:
     return int(found[1]) if found else None
 
 
-def _ranked(trace: Trace, rank: int) -> Trace:
-    return replace(
-        trace,
-        ops=trace.ops.replace(rank=np.full(len(trace.ops), rank)),
-        marks=trace.marks.replace(rank=np.full(len(trace.marks), rank)),
-        members=trace.members.replace(rank=np.full(len(trace.members), rank)),
-    )
+def as_rank(trace: Trace, rank: int) -> Trace:
+    """The trace of one rank, with this number for it."""
+    ops, marks, members = (table.replace(rank=np.full(len(table), rank)) for table in (trace.ops, trace.marks, trace.members))
+    return replace(trace, ops=ops, marks=marks, members=members)
 
 
 def _one_world(parts: Sequence[Labelled]) -> int | None:

@@ -220,7 +220,7 @@ def _relative(step: Ints | Codes, start: Ints) -> bool:
     return bool((first[1:] < last[:-1]).mean() > 0.5) if len(first) > 1 else False
 
 
-def _members(ops: Table, ints: Whole, hosts: tuple[list[str], Ints] | None) -> Table:
+def _members(ops: Table, ints: Whole, hosts: tuple[list[str], Ints | Codes] | None) -> Table:
     """One row a rank, from the first op of each."""
     low = int(ops.rank.min())
     if int(ops.rank.max()) - low > 16 * len(ops) + 1024:

@@ -71,7 +71,10 @@ def loops(ranges: Ranges, launches: Mapping[int, Ints]) -> dict[int, Loop]:
         loop = _loop(ranges, mine, launches.get(process, np.zeros(0, dtype=np.int64)))
         if loop is not None:
             found.setdefault(process, []).append(loop)
-    best = {process: max(some, key=_quality) for process, some in found.items()}
+    best = {
+        process: max(some, key=lambda loop: (loop.named, round(loop.share, 1), -len(loop.step)))
+        for process, some in found.items()
+    }
     usual = Counter(loop.stem for loop in best.values()).most_common(1)
     return {process: loop for process, loop in best.items() if loop.stem == usual[0][0]}
 
@@ -83,10 +86,6 @@ def is_iteration(name: str) -> bool:
 
 def _stem(name: str) -> str:
     return "" if _NOT_ITERATION.search(name) else _NUMBER.sub("#", name.lower())
-
-
-def _quality(loop: Loop) -> tuple[bool, float, int]:
-    return loop.named, round(loop.share, 1), -len(loop.step)
 
 
 def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:

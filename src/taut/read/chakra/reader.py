@@ -86,19 +86,14 @@ def load(data: bytes | bytearray, label: str) -> Trace | Plan:
     json = _JSON.match(data) is not None
     nodes = chakra_json.nodes(data, label) if json else chakra_proto.nodes(data, label)
     notes = []
-    if nodes.rank < 0:
-        nodes.rank = _one_rank(nodes.number["rank"])
+    named = np.unique(nodes.number["rank"][nodes.number["rank"] >= 0])
+    if nodes.rank < 0 and len(named) == 1 and named[0] < 2**31:
+        nodes.rank = int(named[0])
     if nodes.rank < 0:
         nodes.rank = rank_in_name(label)
         if nodes.rank >= 0:
             notes.append(f"{label} does not name its rank: taken as rank {nodes.rank} from the file name")
     return of_nodes(nodes, label, notes)
-
-
-def _one_rank(recorded: Ints) -> int:
-    """The rank that nodes name, if they agree."""
-    known = np.unique(recorded[recorded >= 0])
-    return int(known[0]) if len(known) == 1 and known[0] < 2**31 else NULL
 
 
 def of_nodes(nodes: Nodes, label: str, notes: list[str]) -> Trace | Plan:

@@ -14,7 +14,6 @@ from taut.read.kineto.collectives import NO_GROUP, message_bytes, peer_argument
 from taut.read.kineto.device import is_loader, outermost
 from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, HOOKS, Events, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
-from taut.read.kineto.json_events import CommArgs
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import NAME_LENGTH, Message, Rows
 from taut.read.verb_words import element_bytes, verb_of
@@ -30,6 +29,7 @@ _SENT = {
     "c10d::scatter_": 1,
 }
 
+_LOADING = ("data_load", "dataload", "data_loading", "dataloader")
 ENGINE = "autograd::engine::evaluate_function"
 # An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
 # this long before.
@@ -68,16 +68,12 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     if not len(transfers):
         called = events.named(calls, lambda name: verb_of(name) > 0)
         rows.counts["collectives called without a device event"] += int(called.sum())
-    inputs = events.chosen(ANNOTATION, _is_input)
+    inputs = events.chosen(ANNOTATION, lambda name: is_loader(name) or name.lower() in _LOADING)
     idle = inputs[~_holds_op(events, inputs, ops)]
     for code in np.unique(events.name[idle]).tolist():
         name = "DataLoader" if is_loader(events.names[code]) else events.names[code]
         add_waits(events, rows, idle[events.name[idle] == code], "thread", f"input: {name}")
     add_waits(events, rows, saves, "thread", "checkpoint")
-
-
-def _is_input(name: str) -> bool:
-    return is_loader(name) or name.lower() in ("data_load", "dataload", "data_loading", "dataloader")
 
 
 def _holds_op(events: Events, notes: Ints, ops: Ints) -> Mask:
@@ -195,8 +191,12 @@ def _match(events: Events, transfers: Ints, calls: Ints) -> Ints:
     """For each transfer the index of the call that issued it: in order, of the same kind and size."""
     waiting: dict[tuple[Verb, int], deque[int]] = {}
     for i in np.argsort(events.start[calls], kind="stable").tolist():
-        name = events.names[events.name[calls[i]]]
-        waiting.setdefault((_shown_as(name), _sent(name, events.comm_args(int(calls[i])))), deque()).append(i)
+        name, dims = events.names[events.name[calls[i]]], events.comm_args(int(calls[i])).dims
+        verb, at = verb_of(name), _SENT.get(name, 0)
+        if verb is Verb.REDUCE_SCATTER:
+            verb = Verb.ALL_REDUCE  # gloo makes one of the other, and annotates it so
+        size = elements(dims[at]) if isinstance(dims, list) and len(dims) > at else -1
+        waiting.setdefault((verb, size), deque()).append(i)
     issued = []
     for row in transfers.tolist():
         verb = verb_of(events.names[events.name[row]])
@@ -207,17 +207,6 @@ def _match(events: Events, transfers: Ints, calls: Ints) -> Ints:
         else:
             issued.append(-1)
     return np.array(issued, dtype=np.int64)
-
-
-def _shown_as(call: str) -> Verb:
-    """The verb under which gloo annotates a call: its reduce-scatter is an all-reduce."""
-    verb = verb_of(call)
-    return Verb.ALL_REDUCE if verb is Verb.REDUCE_SCATTER else verb
-
-
-def _sent(name: str, args: CommArgs) -> int:
-    at = _SENT.get(name, 0)
-    return elements(args.dims[at]) if isinstance(args.dims, list) and len(args.dims) > at else -1
 
 
 def _transfer(events: Events, row: int, call: int, groups: Groups) -> Message:

@@ -98,14 +98,11 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
     sets["name"] = np.full(len(sets["start"]), names["Memset"])
     graphs["name"] = coded(names, _turns(graphs), lambda turn: f"cuda graph {turn}")
     start, end, process, device, stream, correlation, name, size = (
-        np.concatenate([_column(part, column) for part in parts]) for column in (*_PLACE, "name", "bytes")
+        np.concatenate([part.get(column, np.full(len(part["start"]), NULL)) for part in parts])
+        for column in (*_PLACE, "name", "bytes")
     )
     issue = _issue(np.unique(process), process, correlation)
     return Work(start, end, process, device, stream, issue, name, size, list(map(str, names)))
-
-
-def _column(part: dict[str, Ints], name: str) -> Ints:
-    return part[name] if name in part else np.full(len(part["start"]), NULL, dtype=np.int64)
 
 
 def _table(db: Database, table: str, extra: Sequence[str], counts: Counter[str]) -> dict[str, Ints]:

@@ -39,7 +39,9 @@ def without_edges(traces: Sequence[Trace]) -> tuple[list[Trace], int]:
     for place, trace in enumerate(traces):
         talk = np.flatnonzero(~np.isin(trace.ops.verb, (Verb.NONE, *HOPS)))
         for name, rows in by_group(trace, talk).items():
-            by_name.setdefault(name, []).append(_part(place, trace, rows))
+            rows = rows[np.argsort(trace.ops.start_ns[rows], kind="stable")]
+            part = _Part(place, rows, trace.ops.start_ns[rows], trace.ops.end_ns[rows], trace.ops.verb[rows])
+            by_name.setdefault(name, []).append(part)
     for parts in by_name.values():
         if len(parts) < 2 or not _one_clock([found[part.trace] for part in parts]) or _all_meet(parts):
             continue
@@ -66,12 +68,6 @@ def by_group(trace: Trace, rows: Ints) -> dict[str, Ints]:
     cuts = np.flatnonzero(np.diff(trace.ops.group[rows])) + 1
     names = [*trace.groups, ""]
     return {names[trace.ops.group[mine[0]]]: mine for mine in np.split(rows, cuts) if len(mine)}
-
-
-def _part(place: int, trace: Trace, rows: Ints) -> _Part:
-    ops = trace.ops
-    rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
-    return _Part(place, rows, ops.start_ns[rows], ops.end_ns[rows], ops.verb[rows])
 
 
 def _all_meet(parts: list[_Part]) -> bool:

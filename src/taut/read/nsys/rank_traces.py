@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taut.core.array_types import Ints
-from taut.core.tables import NULL, Table, Trace, Verb
+from taut.core.tables import NULL, Trace, Verb
 from taut.read.contents import Gpu, Init, Report
-from taut.read.merge import rank_in
+from taut.read.merge import as_rank, rank_in
 from taut.read.nsys.cut_collectives import by_group, without_edges
 from taut.read.nsys.reader import group_name
 from taut.read.verb_words import HOPS
@@ -65,8 +65,7 @@ def traces(reports: Sequence[Report]) -> list[tuple[str, Trace]]:
 
 def _recorded(gpus: list[Placed]) -> Naming | None:
     """The ranks that the reports name themselves."""
-    for source in (_by_mpi, _by_environment):
-        naming = source(gpus)
+    for naming in (Naming([gpu.mpi_rank for _, gpu in gpus]), _by_environment(gpus)):
         if naming and min(naming.ranks) >= 0 and (_apart(naming.ranks) or _apart([naming.ranks[k] for k in _first(gpus)])):
             return naming
     return None
@@ -107,10 +106,6 @@ def _identities(gpus: list[Placed]) -> list[int]:
 def _once(one: Trace, other: Trace) -> bool:
     (a, b), (c, d) = ((int(t.ops.start_ns.min()), int(t.ops.end_ns.max())) for t in (one, other))
     return b <= c or d <= a or a == c
-
-
-def _by_mpi(gpus: list[Placed]) -> Naming | None:
-    return Naming([gpu.mpi_rank for _, gpu in gpus])
 
 
 def _by_environment(gpus: list[Placed]) -> Naming | None:
@@ -234,14 +229,7 @@ def _placed(trace: Trace, rank: int, groups: dict[str, _Group], naming: Naming) 
         peer[mine] = [known.get(place, NULL) for place in ops.peer[mine].tolist()]
     complete = {name: groups[name].complete() for name in trace.groups if name in groups}
     return replace(
-        trace,
-        ops=_of(ops, rank).replace(peer=peer),
-        marks=_of(trace.marks, rank),
-        members=_of(trace.members, rank),
+        as_rank(replace(trace, ops=ops.replace(peer=peer)), rank),
         group_ranks={name: ranks for name, ranks in complete.items() if ranks},
         world_size=naming.world_size,
     )
-
-
-def _of(table: Table, rank: int) -> Table:
-    return table.replace(rank=np.full(len(table), rank))

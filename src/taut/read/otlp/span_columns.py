@@ -242,7 +242,8 @@ def facts(raw: bytes) -> Facts:
         elif key in CONTENT or key.startswith(GEN_AI_CONTENT):
             content.append(key.encode("utf-8", "replace") + b"\0" + bytes(pair.value))
     if content:
-        out.content = _hashed(content)
+        digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
+        out.content = int.from_bytes(digest, "big") or 1  # 0 stands for nothing recorded
     return out
 
 
@@ -273,15 +274,6 @@ def whole(value: Number) -> int:
     return found if 0 <= found < FAR_NS else -1
 
 
-def _hashed(content: list[bytes]) -> int:
-    digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
-    return int.from_bytes(digest, "big") or 1
-
-
-def _resent(value: Number) -> int:
-    return min(max(whole(value), 0), 1 << 30)
-
-
 def _queued(seconds: Number) -> int:
     try:
         value = 0.0 if seconds is None else float(seconds)
@@ -292,7 +284,8 @@ def _queued(seconds: Number) -> int:
 
 _FIELDS: dict[str, tuple[str, Callable[[Number], str | int]]] = {
     "gen_ai.operation.name": ("operation", _text), "gen_ai.tool.name": ("tool", _text), "error.type": ("error", _text),
-    "gen_ai.request.model": ("model", _text), "http.request.resend_count": ("resend", _resent),
+    "gen_ai.request.model": ("model", _text),
+    "http.request.resend_count": ("resend", lambda value: min(max(whole(value), 0), 1 << 30)),
     "gen_ai.usage.input_tokens": ("tokens_in", whole), "gen_ai.usage.prompt_tokens": ("tokens_in", whole),
     "gen_ai.usage.output_tokens": ("tokens_out", whole), "gen_ai.usage.completion_tokens": ("tokens_out", whole),
     "gen_ai.latency.time_in_queue": ("queued_ns", _queued),
