@@ -118,6 +118,7 @@ def _loaded(unique: list[str]) -> Iterator[tuple[str, Loaded]]:
     """Every input with its parts, in processes where that pays."""
     total = sum(map(files.size_of, unique))
     finished: set[str] = set()
+    # Standard input cannot be handed to another process.
     if total > PARALLEL_BYTES and len(unique) > 1 and _cpus() > 1 and files.STDIN not in unique:
         for path, loaded in _in_processes(unique):
             finished.add(path)

@@ -42,6 +42,7 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
         ops.append(_recoded(trace.ops, names.of(trace.names), lanes.of(trace.lanes), groups.of(group_names), offset))
         offset += len(trace.ops)
     members = concat(Member, [trace.members for trace in traces])
+    # A rank whose profiler ran in several cycles has a file, and a member, for each.
     members = members.take(np.unique(members.rank, return_index=True)[1])
     notes += [line for trace in traces for line in trace.partial]
     notes += left_out(refused)
@@ -76,6 +77,7 @@ def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) ->
     """The ops with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
     columns: dict[str, Ints] = {}
     for name, codes in (("name", names), ("lane", lanes), ("group", groups)):
+        # Files of one program mostly use the same names in the same order: then nothing is copied.
         if not np.array_equal(codes, np.arange(len(codes))):
             columns[name] = np.append(codes, NULL)[ops.columns[name]]
     if offset:
@@ -94,6 +96,7 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
         return list(parts), []
     taken = {int(rank) for i, (_, trace) in enumerate(parts) if i not in nameless for rank in trace.members.rank}
     guesses = [rank_in(parts[i][0], alone=len(parts) == 1) for i in nameless]
+    # File names count only if every one of them has a number, and no two the same.
     by_name = None not in guesses and len(set(guesses)) == len(guesses) and not taken & set(guesses)
     free = (rank for rank in range(len(parts) + len(taken)) if rank not in taken)
     result, notes = list(parts), []

@@ -71,6 +71,7 @@ class Rows:
     def table(self, rank: int, marks: Table) -> Table:
         """The ops in order of lane and start, every lane serial, every op in its step."""
         columns = self.columns()
+        # Sends and receives of one grouped call share an interval on purpose: only the first of them is made serial.
         first = _first_of_interval(columns)
         alone = np.flatnonzero(first == np.arange(self.length))
         lane, start, end = (columns[name][alone] for name in ("lane", "start_ns", "end_ns"))

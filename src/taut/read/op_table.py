@@ -224,6 +224,7 @@ def _members(ops: Table, ints: Whole, hosts: tuple[list[str], Ints | Codes] | No
     """One row a rank, from the first op of each."""
     low = int(ops.rank.min())
     if int(ops.rank.max()) - low > 16 * len(ops) + 1024:
+        # Sparse rank numbers: sorted, because a table by number would be large.
         ranks, first = np.unique(ops.rank, return_index=True)
     else:
         where = np.full(int(ops.rank.max()) - low + 1, NULL, dtype=np.int64)

@@ -75,6 +75,7 @@ def loops(ranges: Ranges, launches: Mapping[int, Ints]) -> dict[int, Loop]:
         process: max(some, key=lambda loop: (loop.named, round(loop.share, 1), -len(loop.step)))
         for process, some in found.items()
     }
+    # Ranks of one job have one loop: a range that only some processes have is something else.
     usual = Counter(loop.stem for loop in best.values()).most_common(1)
     return {process: loop for process, loop in best.items() if loop.stem == usual[0][0]}
 
@@ -100,6 +101,7 @@ def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
     named = _ITERATION.search(names[0]) is not None
     if not numbered and (len(rows) < LEAST_REPEATED or (not named and (numbers >= 0).any())):
         return None
+    # Launches inside of ranges, against all from the first range to the last: a loop surrounds most of the work.
     inside = np.searchsorted(launches, end, "right") - np.searchsorted(launches, start, "left")
     span = np.searchsorted(launches, end[-1], "right") - np.searchsorted(launches, start[0], "left")
     share = float(inside.sum() / span) if span else 0.0

@@ -67,6 +67,7 @@ def load(data: bytes, label: str) -> Trace:
     took = np.rint(values[order] * factor).astype(np.int64)
     n = len(rank)
     marks: dict[str, Ints] = {}
+    # A worker's rows are in order now; their running number is the step.
     begins = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
     steps = np.arange(n) - np.repeat(begins, np.diff(np.append(begins, n)))
     if (began := _began(table, header, label)) is not None:

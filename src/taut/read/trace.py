@@ -121,6 +121,7 @@ def _joined(inputs: Inputs, control: list[ControlLog]) -> Trace:
     logs += [trace.progress for _, trace in traces if len(trace.progress)]
     if logs:
         trace = replace(trace, progress=progress_log.gather(logs))
+    # Files of no known format are no error: folders hold READMEs and scripts.
     skipped = sum(part.found is None for part in inputs.parts)
     return replace(trace, counts={**trace.counts, "files": len(traces) + len(spans), "files skipped": skipped})
 

@@ -143,6 +143,7 @@ def _aligned(verb: Ints, size: Ints, calls: Sequence[Call]) -> tuple[Ints, Ints,
     named = [(call.verb, call.size) for call in calls]
     codes = Codes()
     long, short = (codes.of(side).tobytes() for side in (ours, named))
+    # An execution trace often covers a part of the profile: its calls are then one run of the others, found as bytes.
     at = long.find(short) if named else -1
     if at >= 0 and at % 8 == 0:
         every = np.arange(len(calls), dtype=np.int64)

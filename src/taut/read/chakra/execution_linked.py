@@ -102,6 +102,7 @@ def _queue(start: Ints, duration: Ints, stream: Ints, device: Mask) -> bool:
         rows = np.flatnonzero(device & (stream == code))
         rows = rows[np.argsort(start[rows], kind="stable")]
         lasts = np.maximum(duration[rows], 0)
+        # start[i] = max(start[i], start[i - 1] + lasts[i - 1]): less the sum of all before, a running maximum.
         before = np.cumsum(lasts) - lasts
         queued = np.maximum.accumulate(start[rows] - before) + before
         if (queued - start[rows] > ROUNDING_NS).any():

@@ -72,6 +72,7 @@ class Needs:
     @classmethod
     def linked(cls, ids: Ints, owner: Ints, needed: Ints, control: Mask, counts: Counter[str]) -> Needs:
         """Dependencies by node id; those on a node that does not exist are counted, not kept."""
+        # Stable, so that of nodes with the same id the first is depended on.
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         counts["nodes with the id of another"] += int((np.diff(ordered) == 0).sum())

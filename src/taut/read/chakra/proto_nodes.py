@@ -64,6 +64,7 @@ def nodes(data: bytes | bytearray, label: str) -> Nodes:
     if not len(begin):
         raise InputRefused(label, "no message in this trace", wire.REMEDY)
     head = wire.fields_of(data, begin[:1], finish[:1], label)
+    # A header has nothing but texts and attributes; the first message of the oldest files is a node already.
     titled = bool(((head.wire == wire.SPAN) & (head.number <= 2)).all())
     reader = _Reader(data, label, _layout(data, begin[titled:], finish[titled:], titled, label))
     for part in wire.slices(begin[titled:], finish[titled:]):
@@ -135,6 +136,7 @@ class Attributes:
         inner, layout, value = self._inner, self._layout, self._inner.value
         numeric = np.isin(inner.number, layout.whole) & (inner.wire != wire.SPAN)
         zigzag = np.isin(inner.number, layout.zigzag) & (inner.wire == wire.VARINT)
+        # Zigzag: 0, -1, 1, -2 … are written as 0, 1, 2, 3 …
         value = np.where(zigzag, (value >> 1 & (2**63 - 1)) ^ -(value & 1), value)
         for kind in (wire.FIXED64, wire.FIXED32):
             real = np.flatnonzero(np.isin(inner.number, layout.real) & (inner.wire == kind))

@@ -67,6 +67,7 @@ def _recurs(plan: Plan) -> bool:
     rows = np.flatnonzero(plan.columns["verb"] != Verb.NONE)
     rows = rows[np.argsort(plan.place[rows], kind="stable")]
     token = plan.columns["verb"][rows] * (1 << 56) + plan.columns["size"][rows]
+    # Three turns at least: two alike may be chance.
     periods = range(1, min(len(rows) // 3, COMPARED // max(len(rows), 1)) + 1)
     return any((token[period:] == token[:-period]).all() for period in periods)
 
@@ -98,6 +99,7 @@ def load(data: bytes | bytearray, label: str) -> Trace | Plan:
 
 def of_nodes(nodes: Nodes, label: str, notes: list[str]) -> Trace | Plan:
     """The trace or the plan that these nodes are."""
+    # A start of 0 is missing or real: protobuf leaves zeros out. Times that count from 1970 are never 0.
     started, epoch = nodes.start_ns > 0, bool((nodes.start_ns >= EPOCH_NS).any())
     measured = len(np.unique(nodes.start_ns[started])) > 1
     keep = nodes.type != METADATA
@@ -282,6 +284,7 @@ class _Ops:
         """A thread, a stream, or, where the trace has neither, the resource that a node of its kind needs."""
         nodes, rows = self.nodes, self.rows
         tid, stream = nodes.number["tid"][rows], nodes.number["stream"][rows]
+        # Where a kernel has no stream, its thread stands for one.
         stream = np.where((stream < 0) & device, tid, stream)
         memory = np.isin(nodes.type[rows], (MEM_LOAD, MEM_STORE))
         which = np.select([host, stream >= 0, message, memory], [0, 1, 2, 3], 4)
@@ -313,6 +316,7 @@ class _Ops:
         """The host node that a device node depends on; of several the one issued last."""
         launch = np.full(len(self.rows), NULL, dtype=np.int64)
         issued = needs.take(host[needs.source] & device[needs.target])
+        # Written in the order of issue, so that the last of several wins.
         order = np.argsort(self.nodes.id[self.rows[issued.source]], kind="stable")
         launch[issued.target[order]] = issued.source[order]
         return launch

@@ -105,6 +105,7 @@ class _Gates:
         verb = np.concatenate([plan.columns["verb"] for plan in plans])
         lasts: list[int] = []
         for key, sides in queues.items():
+            # The k-th messages of all sides meet; unequal counts or verbs mean that the sides are not comparable.
             lines = np.array(list(sides.values())) if len({len(line) for line in sides.values()}) == 1 else None
             if lines is None or (key[0] != HOP and (verb[lines] != verb[lines[0]]).any()):
                 self.alone[[row for line in sides.values() for row in line]] = True
@@ -143,6 +144,7 @@ def _times(source: Ints, target: Ints, duration: Ints, gates: _Gates) -> tuple[I
         stuck = (end < 0) & (gate >= 0)
         if not stuck.any():
             return start, end, circular
+        # Gates that wait for each other never open: their messages become ordinary ops, and the sweep starts anew.
         apart = np.isin(gate, gate[stuck])
         circular |= apart
         gate = np.where(apart, NULL, gate)

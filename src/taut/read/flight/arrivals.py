@@ -82,6 +82,7 @@ class Calls:
         self.gate, self.gates = self._gates()
         self.size = calls.size if sized else np.full(len(calls), NULL)
         self.channel, _ = dense(roles, np.where(self.hop, calls.verb, 0))
+        # A token is what recurs from step to step: the same call, to a rank at the same distance.
         self.token, _ = dense(roles, calls.name, self.size, np.where(self.hop, calls.peer - calls.rank, 0))
         self.step = np.full(len(calls), NULL)
 
@@ -102,6 +103,7 @@ class Calls:
 
     def find_steps(self) -> bool:
         """Number the steps of all ranks alike; False if nothing recurs, or a rank has nothing in common with the others."""
+        # Steps are found in the calls of the rank that recorded most, and reach the others through shared gates.
         main = int(np.argmax(np.diff(self.begin)))
         rows = self._rows(main)
         found = recurs.turns(self.token[rows], self.calls.created_ns[rows])
@@ -196,6 +198,7 @@ class Waits:
         """(when calls were made, when their gates opened for them), on one clock; a send waits for nobody."""
         seen = self.seen
         time: Ints = seen.calls.created_ns - self.off[seen.rank]
+        # The last entry collects the calls without a gate; what it holds is never read.
         opens = np.full(seen.gates + 1, np.iinfo(np.int64).min)
         np.maximum.at(opens, seen.gate, time)
         return time, np.where((seen.gate < 0) | (seen.calls.verb == Verb.SEND), time, opens[seen.gate])
@@ -204,6 +207,7 @@ class Waits:
         """Of the work before each call: how long it went on before its wait, and when it went on after that, ns."""
         before, last, share = time[self.before[rows]], self.last[:, rows], head[self.cls[rows]].T
         possible = (last >= 0) & np.isfinite(share)
+        # Of several calls that are waited for, the one that holds the rank up longest decides.
         wait = np.where(possible, opens[last] - before - np.where(possible, share, 0), -np.inf)
         longest = np.argmax(wait, axis=0), np.arange(len(rows))
         first = np.where(possible[longest], np.minimum(share[longest], time[rows] - before), 0)
@@ -214,9 +218,11 @@ class Waits:
     def _settled(self) -> tuple[Floats, float]:
         """(head, how much the work varies with it, over all): the first, second … channel, each to its best."""
         (time, opens), rows, cls = self.times(), self.sample, self.cls[self.sample]
+        # Greedy: channel by channel, each place takes the head under which its work varies least, given the channels before.
         usual = medians(cls, time[rows] - time[self.before[rows]], self.classes)
         head = np.zeros((self.classes, len(self.last)))
         for channel, last in enumerate(self.last[:, rows]):
+            # Who makes the next call before a gate opens does not wait for that gate.
             early = (last >= 0) & (opens[last] > time[rows] + TIMER_NS)
             share = np.bincount(cls, early, self.classes) / np.maximum(np.bincount(cls, minlength=self.classes), 1)
             head[share > IMPOSSIBLE, channel] = np.inf
@@ -262,6 +268,7 @@ class Waits:
         time = (seen.calls.created_ns - seen.calls.created_ns.min()).astype(np.float64)
         late = self._late(rows, time[rows])
         cell, cells = dense(self.cls[rows], seen.calls.group[rows], seen.rank[rows])
+        # Ranks come most closely together where their lateness repeats best: there, a constant offset is the clock's.
         total = np.bincount(self.cls[rows], np.abs(late - medians(cell, late, cells)[cell]), self.classes)
         spread = total / np.maximum(np.bincount(self.cls[rows], minlength=self.classes), 1)
         present, at = np.unique(self.cls[rows], return_index=True)
@@ -293,6 +300,7 @@ class Waits:
 def _laid(waits: Waits, names: Sequence[str]) -> Laid:
     """The work before every call, in two pieces where its rank waits in between, and the call, as ops."""
     seen, rows, (time, opens) = waits.seen, waits.rows, waits.times()
+    # Work before a call: a piece beside the call that is still waited for, the wait, and a piece up to the next call.
     first, since = waits.split(rows, waits.head, time, opens)
     calls, before = seen.calls, waits.before[rows]
     met = seen.gate[rows] >= 0

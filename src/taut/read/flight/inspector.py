@@ -302,6 +302,8 @@ def _laid_out(c: Mapping[str, Ints], rank: Ints, comm: Ints, group: Ints) -> tup
     order = np.lexsort((line, bound, serial))
     last = np.empty(gates, dtype=np.int64)
     for rows in np.split(order, np.flatnonzero(np.diff(serial[order])) + 1):
+        # end[i] = min(bound[i], end[i + 1] - took[i + 1]): as late as its line allows, and before the next one of its
+        # communicator begins. With S the running sum of took, end - S is the least bound - S from here on.
         spent = np.cumsum(took[rows])
         last[rows] = np.minimum.accumulate((bound[rows] - spent)[::-1])[::-1] + spent
     end[todo] = last[gate]
@@ -314,6 +316,7 @@ def _ops(row: Mapping[str, Ints], step: Ints, names: int) -> Table:
     """Operations, their launches where those are known, and the time between an operation and what came before it."""
     rank, start, end = row["rank"], row["start_ns"], row["end_ns"]
     first = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
+    # Operations of a rank may overlap; the time between them begins when the last one before has ended.
     latest = np.concatenate([np.maximum.accumulate(part) for part in np.split(end, first[1:])])
     ended, begun = (np.concatenate([[NULL], column[:-1]]) for column in (latest, start))
     since = np.where(ended <= start, ended, begun)

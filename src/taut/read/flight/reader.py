@@ -139,6 +139,7 @@ def _rank(recorded: Plain, label: str) -> int:
 def _ordered(entries: list[_Entry]) -> list[_Entry]:
     """The entries that record when they were created, in that order."""
     created, record = integers([entry.time_created_ns for entry in entries]), integers([entry.record_id for entry in entries])
+    # Entries of a ring buffer begin anywhere; record ids decide between equal times.
     order = np.lexsort((record, created))
     return [entries[i] for i in order[created[order] > 0].tolist()]
 
@@ -244,6 +245,7 @@ def _ranks_of(value: Plain, parsed: dict[str, list[int]]) -> list[int]:
 
 def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
     """The trace of a job of which only dumps are left."""
+    # Of two dumps of one rank the longer one stays.
     known = list({dump.rank: dump for dump in sorted(dumps, key=lambda dump: len(dump.calls)) if dump.rank >= 0}.values())
     known.sort(key=lambda dump: dump.rank)
     names, groups = Codes(), Codes()

@@ -102,6 +102,7 @@ def _rendezvous(events: Events, work: Ints, call: Ints) -> Iterator[list[list[Ca
     ops = events.chosen(CPU_OP, lambda name: name.startswith("c10d::"))
     sources = (params, notes, ops)
     found = [containing(events.place[rows], events.start[rows], events.end[rows], thread, at) for rows in sources]
+    # Where no launch was recorded, an id may link the kernel to its call.
     found[0] = _by_external_id(events, params, work, found[0])
     layers = [np.append(rows, -1)[place] for rows, place in zip(sources, found, strict=True)]
     blocks = _blocks(events, work, layers[0], layers[1], params, ops)

@@ -97,6 +97,7 @@ class Events:
 
 def decode(data: bytes | bytearray, label: str) -> Events:
     """The usable events of a Kineto trace; refuses with one line what cannot be decoded."""
+    # A trace with device events needs few of its host events; knowing that before saves most of the work.
     guess = _looks_like_device(data)
     events = _decode(data, label, guess)
     if guess and not (events.kind == DEVICE).any():
@@ -341,6 +342,7 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
         columns.counts["events"] += len(batch) + odd
         columns.counts["dropped: not an event"] += odd
         columns.add(batch)
+    # Newer traces count from a base, so that a float can hold fractions of a microsecond.
     base = integer(header.baseTimeNanoseconds, 0)
     events = columns.finish(header).without_far_times()
     if abs(base) < LIMIT_NS:

@@ -48,6 +48,7 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     saves = outermost(events, events.chosen(ANNOTATION, is_checkpoint))
     saves = saves[~_holds_op(events, saves, calls)]  # one that communicates is not one op
     outer = outer[~_inside(events, outer, saves)]
+    # Only the outermost operators are ops: what they call is inside of them.
     outer = outer[~np.isin(outer, hops) & ~events.named(outer, _is_wait)]
     rows.counts["dropped: nested cpu_op"] += len(ops) - len(outer)
     outer = _outside_transfers(events, outer, calls, transfers, rows)
@@ -120,6 +121,7 @@ def _waits(events: Events, transfers: Ints, issued: Ints, calls: Ints, ops: Ints
         turns.sort()
         at = np.unique(ended[inside & (thread == t)])
         k = np.searchsorted(turns, at)
+        # The last condition: what began before the transfer ended and ends next is one operator at its own work.
         waited = (turns[k] - at <= WOKEN_NS) & (at - turns[k - 1] >= WAITED_NS) & ~(begins[k - 1] & ~begins[k])
         found.append(np.stack([np.full(len(at), t), turns[k - 1], at], axis=1)[waited])
     return np.concatenate(found)

@@ -40,6 +40,7 @@ class Groups:
             if ranks and not self.ranks.get(name):
                 self.ranks[name] = ranks
             return name
+        # A group that runs on the other library only cannot be meant.
         other = _OTHER_LIBRARY[library]
         able = [group for group, config in self._library.items() if library in config or other not in config]
         if len(able) == 1:

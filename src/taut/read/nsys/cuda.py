@@ -90,6 +90,7 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
         raise TooLarge(db.label, f"more than {GPUS:,} GPUs", "export fewer processes")
     counts["launched by cuda graphs"] += int((kernels["graphNodeId"] >= 0).sum())
     counts["cuda graphs recorded whole"] += len(graphs["start"])
+    # The demangled name, else the short one, else the mangled one: exports differ in which they have.
     text = kernels["demangledName"]
     for column in ("shortName", "mangledName"):
         text = np.where(text >= 0, text, kernels[column])
@@ -138,6 +139,7 @@ def calls(db: Database, strings: Mapping[int, str], work: Work, counts: Counter[
     part = db.integers(
         RUNTIME if db.has(RUNTIME, "start", "end") else "", ("start", "end", "globalTid", "correlationId", "nameId")
     )
+    # Where kernels name no process, calls must name none either, or nothing would match.
     process = part["globalTid"] & PROCESS if (work.process >= 0).any() else np.full(len(part["start"]), NULL)
     codes, name = np.unique(part["nameId"], return_inverse=True)
     names = [_VERSION.sub("", strings.get(code, "call without a name"))[:NAME_LENGTH] for code in codes.tolist()]

@@ -88,6 +88,7 @@ def _alone(parts: list[_Part]) -> list[list[int]]:
         if same and (heads[0][2] not in ALL_WAIT or max(s for s, _, _ in heads) < min(e for _, e, _ in heads)):
             at = [place + 1 for place in at]
         else:
+            # The one that ends first cannot meet the others, which have not begun or are something else.
             first = min(range(len(heads)), key=lambda k: heads[k][1])
             alone[first].append(at[first])
             at[first] += 1

@@ -126,6 +126,7 @@ def _by_communicator(gpus: list[Placed]) -> Naming | None:
     inits = _all_inits(gpus)
     world = max((init.ranks for init in inits), default=0)
     places = [_places(report, gpu) for report, gpu in gpus]
+    # Several communicators may span the job; the first that holds every GPU names the ranks.
     for comm in dict.fromkeys(init.comm for init in inits if init.ranks == world):
         if all(comm in place for place in places):
             how = f"those in the largest NCCL communicator, of {world} ranks"

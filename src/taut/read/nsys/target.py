@@ -24,6 +24,7 @@ def origin(db: Database, last: int) -> int:
         return 0
     details = db.integers(DETAILS, ("startTime", "stopTime"))
     begin, end = (int(column[0]) if len(column) else 0 for column in details.values())
+    # Versions differ in what times count from: those that exceed the length of the session count from boot.
     counted_from_boot = 0 < begin < end and end - begin < last <= end
     return int(utc[0]) - (begin if counted_from_boot else 0)
 

@@ -93,6 +93,7 @@ class Location:
         if not self._open[region]:
             self._counts["dropped: left a region that was not entered"] += 1
             return
+        # Regions that were not left before the one around them are closed with it.
         while self._stack[-1].region != region:
             self._counts["regions left open"] += 1
             self._close(time)

@@ -82,6 +82,7 @@ class _Archive:
         cuts = np.flatnonzero(np.diff(located)) + 1
         rows: list[tuple[int, ...]] = []
         whole: list[tuple[int, int, int, int]] = []
+        # Enter and leave nest inside a location only, so each is read on its own.
         for mine in np.split(order, cuts):
             ref = int(self.columns["location"][mine[0]]) if len(mine) else NULL
             place = self._place(ref)
@@ -206,6 +207,7 @@ class _Archive:
 
     def _ns(self, ticks: Ints) -> Ints:
         """Ticks as ns since the epoch, or since the origin of the trace."""
+        # Whole seconds and the rest apart: ticks × 10⁹ would overflow 64 bits.
         whole, rest = np.divmod(ticks - self.origin, self.second)
         if len(whole) and int(whole.max()) > FAR // 10**9:
             raise InputRefused(self.label, "times beyond 63 years", "write the archive again")

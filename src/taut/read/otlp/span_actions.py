@@ -204,6 +204,7 @@ def _below(tree: Tree, rows: Ints) -> Mask:
     marked = np.zeros(len(tree), dtype=np.bool_)
     marked[rows] = True
     has = tree.parent >= 0
+    # Pointer doubling: after k rounds a span has seen 2^k of its ancestors.
     below, up = has & marked[tree.parent], np.where(has, tree.parent, np.arange(len(tree)))
     for _ in range(len(tree).bit_length()):
         below, up = below | below[up], up[up]
@@ -220,6 +221,7 @@ def _tokens(tree: Tree, which: str) -> Ints:
     depth = _depth(tree.parent)
     total, order = own.copy(), np.argsort(depth, kind="stable")
     levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])
+    # From the leaves up, so that the sums of children are complete when they are added.
     for level in levels[:0:-1]:
         rows = level[(total[level] >= 0) & (own[tree.parent[level]] < 0)]
         up = tree.parent[rows]

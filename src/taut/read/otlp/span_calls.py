@@ -106,6 +106,7 @@ def _collapsed(tree: Tree) -> tuple[Mask, Ints]:
     inner = np.where((only >= 0) & (tree.rank[only] == tree.rank), only, NULL)
     call = client & (inner < 0)
     served = np.where(call, only, NULL)
+    # From the inside out: a client becomes a call once the client inside it is one.
     for _ in range(CHAIN):
         deeper = client & ~call & (inner >= 0) & call[inner]
         call = call | deeper

@@ -164,6 +164,7 @@ class Layout:
         found = self.found
         thread, time, what, call = events["thread"], events["time"], events["what"], events["call"]
         inline = (call >= 0) & found.inline[call] if len(found.span) else np.zeros(len(call), dtype=np.bool_)
+        # Above 0 while a child runs in the lane of its parent: that time is the child's.
         inside = np.cumsum(np.where(inline, np.where(what == STARTS, 1, -1), 0))
         waits = (what == ENDS) & ~inline
         before = np.concatenate([time[:1], time[:-1]])
