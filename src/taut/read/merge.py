@@ -19,9 +19,9 @@ Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01
 # Counts that become notes, and what each does to the answer.
 EFFECTS = {
-    "collectives that do not name their group": "they meet only where their times show that all ranks do",
-    "grouped sends and receives without their calls": "whom they meet is not known",
-    "profiler steps that begin before the one before them ended": "a clock was set back, and what happened when is not known",
+    "collectives that do not name their group": "they are matched only where their times show that all ranks take part",
+    "grouped sends and receives without their calls": "their peers are not known, and they are not matched",
+    "profiler steps that begin before the one before them ended": "a clock was set back, so the times of events are unreliable",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
@@ -141,7 +141,7 @@ def _refuse_duplicates(parts: Sequence[Labelled]) -> None:
                 overlap = min(end, window[1]) - window[0]
                 shorter = min(end - start, window[1] - window[0])
                 if trace.relative or overlap > TRIVIAL_OVERLAP * shorter:
-                    raise InputRefused(label, f"the same time of rank {rank} as {other}", "leave one of the two out")
+                    raise InputRefused(label, f"covers the same time of rank {rank} as {other}", "leave one of the two out")
                 window = (min(start, window[0]), max(end, window[1]))
             latest[rank] = (label, window)
 

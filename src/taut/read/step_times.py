@@ -96,7 +96,7 @@ def load(data: bytes, label: str) -> Trace:
     )
     present = np.bincount(steps, minlength=len(latest))
     short = int((present < len(np.unique(rank))).sum())
-    partial = [f"{short} steps lack a worker: their wait is seen among the others only"] if short else []
+    partial = [f"{short} steps lack a worker: their waits are measured among the others only"] if short else []
     if factor == UNIT_NS and not unit.endswith("_ms"):
         partial.append(f"{unit} has no unit: read as milliseconds, shares do not depend on it")
     return Trace(

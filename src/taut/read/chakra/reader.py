@@ -15,8 +15,7 @@ from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.jit import kernel
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
-from taut.read.chakra import json_nodes as chakra_json
-from taut.read.chakra import proto_nodes as chakra_proto
+from taut.read.chakra import json_nodes, proto_nodes
 from taut.read.chakra.nodes import COLLECTIVE, COMPUTE, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND, Needs, Nodes, rank_in_name
 from taut.read.chakra.proto_sniff import is_protobuf
 from taut.read.columns import Codes, grouped, grouped_max
@@ -79,13 +78,13 @@ def _one_step(rank: int, start: Ints, end: Ints) -> Table:
 
 def sniff(head: bytes) -> bool:
     """JSON in the words of Chakra, or protobuf of the shape of a header and nodes."""
-    return chakra_json.sniff(head) or is_protobuf(head)
+    return json_nodes.sniff(head) or is_protobuf(head)
 
 
 def load(data: bytes | bytearray, label: str) -> Trace | Plan:
     """One file: a trace if it records when nodes started, else a plan."""
     json = _JSON.match(data) is not None
-    nodes = chakra_json.nodes(data, label) if json else chakra_proto.nodes(data, label)
+    nodes = json_nodes.nodes(data, label) if json else proto_nodes.nodes(data, label)
     notes = []
     named = np.unique(nodes.number["rank"][nodes.number["rank"] >= 0])
     if nodes.rank < 0 and len(named) == 1 and named[0] < 2**31:

@@ -57,7 +57,11 @@ def traces(reports: Sequence[Report]) -> list[tuple[str, Trace]]:
     notes += sorted({line for lines in groups.values() for line in lines.doubts})
     placed = [_placed(gpu.trace, rank, groups, naming) for (_, gpu), rank in zip(gpus, naming.ranks, strict=True)]
     placed, cut = without_edges(placed)
-    notes += [f"{cut} collectives at the edges of the recording have no counterpart and meet nobody"] if cut else []
+    notes += (
+        [f"{cut} collectives at the edges of the recording have no counterpart on other ranks and are not matched"]
+        if cut
+        else []
+    )
     placed[0] = replace(placed[0], partial=(*placed[0].partial, *notes))
     labels = (report.label if len(report.gpus) == 1 else f"{report.label}:gpu {gpu.device}" for report, gpu in gpus)
     return list(zip(labels, placed, strict=True))

@@ -1,7 +1,7 @@
 """Nsight Systems reports, as ``nsys export --type sqlite`` writes them: one file a job, a node or a rank; several GPUs in each.
 
 Every GPU of a process becomes a rank. Tables and columns differ from version to version: what is not there is not known.
-Who is which rank, and how ranks of a communicator map onto them, is settled when all reports are read (`nsys_ranks`).
+Who is which rank, and how ranks of a communicator map onto them, is settled when all reports are read (`rank_traces.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace
 from taut.read.contents import Gpu, Report
 from taut.read.files import Member as File
 from taut.read.limits import check_wall
-from taut.read.nsys import cuda as nsys_work
-from taut.read.nsys import target as nsys_target
+from taut.read.nsys import cuda, target
 from taut.read.nsys.nccl import Collective, Nccl
 from taut.read.nsys.nvtx import is_api, is_torch, notes
 from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
@@ -80,19 +79,19 @@ class _Reading:
         self.db, self.label = db, label
         self.counts: Counter[str] = Counter()
         strings = {key: text for key, text in db.texts("StringIds", "id", "value", 4000) if type(key) is int}
-        self.work = nsys_work.work(db, strings, self.counts)
+        self.work = cuda.work(db, strings, self.counts)
         self.is_collective = self.work.collective()
-        self.calls = nsys_work.calls(db, strings, self.work, self.counts)
+        self.calls = cuda.calls(db, strings, self.work, self.counts)
         found = notes(db, strings)
         people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
         self.nccl, self.loops = Nccl(found), loops(people, _launches(self.calls))
-        self.shift = nsys_target.origin(db, int(self.work.end.max(initial=0)))
-        self.host, self.models = nsys_target.host(db), nsys_target.models(db)
+        self.shift = target.origin(db, int(self.work.end.max(initial=0)))
+        self.host, self.models = target.host(db), target.models(db)
 
     def report(self) -> Report:
         """The GPUs, the first of which carries what concerns all."""
-        mpi = nsys_target.mpi_ranks(self.db)
-        report = Report(self.label, [], self.nccl.inits(), nsys_target.environment(self.db))
+        mpi = target.mpi_ranks(self.db)
+        report = Report(self.label, [], self.nccl.inits(), target.environment(self.db))
         for process, device, rows in self._gpus():
             report.gpus.append(Gpu(process, device, self._trace(process, device, rows), mpi.get(process, NULL)))
         if report.gpus:
@@ -203,7 +202,7 @@ def _shifted(table: Table, shift: int) -> Table:
     return table.replace(start_ns=table.start_ns + shift, end_ns=table.end_ns + shift)
 
 
-def _launches(calls: nsys_work.Calls) -> dict[int, Ints]:
+def _launches(calls: cuda.Calls) -> dict[int, Ints]:
     """Process → when it called, in order."""
     order = np.lexsort((calls.start, calls.process))
     cuts = np.flatnonzero(np.diff(calls.process[order])) + 1

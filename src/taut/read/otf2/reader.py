@@ -116,7 +116,7 @@ class _Archive:
         self.counts["ops"] = len(columns["rank"])
         if self.counts["nonblocking collectives that meet nobody"]:
             n = self.counts["nonblocking collectives that meet nobody"]
-            self.partial.append(f"{n} nonblocking collectives: where they are waited for is seen, for whom is not")
+            self.partial.append(f"{n} nonblocking collectives: the waits for them are seen, but not which ranks they wait for")
         return Trace(
             ops=Table(Op, columns),
             names=list(map(str, self.names)),

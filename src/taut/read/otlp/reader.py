@@ -17,8 +17,7 @@ from taut.core.errors import InputRefused
 from taut.core.tables import Member, Table, Trace
 from taut.read.contents import Service, Spans
 from taut.read.merge import left_out
-from taut.read.otlp import span_actions as otlp_actions
-from taut.read.otlp import span_columns as otlp_json
+from taut.read.otlp import span_actions, span_columns
 from taut.read.otlp.span_calls import Participants, calls, participants
 from taut.read.otlp.span_ops import MOST_LANES, Layout
 from taut.read.otlp.span_tree import build_tree
@@ -35,7 +34,7 @@ def sniff(head: bytes) -> bool:
 
 def load(data: bytes | bytearray, label: str) -> Spans:
     """The spans of one file."""
-    return otlp_json.decode(data[3:] if data[:3] == BOM else data, label)
+    return span_columns.decode(data[3:] if data[:3] == BOM else data, label)
 
 
 def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
@@ -47,11 +46,13 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
     ops = layout.table()
     if not len(ops):
         raise InputRefused(source, "no span takes any time", "export spans with start and end")
-    actions, totals, guesses = otlp_actions.actions(tree, layout.words)
+    actions, totals, guesses = span_actions.actions(tree, layout.words)
     far = sum(by >= 0 for by in people.seen_by)
     notes = [*tree.partial, *guesses, *left_out(refused)]
     if far:
-        notes.append(f"{far} far ends left no spans: their time is as their callers saw it, the way there and back included")
+        notes.append(
+            f"{far} far ends left no spans: their time was measured by their callers and includes the way there and back"
+        )
     named = _names(people)
     return Trace(
         ops=ops,
