@@ -86,14 +86,7 @@ def build_tree(parts: Sequence[Spans]) -> Tree:
     counts: Counter[str] = sum((part.counts for part in parts), Counter())
     partial = [line for part in parts for line in part.partial]
     usable, keys = _usable_rows(parts, counts)
-    known = Known({}, {})
-    links: dict[int, str] = {}
-    for part, rows, base in zip(parts, usable, np.cumsum([0, *map(len, usable[:-1])]).tolist(), strict=True):
-        place = np.full(len(part.span), NULL, dtype=np.int64)
-        place[rows] = base + np.arange(len(rows))
-        known.facts.update((int(place[i]), one) for i, one in part.facts.items() if place[i] >= 0)
-        known.raw.update((int(place[i]), raw) for i, raw in part.raw.items() if place[i] >= 0)
-        links.update((int(place[i]), "".join(to)) for i, to in part.links.items() if place[i] >= 0)
+    known, links = _known(parts, usable)
     row_of = {key: row for row, key in enumerate(keys)}
     trace, above = _texts([part.trace for part in parts], usable), _texts([part.parent for part in parts], usable)
     parent = _parents(trace, above, row_of)
@@ -161,6 +154,18 @@ def _usable_rows(parts: Sequence[Spans], counts: Counter[str]) -> tuple[list[Int
     if not keys:
         raise InputRefused(parts[0].label, "no span has a start and an end", "export spans after they ended")
     return good, keys
+
+
+def _known(parts: Sequence[Spans], usable: Sequence[Ints]) -> tuple[Known, dict[int, str]]:
+    """(what attributes record, the key of the span that a link points at), by the rows of all files together."""
+    known, links = Known({}, {}), dict[int, str]()
+    for part, rows, base in zip(parts, usable, np.cumsum([0, *map(len, usable[:-1])]).tolist(), strict=True):
+        place = np.full(len(part.span), NULL, dtype=np.int64)
+        place[rows] = base + np.arange(len(rows))
+        known.facts.update((int(place[i]), one) for i, one in part.facts.items() if place[i] >= 0)
+        known.raw.update((int(place[i]), raw) for i, raw in part.raw.items() if place[i] >= 0)
+        links.update((int(place[i]), "".join(to)) for i, to in part.links.items() if place[i] >= 0)
+    return known, links
 
 
 def _texts(columns: Sequence[list[str]], usable: Sequence[Ints]) -> list[str]:
