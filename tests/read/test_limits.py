@@ -14,8 +14,8 @@ from taut.core.errors import InputRefused
 from taut.core.tables import Member, Op, Table, Trace
 from taut.read.chakra import reader as chakra
 from taut.read.jobs import progress_log as progress
+from taut.read.json_values import integer
 from taut.read.kineto import reader as kineto
-from taut.read.kineto.json_events import integer
 from taut.read.limits import WALL_NS, YEAR_NS, check_wall, near
 from taut.read.metrics.rank_metrics import hosts_of
 from taut.read.trace import read

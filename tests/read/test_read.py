@@ -79,7 +79,7 @@ def test_disjoint_cycles_of_a_rank_are_joined(tiny: Any, write: Write) -> None:
 def test_two_files_of_the_same_time_of_a_rank_are_refused(tiny: Any, write: Write) -> None:
     write("a.json", one_op(tiny))
     folder = write("copy.json", one_op(tiny)).parent
-    with pytest.raises(InputRefused, match=r"copy\.json: the same time of rank 0 as .*a\.json"):
+    with pytest.raises(InputRefused, match=r"copy\.json: covers the same time of rank 0 as .*a\.json"):
         read([folder])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,3 +20,5 @@ Column: TypeAlias = NDArray[np.generic]
 if TYPE_CHECKING:  # a type that refers to itself, which Python 3.11 cannot evaluate
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
     """A decoded JSON document of which nothing is known yet."""
+else:
+    Json = Any  # so that a struct may have fields of it, which are then decoded to whatever they hold

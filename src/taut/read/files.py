@@ -30,12 +30,12 @@ MEMBERS = 100_000
 TAR_HEADER_BYTES = 1 << 20
 
 _DIGITS = re.compile(rb"\d{32}")
+# Where files are not what they seem: reading one may wait for ever.
 UNREAL = ("/proc/", "/sys/", "/dev/")
-"""Where files are not what they seem: reading one may wait for ever."""
 
 STDIN = "-"
+# The answer key of a lab run. A reader that opened it could cheat.
 TRUTH = "truth.json"
-"""The answer key of a lab run. A reader that opened it could cheat."""
 
 
 def size_cap() -> int:
@@ -98,8 +98,8 @@ class Member:
         return cast(bytes, data)
 
 
+# One input, or several: files, folders, archives, ``-`` for standard input.
 Paths = str | Path | Sequence[str | Path]
-"""One input, or several: files, folders, archives, ``-`` for standard input."""
 
 
 def listed(paths: Paths) -> list[str | Path]:
@@ -137,7 +137,7 @@ def _walk(folder: str) -> list[str]:
         if len(found) > MEMBERS:
             break
     anchors = {name.removesuffix(".otf2") for name in found if name.endswith(".otf2")}
-    # What an anchor speaks for is read with it.
+    # The files of an OTF2 archive are read through its anchor.
     apart = (name for name in found if name.removesuffix(".def") not in anchors and os.path.dirname(name) not in anchors)
     return sorted(filter(_is_real, apart), key=natural)
 
@@ -191,7 +191,7 @@ class Source:
         """SHA-256 of the whole input and of the other files of an OTF2 archive; to be asked last."""
         while self._stream.read(CHUNK_BYTES):
             pass  # what no reader wanted counts as well
-        for path in _spoken_for(self.path):
+        for path in _archive_files(self.path):
             with open(path, "rb") as stream:
                 self._hash.update(hashlib.file_digest(stream, "sha256").digest())
         return self._hash.hexdigest()
@@ -204,7 +204,7 @@ def members(path: str) -> Iterator[Member]:
 
 
 def unreadable(label: str, error: OSError | tarfile.TarError) -> InputRefused:
-    """What the system or the archive says against reading."""
+    """The refusal of an input that the system or the archive cannot read."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return InputRefused(label, f"cannot be read: {why}", "check the file")
 
@@ -217,7 +217,7 @@ def _opened(path: str) -> io.RawIOBase | IO[bytes]:
     return open(path, "rb", buffering=0)
 
 
-def _spoken_for(path: str) -> list[str]:
+def _archive_files(path: str) -> list[str]:
     """The files that an OTF2 anchor stands for: its definitions and its folder of events."""
     if not path.endswith(".otf2"):
         return []
@@ -231,7 +231,7 @@ def _buffered(stream: IO[bytes] | io.RawIOBase, into: hashlib._Hash | None = Non
 
 
 class _Filled(io.RawIOBase):
-    """A stream that gives as much as is asked for, and hashes it if it is told to: a pipe gives what its writer wrote at
+    """A stream that gives as much as is asked for, and hashes it where asked: a pipe gives what its writer wrote at
     once, which may be too little to know a format by."""
 
     def __init__(self, stream: IO[bytes] | io.RawIOBase, into: hashlib._Hash | None) -> None:
@@ -334,7 +334,7 @@ class _CappedHeader(tarfile.TarInfo):
 
 
 class Inflating(io.RawIOBase):
-    """A gzip stream that stops at a suspicious ratio and says where it breaks off."""
+    """A gzip stream that stops at a suspicious ratio and names the byte at which it breaks off."""
 
     def __init__(self, stream: IO[bytes], label: str) -> None:
         self._stream, self._label = stream, label

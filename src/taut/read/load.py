@@ -12,44 +12,30 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol, cast
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.signals import Held
-from taut.core.tables import Trace
 from taut.read import files
-from taut.read.actions.control_log import ControlLog
 from taut.read.columns import paused_gc
-from taut.read.jobs.job_words import JobLog
-from taut.read.metrics.series import Metrics
+from taut.read.contents import Contents
 
+# Below this much input, starting processes costs more than it saves.
 PARALLEL_BYTES = 30 << 20
-"""Below this much input, starting processes costs more than it saves."""
-
 
 LEAVE = "leave it out, or report it if other tools read it"
 PR_SET_PDEATHSIG = 1
+# Columns of an unknown table that are named at most.
 COLUMNS = 12
-"""Columns of an unknown table that are named at most."""
-
-
-class Reader(Protocol):
-    """What the module of a format offers: ``sniff``, and ``load`` or ``load_member``."""
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether these first bytes are of this format."""
-
-    def load(self, data: bytes, label: str) -> object:
-        """What these bytes hold: a ``Trace``, or what lies beside traces."""
-
-    def load_member(self, member: files.Member) -> object:
-        """The same of a file that is streamed, opened where it lies, or more than one thing."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format: its name, and its module in this room, which is imported when its turn comes to be asked."""
+    """One format: its name, and its module in this room, which is imported when its turn comes to be asked.
+
+    The module has ``sniff(head)``, whether these first bytes are of this format, and ``load(data, label)``, what the bytes of
+    a file hold; or, for a file that is streamed or opened where it lies, ``load_member(member)``.
+    """
 
     name: str
     module: str
@@ -57,12 +43,18 @@ class Format:
     """Whether its module has ``load_member``."""
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ModuleType:
         """The module."""
-        reader: Any = import_module(f"taut.read.{self.module}")
-        return cast(Reader, reader)
+        return import_module(f"taut.read.{self.module}")
+
+    def load(self, member: files.Member) -> Contents:
+        """What a file of this format holds."""
+        reader = self.reader
+        found: Contents = reader.load_member(member) if self.by_member else reader.load(member.read(), member.label)
+        return found
 
 
+# Every format, in the order in which they are asked: the stricter first, and what most people have.
 FORMATS = (
     Format("kineto", "kineto.reader", by_member=True),
     Format("op table", "op_table", by_member=True),
@@ -87,19 +79,16 @@ FORMATS = (
     Format("training log", "jobs.training_log"),
     Format("action lines", "actions.action_lines"),
 )
-"""Every format, in the order in which they are asked: the stricter first, and what most people have."""
+# What nsys itself keeps, and only it can open.
 REPORTS = (".nsys-rep", ".qdrep")
-"""What nsys itself keeps, and only it can open."""
 
 
 @dataclass
 class Part:
-    """What became of one member: something, a refusal, or nothing that is known."""
+    """What one member holds, why it was refused, or None where no reader knows it."""
 
     label: str
-    found: Any
-    format: str = ""
-    """What it was read as; empty for a trace, a refusal and nothing."""
+    found: Contents | InputRefused | None
     columns: tuple[str, ...] = ()
     """Columns of a table that nobody knows."""
     is_empty: bool = False
@@ -107,20 +96,21 @@ class Part:
 
 @dataclass
 class Loaded:
-    """What became of one input: its parts, and what its digest takes into account."""
+    """The parts of one input, and what its digest takes into account."""
 
     parts: list[Part]
     digest: str = ""
     """Name and hash of an input that was used, or why it was refused; empty for one that nobody knows."""
 
 
-def load_all(inputs: list[str], progress: Callable[[int, int], None]) -> list[Loaded]:
-    """What all inputs hold, in their order; ``progress`` is told how many are read, of how many."""
+def load_all(inputs: list[str], progress: Callable[[int, int], None] | None) -> list[Loaded]:
+    """What all inputs hold, in their order; ``progress`` is called with how many are read, and how many there are."""
     unique = list(dict.fromkeys(inputs))
     results: dict[str, Loaded] = {}
     for path, loaded in _loaded(unique):
         results[path] = loaded
-        progress(len(results), len(unique))
+        if progress is not None:
+            progress(len(results), len(unique))
     return [results[path] for path in unique]
 
 
@@ -128,6 +118,7 @@ def _loaded(unique: list[str]) -> Iterator[tuple[str, Loaded]]:
     """Every input with its parts, in processes where that pays."""
     total = sum(map(files.size_of, unique))
     finished: set[str] = set()
+    # Standard input cannot be handed to another process.
     if total > PARALLEL_BYTES and len(unique) > 1 and _cpus() > 1 and files.STDIN not in unique:
         for path, loaded in _in_processes(unique):
             finished.add(path)
@@ -246,10 +237,8 @@ def _recognised(member: files.Member) -> Part:
             if nsys.is_report(member):
                 return Part(member.label, None)
         for one in FORMATS:
-            reader = one.reader
-            if reader.sniff(member.head):
-                found = reader.load_member(member) if one.by_member else reader.load(member.read(), member.label)
-                return _part(member, one.name, found)
+            if one.reader.sniff(member.head):
+                return Part(member.label, one.load(member))
     except (OSError, tarfile.TarError) as error:
         raise files.unreadable(member.label, error) from None
     return Part(member.label, None, columns=_columns(member.head), is_empty=not member.head)
@@ -260,12 +249,3 @@ def _columns(head: bytes) -> tuple[str, ...]:
     line = head.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
     names = tuple(name.strip().strip('"') for name in line.split(",")[:COLUMNS])
     return names if len(names) > 1 and all(re.fullmatch(r"[\w .-]{1,40}", name) for name in names) else ()
-
-
-def _part(member: files.Member, name: str, found: object) -> Part:
-    if found is None or isinstance(found, Trace):
-        return Part(member.label, found)
-    for kind, beside in ((Metrics, "metrics"), (JobLog, "job_logs"), (ControlLog, "control")):
-        if isinstance(found, kind):
-            return Part(member.label, found, beside)
-    return Part(member.label, found, name)

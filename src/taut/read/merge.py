@@ -1,4 +1,4 @@
-"""Traces of single files → one Trace: ranks named, cycles joined, gaps said aloud."""
+"""Traces of single files → one Trace: ranks named, cycles joined, missing ranks noted."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Mark, Member, Op, Table, Trace, concat
-from taut.read.columns import Codes, Ints
+from taut.read.columns import Codes
 
 Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01
-SAID = {
-    "collectives that do not name their group": "they meet only where their times show that all ranks do",
-    "grouped sends and receives without their calls": "whom they meet is not known",
-    "profiler steps that begin before the one before them ended": "a clock was set back, and what happened when is not known",
+# Counts that become notes, and what each does to the answer.
+EFFECTS = {
+    "collectives that do not name their group": "they are matched only where their times show that all ranks take part",
+    "grouped sends and receives without their calls": "their peers are not known, and they are not matched",
+    "profiler steps that begin before the one before them ended": "a clock was set back, so the times of events are unreliable",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
-"""Counts that are said aloud, and what each does to the answer."""
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
 
 
 def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
-    """One Trace of a job; refuses what cannot be one job, and says what is missing."""
+    """One Trace of a job; refuses what cannot be one job, and notes what is missing."""
     parts, notes = _with_ranks(parts)
     world_size = _one_world(parts)
     parts = sorted(parts, key=lambda part: (int(part[1].members.rank.min()), _window(part[1])[0]))
@@ -42,12 +42,13 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
         ops.append(_recoded(trace.ops, names.of(trace.names), lanes.of(trace.lanes), groups.of(group_names), offset))
         offset += len(trace.ops)
     members = concat(Member, [trace.members for trace in traces])
+    # A rank whose profiler ran in several cycles has a file, and a member, for each.
     members = members.take(np.unique(members.rank, return_index=True)[1])
     notes += [line for trace in traces for line in trace.partial]
-    notes += [f"{error.where} left out: {error.why}" for error in refused]
+    notes += left_out(refused)
     notes += missing_ranks(members.rank, world_size)
     counts = sum((Counter(trace.counts) for trace in traces), Counter[str]())
-    notes += [f"{counts[reason]:,} {reason}: {so}" for reason, so in SAID.items() if counts[reason]]
+    notes += [f"{counts[reason]:,} {reason}: {so}" for reason, so in EFFECTS.items() if counts[reason]]
     return Trace(
         ops=concat(Op, ops),
         names=list(map(str, names)),
@@ -67,10 +68,16 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     )
 
 
+def left_out(refused: Sequence[InputRefused]) -> list[str]:
+    """One note for every file that was refused while others were read."""
+    return [f"{error.where} left out: {error.why}" for error in refused]
+
+
 def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) -> Table:
     """The ops with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
-    columns: dict[str, Any] = {}
+    columns: dict[str, Ints] = {}
     for name, codes in (("name", names), ("lane", lanes), ("group", groups)):
+        # Files of one program mostly use the same names in the same order: then nothing is copied.
         if not np.array_equal(codes, np.arange(len(codes))):
             columns[name] = np.append(codes, NULL)[ops.columns[name]]
     if offset:
@@ -89,6 +96,7 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
         return list(parts), []
     taken = {int(rank) for i, (_, trace) in enumerate(parts) if i not in nameless for rank in trace.members.rank}
     guesses = [rank_in(parts[i][0], alone=len(parts) == 1) for i in nameless]
+    # File names count only if every one of them has a number, and no two the same.
     by_name = None not in guesses and len(set(guesses)) == len(guesses) and not taken & set(guesses)
     free = (rank for rank in range(len(parts) + len(taken)) if rank not in taken)
     result, notes = list(parts), []
@@ -96,24 +104,21 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
         rank = guess if by_name and guess is not None else next(free)
         how = "the file name" if by_name else "the order of the files"
         notes.append(f"{parts[i][0]} does not name its rank: taken as rank {rank} from {how}")
-        result[i] = (parts[i][0], _ranked(parts[i][1], rank))
+        result[i] = (parts[i][0], as_rank(parts[i][1], rank))
     return result, notes
 
 
 def rank_in(label: str, alone: bool) -> int | None:
-    """The rank a file name speaks of; of a single file its last number is none."""
+    """The rank in a file name; of a single file the last number is none."""
     base = re.split(r"[/\\:]", label)[-1]
     found = _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
     return int(found[1]) if found else None
 
 
-def _ranked(trace: Trace, rank: int) -> Trace:
-    return replace(
-        trace,
-        ops=trace.ops.replace(rank=np.full(len(trace.ops), rank)),
-        marks=trace.marks.replace(rank=np.full(len(trace.marks), rank)),
-        members=trace.members.replace(rank=np.full(len(trace.members), rank)),
-    )
+def as_rank(trace: Trace, rank: int) -> Trace:
+    """The trace of one rank, with this number for it."""
+    ops, marks, members = (table.replace(rank=np.full(len(table), rank)) for table in (trace.ops, trace.marks, trace.members))
+    return replace(trace, ops=ops, marks=marks, members=members)
 
 
 def _one_world(parts: Sequence[Labelled]) -> int | None:
@@ -136,7 +141,7 @@ def _refuse_duplicates(parts: Sequence[Labelled]) -> None:
                 overlap = min(end, window[1]) - window[0]
                 shorter = min(end - start, window[1] - window[0])
                 if trace.relative or overlap > TRIVIAL_OVERLAP * shorter:
-                    raise InputRefused(label, f"the same time of rank {rank} as {other}", "leave one of the two out")
+                    raise InputRefused(label, f"covers the same time of rank {rank} as {other}", "leave one of the two out")
                 window = (min(start, window[0]), max(end, window[1]))
             latest[rank] = (label, window)
 
@@ -152,10 +157,10 @@ def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list
     gaps = [(a + 1, b - 1) for a, b in itertools.pairwise(edges.tolist()) if b - a > 1]
     if not gaps:
         return []
-    said = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in gaps[:12]) + (" …" if len(gaps) > 12 else "")
+    ranks = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in gaps[:12]) + (" …" if len(gaps) > 12 else "")
     several = len(gaps) > 1 or gaps[0][0] != gaps[0][1]
     return [
-        f"rank{'s' if several else ''} {said} of {world_size} missing: waits for {'them' if several else 'it'} cannot be seen"
+        f"rank{'s' if several else ''} {ranks} of {world_size} missing: waits for {'them' if several else 'it'} cannot be seen"
     ]
 
 

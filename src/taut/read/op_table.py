@@ -9,17 +9,22 @@ off its name; who takes part is inferred later from the data (`graph/rendezvous.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Codes, Column, Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
-from taut.read.arrow_columns import INT64, has_any, times_ns, wholes, words
+from taut.read.arrow_columns import INT32, INT64, has_any, times_ns, wholes, words
 from taut.read.files import Member as File
 from taut.read.metrics import reader as metrics
 from taut.read.metrics.series import Metrics
 from taut.read.table_file import BOM, header_cells, open_table
+from taut.read.verb_words import HOPS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "rank": ("rank", "global_rank", "worker"),
@@ -38,11 +43,13 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "peer": ("peer", "peer_rank", "root"),
     "host": ("host", "hostname", "host_name"),
 }
+# Without lanes the ops of a rank are put in one line; their timers were read by different threads.
 TIMER_NS = 200_000
-"""Without lanes the ops of a rank are put in one line; their timers were read by different threads."""
 REQUIRED = ("rank", "step", "name", "start", "duration")
+# Columns of numbers with 64 bits.
 WIDE = ("seq", "size")
-"""Columns of numbers with 64 bits."""
+# Columns of whole numbers, by key.
+Whole = dict[str, Ints | Codes]
 WHOLE = ("rank", "step", "stage", "dp_rank", "chunk", "part", "peer", *WIDE)
 
 VERBS: tuple[tuple[str, Verb], ...] = (
@@ -108,7 +115,7 @@ def load(data: bytes, label: str) -> Trace:
     place = {name: i for i, name in enumerate(classes)}
     to_class = np.array([place[name] for name in class_of], dtype=np.int32)
     ints = {key: _whole(table, key, named[key], label) for key in WHOLE if key in named}
-    ops: dict[str, Any] = {
+    ops: dict[str, Column] = {
         "rank": ints["rank"],
         "step": ints["step"],
         "name": to_class[name_id],
@@ -139,13 +146,13 @@ def load(data: bytes, label: str) -> Trace:
         marks=Table(Mark, {}, 0),
         name=label.rsplit("/", 1)[-1].split(".")[0] or "table",
         source=label,
-        relative=_relative(ops["step"], start),
+        relative=_relative(ints["step"], start),
         timer_ns=1000 if "lane" in named else TIMER_NS,
         counts=counts,
     )
 
 
-def _timed(table: Any, begins: str, lasts: str, label: str) -> tuple[Any, Any, Any, dict[str, int]]:
+def _timed(table: pa.Table, begins: str, lasts: str, label: str) -> tuple[pa.Table, Ints, Ints, dict[str, int]]:
     """The rows that have a start and a duration of at least 0, these two in ns, and how many rows are dropped."""
     import pyarrow as pa
 
@@ -169,10 +176,10 @@ def _untimed(out_of_range: bool) -> tuple[str, str]:
     return "no row has a finite start and a duration of at least 0", "check these two columns"
 
 
-def _whole(table: Any, key: str, column: str, label: str) -> Any:
-    if key in WIDE:
-        return wholes(table[column], column, label, -INT64 - 1, INT64)
-    return wholes(table[column], column, label, 0) if key == "rank" else wholes(table[column], column, label)
+def _whole(table: pa.Table, key: str, column: str, label: str) -> Ints | Codes:
+    least, most = (-INT64 - 1, INT64) if key in WIDE else (0 if key == "rank" else -INT32 - 1, INT32)
+    numbers: Ints | Codes = wholes(table[column], column, label, least, most)
+    return numbers
 
 
 def _meaning(name: str) -> tuple[Verb, Kind, str]:
@@ -180,14 +187,14 @@ def _meaning(name: str) -> tuple[Verb, Kind, str]:
     words = re.sub(r"[-_./:]", " ", name.lower())
     for pattern, verb in VERBS:
         if re.search(pattern, words):
-            if verb in (Verb.SEND, Verb.RECV):
+            if verb in HOPS:
                 stem = re.sub(r"[-_ ]?(i?send|i?recv|receive)[-_ ]?", "", name)
                 return verb, Kind.COMMUNICATE, f"{stem}-pp-comm" if stem else "pp-comm"
             return verb, Kind.SYNCHRONISE if verb == Verb.BARRIER else Kind.COMMUNICATE, name
     return Verb.NONE, Kind.COORDINATE if COORDINATE.search(words) else Kind.COMPUTE, name
 
 
-def _part(ints: dict[str, Any], n: int, grouped: bool) -> Any:
+def _part(ints: Whole, n: int, grouped: bool) -> Ints | Codes:
     """Which micro-batch: its own column, else the sequence number, unless that counts a group's collectives."""
     if "part" not in ints and ("seq" not in ints or grouped):
         return np.broadcast_to(np.int32(NULL), (n,))
@@ -199,7 +206,7 @@ def _part(ints: dict[str, Any], n: int, grouped: bool) -> Any:
     return part
 
 
-def _relative(step: Any, start: Any) -> bool:
+def _relative(step: Ints | Codes, start: Ints) -> bool:
     """True when the steps overlap in time: each then has its own origin."""
     low = int(step.min())
     if int(step.max()) - low > 16 * len(step) + 1024:
@@ -213,16 +220,18 @@ def _relative(step: Any, start: Any) -> bool:
     return bool((first[1:] < last[:-1]).mean() > 0.5) if len(first) > 1 else False
 
 
-def _members(ops: Table, ints: dict[str, Any], hosts: tuple[list[str], Any] | None) -> Table:
+def _members(ops: Table, ints: Whole, hosts: tuple[list[str], Ints | Codes] | None) -> Table:
+    """One row a rank, from the first op of each."""
     low = int(ops.rank.min())
     if int(ops.rank.max()) - low > 16 * len(ops) + 1024:
+        # Sparse rank numbers: sorted, because a table by number would be large.
         ranks, first = np.unique(ops.rank, return_index=True)
     else:
         where = np.full(int(ops.rank.max()) - low + 1, NULL, dtype=np.int64)
         where[ops.rank[::-1] - low] = np.arange(len(ops))[::-1]
         ranks = np.flatnonzero(where >= 0)
         first, ranks = where[ranks], ranks + low
-    columns: dict[str, Any] = {"rank": ranks}
+    columns: dict[str, Column] = {"rank": ranks}
     for key in ("stage", "dp_rank"):
         if key in ints:
             columns[key] = ints[key][first]

@@ -1,7 +1,7 @@
 """Named ranges (NVTX, regions) that look like iterations → step marks.
 
 One name, numbered or repeated, on one thread, one after the other, around most of the launches of their process: that is
-the outer loop. A name that says so (``step``, ``iter``) needs less evidence than one that does not. Steps reach to the
+the outer loop. A name of an iteration (``step``, ``iter``) needs less evidence than one that does not. Steps reach to the
 beginning of the next, so that what a job does between two ranges (loading, logging) belongs to one of them.
 """
 
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL, Mark, Table
-from taut.read.columns import Ints
 
+# Share of the launches, from the first range to the last, that must lie inside one.
 NAMED, UNNAMED = 0.5, 0.8
-"""Share of the launches, from the first range to the last, that must lie inside one."""
+# The process in a number of a thread: all but the lowest 24 bits.
 PROCESS = ~0xFFFFFF
-"""The process in a number of a thread: all but the lowest 24 bits."""
 LEAST_NUMBERED, LEAST_REPEATED = 2, 3
-_SAYS_SO = re.compile(r"step|iter", re.IGNORECASE)
-_SAYS_NOT = re.compile(r"epoch|optim|sched|::|micro", re.IGNORECASE)
+_ITERATION = re.compile(r"step|iter", re.IGNORECASE)
+_NOT_ITERATION = re.compile(r"epoch|optim|sched|::|micro", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,9}")
 
 
@@ -71,22 +71,22 @@ def loops(ranges: Ranges, launches: Mapping[int, Ints]) -> dict[int, Loop]:
         loop = _loop(ranges, mine, launches.get(process, np.zeros(0, dtype=np.int64)))
         if loop is not None:
             found.setdefault(process, []).append(loop)
-    best = {process: max(some, key=_quality) for process, some in found.items()}
+    best = {
+        process: max(some, key=lambda loop: (loop.named, round(loop.share, 1), -len(loop.step)))
+        for process, some in found.items()
+    }
+    # Ranks of one job have one loop: a range that only some processes have is something else.
     usual = Counter(loop.stem for loop in best.values()).most_common(1)
     return {process: loop for process, loop in best.items() if loop.stem == usual[0][0]}
 
 
-def says_so(name: str) -> bool:
+def is_iteration(name: str) -> bool:
     """Whether a name is one of an iteration."""
-    return _SAYS_SO.search(name) is not None and _SAYS_NOT.search(name) is None
+    return _ITERATION.search(name) is not None and _NOT_ITERATION.search(name) is None
 
 
 def _stem(name: str) -> str:
-    return "" if _SAYS_NOT.search(name) else _NUMBER.sub("#", name.lower())
-
-
-def _quality(loop: Loop) -> tuple[bool, float, int]:
-    return loop.named, round(loop.share, 1), -len(loop.step)
+    return "" if _NOT_ITERATION.search(name) else _NUMBER.sub("#", name.lower())
 
 
 def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
@@ -98,9 +98,10 @@ def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
         return None
     numbers = np.array([_last_number(name) for name in names], dtype=np.int64)
     numbered = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
-    named = _SAYS_SO.search(names[0]) is not None
+    named = _ITERATION.search(names[0]) is not None
     if not numbered and (len(rows) < LEAST_REPEATED or (not named and (numbers >= 0).any())):
         return None
+    # Launches inside of ranges, against all from the first range to the last: a loop surrounds most of the work.
     inside = np.searchsorted(launches, end, "right") - np.searchsorted(launches, start, "left")
     span = np.searchsorted(launches, end[-1], "right") - np.searchsorted(launches, start[0], "left")
     share = float(inside.sum() / span) if span else 0.0

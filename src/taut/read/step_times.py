@@ -2,16 +2,17 @@
 
 A worker's n-th sample is the job's n-th step: a compute op of that length on each worker, then a barrier that all
 workers join, because that is what a synchronous job does. The least a site can record:
-it tells who is late and when, never why.
+it shows who is late and when, never why.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import FAR, numbers, wholes
@@ -19,16 +20,19 @@ from taut.read.files import Member as File
 from taut.read.jobs import progress_log
 from taut.read.table_file import BOM, header_cells, open_table
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 WORKER = ("worker", "rank", "replica")
 STEP = ("time", "step", "sample", "iteration")
 TIME = ("batch_time_norm", "batch_time", "step_time", "step_time_s", "step_time_ms", "step_time_ns", "duration_ms")
 GPU = ("gpu",)
+# When a step began: puts metrics that lie beside the table on its steps.
 START = "start_ns"
-"""When a step began: puts metrics that lie beside the table on its steps."""
+# No step lasts ten years.
 LONGEST_NS = 10 * 366 * 86_400 * 10**9
-"""No step lasts ten years."""
+# A time without a unit counts as milliseconds: shares do not depend on it, and a note says so.
 UNIT_NS = 1_000_000
-"""A time without a unit counts as milliseconds: shares do not depend on it, and the briefing says so."""
 
 
 def sniff(head: bytes) -> bool:
@@ -41,7 +45,7 @@ def sniff(head: bytes) -> bool:
 
 
 def load_member(member: File) -> Trace:
-    """One trace out of one table; one that also tells the loss is a progress log as well."""
+    """One trace out of one table; one that also has the loss is a progress log as well."""
     data = member.read()
     trace = load(data, member.label)
     return replace(trace, progress=progress_log.load(data, member.label)) if progress_log.sniff(member.head) else trace
@@ -62,7 +66,8 @@ def load(data: bytes, label: str) -> Trace:
         raise InputRefused(label, f"a step of {values.max():g} in column {unit} lasts for years", "check its unit")
     took = np.rint(values[order] * factor).astype(np.int64)
     n = len(rank)
-    marks: dict[str, Any] = {}
+    marks: dict[str, Ints] = {}
+    # A worker's rows are in order now; their running number is the step.
     begins = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
     steps = np.arange(n) - np.repeat(begins, np.diff(np.append(begins, n)))
     if (began := _began(table, header, label)) is not None:
@@ -71,7 +76,7 @@ def load(data: bytes, label: str) -> Trace:
     latest = np.zeros(int(steps.max()) + 1, dtype=np.int64)
     np.maximum.at(latest, steps, took)
 
-    def both(a: Any, b: Any) -> Any:
+    def both(a: Ints | int, b: Ints | int) -> Ints:
         return np.concatenate([np.broadcast_to(a, n), np.broadcast_to(b, n)])
 
     ops = Table(
@@ -91,7 +96,7 @@ def load(data: bytes, label: str) -> Trace:
     )
     present = np.bincount(steps, minlength=len(latest))
     short = int((present < len(np.unique(rank))).sum())
-    partial = [f"{short} steps lack a worker: their wait is seen among the others only"] if short else []
+    partial = [f"{short} steps lack a worker: their waits are measured among the others only"] if short else []
     if factor == UNIT_NS and not unit.endswith("_ms"):
         partial.append(f"{unit} has no unit: read as milliseconds, shares do not depend on it")
     return Trace(
@@ -110,7 +115,7 @@ def load(data: bytes, label: str) -> Trace:
     )
 
 
-def _timed(table: Any, time: str, others: tuple[str, str], label: str) -> tuple[Any, Any, int]:
+def _timed(table: pa.Table, time: str, others: tuple[str, str], label: str) -> tuple[pa.Table, Floats, int]:
     """The rows that have a worker, a step and a time of at least 0, their times, and how many rows have not."""
     import pyarrow as pa
 
@@ -124,10 +129,11 @@ def _timed(table: Any, time: str, others: tuple[str, str], label: str) -> tuple[
     return (table if good.all() else table.filter(pa.array(good))), values[good], int((~good).sum())
 
 
-def _began(table: Any, header: dict[str, str], label: str) -> Any | None:
-    """When the steps began, ns, where whole numbers tell."""
+def _began(table: pa.Table, header: dict[str, str], label: str) -> Ints | None:
+    """When the steps began, ns, where whole numbers record that."""
     import pyarrow as pa
 
     if START not in header or not pa.types.is_integer(table[header[START]].type):
         return None
-    return wholes(table[header[START]], START, label, -FAR, FAR).astype(np.int64)
+    began: Ints = wholes(table[header[START]], START, label, -FAR, FAR).astype(np.int64)
+    return began

@@ -1,12 +1,12 @@
-"""Bytes → Trace. One file per format, sniffed from content; none imports another room."""
+"""Bytes → Trace: the files of a job are read one by one, sorted by what they hold, and joined."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,17 +14,61 @@ from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import Member, Op, Table, Trace
 from taut.read import files, merge
-from taut.read.jobs import progress_log as log
+from taut.read.actions.control_log import ControlLog
+from taut.read.contents import Dump, Execution, InspectorLog, Plan, Report, Spans
+from taut.read.jobs import progress_log
+from taut.read.jobs.job_words import JobLog
 from taut.read.load import LEAVE, Part, brief, load_all
-from taut.read.metrics import named_sources as metric_given
+from taut.read.metrics import named_sources
 from taut.read.metrics import reader as metrics
+from taut.read.metrics.series import Metrics
 from taut.read.op_table import REQUIRED as OP_COLUMNS
 
-KNOWN = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
+READABLE = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
 STEP_COLUMNS = "worker, step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_ms"
 SUFFIXES = (
     ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
 )  # fmt: skip
+# What makes no trace alone, in the words of the refusal.
+NOT_ENOUGH = (
+    (Execution, "execution traces without times"),
+    (Dump, "flight-recorder dumps that do not say their rank"),
+    (Metrics, "metrics"),
+    (Table, "progress logs"),
+)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the inputs named by a user hold, and how messages name them."""
+
+    paths: Sequence[str | Path]
+    parts: list[Part]
+
+    def of(self, kind: type[T]) -> list[T]:
+        """All contents of one type, in the order of the inputs."""
+        return [part.found for part in self.parts if isinstance(part.found, kind)]
+
+    @property
+    def where(self) -> str:
+        """The inputs in few words."""
+        return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
+
+    @property
+    def source(self) -> str:
+        """The inputs as the trace records them."""
+        return files.as_text(", ".join(map(str, self.paths)) if len(self.paths) <= 3 else self.where)
+
+    @property
+    def job_name(self) -> str:
+        """The name of the first input, without its suffixes."""
+        if str(self.paths[0]) == files.STDIN:
+            return "job"
+        stem = files.as_text(Path(self.paths[0]).resolve().name)
+        for suffix in SUFFIXES:
+            stem = stem.removesuffix(suffix)
+        return stem or "job"
 
 
 def read(
@@ -41,73 +85,95 @@ def read(
     paths = files.listed(paths)
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
-    loaded = load_all(files.expand(paths), progress or _silent)
-    parts = [part for one in loaded for part in one.parts]
-
-    def by(name: str) -> list[Any]:
-        return [part.found for part in parts if part.format == name]
-
-    where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    with refusing_unexpected(lambda why: InputRefused(where, f"cannot be put together ({brief(why)})", LEAVE)):
-        trace = _joined(paths, parts, by)
-    trace = _with_what_lies_beside(trace, by, lambda: metric_given.load(metrics_at, trace, places))
+    loaded = load_all(files.expand(paths), progress)
+    inputs = Inputs(paths, [part for one in loaded for part in one.parts])
+    with refusing_unexpected(lambda why: InputRefused(inputs.where, f"cannot be put together ({brief(why)})", LEAVE)):
+        control = _control_logs(inputs)
+        trace = _joined(inputs, control)
+    trace = _with_other_files(trace, inputs, control, lambda: named_sources.load(metrics_at, trace, places))
     return replace(trace, digest=_digest([one.digest for one in loaded], trace if metrics_at else None))
 
 
-def _joined(paths: Sequence[str | Path], parts: list[Part], by: Callable[[str], list[Any]]) -> Trace:
-    """One trace out of what tells of ops; without any, one out of dumps or of job and control logs."""
-    refused: list[InputRefused] = [part.found for part in parts if isinstance(part.found, InputRefused)]
-    dumps, logs, spans = by("flight"), by("progress"), by("otlp")
-    traces = _traces(parts, by, refused)
-    about = {"name": _job_name(paths[0]), "source": _source(paths)}
+def _joined(inputs: Inputs, control: list[ControlLog]) -> Trace:
+    """One trace out of whatever records ops; without any, one out of dumps or of job and control logs."""
+    refused = inputs.of(InputRefused)
+    dumps, logs, spans = inputs.of(Dump), inputs.of(Table), inputs.of(Spans)
+    traces = _traces(inputs, refused)
+    name, source = inputs.job_name, inputs.source
     if spans and traces:
         refused += [InputRefused(span.label, "spans are not read with traces; analyze them alone") for span in spans]
         spans = []
     if spans:
         from taut.read.otlp import reader as otlp
 
-        trace = otlp.gather(spans, refused, **about)
+        trace = otlp.gather(spans, refused, name=name, source=source)
     elif traces:
-        trace = merge.merge(traces, refused, **about)
+        trace = merge.merge(traces, refused, name=name, source=source)
     elif any(dump.rank >= 0 for dump in dumps):
         from taut.read.flight import reader as flight
 
-        trace = flight.alone(dumps, refused, **about)
-    elif by("job_logs") or _decided(by):
-        trace = _jobs_alone(refused, **about)
+        trace = flight.alone(dumps, refused, name=name, source=source)
+    elif inputs.of(JobLog) or control:
+        notes = merge.left_out(refused)
+        trace = Trace(Table(Op, {}, 0), [], [], [], Table(Member, {}, 0), name=name, source=source, partial=notes)
     else:
-        raise _nothing(paths, parts, refused, by)
+        raise _why_no_trace(inputs, refused)
     logs += [trace.progress for _, trace in traces if len(trace.progress)]
     if logs:
-        trace = replace(trace, progress=log.gather(logs))
-    skipped = sum(part.found is None for part in parts)
+        trace = replace(trace, progress=progress_log.gather(logs))
+    # Files of no known format are no error: folders hold READMEs and scripts.
+    skipped = sum(part.found is None for part in inputs.parts)
     return replace(trace, counts={**trace.counts, "files": len(traces) + len(spans), "files skipped": skipped})
 
 
-def _with_what_lies_beside(trace: Trace, by: Callable[[str], list[Any]], given: Callable[[], list[Any]]) -> Trace:
+def _traces(inputs: Inputs, refused: list[InputRefused]) -> list[tuple[str, Trace]]:
+    """The traces; where there are none, what can be made of logs and plans, which record less and are else left out."""
+    traces = [(part.label, part.found) for part in inputs.parts if isinstance(part.found, Trace)]
+    if reports := inputs.of(Report):
+        from taut.read.nsys import rank_traces
+
+        traces += rank_traces.traces(reports)
+    if inspected := inputs.of(InspectorLog):
+        if not traces:
+            from taut.read.flight import inspector
+
+            return [(inspected[0].label, inspector.gather(inspected))]
+        refused.append(InputRefused(inspected[0].label, f"{len(inspected)} Inspector logs beside traces, which record more"))
+    if plans := inputs.of(Plan):
+        if not traces:
+            from taut.read.chakra import schedule
+
+            return schedule.laid_out(plans)
+        refused += [InputRefused(plan.label, "without starts, beside traces that have them") for plan in plans]
+    return traces
+
+
+def _with_other_files(
+    trace: Trace, inputs: Inputs, control: list[ControlLog], named_metrics: Callable[[], list[Metrics]]
+) -> Trace:
     """The trace with dumps, execution traces, metrics, job and control logs; one that cannot be used is left out."""
-    if dumps := by("flight"):
+    if dumps := inputs.of(Dump):
         from taut.read.flight import reader as flight
 
         trace = _unless_unusable(trace, "flight-recorder dumps", lambda: flight.apply(trace, dumps))
-    if executed := [found for found in by("execution") if not _is_plan(found)]:
+    if executed := inputs.of(Execution):
         from taut.read.chakra import execution
 
         trace = _unless_unusable(trace, "execution traces", lambda: execution.apply(trace, executed))
-    trace = _unless_unusable(trace, "metrics", lambda: metrics.apply(trace, [*by("metrics"), *given()]))
-    if jobs := by("job_logs"):
-        from taut.read.jobs import gather_jobs as job_gather
+    trace = _unless_unusable(trace, "metrics", lambda: metrics.apply(trace, [*inputs.of(Metrics), *named_metrics()]))
+    if jobs := inputs.of(JobLog):
+        from taut.read.jobs import gather_jobs
 
-        trace = _unless_unusable(trace, "job logs", lambda: job_gather.apply(trace, jobs))
-    if (decided := _decided(by)) or jobs:
-        from taut.read.actions import gather_actions as control_gather
+        trace = _unless_unusable(trace, "job logs", lambda: gather_jobs.apply(trace, jobs))
+    if control or jobs:
+        from taut.read.actions import gather_actions
 
-        trace = _unless_unusable(trace, "control logs", lambda: control_gather.apply(trace, decided, jobs))
+        trace = _unless_unusable(trace, "control logs", lambda: gather_actions.apply(trace, control, jobs))
     return trace
 
 
 def _unless_unusable(trace: Trace, what: str, apply: Callable[[], Trace]) -> Trace:
-    """The trace with something applied; without it, and with a note, if that goes wrong in a way nobody foresaw."""
+    """The trace with something applied; without it, and with a note, if that fails in a way nobody foresaw."""
     try:
         with refusing_unexpected(lambda why: Unforeseen(what, why)):
             return apply()
@@ -130,89 +196,31 @@ def _digest(used: Sequence[str], fetched: Trace | None) -> str:
     return total.hexdigest()
 
 
-def _decided(by: Callable[[str], list[Any]]) -> list[Any]:
-    """What tells of control, if anything does."""
-    jobs = by("job_logs")
-    if not (jobs or by("control") or any(one.settings for one in by("metrics"))):
+def _control_logs(inputs: Inputs) -> list[ControlLog]:
+    """Whatever records control decisions; job logs and metrics do so, too."""
+    own, jobs, measured = inputs.of(ControlLog), inputs.of(JobLog), inputs.of(Metrics)
+    if not (jobs or own or any(one.settings for one in measured)):
         return []
-    from taut.read.actions import gather_actions as control_gather
+    from taut.read.actions import gather_actions
 
-    return control_gather.logs(by("control"), jobs, by("metrics"))
-
-
-def _silent(done: int, total: int) -> None:
-    """No progress is shown."""
+    return gather_actions.logs(own, jobs, measured)
 
 
-def _traces(parts: Sequence[Part], by: Callable[[str], list[Any]], refused: list[InputRefused]) -> list[tuple[str, Trace]]:
-    """The traces; where there are none, what can be made of logs and plans, which tell less and stand back otherwise."""
-    traces = [(part.label, part.found) for part in parts if isinstance(part.found, Trace)]
-    if reports := by("nsys"):
-        from taut.read.nsys import rank_traces as nsys_ranks
-
-        traces += nsys_ranks.traces(reports)
-    if inspected := by("inspector"):
-        if not traces:
-            from taut.read.flight import inspector
-
-            return [(inspected[0].label, inspector.gather(inspected))]
-        refused.append(InputRefused(inspected[0].label, f"{len(inspected)} Inspector logs beside traces that tell more"))
-    if plans := [plan for plan in (*by("chakra"), *by("execution")) if _is_plan(plan)]:
-        if not traces:
-            from taut.read.chakra import schedule
-
-            return schedule.laid_out(plans)
-        refused += [InputRefused(plan.label, "without starts, beside traces that have them") for plan in plans]
-    return traces
-
-
-def _is_plan(found: Any) -> bool:
-    """Whether ops have an order but no times (``chakra.Plan``)."""
-    return hasattr(found, "place")
-
-
-def _jobs_alone(refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
-    """A trace without ops, where only job logs or control logs are there."""
-    notes = [f"{error.where} left out: {error.why}" for error in refused]
-    return Trace(Table(Op, {}, 0), [], [], [], Table(Member, {}, 0), name=name, source=source, partial=notes)
-
-
-BESIDE = {
-    "execution": "execution traces without times", "flight": "flight-recorder dumps that do not say their rank",
-    "metrics": "metrics", "progress": "progress logs",
-}  # fmt: skip
-
-
-def _nothing(
-    paths: Sequence[str | Path], parts: list[Part], refused: list[InputRefused], by: Callable[[str], list[Any]]
-) -> InputRefused:
-    """Why there is no trace."""
-    where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+def _why_no_trace(inputs: Inputs, refused: list[InputRefused]) -> InputRefused:
+    """The refusal of inputs that make no trace."""
+    parts = inputs.parts
     if len(refused) == 1:
         return refused[0]
     if refused:
         return InputRefused(refused[0].where, f"{refused[0].why} (and {len(refused) - 1} more files refused)")
-    beside = next((words for name, words in BESIDE.items() if by(name)), "")
-    if beside:
-        return NotATrace(where, f"only {beside} here", "put the profiler traces of the job beside them")
+    only = next((words for kind, words in NOT_ENOUGH if inputs.of(kind)), "")
+    if only:
+        return NotATrace(inputs.where, f"only {only} here", "put the profiler traces of the job beside them")
     if len(parts) != 1:
-        return NotATrace(where, f"no trace among {len(parts)} files", f"taut reads {KNOWN}")
+        return NotATrace(inputs.where, f"no trace among {len(parts)} files", f"taut reads {READABLE}")
     if parts[0].columns:
         why = f"a table of {', '.join(parts[0].columns)}, which taut does not know"
-        return NotATrace(where, why, f"op tables have {', '.join(OP_COLUMNS)}; step times have {STEP_COLUMNS}")
+        return NotATrace(inputs.where, why, f"op tables have {', '.join(OP_COLUMNS)}; step times have {STEP_COLUMNS}")
     if parts[0].is_empty:
         return NotATrace(parts[0].label, "it was empty", "check what writes to it")
-    return NotATrace(where, "not a trace", f"taut reads {KNOWN}")
-
-
-def _job_name(path: str | Path) -> str:
-    if str(path) == files.STDIN:
-        return "job"
-    stem = files.as_text(Path(path).resolve().name)
-    for suffix in SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    return stem or "job"
-
-
-def _source(paths: Sequence[str | Path]) -> str:
-    return files.as_text(", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more")
+    return NotATrace(inputs.where, "not a trace", f"taut reads {READABLE}")

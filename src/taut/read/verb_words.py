@@ -23,6 +23,10 @@ _VERBS: tuple[tuple[str, Verb], ...] = (
     ("recv", Verb.RECV),
 )
 
+# Messages between two ranks.
+HOPS = (Verb.SEND, Verb.RECV)
+# Collectives in which every member waits for all others.
+ALL_WAIT = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 _KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_?([A-Za-z]+)", re.IGNORECASE)
 _ELEMENT_BYTES = {
     "bool": 1,

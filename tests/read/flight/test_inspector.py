@@ -230,7 +230,7 @@ def test_beside_profiler_traces_they_are_left_out(tmp_path: Path, tiny: Any) -> 
     plugin.write("AllReduce", 0, 100)
     trace = logs(tmp_path, [plugin])
     assert list(trace.names) == ["aten::mm"]
-    assert any("Inspector logs beside traces that tell more" in line for line in trace.partial)
+    assert any("Inspector logs beside traces, which record more" in line for line in trace.partial)
 
 
 @pytest.mark.parametrize(

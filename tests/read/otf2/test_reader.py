@@ -183,7 +183,7 @@ def test_nonblocking_collectives_meet_nobody(archive: Callable[..., Archive]) ->
         writer.leave(9, a.region("MPI_Wait"))
     trace = read([a.save()])
     assert not trace.ops.verb.any()
-    assert trace.partial == ("2 nonblocking collectives: where they are waited for is seen, for whom is not",)
+    assert trace.partial == ("2 nonblocking collectives: the waits for them are seen, but not which ranks they wait for",)
 
 
 def test_threads_and_streams_are_lanes(archive: Callable[..., Archive]) -> None:

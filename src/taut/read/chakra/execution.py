@@ -1,6 +1,6 @@
-"""PyTorch execution traces (of its ExecutionTraceObserver): operators, what they were given, and no times.
+"""PyTorch execution traces (of its ExecutionTraceObserver): operators, their inputs, and no times.
 
-Beside the Kineto trace of the same rank they say what that leaves open about its collectives: process group, sequence
+Beside the Kineto trace of the same rank they record what that leaves open about its collectives: process group, sequence
 number, bytes, root or peer. A trace that Chakra's linker has merged with Kineto's holds times, and is a trace itself.
 """
 
@@ -9,48 +9,37 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints, Json
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL, Kind, Trace, Verb
 from taut.read.chakra import reader as chakra
-from taut.read.chakra.execution_calls import Call, Node, call_of, made_groups
+from taut.read.chakra.execution_calls import Node, call_of, made_groups
 from taut.read.chakra.execution_linked import is_linked, linked_nodes
 from taut.read.chakra.nodes import rank_in_name
-from taut.read.columns import Codes, Ints
-from taut.read.kineto.json_events import integer
+from taut.read.columns import Codes
+from taut.read.contents import Call, Execution, Plan
+from taut.read.json_values import integer
+from taut.read.verb_words import HOPS
 
 _HEAD = re.compile(rb'^\s*\{[^\[{]{0,4096}?"schema"\s*:\s*"\d+\.\d+(?:\.\d+)?[^"]{0,40}"')
+# What a Kineto trace without group names calls the group of its collectives.
 UNNAMED = "default"
-"""What a Kineto trace without group names calls the group of its collectives."""
+# More objects in one file than an execution trace of one rank holds.
 OBJECTS = 10_000_000
-"""More objects in one file than an execution trace of one rank holds."""
+# Pairs of collectives that are compared, at most, where two records of a rank differ.
 COMPARED = 4_000_000
-"""Pairs of collectives that are compared, at most, where two records of a rank differ."""
 _ROOTED = (Verb.BROADCAST, Verb.SCATTER, Verb.REDUCE, Verb.GATHER)
-_HOPS = (Verb.SEND, Verb.RECV)
-
-
-@dataclass
-class Execution:
-    """The collectives that one rank issued, in order."""
-
-    label: str
-    rank: int
-    calls: list[Call]
-    group_ranks: dict[str, list[int]] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
 
 
 class _File(msgspec.Struct):
     nodes: list[Node]
-    rank: Any = None
+    rank: Json = None
 
 
 def sniff(head: bytes) -> bool:
@@ -58,7 +47,7 @@ def sniff(head: bytes) -> bool:
     return _HEAD.match(head) is not None and b'"nodes"' in head
 
 
-def load(data: bytes | bytearray, label: str) -> Execution | Trace | chakra.Plan:
+def load(data: bytes | bytearray, label: str) -> Execution | Trace | Plan:
     """One execution trace; with times in it, a trace."""
     if data.count(b"{") > OBJECTS:
         raise TooLarge(label, f"more than {OBJECTS:,} objects", "trace fewer steps")
@@ -71,8 +60,8 @@ def load(data: bytes | bytearray, label: str) -> Execution | Trace | chakra.Plan
     if not found.nodes:
         raise InputRefused(label, "no operator in this execution trace", "leave it out")
     members = made_groups(found.nodes)
-    told = [call_of(node) for node in found.nodes if "record_param_comms" in node.name]
-    calls = sorted((call for call in told if call), key=lambda call: call.order)
+    recorded = [call_of(node) for node in found.nodes if "record_param_comms" in node.name]
+    calls = sorted((call for call in recorded if call), key=lambda call: call.order)
     rank, notes = _rank(integer(found.rank), calls, members, label)
     if is_linked(found.nodes):
         nodes = linked_nodes(found.nodes, notes)
@@ -84,11 +73,11 @@ def load(data: bytes | bytearray, label: str) -> Execution | Trace | chakra.Plan
     return Execution(label, rank, calls, members, +counts, notes)
 
 
-def _rank(told: int, calls: Sequence[Call], members: Mapping[str, Sequence[int]], label: str) -> tuple[int, list[str]]:
-    """The rank: as the file says, as its collectives say, or by the file's name, which is said."""
-    if 0 <= told < 2**31:
-        return told, []
-    mine = [call for call in calls if call.verb not in (*_ROOTED, *_HOPS) and call.member >= 0]
+def _rank(recorded: int, calls: Sequence[Call], members: Mapping[str, Sequence[int]], label: str) -> tuple[int, list[str]]:
+    """The rank: from the file, from its collectives, or from the file's name, with a note."""
+    if 0 <= recorded < 2**31:
+        return recorded, []
+    mine = [call for call in calls if call.verb not in (*_ROOTED, *HOPS) and call.member >= 0]
     known = {members[call.group][call.member] for call in mine if call.member < len(members.get(call.group, ()))}
     if not known and len({call.group for call in calls}) == 1 and not members:
         known = {call.member for call in mine}
@@ -120,7 +109,7 @@ def apply(trace: Trace, executions: Sequence[Execution]) -> Trace:
         counts["collectives in execution traces only"] += len(execution.calls) - len(theirs)
         members = {**execution.group_ranks, **members}
         found = [execution.calls[i] for i in theirs.tolist()]
-        _fill(trace, rows[mine], found, columns, groups, members, whole)
+        _fill(rows[mine], found, columns, groups, members, whole)
     if counts["dependencies on a node that is not there"]:
         notes.append(chakra.UNFOLLOWED)
     lost, extra = counts["collectives in execution traces only"], counts["collectives in traces only"]
@@ -144,7 +133,7 @@ def _issued(trace: Trace, rank: int) -> Ints:
     return rows[np.lexsort((rows, ops.start_ns[np.where(launch >= 0, launch, rows)]))]
 
 
-def _aligned(verb: Any, size: Any, calls: Sequence[Call]) -> tuple[Ints, Ints, bool]:
+def _aligned(verb: Ints, size: Ints, calls: Sequence[Call]) -> tuple[Ints, Ints, bool]:
     """(places in the trace, places in the execution trace, whether nothing is missing on either side)."""
     theirs = [call.verb for call in calls]
     if verb.tolist() == theirs:
@@ -154,6 +143,7 @@ def _aligned(verb: Any, size: Any, calls: Sequence[Call]) -> tuple[Ints, Ints, b
     named = [(call.verb, call.size) for call in calls]
     codes = Codes()
     long, short = (codes.of(side).tobytes() for side in (ours, named))
+    # An execution trace often covers a part of the profile: its calls are then one run of the others, found as bytes.
     at = long.find(short) if named else -1
     if at >= 0 and at % 8 == 0:
         every = np.arange(len(calls), dtype=np.int64)
@@ -166,10 +156,14 @@ def _aligned(verb: Any, size: Any, calls: Sequence[Call]) -> tuple[Ints, Ints, b
 
 
 def _fill(
-    trace: Trace, rows: Ints, calls: Sequence[Call], columns: dict[str, Ints], groups: Codes,
-    members: Mapping[str, Sequence[int]], whole: bool,
-) -> None:  # fmt: skip
-    """Put what the calls say where the trace says nothing."""
+    rows: Ints,
+    calls: Sequence[Call],
+    columns: dict[str, Ints],
+    groups: Codes,
+    members: Mapping[str, Sequence[int]],
+    whole: bool,
+) -> None:
+    """Put what the calls record where the trace has nothing."""
     unnamed = groups.get(UNNAMED, -2)
     open_ = np.isin(columns["group"][rows], (NULL, unnamed))
     for row, call, unknown in zip(rows.tolist(), calls, open_.tolist(), strict=True):
@@ -178,12 +172,12 @@ def _fill(
         if columns["size"][row] < 0:
             columns["size"][row] = call.size
         ranks = members.get(call.group, ())
-        if columns["peer"][row] < 0 and call.verb in (*_ROOTED, *_HOPS) and 0 <= call.member < len(ranks):
+        if columns["peer"][row] < 0 and call.verb in (*_ROOTED, *HOPS) and 0 <= call.member < len(ranks):
             columns["peer"][row] = ranks[call.member]
     if not whole:
         return  # a sequence number that belongs to another call would match strangers
     seq, group = np.array([call.seq for call in calls], dtype=np.int64), columns["group"][rows]
-    collective = np.isin([call.verb for call in calls], _HOPS, invert=True)
+    collective = np.isin([call.verb for call in calls], HOPS, invert=True)
     for code in np.unique(group).tolist():
         here = np.flatnonzero((group == code) & collective)
         if len(here) and (seq[here] >= 0).all() and (np.diff(seq[here]) > 0).all() and (columns["seq"][rows[here]] < 0).all():

@@ -1,22 +1,23 @@
 """Execution traces that Chakra's linker has merged with Kineto's: operators of the host and kernels, with times.
 
 Some versions of the linker give a kernel the time of its launch. Where kernels of a stream would overlap, each is put
-behind the one before, and the trace says so.
+behind the one before, with a note.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Verb
-from taut.read.chakra.execution_calls import Call, Node, attributes, call_of
+from taut.read.chakra.execution_calls import Node, attributes, call_of
 from taut.read.chakra.nodes import COLLECTIVE, COMPUTE, METADATA, NUMBERS, RECV, SEND, Needs, Nodes, codes_of, nanoseconds
-from taut.read.columns import ROUNDING_NS, Codes, Ints, Mask
-from taut.read.kineto.json_events import integer
+from taut.read.columns import ROUNDING_NS, Codes
+from taut.read.contents import Call
+from taut.read.json_values import integer
 from taut.read.op_rows import NAME_LENGTH
 from taut.read.verb_words import is_collective_kernel, kernel_verb
 
@@ -31,11 +32,10 @@ def is_linked(nodes: Sequence[Node]) -> bool:
 def linked_nodes(nodes: Sequence[Node], notes: list[str]) -> Nodes:
     """The nodes with their times; a device node depends on the host node that launched it."""
     counts: Counter[str] = Counter({"nodes": len(nodes)})
-    told = [attributes(node) for node in nodes]
     device = np.array([node.cat is not None for node in nodes], dtype=np.bool_)
     number = {key: np.full(len(nodes), NULL, dtype=np.int64) for key in NUMBERS}
     number["is_cpu_op"] = (~device).astype(np.int64)
-    number["tid"] = np.array([integer(t.get("tid")) for t in told], dtype=np.int64)
+    number["tid"] = np.array([integer(attributes(node).get("tid")) for node in nodes], dtype=np.int64)
     number["stream"] = np.where(device, [integer(node.stream) for node in nodes], NULL)
     start, duration = _times(nodes, counts)
     ids = np.array([integer(node.id) for node in nodes], dtype=np.int64)
@@ -67,16 +67,11 @@ def linked_nodes(nodes: Sequence[Node], notes: list[str]) -> Nodes:
 def _times(nodes: Sequence[Node], counts: Counter[str]) -> tuple[Ints, Ints]:
     """Start and duration in ns; a host node lasts as long as what it calls."""
     columns = []
-    for what, told in (("start", [n.ts for n in nodes]), ("duration", [_lasts(n) for n in nodes])):
-        us = np.array([t if isinstance(t, int | float) and abs(t) < 2**62 else NULL for t in told], dtype=np.float64)
-        whole = np.floor(us)
-        ns = nanoseconds(whole.astype(np.int64), counts, what)
-        columns.append(np.where(ns >= 0, ns + np.rint((us - whole) * 1000).astype(np.int64), NULL))
+    lasts = [node.exclusive_dur if node.inclusive_dur is None else node.inclusive_dur for node in nodes]
+    for what, values in (("start", [node.ts for node in nodes]), ("duration", lasts)):
+        us = [value if isinstance(value, int | float) and abs(value) < 2**62 else NULL for value in values]
+        columns.append(nanoseconds(np.array(us, dtype=np.float64), counts, what))
     return columns[0], columns[1]
-
-
-def _lasts(node: Node) -> Any:
-    return node.exclusive_dur if node.inclusive_dur is None else node.inclusive_dur
 
 
 def _needs(nodes: Sequence[Node]) -> tuple[Ints, Ints]:
@@ -102,13 +97,14 @@ def _type(node: Node, verb: int) -> int:
 
 def _queue(start: Ints, duration: Ints, stream: Ints, device: Mask) -> bool:
     """Put kernels of a stream behind one another where they overlap; whether any did."""
-    moved = False
+    overlapped = False
     for code in np.unique(stream[device]).tolist():
         rows = np.flatnonzero(device & (stream == code))
         rows = rows[np.argsort(start[rows], kind="stable")]
         lasts = np.maximum(duration[rows], 0)
+        # start[i] = max(start[i], start[i - 1] + lasts[i - 1]): less the sum of all before, a running maximum.
         before = np.cumsum(lasts) - lasts
         queued = np.maximum.accumulate(start[rows] - before) + before
         if (queued - start[rows] > ROUNDING_NS).any():
-            start[rows], moved = queued, True
-    return moved
+            start[rows], overlapped = queued, True
+    return overlapped

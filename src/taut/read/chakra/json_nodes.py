@@ -4,66 +4,65 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import cast
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
 from taut.read.chakra.nodes import NUMBERS, TYPES, VERBS, Needs, Nodes, codes_of, nanoseconds, process_groups
-from taut.read.columns import Codes, Ints, Mask, whole_numbers
-from taut.read.kineto.json_events import Int64, integer
+from taut.read.columns import Codes, whole_numbers
+from taut.read.json_values import Int64, integer
 from taut.read.op_rows import NAME_LENGTH
 from taut.read.verb_words import verb_of
 
-_SPOKEN = (b'"workload_graph"', b'"COMP_NODE"', b'"COMM_COLL_NODE"', b'"COMM_SEND_NODE"', b'"COMM_RECV_NODE"')
+_WORDS = (b'"workload_graph"', b'"COMP_NODE"', b'"COMM_COLL_NODE"', b'"COMM_SEND_NODE"', b'"COMM_RECV_NODE"')
 _BETWEEN = re.compile(rb"\}\s*(?=\{)")
 _NONE = msgspec.Raw(b"null")
 _IDS = msgspec.json.Decoder(list[Int64] | None, strict=False)
+# More objects, or values, in one file than an execution trace of one rank holds.
 OBJECTS, VALUES = 5_000_000, 50_000_000
-"""More objects, or values, in one file than an execution trace of one rank holds."""
 
 
 def sniff(head: bytes) -> bool:
     """A JSON object, or several, with the words of Chakra."""
     text = head.lstrip()
-    return text[:1] in (b"{", b"[") and any(word in text for word in _SPOKEN)
+    return text[:1] in (b"{", b"[") and any(word in text for word in _WORDS)
 
 
 class _Attribute(msgspec.Struct, gc=False):
     name: str = ""
-    int64Val: Any = None
-    int64_val: Any = None
-    int32Val: Any = None
-    int32_val: Any = None
-    uint64Val: Any = None
-    uint64_val: Any = None
-    uint32Val: Any = None
-    uint32_val: Any = None
-    boolVal: Any = None
-    bool_val: Any = None
-    doubleVal: Any = None
-    double_val: Any = None
-    floatVal: Any = None
-    float_val: Any = None
-    stringVal: Any = None
-    string_val: Any = None
-    boolList: Any = None
-    bool_list: Any = None
+    int64Val: Json = None
+    int64_val: Json = None
+    int32Val: Json = None
+    int32_val: Json = None
+    uint64Val: Json = None
+    uint64_val: Json = None
+    uint32Val: Json = None
+    uint32_val: Json = None
+    boolVal: Json = None
+    bool_val: Json = None
+    doubleVal: Json = None
+    double_val: Json = None
+    floatVal: Json = None
+    float_val: Json = None
+    stringVal: Json = None
+    string_val: Json = None
+    boolList: Json = None
+    bool_list: Json = None
 
-    def value(self) -> Any:
-        """The one value that is given; an attribute without any is false."""
+    def value(self) -> Json:
+        """The one value that is there; an attribute without any is false."""
         if self.int64Val is not None:
             return self.int64Val
-        for found in msgspec.structs.astuple(self)[1:]:
-            if found is not None:
-                return found.get("values") if isinstance(found, dict) else found
-        return False
+        found: Json = next((value for value in msgspec.structs.astuple(self)[1:] if value is not None), False)
+        return found.get("values") if isinstance(found, dict) else found
 
 
 class _Node(msgspec.Struct, gc=False):
@@ -95,7 +94,7 @@ class _Node(msgspec.Struct, gc=False):
     stream: Int64 = NULL
     tid: Int64 = NULL
     pg_name: int | str | None = None
-    involved_dim: Any = None
+    involved_dim: Json = None
     rank: Int64 = NULL
     inputs: msgspec.Raw = _NONE
     attr: list[_Attribute] | None = None
@@ -179,27 +178,27 @@ def _comma(cut: re.Match[bytes]) -> bytes:
 
 def _columns(found: Sequence[_Node], rank: int, owner: Ints, needed: Ints, control: Mask) -> Nodes:
     counts: Counter[str] = Counter({"nodes": len(found)})
-    told = dict(zip(_Node.__struct_fields__, zip(*map(msgspec.structs.astuple, found), strict=True), strict=True))
-    ids = np.maximum(_column(told["id"]), _column(told["Id"]))
+    fields = dict(zip(_Node.__struct_fields__, zip(*map(msgspec.structs.astuple, found), strict=True), strict=True))
+    ids = np.maximum(_column(fields["id"]), _column(fields["Id"]))
     names, groups, types, verbs = Codes(), Codes(), Codes(), Codes()
-    number = {key: _column(told[key]) for key in _NUMERIC - {"runtime"}}
-    kind = verbs.of(told["comm_type"])
-    number["comm_type"] = np.array([_verb(word) for word in verbs], dtype=np.int64)[kind]
-    number["is_cpu_op"] = _column([NULL if host is None else bool(host) for host in told["is_cpu_op"]])
-    which = types.of(new or old for new, old in zip(told["type"], told["NodeType"], strict=True))
-    called = [(new or old)[:NAME_LENGTH] for new, old in zip(told["name"], told["Name"], strict=True)]
+    number = {key: _column(fields[key]) for key in _NUMERIC - {"runtime"}}
+    kind = verbs.of(fields["comm_type"])
+    number["comm_type"] = np.array([_verb(word) for word in cast("Iterable[Json]", verbs)], dtype=np.int64)[kind]
+    number["is_cpu_op"] = _column([NULL if host is None else bool(host) for host in fields["is_cpu_op"]])
+    which = types.of(new or old for new, old in zip(fields["type"], fields["NodeType"], strict=True))
+    called = [(new or old)[:NAME_LENGTH] for new, old in zip(fields["name"], fields["Name"], strict=True)]
     made = [bytes(node.inputs).decode("utf-8", "replace") for node in found if "process_group:init" in node.name + node.Name]
     return Nodes(
         id=ids,
-        type=np.array([_type(word) for word in types], dtype=np.int64)[which],
+        type=np.array([_type(word) for word in cast("Iterable[Json]", types)], dtype=np.int64)[which],
         name=names.of(called),
-        start_ns=_times(told, ("startTimeMicros", "start_time_micros"), counts, "start"),
-        duration_ns=_times(told, ("durationMicros", "duration_micros", "runtime"), counts, "duration"),
+        start_ns=_times(fields, ("startTimeMicros", "start_time_micros"), counts, "start"),
+        duration_ns=_times(fields, ("durationMicros", "duration_micros", "runtime"), counts, "duration"),
         names=list(map(str, names)),
         number=number,
-        group=codes_of(["" if name is None else str(name)[:NAME_LENGTH] for name in told["pg_name"]], groups),
+        group=codes_of(["" if name is None else str(name)[:NAME_LENGTH] for name in fields["pg_name"]], groups),
         groups=list(map(str, groups)),
-        some_dims=_column([NULL if dims is None else _some(dims) for dims in told["involved_dim"]]),
+        some_dims=_column([NULL if dims is None else _some(dims) for dims in fields["involved_dim"]]),
         needs=Needs.linked(ids, owner, needed, control, counts),
         rank=rank if 0 <= rank < 2**31 else NULL,
         group_ranks={name: ranks for text in made for name, ranks in process_groups(text).items()},
@@ -207,29 +206,29 @@ def _columns(found: Sequence[_Node], rank: int, owner: Ints, needed: Ints, contr
     )
 
 
-def _column(values: Sequence[Any], dtype: type = np.int64) -> Any:
-    """One column; most of the fields that a node may have are not told of any."""
-    return np.full(len(values), NULL, dtype) if values.count(NULL) == len(values) else np.array(values, dtype)
+def _column(values: Sequence[int]) -> Ints:
+    """One column; most of the fields that a node may have are absent in all of them."""
+    if values.count(NULL) == len(values):
+        return np.full(len(values), NULL, dtype=np.int64)
+    return np.array(values, dtype=np.int64)
 
 
-def _times(told: Mapping[str, Sequence[float]], keys: Sequence[str], counts: Counter[str], what: str) -> Ints:
-    """ns out of µs that may have a fraction, from the first spelling that is used."""
-    us = _column(told[keys[0]], np.float64)
-    for key in keys[1:]:
-        us = np.where(us < 0, _column(told[key], np.float64), us)
-    us = np.where(np.abs(us) < 2**62, us, 2.0**62)
-    whole = np.floor(us)
-    ns = nanoseconds(whole.astype(np.int64), counts, what)
-    return np.where(ns >= 0, ns + np.rint((us - whole) * 1000).astype(np.int64), NULL)
+def _times(fields: Mapping[str, Sequence[float]], keys: Sequence[str], counts: Counter[str], what: str) -> Ints:
+    """ns out of µs, from the first spelling that is used."""
+    us: Floats = np.full(len(fields[keys[0]]), NULL, dtype=np.float64)
+    for key in keys:
+        if fields[key].count(NULL) < len(us):
+            us = np.where(us < 0, np.array(fields[key], dtype=np.float64), us)
+    return nanoseconds(np.where(np.abs(us) < 2**62, us, 2.0**62), counts, what)
 
 
 def _needs(found: Sequence[_Node]) -> tuple[Ints, Ints, Mask]:
     """(row, id of the node that it depends on, whether that is a control dependency)."""
     owner, needed, control = [], [], []
     for key in ("ctrlDeps", "ctrl_deps", "dataDeps", "data_deps"):
-        told = list(map(attrgetter(key), found))
-        rows = [row for row, raw in enumerate(told) if raw is not _NONE and (len(raw) > 2 or bytes(raw) != b"[]")]
-        ids, length = _ids([told[row] for row in rows])
+        lists = list(map(attrgetter(key), found))
+        rows = [row for row, raw in enumerate(lists) if raw is not _NONE and (len(raw) > 2 or bytes(raw) != b"[]")]
+        ids, length = _ids([lists[row] for row in rows])
         owner.append(np.repeat(np.array(rows, dtype=np.int64), length))
         needed.append(ids)
         control.append(np.full(len(ids), key.startswith("ctrl")))
@@ -246,20 +245,20 @@ def _ids(lists: list[msgspec.Raw]) -> tuple[Ints, Ints]:
     return np.fromiter(chain.from_iterable(each), dtype=np.int64, count=int(length.sum())), length
 
 
-def _number(value: Any) -> int:
+def _number(value: Json) -> int:
     if type(value) is str and value.isdecimal() and len(value) < 19:
         return int(value)
     return int(value) if isinstance(value, bool) else integer(value)
 
 
-def _type(word: Any) -> int:
+def _type(word: Json) -> int:
     """A node type, as number or word."""
     if isinstance(word, str) and not word.isdecimal():
         return TYPES.index(word.removesuffix("_NODE")) if word.removesuffix("_NODE") in TYPES else 0
     return integer(word, 0)
 
 
-def _verb(word: Any) -> int:
+def _verb(word: Json) -> int:
     """A kind of collective, as number or word."""
     if isinstance(word, str) and not word.isdecimal():
         return int(verb_of(word)) or NULL
@@ -267,5 +266,6 @@ def _verb(word: Any) -> int:
     return int(VERBS[kind]) if 0 <= kind < len(VERBS) else NULL
 
 
-def _some(dims: Any) -> int:
+def _some(dims: Json) -> int:
+    """1 if a list of dimensions has one that is not spanned, else 0; -1 without a list."""
     return int(not all(dims)) if isinstance(dims, list) and dims else NULL

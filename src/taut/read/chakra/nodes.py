@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import NULL, Verb
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
+from taut.read.json_values import decoded
 from taut.read.op_rows import rank_list
 
+# Node types, in the numbers of the current schema.
 METADATA, MEM_LOAD, MEM_STORE, COMPUTE, SEND, RECV, COLLECTIVE, STORAGE, BATCH, CHECKPOINT = range(1, 11)
-"""Node types, in the numbers of the current schema."""
 
 TYPES = (
     "INVALID",
@@ -30,22 +31,22 @@ TYPES = (
     "BATCH",
     "CHECKPOINT",
 )
+# ``comm_type`` of the current schema → verb.
 VERBS = (
     Verb.ALL_REDUCE, Verb.REDUCE, Verb.ALL_GATHER, Verb.GATHER, Verb.SCATTER, Verb.BROADCAST, Verb.ALL_TO_ALL,
     Verb.REDUCE_SCATTER, Verb.REDUCE_SCATTER, Verb.BARRIER,
 )  # fmt: skip
-"""``comm_type`` of the current schema → verb."""
 
+# Attributes that are numbers.
 NUMBERS = (
     "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "is_cpu_op", "num_ops", "tensor_size", "stream", "tid",
     "runtime", "rank",
 )  # fmt: skip
-"""Attributes that are numbers."""
 
+# More dependencies in one file than an execution trace of one rank holds.
 DEPENDENCIES = 30_000_000
-"""More dependencies in one file than an execution trace of one rank holds."""
+# Times beyond a century after 1970, and durations of more than some weeks, are none.
 MOST_US = {"start": 4_000_000_000_000_000, "duration": 4_000_000_000_000}
-"""Times beyond a century after 1970, and durations of more than some weeks, are none."""
 
 
 @dataclass
@@ -71,6 +72,7 @@ class Needs:
     @classmethod
     def linked(cls, ids: Ints, owner: Ints, needed: Ints, control: Mask, counts: Counter[str]) -> Needs:
         """Dependencies by node id; those on a node that does not exist are counted, not kept."""
+        # Stable, so that of nodes with the same id the first is depended on.
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         counts["nodes with the id of another"] += int((np.diff(ordered) == 0).sum())
@@ -118,25 +120,24 @@ class Nodes:
         return len(self.id)
 
 
-def nanoseconds(us: Ints, counts: Counter[str], what: str) -> Ints:
-    """µs → ns; what no clock shows is absent."""
-    wild = (us > MOST_US[what]) | (us < NULL)
+def nanoseconds(us: Ints | Floats, counts: Counter[str], what: str) -> Ints:
+    """µs → ns, -1 where absent or out of range."""
+    # Whole and broken µs are scaled apart: the 53 bits of a float hold no epoch in ns.
+    whole = us if us.dtype.kind == "i" else np.floor(us)
+    whole = whole.astype(np.int64)
+    wild = (whole > MOST_US[what]) | (whole < NULL)
     counts[f"dropped: {what} out of range"] += int(wild.sum())
-    return np.where(wild | (us < 0), NULL, np.where(wild, 0, us) * 1000)
+    good = ~wild & (whole >= 0)
+    return np.where(good, np.where(good, whole, 0) * 1000 + np.rint((us - whole) * 1000).astype(np.int64), NULL)
 
 
 def process_groups(text: str) -> dict[str, list[int]]:
     """Process group → ranks out of the JSON that torch records when groups are made, however it is quoted."""
     text = text[text.find("[{") : text.rfind("}]") + 2]
     for quoted in (text, text.replace('\\"', '"'), text.replace("\\\\", "\\").replace('\\"', '"')):
-        try:
-            listed = msgspec.json.decode(quoted)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            continue
-        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-        return {
-            str(entry["pg_name"]): ranks for entry in entries if "pg_name" in entry and (ranks := rank_list(entry.get("ranks")))
-        }
+        if isinstance(listed := decoded(quoted), list):
+            entries = [entry for entry in listed if isinstance(entry, dict) and "pg_name" in entry]
+            return {str(entry["pg_name"]): ranks for entry in entries if (ranks := rank_list(entry.get("ranks")))}
     return {}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL, Verb
 from taut.read.chakra import wire
@@ -26,7 +27,7 @@ from taut.read.chakra.nodes import (
     nanoseconds,
     process_groups,
 )
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
 from taut.read.op_rows import NAME_LENGTH
 
 _LATER = (Verb.ALL_REDUCE, Verb.ALL_TO_ALL, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.BROADCAST)
@@ -63,6 +64,7 @@ def nodes(data: bytes | bytearray, label: str) -> Nodes:
     if not len(begin):
         raise InputRefused(label, "no message in this trace", wire.REMEDY)
     head = wire.fields_of(data, begin[:1], finish[:1], label)
+    # A header has nothing but texts and attributes; the first message of the oldest files is a node already.
     titled = bool(((head.wire == wire.SPAN) & (head.number <= 2)).all())
     reader = _Reader(data, label, _layout(data, begin[titled:], finish[titled:], titled, label))
     for part in wire.slices(begin[titled:], finish[titled:]):
@@ -97,11 +99,11 @@ def _rank(data: bytes | bytearray, head: wire.Fields, label: str) -> int:
     """The rank, where the header's attributes hold one."""
     for number, layout in ((2, CURRENT), (1, CURRENT), (1, EARLIER)):
         try:
-            told = Attributes(data, head.spans(number), layout, label).number
+            numbers = Attributes(data, head.spans(number), layout, label).number
         except InputRefused:  # the version, which is text
             continue
-        if "rank" in told and 0 <= told["rank"][1][-1] < 2**31:
-            return int(told["rank"][1][-1])
+        if "rank" in numbers and 0 <= numbers["rank"][1][-1] < 2**31:
+            return int(numbers["rank"][1][-1])
     return NULL
 
 
@@ -134,6 +136,7 @@ class Attributes:
         inner, layout, value = self._inner, self._layout, self._inner.value
         numeric = np.isin(inner.number, layout.whole) & (inner.wire != wire.SPAN)
         zigzag = np.isin(inner.number, layout.zigzag) & (inner.wire == wire.VARINT)
+        # Zigzag: 0, -1, 1, -2 … are written as 0, 1, 2, 3 …
         value = np.where(zigzag, (value >> 1 & (2**63 - 1)) ^ -(value & 1), value)
         for kind in (wire.FIXED64, wire.FIXED32):
             real = np.flatnonzero(np.isin(inner.number, layout.real) & (inner.wire == kind))
@@ -223,12 +226,12 @@ class _Reader:
         part["group"][shared.owner] = codes_of([str(v) for v in shared.value.tolist()], self.groups)
 
     def _from_attributes(self, spans: wire.Fields, part: dict[str, Ints]) -> None:
-        told = Attributes(self.data, spans, self.layout, self.label)
-        for key, (nodes_, value) in told.number.items():
+        attributes = Attributes(self.data, spans, self.layout, self.label)
+        for key, (nodes_, value) in attributes.number.items():
             part[key][nodes_] = value
-        for node, name in told.groups:
+        for node, name in attributes.groups:
             part["group"][node] = self.groups[name] if name else NULL
-        for node, flag in told.some_dims:
+        for node, flag in attributes.some_dims:
             part["some"][node] = flag
 
     def _needs(self, found: wire.Fields) -> None:
@@ -246,7 +249,7 @@ class _Reader:
 
     def _made_groups(self, found: wire.Fields, part: dict[str, Ints]) -> None:
         """Process groups out of the inputs of the node that torch records when groups are made."""
-        made = [code for text, code in self.names.items() if b"process_group:init" in bytes(text)]  # type: ignore[call-overload]
+        made = [code for text, code in self.names.items() if isinstance(text, bytes) and b"process_group:init" in text]
         if not made or self.layout is not CURRENT:
             return
         inputs = found.spans(8)
@@ -269,7 +272,7 @@ class _Reader:
             name=columns["name"],
             start_ns=nanoseconds(columns["start"], counts, "start"),
             duration_ns=nanoseconds(duration, counts, "duration"),
-            names=[bytes(text).decode("utf-8", "replace")[:NAME_LENGTH] for text in self.names],  # type: ignore[call-overload]
+            names=[text.decode("utf-8", "replace")[:NAME_LENGTH] for text in self.names if isinstance(text, bytes)],
             number={key: columns[key] for key in NUMBERS},
             group=columns["group"],
             groups=list(map(str, self.groups)),

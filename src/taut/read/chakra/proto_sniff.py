@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from taut.read.chakra.wire import FIXED32, FIXED64, MESSAGE_BYTES, SPAN, VARINT, varint
 
+# Fields of a message that are looked at; more than a header or a node begins with.
 _FIELDS = 64
-"""Fields of a message that are looked at; more than a header or a node begins with."""
 
 
 def is_protobuf(head: bytes) -> bool:
@@ -29,8 +29,8 @@ def is_protobuf(head: bytes) -> bool:
     return (_is_header(head, first) if titled else _is_node(head, first)) and all(_is_node(head, fields) for fields in rest)
 
 
+# Number, wire type, value or begin of the span, its length.
 Field = tuple[int, int, int, int]
-"""Number, wire type, value or begin of the span, its length."""
 
 
 def _messages(head: bytes) -> Iterator[tuple[int, int]]:

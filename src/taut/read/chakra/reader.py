@@ -1,97 +1,74 @@
 """Chakra execution traces, protobuf or JSON, one file per rank: nodes, what they depend on, and sometimes when they ran.
 
 With starts a file is a trace like any other. With durations only it is a plan: ``laid_out`` puts the nodes of all ranks
-behind what they depend on, and the trace says that its starts were not measured. With neither it is refused.
+behind what they depend on, with a note that its starts were not measured. With neither it is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.jit import kernel
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
-from taut.read.chakra import json_nodes as chakra_json
-from taut.read.chakra import proto_nodes as chakra_proto
+from taut.read.chakra import json_nodes, proto_nodes
 from taut.read.chakra.nodes import COLLECTIVE, COMPUTE, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND, Needs, Nodes, rank_in_name
 from taut.read.chakra.proto_sniff import is_protobuf
-from taut.read.columns import Codes, Ints, Mask, grouped, grouped_max
+from taut.read.columns import Codes, grouped, grouped_max
+from taut.read.contents import Plan
 from taut.read.limits import check_wall
 from taut.read.op_rows import Rows
 from taut.read.verb_words import is_collective_kernel, kernel_verb, verb_of
 
 _JSON = re.compile(rb"\s*[{\[]")
+# Starts from here on count from 1970, so that none can be 0 (which protobuf leaves out).
 EPOCH_NS = 10**18
-"""Starts from here on count from 1970, so that none can be 0 (which protobuf leaves out)."""
+# With more than this share of the computing nodes without a duration, no schedule means anything.
 TIMELESS = 0.1
-"""With more than this share of the computing nodes without a duration, no schedule means anything."""
+# Messages that are compared, at most, to find out whether they recur.
 COMPARED = 200_000_000
-"""Messages that are compared, at most, to find out whether they recur."""
 ONE_STEP = "no step marks, and the messages do not recur: the whole trace is one step"
 UNFOLLOWED = "some dependencies name a node that is not in the trace: they are not followed"
 NOT_MATCHED = "some collectives name the dimensions of the network that they span, not their group: they are not matched"
 
 
-@dataclass
-class Plan:
-    """The ops of one rank before they have times, and what each must wait for."""
+def trace_of(plan: Plan, rank: int, start: Ints, end: Ints) -> Trace:
+    """The trace of a plan once its times are known."""
+    check_wall(start, end, plan.label)
+    rows = Rows()
+    for codes, words in ((rows.names, plan.names), (rows.lanes, plan.lanes), (rows.groups, plan.groups)):
+        codes.of(words)
+    rows.add(start, end, **plan.columns)
+    marks = Table(Mark, {}, 0) if _recurs(plan) else _one_step(rank, start, end)
+    ops = rows.table(rank, marks)
+    counts = plan.counts + rows.counts
+    counts["ops"] = len(ops)
+    return Trace(
+        ops=ops,
+        names=list(map(str, rows.names)),
+        lanes=list(map(str, rows.lanes)),
+        groups=list(map(str, rows.groups)),
+        members=Table(Member, {"rank": np.array([rank])}, 1),
+        marks=marks,
+        source=plan.label,
+        group_ranks=plan.group_ranks,
+        partial=[*plan.notes, ONE_STEP] if len(marks) else plan.notes,
+        counts=dict(counts),
+    )
 
-    label: str
-    rank: int
-    columns: dict[str, Ints]
-    """Columns of tables.Op without rank and times; ``launch`` is a row."""
-    duration_ns: Ints
-    names: list[str]
-    lanes: list[str]
-    groups: list[str]
-    group_ranks: dict[str, list[int]]
-    source: Ints
-    target: Ints
-    """Rows: the target depends on the source; never against ``place``."""
-    place: Ints
-    """Where each op stands in the order in which the rank issues them."""
-    serial: Mask
-    """False for messages, which overlap as they please."""
-    tag: Ints
-    counts: Counter[str]
-    notes: list[str]
 
-    def trace(self, rank: int, start: Ints, end: Ints) -> Trace:
-        """The trace once the times are known."""
-        check_wall(start, end, self.label)
-        rows = Rows()
-        for codes, words in ((rows.names, self.names), (rows.lanes, self.lanes), (rows.groups, self.groups)):
-            codes.of(words)
-        rows.add(start, end, **self.columns)
-        marks = Table(Mark, {}, 0) if self._recurs() else _one_step(rank, start, end)
-        ops = rows.table(rank, marks)
-        counts = self.counts + rows.counts
-        counts["ops"] = len(ops)
-        return Trace(
-            ops=ops,
-            names=list(map(str, rows.names)),
-            lanes=list(map(str, rows.lanes)),
-            groups=list(map(str, rows.groups)),
-            members=Table(Member, {"rank": np.array([rank])}, 1),
-            marks=marks,
-            source=self.label,
-            group_ranks=self.group_ranks,
-            partial=[*self.notes, ONE_STEP] if len(marks) else self.notes,
-            counts=dict(counts),
-        )
-
-    def _recurs(self) -> bool:
-        """Whether the messages are one sequence, three times or more: then these are steps, which the graph will find."""
-        rows = np.flatnonzero(self.columns["verb"] != Verb.NONE)
-        rows = rows[np.argsort(self.place[rows], kind="stable")]
-        told = self.columns["verb"][rows] * (1 << 56) + self.columns["size"][rows]
-        periods = range(1, min(len(rows) // 3, COMPARED // max(len(rows), 1)) + 1)
-        return any((told[period:] == told[:-period]).all() for period in periods)
+def _recurs(plan: Plan) -> bool:
+    """Whether the messages are one sequence, three times or more: then these are steps, which the graph will find."""
+    rows = np.flatnonzero(plan.columns["verb"] != Verb.NONE)
+    rows = rows[np.argsort(plan.place[rows], kind="stable")]
+    token = plan.columns["verb"][rows] * (1 << 56) + plan.columns["size"][rows]
+    # Three turns at least: two alike may be chance.
+    periods = range(1, min(len(rows) // 3, COMPARED // max(len(rows), 1)) + 1)
+    return any((token[period:] == token[:-period]).all() for period in periods)
 
 
 def _one_step(rank: int, start: Ints, end: Ints) -> Table:
@@ -101,16 +78,17 @@ def _one_step(rank: int, start: Ints, end: Ints) -> Table:
 
 def sniff(head: bytes) -> bool:
     """JSON in the words of Chakra, or protobuf of the shape of a header and nodes."""
-    return chakra_json.sniff(head) or is_protobuf(head)
+    return json_nodes.sniff(head) or is_protobuf(head)
 
 
 def load(data: bytes | bytearray, label: str) -> Trace | Plan:
-    """One file: a trace if it says when nodes started, else a plan."""
+    """One file: a trace if it records when nodes started, else a plan."""
     json = _JSON.match(data) is not None
-    nodes = chakra_json.nodes(data, label) if json else chakra_proto.nodes(data, label)
+    nodes = json_nodes.nodes(data, label) if json else proto_nodes.nodes(data, label)
     notes = []
-    if nodes.rank < 0:
-        nodes.rank = _one_rank(nodes.number["rank"])
+    named = np.unique(nodes.number["rank"][nodes.number["rank"] >= 0])
+    if nodes.rank < 0 and len(named) == 1 and named[0] < 2**31:
+        nodes.rank = int(named[0])
     if nodes.rank < 0:
         nodes.rank = rank_in_name(label)
         if nodes.rank >= 0:
@@ -118,14 +96,9 @@ def load(data: bytes | bytearray, label: str) -> Trace | Plan:
     return of_nodes(nodes, label, notes)
 
 
-def _one_rank(told: Ints) -> int:
-    """The rank that nodes name, if they agree."""
-    known = np.unique(told[told >= 0])
-    return int(known[0]) if len(known) == 1 and known[0] < 2**31 else NULL
-
-
 def of_nodes(nodes: Nodes, label: str, notes: list[str]) -> Trace | Plan:
     """The trace or the plan that these nodes are."""
+    # A start of 0 is missing or real: protobuf leaves zeros out. Times that count from 1970 are never 0.
     started, epoch = nodes.start_ns > 0, bool((nodes.start_ns >= EPOCH_NS).any())
     measured = len(np.unique(nodes.start_ns[started])) > 1
     keep = nodes.type != METADATA
@@ -141,7 +114,7 @@ def of_nodes(nodes: Nodes, label: str, notes: list[str]) -> Trace | Plan:
         _refuse_timeless(nodes, plan, keep)
         return plan
     start = np.maximum(nodes.start_ns[keep], 0)
-    return plan.trace(plan.rank, start, start + plan.duration_ns)
+    return trace_of(plan, plan.rank, start, start + plan.duration_ns)
 
 
 def _worth_keeping(nodes: Nodes, started: Mask) -> Mask:
@@ -222,7 +195,7 @@ def _places(ids: Ints, needs: Needs) -> Ints:
 
 
 @kernel(lists=True)
-def topological(first: Any, target: Any, pending: Any) -> Any:
+def topological(first: Ints, target: Ints, pending: Ints) -> Ints:
     """Nodes in an order that respects their dependencies; those in a circle, and behind it, at the end."""
     n = len(first) - 1
     out, seen, left = np.empty(n, np.int64), np.zeros(n, np.bool_), np.empty(n, np.int64)
@@ -280,11 +253,11 @@ class _Ops:
     def _verbs(self, message: Mask) -> Ints:
         """The verb of each message: as recorded, else from its name."""
         nodes, rows = self.nodes, self.rows
-        kind, told = nodes.type[rows], nodes.number["comm_type"][rows]
-        verb = np.where(message & (kind == COLLECTIVE) & (told > 0), told, int(Verb.NONE))
+        kind, recorded = nodes.type[rows], nodes.number["comm_type"][rows]
+        verb = np.where(message & (kind == COLLECTIVE) & (recorded > 0), recorded, int(Verb.NONE))
         verb[message & (kind == SEND)], verb[message & (kind == RECV)] = Verb.SEND, Verb.RECV
         words = np.array([_named_verb(name) for name in nodes.names], dtype=np.int64)
-        silent = message & (kind == COLLECTIVE) & (told < 0)
+        silent = message & (kind == COLLECTIVE) & (recorded < 0)
         verb[silent] = words[nodes.name[rows[silent]]]
         nothing = (nodes.number["comm_size"][rows] == 0) & (kind == COLLECTIVE) & (verb != Verb.BARRIER)
         nodes.counts["collectives of no bytes, not a rendezvous"] += int((nothing & (verb != Verb.NONE)).sum())
@@ -310,6 +283,7 @@ class _Ops:
         """A thread, a stream, or, where the trace has neither, the resource that a node of its kind needs."""
         nodes, rows = self.nodes, self.rows
         tid, stream = nodes.number["tid"][rows], nodes.number["stream"][rows]
+        # Where a kernel has no stream, its thread stands for one.
         stream = np.where((stream < 0) & device, tid, stream)
         memory = np.isin(nodes.type[rows], (MEM_LOAD, MEM_STORE))
         which = np.select([host, stream >= 0, message, memory], [0, 1, 2, 3], 4)
@@ -341,6 +315,7 @@ class _Ops:
         """The host node that a device node depends on; of several the one issued last."""
         launch = np.full(len(self.rows), NULL, dtype=np.int64)
         issued = needs.take(host[needs.source] & device[needs.target])
+        # Written in the order of issue, so that the last of several wins.
         order = np.argsort(self.nodes.id[self.rows[issued.source]], kind="stable")
         launch[issued.target[order]] = issued.source[order]
         return launch

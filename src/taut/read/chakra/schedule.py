@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.jit import kernel
 from taut.core.tables import NULL, Kind, Trace, Verb
-from taut.read.chakra.reader import Plan
-from taut.read.columns import Ints, Mask
+from taut.read.chakra.reader import trace_of
+from taut.read.contents import Plan
+from taut.read.verb_words import HOPS
 
 LAID_OUT = "starts were laid out behind what each op depends on, not measured: idle time and its causes are not seen"
-SHORTEST = "collectives last as long as their quickest member says: the others' time holds waiting"
+SHORTEST = "collectives last as long as their quickest member: the time of the others includes waiting"
 INSTANT = "some messages have no duration: they are waited for, but take no time themselves"
 ALONE = "some messages have no counterpart on the other ranks, or another one: they are laid out alone"
 CIRCULAR = "some messages wait for each other in a circle: they are laid out alone"
-HOP = 0
+HOP = ""
+# A hop: HOP, sender, receiver and tag. A collective: the name of its group, and its ranks.
+Channel = tuple[str, int, int, int] | tuple[str, tuple[int, ...]]
 LONGEST_NS = 4e18
+# A message without a duration lasts so long: what meets must end after it began.
 LEAST_NS = 1
-"""A message without a duration lasts so long: what meets must end after it began."""
 
 
 def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
@@ -39,16 +42,16 @@ def laid_out(plans: Sequence[Plan]) -> list[tuple[str, Trace]]:
         plan.notes.append(LAID_OUT)
         if (gates.of[at:to] >= 0).any():
             plan.notes.append(SHORTEST)
-        said = (
+        notes = (
             ("messages without a duration", _untimed(plan), INSTANT),
             ("messages that wait in a circle", circular[at:to], CIRCULAR),
             ("messages without a counterpart", gates.alone[at:to], ALONE),
         )
-        for reason, which, note in said:
+        for reason, which, note in notes:
             if which.any():
                 plan.counts[reason] = int(which.sum())
                 plan.notes.append(note)
-        traces.append((plan.label, plan.trace(rank, start[at:to], end[at:to])))
+        traces.append((plan.label, trace_of(plan, rank, start[at:to], end[at:to])))
     return traces
 
 
@@ -60,7 +63,7 @@ def _untimed(plan: Plan) -> Mask:
 
 
 def _ranks(plans: Sequence[Plan]) -> list[int]:
-    """The ranks; plans that name none take those that are free, in their order, and say so."""
+    """The ranks; plans that name none take those that are free, in their order, with a note."""
     taken = {plan.rank for plan in plans}
     free = (rank for rank in range(len(plans) + len(taken)) if rank not in taken)
     ranks = []
@@ -92,16 +95,17 @@ class _Gates:
         """Gate of each op, -1 for none."""
         self.alone: Mask = np.zeros(len(duration), dtype=np.bool_)
         """Messages whose counterparts are missing or of another kind."""
-        queues: dict[Any, dict[int, list[int]]] = {}
+        queues: dict[Channel, dict[int, list[int]]] = {}
         for plan, rank, at in zip(plans, ranks, offset[:-1].tolist(), strict=True):
             rows = np.flatnonzero((plan.columns["kind"] == Kind.COMMUNICATE) & (plan.columns["verb"] != Verb.NONE))
             for row in rows[np.argsort(plan.place[rows])].tolist():
-                key, side = _channel(plan, rank, row)
-                if key is not None:
+                if (channel := _channel(plan, rank, row)) is not None:
+                    key, side = channel
                     queues.setdefault(key, {}).setdefault(side, []).append(row + at)
         verb = np.concatenate([plan.columns["verb"] for plan in plans])
         lasts: list[int] = []
         for key, sides in queues.items():
+            # The k-th messages of all sides meet; unequal counts or verbs mean that the sides are not comparable.
             lines = np.array(list(sides.values())) if len({len(line) for line in sides.values()}) == 1 else None
             if lines is None or (key[0] != HOP and (verb[lines] != verb[lines[0]]).any()):
                 self.alone[[row for line in sides.values() for row in line]] = True
@@ -110,17 +114,17 @@ class _Gates:
                 known = np.where(duration[lines] > LEAST_NS, duration[lines], LONGEST_NS).min(axis=0)
                 lasts += np.where(known < LONGEST_NS, known, LEAST_NS).astype(np.int64).tolist()
         self.lasts: Ints = np.array(lasts, dtype=np.int64)
-        """How long each gate's transfer takes: as its quickest member says."""
+        """How long each gate's transfer takes: as long as its quickest member."""
 
 
-def _channel(plan: Plan, rank: int, row: int) -> tuple[Any, int]:
-    """What an op has in common with its counterparts, and which side of it this is."""
+def _channel(plan: Plan, rank: int, row: int) -> tuple[Channel, int] | None:
+    """What an op has in common with its counterparts, and which side of it this is; None if that is not recorded."""
     verb, peer, group = (int(plan.columns[key][row]) for key in ("verb", "peer", "group"))
-    if verb in (Verb.SEND, Verb.RECV):
+    if verb in HOPS:
         ends = (rank, peer) if verb == Verb.SEND else (peer, rank)
-        return ((HOP, *ends, int(plan.tag[row])), verb) if peer >= 0 else (None, 0)
+        return ((HOP, *ends, int(plan.tag[row])), verb) if peer >= 0 else None
     if group < 0:
-        return None, 0
+        return None
     name = plan.groups[group]
     return (name, tuple(plan.group_ranks.get(name, ()))), rank
 
@@ -140,6 +144,7 @@ def _times(source: Ints, target: Ints, duration: Ints, gates: _Gates) -> tuple[I
         stuck = (end < 0) & (gate >= 0)
         if not stuck.any():
             return start, end, circular
+        # Gates that wait for each other never open: their messages become ordinary ops, and the sweep starts anew.
         apart = np.isin(gate, gate[stuck])
         circular |= apart
         gate = np.where(apart, NULL, gate)
@@ -147,9 +152,21 @@ def _times(source: Ints, target: Ints, duration: Ints, gates: _Gates) -> tuple[I
 
 @kernel(lists=True)
 def sweep(
-    first: Any, target: Any, pending: Any, duration: Any, gate: Any, members: Any, begin: Any, lasts: Any
-) -> tuple[Any, Any]:  # fmt: skip
-    """(start, end) of ops in the order in which they become possible; -1 for the end of what never does."""
+    first: Ints,
+    target: Ints,
+    pending: Ints,
+    duration: Ints,
+    gate: Ints,
+    members: Ints,
+    begin: Ints,
+    lasts: Ints,
+) -> tuple[Ints, Ints]:
+    """(start, end) of ops in the order in which they become possible; -1 for the end of what never does.
+
+    An op starts when the last of what it depends on has ended; an op of a gate ends when the gate's last member has
+    started and the transfer is over. ``first`` and ``target`` are the dependencies by source, ``members`` and ``begin``
+    the ops by gate.
+    """
     n = len(duration)
     start, end, left, queue = np.zeros(n, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     arrived, opens = np.zeros(len(lasts), np.int64), np.zeros(len(lasts), np.int64)

@@ -1,6 +1,6 @@
 """Protobuf bytes → arrays, without a schema: frames, the fields of many messages at once, packed numbers.
 
-Nothing is believed: a length beyond its message, a number of more than ten bytes, a group (nobody writes them any more)
+Nothing is trusted: a length beyond its message, a number of more than ten bytes, a group (nobody writes them any more)
 or field 0 ends the reading with the byte at which it stands, and memory is bounded by the slice that is read at a time.
 """
 
@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.jit import kernel
-from taut.read.columns import Ints
 
+# The bytes of a file, signed.
+Octets: TypeAlias = NDArray[np.int8]
+# Wire types; the others are groups.
 VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
-"""Wire types; the others are groups."""
+# More messages in one file than an execution trace of one rank holds.
 MESSAGES = 10_000_000
-"""More messages in one file than an execution trace of one rank holds."""
 MESSAGE_BYTES = 16 << 20
 SLICE_BYTES = 8 << 20
 REMEDY = "copy the file again, or leave it out"
@@ -38,7 +41,7 @@ class Fields:
     length: Ints
     """Bytes of a span; 0 for a number."""
 
-    def take(self, rows: Any) -> Fields:
+    def take(self, rows: Ints | Mask) -> Fields:
         """The chosen rows."""
         return Fields(self.owner[rows], self.number[rows], self.wire[rows], self.value[rows], self.length[rows])
 
@@ -48,8 +51,9 @@ class Fields:
 
 
 @kernel()
-def varint(data: Any, at: int, end: int) -> tuple[int, int]:
+def varint(data: Octets, at: int, end: int) -> tuple[int, int]:
     """(the number at a byte, the byte after it); the latter is -1 where there is no number. Bit 63 is the sign."""
+    # Seven bits a byte, the lowest first; the tenth byte has one bit left to give, the sign.
     value = 0
     for place in range(9):
         if at >= end:
@@ -67,10 +71,11 @@ def varint(data: Any, at: int, end: int) -> tuple[int, int]:
 
 
 @kernel(lists=True)
-def frames(data: Any, most: int) -> tuple[Any, Any, int]:
+def frames(data: Octets, most: int) -> tuple[Ints, Ints, int]:
     """(begin, end, bad byte or -1) of messages that stand behind their lengths, at most so many; empty ones left out."""
     begin, finish = np.empty(0, np.int64), np.empty(0, np.int64)
     end, count = len(data), 0
+    # The first turn counts, the second fills: kernels have no lists that grow.
     for turn in range(2):
         at, count = 0, 0
         while at < end and count < most:
@@ -88,7 +93,7 @@ def frames(data: Any, most: int) -> tuple[Any, Any, int]:
 
 
 @kernel(lists=True)
-def fields(data: Any, begin: Any, finish: Any) -> tuple[Any, Any, Any, Any, Any, int]:
+def fields(data: Octets, begin: Ints, finish: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints, int]:
     """(owner, number, wire, value, length, bad byte or -1) of the fields of messages."""
     owner, number, wire = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     value, length = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -137,7 +142,7 @@ def fields(data: Any, begin: Any, finish: Any) -> tuple[Any, Any, Any, Any, Any,
 
 
 @kernel(lists=True)
-def numbers(data: Any, begin: Any, finish: Any) -> tuple[Any, Any, int]:
+def numbers(data: Octets, begin: Ints, finish: Ints) -> tuple[Ints, Ints, int]:
     """(span, number, bad byte or -1) of spans that hold numbers one after another."""
     span, value = np.empty(0, np.int64), np.empty(0, np.int64)
     for turn in range(2):
@@ -159,13 +164,13 @@ def numbers(data: Any, begin: Any, finish: Any) -> tuple[Any, Any, int]:
 
 
 @kernel(lists=True)
-def digests(data: Any, begin: Any, length: Any) -> Any:
+def digests(data: Octets, begin: Ints, length: Ints) -> Ints:
     """A number for the bytes of each span, the same for the same bytes."""
     out = np.empty(len(begin), np.int64)
     for i in range(len(begin)):
         digest = length[i]
         for at in range(begin[i], begin[i] + length[i]):
-            digest = (digest & 36028797018963967) * 131 + (data[at] & 255)
+            digest = (digest & 36028797018963967) * 131 + (data[at] & 255)  # 55 bits × 131 fit 63 bits
         out[i] = digest
     return out
 

@@ -1,6 +1,6 @@
 """Flight-recorder dumps of a job that runs, as a trace: when its ranks came to their gates, and what they did in between.
 
-A dump tells when a rank made a call, of which group and with which number, not when the call ended. So:
+A dump records when a rank made a call, of which group and with which number, not when the call ended. So:
 
 - A gate opens when the last of its members has come, and lasts no longer: transfers take no time here, and what they
   really took counts as work of those who went on after them.
@@ -8,43 +8,43 @@ A dump tells when a rank made a call, of which group and with which number, not 
   step, that is taken under which the work up to the next call varies least from step to step.
 - Clocks cannot be fitted on ends that nobody saw. Where that work varies clearly less if clocks are off by as much as
   ranks usually differ where they come most closely together, they are set right by it.
-- Steps are turns of the sequence of calls that recurs (``recurs.py``).
+- Steps are turns of the sequence of calls that recurs (``recurring_calls.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import NULL, Kind, Op, Table, Verb, concat
-from taut.read.columns import Ints, Mask, dense, medians, occurrence
+from taut.read.columns import dense, medians, occurrence
 from taut.read.flight import recurring_calls as recurs
+from taut.read.verb_words import ALL_WAIT, HOPS
 
-EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
+# Work must vary by this much less before a rank is taken not to wait at once …
 CLEARLY = 0.95
-"""Work must vary by this much less for a rank to be said not to wait at once …"""
+# … and over all by this much less before clocks are taken to be off.
 SKEWED = 0.96
-"""… and over all by this much less for clocks to be said to be off."""
+# Share of calls made before a gate opened from which on nobody waits for that gate there.
 IMPOSSIBLE = 0.05
-"""Share of calls made before a gate opened from which on nobody waits for that gate there."""
+# A call may seem to be made this much before what it waited for: clocks of hosts agree no better.
 TIMER_NS = 100_000
-"""A call may seem to be made this much before what it waited for: clocks of hosts that are said to agree."""
+# Clocks that are off by less are left alone.
 WORTH_NS = 500_000
-"""Clocks that are off by less are left alone."""
+# A rank is tried to have waited after each of so many parts of the time that usually lies between two calls.
 PARTS = 16
-"""A rank is tried to have waited after each of so many parts of the time that usually lies between two calls."""
+# Kinds of groups that calls are tried to wait for, the commonest.
 MOST_CHANNELS = 8
-"""Kinds of groups that calls are tried to wait for, the commonest."""
+# Calls from which waits are inferred, steps from which clocks are (all ranks run one program), and rounds of their fit.
 SAMPLE, SAMPLE_STEPS, ROUNDS = 100_000, 64, 50
-"""Calls that tell who waits where, steps that tell clocks (all ranks run one program), and rounds of their fit."""
+# Times farther apart than this are no times of one job.
 SPAN_NS = 1 << 52
-"""Times farther apart than this are no times of one job."""
 OWN, ASIDE = 0, 1
+# What a rank does and the calls it waits in; calls beside which it goes on.
 LANES = ("own", "calls aside")
-"""What a rank does and the calls it waits in; calls beside which it goes on."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,11 @@ class Calls:
         self.calls, roles = calls, _roles(calls)
         self.ranks, self.rank = np.unique(calls.rank, return_inverse=True)
         self.begin = np.searchsorted(self.rank, np.arange(len(self.ranks) + 1))
-        self.hop = np.isin(calls.verb, (Verb.SEND, Verb.RECV))
+        self.hop = np.isin(calls.verb, HOPS)
         self.gate, self.gates = self._gates()
         self.size = calls.size if sized else np.full(len(calls), NULL)
         self.channel, _ = dense(roles, np.where(self.hop, calls.verb, 0))
+        # A token is what recurs from step to step: the same call, to a rank at the same distance.
         self.token, _ = dense(roles, calls.name, self.size, np.where(self.hop, calls.peer - calls.rank, 0))
         self.step = np.full(len(calls), NULL)
 
@@ -89,7 +90,7 @@ class Calls:
         """Gate of every call, -1 where it is not known whom it waits for."""
         c = self.calls
         gate = np.full(len(c), NULL)
-        meets = np.isin(c.verb, EVERYBODY) & (c.seq >= 0)
+        meets = np.isin(c.verb, ALL_WAIT) & (c.seq >= 0)
         gate[meets], count = dense(c.group[meets], c.seq[meets])
         hops = np.flatnonzero(self.hop & (c.peer >= 0))[::-1]
         sends = c.verb[hops] == Verb.SEND
@@ -102,22 +103,23 @@ class Calls:
 
     def find_steps(self) -> bool:
         """Number the steps of all ranks alike; False if nothing recurs, or a rank has nothing in common with the others."""
+        # Steps are found in the calls of the rank that recorded most, and reach the others through shared gates.
         main = int(np.argmax(np.diff(self.begin)))
         rows = self._rows(main)
         found = recurs.turns(self.token[rows], self.calls.created_ns[rows])
         if found is None:
             return False
-        told = np.full(self.gates + 1, NULL)  # step of every gate; the last entry stands for none
-        self._mark(rows, found.turn, told)
+        step_of = np.full(self.gates + 1, NULL)  # step of every gate; the last entry stands for none
+        self._mark(rows, found.turn, step_of)
         todo = [rank for rank in range(len(self.ranks)) if rank != main]
         while todo:
             left = []
             for rank in todo:
                 rows = self._rows(rank)
-                if (told[self.gate[rows]] < 0).all():
+                if (step_of[self.gate[rows]] < 0).all():
                     left.append(rank)
                 else:
-                    self._mark(rows, self._steps(rows, found.sequence, told), told)
+                    self._mark(rows, self._steps(rows, found.sequence, step_of), step_of)
             if len(left) == len(todo):
                 return False
             todo = left
@@ -126,15 +128,15 @@ class Calls:
     def _rows(self, rank: int) -> slice:
         return slice(int(self.begin[rank]), int(self.begin[rank + 1]))
 
-    def _mark(self, rows: slice, step: Ints, told: Ints) -> None:
+    def _mark(self, rows: slice, step: Ints, step_of: Ints) -> None:
         self.step[rows] = step
-        new = told[self.gate[rows]] < 0
-        told[self.gate[rows][new]] = step[new]
-        told[-1] = NULL
+        new = step_of[self.gate[rows]] < 0
+        step_of[self.gate[rows][new]] = step[new]
+        step_of[-1] = NULL
 
-    def _steps(self, rows: slice, sequence: Ints, told: Ints) -> Ints:
+    def _steps(self, rows: slice, sequence: Ints, step_of: Ints) -> Ints:
         """Steps of a rank that shares gates with ranks whose steps are known."""
-        known, own = told[self.gate[rows]], recurs.turns_of(sequence, self.token[rows])
+        known, own = step_of[self.gate[rows]], recurs.turns_of(sequence, self.token[rows])
         both = (known >= 0) & (own >= 0)
         if both.any():
             step = own + int(np.median(known[both] - own[both]))
@@ -196,14 +198,16 @@ class Waits:
         """(when calls were made, when their gates opened for them), on one clock; a send waits for nobody."""
         seen = self.seen
         time: Ints = seen.calls.created_ns - self.off[seen.rank]
+        # The last entry collects the calls without a gate; what it holds is never read.
         opens = np.full(seen.gates + 1, np.iinfo(np.int64).min)
         np.maximum.at(opens, seen.gate, time)
         return time, np.where((seen.gate < 0) | (seen.calls.verb == Verb.SEND), time, opens[seen.gate])
 
-    def split(self, rows: Ints, head: Any, time: Ints, opens: Ints) -> tuple[Ints, Ints]:
+    def split(self, rows: Ints, head: Floats, time: Ints, opens: Ints) -> tuple[Ints, Ints]:
         """Of the work before each call: how long it went on before its wait, and when it went on after that, ns."""
         before, last, share = time[self.before[rows]], self.last[:, rows], head[self.cls[rows]].T
         possible = (last >= 0) & np.isfinite(share)
+        # Of several calls that are waited for, the one that holds the rank up longest decides.
         wait = np.where(possible, opens[last] - before - np.where(possible, share, 0), -np.inf)
         longest = np.argmax(wait, axis=0), np.arange(len(rows))
         first = np.where(possible[longest], np.minimum(share[longest], time[rows] - before), 0)
@@ -211,12 +215,14 @@ class Waits:
         since = np.where(wait[longest] > 0, opens[last[longest]], before + first)
         return first, np.minimum(since, time[rows])
 
-    def _settled(self) -> tuple[Any, float]:
+    def _settled(self) -> tuple[Floats, float]:
         """(head, how much the work varies with it, over all): the first, second … channel, each to its best."""
         (time, opens), rows, cls = self.times(), self.sample, self.cls[self.sample]
+        # Greedy: channel by channel, each place takes the head under which its work varies least, given the channels before.
         usual = medians(cls, time[rows] - time[self.before[rows]], self.classes)
         head = np.zeros((self.classes, len(self.last)))
         for channel, last in enumerate(self.last[:, rows]):
+            # Who makes the next call before a gate opens does not wait for that gate.
             early = (last >= 0) & (opens[last] > time[rows] + TIMER_NS)
             share = np.bincount(cls, early, self.classes) / np.maximum(np.bincount(cls, minlength=self.classes), 1)
             head[share > IMPOSSIBLE, channel] = np.inf
@@ -231,13 +237,14 @@ class Waits:
                 head[better, channel], varies = tried[better, channel], np.where(better, now, varies)
         return head, float(varies.sum())
 
-    def _varies(self, head: Any, time: Ints, opens: Ints) -> Any:
-        """By class: how far work strays from the median of its rank; as roots, lest a few long steps decide."""
+    def _varies(self, head: Floats, time: Ints, opens: Ints) -> Floats:
+        """By class: how far work lies from the median of its rank; as roots, lest a few long steps decide."""
         rows, cls = self.sample, self.cls[self.sample]
         first, since = self.split(rows, head, time, opens)
         work = first + time[rows] - since
         cell, cells = dense(cls, self.seen.rank[rows])
-        return np.bincount(cls, np.sqrt(np.abs(work - medians(cell, work, cells)[cell])), self.classes)
+        varies = np.bincount(cls, np.sqrt(np.abs(work - medians(cell, work, cells)[cell])), self.classes)
+        return varies.astype(np.float64, copy=False)
 
     def _set_clocks(self, varies: float) -> None:
         """Believe that clocks are off if work varies less then."""
@@ -261,10 +268,11 @@ class Waits:
         time = (seen.calls.created_ns - seen.calls.created_ns.min()).astype(np.float64)
         late = self._late(rows, time[rows])
         cell, cells = dense(self.cls[rows], seen.calls.group[rows], seen.rank[rows])
+        # Ranks come most closely together where their lateness repeats best: there, a constant offset is the clock's.
         total = np.bincount(self.cls[rows], np.abs(late - medians(cell, late, cells)[cell]), self.classes)
-        strays = total / np.maximum(np.bincount(self.cls[rows], minlength=self.classes), 1)
+        spread = total / np.maximum(np.bincount(self.cls[rows], minlength=self.classes), 1)
         present, at = np.unique(self.cls[rows], return_index=True)
-        closest = present[np.lexsort((strays[present], seen.channel[rows[at]]))]
+        closest = present[np.lexsort((spread[present], seen.channel[rows[at]]))]
         kind = np.sort(seen.channel[rows[at]])
         rows = rows[np.isin(self.cls[rows], closest[np.concatenate([[True], kind[1:] != kind[:-1]])])]
         for _ in range(ROUNDS):  # groups that share a rank pull on each other
@@ -274,10 +282,11 @@ class Waits:
                 break
         return np.rint(off - np.median(off)).astype(np.int64)
 
-    def _late(self, rows: Ints, time: Any) -> Any:
+    def _late(self, rows: Ints, time: Floats) -> Floats:
         """How much later than the middle member each came to its gate."""
         gate, gates = dense(self.seen.gate[rows])
-        return time - medians(gate, time, gates)[gate]
+        late: Floats = time - medians(gate, time, gates)[gate]
+        return late
 
     def waited(self) -> Mask:
         """Calls in which their rank waits at once: no work comes between them and the wait for them."""
@@ -291,6 +300,7 @@ class Waits:
 def _laid(waits: Waits, names: Sequence[str]) -> Laid:
     """The work before every call, in two pieces where its rank waits in between, and the call, as ops."""
     seen, rows, (time, opens) = waits.seen, waits.rows, waits.times()
+    # Work before a call: a piece beside the call that is still waited for, the wait, and a piece up to the next call.
     first, since = waits.split(rows, waits.head, time, opens)
     calls, before = seen.calls, waits.before[rows]
     met = seen.gate[rows] >= 0
@@ -298,11 +308,16 @@ def _laid(waits: Waits, names: Sequence[str]) -> Laid:
     beside = {"name": len(names) + calls.name[before], "start_ns": time[before], "end_ns": time[before] + first}
     up_to = {"name": 2 * len(names) + calls.name[rows], "start_ns": since, "end_ns": time[rows]}
     made = {
-        "kind": np.full(len(rows), Kind.COMMUNICATE), "lane": np.where(waits.waited()[rows], OWN, ASIDE),
-        "name": calls.name[rows], "start_ns": time[rows], "end_ns": opens[rows], "verb": np.where(met, calls.verb[rows], 0),
-        "group": np.where(met, calls.group[rows], NULL), "peer": np.where(met, calls.peer[rows], NULL),
+        "kind": np.full(len(rows), Kind.COMMUNICATE),
+        "lane": np.where(waits.waited()[rows], OWN, ASIDE),
+        "name": calls.name[rows],
+        "start_ns": time[rows],
+        "end_ns": opens[rows],
+        "verb": np.where(met, calls.verb[rows], 0),
+        "group": np.where(met, calls.group[rows], NULL),
+        "peer": np.where(met, calls.peer[rows], NULL),
         "seq": np.where(met & ~seen.hop[rows], calls.seq[rows], NULL),
-    }  # fmt: skip
+    }
     own = {"lane": np.full(len(rows), OWN), "kind": np.full(len(rows), Kind.COMPUTE)}
     tables = [Table(Op, {**same, **own, **columns}) for columns in (beside, up_to)]
     return Laid(

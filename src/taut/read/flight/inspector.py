@@ -10,27 +10,30 @@ and by how much, is as measured, because who waits for others runs longer; the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Call, Kind, Member, Op, Table, Trace, Verb, concat
-from taut.read.columns import Codes, Flags, Ints, Mask, dense
+from taut.core.tables import NULL, Call, Kind, Member, Op, Table, Trace, concat
+from taut.read.columns import Codes, dense
+from taut.read.contents import InspectorLog, Seat
 from taut.read.flight.arrivals import Calls
 from taut.read.limits import check_wall
 from taut.read.op_rows import NAME_LENGTH
-from taut.read.verb_words import verb_of
+from taut.read.verb_words import HOPS, verb_of
 
 LANES = ("between", "device", "host")
 BETWEEN, DEVICE, HOST = range(3)
+# An operation that takes longer than a day is none.
 TOOK_NS = 86_400 * 10**9
-"""An operation that takes longer than a day is none."""
+# Times are whole microseconds.
 TIMER_NS = 2_000
-"""Times are whole microseconds."""
+# A communicator and, of collectives, what they do.
+Group = tuple[str, str]
 _KEYS = (b'"coll_perf"', b'"p2p_perf"', b'"dump_stats"', b'"inspector_output_format_version"')
 _Count = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 _Rank = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
@@ -93,55 +96,22 @@ class _Line(msgspec.Struct, gc=False):
     dump_stats: _Stats | None = None
 
 
-class Seat(NamedTuple):
-    """A process in a communicator."""
-
-    host: str
-    pid: int
-    comm: str
-    rank: int
-    """Inside the communicator."""
-    ranks: int
-
-    @property
-    def process(self) -> tuple[str, int]:
-        """Host and pid."""
-        return self.host, self.pid
-
-    def known(self) -> bool:
-        """Whether it says which communicator this is, and which rank of it."""
-        return bool(self.comm) and 0 <= self.rank < self.ranks
-
-
-@dataclass(frozen=True)
-class Log:
-    """The operations of one file; times in ns, -1 where they are not recorded."""
-
-    label: str
-    seats: list[Seat]
-    names: list[str]
-    columns: Mapping[str, Ints]
-    """Of every operation: seat, name, seq, peer (in the communicator), size, took, dumped, start, end, call, called."""
-    lost: int
-    """Operations that the plugin says it overwrote."""
-    unreadable: int
-
-
 def sniff(head: bytes) -> bool:
     """A JSON line with the keys of the plugin."""
     line = head.lstrip()[:4096]
     return line[:1] == b"{" and b'"header"' in line and any(key in line for key in _KEYS)
 
 
-def load(data: bytes | bytearray, label: str) -> Log:
+def load(data: bytes | bytearray, label: str) -> InspectorLog:
     """One file; what is no operation of a communicator is counted, a file without any is refused."""
     lines, unreadable = _lines(bytes(data))
-    seats, names = Codes(), Codes()
+    seats, names = dict[Seat, int](), Codes()
     now, dumped, lost, ops = NULL, NULL, 0, []
     for line in lines:
         if line.header is not None and line.metadata is not None:  # newer logs say both once, before a batch
             h, m = line.header, line.metadata
-            now, dumped = seats[Seat(m.hostname, m.pid, h.id, h.rank, h.n_ranks)], int(m.dump_timestamp_us)
+            seat = Seat(m.hostname, m.pid, h.id, h.rank, h.n_ranks)
+            now, dumped = seats.setdefault(seat, len(seats)), int(m.dump_timestamp_us)
         if line.coll_perf is not None:
             c = line.coll_perf
             ops.append((now, names[c.coll], c.coll_sn, NULL, c.coll_msg_size_bytes, c.coll_exec_time_us, dumped, *_span(c)))
@@ -153,27 +123,27 @@ def load(data: bytes | bytearray, label: str) -> Log:
     values = np.array(ops, dtype=np.float64).reshape(len(ops), len(_COLUMNS)).T
     columns = {name: _whole(column, 1000 if name in _US else 1) for name, column in zip(_COLUMNS, values, strict=True)}
     good = (columns["seq"] >= 0) & (columns["took"] >= 0) & (columns["took"] <= TOOK_NS) & (columns["dumped"] > 0)
-    for codes, test, name in ((seats, Seat.known, "seat"), (names, bool, "name")):
+    known = np.array([seat.known() for seat in seats], dtype=np.bool_)
+    for name, usable in (("seat", known), ("name", np.array(list(map(bool, names)), dtype=np.bool_))):
         good &= columns[name] >= 0
-        good[good] &= Flags(codes, test)(columns[name][good])
+        good[good] &= usable[columns[name][good]]
     if not good.any():
         raise InputRefused(label, "no operation of a communicator in this Inspector log", "leave it out")
     columns = {name: column[good] for name, column in columns.items()}
     timed = (columns["start"] > 0) & (columns["end"] >= columns["start"])
     called = timed & (columns["call"] > 0) & (columns["called"] >= columns["call"])
-    for name, known in (("start", timed), ("end", timed), ("call", called), ("called", called)):
-        columns[name] = np.where(known, columns[name], NULL)
+    for name, there in (("start", timed), ("end", timed), ("call", called), ("called", called)):
+        columns[name] = np.where(there, columns[name], NULL)
     bad = unreadable + int((~good).sum())
-    seated = [seat for seat in cast(list[Seat], list(seats)) if seat.known()]
-    columns["seat"] = np.cumsum([seat.known() for seat in cast(list[Seat], list(seats))])[columns["seat"]] - 1
-    return Log(label, seated, cast(list[str], list(names)), columns, lost, bad)
+    columns["seat"] = np.cumsum(known)[columns["seat"]] - 1
+    return InspectorLog(label, [seat for seat in seats if seat.known()], list(map(str, names)), columns, lost, bad)
 
 
 _COLUMNS = ("seat", "name", "seq", "peer", "size", "took", "dumped", "call", "called", "start", "end")
 _US = ("took", "dumped", "call", "called", "start", "end")
 
 
-def _whole(column: Any, unit: int) -> Ints:
+def _whole(column: Floats, unit: int) -> Ints:
     """Numbers as whole ones of a smaller unit, exactly; -1 stays."""
     below = np.floor(column)
     whole: Ints = below.astype(np.int64) * unit + np.rint((column - below) * unit).astype(np.int64)
@@ -206,12 +176,12 @@ def _span(op: _Collective | _Hop) -> tuple[float, float, float, float]:
     return call, called, begin, max([kernel.kernel_stop_ts for kernel in times.kernel_events])
 
 
-def gather(logs: Sequence[Log]) -> Trace:
+def gather(logs: Sequence[InspectorLog]) -> Trace:
     """One trace out of the logs of a job's processes."""
     seats, names, c = _joined(logs)
     number, world, notes = _ranks(seats)
     sits = {(seat.comm, seat.rank): number[seat.process] for seat in seats}
-    groups = Codes()
+    groups = dict[Group, int]()
     row = _rows(c, seats, names, number, sits, groups)
     check_wall(row["start_ns"], row["end_ns"], logs[0].label)
     order = np.lexsort((row["end_ns"], row["start_ns"], row["rank"]))
@@ -224,14 +194,14 @@ def gather(logs: Sequence[Log]) -> Trace:
         ops=_ops(row, steps.step if found else np.full(len(order), NULL), len(names)),
         names=[*names, *(f"between, before {name}" for name in names), *(f"launch of {name}" for name in names)],
         lanes=list(LANES),
-        groups=_called(groups),
+        groups=[_group_name(group) for group in groups],
         members=Table(Member, {"rank": sorted(host), "host": [host[rank] for rank in sorted(host)]}),
         source=logs[0].label,
         world_size=world,
         backend="nccl",
         timer_ns=TIMER_NS,
         group_ranks=_members(seats, sits, groups),
-        partial=[*notes, *_said(logs, row, found)],
+        partial=[*notes, *_notes(logs, row, found)],
         counts={"operations": len(order), "dropped: unreadable": sum(log.unreadable for log in logs)},
     )
 
@@ -239,20 +209,25 @@ def gather(logs: Sequence[Log]) -> Trace:
 _CALL = ("rank", "name", "group", "seq", "peer", "size", "verb")
 
 
-def _joined(logs: Sequence[Log]) -> tuple[list[Seat], list[str], dict[str, Ints]]:
+def _joined(logs: Sequence[InspectorLog]) -> tuple[list[Seat], list[str], dict[str, Ints]]:
     """Seats, names and columns of all logs together."""
-    seats, names, parts = Codes(), Codes(), []
+    seats, names, parts = dict[Seat, int](), Codes(), []
     for log in logs:
-        own, called = seats.of(log.seats), names.of(log.names)
+        own = np.array([seats.setdefault(seat, len(seats)) for seat in log.seats], dtype=np.int64)
+        called = names.of(log.names)
         parts.append({**log.columns, "seat": own[log.columns["seat"]], "name": called[log.columns["name"]]})
     columns = {name: np.concatenate([part[name] for part in parts]) for name in _COLUMNS}
-    return cast(list[Seat], list(seats)), cast(list[str], list(names)), columns
+    return list(seats), list(map(str, names)), columns
 
 
 def _rows(
-    c: Mapping[str, Ints], seats: Sequence[Seat], names: Sequence[str], number: Mapping[tuple[str, int], int],
-    sits: Mapping[tuple[str, int], int], groups: Codes,
-) -> dict[str, Any]:  # fmt: skip
+    c: Mapping[str, Ints],
+    seats: Sequence[Seat],
+    names: Sequence[str],
+    number: Mapping[tuple[str, int], int],
+    sits: Mapping[tuple[str, int], int],
+    groups: dict[Group, int],
+) -> dict[str, Ints]:
     """What is known of every operation, once; NCCL numbers every kind of collective of a communicator apart."""
     rank, comm = (
         np.array([number[seat.process] for seat in seats])[c["seat"]],
@@ -261,18 +236,24 @@ def _rows(
     kind, _ = dense(comm, np.where(c["peer"] >= 0, NULL, c["name"]))
     at = np.unique(kind, return_index=True)[1]
     called = zip(c["seat"][at].tolist(), c["name"][at].tolist(), (c["peer"][at] >= 0).tolist(), strict=True)
-    group = groups.of((seats[seat].comm, "" if hop else names[name]) for seat, name, hop in called)[kind]
+    keys = [(seats[seat].comm, "" if hop else names[name]) for seat, name, hop in called]
+    group = np.array([groups.setdefault(key, len(groups)) for key in keys], dtype=np.int64)[kind]
     _, once = np.unique(dense(rank, group, c["seq"], c["peer"])[0], return_index=True)
     once.sort()
     c, rank, comm, group = {name: column[once] for name, column in c.items()}, rank[once], comm[once], group[once]
     start, end, packed = _laid_out(c, rank, comm, group)
     met = zip(c["seat"].tolist(), c["peer"].tolist(), strict=True)
     return {
-        "rank": rank, "group": group, "start_ns": start, "end_ns": end, "packed": packed, "untimed": c["start"] < 0,
+        "rank": rank,
+        "group": group,
+        "start_ns": start,
+        "end_ns": end,
+        "packed": packed.astype(np.int64),
+        "untimed": (c["start"] < 0).astype(np.int64),
         "peer": np.array([NULL if peer < 0 else sits.get((seats[seat].comm, peer), NULL) for seat, peer in met]),
         "verb": np.array([verb_of(name) for name in names])[c["name"]],
         **{name: c[name] for name in ("seat", "name", "seq", "size", "call", "called")},
-    }  # fmt: skip
+    }
 
 
 def _ranks(seats: Sequence[Seat]) -> tuple[dict[tuple[str, int], int], int | None, list[str]]:
@@ -284,11 +265,11 @@ def _ranks(seats: Sequence[Seat]) -> tuple[dict[tuple[str, int], int], int | Non
     for (ranks, _), known in sorted(inside.items(), reverse=True):
         if len(known) == len(processes) == len(set(known.values())):
             return known, ranks, []
-    said = "no communicator holds all processes: ranks are numbered by host and process, which may not be the job's own order"
-    return {process: rank for rank, process in enumerate(processes)}, None, [said]
+    note = "no communicator holds all processes: ranks are numbered by host and process, which may not be the job's own order"
+    return {process: rank for rank, process in enumerate(processes)}, None, [note]
 
 
-def _members(seats: Sequence[Seat], sits: Mapping[tuple[str, int], int], groups: Codes) -> dict[str, list[int]]:
+def _members(seats: Sequence[Seat], sits: Mapping[tuple[str, int], int], groups: Iterable[Group]) -> dict[str, list[int]]:
     """Ranks of the groups of which all members are there."""
     sizes, there = {seat.comm: seat.ranks for seat in seats}, Counter(comm for comm, _ in sits)
     whole = {
@@ -296,13 +277,11 @@ def _members(seats: Sequence[Seat], sits: Mapping[tuple[str, int], int], groups:
         for comm, count in there.items()
         if count == sizes[comm] and all((comm, i) in sits for i in range(count))
     }
-    comms = [comm for comm, _ in cast(list[tuple[str, str]], list(groups))]
-    return {group: whole[comm] for group, comm in zip(_called(groups), comms, strict=True) if comm in whole}
+    return {_group_name(group): whole[group[0]] for group in groups if group[0] in whole}
 
 
-def _called(groups: Codes) -> list[str]:
-    """What groups are called: their communicator and, of collectives, what they do."""
-    return [f"{comm} {verb}".rstrip() for comm, verb in cast(list[tuple[str, str]], list(groups))]
+def _group_name(group: Group) -> str:
+    return " ".join(group).rstrip()
 
 
 def _laid_out(c: Mapping[str, Ints], rank: Ints, comm: Ints, group: Ints) -> tuple[Ints, Ints, Mask]:
@@ -323,6 +302,8 @@ def _laid_out(c: Mapping[str, Ints], rank: Ints, comm: Ints, group: Ints) -> tup
     order = np.lexsort((line, bound, serial))
     last = np.empty(gates, dtype=np.int64)
     for rows in np.split(order, np.flatnonzero(np.diff(serial[order])) + 1):
+        # end[i] = min(bound[i], end[i + 1] - took[i + 1]): as late as its line allows, and before the next one of its
+        # communicator begins. With S the running sum of took, end - S is the least bound - S from here on.
         spent = np.cumsum(took[rows])
         last[rows] = np.minimum.accumulate((bound[rows] - spent)[::-1])[::-1] + spent
     end[todo] = last[gate]
@@ -331,10 +312,11 @@ def _laid_out(c: Mapping[str, Ints], rank: Ints, comm: Ints, group: Ints) -> tup
     return start, end, packed
 
 
-def _ops(row: Mapping[str, Any], step: Ints, names: int) -> Table:
+def _ops(row: Mapping[str, Ints], step: Ints, names: int) -> Table:
     """Operations, their launches where those are known, and the time between an operation and what came before it."""
     rank, start, end = row["rank"], row["start_ns"], row["end_ns"]
     first = np.flatnonzero(np.concatenate([[True], np.diff(rank) != 0]))
+    # Operations of a rank may overlap; the time between them begins when the last one before has ended.
     latest = np.concatenate([np.maximum.accumulate(part) for part in np.split(end, first[1:])])
     ended, begun = (np.concatenate([[NULL], column[:-1]]) for column in (latest, start))
     since = np.where(ended <= start, ended, begun)
@@ -344,39 +326,51 @@ def _ops(row: Mapping[str, Any], step: Ints, names: int) -> Table:
     launch = np.where(launched, np.cumsum(launched) - 1, NULL)
     same, kinds = {"rank": rank, "step": step, "size": row["size"]}, np.zeros(len(rank), dtype=np.int64)
     hosts = {
-        **same, "kind": kinds + Kind.COORDINATE, "lane": kinds + HOST, "name": row["name"] + 2 * names,
-        "start_ns": row["call"], "end_ns": row["called"],
-    }  # fmt: skip
+        **same,
+        "kind": kinds + Kind.COORDINATE,
+        "lane": kinds + HOST,
+        "name": row["name"] + 2 * names,
+        "start_ns": row["call"],
+        "end_ns": row["called"],
+    }
     between = {**same, "lane": kinds + BETWEEN, "name": row["name"] + names, "start_ns": since, "end_ns": start}
-    hop = np.isin(row["verb"], (Verb.SEND, Verb.RECV))
+    hop = np.isin(row["verb"], HOPS)
     made = {
-        **same, "kind": kinds + Kind.COMMUNICATE, "lane": kinds + DEVICE, "launch": launch, "verb": row["verb"],
-        "name": row["name"], "group": row["group"], "peer": row["peer"], "start_ns": start, "end_ns": end,
+        **same,
+        "kind": kinds + Kind.COMMUNICATE,
+        "lane": kinds + DEVICE,
+        "launch": launch,
+        "verb": row["verb"],
+        "name": row["name"],
+        "group": row["group"],
+        "peer": row["peer"],
+        "start_ns": start,
+        "end_ns": end,
         "seq": np.where(hop, NULL, row["seq"]),
-    }  # fmt: skip
+    }
     return concat(Op, [Table(Op, hosts).take(launched), Table(Op, between).take(follows), Table(Op, made)])
 
 
-def _said(logs: Sequence[Log], row: Mapping[str, Any], found: bool) -> list[str]:
-    """What these logs cannot tell."""
-    said = ["only NCCL Inspector logs: what ranks do between operations is not recorded and counts as their work"]
+def _notes(logs: Sequence[InspectorLog], row: Mapping[str, Ints], found: bool) -> list[str]:
+    """What these logs do not record."""
+    notes = ["only NCCL Inspector logs: what ranks do between operations is not recorded and counts as their work"]
     untimed, packed, lost = int(row["untimed"].sum()), int(row["packed"].sum()), sum(log.lost for log in logs)
     if untimed:
-        said.append(
+        notes.append(
             f"{untimed} of {len(row['rank'])} operations without times (NCCL_INSPECTOR_DUMP_VERBOSE=1 records them): how long "
             "they took is measured, they are laid out to end together where the first of their lines was written"
         )
     if packed:
-        said.append(f"{packed} operations were written together with later ones: the time between them is not known")
+        notes.append(f"{packed} operations were written together with later ones: the time between them is not known")
     if found:
-        said.append("no step marks: steps found from the operations that recur")
+        notes.append("no step marks: steps found from the operations that recur")
     if lost:
-        said.append(f"{lost} operations lost in the plugin's ring buffer (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE makes it larger)")
-    met = ~np.isin(row["verb"], (Verb.SEND, Verb.RECV))
+        notes.append(f"{lost} operations lost in the plugin's ring buffer (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE makes it larger)")
+    met = ~np.isin(row["verb"], HOPS)
     absent = _absent(row["seq"][met], *dense(row["rank"][met], row["group"][met]))
     if absent:
-        said.append(f"{absent} collectives are not in the logs: lost, or below NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES")
-    return said
+        notes.append(f"{absent} collectives are not in the logs: lost, or below NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES")
+    return notes
 
 
 def _absent(seq: Ints, series: Ints, count: int) -> int:

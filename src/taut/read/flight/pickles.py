@@ -10,25 +10,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from taut.core.errors import InputRefused
 
+# Containers inside one another, and marks that may be open at once: a dump needs five.
 DEPTH = 64
-"""Containers inside one another, and marks that may be open at once: a dump needs five."""
+# Values that a byte of the file may stand for, and how many any file may hold. A dump that refers to its stack frames holds
+# about one for each byte.
 PER_BYTE, FREE = 16, 4096
-"""Values that a byte of the file may stand for, and how many any file may hold. A dump that refers to its stack frames holds
-about one for each byte."""
+# A text counts as one value for each so many bytes.
 _TEXT_BYTES = 64
-"""A text counts as one value for each so many bytes."""
+# Bytes of an integer: longer ones are no counter and no time.
 _LONGEST = 64
-"""Bytes of an integer: longer ones are no counter and no time."""
+# Of an integer that is a key: longer ones can be chosen so that all have one hash.
 _KEY_BITS = 64
-"""Of an integer that is a key: longer ones can be chosen so that all have one hash."""
 _STOP, _RECALL = ord("."), ord("h")
 _CONTAINERS = frozenset((list, dict, tuple))
+if TYPE_CHECKING:  # a type that refers to itself, which Python 3.11 cannot evaluate
+    Plain: TypeAlias = bool | int | float | str | bytes | list["Plain"] | tuple["Plain", ...] | dict["Plain", "Plain"] | None
+    """What a pickle of plain values holds."""
+else:
+    Plain = Any
+_T = TypeVar("_T")
+# How deep a container is, and how many values are in it if every reference is a copy.
 _Extent = tuple[int, int]
-"""How deep a container is, and how many values are in it if every reference is a copy."""
 _EMPTY: _Extent = (1, 0)
 
 
@@ -37,7 +43,7 @@ def sniff(head: bytes | bytearray) -> bool:
     return head[:1] == b"\x80" and 2 <= head[1] <= 5 if len(head) > 1 else False
 
 
-def plain(data: bytes | bytearray, label: str) -> Any:
+def plain(data: bytes | bytearray, label: str) -> Plain:
     """The value that a pickle of plain values holds; refused, with its place, if it holds anything else."""
     machine = _Machine(bytes(data))
     try:
@@ -62,14 +68,14 @@ class _Machine:
         self.place = self._at = 0
         self._data = data
         self._most = PER_BYTE * len(data) + FREE
-        self._stack: list[Any] = []
+        self._stack: list[Plain] = []
         self._marks: list[int] = []
-        self._memo: list[Any] = []
+        self._memo: list[Plain] = []
         self._extents: dict[int, _Extent] = {}
         """Of every container, by its identity, which may be that of one that is gone: containers are entered when made."""
         self._closed: set[int] = set()
 
-    def run(self) -> Any:
+    def run(self) -> Plain:
         """The one value that the pickle leaves."""
         data, size, steps, push, memo = self._data, len(self._data), self._table(), self._stack.append, self._memo
         while self._at < size:
@@ -89,7 +95,7 @@ class _Machine:
 
     def _table(self) -> dict[int, Callable[[], object]]:
         """Opcode → what it does, of those that are known here."""
-        values: dict[bytes, Callable[[], Any]] = {
+        values: dict[bytes, Callable[[], Plain]] = {
             b"N": lambda: None, b"\x88": lambda: True, b"\x89": lambda: False, b")": tuple,
             b"K": partial(self._number, 1), b"M": partial(self._number, 2), b"J": partial(self._number, 4, signed=True),
             b"G": lambda: struct.unpack(">d", self._take(8))[0],
@@ -111,7 +117,7 @@ class _Machine:
         pushes: dict[bytes, Callable[[], object]] = {code: partial(self._push, value) for code, value in values.items()}
         return {code[0]: step for code, step in {**pushes, **steps}.items()}
 
-    def _result(self) -> Any:
+    def _result(self) -> Plain:
         if len(self._stack) != 1 or self._marks:
             raise _Refused("not exactly one value")
         return self._stack[0]
@@ -140,7 +146,7 @@ class _Machine:
             raise _Refused("an integer too long")
         return int.from_bytes(digits, "little", signed=True)
 
-    def _push(self, value: Callable[[], Any]) -> None:
+    def _push(self, value: Callable[[], Plain]) -> None:
         self._stack.append(value())
 
     def _mark(self) -> None:
@@ -156,11 +162,11 @@ class _Machine:
         else:
             self._memo[index] = self._stack[-1]
 
-    def _since_mark(self) -> list[Any]:
+    def _since_mark(self) -> list[Plain]:
         """The values since the last mark, taken off the stack."""
         return self._popped(len(self._stack) - self._marks.pop())
 
-    def _popped(self, count: int) -> list[Any]:
+    def _popped(self, count: int) -> list[Plain]:
         """So many last values, taken off the stack."""
         begin = len(self._stack) - count
         if begin < (self._marks[-1] if self._marks else 0):
@@ -169,43 +175,42 @@ class _Machine:
         del self._stack[begin:]
         return last
 
-    def _append(self, values: list[Any]) -> None:
+    def _append(self, values: list[Plain]) -> None:
         self._target(list, values).extend(values)
 
-    def _set(self, values: list[Any]) -> None:
+    def _set(self, values: list[Plain]) -> None:
         keys = values[::2]
         if not {*map(type, keys)} <= {str}:
             _check_keys(keys)
         self._target(dict, values).update(zip(keys, values[1::2], strict=True))
 
-    def _tuple(self, values: list[Any]) -> None:
+    def _tuple(self, values: list[Plain]) -> None:
         self._make(tuple(values), values)
 
-    def _make(self, container: Any, values: list[Any]) -> None:
+    def _make(self, container: Plain, values: list[Plain]) -> None:
         """Push a new container."""
         self._closed.discard(id(container))
         self._extents[id(container)] = self._grown(_EMPTY, values)
         self._stack.append(container)
 
-    def _target(self, kind: type, values: list[Any]) -> Any:
+    def _target(self, kind: type[_T], values: list[Plain]) -> _T:
         """The container on top of the stack, which these values are put into."""
         target = self._stack[-1]
-        if type(target) is kind and id(target) not in self._closed:
+        if isinstance(target, kind) and id(target) not in self._closed:
             self._extents[id(target)] = self._grown(self._extents[id(target)], values)
-        if type(target) is not kind or id(target) in self._closed:  # which it is if it was put into itself
-            raise _Refused("values put into no container")
-        return target
+            if id(target) not in self._closed:  # which it is now if it was put into itself
+                return target
+        raise _Refused("values put into no container")
 
-    def _grown(self, extent: _Extent, values: list[Any]) -> _Extent:
+    def _grown(self, extent: _Extent, values: list[Plain]) -> _Extent:
         """The extent of a container with more values in it, none of which takes any more itself."""
         depth, size = extent
         size += len(values)
         extents, close = self._extents, self._closed.add
         for value in values:
-            kind = type(value)
-            if kind is str or kind is bytes:
+            if type(value) is str or type(value) is bytes:
                 size += len(value) // _TEXT_BYTES
-            elif kind in _CONTAINERS:
+            elif type(value) in _CONTAINERS:
                 key = id(value)
                 close(key)
                 below, more = extents.get(key, _EMPTY)  # the empty tuple is one for all, and not entered
@@ -219,7 +224,7 @@ class _Machine:
         return depth, size
 
 
-def _check_keys(keys: list[Any]) -> None:
+def _check_keys(keys: list[Plain]) -> None:
     """Refuse what is no name and no number: the hash of a tuple takes as long as what it refers to is large."""
     for key in keys:
         short = type(key) is int and key.bit_length() <= _KEY_BITS

@@ -1,6 +1,6 @@
 """Flight-recorder dumps, JSON or pickle: which communication calls a rank made, of which group, in which order.
 
-Beside traces they name the group and sequence number of every collective. Alone they tell who did not come to a gate,
+Beside traces they name the group and sequence number of every collective. Alone they show who did not come to a gate,
 which is all that is left of a job that hangs.
 """
 
@@ -8,82 +8,66 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
+from taut.read.contents import Dump
 from taut.read.flight import arrivals, pickles
+from taut.read.flight.pickles import Plain
+from taut.read.json_values import elements, integer, integers
 from taut.read.kineto.collectives import NO_GROUP
-from taut.read.kineto.json_events import elements, integer, integers
 from taut.read.limits import RANKS, near
+from taut.read.merge import left_out
 from taut.read.op_rows import NAME_LENGTH, rank_list
 from taut.read.verb_words import verb_of
 
+# A dump entry is created while its call runs; clocks of the two records agree to well within this.
 CREATED_NS = 200_000
-"""A dump entry is created while its call runs; clocks of the two records agree to well within this."""
 EARLIER_NS = 60_000_000_000
+# Ranks without a dump that are listed one by one.
 ABSENT = 1000
-"""Ranks without a dump that are listed one by one."""
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
-_SPOKEN = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
+_KEYS = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})\D*+\Z")
 _HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
-
-
-@dataclass
-class Dump:
-    """The calls one rank recorded, in order of creation."""
-
-    label: str
-    rank: int
-    calls: Table
-    """Rows of tables.Call; ``group`` and ``name`` index the two lists."""
-    names: list[str]
-    groups: list[str]
-    group_ranks: dict[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def collectives(self) -> Table:
-        """The recorded calls that all members of a group take part in."""
-        hop = (self.calls.verb == Verb.SEND) | (self.calls.verb == Verb.RECV)
-        return self.calls.take((self.calls.created_ns >= 0) & ~hop)
 
 
 def sniff(head: bytes) -> bool:
     """A JSON object with the keys of a dump, or a pickle: no trace is one."""
     text = head.lstrip()
-    return pickles.sniff(head) or (text[:1] == b"{" and any(word in text for word in _SPOKEN))
+    return pickles.sniff(head) or (text[:1] == b"{" and any(word in text for word in _KEYS))
 
 
 class _Entry(msgspec.Struct, gc=False):
-    record_id: Any = None
-    pg_id: Any = None
-    time_created_ns: Any = None
-    profiling_name: Any = None
-    collective_seq_id: Any = None
-    p2p_seq_id: Any = None
-    process_group: Any = None
-    input_sizes: Any = None
-    state: Any = None
-    retired: Any = None
-    is_p2p: Any = None
+    record_id: Plain = None
+    pg_id: Plain = None
+    time_created_ns: Plain = None
+    profiling_name: Plain = None
+    collective_seq_id: Plain = None
+    p2p_seq_id: Plain = None
+    process_group: Plain = None
+    input_sizes: Plain = None
+    state: Plain = None
+    retired: Plain = None
+    is_p2p: Plain = None
 
 
 class _File(msgspec.Struct):
     entries: list[_Entry] = []
-    pg_config: Any = None
-    pg_status: Any = None
-    rank: Any = None
-    nccl_version: Any = None
+    pg_config: Plain = None
+    pg_status: Plain = None
+    rank: Plain = None
+    nccl_version: Plain = None
 
 
 def load(data: bytes | bytearray, label: str) -> Dump:
-    """One dump; the rank comes from the dump if it says, else from the file name, else it is -1."""
+    """One dump; the rank comes from the dump if it is there, else from the file name, else it is -1."""
     try:
         if pickles.sniff(data[:2]):
             value = pickles.plain(data, label)
@@ -107,7 +91,7 @@ def load(data: bytes | bytearray, label: str) -> Dump:
         Call,
         {
             "group": groups.of(of),
-            "name": names.of(map(_name, called))[call] if entries else call,
+            "name": names.of(map(_name, map(str, called)))[call] if entries else call,
             "seq": seq,
             "verb": np.array(list(map(verb_of, called)), dtype=np.int64)[call] if entries else call,
             "peer": [_hop(entry, members) if p2p else NULL for entry, p2p in zip(entries, hop.tolist(), strict=True)],
@@ -132,20 +116,20 @@ def load(data: bytes | bytearray, label: str) -> Dump:
     return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
 
 
-def _unpickled(value: dict[Any, Any], label: str) -> _File:
+def _unpickled(value: dict[Plain, Plain], label: str) -> _File:
     """What a pickle holds, by reference: a copy could be as large as all that its references stand for."""
-    entries = value["entries"]
-    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, dict) for entry in entries):
-        raise InputRefused(
-            label, "not a readable flight-recorder dump: its entries are no list of dictionaries", "leave it out"
-        )
+    listed = value["entries"]
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list | tuple) else []
+    if not isinstance(listed, list | tuple) or len(entries) < len(listed):
+        why = "not a readable flight-recorder dump: its entries are no list of dictionaries"
+        raise InputRefused(label, why, "leave it out")
     fields, rest = _Entry.__struct_fields__, _File.__struct_fields__[1:]
     return _File([_Entry(*map(entry.get, fields)) for entry in entries], *map(value.get, rest))
 
 
-def _rank(said: Any, label: str) -> int:
-    """The rank that a dump says it is of, else the last number of its file's name, else -1."""
-    rank = integer(said)
+def _rank(recorded: Plain, label: str) -> int:
+    """The rank that a dump records, else the last number of its file's name, else -1."""
+    rank = integer(recorded)
     if rank >= RANKS:
         raise InputRefused(label, f"a dump of rank {rank:,}, which no job has", "leave it out")
     found = None if rank >= 0 else _RANK.search(re.split(r"[/\\:]", label)[-1])
@@ -153,38 +137,40 @@ def _rank(said: Any, label: str) -> int:
 
 
 def _ordered(entries: list[_Entry]) -> list[_Entry]:
-    """The entries that tell when they were created, in that order."""
+    """The entries that record when they were created, in that order."""
     created, record = integers([entry.time_created_ns for entry in entries]), integers([entry.record_id for entry in entries])
+    # Entries of a ring buffer begin anywhere; record ids decide between equal times.
     order = np.lexsort((record, created))
     return [entries[i] for i in order[created[order] > 0].tolist()]
 
 
-def _text(value: Any) -> str:
+def _text(value: Plain) -> str:
     """The text of a name or number, as far as names go; empty of lists and tables, which may be any size."""
     if type(value) is str:
         return value[:NAME_LENGTH]
     return str(value)[:NAME_LENGTH] if value is None or isinstance(value, (str, int, float)) else ""
 
 
-def _texts(values: list[Any]) -> list[str]:
-    """The texts of many; where all are texts they stay as long as they are, because they are cut once they are told apart."""
-    return values if set(map(type, values)) <= {str} else list(map(_text, values))
+def _texts(values: list[Plain]) -> list[str]:
+    """The texts of many; where all are texts they are not cut here, but later, once for each different one."""
+    texts = [value for value in values if isinstance(value, str)]
+    return texts if len(texts) == len(values) else list(map(_text, values))
 
 
-def _group(value: Any) -> str:
+def _group(value: Plain) -> str:
     if not isinstance(value, (list, tuple)) or not value:
         return ""
     name = value[0]
     return name if type(name) is str and len(name) <= NAME_LENGTH else _text(name)
 
 
-def _name(value: Any) -> str:
+def _name(text: str) -> str:
     """The call's class: the ends of a hop are its place, not its class."""
-    return _HOP.sub("", str(value)[:NAME_LENGTH]).strip()
+    return _HOP.sub("", text[:NAME_LENGTH]).strip()
 
 
 def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
-    """Global rank of the other end of a send or receive, -1 if it is not told: names hold ranks inside the group."""
+    """Global rank of the other end of a send or receive, -1 if it is not recorded: names hold ranks inside the group."""
     found = _HOP.search(_text(entry.profiling_name))
     if found is None:
         return NULL
@@ -195,7 +181,7 @@ def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
 def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask) -> Mask:
     """True if the call completed; the status of its group decides where the entry itself does not say.
 
-    A group's status counts its sends and receives, too, so it says nothing of the collectives of a group that has any.
+    A group's status counts its sends and receives, too, so it shows nothing of the collectives of a group that has any.
     """
     mixed = set(pg[hop].tolist())
     completed = {group: value[1] for group, value in _status(dump).items() if group not in mixed}
@@ -218,10 +204,10 @@ def _status(dump: _File) -> dict[int, tuple[int, int]]:
 
 
 def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequence[int]]) -> list[tuple[str, int, int]]:
-    """(group, last call enqueued, last completed) of the groups that no entry speaks of.
+    """(group, last call enqueued, last completed) of the groups without an entry.
 
     A process numbers its groups in the order of their names, leaving out those it is no member of: where the counts agree,
-    and the entries agree, that order tells which is which.
+    and the entries agree, that order identifies them.
     """
     status = sorted(_status(dump).items())
     if len(status) != len(members) or not all(name.isdecimal() for name in members):
@@ -233,7 +219,7 @@ def _reached(dump: _File, named: Mapping[int, str], members: Mapping[str, Sequen
     return [(name, *status[i][1]) for i, name in enumerate(order) if status[i][0] not in named and status[i][1][0] >= 0]
 
 
-def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
+def _config(config: Plain, called: set[str]) -> dict[str, list[int]]:
     """Group → its ranks. A single group without a name is the one group of which there are calls and no name."""
     groups = config if isinstance(config, dict) else {}
     parsed: dict[str, list[int]] = {}  # groups of a pickle may share one text
@@ -248,7 +234,7 @@ def _config(config: Any, called: set[str]) -> dict[str, list[int]]:
     return {name: ranks for name, ranks in named.items() if name and ranks}
 
 
-def _ranks_of(value: Any, parsed: dict[str, list[int]]) -> list[int]:
+def _ranks_of(value: Plain, parsed: dict[str, list[int]]) -> list[int]:
     """The ranks of a group; those of a text that was met before are the same list."""
     if not isinstance(value, str):
         return rank_list(value)
@@ -259,6 +245,7 @@ def _ranks_of(value: Any, parsed: dict[str, list[int]]) -> list[int]:
 
 def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
     """The trace of a job of which only dumps are left."""
+    # Of two dumps of one rank the longer one stays.
     known = list({dump.rank: dump for dump in sorted(dumps, key=lambda dump: len(dump.calls)) if dump.rank >= 0}.values())
     known.sort(key=lambda dump: dump.rank)
     names, groups = Codes(), Codes()
@@ -277,13 +264,13 @@ def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, 
             world_size=len(world) or None,
             group_ranks=group_ranks,
             calls=calls,
-            partial=[f"{error.where} left out: {error.why}" for error in refused],
+            partial=left_out(refused),
         )
     )
 
 
 def calls_only(trace: Trace) -> Trace:
-    """What the dumps of a trace tell without it: arrivals and what lies between them if the job ran, else bare calls."""
+    """What the dumps of a trace show without it: arrivals and what lies between them if the job ran, else bare calls."""
     calls = trace.calls.take(np.argsort(trace.calls.rank, kind="stable"))
     calls = calls.take(calls.created_ns >= 0)
     calls = calls.take(near(calls.created_ns, calls.created_ns))
@@ -300,7 +287,7 @@ def calls_only(trace: Trace) -> Trace:
         names=trace.names if laid is None else laid.names,
         lanes=list(arrivals.LANES),
         marks=Table(Mark, {}, 0),
-        partial=[*([BARE] if laid is None else _said(laid, trace.names)), *absent, *trace.partial],
+        partial=[*([BARE] if laid is None else _notes(laid, trace.names)), *absent, *trace.partial],
     )
 
 
@@ -324,34 +311,39 @@ def _ran(calls: Table) -> bool:
 
 
 def _bare(calls: Table) -> Table:
-    """Every call as an op as long as nothing else is known to follow: none is a rendezvous, their order is what they tell."""
+    """Every call as an op as long as nothing else is known to follow: none is a rendezvous, only their order is known."""
     last = int(calls.created_ns.max(initial=0))
     following, own = np.full(len(calls), last), calls.rank[1:] == calls.rank[:-1]
     following[:-1][own] = calls.created_ns[1:][own]
     columns = {
-        "rank": calls.rank, "lane": np.zeros(len(calls)), "step": np.zeros(len(calls)), "name": calls.name,
-        "kind": np.full(len(calls), Kind.COMMUNICATE), "start_ns": calls.created_ns, "end_ns": following,
-    }  # fmt: skip
+        "rank": calls.rank,
+        "lane": np.zeros(len(calls)),
+        "step": np.zeros(len(calls)),
+        "name": calls.name,
+        "kind": np.full(len(calls), Kind.COMMUNICATE),
+        "start_ns": calls.created_ns,
+        "end_ns": following,
+    }
     return Table(Op, columns, len(calls))
 
 
-def _said(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
-    """What arrivals cannot tell, and what was found out instead of read."""
-    said = [
+def _notes(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
+    """What arrivals do not show, and what was inferred instead of read."""
+    notes = [
         "only flight-recorder dumps: when ranks came to their gates, not how long transfers took; that counts as work after "
         "them, so a slow link shows as slow ranks at its ends, or as all ranks being slower",
         f"no step marks: {laid.steps} steps found from the calls that recur, {laid.outside} calls outside them left out",
         "where a rank waited for its calls was found from what lets its work vary least from step to step",
     ]
     if any(name.startswith(("nccl", "rccl")) for name in names):
-        said.append("calls are made by the host: a device that falls behind its host is not seen")
+        notes.append("calls are made by the host: a device that falls behind its host is not seen")
     if laid.clocks:
         off = ", ".join(f"rank {rank} {ns / 1e6:+.1f} ms" for rank, ns in sorted(laid.clocks.items())[:8])
         more = f" and {len(laid.clocks) - 8} more" if len(laid.clocks) > 8 else ""
-        said.append(f"clocks set right by what ranks usually differ where they come closest together: {off}{more}")
+        notes.append(f"clocks set right by what ranks usually differ where they come closest together: {off}{more}")
     else:
-        said.append("clocks taken as they are: arrivals tell none that is off, and would tell a constant one hardly")
-    return said
+        notes.append("clocks taken as they are: arrivals show none that is off, but would hardly show a constant offset")
+    return notes
 
 
 def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
@@ -375,7 +367,7 @@ def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
     ranks = {name: members for dump in dumps for name, members in dump.group_ranks.items()}
     found_counts = {"flight-recorder dumps": len(dumps), "collectives named by the flight recorder": matched}
     nameless = (trace.ops.group < 0) & (trace.ops.verb != Verb.NONE)
-    settled = not (nameless & (group < 0)).any()  # what the traces left open, the dumps tell
+    settled = not (nameless & (group < 0)).any()  # the dumps name all groups that the traces left open
     return replace(
         trace,
         partial=[line for line in trace.partial if not (settled and NO_GROUP in line)],

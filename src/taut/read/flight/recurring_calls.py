@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL
-from taut.read.columns import Ints
 
+# A sequence recurs if it comes at least so often in a row.
 LEAST = 3
-"""A sequence recurs if it comes at least so often in a row."""
+# Calls of a rank among which the sequence is looked for, the newest.
 MOST_CALLS = 1 << 13
-"""Calls of a rank among which the sequence is looked for, the newest."""
+# Calls that are not part of the sequence end a stretch of steps if they take longer than this many steps.
 PAUSE = 3.0
-"""Calls that are not part of the sequence end a stretch of steps if they take longer than this many steps."""
+# The last stretch is taken if it is at least this share of the longest one.
 ENOUGH = 0.5
-"""The last stretch is taken if it is at least this share of the longest one."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def between(turn: Ints) -> None:
 def _period(token: Ints) -> int | None:
     """Length of the sequence that covers most calls in a row."""
     best, covered = None, 0
+    # Quadratic in the calls that are looked at, which MOST_CALLS bounds.
     for period in range(1, len(token) // LEAST + 1):
         calls = _longest(token, period)[1]
         if calls >= LEAST * period and calls > covered:
@@ -111,6 +112,7 @@ def _runs(token: Ints, sequence: Ints) -> list[Run]:
 
 def _begin(runs: list[Run], period: int, first: int, calls: int, time: Ints) -> int:
     """Place in the sequence at which a turn begins."""
+    # A sequence that recurs has no beginning of its own: take one that leaves most turns whole.
     whole = np.array([sum(len(run.turns(place, period)) for run in runs) for place in range(period)])
     rows = np.arange(max(first, 1), first + calls)
     pause = np.full((calls // period + 2, period), np.nan)
@@ -130,6 +132,7 @@ def _numbered(runs: list[Run], begin: int, period: int, calls: int) -> tuple[Int
 
 def _last_stretch(turn: Ints, starts: Ints, period: int, time: Ints) -> None:
     """Keep the last stretch of turns that is long enough: after a long pause the job may have become another."""
+    # A pause counts only where calls outside the sequence lie between two turns (checkpoints, evaluation).
     took, clean = np.diff(time[starts]), np.diff(starts) == period
     cuts = np.flatnonzero(~clean & (took > PAUSE * np.median(took[clean]))) + 1
     bounds = np.concatenate([[0], cuts, [len(starts)]])

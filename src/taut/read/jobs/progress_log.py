@@ -22,7 +22,7 @@ from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Progress, Table, concat
 from taut.read.columns import compact, joined
 from taut.read.json_fields import Keys, line_slabs, sampled
-from taut.read.kineto.json_events import without_nan
+from taut.read.json_values import without_nan
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "step": ("step", "global_step", "iteration", "iter", "train_step"),

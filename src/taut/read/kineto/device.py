@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL, Kind
-from taut.read.columns import Ints, grouped_max
+from taut.read.columns import grouped_max
 from taut.read.kineto.collectives import add_collectives
-from taut.read.kineto.event_columns import CPU_OP, DEVICE, NOTE, RUNTIME, Events, is_checkpoint
-from taut.read.op_rows import Groups, Rows, coordinate, issuer, thread_lanes
+from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
+from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
+from taut.read.kineto.process_groups import Groups
+from taut.read.op_rows import Rows, issuer
 from taut.read.verb_words import is_collective_kernel
 
 
 def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
-    """Ops of a trace with accelerator events."""
-    work, calls = events.rows(DEVICE), events.rows(RUNTIME)
-    calls = _used_calls(events, work, calls, rows)
-    call_rows = _add_calls(events, calls, rows)
+    """Add the ops of a trace with accelerator events."""
+    work = events.rows(DEVICE)
+    calls = _used_calls(events, work, rows)
+    lane, name = thread_lanes(events, rows, calls, "thread"), event_names(events, rows, calls)
+    call_rows = rows.add(events.start[calls], events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
     by = issuer(events.correlation[calls], events.correlation[work])
     launch = np.append(call_rows, NULL)[by]
     collective = events.named(work, is_collective_kernel)
-    _add_work(events, work[~collective], launch[~collective], rows)
-    met, lane = work[collective], _stream_lanes(events, rows, work[collective])
-    add_collectives(events, met, launch[collective], np.append(calls, -1)[by[collective]], lane, rows, groups)
-    _count_graphs(events, calls, by, rows)
-    coordinate(rows, events, events.chosen(NOTE, is_loader), "input", "input: DataLoader")
-    saves = np.concatenate([events.chosen(kind, is_checkpoint) for kind in (CPU_OP, NOTE)])
-    coordinate(rows, events, outermost(events, saves), "checkpoint", "checkpoint")
+    own = work[~collective]
+    rows.add(
+        events.start[own],
+        events.end[own],
+        kind=Kind.COMPUTE,
+        lane=_stream_lanes(events, rows, own),
+        name=event_names(events, rows, own),
+        size=events.size[own],
+        launch=launch[~collective],
+    )
+    lane, issued = _stream_lanes(events, rows, work[collective]), np.append(calls, -1)[by[collective]]
+    add_collectives(events, rows, groups, work[collective], launch[collective], issued, lane)
+    graphs = events.named(calls, lambda name: "GraphLaunch" in name)
+    rows.counts["cuda graph launches"] += int(graphs.sum())
+    rows.counts["launched by cuda graphs"] += int(np.append(graphs, False)[by].sum())
+    add_waits(events, rows, events.chosen(ANNOTATION, is_loader), "input", "input: DataLoader")
+    saves = np.concatenate([events.chosen(kind, is_checkpoint) for kind in (CPU_OP, ANNOTATION)])
+    add_waits(events, rows, outermost(events, saves), "checkpoint", "checkpoint")
 
 
 def is_loader(name: str) -> bool:
@@ -44,18 +59,14 @@ def _is_wait(name: str) -> bool:
     return "Synchronize" in name or name in ("cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2")
 
 
-def _used_calls(events: Events, work: Ints, calls: Ints, rows: Rows) -> Ints:
+def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:
     """Runtime calls that launched something or waited; the others cost nobody anything and are dropped."""
+    calls = events.rows(RUNTIME)
     correlation = events.correlation[calls]
     used = (correlation > 0) & np.isin(correlation, events.correlation[work])
     used |= events.named(calls, _is_wait)
     rows.counts["dropped: runtime calls that launch nothing"] += int((~used).sum())
     return calls[used]
-
-
-def _add_calls(events: Events, calls: Ints, rows: Rows) -> Ints:
-    lane, name = thread_lanes(events, rows, calls, "thread"), rows.renamed(events, calls)
-    return rows.add(events.start[calls], events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
 
 
 def _stream_lanes(events: Events, rows: Rows, work: Ints) -> Ints:
@@ -64,21 +75,3 @@ def _stream_lanes(events: Events, rows: Rows, work: Ints) -> Ints:
         f"device {device} stream {stream}" if several else f"stream {stream}" for device, stream in events.streams
     )
     return lanes[events.place[work]] if len(lanes) else work
-
-
-def _add_work(events: Events, work: Ints, launch: Ints, rows: Rows) -> None:
-    rows.add(
-        events.start[work],
-        events.end[work],
-        kind=Kind.COMPUTE,
-        lane=_stream_lanes(events, rows, work),
-        name=rows.renamed(events, work),
-        size=events.size[work],
-        launch=launch,
-    )
-
-
-def _count_graphs(events: Events, calls: Ints, by: Ints, rows: Rows) -> None:
-    graphs = events.named(calls, lambda name: "GraphLaunch" in name)
-    rows.counts["cuda graph launches"] += int(graphs.sum())
-    rows.counts["launched by cuda graphs"] += int(np.append(graphs, False)[by].sum())

@@ -5,44 +5,44 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import compress, repeat
 from operator import attrgetter, eq
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
-from taut.read.columns import Codes, Flags, Ints, Mask
+from taut.read.columns import Codes, Flags
+from taut.read.json_values import elements, integer, without_nan
 from taut.read.kineto.json_events import (
     Batch,
+    Buffer,
     CommArgs,
     DeviceArgs,
     DimsArgs,
     Event,
     Header,
     Piece,
+    Place,
     RuntimeArgs,
-    Text,
     args_of,
-    elements,
-    integer,
     slices,
     whole,
-    without_nan,
 )
 from taut.read.limits import near
 
-DEVICE, RUNTIME, CPU_OP, NOTE = range(4)
-"""What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation."""
+# What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation.
+DEVICE, RUNTIME, CPU_OP, ANNOTATION = range(4)
 
-HOPS = ("taut::send", "taut::recv")
-"""taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom."""
+# taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
+HOOKS = ("taut::send", "taut::recv")
 
+# Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
-"""Half of 64 bits: a time and its base may each reach it."""
 
 
 @dataclass
@@ -58,26 +58,26 @@ class Events:
     """Code of the thread id, for device events of (device, stream)."""
     correlation: Ints
     size: Ints
-    about: Ints
-    """Place in ``comm`` of what the event says about a collective, -1 if nothing."""
+    comm_row: Ints
+    """Row in ``comm`` of what the event records about a collective, -1 if nothing."""
     names: list[str]
-    threads: list[Any]
-    streams: list[tuple[Any, Any]]
-    comm: Comm
+    threads: list[Hashable]
+    streams: list[tuple[Place, Place]]
+    comm: CommTable
     counts: Counter[str]
 
-    def said(self, row: int) -> CommArgs:
-        """What an event says about the collective it belongs to."""
-        at = int(self.about[row])
+    def comm_args(self, row: int) -> CommArgs:
+        """What an event records about the collective it belongs to."""
+        at = int(self.comm_row[row])
         return self.comm.at(at) if at >= 0 else CommArgs()
 
-    def near(self) -> Events:
+    def without_far_times(self) -> Events:
         """Those that do not lie years away from the others; the rest is counted."""
         kept = near(self.start, self.end)
         if kept.all():
             return self
         self.counts["dropped: time out of range"] += int((~kept).sum())
-        columns = ("kind", "name", "start", "end", "place", "correlation", "size", "about")
+        columns = ("kind", "name", "start", "end", "place", "correlation", "size", "comm_row")
         return replace(self, **{name: getattr(self, name)[kept] for name in columns})
 
     def rows(self, kind: int) -> Ints:
@@ -97,6 +97,7 @@ class Events:
 
 def decode(data: bytes | bytearray, label: str) -> Events:
     """The usable events of a Kineto trace; refuses with one line what cannot be decoded."""
+    # A trace with device events needs few of its host events; knowing that before saves most of the work.
     guess = _looks_like_device(data)
     events = _decode(data, label, guess)
     if guess and not (events.kind == DEVICE).any():
@@ -107,13 +108,13 @@ def decode(data: bytes | bytearray, label: str) -> Events:
 def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | bytearray]) -> Events:
     """The same of a file that is too large to hold; what is wrong in it cannot be tried again in another way."""
     device = any(_DEVICE_EVENT.search(sample) for sample in samples)
-    text = Text(chunks)
+    buffer = Buffer(chunks)
     try:
-        return _columns(slices(text), device, shared=True)
+        return _columns(slices(buffer), device, shared=True)
     except (RecursionError, OverflowError) as error:
         raise TooLarge(label, str(error) if isinstance(error, OverflowError) else "nested too deeply to be a trace") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        size = text.passed + len(text.bytes) - text.at
+        size = buffer.passed + len(buffer.bytes) - buffer.at
         raise InputRefused(label, _malformed(error, size), "write the trace again, or leave this file out") from None
 
 
@@ -130,7 +131,7 @@ _DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"'
 
 def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
     try:
-        return _columns(slices(Text([data])), device)
+        return _columns(slices(Buffer([data])), device)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         pass
     try:
@@ -147,25 +148,23 @@ def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
 
 
 def _malformed(error: Exception, size: int) -> str:
-    said = str(error)
-    if "truncated" in said:
-        return f"the JSON breaks off at byte {size:,}"
-    return f"not valid trace JSON: {said}"
+    broken = "truncated" in str(error)
+    return f"the JSON breaks off at byte {size:,}" if broken else f"not valid trace JSON: {error}"
 
 
-def category(cat: str | None) -> int:
+def category(cat: str) -> int:
     """What kind of event a category is, in the spellings of several Kineto versions; -1 if it is none."""
-    word = (cat or "").lower()
+    word = cat.lower()
     if word in ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"):
         return DEVICE
     if "runtime" in word or "driver" in word:
         return RUNTIME
-    return {"cpu_op": CPU_OP, "operator": CPU_OP, "user_annotation": NOTE}.get(word, -1)
+    return {"cpu_op": CPU_OP, "operator": CPU_OP, "user_annotation": ANNOTATION}.get(word, -1)
 
 
 def is_comm(name: str) -> bool:
-    """Whether an event of this name says something about a collective."""
-    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOPS)) or name == "record_param_comms"
+    """Whether an event of this name records something about a collective."""
+    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS)) or name == "record_param_comms"
 
 
 def is_checkpoint(name: str) -> bool:
@@ -175,47 +174,46 @@ def is_checkpoint(name: str) -> bool:
 
 
 _CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
+# Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
-"""Of the columns of a part: kind, name, start, end, place, correlation, size, about."""
 
 
-class Comm:
-    """What events say about collectives; in a file too large to hold, what many say is kept once, and what counts apart."""
+class CommTable:
+    """What events record about collectives, one row each.
+
+    In a file too large to hold, equal records are kept once, and the three numbers in which they differ apart from them.
+    """
 
     def __init__(self, shared: bool) -> None:
         self._shared = shared
         self._known: dict[bytes, int] = {}
-        self._sayings: list[CommArgs] = []
-        self._saying, self._external, self._seq = array("i"), array("q"), array("q")
+        self.distinct: list[CommArgs] = []
+        """Every record; if ``shared``, each once."""
+        self._code, self._external, self._seq = array("i"), array("q"), array("q")
 
-    def add(self, said: CommArgs) -> None:
-        """One more event."""
+    def add(self, args: CommArgs) -> None:
+        """Append what one more event records."""
         if not self._shared:
-            self._sayings.append(said)
+            self.distinct.append(args)
             return
-        external, seq = _whole(said.external), _whole(said.seq if said.Seq is None else said.Seq)
-        said.external = said.Seq = said.seq = None
-        key = msgspec.json.encode(said)
-        code = self._known.setdefault(key, len(self._sayings))
-        if code == len(self._sayings):
-            self._sayings.append(said)
-        self._saying.append(code)
+        external, seq = _whole(args.external), _whole(args.seq if args.Seq is None else args.Seq)
+        args.external = args.Seq = args.seq = None
+        code = self._known.setdefault(msgspec.json.encode(args), len(self.distinct))
+        if code == len(self.distinct):
+            self.distinct.append(args)
+        self._code.append(code)
         self._external.append(external)
         self._seq.append(seq)
 
     def __len__(self) -> int:
-        return len(self._saying) if self._shared else len(self._sayings)
+        return len(self._code) if self._shared else len(self.distinct)
 
-    def at(self, place: int) -> CommArgs:
-        """What one event said."""
+    def at(self, row: int) -> CommArgs:
+        """The record of one event."""
         if not self._shared:
-            return self._sayings[place]
-        saying = self._sayings[self._saying[place]]
-        return msgspec.structs.replace(saying, external=self._external[place], Seq=self._seq[place])
-
-    def sayings(self) -> list[CommArgs]:
-        """Everything that was said, each once."""
-        return self._sayings
+            return self.distinct[row]
+        common = self.distinct[self._code[row]]
+        return msgspec.structs.replace(common, external=self._external[row], Seq=self._seq[row])
 
 
 class _Columns:
@@ -225,14 +223,14 @@ class _Columns:
         self.device = device
         self.names, self.threads, self.streams = Codes(), Codes(), Codes()
         self.parts: list[tuple[Ints, ...]] = []
-        self.comm = Comm(shared)
+        self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
         cat = cats.of(map(_CAT, events))
-        kinds = np.fromiter(map(category, cats), dtype=np.int64, count=len(cats))  # type: ignore[arg-type]
+        kinds = np.array([category(str(word)) for word in cats], dtype=np.int64)
         for key, n, kind in zip(cats, np.bincount(cat, minlength=len(cats)).tolist(), kinds.tolist(), strict=True):
             if kind < 0:
                 self.counts[f"dropped: {key or 'no category'}"] += n
@@ -265,7 +263,7 @@ class _Columns:
 
     def _times(self, events: list[Event]) -> tuple[Ints, Ints, Mask]:
         """Start and end in ns of the events whose times can be used, and which those are."""
-        ts, dur = (np.array(list(map(told, events)), dtype=np.float64) for told in (_TS, _DUR))
+        ts, dur = (np.array(list(map(field, events)), dtype=np.float64) for field in (_TS, _DUR))
         with np.errstate(invalid="ignore", over="ignore"):
             missing = ~(np.isfinite(ts) & np.isfinite(dur))
             negative = ~missing & (dur < 0)
@@ -280,14 +278,14 @@ class _Columns:
         return start, start + np.rint(dur[good] * 1000).astype(np.int64), good
 
     def _append(self, events: list[Event], kind: Ints, name: Ints, start: Ints, end: Ints) -> None:
-        place, correlation, size, about = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
+        place, correlation, size, comm_row = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
         self._link_device(events, kind == DEVICE, place, correlation, size)
         self._link_host(events, kind, place, correlation, size)
         comm = self._is_comm(name)
-        about[comm] = np.arange(len(self.comm), len(self.comm) + int(comm.sum()))
-        for said in args_of(_picked(events, comm), CommArgs):
-            self.comm.add(said)
-        columns = (kind, name, start, end, place, correlation, size, about)
+        comm_row[comm] = np.arange(len(self.comm), len(self.comm) + int(comm.sum()))
+        for args in args_of(_picked(events, comm), CommArgs):
+            self.comm.add(args)
+        columns = (kind, name, start, end, place, correlation, size, comm_row)
         self.parts.append(tuple(column.astype(dtype) for column, dtype in zip(columns, _DTYPES, strict=True)))
 
     def _link_device(self, events: list[Event], work: Mask, place: Ints, correlation: Ints, size: Ints) -> None:
@@ -313,25 +311,22 @@ class _Columns:
     def finish(self, header: Header) -> Events:
         columns = [np.concatenate([part[k] for part in self.parts]) for k in range(len(_DTYPES))]
         self.parts = []
-        counts = Counter({reason: n for reason, n in self.counts.items() if n})
-        names = [str(name) for name in self.names]
-        kind, name, start, end, place, correlation, size, about = columns
-        threads, streams = list(self.threads), cast("list[tuple[Any, Any]]", list(self.streams))
+        kind, name, start, end, place, correlation, size, comm_row = columns
         return Events(
-            header,
-            kind,
-            name,
-            start,
-            end,
-            place,
-            correlation,
-            size,
-            about,
-            names,
-            threads,
-            streams,
-            self.comm,
-            counts,
+            header=header,
+            kind=kind,
+            name=name,
+            start=start,
+            end=end,
+            place=place,
+            correlation=correlation,
+            size=size,
+            comm_row=comm_row,
+            names=list(map(str, self.names)),
+            threads=list(self.threads),
+            streams=cast("list[tuple[Place, Place]]", list(self.streams)),
+            comm=self.comm,
+            counts=+self.counts,
         )
 
 
@@ -342,21 +337,22 @@ def _picked(events: list[Event], chosen: Mask) -> list[Event]:
 def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Events:
     columns = _Columns(device, shared)
     header = Header()
-    for found, events, odd in batches:
+    for found, batch, odd in batches:
         header = found or header
-        columns.counts["events"] += len(events) + odd
+        columns.counts["events"] += len(batch) + odd
         columns.counts["dropped: not an event"] += odd
-        columns.add(events)
+        columns.add(batch)
+    # Newer traces count from a base, so that a float can hold fractions of a microsecond.
     base = integer(header.baseTimeNanoseconds, 0)
-    events_ = columns.finish(header).near()
+    events = columns.finish(header).without_far_times()
     if abs(base) < LIMIT_NS:
-        events_.start += base
-        events_.end += base
-    return events_
+        events.start += base
+        events.end += base
+    return events
 
 
-def _whole(value: Any) -> int:
-    """``integer`` with a short way for what usually comes."""
+def _whole(value: Json) -> int:
+    """``integer``, quicker for what nearly all events hold."""
     return -1 if value is None else value if type(value) is int and -1 <= value < 1 << 62 else integer(value)
 
 

@@ -6,13 +6,16 @@ from collections import deque
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind, Verb
-from taut.read.columns import Ints, Mask, containing
+from taut.read.columns import containing
+from taut.read.json_values import elements, integer
 from taut.read.kineto.collectives import NO_GROUP, message_bytes, peer_argument
 from taut.read.kineto.device import is_loader, outermost
-from taut.read.kineto.event_columns import CPU_OP, HOPS, NOTE, Events, is_checkpoint
-from taut.read.kineto.json_events import CommArgs, elements, integer
-from taut.read.op_rows import NAME_LENGTH, Groups, Rows, communicate_name, coordinate, thread_lanes
+from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, HOOKS, Events, is_checkpoint
+from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
+from taut.read.kineto.process_groups import Groups
+from taut.read.op_rows import NAME_LENGTH, Message, Rows
 from taut.read.verb_words import element_bytes, verb_of
 
 # The input of a c10d call that gloo's annotation shows: the second where the first is the output.
@@ -21,27 +24,31 @@ _SENT = {
     "c10d::_reduce_scatter_base_": 1,
     "c10d::allgather_": 1,
     "c10d::alltoall_base_": 1,
+    "c10d::reduce_scatter_": 1,
+    "c10d::gather_": 1,
+    "c10d::scatter_": 1,
 }
-_SENT |= {"c10d::reduce_scatter_": 1, "c10d::gather_": 1, "c10d::scatter_": 1}
 
+_LOADING = ("data_load", "dataload", "data_loading", "dataloader")
 ENGINE = "autograd::engine::evaluate_function"
+# An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
+# this long before.
 WOKEN_NS, WAITED_NS = 5_000_000, 200_000
-"""An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
-this long before."""
 
 
 def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
-    """Ops of a trace that has only host events."""
+    """Add the ops of a trace that has only host events."""
     ops = events.rows(CPU_OP)
-    hops = events.chosen(CPU_OP, lambda name: name in HOPS)
+    hops = events.chosen(CPU_OP, lambda name: name in HOOKS)
     calls = outermost(events, events.chosen(CPU_OP, lambda name: name.startswith("c10d::")))
     calls = calls[~_inside(events, calls, hops)]
-    transfers = events.chosen(NOTE, lambda name: name.startswith("gloo:"))
+    transfers = events.chosen(ANNOTATION, lambda name: name.startswith("gloo:"))
     transfers = transfers[~_inside(events, transfers, hops)]
     outer = outermost(events, ops)
-    saves = outermost(events, events.chosen(NOTE, is_checkpoint))
+    saves = outermost(events, events.chosen(ANNOTATION, is_checkpoint))
     saves = saves[~_holds_op(events, saves, calls)]  # one that communicates is not one op
     outer = outer[~_inside(events, outer, saves)]
+    # Only the outermost operators are ops: what they call is inside of them.
     outer = outer[~np.isin(outer, hops) & ~events.named(outer, _is_wait)]
     rows.counts["dropped: nested cpu_op"] += len(ops) - len(outer)
     outer = _outside_transfers(events, outer, calls, transfers, rows)
@@ -50,22 +57,24 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     waits = _waits(events, transfers, issued, calls, ops, outer)
     rows.counts["waits inside operators cut out"] += len(waits)
     call_rows = _add_ops(events, outer, calls, waits, rows)
-    _add_transfers(events, transfers, issued, calls, call_rows, rows, groups)
+    messages = [
+        _transfer(events, row, int(calls[i]) if i >= 0 else -1, groups)
+        for row, i in zip(transfers.tolist(), issued.tolist(), strict=True)
+    ]
+    rows.counts[NO_GROUP] += sum(not message.group for message in messages)
+    rows.counts["collectives without their call"] += int((issued < 0).sum())
+    lane, launch = thread_lanes(events, rows, transfers, "gloo"), np.append(call_rows, NULL)[issued]
+    rows.add_messages("gloo", messages, events.start[transfers], events.end[transfers], lane, launch)
     _add_hops(events, hops, rows)
     if not len(transfers):
-        rows.counts["collectives called without a device event"] += int(
-            events.named(calls, lambda name: verb_of(name) > 0).sum()
-        )
-    inputs = events.chosen(NOTE, _is_input)
+        called = events.named(calls, lambda name: verb_of(name) > 0)
+        rows.counts["collectives called without a device event"] += int(called.sum())
+    inputs = events.chosen(ANNOTATION, lambda name: is_loader(name) or name.lower() in _LOADING)
     idle = inputs[~_holds_op(events, inputs, ops)]
     for code in np.unique(events.name[idle]).tolist():
         name = "DataLoader" if is_loader(events.names[code]) else events.names[code]
-        coordinate(rows, events, idle[events.name[idle] == code], "thread", f"input: {name}")
-    coordinate(rows, events, saves, "thread", "checkpoint")
-
-
-def _is_input(name: str) -> bool:
-    return is_loader(name) or name.lower() in ("data_load", "dataload", "data_loading", "dataloader")
+        add_waits(events, rows, idle[events.name[idle] == code], "thread", f"input: {name}")
+    add_waits(events, rows, saves, "thread", "checkpoint")
 
 
 def _holds_op(events: Events, notes: Ints, ops: Ints) -> Mask:
@@ -91,9 +100,9 @@ def _inside(events: Events, chosen: Ints, around: Ints) -> Mask:
 def _waits(events: Events, transfers: Ints, issued: Ints, calls: Ints, ops: Ints, outer: Ints) -> Ints:
     """(thread, start, end) of the time that operators spend blocked until a transfer ends, one row each.
 
-    Some say so. Of the others, only an operator that wraps others can wait inside: an engine's node, or one that issues
-    collectives itself. It waited if nothing happens on its thread until the transfer ends, and something does at once
-    afterwards; what an operator without others inside does meanwhile is its own work.
+    Some are named after it. Of the others, only an operator that wraps others can wait inside: an engine's node, or one
+    that issues collectives itself. It waited if nothing happens on its thread until the transfer ends, and something does
+    at once afterwards; what an operator without others inside does meanwhile is its own work.
     """
     place, start, end = events.place, events.start, events.end
     wraps = events.named(outer, lambda name: name.startswith(ENGINE))
@@ -103,8 +112,8 @@ def _waits(events: Events, transfers: Ints, issued: Ints, calls: Ints, ops: Ints
     thread, ended = place[calls[issued[known]]], end[transfers[known]]
     around = containing(place[outer], start[outer], end[outer], thread, ended)
     inside = (around >= 0) & wraps[around] if len(outer) else np.zeros(len(thread), dtype=np.bool_)
-    said = events.chosen(CPU_OP, _is_wait)
-    found = [np.stack([place[said], start[said], end[said]], axis=1)]
+    named = events.chosen(CPU_OP, _is_wait)
+    found = [np.stack([place[named], start[named], end[named]], axis=1)]
     for t in np.unique(thread[inside]).tolist():
         mine = ops[place[ops] == t]
         turns = np.concatenate([start[mine], end[mine]])
@@ -112,6 +121,7 @@ def _waits(events: Events, transfers: Ints, issued: Ints, calls: Ints, ops: Ints
         turns.sort()
         at = np.unique(ended[inside & (thread == t)])
         k = np.searchsorted(turns, at)
+        # The last condition: what began before the transfer ended and ends next is one operator at its own work.
         waited = (turns[k] - at <= WOKEN_NS) & (at - turns[k - 1] >= WAITED_NS) & ~(begins[k - 1] & ~begins[k])
         found.append(np.stack([np.full(len(at), t), turns[k - 1], at], axis=1)[waited])
     return np.concatenate(found)
@@ -131,7 +141,7 @@ def _add_ops(events: Events, outer: Ints, calls: Ints, waits: Ints, rows: Rows) 
         events.end[whole],
         kind=Kind.COMPUTE,
         lane=thread_lanes(events, rows, whole, "thread"),
-        name=rows.renamed(events, whole),
+        name=event_names(events, rows, whole),
         size=events.size[whole],
     )
     call_rows = rows.add(
@@ -139,7 +149,7 @@ def _add_ops(events: Events, outer: Ints, calls: Ints, waits: Ints, rows: Rows) 
         events.end[calls],
         kind=Kind.COORDINATE,
         lane=thread_lanes(events, rows, calls, "thread"),
-        name=rows.renamed(events, calls),
+        name=event_names(events, rows, calls),
     )
     inside: dict[int, list[tuple[int, int]]] = {}
     for call, held in zip(calls.tolist(), holder.tolist(), strict=True):
@@ -169,58 +179,30 @@ def _add_pieces(events: Events, inside: dict[int, list[tuple[int, int]]], rows: 
         rows.add(start, end, kind=Kind.COMPUTE, lane=lane_of, name=name_of, size=size_of)
 
 
-def _add_transfers(
-    events: Events, transfers: Ints, issued: Ints, calls: Ints, call_rows: Ints, rows: Rows, groups: Groups
-) -> None:
-    about = [
-        _rendezvous(events, row, int(calls[i]) if i >= 0 else -1, groups)
-        for row, i in zip(transfers.tolist(), issued.tolist(), strict=True)
-    ]
-    rows.counts[NO_GROUP] += sum(not group for _, group, *_ in about)
-    rows.counts["collectives without their call"] += int((issued < 0).sum())
-    rows.add(
-        events.start[transfers],
-        events.end[transfers],
-        kind=Kind.COMMUNICATE,
-        lane=thread_lanes(events, rows, transfers, "gloo"),
-        name=np.array([communicate_name(rows, "gloo", verb) for verb, *_ in about], dtype=np.int64),
-        verb=np.array([verb for verb, *_ in about], dtype=np.int64),
-        group=np.array([rows.groups[group] if group else NULL for _, group, *_ in about], dtype=np.int64),
-        size=np.array([size for *_, size, _ in about], dtype=np.int64),
-        peer=np.array([peer for *_, peer in about], dtype=np.int64),
-        launch=np.append(call_rows, NULL)[issued],
-    )
-
-
 def _add_hops(events: Events, hops: Ints, rows: Rows) -> None:
-    """Sends and receives that taut's own hook recorded: they say between whom they go."""
-    said = [events.said(row) for row in hops.tolist()]
-    verb = np.array([verb_of(events.names[code]) for code in events.name[hops].tolist()], dtype=np.int64)
-    ends = [(integer(about.source), integer(about.target)) for about in said]
-    peer = [target if verb == Verb.SEND else source for (source, target), verb in zip(ends, verb.tolist(), strict=True)]
-    rows.add(
-        events.start[hops],
-        events.end[hops],
-        kind=Kind.COMMUNICATE,
-        lane=thread_lanes(events, rows, hops, "thread"),
-        name=np.array([communicate_name(rows, "gloo", Verb(v)) for v in verb.tolist()], dtype=np.int64),
-        verb=verb,
-        size=np.array([message_bytes(about) for about in said], dtype=np.int64),
-        peer=np.clip(np.array(peer, dtype=np.int64), NULL, 2**31 - 1),
-        seq=np.array([integer(about.Seq) for about in said], dtype=np.int64),
-    )
+    """Sends and receives that taut's own hook recorded with both ends."""
+    messages = []
+    for row in hops.tolist():
+        verb, args = verb_of(events.names[events.name[row]]), events.comm_args(row)
+        peer = integer(args.target if verb is Verb.SEND else args.source)
+        messages.append(Message(verb, "", message_bytes(args), min(max(peer, NULL), 2**31 - 1), integer(args.Seq)))
+    rows.add_messages("gloo", messages, events.start[hops], events.end[hops], thread_lanes(events, rows, hops, "thread"))
 
 
 def _match(events: Events, transfers: Ints, calls: Ints) -> Ints:
     """For each transfer the index of the call that issued it: in order, of the same kind and size."""
     waiting: dict[tuple[Verb, int], deque[int]] = {}
     for i in np.argsort(events.start[calls], kind="stable").tolist():
-        name = events.names[events.name[calls[i]]]
-        waiting.setdefault((_shown_as(name), _sent(name, events.said(int(calls[i])))), deque()).append(i)
+        name, dims = events.names[events.name[calls[i]]], events.comm_args(int(calls[i])).dims
+        verb, at = verb_of(name), _SENT.get(name, 0)
+        if verb is Verb.REDUCE_SCATTER:
+            verb = Verb.ALL_REDUCE  # gloo makes one of the other, and annotates it so
+        size = elements(dims[at]) if isinstance(dims, list) and len(dims) > at else -1
+        waiting.setdefault((verb, size), deque()).append(i)
     issued = []
     for row in transfers.tolist():
         verb = verb_of(events.names[events.name[row]])
-        sizes = elements(events.said(row).dims)
+        sizes = elements(events.comm_args(row).dims)
         queue = waiting.get((verb, sizes)) or waiting.get((verb, -1))
         if queue and events.start[calls[queue[0]]] <= events.start[row]:
             issued.append(queue.popleft())
@@ -229,27 +211,16 @@ def _match(events: Events, transfers: Ints, calls: Ints) -> Ints:
     return np.array(issued, dtype=np.int64)
 
 
-def _shown_as(call: str) -> Verb:
-    """The verb under which gloo annotates a call: its reduce-scatter is an all-reduce."""
-    verb = verb_of(call)
-    return Verb.ALL_REDUCE if verb is Verb.REDUCE_SCATTER else verb
-
-
-def _sent(name: str, said: CommArgs) -> int:
-    at = _SENT.get(name, 0)
-    return elements(said.dims[at]) if isinstance(said.dims, list) and len(said.dims) > at else -1
-
-
-def _rendezvous(events: Events, row: int, call: int, groups: Groups) -> tuple[Verb, str, int, int]:
-    """Verb, group, bytes and peer of one transfer, from its annotation and the call that issued it."""
-    said, name = events.said(row), events.names[events.name[row]]
+def _transfer(events: Events, row: int, call: int, groups: Groups) -> Message:
+    """One transfer, from its annotation and the call that issued it."""
+    args, name = events.comm_args(row), events.names[events.name[row]]
     if call < 0:
-        return verb_of(name), groups.name([said], "gloo"), message_bytes(said), NULL
-    asked, issuer = events.said(call), events.names[events.name[call]]
-    group = groups.name([said, asked], "gloo")
+        return Message(verb_of(name), groups.name([args], "gloo"), message_bytes(args))
+    asked, issuer = events.comm_args(call), events.names[events.name[call]]
+    group = groups.name([args, asked], "gloo")
     peer = groups.member(group, peer_argument(issuer, asked.concrete))
-    size = max(message_bytes(said), message_bytes(asked))
-    types = said.types if isinstance(said.types, list) else []
+    size = max(message_bytes(args), message_bytes(asked))
+    types = args.types if isinstance(args.types, list) else []
     if size < 0 and types:
         size = elements(asked.dims) * element_bytes(types[0])
-    return verb_of(issuer) or verb_of(name), group, size, min(peer, 2**31 - 1)
+    return Message(verb_of(issuer) or verb_of(name), group, size, min(peer, 2**31 - 1))

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from operator import attrgetter
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-import numpy as np
+
+from taut.core.array_types import Json
+from taut.read.json_values import Int64, without_nan
 
 SLICE_BYTES = 1 << 20
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Place = int | str | float | None
 _NO_ARGS = msgspec.Raw(b"{}")
 
@@ -53,39 +54,39 @@ class RuntimeArgs(msgspec.Struct, gc=False):
 class DimsArgs(msgspec.Struct, gc=False):
     """The shapes of an op's inputs."""
 
-    dims: list[Any] | None = msgspec.field(default=None, name="Input Dims")
+    dims: list[Json] | None = msgspec.field(default=None, name="Input Dims")
 
 
 class CommArgs(msgspec.Struct, gc=False):
-    """Everything an event may say about the collective it belongs to."""
+    """Everything an event may record about the collective it belongs to."""
 
-    external: Any = msgspec.field(default=None, name="External id")
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    group: Any = msgspec.field(default=None, name="Process Group Name")
-    group_id: Any = msgspec.field(default=None, name="Process Group ID")
-    ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    group_size: Any = msgspec.field(default=None, name="Group size")
-    rank_start: Any = msgspec.field(default=None, name="Global rank start")
-    rank_stride: Any = msgspec.field(default=None, name="Global rank stride")
-    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
-    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
-    dtype: Any = None
-    Seq: Any = None
-    seq: Any = None
-    source: Any = msgspec.field(default=None, name="Src Rank")
-    target: Any = msgspec.field(default=None, name="Dst Rank")
-    dims: Any = msgspec.field(default=None, name="Input Dims")
-    types: Any = msgspec.field(default=None, name="Input type")
-    concrete: Any = msgspec.field(default=None, name="Concrete Inputs")
+    external: Json = msgspec.field(default=None, name="External id")
+    collective: Json = msgspec.field(default=None, name="Collective name")
+    group: Json = msgspec.field(default=None, name="Process Group Name")
+    group_id: Json = msgspec.field(default=None, name="Process Group ID")
+    ranks: Json = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Json = msgspec.field(default=None, name="Group size")
+    rank_start: Json = msgspec.field(default=None, name="Global rank start")
+    rank_stride: Json = msgspec.field(default=None, name="Global rank stride")
+    in_elements: Json = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Json = msgspec.field(default=None, name="Out msg nelems")
+    dtype: Json = None
+    Seq: Json = None
+    seq: Json = None
+    source: Json = msgspec.field(default=None, name="Src Rank")
+    target: Json = msgspec.field(default=None, name="Dst Rank")
+    dims: Json = msgspec.field(default=None, name="Input Dims")
+    types: Json = msgspec.field(default=None, name="Input type")
+    concrete: Json = msgspec.field(default=None, name="Concrete Inputs")
 
 
 class Header(msgspec.Struct):
-    """What stands beside the event list."""
+    """What a trace has beside the event list."""
 
-    distributedInfo: Any = None
-    deviceProperties: Any = None
-    host_name: Any = None
-    baseTimeNanoseconds: Any = None
+    distributedInfo: Json = None
+    deviceProperties: Json = None
+    host_name: Json = None
+    baseTimeNanoseconds: Json = None
 
 
 class _Whole(Header):
@@ -105,21 +106,21 @@ _LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*\{")
 _NEXT = re.compile(rb"[, \t\r\n]*")
 
+# The header where it was read, events, and how many elements of the list were no events.
 Batch = tuple[Header | None, list[Event], int]
-"""The header where it was read, events, and how many elements of the list were no events."""
 
+# The most that may come before the event list, behind it, or in one event of a file that is not held whole.
 EVENT_BYTES = 64 << 20
-"""The most that may come before the event list, behind it, or in one event of a file that is not held whole."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[][{},]', re.DOTALL)
 
 
 Piece = bytes | bytearray | memoryview
 
 
-class Text:
-    """Bytes that flow in at the end and are passed at the front, where they are let go as soon as more flows in.
+class Buffer:
+    """A window on the bytes of a file: read at its end, passed at its front, and freed there when more is read.
 
-    What is looked at is a part of them, from ``at`` to ``stop``: a file that is held whole need not be copied for that.
+    The window reaches from ``at`` to ``stop``, so that a file that is held whole need not be copied.
     """
 
     def __init__(self, chunks: Iterable[Piece]) -> None:
@@ -127,40 +128,40 @@ class Text:
         first = next(self._chunks, b"")
         self.bytes = first if isinstance(first, bytearray) else bytearray(first)
         self.at = self.stop = 0
-        self._gone, self._dry = 0, False
+        self._discarded, self._exhausted = 0, False
 
     def __len__(self) -> int:
         return self.stop - self.at
 
     @property
     def ended(self) -> bool:
-        """Whether nothing comes behind what is looked at."""
-        return self._dry and self.stop == len(self.bytes)
+        """Whether the file has nothing behind the window."""
+        return self._exhausted and self.stop == len(self.bytes)
 
     @property
     def passed(self) -> int:
-        """Bytes that were passed, in all."""
-        return self._gone + self.at
+        """Bytes of the file before the window."""
+        return self._discarded + self.at
 
     def fill(self, size: int) -> None:
-        """Look at this much at least, or at all there is."""
-        while len(self.bytes) - self.at < size and not self._dry:
+        """Widen the window to this size, or to the end of the file."""
+        while len(self.bytes) - self.at < size and not self._exhausted:
             chunk = next(self._chunks, None)
-            self._dry = chunk is None
+            self._exhausted = chunk is None
             if chunk is not None:
                 del self.bytes[: self.at]
-                self._gone, self.at, self.stop = self.passed, 0, len(self)
+                self._discarded, self.at, self.stop = self.passed, 0, len(self)
                 self.bytes += chunk
         self.stop = max(self.stop, min(self.at + size, len(self.bytes)))
 
     def grow(self) -> None:
-        """Look at more than now: no seam was found in it."""
+        """Widen the window: no boundary between events was found in it."""
         self.fill(2 * max(len(self), SLICE_BYTES))
         if len(self) > EVENT_BYTES and not self.ended:
             raise OverflowError(f"nothing that could be one event after byte {self.passed:,}")
 
 
-def slices(text: Text) -> Iterator[Batch]:
+def slices(text: Buffer) -> Iterator[Batch]:
     """Events slice by slice; the last slice carries the rest of the document, and with it the header."""
     head = _head(text)
     while head:
@@ -195,13 +196,13 @@ def slices(text: Text) -> Iterator[Batch]:
     yield from whole(head + text.bytes[text.at : text.stop])
 
 
-def _bracketed(text: Text, stop: int) -> bytes:
+def _bracketed(text: Buffer, stop: int) -> bytes:
     """The text up to a byte as a list of its own, in one copy."""
     with memoryview(text.bytes) as view, view[text.at : stop] as front:
         return b"".join((b"[", front, b"]"))
 
 
-def _head(text: Text) -> bytes:
+def _head(text: Buffer) -> bytes:
     """What stands before the first event, passed in the text; empty where there is no list."""
     while True:
         text.fill(SLICE_BYTES)
@@ -213,8 +214,9 @@ def _head(text: Text) -> bytes:
     return bytes(text.bytes[: text.at])
 
 
-def _seam(text: Text) -> tuple[int, bool]:
+def _seam(text: Buffer) -> tuple[int, bool]:
     """End of the last whole element of the list that the text begins in (0 for none), and whether the list ends there."""
+    # Strings are one token, so that brackets inside them do not count.
     depth = stop = 0
     for token in _TOKEN.finditer(text.bytes, text.at, text.stop):
         mark = token[0]
@@ -283,18 +285,12 @@ def _one(raw: msgspec.Raw) -> Event | None:
     event = Event(args=fields.get("args", _NO_ARGS))
     for name, kind in _TYPES.items():
         if name in fields:
-            setattr(event, name, _value(fields[name], kind))
+            with suppress(msgspec.ValidationError, UnicodeDecodeError):
+                setattr(event, name, msgspec.json.decode(fields[name], type=kind, strict=False))
     return event
 
 
-_TYPES: dict[str, Any] = {"name": str, "ph": str, "cat": str, "ts": float, "dur": float, "pid": Place, "tid": Place}
-
-
-def _value(raw: msgspec.Raw, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(raw, type=kind, strict=False)
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        return None
+_TYPES = {"name": str, "ph": str, "cat": str, "ts": float, "dur": float, "pid": Place, "tid": Place}
 
 
 _ARGS = attrgetter("args")
@@ -315,47 +311,3 @@ def _one_args(raw: msgspec.Raw, kind: type[_Args]) -> _Args:
         return msgspec.json.decode(raw, type=kind, strict=False)
     except (msgspec.ValidationError, UnicodeDecodeError):
         return kind()
-
-
-_NAN = re.compile(rb"(?<=[:\[,])(\s*)-?(?:NaN|nan|Infinity|inf|Inf)(?=\s*[,}\]])")
-
-
-def without_nan(data: bytes | bytearray) -> bytes | None:
-    """The same JSON with NaN and infinities as null (Python and old Kineto write them), or None if it has none."""
-    repaired, n = _NAN.subn(rb"\1null", data)
-    return repaired if n else None
-
-
-def integer(value: Any, default: int = -1) -> int:
-    """A whole number out of a number or a string of digits, if it fits 64 bits."""
-    if value is None:
-        return default
-    if isinstance(value, str) and value[:20].strip().removeprefix("-").isdecimal():
-        value = int(value[:20])
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return default
-    return int(value) if abs(value) < 2**63 else default
-
-
-def integers(values: list[Any]) -> Any:
-    """What ``integer`` says of many."""
-    if set(map(type, values)) == {int}:
-        with suppress(OverflowError):
-            found = np.array(values, dtype=np.int64)
-            return np.where(found > -(2**63), found, -1)
-    return np.array(list(map(integer, values)), dtype=np.int64)
-
-
-def elements(dims: Any, depth: int = 8) -> int:
-    """Elements of a shape, or of a list of shapes together; -1 if there is none, or it is nested deeper than shapes are."""
-    if not isinstance(dims, list) or not dims or not depth:
-        return -1
-    if type(dims[0]) is int:
-        product = 1
-        for extent in dims:
-            product = product * extent if type(extent) is int else -1
-            if not 0 <= product < 2**62:
-                return -1
-        return product
-    inner = [n for one in dims if (n := elements(one, depth - 1)) >= 0]
-    return min(sum(inner), 2**62) if inner else -1

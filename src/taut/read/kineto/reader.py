@@ -5,24 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Member, Table, Trace
 from taut.read.files import Member as File
+from taut.read.json_values import integer
 from taut.read.kineto.device import add_device_side
 from taut.read.kineto.event_columns import DEVICE, Events, decode, decode_flow
+from taut.read.kineto.event_ops import step_marks
 from taut.read.kineto.host import add_host_side
-from taut.read.kineto.json_events import Header, integer
+from taut.read.kineto.json_events import Header
+from taut.read.kineto.process_groups import Groups
 from taut.read.limits import RANKS
-from taut.read.op_rows import Groups, Rows, marks_of
+from taut.read.op_rows import Rows
 
+# Up to this size a file is held whole: then what is wrong in it can be looked at from all sides.
 WHOLE_BYTES = 64 << 20
-"""Up to this size a file is held whole: then what is wrong in it can be looked at from all sides."""
 BOM = b"\xef\xbb\xbf"
-_SPOKEN = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
+_KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 _EVENT_LIST = re.compile(rb'\s*\[\s*\{[^\]]{0,4096}?"ph"\s*:')
 
 
@@ -30,7 +33,7 @@ def sniff(head: bytes) -> bool:
     """A JSON object with the keys of a Chrome trace, or a bare list of its events."""
     text = head.removeprefix(BOM).lstrip()
     if text[:1] == b"{":
-        return any(word in text for word in _SPOKEN)
+        return any(word in text for word in _KEYS)
     return _EVENT_LIST.match(text) is not None
 
 
@@ -47,7 +50,7 @@ def load_member(member: File) -> Trace:
 def flow(chunks: Iterator[bytes], label: str, samples: Callable[[], Sequence[bytes]]) -> Trace:
     """The same, of a file of any size: what is larger than can well be held is decoded while it flows.
 
-    ``samples`` gives bytes from all over the file, if it can: device events come late, and tell what is needed of the rest.
+    ``samples`` gives bytes from all over the file, if it can: device events come late, and decide what is needed of the rest.
     """
     data = bytearray()
     for chunk in chunks:
@@ -67,11 +70,11 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     if not len(events.kind):
         raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
     header, counts = events.header, events.counts
-    distributed: dict[str, Any] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
+    distributed: dict[str, Json] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
     rank, world_size = (number if 0 <= number < RANKS else NULL for number in (rank, world_size))
-    rows, groups = Rows(), Groups(distributed, events.comm.sayings())
-    marks = marks_of(events, rank, rows.counts)
+    rows, groups = Rows(), Groups(distributed, events.comm.distinct)
+    marks = step_marks(events, rank, rows.counts)
     if (events.kind == DEVICE).any():
         add_device_side(events, rows, groups)
     else:
@@ -101,6 +104,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
 def _member(header: Header, rank: int) -> Table:
     host = header.host_name if isinstance(header.host_name, str) else ""
     devices = header.deviceProperties if isinstance(header.deviceProperties, list) else []
-    device = next((d["name"] for d in devices if isinstance(d, dict) and isinstance(d.get("name"), str)), "")
+    names = (device.get("name") for device in devices if isinstance(device, dict))
+    device = next((name for name in names if isinstance(name, str)), "")
     text = {"host": np.array([host], dtype=object), "device": np.array([device], dtype=object)}
     return Table(Member, {"rank": np.array([rank]), **text}, 1)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import TooLarge
 from taut.core.tables import NULL
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
 from taut.read.nsys.sqlite import Database
-from taut.read.op_rows import NAME_LENGTH
+from taut.read.op_rows import NAME_LENGTH, coded
 from taut.read.step_marks import PROCESS
 from taut.read.verb_words import is_collective_kernel
 
 KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME = (
     f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "RUNTIME")
 )
+# More than these in one report are no GPUs.
 GPUS = 4096
-"""More than these in one report are no GPUs."""
+# Times beyond this many ns (63 years) are no times.
 FAR = 2_000_000_000_000_000_000
-"""Times beyond this many ns (63 years) are no times."""
 _PLACE = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _COPY = ("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD")
 _VERSION = re.compile(r"(?:_v\d+|_pt(?:sz|ds))+$")
@@ -89,22 +90,20 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
         raise TooLarge(db.label, f"more than {GPUS:,} GPUs", "export fewer processes")
     counts["launched by cuda graphs"] += int((kernels["graphNodeId"] >= 0).sum())
     counts["cuda graphs recorded whole"] += len(graphs["start"])
+    # The demangled name, else the short one, else the mangled one: exports differ in which they have.
     text = kernels["demangledName"]
     for column in ("shortName", "mangledName"):
         text = np.where(text >= 0, text, kernels[column])
-    kernels["name"] = _named(text, names, lambda key: strings.get(key, "")[:NAME_LENGTH] or "kernel without a name")
-    copies["name"] = _named(copies["copyKind"], names, _copy)
+    kernels["name"] = coded(names, text, lambda key: strings.get(key, "")[:NAME_LENGTH] or "kernel without a name")
+    copies["name"] = coded(names, copies["copyKind"], _copy)
     sets["name"] = np.full(len(sets["start"]), names["Memset"])
-    graphs["name"] = _named(_turns(graphs), names, lambda turn: f"cuda graph {turn}")
+    graphs["name"] = coded(names, _turns(graphs), lambda turn: f"cuda graph {turn}")
     start, end, process, device, stream, correlation, name, size = (
-        np.concatenate([_column(part, column) for part in parts]) for column in (*_PLACE, "name", "bytes")
+        np.concatenate([part.get(column, np.full(len(part["start"]), NULL)) for part in parts])
+        for column in (*_PLACE, "name", "bytes")
     )
     issue = _issue(np.unique(process), process, correlation)
     return Work(start, end, process, device, stream, issue, name, size, list(map(str, names)))
-
-
-def _column(part: dict[str, Ints], name: str) -> Ints:
-    return part[name] if name in part else np.full(len(part["start"]), NULL, dtype=np.int64)
 
 
 def _table(db: Database, table: str, extra: Sequence[str], counts: Counter[str]) -> dict[str, Ints]:
@@ -118,12 +117,6 @@ def _table(db: Database, table: str, extra: Sequence[str], counts: Counter[str])
 
 def _timed(part: Mapping[str, Ints]) -> Mask:
     return (part["start"] >= 0) & (part["end"] >= part["start"]) & (part["end"] < FAR)
-
-
-def _named(keys: Ints, names: Codes, name: Callable[[int], str]) -> Ints:
-    """Codes of names; asked once for each distinct key."""
-    used, inverse = np.unique(keys, return_inverse=True)
-    return np.append(names.of(map(name, used.tolist())), NULL)[inverse]
 
 
 def _copy(kind: int) -> str:
@@ -146,6 +139,7 @@ def calls(db: Database, strings: Mapping[int, str], work: Work, counts: Counter[
     part = db.integers(
         RUNTIME if db.has(RUNTIME, "start", "end") else "", ("start", "end", "globalTid", "correlationId", "nameId")
     )
+    # Where kernels name no process, calls must name none either, or nothing would match.
     process = part["globalTid"] & PROCESS if (work.process >= 0).any() else np.full(len(part["start"]), NULL)
     codes, name = np.unique(part["nameId"], return_inverse=True)
     names = [_VERSION.sub("", strings.get(code, "call without a name"))[:NAME_LENGTH] for code in codes.tolist()]
@@ -159,12 +153,3 @@ def calls(db: Database, strings: Mapping[int, str], work: Work, counts: Counter[
     keep &= used
     start, end, thread = (part[column][keep] for column in ("start", "end", "globalTid"))
     return Calls(start, end, thread, process[keep], issue[keep], launches[keep], name[keep], names)
-
-
-def issuer(calls: Ints, work: Ints) -> Ints:
-    """For each piece of work the index of the call of the same issue, or -1."""
-    if not len(calls):
-        return np.full(len(work), NULL, dtype=np.int64)
-    order = np.argsort(calls, kind="stable")
-    at = np.minimum(np.searchsorted(calls[order], work, "left"), len(calls) - 1)
-    return np.where((calls[order][at] == work) & (work != NULL), order[at], NULL)

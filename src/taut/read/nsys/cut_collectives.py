@@ -1,4 +1,4 @@
-"""Collectives that a recording cut off on some ranks: told by time, where ranks share a clock.
+"""Collectives that a recording cut off on some ranks: found by time, where ranks share a clock.
 
 Who takes part in an all-reduce is in it at the same moment. A recording that begins a moment later on one GPU misses one
 there, and counting from the first would match every collective with its neighbour. So collectives of a communicator are
@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import Trace, Verb
-from taut.read.columns import Ints
+from taut.read.verb_words import ALL_WAIT, HOPS
 
-TOGETHER = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
+# More than these without a counterpart are no edge: the ranks are not in one communicator, or not on one clock.
 FEW, SHARE = 4, 0.1
-"""More than these without a counterpart are no edge: the ranks are not in one communicator, or not on one clock."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,11 @@ def without_edges(traces: Sequence[Trace]) -> tuple[list[Trace], int]:
     cut = 0
     by_name: dict[str, list[_Part]] = {}
     for place, trace in enumerate(traces):
-        talk = np.flatnonzero(~np.isin(trace.ops.verb, (Verb.NONE, Verb.SEND, Verb.RECV)))
+        talk = np.flatnonzero(~np.isin(trace.ops.verb, (Verb.NONE, *HOPS)))
         for name, rows in by_group(trace, talk).items():
-            by_name.setdefault(name, []).append(_part(place, trace, rows))
+            rows = rows[np.argsort(trace.ops.start_ns[rows], kind="stable")]
+            part = _Part(place, rows, trace.ops.start_ns[rows], trace.ops.end_ns[rows], trace.ops.verb[rows])
+            by_name.setdefault(name, []).append(part)
     for parts in by_name.values():
         if len(parts) < 2 or not _one_clock([found[part.trace] for part in parts]) or _all_meet(parts):
             continue
@@ -68,17 +70,11 @@ def by_group(trace: Trace, rows: Ints) -> dict[str, Ints]:
     return {names[trace.ops.group[mine[0]]]: mine for mine in np.split(rows, cuts) if len(mine)}
 
 
-def _part(place: int, trace: Trace, rows: Ints) -> _Part:
-    ops = trace.ops
-    rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
-    return _Part(place, rows, ops.start_ns[rows], ops.end_ns[rows], ops.verb[rows])
-
-
 def _all_meet(parts: list[_Part]) -> bool:
     if len({len(part.rows) for part in parts}) > 1:
         return False
     start, end, verb = (np.stack([getattr(part, name) for part in parts]) for name in ("start", "end", "verb"))
-    overlap = (start.max(axis=0) < end.min(axis=0)) | ~np.isin(verb[0], TOGETHER)
+    overlap = (start.max(axis=0) < end.min(axis=0)) | ~np.isin(verb[0], ALL_WAIT)
     return bool((overlap & (verb == verb[0]).all(axis=0)).all())
 
 
@@ -89,9 +85,10 @@ def _alone(parts: list[_Part]) -> list[list[int]]:
     while all(place < len(column[0]) for place, column in zip(at, columns, strict=True)):
         heads = [(s[k], e[k], v[k]) for k, (s, e, v) in zip(at, columns, strict=True)]
         same = len({verb for _, _, verb in heads}) == 1
-        if same and (heads[0][2] not in TOGETHER or max(s for s, _, _ in heads) < min(e for _, e, _ in heads)):
+        if same and (heads[0][2] not in ALL_WAIT or max(s for s, _, _ in heads) < min(e for _, e, _ in heads)):
             at = [place + 1 for place in at]
         else:
+            # The one that ends first cannot meet the others, which have not begun or are something else.
             first = min(range(len(heads)), key=lambda k: heads[k][1])
             alone[first].append(at[first])
             at[first] += 1

@@ -1,4 +1,4 @@
-"""What an export says of a communication kernel: the calls that issued it, their communicator, sizes and peers.
+"""What an export records of a communication kernel: the calls that issued it, their communicator, sizes and peers.
 
 A kernel names its verb; the call that launched it lies inside a range of NCCL's own (``ncclAllReduce``, or
 ``ncclGroupEnd`` for all calls of a group) and perhaps inside a note of PyTorch (``nccl:all_to_all``).
@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL, Verb
-from taut.read.columns import Ints, containing
+from taut.read.columns import containing
+from taut.read.contents import Init
 from taut.read.nsys.nvtx import Notes, is_api, is_torch
 from taut.read.step_marks import PROCESS
-from taut.read.verb_words import kernel_verb, verb_of
-
-P2P = (Verb.SEND, Verb.RECV)
+from taut.read.verb_words import HOPS, kernel_verb, verb_of
 
 
 @dataclass
 class Collective:
-    """One communication kernel, as far as it is told: ``hops`` are the sends and receives of a group, where they tell more."""
+    """One communication kernel, as far as it is known: ``hops`` are the sends and receives of a group, where they are known."""
 
     verb: Verb = Verb.NONE
     comm: int | None = None
@@ -31,17 +31,7 @@ class Collective:
     hops: list[tuple[Verb, int, int]] = field(default_factory=list)
     """(verb, peer, size) of each."""
     guessed: bool = False
-    """Nothing says what the sends and receives of this kernel are."""
-
-
-@dataclass(frozen=True)
-class Init:
-    """One process's place in a communicator."""
-
-    comm: int
-    ranks: int
-    rank: int
-    device: int
+    """The sends and receives of this kernel are not recorded."""
 
 
 class Nccl:
@@ -56,9 +46,9 @@ class Nccl:
         """Process → the communicators it joined."""
         found: dict[int, list[Init]] = {}
         for row in self._api.tolist():
-            said = self._notes.payloads.get(row, {})
-            if {"comm", "ranks", "rank"} <= said.keys() and 0 <= said["rank"] < said["ranks"]:
-                init = Init(said["comm"], said["ranks"], said["rank"], said.get("device", NULL))
+            payload = self._notes.payloads.get(row, {})
+            if {"comm", "ranks", "rank"} <= payload.keys() and 0 <= payload["rank"] < payload["ranks"]:
+                init = Init(payload["comm"], payload["ranks"], payload["rank"], payload.get("device", NULL))
                 found.setdefault(int(self._notes.thread[row]) & PROCESS, []).append(init)
         return found
 
@@ -95,22 +85,23 @@ class Nccl:
         calls = [] if call < 0 else self._batch.get(call, [call] if _call_verb(self._notes.word(call)) else [])
         verb = kernel_verb(kernel)
         noted = verb_of(self._notes.word(note)) if note >= 0 else Verb.NONE
-        told = [row for row in calls if verb in (Verb.NONE, _call_verb(self._notes.word(row)))]
-        comms = {self._notes.payloads.get(row, {}).get("comm") for row in told}
-        size = sum(self._said(row, "size") for row in told) if all(self._said(row, "size") >= 0 for row in told) else NULL
-        about = Collective(verb or noted, comms.pop() if len(comms) == 1 else None, size if told else NULL)
+        fitting = [row for row in calls if verb in (Verb.NONE, _call_verb(self._notes.word(row)))]
+        comms = {self._notes.payloads.get(row, {}).get("comm") for row in fitting}
+        sizes = [self._number(row, "size") for row in fitting]
+        size = sum(sizes) if min(sizes, default=NULL) >= 0 else NULL
+        about = Collective(verb or noted, comms.pop() if len(comms) == 1 else None, size)
         if about.size < 0 and note >= 0:
             about.size = int(self._notes.size[note])
-        if verb is Verb.NONE and (noted is Verb.NONE or noted in P2P):
-            self._point_to_point(about, told)
-        elif len(told) == 1:
-            about.peer = self._said(told[0], "peer")
+        if verb is Verb.NONE and (noted is Verb.NONE or noted in HOPS):
+            self._point_to_point(about, fitting)
+        elif len(fitting) == 1:
+            about.peer = self._number(fitting[0], "peer")
         return about
 
-    def _point_to_point(self, about: Collective, told: list[int]) -> None:
+    def _point_to_point(self, about: Collective, calls: list[int]) -> None:
         """A kernel of sends and receives: one, an exchange among all, or several that meet pair by pair."""
-        hops = [(_call_verb(self._notes.word(row)), self._said(row, "peer"), self._said(row, "size")) for row in told]
-        to, by = (sorted(peer for verb, peer, _ in hops if verb is side) for side in P2P)
+        hops = [(_call_verb(self._notes.word(row)), self._number(row, "peer"), self._number(row, "size")) for row in calls]
+        to, by = (sorted(peer for verb, peer, _ in hops if verb is side) for side in HOPS)
         if len(hops) == 1:
             about.verb, about.peer, about.size = hops[0]
         elif not hops or (to == by and len(to) > 1):
@@ -119,7 +110,7 @@ class Nccl:
         else:
             about.verb, about.hops = Verb.NONE, [hop for hop in hops if hop[1] >= 0]
 
-    def _said(self, row: int, field: str) -> int:
+    def _number(self, row: int, field: str) -> int:
         """A number from a call's payload; -1 where it is missing or absurd."""
         number = self._notes.payloads.get(row, {}).get(field, NULL)
         return number if 0 <= number < (2**50 if field == "size" else 2**31) else NULL

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints, Json
 from taut.core.tables import NULL
-from taut.read.columns import Codes, Ints
-from taut.read.kineto.json_events import elements
-from taut.read.nsys.sqlite import Database
+from taut.read.columns import Codes
+from taut.read.json_values import decoded, elements
+from taut.read.nsys.sqlite import INTEGER, Database
 from taut.read.step_marks import Ranges
 
 TABLE = "NVTX_EVENTS"
@@ -29,10 +28,10 @@ _FIELDS = (
     ("device", re.compile("device", re.IGNORECASE)),
     ("size", re.compile("message size|bytes", re.IGNORECASE)),
 )
+# NVTX's numbers of the entry types that hold whole numbers, as ``struct`` writes them.
 _FORMATS = dict(zip(range(1, 19), "bBhHiIqQqQbBhHiIqQ", strict=True)) | {22: "Q"}
-"""NVTX's numbers of the entry types that hold whole numbers, as ``struct`` writes them."""
+# What the exporter puts before a payload: domain, schema, size of the payload, and where it begins or ends.
 _HEADER = struct.Struct("<QQQQ")
-"""What the exporter puts before a payload: domain, schema, size of the payload, and where it begins or ends."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Notes(Ranges):
 
     size: Ints
     payloads: Mapping[int, Mapping[str, int]]
-    """Row → what NCCL said of the call: comm, ranks, rank, device, size, peer."""
+    """Row → what NCCL recorded of the call: comm, ranks, rank, device, size, peer."""
 
     def rows(self, test: Callable[[str], bool]) -> Ints:
         """Rows whose name passes the test."""
@@ -68,7 +67,7 @@ def is_torch(name: str) -> bool:
 
 
 def notes(db: Database, strings: Mapping[int, str]) -> Notes:
-    """The ranges that can say something; the ops that PyTorch notes by the million are left in the file."""
+    """The ranges that describe calls or steps; the ops that PyTorch notes by the million are left in the file."""
     columns: list[list[int]] = [[], [], [], [], []]
     names, payloads, decode = Codes(), dict[int, Mapping[str, int]](), Decoder(db)
     for begin, finish, on, name_id, json_id, text, json, blob in _rows(db):
@@ -77,24 +76,22 @@ def notes(db: Database, strings: Mapping[int, str]) -> Notes:
             continue
         count = _elements(name) if is_torch(name) else NULL
         if is_api(name):
-            said = decode(blob, json if isinstance(json, str) else strings.get(json_id, ""))
-            if said:
-                payloads[len(columns[0])] = said
+            payload = decode(blob, json if isinstance(json, str) else strings.get(json_id, ""))
+            if payload:
+                payloads[len(columns[0])] = payload
         for column, value in zip(columns, (on, begin, finish, names[_plain(name)], count), strict=True):
             column.append(value)
     thread, start, end, code, size = (np.array(column, dtype=np.int64) for column in columns)
     return Notes(thread, start, end, code, list(map(str, names)), size, payloads)
 
 
-def _rows(db: Database) -> Any:
-    """Rows of what is wanted, unknown columns as nulls."""
+def _rows(db: Database) -> Iterator[tuple[int, int, int, int, int, Json, Json, Json | bytes]]:
+    """Start, end, thread, id of the name, id of the JSON, name, JSON and payload of the ranges; unknown columns as nulls."""
     if not db.has(TABLE, "start", "end", "globalTid"):
         return
     has = {name: db.has(TABLE, name) for name in ("textId", "jsonTextId", "text", "jsonText", "binaryData")}
-    whole = [f"""CASE typeof("{n}") WHEN 'integer' THEN "{n}" ELSE -1 END""" for n in ("start", "end", "globalTid")]
-    whole += [
-        f"""CASE typeof("{n}") WHEN 'integer' THEN "{n}" ELSE -1 END""" if has[n] else "-1" for n in ("textId", "jsonTextId")
-    ]
+    numbers = ("start", "end", "globalTid", "textId", "jsonTextId")
+    whole = [INTEGER.format(f'"{name}"') if has.get(name, True) else "-1" for name in numbers]
     texts = [
         f"substr({n}, 1, {length})" if has[n] else "NULL"
         for n, length in (("text", 4 * NAME_LENGTH), ("jsonText", JSON_LENGTH))
@@ -107,10 +104,7 @@ def _rows(db: Database) -> Any:
 def _elements(name: str) -> int:
     """Elements of the shapes PyTorch noted; -1 if it noted none."""
     found = _SIZES.search(name)
-    try:
-        return elements(msgspec.json.decode(found[1])) if found else NULL
-    except msgspec.DecodeError:
-        return NULL
+    return elements(decoded(found[1])) if found else NULL
 
 
 def _plain(name: str) -> str:
@@ -131,7 +125,7 @@ class Decoder:
                     entry = (field, struct.Struct("<" + _FORMATS[kind]), offset or 0)
                     self._entries.setdefault(schema, []).append(entry)
 
-    def __call__(self, blob: Any, json: str) -> dict[str, int]:
+    def __call__(self, blob: Json | bytes, json: str) -> dict[str, int]:
         """Field → value, empty where nothing was exported or it does not fit its schema."""
         return self._bytes(blob) if isinstance(blob, bytes) and blob else _from_json(json)
 
@@ -145,17 +139,14 @@ class Decoder:
         return {field: entry.unpack_from(blob, _HEADER.size + offset)[0] for field, entry, offset in fits}
 
 
-def _field(name: Any) -> str:
+def _field(name: Json) -> str:
     return next((field for field, words in _FIELDS if isinstance(name, str) and words.search(name[:80])), "")
 
 
 def _from_json(text: str) -> dict[str, int]:
     if not text or len(text) > JSON_LENGTH:
         return {}
-    try:
-        document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
+    document = decoded(text)
     found: dict[str, int] = {}
     for part in (document, *(document.values() if isinstance(document, dict) else ())):
         for name, value in part.items() if isinstance(part, dict) else ():
@@ -165,7 +156,7 @@ def _from_json(text: str) -> dict[str, int]:
     return found
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: Json) -> int | None:
     """A whole number out of a number or of digits, as people group them: a communicator takes all of 64 bits."""
     if isinstance(value, str) and re.fullmatch(r"-?\d[\d,]{0,26}", value):
         return int(value.replace(",", ""))

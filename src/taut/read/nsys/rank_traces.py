@@ -1,6 +1,6 @@
 """Reports of Nsight Systems → traces of ranks: who is who, once all reports of a job are read.
 
-The first source that names every GPU differently is believed, and said aloud where it is an assumption. Ranks inside a
+The first source that names every GPU differently is believed, with a note where it is an assumption. Ranks inside a
 communicator become ranks of the job through the calls that made it; where those lie before the recording, the members are
 taken in order of rank, but only if then every send finds its receive: a wrong match is worse than none.
 """
@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taut.core.tables import NULL, Table, Trace, Verb
-from taut.read.columns import Ints
-from taut.read.merge import rank_in
+from taut.core.array_types import Ints
+from taut.core.tables import NULL, Trace, Verb
+from taut.read.contents import Gpu, Init, Report
+from taut.read.merge import as_rank, rank_in
 from taut.read.nsys.cut_collectives import by_group, without_edges
-from taut.read.nsys.nccl import Init
-from taut.read.nsys.reader import Gpu, Report, group_name
+from taut.read.nsys.reader import group_name
+from taut.read.verb_words import HOPS
 
 Placed = tuple[Report, Gpu]
 _RANK_OF = (
@@ -31,8 +32,8 @@ _RANK_OF = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 _NODE_OF = ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID")
+# A recording may cut off this many hops of a channel at either end.
 EDGE = 1
-"""A recording may cut off this many hops of a channel at either end."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Naming:
 
     ranks: Sequence[int]
     how: str = ""
-    """An assumption, to be said aloud; empty where the export says so itself."""
+    """The assumption, for a note; empty where the export itself names the ranks."""
     world_size: int | None = None
 
 
@@ -50,22 +51,25 @@ def traces(reports: Sequence[Report]) -> list[tuple[str, Trace]]:
     gpus = [(report, gpu) for report in reports for gpu in report.gpus]
     if not gpus:
         return []
-    naming = _told(gpus) or _assumed(gpus)
+    naming = _recorded(gpus) or _assumed(gpus)
     groups = _groups(gpus, naming)
     notes = [f"ranks are assumed: {naming.how}"] if naming.how else []
     notes += sorted({line for lines in groups.values() for line in lines.doubts})
     placed = [_placed(gpu.trace, rank, groups, naming) for (_, gpu), rank in zip(gpus, naming.ranks, strict=True)]
     placed, cut = without_edges(placed)
-    notes += [f"{cut} collectives at the edges of the recording have no counterpart and meet nobody"] if cut else []
+    notes += (
+        [f"{cut} collectives at the edges of the recording have no counterpart on other ranks and are not matched"]
+        if cut
+        else []
+    )
     placed[0] = replace(placed[0], partial=(*placed[0].partial, *notes))
     labels = (report.label if len(report.gpus) == 1 else f"{report.label}:gpu {gpu.device}" for report, gpu in gpus)
     return list(zip(labels, placed, strict=True))
 
 
-def _told(gpus: list[Placed]) -> Naming | None:
-    """What the reports say themselves."""
-    for source in (_by_mpi, _by_environment):
-        naming = source(gpus)
+def _recorded(gpus: list[Placed]) -> Naming | None:
+    """The ranks that the reports name themselves."""
+    for naming in (Naming([gpu.mpi_rank for _, gpu in gpus]), _by_environment(gpus)):
         if naming and min(naming.ranks) >= 0 and (_apart(naming.ranks) or _apart([naming.ranks[k] for k in _first(gpus)])):
             return naming
     return None
@@ -108,10 +112,6 @@ def _once(one: Trace, other: Trace) -> bool:
     return b <= c or d <= a or a == c
 
 
-def _by_mpi(gpus: list[Placed]) -> Naming | None:
-    return Naming([gpu.mpi_rank for _, gpu in gpus])
-
-
 def _by_environment(gpus: list[Placed]) -> Naming | None:
     """Where nsys was started once a rank, its environment is the rank's."""
     if any(len(report.gpus) > 1 for report, _ in gpus):
@@ -130,10 +130,11 @@ def _by_communicator(gpus: list[Placed]) -> Naming | None:
     inits = _all_inits(gpus)
     world = max((init.ranks for init in inits), default=0)
     places = [_places(report, gpu) for report, gpu in gpus]
+    # Several communicators may span the job; the first that holds every GPU names the ranks.
     for comm in dict.fromkeys(init.comm for init in inits if init.ranks == world):
         if all(comm in place for place in places):
-            said = f"those in the largest NCCL communicator, of {world} ranks"
-            return Naming([place[comm] for place in places], said, world)
+            how = f"those in the largest NCCL communicator, of {world} ranks"
+            return Naming([place[comm] for place in places], how, world)
     return None
 
 
@@ -198,7 +199,7 @@ def _groups(gpus: list[Placed], naming: Naming) -> dict[str, _Group]:
     for (report, gpu), rank in zip(gpus, naming.ranks, strict=True):
         for comm, place in _places(report, gpu).items():
             found[group_name(comm)].ranks[place] = rank
-        hops = np.flatnonzero(np.isin(gpu.trace.ops.verb, (Verb.SEND, Verb.RECV)))
+        hops = np.flatnonzero(np.isin(gpu.trace.ops.verb, HOPS))
         of = by_group(gpu.trace, hops)
         for name in gpu.trace.groups:
             users.setdefault(name, []).append((rank, gpu.trace, of.get(name, hops[:0])))
@@ -220,8 +221,8 @@ def _in_order(users: list[tuple[int, Trace, Ints]]) -> _Group:
     )
     if not counts or not agree:
         return _Group({}, NULL)
-    said = "ranks inside communicators made before the recording are assumed to be in order: every send then has its receive"
-    return _Group({place: rank for place, (rank, _, _) in enumerate(users)}, len(users), (said,))
+    doubt = "ranks inside communicators made before the recording are assumed to be in order: every send then has its receive"
+    return _Group({place: rank for place, (rank, _, _) in enumerate(users)}, len(users), (doubt,))
 
 
 def _placed(trace: Trace, rank: int, groups: dict[str, _Group], naming: Naming) -> Trace:
@@ -233,14 +234,7 @@ def _placed(trace: Trace, rank: int, groups: dict[str, _Group], naming: Naming) 
         peer[mine] = [known.get(place, NULL) for place in ops.peer[mine].tolist()]
     complete = {name: groups[name].complete() for name in trace.groups if name in groups}
     return replace(
-        trace,
-        ops=_of(ops, rank).replace(peer=peer),
-        marks=_of(trace.marks, rank),
-        members=_of(trace.members, rank),
+        as_rank(replace(trace, ops=ops.replace(peer=peer)), rank),
         group_ranks={name: ranks for name, ranks in complete.items() if ranks},
         world_size=naming.world_size,
     )
-
-
-def _of(table: Table, rank: int) -> Table:
-    return table.replace(rank=np.full(len(table), rank))

@@ -1,53 +1,32 @@
 """Nsight Systems reports, as ``nsys export --type sqlite`` writes them: one file a job, a node or a rank; several GPUs in each.
 
 Every GPU of a process becomes a rank. Tables and columns differ from version to version: what is not there is not known.
-Who is which rank, and how ranks of a communicator map onto them, is settled when all reports are read (`nsys_ranks`).
+Who is which rank, and how ranks of a communicator map onto them, is settled when all reports are read (`rank_traces.py`).
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace
-from taut.read.columns import Ints
+from taut.read.contents import Gpu, Report
 from taut.read.files import Member as File
 from taut.read.limits import check_wall
-from taut.read.nsys import cuda as nsys_work
-from taut.read.nsys import target as nsys_target
-from taut.read.nsys.nccl import Collective, Init, Nccl
+from taut.read.nsys import cuda, target
+from taut.read.nsys.nccl import Collective, Nccl
 from taut.read.nsys.nvtx import is_api, is_torch, notes
 from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
-from taut.read.op_rows import Rows, communicate_name
+from taut.read.op_rows import Message, Rows, coded, issuer
 from taut.read.step_marks import PROCESS, loops
 
 NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
-
-
-@dataclass
-class Gpu:
-    """One rank to be: a GPU of a process. The peers in its trace are ranks of the communicators that name its groups."""
-
-    process: int
-    device: int
-    trace: Trace
-    mpi_rank: int = NULL
-
-
-@dataclass
-class Report:
-    """One export: its GPUs, and what it says of who they are."""
-
-    label: str
-    gpus: list[Gpu] = field(default_factory=list)
-    inits: dict[int, list[Init]] = field(default_factory=dict)
-    """Process → the communicators it joined."""
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 def sniff(head: bytes) -> bool:
@@ -66,7 +45,7 @@ def is_report(member: File) -> bool:
 
 
 def load_member(member: File) -> Report:
-    """Everything of one export that tells of its GPUs."""
+    """What one export records of its GPUs."""
     unclosed = is_unclosed(member)
     with opened(member) as db:
         if not db.has("StringIds", "id", "value"):
@@ -100,19 +79,19 @@ class _Reading:
         self.db, self.label = db, label
         self.counts: Counter[str] = Counter()
         strings = {key: text for key, text in db.texts("StringIds", "id", "value", 4000) if type(key) is int}
-        self.work = nsys_work.work(db, strings, self.counts)
-        self.loud = self.work.collective()
-        self.calls = nsys_work.calls(db, strings, self.work, self.counts)
+        self.work = cuda.work(db, strings, self.counts)
+        self.is_collective = self.work.collective()
+        self.calls = cuda.calls(db, strings, self.work, self.counts)
         found = notes(db, strings)
         people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
         self.nccl, self.loops = Nccl(found), loops(people, _launches(self.calls))
-        self.shift = nsys_target.origin(db, int(self.work.end.max(initial=0)))
-        self.host, self.models = nsys_target.host(db), nsys_target.models(db)
+        self.shift = target.origin(db, int(self.work.end.max(initial=0)))
+        self.host, self.models = target.host(db), target.models(db)
 
     def report(self) -> Report:
         """The GPUs, the first of which carries what concerns all."""
-        mpi = nsys_target.mpi_ranks(self.db)
-        report = Report(self.label, [], self.nccl.inits(), nsys_target.environment(self.db))
+        mpi = target.mpi_ranks(self.db)
+        report = Report(self.label, [], self.nccl.inits(), target.environment(self.db))
         for process, device, rows in self._gpus():
             report.gpus.append(Gpu(process, device, self._trace(process, device, rows), mpi.get(process, NULL)))
         if report.gpus:
@@ -126,8 +105,8 @@ class _Reading:
         found = []
         for process in np.unique(self.work.process).tolist():
             mine = np.flatnonzero(self.work.process == process)
-            loud = mine[self.loud[mine]]
-            devices = np.unique(self.work.device[loud if len(loud) else mine]).tolist()
+            talking = mine[self.is_collective[mine]]
+            devices = np.unique(self.work.device[talking if len(talking) else mine]).tolist()
             for place, device in enumerate(devices):
                 own = self.work.device[mine] == device
                 # What a process left on another's device goes with its first.
@@ -140,14 +119,19 @@ class _Reading:
         mine = np.flatnonzero(c.process == process)
         if (w.process == process).sum() > len(work):
             mine = mine[~c.launches[mine] | np.isin(c.issue[mine], w.issue[work])]
-        issuer = nsys_work.issuer(c.issue[mine], w.issue[work])
-        launch = np.append(self._add_calls(rows, mine), NULL)[issuer]
-        loud = self.loud[work]
-        self._add_work(rows, work[~loud], launch[~loud], device)
-        call = np.append(mine, NULL)[issuer[loud]]
+        by = issuer(c.issue[mine], w.issue[work])
+        launch = np.append(self._add_calls(rows, mine), NULL)[by]
+        collective = self.is_collective[work]
+        self._add_work(rows, work[~collective], launch[~collective], device)
+        call = np.append(mine, NULL)[by[collective]]
         thread, at = (np.where(call >= 0, np.append(column, NULL)[call], NULL) for column in (c.thread, c.start))
-        about = self.nccl.described([w.names[code] for code in w.name[work[loud]].tolist()], thread, at)
-        self._add_collectives(rows, work[loud], launch[loud], about, device)
+        about = self.nccl.described([w.names[code] for code in w.name[work[collective]].tolist()], thread, at)
+        messages = [
+            Message(c.verb, "" if c.comm is None else group_name(c.comm), c.size, c.peer, part=place)
+            for place, c in enumerate(about)
+        ]
+        met = work[collective]
+        rows.add_messages("nccl", messages, w.start[met], w.end[met], self._lanes(rows, met, device), launch[collective])
         loop = self.loops.get(process)
         marks = loop.marks() if loop else Table(Mark, {}, 0)
         ops = _hops_apart(rows.table(NULL, marks), about)
@@ -163,16 +147,15 @@ class _Reading:
             members=Table(Member, {"rank": [NULL], "host": _text(host), "device": _text(model)}, 1),
             marks=_shifted(marks, self.shift),
             source=self.label,
-            backend="nccl" if loud.any() else "",
+            backend="nccl" if collective.any() else "",
             counts=dict(+rows.counts),
         )
 
     def _add_calls(self, rows: Rows, mine: Ints) -> Ints:
         c = self.calls
-        threads, place = np.unique(c.thread[mine] & ~PROCESS, return_inverse=True)
-        lanes = np.append(rows.lanes.of(f"thread {thread}" for thread in threads.tolist()), NULL)
-        names = _renamed(rows, c.name[mine], c.names)
-        return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes[place], name=names)
+        lanes = coded(rows.lanes, c.thread[mine] & ~PROCESS, lambda thread: f"thread {thread}")
+        names = coded(rows.names, c.name[mine], lambda code: c.names[code])
+        return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes, name=names)
 
     def _lanes(self, rows: Rows, work: Ints, device: int) -> Ints:
         key = self.work.device[work] << 40 | (self.work.stream[work] & (1 << 40) - 1)
@@ -183,23 +166,8 @@ class _Reading:
 
     def _add_work(self, rows: Rows, work: Ints, launch: Ints, device: int) -> None:
         w = self.work
-        lane, name = self._lanes(rows, work, device), _renamed(rows, w.name[work], w.names)
+        lane, name = self._lanes(rows, work, device), coded(rows.names, w.name[work], lambda code: w.names[code])
         rows.add(w.start[work], w.end[work], kind=Kind.COMPUTE, lane=lane, name=name, size=w.size[work], launch=launch)
-
-    def _add_collectives(self, rows: Rows, work: Ints, launch: Ints, about: list[Collective], device: int) -> None:
-        rows.add(
-            self.work.start[work],
-            self.work.end[work],
-            kind=Kind.COMMUNICATE,
-            lane=self._lanes(rows, work, device),
-            name=np.array([communicate_name(rows, "nccl", c.verb) for c in about], dtype=np.int64),
-            verb=np.array([c.verb for c in about], dtype=np.int64),
-            group=np.array([NULL if c.comm is None else rows.groups[group_name(c.comm)] for c in about], dtype=np.int64),
-            size=np.array([c.size for c in about], dtype=np.int64),
-            peer=np.array([c.peer for c in about], dtype=np.int64),
-            part=np.arange(len(about)),
-            launch=launch,
-        )
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
@@ -234,12 +202,7 @@ def _shifted(table: Table, shift: int) -> Table:
     return table.replace(start_ns=table.start_ns + shift, end_ns=table.end_ns + shift)
 
 
-def _renamed(rows: Rows, codes: Ints, names: list[str]) -> Ints:
-    used, inverse = np.unique(codes, return_inverse=True)
-    return np.append(rows.names.of(names[code] for code in used.tolist()), NULL)[inverse]
-
-
-def _launches(calls: nsys_work.Calls) -> dict[int, Ints]:
+def _launches(calls: cuda.Calls) -> dict[int, Ints]:
     """Process → when it called, in order."""
     order = np.lexsort((calls.start, calls.process))
     cuts = np.flatnonzero(np.diff(calls.process[order])) + 1
@@ -249,7 +212,7 @@ def _launches(calls: nsys_work.Calls) -> dict[int, Ints]:
 def _hops_apart(ops: Table, about: list[Collective]) -> Table:
     """A kernel of several sends and receives becomes one op each, over the same time of the same lane.
 
-    Until here ``part`` says which kernel of ``about`` an op is.
+    Until here ``part`` is the index of an op's kernel in ``about``.
     """
     hops = np.append(np.array([max(len(c.hops), 1) for c in about], dtype=np.int64), 1)
     count = hops[ops.part]
@@ -258,9 +221,6 @@ def _hops_apart(ops: Table, about: list[Collective]) -> Table:
     columns = {name: ops.columns[name].copy() for name in ("verb", "peer", "size")}
     for row in np.flatnonzero(hops[kernel] > 1).tolist():
         for place, hop in enumerate(about[kernel[row]].hops):
-            (
-                columns["verb"][position[row] + place],
-                columns["peer"][position[row] + place],
-                columns["size"][position[row] + place],
-            ) = hop
+            for column, value in zip(columns.values(), hop, strict=True):
+                column[position[row] + place] = value
     return ops.replace(**columns, part=np.full(len(ops), NULL), launch=position[ops.launch])

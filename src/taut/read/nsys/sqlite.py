@@ -16,20 +16,21 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
-from taut.read.columns import Ints
 from taut.read.files import Member
 
 MAGIC = b"SQLite format 3\x00"
+# No name, and no row, is longer than this.
 TEXT_BYTES = 16 << 20
-"""No name, and no row, is longer than this."""
+# Instructions of SQLite's machine between two looks at the budget.
 TICK = 10_000
-"""Instructions of SQLite's machine between two looks at the budget."""
+# Instructions a file may cost for each of its bytes: reading a row takes a few for each column.
 WORK_PER_BYTE = 64
-"""Instructions a file may cost for each of its bytes: reading a row takes a few for each column."""
 LEAST_WORK = 50_000_000
 _CREATED = re.compile(r"\s*+CREATE\s++TABLE\b")
-_INTEGER = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE -1 END"
+# A column as whole numbers, -1 for anything else: SQLite lets a column hold any type.
+INTEGER = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE -1 END"
 
 
 class Database:
@@ -60,7 +61,7 @@ class Database:
         """Whether a plain table has all of these columns."""
         return table in self.tables and set(columns) <= set(self.tables[table])
 
-    def rows(self, table: str, expressions: Sequence[str], where: str = "1") -> Iterator[Any]:
+    def rows(self, table: str, expressions: Sequence[str], where: str = "1") -> Iterator[tuple[Any, ...]]:
         """Rows of a table; no more than its file can hold."""
         cursor = self._connection.execute(f'SELECT {", ".join(expressions)} FROM "{table}" WHERE {where}')
         yield from islice(cursor, self._size)
@@ -72,7 +73,7 @@ class Database:
         wanted = [name for name in columns if self.has(table, name)]
         if not wanted:
             return {name: np.zeros(0, dtype=np.int64) for name in columns}
-        rows = self.rows(table, [_INTEGER.format(f'"{name}"') for name in wanted], where)
+        rows = self.rows(table, [INTEGER.format(f'"{name}"') for name in wanted], where)
         values = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, len(wanted))
         found = {name: np.ascontiguousarray(values[:, at]) for at, name in enumerate(wanted)}
         return {name: found.get(name, np.full(len(values), -1, dtype=np.int64)) for name in columns}

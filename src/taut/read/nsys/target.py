@@ -1,4 +1,4 @@
-"""What an Nsight Systems export says of the machine and of the command: clock, host, devices, environment, MPI ranks."""
+"""What an Nsight Systems export records of the machine and of the command: clock, host, devices, environment, MPI ranks."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def origin(db: Database, last: int) -> int:
         return 0
     details = db.integers(DETAILS, ("startTime", "stopTime"))
     begin, end = (int(column[0]) if len(column) else 0 for column in details.values())
+    # Versions differ in what times count from: those that exceed the length of the session count from boot.
     counted_from_boot = 0 < begin < end and end - begin < last <= end
     return int(utc[0]) - (begin if counted_from_boot else 0)
 
@@ -44,7 +45,7 @@ def models(db: Database) -> dict[tuple[int, int], str]:
 
 
 def environment(db: Database) -> dict[str, str]:
-    """Variables of the command nsys was started with that may tell ranks, and its node rank as an argument."""
+    """Variables of the command nsys was started with that may hold ranks, and its node rank as an argument."""
     found: dict[str, str] = {}
     for _, text in db.texts("TARGET_INFO_SYSTEM_ENV", "name", "value", 1_000_000, "name = 'DeviceEnvironment'"):
         found |= {k: v for k, v in _VARIABLE.findall(text) if _WANTED.search(k)}

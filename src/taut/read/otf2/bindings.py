@@ -9,22 +9,24 @@ from __future__ import annotations
 import subprocess
 import sys
 from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
-from taut.read.columns import Ints
 from taut.read.files import size_cap
 
+# Kinds of events; of a deferred (nonblocking) collective only its completion.
 ENTER, LEAVE, SEND, RECV, BEGIN, COLLECTIVE, DEFERRED = range(7)
-"""Kinds of events; of a deferred (nonblocking) collective only its completion."""
+# ``what`` is a region, a tag or a collective operation.
 COLUMNS = ("kind", "location", "time", "what", "comm", "peer", "size")
-"""``what`` is a region, a tag or a collective operation."""
+# Address space of the child: what the library takes, and what a byte of an archive may become.
 HEADROOM_BYTES, BYTES_PER_BYTE = 2 << 30, 60
-"""Address space of the child: what the library takes, and what a byte of an archive may become."""
 PATIENCE_S, BYTES_PER_S = 60, 100_000
 BATCH = 100_000
 CHILD = "import sys; from taut.read.otf2.bindings import write; write(sys.argv[1], int(sys.argv[2]))"
@@ -81,8 +83,8 @@ def _size(anchor: Path) -> int:
 def _reason(child: subprocess.CompletedProcess[bytes]) -> str:
     if child.returncode < 0:
         return f"the library stopped with signal {-child.returncode}"
-    said = [line for line in child.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    return "".join(c for c in said[-1] if c.isprintable())[:160] if said else "the library gives no reason"
+    lines = [line for line in child.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    return "".join(c for c in lines[-1] if c.isprintable())[:160] if lines else "the library gives no reason"
 
 
 def write(anchor: str, memory: int) -> None:
@@ -90,7 +92,7 @@ def write(anchor: str, memory: int) -> None:
     import _otf2
 
     _limit(memory)
-    # The library speaks on standard output too; what is written there must be ours alone.
+    # The library writes to standard output too; only our bytes may go there.
     with open(1, "wb", closefd=False) as out:
         handle = _otf2.Reader_Open(anchor)
         _otf2.Reader_SetSerialCollectiveCallbacks(handle)
@@ -109,58 +111,82 @@ def _limit(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def _word(value: Any) -> str:
+class Handle(Protocol):
+    """An object of the library: an enumeration's value, a list of attributes, a reader. It is only passed on."""
+
+
+# Called by the library for one kind of record: user data (always None) and the record's fields.
+Handler = Callable[..., None]
+
+
+def _word(value: Handle) -> str:
     """The name of an enumeration's value."""
     return str(getattr(value, "name", value)).rpartition(".")[2]
 
 
-def _definitions(lib: Any, handle: Any) -> Definitions:
+def _definitions(lib: ModuleType, handle: Handle) -> Definitions:
     found, strings = Definitions(), dict[int, str]()
-    later: list[tuple[dict[int, Any], int, tuple[Any, ...]]] = []
+    # Strings may come after what they name: until the end, the first number of each definition stands for its name.
+    regions, locations = dict[int, tuple[int, str, str]](), dict[int, tuple[int, str, int]]()
+    location_groups, nodes = dict[int, tuple[int, str, int, int]](), dict[int, tuple[int, int, int]]()
+    comms = dict[int, tuple[int, int]]()
 
-    def string(_: Any, ref: int, text: Any) -> None:
+    def string(_: None, ref: int, text: str | bytes) -> None:
         strings[ref] = (text if isinstance(text, str) else text.decode("utf-8", "replace"))[:400]
 
-    def clock(_: Any, *values: int) -> None:
+    def clock(_: None, *values: int) -> None:
         found.clock = [int(value) for value in values]
 
-    # Strings may come after what they name: names are looked up at the end.
-    def region(_: Any, ref: int, name: int, canonical: int, description: int, role: Any, paradigm: Any, *rest: Any) -> None:
-        later.append((found.regions, ref, (name, _word(role), _word(paradigm))))
+    def region(
+        _: None, ref: int, name: int, canonical: int, description: int, role: Handle, paradigm: Handle, *rest: int
+    ) -> None:
+        regions[ref] = (name, _word(role), _word(paradigm))
 
-    def location(_: Any, ref: int, name: int, kind: Any, events: int, group: int) -> None:
-        later.append((found.locations, ref, (name, _word(kind), group)))
+    def location(_: None, ref: int, name: int, kind: Handle, events: int, group: int) -> None:
+        locations[ref] = (name, _word(kind), group)
 
-    def location_group(_: Any, ref: int, name: int, kind: Any, node: int, creator: int = -1) -> None:
-        later.append((found.location_groups, ref, (name, _word(kind), node, creator)))
+    def location_group(_: None, ref: int, name: int, kind: Handle, node: int, creator: int = -1) -> None:
+        location_groups[ref] = (name, _word(kind), node, creator)
 
-    def node(_: Any, ref: int, name: int, kind: int, parent: int) -> None:
-        later.append((found.nodes, ref, (name, kind, parent)))
+    def node(_: None, ref: int, name: int, kind: int, parent: int) -> None:
+        nodes[ref] = (name, kind, parent)
 
-    def group(_: Any, ref: int, name: int, kind: Any, paradigm: Any, flags: Any, members: Any) -> None:
+    def group(_: None, ref: int, name: int, kind: Handle, paradigm: Handle, flags: Handle, members: Sequence[int]) -> None:
         found.groups[ref] = (_word(kind), _word(paradigm), [int(member) for member in members])
 
-    def comm(_: Any, ref: int, name: int, group: int, *rest: Any) -> None:
-        later.append((found.comms, ref, (name, group)))
+    def comm(_: None, ref: int, name: int, group: int, *rest: int) -> None:
+        comms[ref] = (name, group)
 
-    def between(_: Any, ref: int, name: int, *rest: Any) -> None:
-        later.append((found.comms, ref, (name, -1)))
+    def between(_: None, ref: int, name: int, *rest: int) -> None:
+        comms[ref] = (name, -1)
 
     reader, callbacks = lib.Reader_GetGlobalDefReader(handle), lib.GlobalDefReaderCallbacks_New()
-    handlers = {
-        "ClockProperties": clock, "String": string, "Region": region, "Location": location, "InterComm": between,
-        "LocationGroup": location_group, "SystemTreeNode": node, "Group": group, "Comm": comm,
-    }  # fmt: skip
+    handlers: dict[str, Handler] = {
+        "ClockProperties": clock,
+        "String": string,
+        "Region": region,
+        "Location": location,
+        "InterComm": between,
+        "LocationGroup": location_group,
+        "SystemTreeNode": node,
+        "Group": group,
+        "Comm": comm,
+    }
     _set(lib, "GlobalDefReaderCallbacks", callbacks, handlers)
     lib.Reader_RegisterGlobalDefCallbacks(handle, reader, callbacks, None)
     lib.Reader_ReadAllGlobalDefinitions(handle, reader)
-    for table, ref, (name, *rest) in later:
-        table[ref] = (strings.get(name, ""), *rest)
-    found.nodes = {ref: (name, strings.get(int(kind), ""), parent) for ref, (name, kind, parent) in found.nodes.items()}
+    text = strings.get
+    found.regions = {ref: (text(name, ""), role, owner) for ref, (name, role, owner) in regions.items()}
+    found.locations = {ref: (text(name, ""), kind, group) for ref, (name, kind, group) in locations.items()}
+    found.location_groups = {
+        ref: (text(name, ""), kind, node, creator) for ref, (name, kind, node, creator) in location_groups.items()
+    }
+    found.nodes = {ref: (text(name, ""), text(int(kind), ""), parent) for ref, (name, kind, parent) in nodes.items()}
+    found.comms = {ref: (text(name, ""), group) for ref, (name, group) in comms.items()}
     return found
 
 
-def _events(lib: Any, handle: Any, locations: list[int]) -> list[array[int]]:
+def _events(lib: ModuleType, handle: Handle, locations: list[int]) -> list[array[int]]:
     columns = [array("q") for _ in COLUMNS]
     push = [column.append for column in columns]
 
@@ -168,30 +194,37 @@ def _events(lib: Any, handle: Any, locations: list[int]) -> list[array[int]]:
         for append, value in zip(push, (kind, location, time, what, comm, peer, size), strict=True):
             append(value if value < 1 << 63 else -1)
 
-    def message(kind: int) -> Any:
-        def callback(
-            at: int, time: int, _: Any, attributes: Any, peer: int, comm: int, tag: int, size: int, *rest: int
-        ) -> None:
+    def message(kind: int) -> Handler:
+        def callback(at: int, time: int, _: None, attributes: Handle, *fields: int) -> None:
+            peer, comm, tag, size = fields[:4]
             add(kind, at, time, tag, comm, peer if peer < 1 << 31 else -1, size)
 
         return callback
 
-    def collective(kind: int) -> Any:
-        def callback(at: int, time: int, _: Any, attributes: Any, op: Any, comm: int, root: int, *sizes: int) -> None:
-            add(kind, at, time, getattr(op, "value", op), comm, root if root < 1 << 31 else -1, max(sizes[:2], default=-1))
+    def collective(kind: int) -> Handler:
+        def callback(
+            at: int, time: int, _: None, attributes: Handle, op: Handle | int, comm: int, root: int, *sizes: int
+        ) -> None:
+            what = op if isinstance(op, int) else int(getattr(op, "value", -1))
+            add(kind, at, time, what, comm, root if root < 1 << 31 else -1, max(sizes[:2], default=-1))
 
         return callback
 
-    def region(kind: int) -> Any:
+    def region(kind: int) -> Handler:
         return lambda at, time, _, attributes, what: add(kind, at, time, what)
 
     callbacks = lib.GlobalEvtReaderCallbacks_New()
-    handlers = {
-        "Enter": region(ENTER), "Leave": region(LEAVE), "MpiSend": message(SEND), "MpiIsend": message(SEND),
-        "MpiRecv": message(RECV), "MpiIrecv": message(RECV),
+    handlers: dict[str, Handler] = {
+        "Enter": region(ENTER),
+        "Leave": region(LEAVE),
+        "MpiSend": message(SEND),
+        "MpiIsend": message(SEND),
+        "MpiRecv": message(RECV),
+        "MpiIrecv": message(RECV),
         "MpiCollectiveBegin": lambda at, time, _, attributes: add(BEGIN, at, time, -1),
-        "MpiCollectiveEnd": collective(COLLECTIVE), "NonBlockingCollectiveComplete": collective(DEFERRED),
-    }  # fmt: skip
+        "MpiCollectiveEnd": collective(COLLECTIVE),
+        "NonBlockingCollectiveComplete": collective(DEFERRED),
+    }
     _set(lib, "GlobalEvtReaderCallbacks", callbacks, handlers)
     reader = _event_reader(lib, handle, locations)
     lib.GlobalEvtReader_SetCallbacks(reader, callbacks, None)
@@ -200,7 +233,7 @@ def _events(lib: Any, handle: Any, locations: list[int]) -> list[array[int]]:
     return columns
 
 
-def _set(lib: Any, family: str, callbacks: Any, handlers: dict[str, Any]) -> None:
+def _set(lib: ModuleType, family: str, callbacks: Handle, handlers: dict[str, Handler]) -> None:
     """Register what this version of the library knows; the handlers must outlive the reading."""
     for name, handler in handlers.items():
         setter = getattr(lib, f"{family}_Set{name}Callback", None)
@@ -208,7 +241,7 @@ def _set(lib: Any, family: str, callbacks: Any, handlers: dict[str, Any]) -> Non
             setter(callbacks, handler)
 
 
-def _event_reader(lib: Any, handle: Any, locations: list[int]) -> Any:
+def _event_reader(lib: ModuleType, handle: Handle, locations: list[int]) -> Handle:
     """The reader of all locations in one order of time; their own definitions correct their clocks."""
     for location in locations:
         lib.Reader_SelectLocation(handle, location)
@@ -224,4 +257,5 @@ def _event_reader(lib: Any, handle: Any, locations: list[int]) -> Any:
             lib.Reader_ReadAllLocalDefinitions(handle, definitions)
             lib.Reader_CloseDefReader(handle, definitions)
         lib.Reader_GetEvtReader(handle, location)
-    return lib.Reader_GetGlobalEvtReader(handle)
+    reader: Handle = lib.Reader_GetGlobalEvtReader(handle)
+    return reader

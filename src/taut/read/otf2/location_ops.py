@@ -17,6 +17,7 @@ from taut.core.tables import NULL, Verb
 from taut.read.otf2.bindings import BEGIN, COLLECTIVE, DEFERRED, ENTER, LEAVE, RECV, SEND
 
 DEPTH = 100_000
+# OTF2's numbers of collectives; scans depend on lower ranks only, the others make or free handles.
 VERBS = dict(
     enumerate(
         [Verb.BARRIER, Verb.BROADCAST, Verb.GATHER, Verb.GATHER, Verb.SCATTER, Verb.SCATTER, Verb.ALL_GATHER, Verb.ALL_GATHER]
@@ -24,7 +25,6 @@ VERBS = dict(
         + [Verb.ALL_REDUCE, Verb.REDUCE, Verb.REDUCE_SCATTER, Verb.NONE, Verb.NONE, Verb.REDUCE_SCATTER]
     )
 )
-"""OTF2's numbers of collectives; scans depend on lower ranks only, the others make or free handles."""
 
 
 class Message(NamedTuple):
@@ -93,6 +93,7 @@ class Location:
         if not self._open[region]:
             self._counts["dropped: left a region that was not entered"] += 1
             return
+        # Regions that were not left before the one around them are closed with it.
         while self._stack[-1].region != region:
             self._counts["regions left open"] += 1
             self._close(time)

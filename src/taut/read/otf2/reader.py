@@ -1,7 +1,7 @@
 """OTF2 archives (Score-P and others): an anchor ``traces.otf2``, definitions beside it, and a folder of events.
 
 Processes are ranks, their threads and accelerator streams are lanes. Read through the ``otf2`` bindings where they are
-installed (`otf2_events`).
+installed (`bindings.py`).
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb, concat
-from taut.read.columns import Codes, Ints
+from taut.read.columns import Codes
 from taut.read.files import Member as File
 from taut.read.limits import check_wall
 from taut.read.op_rows import NAME_LENGTH, steps_at
 from taut.read.otf2.bindings import COLUMNS, Definitions, available, events
 from taut.read.otf2.location_ops import Location, Message, Segment
-from taut.read.step_marks import Ranges, loops, says_so
+from taut.read.step_marks import Ranges, is_iteration, loops
+from taut.read.verb_words import HOPS
 
+# OTF2's reference to nothing.
 NONE = 0xFFFFFFFF
-"""OTF2's reference to nothing."""
 FAR = 2_000_000_000_000_000_000
 _COMMUNICATE = re.compile("COLL_|POINT2POINT|RMA|DATA_TRANSFER")
 _SYNCHRONISE = re.compile("BARRIER|WAIT|CRITICAL|ORDERED|FLUSH|ATOMIC")
@@ -81,6 +82,7 @@ class _Archive:
         cuts = np.flatnonzero(np.diff(located)) + 1
         rows: list[tuple[int, ...]] = []
         whole: list[tuple[int, int, int, int]] = []
+        # Enter and leave nest inside a location only, so each is read on its own.
         for mine in np.split(order, cuts):
             ref = int(self.columns["location"][mine[0]]) if len(mine) else NULL
             place = self._place(ref)
@@ -114,7 +116,7 @@ class _Archive:
         self.counts["ops"] = len(columns["rank"])
         if self.counts["nonblocking collectives that meet nobody"]:
             n = self.counts["nonblocking collectives that meet nobody"]
-            self.partial.append(f"{n} nonblocking collectives: where they are waited for is seen, for whom is not")
+            self.partial.append(f"{n} nonblocking collectives: the waits for them are seen, but not which ranks they wait for")
         return Trace(
             ops=Table(Op, columns),
             names=list(map(str, self.names)),
@@ -161,7 +163,7 @@ class _Archive:
         return []
 
     def _comm(self, group: int) -> list[int]:
-        """Ranks of a communicator's members in their order; empty where they are not told."""
+        """Ranks of a communicator's members in their order; empty where they are not recorded."""
         kind, paradigm, members = self.d.groups.get(group, ("", "", []))
         listed = self.listed.get(paradigm, [])
         if kind in ("COMM_LOCATIONS", "COMM_LOCATION_GROUPS"):
@@ -187,14 +189,13 @@ class _Archive:
     def _rows(self, rank: int, lane: int, segment: Segment) -> Sequence[tuple[int, ...]]:
         """One op, or one for each message of a call."""
         name, role, paradigm = self.d.regions.get(segment.region, ("", "", ""))
-        said = segment.messages or (Message(Verb.NONE, NULL, NULL, NULL, NULL),)
         found = []
-        for message in said:
+        for message in segment.messages or (Message(Verb.NONE, NULL, NULL, NULL, NULL),):
             kind = Kind.COMMUNICATE if segment.messages else _kind(role, paradigm)
             kind = Kind.SYNCHRONISE if message.verb is Verb.BARRIER else kind
             label = self.names[(name or f"MPI {message.verb.word}")[:NAME_LENGTH]]
             ranks = self.comms.get(message.comm, [])
-            hop = message.verb in (Verb.SEND, Verb.RECV)
+            hop = message.verb in HOPS
             peer = ranks[message.peer] if 0 <= message.peer < len(ranks) else NULL
             verb = message.verb if peer >= 0 or (not hop and len(ranks) > 1) else Verb.NONE
             self.counts["messages that meet nobody"] += bool(message.verb and not verb)
@@ -206,6 +207,7 @@ class _Archive:
 
     def _ns(self, ticks: Ints) -> Ints:
         """Ticks as ns since the epoch, or since the origin of the trace."""
+        # Whole seconds and the rest apart: ticks × 10⁹ would overflow 64 bits.
         whole, rest = np.divmod(ticks - self.origin, self.second)
         if len(whole) and int(whole.max()) > FAR // 10**9:
             raise InputRefused(self.label, "times beyond 63 years", "write the archive again")
@@ -213,21 +215,20 @@ class _Archive:
             whole * 10**9 + np.rint(rest * (1e9 / self.second)).astype(np.int64) + (self.began if 0 < self.began < FAR else 0)
         )
 
-    def _marks(self, columns: dict[str, Any], whole: Ints) -> Table:
+    def _marks(self, columns: dict[str, Ints], whole: Ints) -> Table:
         """Regions named after iterations as steps."""
         thread, start, end, region = whole
         names = [name for name, _, _ in self.d.regions.values()]
-        code = {ref: place for place, ref in enumerate(self.d.regions) if says_so(names[place])}
+        code = {ref: place for place, ref in enumerate(self.d.regions) if is_iteration(names[place])}
         rows = np.flatnonzero(np.isin(region, np.fromiter(code, dtype=np.int64, count=len(code))))
         coded = np.array([code[ref] for ref in region[rows].tolist()], dtype=np.int64)
         starts = {rank << 24: np.sort(columns["start_ns"][columns["rank"] == rank]) for rank in set(self.rank.values())}
         ranges = Ranges(thread[rows], self._ns(start[rows]), self._ns(end[rows]), coded, names)
         found = loops(ranges, starts)
         if found:
-            said = next(iter(found.values()))
-            self.partial += (
-                [] if said.numbered else [f"regions named {said.stem!r} are taken as steps, numbered in their order"]
-            )
+            loop = next(iter(found.values()))
+            if not loop.numbered:
+                self.partial.append(f"regions named {loop.stem!r} are taken as steps, numbered in their order")
         return concat(
             Mark, [loop.marks().replace(rank=np.full(len(loop.step), process >> 24)) for process, loop in sorted(found.items())]
         )

@@ -15,42 +15,44 @@ import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.core.tables import Member, Table, Trace
-from taut.read.otlp import span_actions as otlp_actions
-from taut.read.otlp import span_columns as otlp_json
-from taut.read.otlp.span_calls import Cast, calls, cast
-from taut.read.otlp.span_columns import Service, Spans
+from taut.read.contents import Service, Spans
+from taut.read.merge import left_out
+from taut.read.otlp import span_actions, span_columns
+from taut.read.otlp.span_calls import Participants, calls, participants
 from taut.read.otlp.span_ops import MOST_LANES, Layout
-from taut.read.otlp.span_tree import grow
+from taut.read.otlp.span_tree import build_tree
 
 BOM = b"\xef\xbb\xbf"
-_SPOKEN = re.compile(rb'\s*+(?:\[\s*+)?\{\s*+"resourceSpans"\s*+:')
+_FIRST_KEY = re.compile(rb'\s*+(?:\[\s*+)?\{\s*+"resourceSpans"\s*+:')
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:
     """A JSON object (or a list of them) whose first key is ``resourceSpans``."""
-    return _SPOKEN.match(head.removeprefix(BOM)) is not None
+    return _FIRST_KEY.match(head.removeprefix(BOM)) is not None
 
 
 def load(data: bytes | bytearray, label: str) -> Spans:
     """The spans of one file."""
-    return otlp_json.decode(data[3:] if data[:3] == BOM else data, label)
+    return span_columns.decode(data[3:] if data[:3] == BOM else data, label)
 
 
 def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
     """One trace out of the spans of all files."""
-    tree = grow(parts)
-    people = cast(tree)
+    tree = build_tree(parts)
+    people = participants(tree)
     found = calls(tree, people)
     layout = Layout(tree, people, found)
     ops = layout.table()
     if not len(ops):
         raise InputRefused(source, "no span takes any time", "export spans with start and end")
-    actions, totals, guesses = otlp_actions.actions(tree, layout.words)
+    actions, totals, guesses = span_actions.actions(tree, layout.words)
     far = sum(by >= 0 for by in people.seen_by)
-    notes = [*tree.partial, *guesses, *(f"{error.where} left out: {error.why}" for error in refused)]
+    notes = [*tree.partial, *guesses, *left_out(refused)]
     if far:
-        notes.append(f"{far} far ends left no spans: their time is as their callers saw it, the way there and back included")
+        notes.append(
+            f"{far} far ends left no spans: their time was measured by their callers and includes the way there and back"
+        )
     named = _names(people)
     return Trace(
         ops=ops,
@@ -71,8 +73,8 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
     )
 
 
-def _members(people: Cast, named: list[str]) -> Table:
-    """Ranks; where the host is not told, every instance is taken to have a clock of its own."""
+def _members(people: Participants, named: list[str]) -> Table:
+    """Ranks; where the host is not recorded, every instance is taken to have a clock of its own."""
     hosts = [service.host or f"host of {name}" for service, name in zip(people.services, named, strict=True)]
     for rank, by in enumerate(people.seen_by):
         hosts[rank] = hosts[by] if by >= 0 else hosts[rank]
@@ -81,8 +83,8 @@ def _members(people: Cast, named: list[str]) -> Table:
     return Table(Member, {"rank": np.arange(len(hosts)), **text})
 
 
-def _names(people: Cast) -> list[str]:
-    """What people call each rank: the service, and which instance where there are several."""
+def _names(people: Participants) -> list[str]:
+    """The name of each rank: the service, and which instance where there are several."""
     many = Counter(service.name for service, by in zip(people.services, people.seen_by, strict=True) if by < 0)
     callers = {by for by in people.seen_by if by >= 0}
     out: list[str] = []

@@ -7,20 +7,22 @@ child of the same service that runs alone inside its parent goes on in the paren
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL
-from taut.read.columns import Ints, Mask, grouped_max
-from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER, Service
+from taut.read.columns import grouped_max
+from taut.read.contents import Service
+from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER
 from taut.read.otlp.span_tree import Tree
 
+# Far ends of one rank that are kept apart.
 MOST_FAR = 64
-"""Far ends of one rank that are told apart."""
+# Clients inside clients (a model's around an HTTP client's) that are taken as one call.
 CHAIN = 8
-"""Clients inside clients (a model's around an HTTP client's) that are taken as one call."""
 
 
 @dataclass
@@ -44,17 +46,17 @@ class Calls:
     """The thread goes on only after it."""
     far: Mask
     """Whoever did it left no span."""
-    inline: Mask
+    inline: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """Goes on in the thread's own lane."""
 
 
 @dataclass
-class Cast:
-    """Who takes part: service instances that told of themselves, then far ends."""
+class Participants:
+    """Who takes part: service instances that left spans, then far ends that left none."""
 
     services: list[Service]
     seen_by: list[int]
-    """Per rank: who saw it from outside, -1 if it told of itself."""
+    """Per rank: who called it, -1 if it left spans of its own."""
     far_rank: Ints
     """Per span: rank of the far end it stands for, -1 for none."""
     call: Mask
@@ -63,7 +65,7 @@ class Cast:
     """Per call: the span that served it, -1 for a far end."""
 
 
-def cast(tree: Tree) -> Cast:
+def participants(tree: Tree) -> Participants:
     """The ranks of a forest."""
     call, served = _collapsed(tree)
     up = np.maximum(tree.parent, 0)
@@ -71,20 +73,20 @@ def cast(tree: Tree) -> Cast:
     services, seen_by = list(tree.services), [NULL] * len(tree.services)
     far_rank = np.full(len(tree), NULL, dtype=np.int64)
     ends: dict[tuple[int, str], int] = {}
-    told_apart: dict[int, int] = {}
+    far_ends: Counter[int] = Counter()
     inside = _inside(tree, call)
     for row in np.flatnonzero(outermost & (served < 0)).tolist():
         caller = int(tree.rank[row])
         word = _far_name(tree, row, inside)
-        if (caller, word) not in ends and told_apart.get(caller, 0) >= MOST_FAR:
+        if (caller, word) not in ends and far_ends[caller] >= MOST_FAR:
             word = "other far ends"
         if (caller, word) not in ends:
-            told_apart[caller] = told_apart.get(caller, 0) + 1
+            far_ends[caller] += 1
             ends[caller, word] = len(services)
             services.append(Service(word, "", tree.services[caller].host))
             seen_by.append(caller)
         far_rank[row] = ends[caller, word]
-    return Cast(services, seen_by, far_rank, call, served)
+    return Participants(services, seen_by, far_rank, call, served)
 
 
 def _only_child(tree: Tree) -> tuple[Ints, Ints]:
@@ -104,6 +106,7 @@ def _collapsed(tree: Tree) -> tuple[Mask, Ints]:
     inner = np.where((only >= 0) & (tree.rank[only] == tree.rank), only, NULL)
     call = client & (inner < 0)
     served = np.where(call, only, NULL)
+    # From the inside out: a client becomes a call once the client inside it is one.
     for _ in range(CHAIN):
         deeper = client & ~call & (inner >= 0) & call[inner]
         call = call | deeper
@@ -126,7 +129,7 @@ def _far_name(tree: Tree, row: int, inside: dict[int, int]) -> str:
     return tree.name[row] or "far end"
 
 
-def calls(tree: Tree, people: Cast) -> Calls:
+def calls(tree: Tree, people: Participants) -> Calls:
     """Children and calls of every thread."""
     rows = np.flatnonzero((tree.parent >= 0) & ~people.call[np.maximum(tree.parent, 0)])  # what a call serves is inside it
     thread = tree.parent[rows]
@@ -141,14 +144,23 @@ def calls(tree: Tree, people: Cast) -> Calls:
     answered &= ~(tree.failed[rows] & call & (tree.end[doer] > tree.end[rows]))
     joined = answered & (end <= tree.end[thread])
     order = np.lexsort((rows, end, start, thread))
-    columns: list[Any] = [thread, doer, rows, start, end, to, remote, joined, far, remote]
-    out = Calls(*(column[order] for column in columns))
-    out.inline = ~out.remote & out.joined & ~_beside(out)
+    out = Calls(
+        thread=thread[order],
+        span=doer[order],
+        asked=rows[order],
+        start=start[order],
+        end=end[order],
+        to=to[order],
+        remote=remote[order],
+        joined=joined[order],
+        far=far[order],
+    )
+    out.inline = ~out.remote & out.joined & ~_overlapping(out)
     return out
 
 
 def _times(tree: Tree, rows: Ints, thread: Ints, call: Mask, remote: Mask) -> tuple[Ints, Ints]:
-    """When each begins and ends in its thread's clock; a server right under its caller lasts as long as it says itself."""
+    """When each begins and ends in its thread's clock; a server right under its caller lasts as long as its own span."""
     low, high = tree.start[thread], tree.end[thread]
     alone = np.bincount(thread, minlength=1)[thread] == 1 if len(thread) else np.zeros(0, dtype=np.bool_)
     around = np.isin(tree.kind[thread], (CLIENT, PRODUCER)) & remote & ~call & alone
@@ -157,7 +169,7 @@ def _times(tree: Tree, rows: Ints, thread: Ints, call: Mask, remote: Mask) -> tu
     return start, np.where(around, high, np.where(remote & ~call, lasts, tree.end[rows]))
 
 
-def _beside(found: Calls) -> Mask:
+def _overlapping(found: Calls) -> Mask:
     """Calls that overlap another one of their thread."""
     until = np.where(found.joined, found.end, found.start)
     out = grouped_max(found.thread, until) > found.start

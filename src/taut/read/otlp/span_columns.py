@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
-from taut.read.columns import Ints
+from taut.read.contents import Facts, Service, Spans
 
+# Span kinds of OpenTelemetry; whatever else is internal.
 SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
-"""Span kinds of OpenTelemetry; whatever else is internal."""
+# Times beyond this many ns are no times, and their sums would overflow.
 FAR_NS = 4_000_000_000_000_000_000
-"""Times beyond this many ns are no times, and their sums would overflow."""
 MOST_QUEUED_S = 1e6
-_KINDS: dict[Any, int] = {
+_KINDS: dict[int | str | None, int] = {
     f"SPAN_KIND_{word}": kind
     for word, kind in (("SERVER", SERVER), ("CLIENT", CLIENT), ("PRODUCER", PRODUCER), ("CONSUMER", CONSUMER))
 } | {kind: kind for kind in range(CONSUMER + 1)}
@@ -28,13 +26,13 @@ _ERRORS = (2, "2", "STATUS_CODE_ERROR")
 _NONE = msgspec.Raw(b"[]")
 _NO_STATUS = msgspec.Raw(b"{}")
 
+# What names the far end of a call that left no span of its own, the most specific first.
 FAR = (
     "peer.service", "gen_ai.request.model", "gen_ai.response.model", "db.system.name", "db.system",
     "messaging.destination.name", "rpc.service", "server.address", "net.peer.name", "gen_ai.provider.name", "gen_ai.system",
 )  # fmt: skip
-"""What names the far end of a call that left no span of its own, the most telling first."""
+# Attributes by which two calls are known to ask the same; so are those that begin with one of GEN_AI_CONTENT.
 CONTENT = frozenset(["url.full", "http.url", "http.target", "db.query.text", "db.statement", "rpc.method", "input.value"])
-"""What says that two calls ask the same; so does everything that begins with one of GEN_AI_CONTENT."""
 GEN_AI_CONTENT = ("gen_ai.input.", "gen_ai.prompt", "gen_ai.tool.call.arguments")
 
 Number = int | str | float | None
@@ -122,68 +120,23 @@ _PAIRS, _VALUE, _STATUS = msgspec.json.Decoder(list[Pair]), msgspec.json.Decoder
 _EVENTS, _LINKS = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(list[Link])
 
 
-@dataclass(slots=True)
-class Facts:
-    """What the attributes of a span tell beyond its name."""
-
-    far: str = ""
-    operation: str = ""
-    model: str = ""
-    tool: str = ""
-    error: str = ""
-    tokens_in: int = -1
-    tokens_out: int = -1
-    resend: int = 0
-    content: int = 0
-    """Hash of what was asked; 0 if that was not recorded."""
-    queued_ns: int = 0
-
-
-@dataclass(frozen=True)
-class Service:
-    """One service instance: its name, what tells it from its siblings, and its host."""
-
-    name: str
-    instance: str
-    host: str
-
-
-@dataclass
-class Spans:
-    """The spans of one file as columns, and beside them what only some spans have."""
-
-    label: str
-    trace: list[str] = field(default_factory=list)
-    span: list[str] = field(default_factory=list)
-    parent: list[str] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
-    kind: list[int] = field(default_factory=list)
-    failed: list[bool] = field(default_factory=list)
-    start_ns: Any = field(default_factory=list)
-    end_ns: Any = field(default_factory=list)
-    service: list[int] = field(default_factory=list)
-    services: list[Service] = field(default_factory=list)
-    facts: dict[int, Facts] = field(default_factory=dict)
-    """Of spans whose attributes are sure to matter."""
-    raw: dict[int, bytes] = field(default_factory=dict)
-    """Attributes of calls and failures, decoded where they turn out to matter."""
-    links: dict[int, tuple[str, str]] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    partial: list[str] = field(default_factory=list)
-
-
 def decode(data: bytes | bytearray, label: str) -> Spans:
     """The spans of one file of JSON lines, or of one document."""
     out = Spans(label)
+    start, end = list[Number](), list[Number]()
     for document in _documents(data, label, out.partial):
         for part in document.resourceSpans:
             service = len(out.services)
             out.services.append(_service(part.resource))
             for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans):
-                _add(out, scope.spans, service)
+                spans = scope.spans
+                _add_columns(out, spans, service)
+                _add_details(out, spans, len(out.span) - len(spans))
+                start += [span.startTimeUnixNano for span in spans]
+                end += [span.endTimeUnixNano for span in spans]
     if not out.span:
         raise InputRefused(label, "no spans in this file", "export traces, not only metrics or logs")
-    out.start_ns, out.end_ns = _times(out.start_ns), _times(out.end_ns)
+    out.start_ns, out.end_ns = _times(start), _times(end)
     return out
 
 
@@ -234,29 +187,31 @@ def _whole(data: memoryview, label: str) -> list[Document]:
         raise InputRefused(label, why, "export spans with the OTLP/JSON file exporter") from None
 
 
-def _add(out: Spans, spans: list[Span], service: int) -> None:
-    row = len(out.span)
+def _add_columns(out: Spans, spans: list[Span], service: int) -> None:
+    """Append what every span has."""
     out.trace += [s.traceId for s in spans]
     out.span += [s.spanId for s in spans]
     out.parent += [s.parentSpanId or "" for s in spans]
     out.name += [s.name or "" for s in spans]
-    kinds = [_KINDS.get(s.kind, 0) for s in spans]
-    out.kind += kinds
+    out.kind += [_KINDS.get(s.kind, 0) for s in spans]
     out.failed += [len(s.status) > 2 and _failed(s.status) for s in spans]
-    out.start_ns += [s.startTimeUnixNano for s in spans]
-    out.end_ns += [s.endTimeUnixNano for s in spans]
     out.service += [service] * len(spans)
-    for i, s in enumerate(spans):
+
+
+def _add_details(out: Spans, spans: list[Span], first: int) -> None:
+    """Keep attributes, queue times and links of the spans, of which the first has this row; two bytes are an empty list."""
+    kind, failed = out.kind, out.failed
+    for row, s in enumerate(spans, first):
         if len(s.attributes) > 2:
             raw = bytes(s.attributes)
             if b"gen_ai." in raw or b"resend_count" in raw:
-                out.facts[row + i] = facts(raw)
-            elif kinds[i] == CLIENT or kinds[i] == PRODUCER or out.failed[row + i]:
-                out.raw[row + i] = raw
+                out.facts[row] = facts(raw)
+            elif kind[row] == CLIENT or kind[row] == PRODUCER or failed[row]:
+                out.raw[row] = raw
         if len(s.events) > 2 and b"queue" in bytes(s.events):
-            _dequeued(out, row + i, s)
+            _add_queue_time(out, row, s)
         if len(s.links) > 2:
-            _linked(out, row + i, s)
+            _add_link(out, row, s)
 
 
 def _failed(status: msgspec.Raw) -> bool:
@@ -267,7 +222,7 @@ def _failed(status: msgspec.Raw) -> bool:
 
 
 def facts(raw: bytes) -> Facts:
-    """What attributes tell; nothing where they are no attributes."""
+    """What attributes record; nothing where they cannot be decoded."""
     try:
         pairs = _PAIRS.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -287,11 +242,13 @@ def facts(raw: bytes) -> Facts:
         elif key in CONTENT or key.startswith(GEN_AI_CONTENT):
             content.append(key.encode("utf-8", "replace") + b"\0" + bytes(pair.value))
     if content:
-        out.content = _hashed(content)
+        digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
+        out.content = int.from_bytes(digest, "big") or 1  # 0 stands for nothing recorded
     return out
 
 
-def _plain(raw: msgspec.Raw) -> Any:
+def _plain(raw: msgspec.Raw) -> Number:
+    """The value of an attribute, None if it is a list or a table; plain text, which most are, is cut out of the JSON."""
     text = bytes(raw)
     if text.startswith(b'{"stringValue":"') and b"\\" not in text and text.count(b'"') == 4:
         return text[16:-2].decode("utf-8", "replace")
@@ -304,39 +261,31 @@ def _plain(raw: msgspec.Raw) -> Any:
     return value.intValue if value.intValue is not None else value.doubleValue
 
 
-def _text(value: Any) -> str:
+def _text(value: Number) -> str:
     return str(value)[:200] if isinstance(value, (str, int)) else ""
 
 
-def whole(value: Any) -> int:
+def whole(value: Number) -> int:
     """A count or a time out of a number or its text; -1 for anything else."""
     try:
-        found = int(value)
-    except (TypeError, ValueError, OverflowError):
+        found = -1 if value is None else int(value)
+    except (ValueError, OverflowError):
         return -1
     return found if 0 <= found < FAR_NS else -1
 
 
-def _hashed(content: list[bytes]) -> int:
-    digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
-    return int.from_bytes(digest, "big") or 1
-
-
-def _resent(value: Any) -> int:
-    return min(max(whole(value), 0), 1 << 30)
-
-
-def _queued(seconds: Any) -> int:
+def _queued(seconds: Number) -> int:
     try:
-        value = float(seconds)
-    except (TypeError, ValueError):
+        value = 0.0 if seconds is None else float(seconds)
+    except (ValueError, OverflowError):
         return 0
     return round(value * 1e9) if 0 < value < MOST_QUEUED_S else 0
 
 
-_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+_FIELDS: dict[str, tuple[str, Callable[[Number], str | int]]] = {
     "gen_ai.operation.name": ("operation", _text), "gen_ai.tool.name": ("tool", _text), "error.type": ("error", _text),
-    "gen_ai.request.model": ("model", _text), "http.request.resend_count": ("resend", _resent),
+    "gen_ai.request.model": ("model", _text),
+    "http.request.resend_count": ("resend", lambda value: min(max(whole(value), 0), 1 << 30)),
     "gen_ai.usage.input_tokens": ("tokens_in", whole), "gen_ai.usage.prompt_tokens": ("tokens_in", whole),
     "gen_ai.usage.output_tokens": ("tokens_out", whole), "gen_ai.usage.completion_tokens": ("tokens_out", whole),
     "gen_ai.latency.time_in_queue": ("queued_ns", _queued),
@@ -344,8 +293,8 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 _FAR = {key: place for place, key in enumerate(FAR)}
 
 
-def _dequeued(out: Spans, row: int, span: Span) -> None:
-    """An event that says the work left its queue: the span's time before it is queueing."""
+def _add_queue_time(out: Spans, row: int, span: Span) -> None:
+    """Keep how long a span was queued: its time before the event with which it left the queue."""
     try:
         events = _EVENTS.decode(span.events)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -359,7 +308,8 @@ def _dequeued(out: Spans, row: int, span: Span) -> None:
             return
 
 
-def _linked(out: Spans, row: int, span: Span) -> None:
+def _add_link(out: Spans, row: int, span: Span) -> None:
+    """Keep the span that this one points at."""
     try:
         links = _LINKS.decode(span.links)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

@@ -9,36 +9,36 @@ how long it was under way is seen when both ends are on one clock, which is for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind, Op, Table, Verb
-from taut.read.columns import Codes, Flags, Ints, Mask
-from taut.read.otlp.span_calls import Calls, Cast, tasks
+from taut.read.columns import Codes, Flags
+from taut.read.op_rows import coded
+from taut.read.otlp.span_calls import Calls, Participants, tasks
 from taut.read.otlp.span_tree import Tree
 
+# Tasks of one rank in one step that get a lane of their own; more share them.
 MOST_LANES = 256
-"""Tasks of one rank in one step that get a lane of their own; more share them."""
 QUEUE = re.compile(r"\bqueue|queued\b|\benqueue", re.IGNORECASE)
+# What happens to a thread, in the order of what happens at one time; CUT is the end of its time in a queue.
 BEGIN, ENDS, CUT, STARTS, CLOSE = range(5)
-"""Events in the life of a thread, in their order at one time; CUT is the end of its time in a queue."""
-Rows = dict[str, Any]
+Rows = dict[str, Ints]
 BLANK = {
     "rank": 0, "lane": 0, "step": 0, "kind": int(Kind.COMMUNICATE), "name": 0, "start_ns": 0, "end_ns": 0,
     "verb": int(Verb.NONE), "group": NULL, "seq": NULL, "peer": NULL, "part": NULL, "launch": NULL,
 }  # fmt: skip
 
 
-def _rows(n: int, **columns: Any) -> Rows:
+def _rows(n: int, **columns: Ints | int) -> Rows:
     return {key: np.broadcast_to(np.asarray(columns.get(key, value), dtype=np.int64), (n,)) for key, value in BLANK.items()}
 
 
 class Layout:
     """Ops under construction: blocks of rows, so that a message knows the row of its sender."""
 
-    def __init__(self, tree: Tree, people: Cast, found: Calls) -> None:
+    def __init__(self, tree: Tree, people: Participants, found: Calls) -> None:
         self.tree, self.people, self.found = tree, people, found
         self.names, self.groups = Codes(), Codes()
         self.words = _words(tree, people)
@@ -59,15 +59,6 @@ class Layout:
         blocks = [self._entries(begun, before + sent_at[begun]), self._far_work(far), main]
         blocks += self._answers(gathered, before + len(main["rank"]))
         return Table(Op, {key: np.concatenate([block[key] for block in blocks]) for key in BLANK})
-
-    def _coded(self, keys: Ints, text: Callable[[int], str], codes: Codes | None = None) -> Ints:
-        """Codes of the words that stand for some keys, each made once."""
-        different, where = np.unique(keys, return_inverse=True)
-        return (self.names if codes is None else codes).of(map(text, different.tolist()))[where]
-
-    def _class(self, spans: Ints) -> Ints:
-        different, where = np.unique(spans, return_inverse=True)
-        return self.names.of(self.words[i] for i in different.tolist())[where]
 
     def _lanes(self) -> Ints:
         """A lane for every task of a rank and step."""
@@ -105,41 +96,57 @@ class Layout:
         remote, to = found.remote[calls], found.to[calls]
         at = np.where(found.far[calls], found.start[calls], self.tree.start[found.span[calls]])
         return _rows(
-            len(calls), rank=to, lane=lane, step=step, start_ns=at, end_ns=at, launch=launch,
+            len(calls),
+            rank=to,
+            lane=lane,
+            step=step,
+            start_ns=at,
+            end_ns=at,
+            launch=launch,
             **self._message(calls, remote, Verb.RECV, self.tree.rank[found.thread[calls]]),
-        )  # fmt: skip
+        )
 
     def _message(self, calls: Ints, remote: Mask, verb: Verb, peer: Ints) -> Rows:
         """What the two ends of the way there have in common; nothing is sent to the rank itself."""
         to, name = self.found.to[calls], np.empty(len(calls), dtype=np.int64)
-        name[remote] = self._coded(to[remote], lambda rank: f"call {self._service(rank)}")
-        name[~remote] = self._coded(to[~remote], lambda rank: f"{self._service(rank)} task")
+        name[remote] = coded(self.names, to[remote], lambda rank: f"call {self._service(rank)}")
+        name[~remote] = coded(self.names, to[~remote], lambda rank: f"{self._service(rank)} task")
         return {
-            "kind": np.where(remote, Kind.COMMUNICATE, Kind.COORDINATE), "name": name,
-            "verb": np.where(remote, verb, Verb.NONE), "peer": np.where(remote, peer, NULL),
+            "kind": np.where(remote, Kind.COMMUNICATE, Kind.COORDINATE),
+            "name": name,
+            "verb": np.where(remote, verb, Verb.NONE),
+            "peer": np.where(remote, peer, NULL),
             "part": np.where(remote, 2 * self.number[calls], NULL),
-        }  # fmt: skip
+        }
 
     def _far_work(self, calls: Ints) -> Rows:
         found, (lane, step) = self.found, self._place(calls)
         return _rows(
-            len(calls), rank=found.to[calls], lane=lane, step=step, kind=Kind.COMPUTE, name=self._class(found.span[calls]),
-            start_ns=found.start[calls], end_ns=found.end[calls],
-        )  # fmt: skip
+            len(calls),
+            rank=found.to[calls],
+            lane=lane,
+            step=step,
+            kind=Kind.COMPUTE,
+            name=coded(self.names, found.span[calls], self.words.__getitem__),
+            start_ns=found.start[calls],
+            end_ns=found.end[calls],
+        )
 
     def _events(self) -> Rows:
-        """The lives of all threads, one event after the other."""
+        """What happens to all threads, one event after the other."""
         tree, found, threads = self.tree, self.found, self.threads
         joined = np.flatnonzero(found.joined)
         queued = np.array(
-            [r for r, known in tree.known.told.items() if known.queued_ns and not self.people.call[r]], dtype=np.int64
+            [r for r, known in tree.known.facts.items() if known.queued_ns and not self.people.call[r]], dtype=np.int64
         )
-        until = tree.start[queued] + np.array([tree.known.told[r].queued_ns for r in queued.tolist()], dtype=np.int64)
+        until = tree.start[queued] + np.array([tree.known.facts[r].queued_ns for r in queued.tolist()], dtype=np.int64)
         parts = (
-            (threads, tree.start[threads], BEGIN, None), (found.thread, found.start, STARTS, np.arange(len(found.span))),
-            (found.thread[joined], found.end[joined], ENDS, joined), (threads, tree.end[threads], CLOSE, None),
+            (threads, tree.start[threads], BEGIN, None),
+            (found.thread, found.start, STARTS, np.arange(len(found.span))),
+            (found.thread[joined], found.end[joined], ENDS, joined),
+            (threads, tree.end[threads], CLOSE, None),
             (queued, np.minimum(until, tree.end[queued]), CUT, None),
-        )  # fmt: skip
+        )
         thread = np.concatenate([who for who, _, _, _ in parts])
         time = np.concatenate([at for _, at, _, _ in parts])
         what = np.concatenate([np.full(len(who), word) for who, _, word, _ in parts])
@@ -157,6 +164,7 @@ class Layout:
         found = self.found
         thread, time, what, call = events["thread"], events["time"], events["what"], events["call"]
         inline = (call >= 0) & found.inline[call] if len(found.span) else np.zeros(len(call), dtype=np.bool_)
+        # Above 0 while a child runs in the lane of its parent: that time is the child's.
         inside = np.cumsum(np.where(inline, np.where(what == STARTS, 1, -1), 0))
         waits = (what == ENDS) & ~inline
         before = np.concatenate([time[:1], time[:-1]])
@@ -166,7 +174,7 @@ class Layout:
         runs, gather = self._runs(call, waits)
         alone = np.flatnonzero(waits & ~gather)
         last = np.flatnonzero(gather & np.append((runs[1:] != runs[:-1]) | ~gather[1:], True))
-        group = self._coded(thread[last], lambda row: f"{self.words[row]} fan-out", self.groups)
+        group = coded(self.groups, thread[last], lambda row: f"{self.words[row]} fan-out")
         first = np.searchsorted(runs, runs[last])
         blocks = [
             (np.flatnonzero(own), self._own(thread, before, time, what, np.flatnonzero(own))),
@@ -203,8 +211,8 @@ class Layout:
         who = thread[rows]
         queue = what[rows] == CUT
         name = np.empty(len(rows), dtype=np.int64)
-        name[~queue] = self._class(who[~queue])
-        name[queue] = self._coded(self.tree.rank[who[queue]], lambda rank: f"{self._service(rank)} queue")
+        name[~queue] = coded(self.names, who[~queue], self.words.__getitem__)
+        name[queue] = coded(self.names, self.tree.rank[who[queue]], lambda rank: f"{self._service(rank)} queue")
         kind = np.where(queue | self.queues[who], Kind.COORDINATE, Kind.COMPUTE)
         return _rows(len(rows), **self._at(who), name=name, kind=kind, start_ns=before[rows], end_ns=time[rows])
 
@@ -214,26 +222,38 @@ class Layout:
         return _rows(len(rows), **self._at(thread[rows]), start_ns=at, end_ns=at, **message)
 
     def _answer(self, calls: Ints) -> Rows:
-        name = self._coded(self.found.to[calls], lambda rank: f"answer of {self._service(rank)}")
+        name = coded(self.names, self.found.to[calls], lambda rank: f"answer of {self._service(rank)}")
         return {"name": name, "part": 2 * self.number[calls] + 1}
 
     def _receives(self, thread: Ints, before: Ints, time: Ints, rows: Ints, calls: Ints) -> Rows:
         """A thread waits for one answer."""
         return _rows(
-            len(rows), **self._at(thread[rows]), start_ns=before[rows], end_ns=time[rows], verb=Verb.RECV,
-            peer=self.found.to[calls], **self._answer(calls),
-        )  # fmt: skip
+            len(rows),
+            **self._at(thread[rows]),
+            start_ns=before[rows],
+            end_ns=time[rows],
+            verb=Verb.RECV,
+            peer=self.found.to[calls],
+            **self._answer(calls),
+        )
 
     def _gathers(self, thread: Ints, begin: Ints, time: Ints, rows: Ints, group: Ints) -> Rows:
         """A thread waits for all answers of a fan-out."""
         who = thread[rows]
         return _rows(
-            len(rows), **self._at(who), start_ns=begin, end_ns=time[rows], verb=Verb.GATHER, peer=self.tree.rank[who],
-            name=self._coded(who, lambda row: f"{self.words[row]} fan-out"), group=group, seq=np.arange(len(rows)),
-        )  # fmt: skip
+            len(rows),
+            **self._at(who),
+            start_ns=begin,
+            end_ns=time[rows],
+            verb=Verb.GATHER,
+            peer=self.tree.rank[who],
+            name=coded(self.names, who, lambda row: f"{self.words[row]} fan-out"),
+            group=group,
+            seq=np.arange(len(rows)),
+        )
 
     def _answers(self, gathered: tuple[Ints, Ints, Ints], before: int) -> list[Rows]:
-        """How tasks end: an answer to whoever waits for it; for a fan-out, its arrival too, which tells the clocks apart."""
+        """How tasks end: an answer to whoever waits for it; for a fan-out, its arrival too, by which clocks are compared."""
         found, tree = self.found, self.tree
         members, group, seq = gathered
         hosts = np.array([service.host for service in self.people.services], dtype=object)
@@ -244,17 +264,33 @@ class Layout:
         arriving = members[distant[members]]
         calls = np.concatenate([np.flatnonzero(single), arriving])
         sends = _rows(
-            len(calls), **self._done(calls), verb=Verb.SEND, peer=caller[calls], **self._answer(calls),
-        )  # fmt: skip
+            len(calls),
+            **self._done(calls),
+            verb=Verb.SEND,
+            peer=caller[calls],
+            **self._answer(calls),
+        )
         parts = _rows(
-            len(members), **self._done(members), verb=Verb.GATHER, peer=caller[members], group=group, seq=seq,
-            name=self._coded(found.thread[members], lambda row: f"{self.words[row]} fan-out"),
-        )  # fmt: skip
+            len(members),
+            **self._done(members),
+            verb=Verb.GATHER,
+            peer=caller[members],
+            group=group,
+            seq=seq,
+            name=coded(self.names, found.thread[members], lambda row: f"{self.words[row]} fan-out"),
+        )
         arrivals = _rows(
-            len(arriving), rank=caller[arriving], lane=MOST_LANES, step=tree.step[found.thread[arriving]], verb=Verb.RECV,
-            peer=found.to[arriving], start_ns=found.end[arriving], end_ns=found.end[arriving],
-            launch=before + int(single.sum()) + np.arange(len(arriving)), **self._answer(arriving),
-        )  # fmt: skip
+            len(arriving),
+            rank=caller[arriving],
+            lane=MOST_LANES,
+            step=tree.step[found.thread[arriving]],
+            verb=Verb.RECV,
+            peer=found.to[arriving],
+            start_ns=found.end[arriving],
+            end_ns=found.end[arriving],
+            launch=before + int(single.sum()) + np.arange(len(arriving)),
+            **self._answer(arriving),
+        )
         return [sends, parts, arrivals]
 
     def _done(self, calls: Ints) -> Rows:
@@ -263,7 +299,7 @@ class Layout:
         return {"rank": found.to[calls], "lane": lane, "step": step, "start_ns": at, "end_ns": at}
 
 
-def _words(tree: Tree, people: Cast) -> list[str]:
+def _words(tree: Tree, people: Participants) -> list[str]:
     """Class names: the service and what it does, so that the same words mean the same work."""
     known: dict[tuple[int, str], str] = {}
     out = []

@@ -10,44 +10,47 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
-from taut.read.columns import Codes, Ints, Mask
+from taut.read.columns import Codes
+from taut.read.contents import Facts, Service, Spans
 from taut.read.limits import near
-from taut.read.otlp.span_columns import Facts, Service, Spans, facts
+from taut.read.otlp.span_columns import facts
 
+# Operations of which several in a row under one root are turns of a conversation.
 TURNS = ("invoke_agent", "invoke_workflow")
-"""Operations of which several in a row under one root are turns of a conversation."""
-UNTOLD = Facts()
+NO_FACTS = Facts()
+# Most ranks, and most ranks × steps, that are kept.
 RANKS, CELLS = 4096, 20_000_000
-"""Most ranks, and most ranks × steps, that are kept."""
 
 
 @dataclass
 class Known:
-    """What attributes tell of spans, by row; those of calls and failures are decoded when first asked for."""
+    """What attributes record of spans, by row; those of calls and failures are decoded when first asked for."""
 
-    told: dict[int, Facts]
+    facts: dict[int, Facts]
     raw: dict[int, bytes]
 
     def of(self, row: int) -> Facts:
         """What is known of one span."""
-        found = self.told.get(row)
+        found = self.facts.get(row)
         if found is None:
             raw = self.raw.get(row)
             if raw is None:
-                return UNTOLD
-            found = self.told[row] = facts(raw)
+                return NO_FACTS
+            found = self.facts[row] = facts(raw)
         return found
 
-    def moved(self, new: Ints) -> Known:
-        """The same after rows were renumbered; -1 leaves one out."""
-        told, raw = ({int(new[row]): one for row, one in of.items() if new[row] >= 0} for of in (self.told, self.raw))
-        return Known(told, raw)  # type: ignore[arg-type]
+    def renumbered(self, new: Ints) -> Known:
+        """The same with new numbers for the rows; -1 leaves one out."""
+        return Known(
+            {int(new[row]): one for row, one in self.facts.items() if new[row] >= 0},
+            {int(new[row]): raw for row, raw in self.raw.items() if new[row] >= 0},
+        )
 
 
 @dataclass
@@ -78,22 +81,16 @@ class Tree:
         return len(self.span)
 
 
-def grow(parts: Sequence[Spans]) -> Tree:
+def build_tree(parts: Sequence[Spans]) -> Tree:
     """One forest out of the spans of all files."""
     counts: Counter[str] = sum((part.counts for part in parts), Counter())
     partial = [line for part in parts for line in part.partial]
-    good, keys = _good(parts, counts)
-    columns = _columns(parts, good)
-    known = Known({}, {})
-    links: dict[int, str] = {}
-    for part, rows, base in zip(parts, good, np.cumsum([0, *map(len, good[:-1])]).tolist(), strict=True):
-        place = _place(rows, len(part.span), base)
-        known.told.update((int(place[i]), one) for i, one in part.facts.items() if place[i] >= 0)
-        known.raw.update((int(place[i]), raw) for i, raw in part.raw.items() if place[i] >= 0)
-        links.update((int(place[i]), "".join(to)) for i, to in part.links.items() if place[i] >= 0)
+    usable, keys = _usable_rows(parts, counts)
+    known, links = _known(parts, usable)
     row_of = {key: row for row, key in enumerate(keys)}
-    parent = _parents(columns, row_of)
-    orphans = int(np.count_nonzero((parent < 0) & np.fromiter(map(bool, columns["parent"]), np.bool_, len(parent))))
+    trace, above = _texts([part.trace for part in parts], usable), _texts([part.parent for part in parts], usable)
+    parent = _parents(trace, above, row_of)
+    orphans = int(np.count_nonzero((parent < 0) & np.fromiter(map(bool, above), np.bool_, len(parent))))
     if orphans:
         lost = f"{orphans:,} of {len(keys):,} spans name a parent that is not in the files: nobody is seen to wait for them"
         partial.append(lost)
@@ -102,22 +99,35 @@ def grow(parts: Sequence[Spans]) -> Tree:
     circle = top < 0
     parent[circle], top[circle] = NULL, np.flatnonzero(circle)
     counts["spans in a circle of parents"] += int(circle.sum())
-    rank, services = _ranks(parts, columns["part"], columns["service"])
-    start, end = columns["start_ns"], columns["end_ns"]
-    key, keep = _steps(columns["trace"], parent, top, start, end, known.told, counts)
+    rank, services = _ranks(parts, usable)
+    start, end = (_numbers(columns, usable) for columns in ([p.start_ns for p in parts], [p.end_ns for p in parts]))
+    key, keep = _steps(trace, parent, top, start, end, known.facts, counts)
     step, origin = _ordered(key, keep, parent, start)
     if len(origin) * len(services) > CELLS:
         why = f"{len(services):,} services × {len(origin):,} traces are too many at once"
         raise TooLarge(parts[0].label, why, "analyze a shorter time, or fewer services")
     tree = Tree(
-        columns["trace"], columns["span"], columns["name"], parent, rank, columns["kind"], columns["failed"],
-        start, end, step, origin, known, {row: row_of[key] for row, key in links.items() if key in row_of},
-        services, +counts, partial,
-    )  # fmt: skip
-    return _cut(tree, keep)
+        trace=trace,
+        span=_texts([part.span for part in parts], usable),
+        name=_texts([part.name for part in parts], usable),
+        parent=parent,
+        rank=rank,
+        kind=_numbers([part.kind for part in parts], usable),
+        failed=_numbers([part.failed for part in parts], usable).astype(np.bool_),
+        start=start,
+        end=end,
+        step=step,
+        origin=origin,
+        known=known,
+        links={row: row_of[key] for row, key in links.items() if key in row_of},
+        services=services,
+        counts=+counts,
+        partial=partial,
+    )
+    return _relative(tree, keep)
 
 
-def _good(parts: Sequence[Spans], counts: Counter[str]) -> tuple[list[Ints], list[str]]:
+def _usable_rows(parts: Sequence[Spans], counts: Counter[str]) -> tuple[list[Ints], list[str]]:
     """Rows of every file without spans that have no time or were exported twice, and the keys of what is left."""
     good: list[Ints] = []
     keys: list[str] = []
@@ -146,31 +156,34 @@ def _good(parts: Sequence[Spans], counts: Counter[str]) -> tuple[list[Ints], lis
     return good, keys
 
 
-def _columns(parts: Sequence[Spans], good: list[Ints]) -> dict[str, Any]:
-    """Columns of all files, one after the other."""
-    columns: dict[str, Any] = {}
-    for name in ("trace", "span", "parent", "name"):
-        columns[name] = []
-        for part, rows in zip(parts, good, strict=True):
-            column = getattr(part, name)
-            columns[name] += column if len(rows) == len(column) else [column[i] for i in rows.tolist()]
-    types = {"kind": np.int64, "failed": np.bool_, "start_ns": np.int64, "end_ns": np.int64, "service": np.int64}
-    for name, dtype in types.items():
-        chunks: list[Any] = [np.array(getattr(part, name), dtype=dtype)[rows] for part, rows in zip(parts, good, strict=True)]
-        columns[name] = np.concatenate(chunks)
-    columns["part"] = np.repeat(np.arange(len(parts)), [len(rows) for rows in good])
-    return columns
+def _known(parts: Sequence[Spans], usable: Sequence[Ints]) -> tuple[Known, dict[int, str]]:
+    """(what attributes record, the key of the span that a link points at), by the rows of all files together."""
+    known, links = Known({}, {}), dict[int, str]()
+    for part, rows, base in zip(parts, usable, np.cumsum([0, *map(len, usable[:-1])]).tolist(), strict=True):
+        place = np.full(len(part.span), NULL, dtype=np.int64)
+        place[rows] = base + np.arange(len(rows))
+        known.facts.update((int(place[i]), one) for i, one in part.facts.items() if place[i] >= 0)
+        known.raw.update((int(place[i]), raw) for i, raw in part.raw.items() if place[i] >= 0)
+        links.update((int(place[i]), "".join(to)) for i, to in part.links.items() if place[i] >= 0)
+    return known, links
 
 
-def _place(rows: Ints, total: int, base: int) -> Ints:
-    """New row of every row of a file, -1 for those left out."""
-    place = np.full(total, NULL, dtype=np.int64)
-    place[rows] = base + np.arange(len(rows))
-    return place
+def _texts(columns: Sequence[list[str]], usable: Sequence[Ints]) -> list[str]:
+    """The usable rows of a column of texts, of all files one after the other."""
+    out: list[str] = []
+    for column, rows in zip(columns, usable, strict=True):
+        out += column if len(rows) == len(column) else [column[i] for i in rows.tolist()]
+    return out
 
 
-def _parents(columns: dict[str, Any], row_of: dict[str, int]) -> Ints:
-    pairs = zip(columns["trace"], columns["parent"], strict=True)
+def _numbers(columns: Sequence[Sequence[int] | Ints], usable: Sequence[Ints]) -> Ints:
+    """The usable rows of a column of numbers, of all files one after the other."""
+    return np.concatenate([np.array(column, dtype=np.int64)[rows] for column, rows in zip(columns, usable, strict=True)])
+
+
+def _parents(trace: list[str], parent: list[str], row_of: dict[str, int]) -> Ints:
+    """Row of every span's parent, -1 if it has none or that is not in the files."""
+    pairs = zip(trace, parent, strict=True)
     found = np.array([row_of.get(trace + up, NULL) if up else NULL for trace, up in pairs], dtype=np.int64)
     return np.where(found == np.arange(len(found)), NULL, found)
 
@@ -179,27 +192,28 @@ def _tops(parent: Ints) -> Ints:
     """The topmost ancestor of every span, -1 for those in a circle."""
     n = len(parent)
     at = np.where(parent < 0, np.arange(n), parent)
+    # Each round doubles how far a span looks up.
     for _ in range(n.bit_length() + 1):
         at = at[at]
     return np.where(parent[at] < 0, at, NULL)
 
 
-def _ranks(parts: Sequence[Spans], part: Ints, service: Ints) -> tuple[Ints, list[Service]]:
-    """Service instances in the order of their names; a rank is one of them."""
-    instances: Codes = Codes()
-    offset = np.cumsum([0] + [len(p.services) for p in parts])
-    code = instances.of((s.name, s.instance) for p in parts for s in p.services)
-    used = np.unique(code[offset[part] + service])
+def _ranks(parts: Sequence[Spans], usable: Sequence[Ints]) -> tuple[Ints, list[Service]]:
+    """(rank of every span, the service instance that each rank is): instances in the order of their names."""
+    listed = [service for part in parts for service in part.services]
+    instances = Codes()
+    code = instances.of((service.name, service.instance) for service in listed)
+    offset = np.cumsum([0, *(len(part.services) for part in parts[:-1])])
+    code_of = code[_numbers([at + np.array(part.service) for part, at in zip(parts, offset, strict=True)], usable)]
+    used = np.unique(code_of)
     if len(used) > RANKS:
         why = f"{len(used):,} service instances are more than {RANKS:,}"
         raise TooLarge(parts[0].label, why, "analyze fewer services, or set service.instance.id to something that stays")
-    one: dict[int, Service] = {}
-    for c, s in zip(code.tolist(), (s for p in parts for s in p.services), strict=True):
-        one.setdefault(c, s)
-    order = sorted(used.tolist(), key=lambda c: (one[c].name, _natural(one[c].instance)))
+    service_of = dict(zip(reversed(code.tolist()), reversed(listed), strict=True))  # the first of each instance stays
+    order = sorted(used.tolist(), key=lambda c: (service_of[c].name, _natural(service_of[c].instance)))
     rank = np.full(len(instances), NULL, dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return rank[code[offset[part] + service]], [one[c] for c in order]
+    return rank[code_of], [service_of[c] for c in order]
 
 
 def _natural(text: str) -> tuple[int, str]:
@@ -209,23 +223,24 @@ def _natural(text: str) -> tuple[int, str]:
 
 
 def _steps(
-    trace: list[str], parent: Ints, top: Ints, start: Ints, end: Ints, told: dict[int, Facts], counts: Counter[str]
+    trace: list[str], parent: Ints, top: Ints, start: Ints, end: Ints, facts: dict[int, Facts], counts: Counter[str]
 ) -> tuple[Ints, Mask]:
     """(key of every span's step, whether it belongs to one); cuts the tree above the turns of a conversation."""
     key = Codes().of(trace)
     keep = np.ones(len(key), dtype=np.bool_)
     turns: dict[int, list[int]] = {}
-    for row, known in told.items():
+    for row, known in facts.items():
         if known.operation in TURNS and parent[row] >= 0 and parent[row] == top[row]:
             turns.setdefault(int(key[row]), []).append(row)
     several = {k: sorted(rows, key=lambda r: int(start[r])) for k, rows in turns.items() if len(rows) > 1}
-    spoken = [
-        rows for rows in several.values()
+    conversations = [
+        rows
+        for rows in several.values()
         if all(start[b] >= end[a] for a, b in itertools.pairwise(rows)) and len({int(top[r]) for r in rows}) == 1
-    ]  # fmt: skip
-    if not spoken:
+    ]
+    if not conversations:
         return key, keep
-    cut = np.array([row for rows in spoken for row in rows], dtype=np.int64)
+    cut = np.array([row for rows in conversations for row in rows], dtype=np.int64)
     parent[cut] = NULL
     above = _tops(parent)
     in_turn = np.zeros(len(key), dtype=np.bool_)
@@ -245,19 +260,18 @@ def _ordered(key: Ints, keep: Mask, parent: Ints, start: Ints) -> tuple[Ints, In
     return np.array([number.get(k, NULL) for k in key.tolist()], dtype=np.int64), start[first]
 
 
-def _cut(tree: Tree, keep: Mask) -> Tree:
+def _relative(tree: Tree, keep: Mask) -> Tree:
     """The tree without what belongs to no step, its times from the start of their step."""
     if not keep.all():
         rows = np.flatnonzero(keep)
         new = np.full(len(keep) + 1, NULL, dtype=np.int64)
         new[rows] = np.arange(len(rows))
-        for name in ("trace", "span", "name"):
-            column = getattr(tree, name)
-            setattr(tree, name, [column[i] for i in rows.tolist()])
-        for name in ("rank", "kind", "failed", "start", "end", "step"):
-            setattr(tree, name, getattr(tree, name)[rows])
-        tree.parent = new[tree.parent[rows]]
-        tree.known = tree.known.moved(new)
+        texts = (tree.trace, tree.span, tree.name)
+        tree.trace, tree.span, tree.name = ([column[i] for i in rows.tolist()] for column in texts)
+        numbers = (tree.rank, tree.kind, tree.start, tree.end, tree.step)
+        tree.rank, tree.kind, tree.start, tree.end, tree.step = (column[rows] for column in numbers)
+        tree.failed, tree.parent = tree.failed[rows], new[tree.parent[rows]]
+        tree.known = tree.known.renumbered(new)
         tree.links = {int(new[a]): int(new[b]) for a, b in tree.links.items() if new[a] >= 0 and new[b] >= 0}
     tree.start, tree.end = tree.start - tree.origin[tree.step], tree.end - tree.origin[tree.step]
     return tree
