@@ -24,7 +24,7 @@ def main() -> None:
     for path in given.files:
         data = path.read_bytes()
         size = len(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data) / 1e6
-        parts = load_file(str(path))
+        parts = load_file(str(path)).parts
         rates = sorted(size / _seconds(path) for _ in range(given.repeat))
         found = parts[0].found if parts else None
         what = f"refused: {found.why}" if isinstance(found, InputRefused) else type(found).__module__.rpartition(".")[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ Codes: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Bytes: TypeAlias = NDArray[np.uint8]
+Letters: TypeAlias = NDArray[np.int8]
 Texts: TypeAlias = NDArray[np.object_]
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64]
 Column: TypeAlias = NDArray[np.generic]
@@ -20,3 +21,5 @@ Column: TypeAlias = NDArray[np.generic]
 if TYPE_CHECKING:  # a type that refers to itself, which Python 3.11 cannot evaluate
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
     """A decoded JSON document of which nothing is known yet."""
+else:
+    Json = Any  # so that a struct may have fields of it, which are then decoded to whatever they hold

@@ -8,19 +8,30 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from taut.core.array_types import Column, Floats, Numbers
+from taut.core.array_types import Ints as Ints  # readers of traces take them from here
+from taut.core.array_types import Mask as Mask
+from taut.core.tables import NULL
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from taut.core.array_types import Json
+
+    Values: TypeAlias = NDArray[np.number] | list[Json]
+    """What JSON held of one key: an array if all are numbers of one kind."""
 
 ROUNDING_NS = 1_000
 """Neighbours may overlap by this much: old traces hold microseconds, and float64 keeps 0.25 µs of an epoch time."""
 
 
-class Codes(dict[Hashable, int]):
+class Codes(dict[Any, int]):
     """A dictionary that gives every new key the next code."""
 
     def __missing__(self, key: Hashable) -> int:
@@ -33,9 +44,9 @@ class Codes(dict[Hashable, int]):
 
 
 class Flags:
-    """What a test says of every key of a dictionary that grows: each is asked once."""
+    """Whether each key of a growing dictionary passes a test, which is run once per key."""
 
-    def __init__(self, codes: Codes, test: Callable[[Any], bool]) -> None:
+    def __init__(self, codes: Codes, test: Callable[..., bool]) -> None:
         self._codes, self._test = codes, test
         self._flags = np.zeros(0, dtype=np.bool_)
 
@@ -56,7 +67,7 @@ def grouped(code: Ints) -> Ints:
     return order
 
 
-def whole_numbers(lists: Sequence[Any]) -> tuple[Ints, Ints] | None:
+def whole_numbers(lists: Sequence[bytes]) -> tuple[Ints, Ints] | None:
     """The numbers in many lists of JSON, and how many are in each; None unless each has some, of digits, quoted or not."""
     text = b",".join(lists)
     if b'"' in text and 2 * text.translate(None, b"0123456789").count(b'""') != text.count(b'"'):
@@ -78,7 +89,7 @@ def whole_numbers(lists: Sequence[Any]) -> tuple[Ints, Ints] | None:
     return (found, length) if len(found) == length.sum() and found.max(initial=0) < 2**63 - 1 else None
 
 
-def compact(values: list[Any]) -> Any:
+def compact(values: list[Json]) -> Values:
     """Values as an array if all are numbers of one kind, else as they are."""
     kinds = set(map(type, values))
     if kinds == {float}:
@@ -89,11 +100,18 @@ def compact(values: list[Any]) -> Any:
     return values
 
 
-def joined(parts: Sequence[Any]) -> Any:
+def joined(parts: Sequence[Values]) -> Values:
     """Compact parts as one array if all are of one kind, else as one list."""
-    if parts and all(isinstance(part, np.ndarray) and part.dtype == parts[0].dtype for part in parts):
-        return np.concatenate(parts)
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if parts and len(arrays) == len(parts) and len({part.dtype for part in arrays}) == 1:
+        return np.concatenate(arrays)
     return list(chain.from_iterable(part if isinstance(part, list) else part.tolist() for part in parts))
+
+
+def whole_or_null(values: Floats, most: float) -> Ints:
+    """Numbers from 0 to ``most`` without their fractions; NULL for others and where there is none (NaN)."""
+    good = (values >= 0) & (values <= most)
+    return np.where(good, np.where(good, values, 0).astype(np.int64), NULL)
 
 
 @contextmanager
@@ -108,7 +126,7 @@ def paused_gc() -> Iterator[None]:
             gc.enable()
 
 
-def dense(*keys: Any) -> tuple[Ints, int]:
+def dense(*keys: Column) -> tuple[Ints, int]:
     """Dense ids of the distinct combinations of keys, and how many there are."""
     ids = np.zeros(len(keys[0]), dtype=np.int64)
     for key in keys:
@@ -117,7 +135,7 @@ def dense(*keys: Any) -> tuple[Ints, int]:
     return ids, int(ids.max()) + 1 if len(ids) else 0
 
 
-def occurrence(*keys: Any) -> Ints:
+def occurrence(*keys: Column) -> Ints:
     """Running number of each row among the rows with the same keys, in row order."""
     ids, _ = dense(*keys)
     order = np.argsort(ids, kind="stable")
@@ -126,7 +144,7 @@ def occurrence(*keys: Any) -> Ints:
     return out
 
 
-def medians(ids: Ints, values: Any, count: int) -> Any:
+def medians(ids: Ints, values: Numbers, count: int) -> Floats:
     """Median of the values of each id; 0 where there is none."""
     order = np.lexsort((values, ids))
     begin = np.searchsorted(ids[order], np.arange(count + 1))

@@ -31,7 +31,7 @@ class Keys:
     def __init__(self, keys: Iterable[str] | None) -> None:
         self._keys = None if keys is None else sorted(keys)
 
-    def struct(self, name: str, known: Known, *more: Any, gc: bool = True) -> Any:
+    def struct(self, name: str, known: Known, *more: tuple[str, type, Any], gc: bool = True) -> type[msgspec.Struct]:
         """A type with the known fields among these keys; others are refused. Without keys: all known, others passed over."""
         used = [key for key in known if self._keys is None or key in self._keys]
         fields = [(key, known[key][0], msgspec.field(default=known[key][1], name=key)) for key in used]

@@ -17,6 +17,7 @@ import numpy as np
 
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.files import RATIO, size_cap
+from taut.read.limits import check_count
 from taut.read.parquet_pages import Chunk, Damaged, chunks, pages
 
 PARQUET = b"PAR1"
@@ -103,7 +104,7 @@ class CsvTable(TableFile):
     @cached_property
     def names(self) -> list[str]:
         """The cells of the first line."""
-        few(self._line.count(b",") + 1, self.label)
+        check_columns(self._line.count(b",") + 1, self.label)
         if b"\0" in self._line:
             raise InputRefused(self.label, "a NUL byte in the header", "write the table as UTF-8")
         return header_cells(self._line)
@@ -167,7 +168,7 @@ class ParquetTable(TableFile):
     @cached_property
     def names(self) -> list[str]:
         """The names of the schema's columns."""
-        few(self._file.metadata.num_columns, self.label)
+        check_columns(self._file.metadata.num_columns, self.label)
         with readable(self.label, "Parquet file"):
             return list(self._file.schema_arrow.names)
 
@@ -274,10 +275,9 @@ def _selected(path: str, wanted: Sequence[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in wanted)
 
 
-def few(columns: int, label: str) -> None:
-    """Refuses more columns than a table has."""
-    if columns > MOST_COLUMNS:
-        raise TooLarge(label, f"more than {MOST_COLUMNS:,} columns", "write only the columns that are needed")
+def check_columns(count: int, label: str) -> None:
+    """Refuse more columns than a table has."""
+    check_count(count, MOST_COLUMNS, "columns", label, "write only the columns that are needed")
 
 
 def header_cells(line: bytes) -> list[str]:

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -24,32 +23,36 @@ def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:
     if not found:
         return trace
     window, notes = traced(trace), [line for one in found for line in one.notes]
-    series = _told_apart([_in_zone(one, window, notes) for one in found], set(trace.members.host))
+    series = _unambiguous([_in_zone(one, window, notes) for one in found], set(trace.members.host))
     if not series:  # limits of metrics that are not there
         return replace(trace, partial=(*trace.partial, *dict.fromkeys(notes)))
-    ranks = ranks_of(trace, series)
-    if any(rank >= 0 and s.place.rank is None for rank, s in zip(ranks, series, strict=True)):
+    placed = list(zip(ranks_of(trace, series), series, strict=True))
+    if any(rank >= 0 and s.place.rank is None for rank, s in placed):
         notes.append("metrics of accelerator n are taken as those of the n-th rank of its host")
-    names = [(rank if rank >= 0 else 1 << 30, s.component, s.metric) for rank, s in zip(ranks, series, strict=True)]
-    order = sorted(range(len(series)), key=lambda i: names[i])
-    series, ranks = [series[i] for i in order], [ranks[i] for i in order]
-    length = [len(s.time_ns) for s in series]
-    table = Table(
-        Metric,
-        {
-            "time_ns": np.concatenate([s.time_ns for s in series]),
-            "component": np.repeat(np.array([s.component for s in series], dtype=object), length),
-            "rank": np.repeat(ranks, length),
-            "metric": np.repeat(np.array([s.metric for s in series], dtype=object), length),
-            "value": np.concatenate([s.value for s in series]),
-            "limit": np.concatenate([s.limit for s in series]),
-            "limit_source": np.repeat(np.array([s.limit_source for s in series], dtype=object), length),
-        },
-    )
+    placed.sort(key=lambda one: (one[0] if one[0] >= 0 else 1 << 30, one[1].component, one[1].metric))
+    table = _table(placed)
     if window and not ((table.time_ns >= window[0]) & (table.time_ns <= window[1])).any():
         notes.append("no metric was sampled while the job was traced: values are those of the whole files")
     counts = {**trace.counts, "metric files": len(found), "metric samples": len(table)}
     return replace(trace, metrics=table, partial=(*trace.partial, *dict.fromkeys(notes)), counts=counts)
+
+
+def _table(placed: Sequence[tuple[int, Series]]) -> Table:
+    """The samples of series in their order, each with its rank."""
+    ranks, series = [rank for rank, _ in placed], [one for _, one in placed]
+    length = [len(s.time_ns) for s in series]
+    return Table(
+        Metric,
+        {
+            "time_ns": np.concatenate([s.time_ns for s in series]),
+            "component": np.repeat(np.array([s.component for s in series], dtype=np.object_), length),
+            "rank": np.repeat(ranks, length),
+            "metric": np.repeat(np.array([s.metric for s in series], dtype=np.object_), length),
+            "value": np.concatenate([s.value for s in series]),
+            "limit": np.concatenate([s.limit for s in series]),
+            "limit_source": np.repeat(np.array([s.limit_source for s in series], dtype=np.object_), length),
+        },
+    )
 
 
 def traced(trace: Trace) -> tuple[int, int] | None:
@@ -75,8 +78,8 @@ def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> 
     return replace(one, series=[replace(s, time_ns=s.time_ns + shift) for s in one.series])
 
 
-def _told_apart(found: Sequence[Metrics], hosts: set[Any]) -> list[Series]:
-    """All series; where two files name the same component, the host or the file they are of tells them apart."""
+def _unambiguous(found: Sequence[Metrics], hosts: set[str]) -> list[Series]:
+    """All series; where two files name the same component, with the name of their host or file."""
     files = Counter(component for one in found for component in {s.component for s in one.series})
     out = []
     for one in found:
