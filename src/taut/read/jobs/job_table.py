@@ -21,7 +21,7 @@ from taut.core.array_types import Ints, Json, Texts
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Attempt, Table
 from taut.read.columns import Codes
-from taut.read.jobs.job_words import JobLog, check_attempts, count_or_null, cut, held, outcome, table, table_of, times
+from taut.read.jobs.job_words import TEXT, JobLog, check_attempts, count_or_null, cut, held, outcome, table, table_of, times
 from taut.read.json_fields import Keys, decoded, list_slabs
 from taut.read.table_file import check_columns
 
@@ -171,8 +171,8 @@ def _columns(jobs: list[Any], before: int) -> tuple[Columns, bool]:
 def _names(jobs: list[msgspec.Struct], before: int) -> list[str]:
     """What jobs are called; one without a name by its place."""
     names = _values(jobs, JOB) or [None] * len(jobs)
-    texts = [cut(name) if isinstance(name, (str, int)) else "" for name in names]
-    return [text or f"job {place}" for place, text in enumerate(texts, before + 1)]
+    texts = [name.strip()[:TEXT] if type(name) is str else cut(name) if isinstance(name, int) else "" for name in names]
+    return texts if all(texts) else [text or f"job {place}" for place, text in enumerate(texts, before + 1)]
 
 
 def _steps(values: list[Json]) -> Ints:
@@ -226,7 +226,11 @@ def _held(jobs: list[msgspec.Struct], attempts: list[msgspec.Struct], sizes: Int
 def _counts(values: list[Json]) -> tuple[Ints, Texts]:
     """Numbers and units; a float such as ``8.0`` is a number, too."""
     codes = Codes()
-    of = codes.of(value if isinstance(value, (int, float, str)) else NULL for value in values)
+    try:
+        of = codes.of(values)
+    except TypeError:  # lists and objects
+        codes = Codes()
+        of = codes.of(value if isinstance(value, (int, float, str)) else NULL for value in values)
     found = [held(int(value) if isinstance(value, float) and value.is_integer() else value) for value in codes]
     number, unit = np.array([count for count, _ in found], dtype=np.int64), np.array([unit for _, unit in found], dtype=object)
     return number[of], unit[of]

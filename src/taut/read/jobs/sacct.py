@@ -53,7 +53,7 @@ def load(data: bytes, label: str) -> JobLog:
     """The attempts of one file."""
     text = bytes(data).decode("utf-8", "replace").lstrip("\ufeff").lstrip()
     rows = _records(text) if text.startswith("JobId=") else _rows(text, label)
-    jobs = [row for row in rows if row["job"] and "." not in row["job"]]
+    jobs = [{key: text.strip() for key, text in row.items()} for row in rows if row["job"].strip() and "." not in row["job"]]
     if not jobs:
         raise InputRefused(label, "a job list of Slurm without a job", "name more jobs or a longer time to sacct (-j, -S)")
     submit, (start, bare), end = (times([row[key] for row in jobs]) for key in ("submit", "start", "end"))
@@ -90,7 +90,7 @@ def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
             raise InputRefused(
                 f"{label}:{number}", f"{len(cells)} fields instead of {len(names)}", "cut the file before this line"
             )
-        yield _named(dict(zip(names, map(str.strip, cells), strict=False)))
+        yield _named(dict(zip(names, cells, strict=False)))
 
 
 def _named(row: dict[str, str]) -> dict[str, str]:
