@@ -1,4 +1,4 @@
-"""Recorded requests of an inference service: when each came, the tokens of its prompt and of its answer.
+"""Recorded requests of an inference service: when each arrived, the tokens of its prompt and of its answer.
 
 CSV with a header, or JSON lines; compressed with gzip or not. Azure's and BurstGPT's traces (CSV) and Mooncake's (JSON
 lines, milliseconds) are known by their column names. Requests without an answer are left out: they failed.
@@ -13,15 +13,15 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Json
 from taut.core.errors import InputRefused
 from taut.read.limits import WALL_NS
 
 MOST = 50_000
-"""Requests that are read; a file with more is cut, and said to be."""
+"""Requests that are read; a file with more is cut, and the result says so."""
 MOST_BYTES = 64 << 20
 """Text that is looked at for them."""
 LINE = 1 << 20
@@ -44,10 +44,10 @@ _DATE = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?:Z|[+-
 _NONE = np.array([np.nan])
 
 
-def load(path: str | Path) -> dict[str, Any]:
+def load(path: str | Path) -> dict[str, Json]:
     """The requests of a file in the order they came, as the table ``[arrivals]`` takes them."""
     rows = _rows(_text(Path(path)), str(path))
-    times: list[Any] = []
+    times: list[Json] = []
     tokens: list[tuple[int, int]] = []
     unit, cut = 1.0, False
     for number, row in rows:
@@ -91,7 +91,7 @@ def _text(path: Path) -> str:
     return data.decode("utf-8", "replace").lstrip("\ufeff")
 
 
-def _rows(text: str, label: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(text: str, label: str) -> Iterator[tuple[int, dict[str, Json]]]:
     """(line, fields by their names in lower case) of each request."""
     if text.lstrip().startswith("{"):
         for number, line in enumerate(text.splitlines(), 1):
@@ -108,7 +108,7 @@ def _rows(text: str, label: str) -> Iterator[tuple[int, dict[str, Any]]]:
         raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
 
 
-def _decoded(line: str, where: str) -> dict[str, Any]:
+def _decoded(line: str, where: str) -> dict[str, Json]:
     try:
         value = json.loads(line) if len(line) <= LINE else None
     except (ValueError, RecursionError):
@@ -118,21 +118,28 @@ def _decoded(line: str, where: str) -> dict[str, Any]:
     return {str(key).strip().lower(): field for key, field in value.items()}
 
 
-def _tokens(value: Any, where: str) -> int:
+def _number(value: Json) -> float:
+    """A number or a text of one; ValueError for anything else."""
+    if not isinstance(value, (int, float, str)):
+        raise ValueError
+    return float(value)
+
+
+def _tokens(value: Json, where: str) -> int:
     try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
+        found = _number(value)
+    except (ValueError, OverflowError):
         found = -1.0
     if not 0 <= found < 1e9:
         raise InputRefused(where, f"{str(value)[:40]!r} is no number of tokens", "correct the line")
     return int(found)
 
 
-def _seconds(values: list[Any], unit: float, label: str) -> Any:
+def _seconds(values: list[Json], unit: float, label: str) -> Floats:
     """Times as seconds: numbers in their unit, or dates."""
     try:
-        found = np.array([float(value) for value in values]) * unit
-    except (TypeError, ValueError, OverflowError):
+        found = np.array([_number(value) for value in values]) * unit
+    except (ValueError, OverflowError):
         found = _dates(values)
     if not np.isfinite(found).all() or abs(found).max() > 1e12:
         raise InputRefused(label, "a time that is none", "give seconds, or dates as 2023-11-16 18:15:46.68")
@@ -141,7 +148,7 @@ def _seconds(values: list[Any], unit: float, label: str) -> Any:
     return found
 
 
-def _dates(values: list[Any]) -> Any:
+def _dates(values: list[Json]) -> Floats:
     parts = [_DATE.fullmatch(str(value).strip()) for value in values]
     try:
         return np.array([f"{p[1]}T{p[2]}" for p in parts if p], "datetime64[us]").astype(float) * 1e-6 if all(parts) else _NONE
