@@ -108,6 +108,14 @@ def joined(parts: Sequence[Values]) -> Values:
     return list(chain.from_iterable(part if isinstance(part, list) else part.tolist() for part in parts))
 
 
+def float_or_nan(value: Json) -> float:
+    """A number, or a text of one; NaN for anything else."""
+    try:
+        return float("nan") if isinstance(value, bool) or not isinstance(value, (int, float, str)) else float(value)
+    except (ValueError, OverflowError):
+        return float("nan")
+
+
 def whole_or_null(values: Floats, most: float) -> Ints:
     """Numbers from 0 to ``most`` without their fractions; NULL for others and where there is none (NaN)."""
     good = (values >= 0) & (values <= most)

@@ -1,17 +1,21 @@
 """Types for JSON of which many fields are known and few are used: every field that an object could have costs time.
 
-Samples of a file tell its keys. A type of these refuses any other key, so that one which the samples missed is noticed, and
+Samples of a file show its keys. A type of these refuses any other key, so that one which the samples missed is noticed, and
 the file is decoded again with all the fields that are known.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
 
 SAMPLES, SAMPLE_BYTES = 16, 4 << 10
 _FIRST = re.compile(rb'\[\s*\{\s*("[^"\\\x00-\x1f]{1,60}")\s*:')
@@ -78,3 +82,19 @@ def list_slabs(raw: bytes, decoder: msgspec.json.Decoder[list[T]]) -> Iterator[l
         yield decoder.decode(b"".join((b"[", view[at : found.start() + 1], b"]")))
         at = found.end()
     yield decoder.decode(b"".join((b"[", view[at:])))
+
+
+def under(value: Json, *keys: str) -> Json:
+    """What lies under these keys, one inside the other; None if something on the way is no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def json_object(line: str) -> dict[str, Json] | None:
+    """One JSON line as a mapping; None if it is none. Python's own decoder, because logs hold NaN."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -6,19 +6,19 @@ lines, milliseconds) are known by their column names. Requests without an answer
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from taut.core.array_types import Floats, Json
 from taut.core.errors import InputRefused
+from taut.read.columns import float_or_nan
+from taut.read.json_fields import json_object
 from taut.read.limits import WALL_NS
+from taut.read.table_file import csv_rows
 
 MOST = 50_000
 """Requests that are read; a file with more is cut, and the result says so."""
@@ -91,45 +91,22 @@ def _text(path: Path) -> str:
     return data.decode("utf-8", "replace").lstrip("\ufeff")
 
 
-def _rows(text: str, label: str) -> Iterator[tuple[int, dict[str, Json]]]:
+def _rows(text: str, label: str) -> Iterator[tuple[int, Mapping[str, Json]]]:
     """(line, fields by their names in lower case) of each request."""
     if text.lstrip().startswith("{"):
         for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                yield number, _decoded(line, f"{label}:{number}")
+            if not line.strip():
+                continue
+            found = json_object(line) if len(line) <= LINE else None
+            if found is None:
+                raise InputRefused(f"{label}:{number}", "not a JSON line", "cut the file before this line")
+            yield number, {key.strip().lower(): value for key, value in found.items()}
         return
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        for row in reader:
-            if row:
-                yield reader.line_num, dict(zip(header, row, strict=False))
-    except csv.Error as error:
-        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
-
-
-def _decoded(line: str, where: str) -> dict[str, Json]:
-    try:
-        value = json.loads(line) if len(line) <= LINE else None
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InputRefused(where, "not a JSON line", "cut the file before this line")
-    return {str(key).strip().lower(): field for key, field in value.items()}
-
-
-def _number(value: Json) -> float:
-    """A number or a text of one; ValueError for anything else."""
-    if not isinstance(value, (int, float, str)):
-        raise ValueError
-    return float(value)
+    yield from csv_rows(text, label)
 
 
 def _tokens(value: Json, where: str) -> int:
-    try:
-        found = _number(value)
-    except (ValueError, OverflowError):
-        found = -1.0
+    found = float_or_nan(value)
     if not 0 <= found < 1e9:
         raise InputRefused(where, f"{str(value)[:40]!r} is no number of tokens", "correct the line")
     return int(found)
@@ -137,9 +114,8 @@ def _tokens(value: Json, where: str) -> int:
 
 def _seconds(values: list[Json], unit: float, label: str) -> Floats:
     """Times as seconds: numbers in their unit, or dates."""
-    try:
-        found = np.array([_number(value) for value in values]) * unit
-    except (ValueError, OverflowError):
+    found = np.array(list(map(float_or_nan, values))) * unit
+    if np.isnan(found).any():
         found = _dates(values)
     if not np.isfinite(found).all() or abs(found).max() > 1e12:
         raise InputRefused(label, "a time that is none", "give seconds, or dates as 2023-11-16 18:15:46.68")

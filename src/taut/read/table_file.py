@@ -8,6 +8,7 @@ is refused: more columns than a table has, two columns of one name, columns of l
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -285,6 +286,18 @@ def _selected(path: str, wanted: Sequence[str]) -> bool:
 def check_columns(count: int, label: str) -> None:
     """Refuse more columns than a table has."""
     check_count(count, MOST_COLUMNS, "columns", label, "write only the columns that are needed")
+
+
+def csv_rows(text: str, label: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, cells by the names of their columns in lower case) of every row that is not empty, for short tables."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = [name.strip().lower() for name in next(reader, [])]
+        check_columns(len(header), label)
+        for row in filter(None, reader):
+            yield reader.line_num, dict(zip(header, row, strict=False))
+    except csv.Error as error:
+        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
 
 
 def header_cells(line: bytes) -> list[str]:

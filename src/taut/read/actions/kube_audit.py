@@ -18,6 +18,7 @@ from taut.core.tables import NULL
 from taut.read.actions.control_log import Change, ControlLog, Settings, layer_of, moments, table
 from taut.read.actions.kube_actions import target
 from taut.read.jobs.job_words import cut
+from taut.read.json_fields import under
 
 CHANGES = ("create", "update", "patch", "delete", "deletecollection")
 ALIVE = frozenset({
@@ -159,13 +160,6 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _in(value: Json, *keys: str) -> Json:
-    """What lies under these keys, one inside the other; None if something on the way is no object."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 def _who(event: _Event) -> str:
     name = _text(event.user.username) if event.user is not None else ""
     if name.startswith(ACCOUNT):
@@ -177,16 +171,18 @@ def _who(event: _Event) -> str:
 
 def _manager(event: _Event) -> str:
     """The manager whose entry in ``managedFields`` was written with this request: that with the latest time."""
-    fields = _in(event.response, "metadata", "managedFields")
-    entries = [entry for entry in fields if _text(_in(entry, "time"))] if isinstance(fields, list) else []
-    return _text(_in(max(entries, key=lambda entry: _text(_in(entry, "time"))), "manager")) if entries else ""
+    fields = under(event.response, "metadata", "managedFields")
+    entries = [entry for entry in fields if _text(under(entry, "time"))] if isinstance(fields, list) else []
+    return _text(under(max(entries, key=lambda entry: _text(under(entry, "time"))), "manager")) if entries else ""
 
 
 def _changes(event: _Event, settings: Settings) -> Iterator[Change]:
     """What a request changed, one knob each."""
     ref, verb = event.objectRef or _Ref(), str(event.verb)
     sub = _text(ref.subresource)
-    name = _text(ref.name) or _text(_in(event.response, "metadata", "name")) or _text(_in(event.request, "metadata", "name"))
+    name = (
+        _text(ref.name) or _text(under(event.response, "metadata", "name")) or _text(under(event.request, "metadata", "name"))
+    )
     at = target(_text(ref.resource).removesuffix("s"), _text(ref.namespace), name)
     if sub in ("binding", "eviction"):
         yield {"target": at, "knob": "allocation", "direction": 1 if sub == "binding" else -1, "trigger": sub}
@@ -212,27 +208,27 @@ def _changes(event: _Event, settings: Settings) -> Iterator[Change]:
 
 def _labels_only(request: Json) -> bool:
     """Whether nothing but labels and annotations were asked for."""
-    meta = _in(request, "metadata")
-    return isinstance(meta, dict) and _in(request, "spec") is None and bool({"labels", "annotations"} & set(meta))
+    meta = under(request, "metadata")
+    return isinstance(meta, dict) and under(request, "spec") is None and bool({"labels", "annotations"} & set(meta))
 
 
 def _values(document: Json) -> Iterator[tuple[str, str]]:
     """The knobs that an object (or a patch) holds, and their values."""
     if isinstance(document, list):  # a JSON patch: operations, each on a path
         for step in document[:MOST_CONTAINERS]:
-            path, value = _text(_in(step, "path")), _in(step, "value")
+            path, value = _text(under(step, "path")), under(step, "value")
             name = path.rpartition("/")[2]
             if isinstance(value, (str, int, float)) and (name in SCALES or "/resources/" in path):
                 yield (name if name in SCALES else ".".join(path.split("/")[-2:])), str(value)[:200]
         return
-    spec = _in(document, "spec")
+    spec = under(document, "spec")
     for name in SCALES:
-        value = _in(spec, name)
+        value = under(spec, name)
         if isinstance(value, (str, int, float)):
             yield name, str(value)[:200]
-    containers = _in(spec, "template", "spec", "containers") or _in(spec, "containers")
+    containers = under(spec, "template", "spec", "containers") or under(spec, "containers")
     for one in containers[:MOST_CONTAINERS] if isinstance(containers, list) else ():
         for kind in ("limits", "requests"):
-            amounts = _in(one, "resources", kind)
+            amounts = under(one, "resources", kind)
             for resource, value in list(amounts.items())[:MOST_CONTAINERS] if isinstance(amounts, dict) else ():
                 yield f"{kind}.{resource}"[:80], str(value)[:200]

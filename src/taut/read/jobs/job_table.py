@@ -5,8 +5,6 @@ A job names itself, its accelerators and its attempts, an attempt its start and 
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -23,7 +21,7 @@ from taut.core.tables import NULL, Attempt, Table
 from taut.read.columns import Codes
 from taut.read.jobs.job_words import TEXT, JobLog, check_attempts, count_or_null, cut, held, outcome, table, table_of, times
 from taut.read.json_fields import Keys, decoded, list_slabs
-from taut.read.table_file import check_columns
+from taut.read.table_file import csv_rows
 
 if TYPE_CHECKING:
     Columns = dict[str, Ints | Texts]
@@ -245,8 +243,8 @@ _HOSTS = msgspec.json.Decoder(list[list[_Host]])
 
 def _details(details: Sequence[Any]) -> Iterator[tuple[int, int]]:
     """Rows and how many accelerators their lists of hosts name; the lists of most hosts are alike, and counted once."""
-    given = [(row, one) for row, one in enumerate(details) if one is not None and (len(one) != 4 or bytes(one) != b"null")]
-    rows, lists = [row for row, _ in given], [one for _, one in given]
+    named = [(row, one) for row, one in enumerate(details) if one is not None and (len(one) != 4 or bytes(one) != b"null")]
+    rows, lists = [row for row, _ in named], [one for _, one in named]
     try:
         hosts = _HOSTS.decode(b"[" + b",".join(map(bytes, lists)) + b"]")
     except msgspec.ValidationError:
@@ -270,19 +268,12 @@ def _detail(detail: Json) -> int:
 
 def _csv_rows(raw: bytes, label: str) -> Iterator[dict[str, Json]]:
     """The columns of every attempt, times as they are written."""
-    reader = csv.reader(io.StringIO(raw.decode("utf-8", "replace"), newline=""))
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        check_columns(len(header), label)
-        at = {key: header.index(name) for key, spelled in CSV.items() if (name := _first(header, spelled))}
-        for cells in reader:
-            row = dict.fromkeys(CSV, "") | {key: cells[i].strip() for key, i in at.items() if i < len(cells)}
-            if row["job"]:
-                count, unit = held(row["held"])
-                yield {
-                    "job": cut(row["job"]), "submit_ns": row["submit"], "start_ns": row["start"], "end_ns": row["end"],
-                    "outcome": outcome(row["outcome"]), "reason": cut(row["reason"]), "accelerators": count, "unit": unit,
-                    **{key: count_or_null(row[key], MOST_STEPS) for key in STEPS},
-                }  # fmt: skip
-    except csv.Error as error:
-        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
+    for _, cells in csv_rows(raw.decode("utf-8", "replace"), label):
+        row = {key: cells.get(_first(cells, spelled), "").strip() for key, spelled in CSV.items()}
+        if row["job"]:
+            count, unit = held(row["held"])
+            yield {
+                "job": cut(row["job"]), "submit_ns": row["submit"], "start_ns": row["start"], "end_ns": row["end"],
+                "outcome": outcome(row["outcome"]), "reason": cut(row["reason"]), "accelerators": count, "unit": unit,
+                **{key: count_or_null(row[key], MOST_STEPS) for key in STEPS},
+            }  # fmt: skip

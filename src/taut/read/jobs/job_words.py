@@ -202,7 +202,7 @@ def gpus_in(tres: str) -> int:
 
 
 def hosts(text: str) -> int:
-    """How many hosts ``n[1-4,7],m1`` are; NULL if it cannot be told."""
+    """How many hosts ``n[1-4,7],m1`` are; NULL if that is not known."""
     if not text or text.count("[") != text.count("]"):
         return NULL
     total = 0

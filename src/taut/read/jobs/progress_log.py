@@ -7,8 +7,6 @@ They show which steps were kept: one that is executed again was lost the first t
 from __future__ import annotations
 
 import csv
-import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -21,9 +19,10 @@ from msgspec import UNSET
 from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Progress, Table, concat
-from taut.read.columns import compact, joined, whole_or_null
-from taut.read.json_fields import Keys, line_slabs, sampled
+from taut.read.columns import compact, float_or_nan, joined, whole_or_null
+from taut.read.json_fields import Keys, json_object, line_slabs, sampled
 from taut.read.kineto.json_events import without_nan
+from taut.read.table_file import csv_rows
 
 if TYPE_CHECKING:
     from taut.read.columns import Values
@@ -67,7 +66,7 @@ def sniff(head: bytes) -> bool:
         return False
     lines = head.decode("utf-8", "replace").lstrip("\ufeff").splitlines()[:LINES]
     if lines and lines[0].lstrip().startswith("{"):
-        return any(_has(_decoded(line)) for line in lines if _may(line))
+        return any(_has(json_object(line)) for line in lines if _may(line))
     return bool(lines) and _has(next(csv.reader(lines[:1]), []))
 
 
@@ -77,17 +76,8 @@ def _has(names: Iterable[str] | None) -> bool:
 
 
 def _may(line: str) -> bool:
-    """Whether a line could name a step: most that do not need not be decoded to tell."""
+    """Whether a line could name a step: most that do not need not be decoded."""
     return "\\" in line or any(name in line.lower() for name in SPELLINGS["step"])
-
-
-def _decoded(line: str) -> dict[str, Json] | None:
-    """One JSON line as a mapping; None if it is none. Python's own reader, because logs hold NaN."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def load(data: bytes, label: str) -> Table:
@@ -116,7 +106,7 @@ def load(data: bytes, label: str) -> Table:
 def _columns(text: bytes) -> Columns | None:
     """JSON lines by our own names, many at once; None unless every line spells everything alike, in lower case."""
     end = text.rfind(b"\n") + 1
-    whole = text[:end] if _decoded(text[end:].decode("utf-8", "replace")) is None else text
+    whole = text[:end] if json_object(text[end:].decode("utf-8", "replace")) is None else text
     keys = sampled(whole)
     known = {key: [name for name in spellings if name in keys] for key, spellings in SPELLINGS.items()}
     known = {key: names for key, names in known.items() if names}
@@ -162,32 +152,21 @@ def _decode(lines: bytes, decoder: msgspec.json.Decoder[msgspec.Struct], used: M
 
 def _listed(text: str, label: str) -> Columns:
     """The same, line by line."""
-    rows = list(_json_rows(text, label) if text.lstrip().startswith("{") else _csv_rows(text, label))
+    if text.lstrip().startswith("{"):
+        rows = list(map(_spelled, _json_rows(text, label)))
+    else:
+        rows = [_spelled(row) for _, row in csv_rows(text, label)]
     return {key: [row.get(key, UNSET) for row in rows] for key in SPELLINGS if any(key in row for row in rows)}
 
 
-def _json_rows(text: str, label: str) -> Iterator[dict[str, Any]]:
+def _json_rows(text: str, label: str) -> Iterator[dict[str, Json]]:
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        found = _decoded(line)
-        if found is None:
-            if number == len(lines):
-                return  # the job was stopped while it wrote
+        found = json_object(line)
+        if found is not None:
+            yield {str(key).strip().lower(): value for key, value in found.items()}
+        elif line.strip() and number < len(lines):  # the last line may break off: the job was stopped while it wrote
             raise InputRefused(f"{label}:{number}", "not a JSON line", "cut the file before this line")
-        yield _spelled({str(key).strip().lower(): value for key, value in found.items()})
-
-
-def _csv_rows(text: str, label: str) -> Iterator[dict[str, Any]]:
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = [name.strip().lower() for name in next(reader)]
-        for row in reader:
-            if row:
-                yield _spelled(dict(zip(header, row, strict=False)))
-    except csv.Error as error:
-        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
 
 
 def _spelled(row: Mapping[str, Json]) -> dict[str, Any]:
@@ -215,21 +194,12 @@ def _numbers(values: Values) -> Floats:
     if isinstance(values, list):
         kinds = set(map(type, values))
         try:
-            found = np.array(values if kinds <= {int, float} else list(map(_number, values)), dtype=np.float64)
+            found = np.array(values if kinds <= {int, float} else list(map(float_or_nan, values)), dtype=np.float64)
         except OverflowError:
-            found = np.array(list(map(_number, values)), dtype=np.float64)
+            found = np.array(list(map(float_or_nan, values)), dtype=np.float64)
     else:
         found = values.astype(np.float64, copy=False)
     return np.where(np.isfinite(found), found, np.nan)
-
-
-def _number(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return float("nan")
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return float("nan")
 
 
 def _wholes(values: Values) -> Ints:
@@ -258,7 +228,7 @@ def _kept(columns: Columns) -> Ints:
 
 
 def gather(logs: Sequence[Table]) -> Table:
-    """One log out of several, in the order of time where all of them tell it, else in the order of the files."""
+    """One log out of several, in the order of time where all of them have it, else in the order of the files."""
     table = concat(Progress, logs)
     if len(logs) > 1 and (table.end_ns >= 0).all():
         table = table.take(np.argsort(table.end_ns, kind="stable"))

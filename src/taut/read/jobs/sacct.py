@@ -40,7 +40,7 @@ _PAIR = re.compile(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)")
 
 
 def sniff(head: bytes) -> bool:
-    """A header with a job id and times or states, or records that begin with ``JobId=`` and tell a state."""
+    """A header with a job id and times or states, or records that begin with ``JobId=`` and have a state."""
     text = head.lstrip()
     if text[:6] == b"JobId=":
         return b"JobState=" in text and b"StartTime=" in text

@@ -9,6 +9,7 @@ from taut.core.errors import InputRefused
 from taut.core.tables import NULL
 from taut.read.jobs.job_words import RUNNING, SECOND, SLURM, JobLog, count_or_null, cut, held, outcome, table_of
 from taut.read.jobs.sacct import placed_nodes, telling_reason
+from taut.read.json_fields import under
 
 MOST_ID = 2**40
 """Larger numbers are no ids, times or lengths of Slurm."""
@@ -50,23 +51,19 @@ def load(data: bytes, label: str) -> JobLog:
 
 def _row(job: _Job) -> dict[str, Json]:
     """The columns of one attempt; times as Slurm writes them."""
-    word = outcome(_word(_in(job.state, "current")))
-    submit, start, end, took = (_number(_in(job.time, key)) for key in ("submission", "start", "end", "elapsed"))
+    word = outcome(_word(under(job.state, "current")))
+    submit, start, end, took = (_number(under(job.time, key)) for key in ("submission", "start", "end", "elapsed"))
     begin, length = count_or_null(start, MOST_ID), count_or_null(took, MOST_ID)
     if word == RUNNING and begin > 0:
         end = begin + length if length >= 0 else None
-    minutes = count_or_null(_number(_in(job.time, "limit")))
+    minutes = count_or_null(_number(under(job.time, "limit")))
     count, unit = _held(job)
     return {
         "job": _id(job), "name": cut(job.name), "submit_ns": submit, "start_ns": start, "end_ns": end, "outcome": word,
         "accelerators": count, "unit": unit, "nodes": cut(placed_nodes(job.nodes)) if isinstance(job.nodes, str) else "",
-        "reason": _reason(_word(_in(job.state, "reason")), job.exit_code),
+        "reason": _reason(_word(under(job.state, "reason")), job.exit_code),
         "limit_ns": minutes * 60 * SECOND if minutes > 0 else NULL, "held": 0,
     }  # fmt: skip
-
-
-def _in(value: Json, key: str) -> Json:
-    return value.get(key) if isinstance(value, dict) else None
 
 
 def _number(value: Json) -> Json:
@@ -85,24 +82,25 @@ def _word(value: Json) -> str:
 
 def _id(job: _Job) -> str:
     parent, task, own = (
-        count_or_null(_number(value), MOST_ID) for value in (_in(job.array, "job_id"), _in(job.array, "task_id"), job.job_id)
+        count_or_null(_number(value), MOST_ID)
+        for value in (under(job.array, "job_id"), under(job.array, "task_id"), job.job_id)
     )
     return f"{parent}_{task}" if parent > 0 and task >= 0 else str(own)
 
 
 def _held(job: _Job) -> tuple[int, str]:
-    rows = _in(job.tres, "allocated") or _in(job.tres, "requested")
+    rows = under(job.tres, "allocated") or under(job.tres, "requested")
     found = {"gpu": NULL, "cpu": NULL, "node": NULL}
     for row in rows if isinstance(rows, list) else ():
-        kind, name = _in(row, "type"), _word(_in(row, "name"))
+        kind, name = under(row, "type"), _word(under(row, "name"))
         key = "gpu" if kind == "gres" and name.partition(":")[0] == "gpu" else kind
         if isinstance(key, str) and key in found:
-            found[key] = max(found[key], count_or_null(_number(_in(row, "count"))))
-    cpus = found["cpu"] if found["cpu"] > 0 else _number(_in(job.required, "CPUs"))
+            found[key] = max(found[key], count_or_null(_number(under(row, "count"))))
+    cpus = found["cpu"] if found["cpu"] > 0 else _number(under(job.required, "CPUs"))
     return held(found["gpu"], cpus, found["node"] if found["node"] > 0 else _number(job.allocation_nodes))
 
 
 def _reason(reason: str, code: Json) -> str:
-    returned = count_or_null(_number(_in(code, "return_code")))
+    returned = count_or_null(_number(under(code, "return_code")))
     words = [f"exit code {returned}"] if returned > 0 else []
     return cut(", ".join(words + telling_reason(reason)))

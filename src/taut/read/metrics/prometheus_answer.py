@@ -13,6 +13,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused
+from taut.read.columns import float_or_nan
 from taut.read.dates import number_ns
 from taut.read.metrics.sample_lists import numbers
 from taut.read.metrics.series import Found
@@ -81,11 +82,4 @@ def _read(lists: Sequence[msgspec.Raw]) -> list[tuple[Ints, Floats]]:
 def _slowly(samples: msgspec.Raw) -> tuple[Ints, Floats]:
     pairs = _SAMPLES.decode(samples)
     seconds = np.array([at for at, _ in pairs], dtype=np.float64)
-    return number_ns(seconds, 1e9), np.array([_float(text) for _, text in pairs], dtype=np.float64)
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    return number_ns(seconds, 1e9), np.array([float_or_nan(text) for _, text in pairs], dtype=np.float64)

@@ -16,7 +16,7 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
-from taut.read.columns import grouped
+from taut.read.columns import float_or_nan, grouped
 from taut.read.dates import date_ns, ns_per_unit, number_ns
 from taut.read.files import size_cap
 from taut.read.metrics import json_lines
@@ -259,10 +259,7 @@ def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
 
 
 def _number(text: str) -> float:
-    try:
-        return float(int(text, 16)) if text.startswith("0x") else float(text)
-    except ValueError:
-        return float("nan")
+    return float(int(text, 16)) if re.fullmatch("0x[0-9a-fA-F]{1,16}", text) else float_or_nan(text)
 
 
 def _times(columns: Columns, label: str) -> tuple[Ints, bool]:
