@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     Values: TypeAlias = NDArray[np.number] | list[Json]
     """What JSON held of one key: an array if all are numbers of one kind."""
 
+# Neighbours may overlap by this much: old traces hold microseconds, and float64 keeps 0.25 µs of an epoch time.
 ROUNDING_NS = 1_000
-"""Neighbours may overlap by this much: old traces hold microseconds, and float64 keeps 0.25 µs of an epoch time."""
 
 
 class Codes(dict[Any, int]):

@@ -14,10 +14,10 @@ from taut.core.tables import NULL
 
 FORMS = (19, *range(21, 27))
 """Lengths of ``2026-01-01T10:00:00`` without and with a fraction; numpy also takes shorter ones, ``now`` and ``today``."""
+# Dates up to here fit ns.
 LATEST_US = 9_000_000_000_000_000
-"""Dates up to here fit ns."""
+# Times beyond this many ns (126 years) are no times, and their sums would overflow.
 FAR = 4_000_000_000_000_000_000
-"""Times beyond this many ns (126 years) are no times, and their sums would overflow."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 SAMPLES, SAMPLE_BYTES = 16, 4 << 10
 _FIRST = re.compile(rb'\[\s*\{\s*("[^"\\\x00-\x1f]{1,60}")\s*:')
 _KEY = re.compile(rb'"([^"\\\x00-\x1f]{1,60})"\s*:')
+# Bytes of lines that are decoded at once: what they become should stay in the processor's cache.
 SLAB = 256 << 10
-"""Bytes of lines that are decoded at once: what they become should stay in the processor's cache."""
+# The same of a list: fewer and larger, because what is made of them are short arrays.
 LIST_SLAB = 1 << 20
-"""The same of a list: fewer and larger, because what is made of them are short arrays."""
 T = TypeVar("T")
 Known = Mapping[str, tuple[Any, Any]]
 """Key → type and default."""

@@ -7,11 +7,11 @@ import numpy as np
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 
+# Ranks are kept in 32 bits: a larger one would become another.
 RANKS = 2**31
-"""Ranks are kept in 32 bits: a larger one would become another."""
 YEAR_NS = 31_557_600 * 10**9
+# Between the first and the last event. Sums over many ranks still fit 64 bits.
 WALL_NS = 10 * YEAR_NS
-"""Between the first and the last event. Sums over many ranks still fit 64 bits."""
 
 
 def near(start: Ints, end: Ints) -> Mask:

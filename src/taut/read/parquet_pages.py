@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     Value: TypeAlias = bool | int | list["Value"] | dict[int, "Value"] | None
     """A value of Thrift; None for texts and fractions, which are not used."""
 
+# Structs inside structs; a footer has six.
 DEPTH = 12
-"""Structs inside structs; a footer has six."""
+# Field of a footer.
 ROW_GROUPS = 4
-"""Field of a footer."""
+# Fields of a row group.
 COLUMNS, ROWS = 1, 3
-"""Fields of a row group."""
+# Field of a column chunk that describes it, and fields of that.
 META, VALUES, FIRST_DATA, FIRST_DICTIONARY = 3, 5, 9, 11
-"""Field of a column chunk that describes it, and fields of that."""
+# Fields of a page's header.
 INFLATED, STORED = 2, 3
-"""Fields of a page's header."""
+# Fields that say more of a page of data: its values, and their encoding.
 DATA, DATA_V2 = 5, 8
-"""Fields that say more of a page of data: its values, and their encoding."""
+# An encoding in which every text may repeat the one before.
 DELTA_BYTE_ARRAY = 7
-"""An encoding in which every text may repeat the one before."""
 
 
 class Damaged(Exception):

@@ -29,12 +29,12 @@ from taut.core.tables import NULL, Table
 from taut.read.config_text import load_text, parsed
 from taut.read.limits import RANKS
 
+# Larger files are no topology.
 BYTES = 16 << 20
-"""Larger files are no topology."""
+# More hosts (or switches) than any cluster has: a short bracket may stand for billions.
 HOSTS = 200_000
-"""More hosts (or switches) than any cluster has: a short bracket may stand for billions."""
+# More switches above one another than any fabric has.
 DEPTH = 16
-"""More switches above one another than any fabric has."""
 BRIDGES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 """What nvidia-smi calls the way between two devices, and the bridges on it; NV1, NV2, … is NVLink and crosses none."""
 REMEDY = "give Slurm's topology.conf, the output of nvidia-smi topo -m, or TOML with [[host]] name, rack, pod, ranks"

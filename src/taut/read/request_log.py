@@ -20,12 +20,12 @@ from taut.read.json_fields import json_object
 from taut.read.limits import WALL_NS
 from taut.read.table_file import csv_rows
 
+# Requests that are read; a file with more is cut, and the result says so.
 MOST = 50_000
-"""Requests that are read; a file with more is cut, and the result says so."""
+# Text that is looked at for them.
 MOST_BYTES = 64 << 20
-"""Text that is looked at for them."""
+# Longest line.
 LINE = 1 << 20
-"""Longest line."""
 SPELLINGS = {
     "time": ("timestamp_ns", "timestamp_us", "timestamp_ms", "timestamp", "arrival_ms", "arrival_s", "arrival_time", "arrival",
              "time_ms", "time_s", "time"),

@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 PARQUET = b"PAR1"
+# More columns than this are no table: each takes memory while a file is read, even if it is empty.
 MOST_COLUMNS = 10_000
-"""More columns than this are no table: each takes memory while a file is read, even if it is empty."""
+# Bytes in which the first line of a CSV must end.
 HEADER_BYTES = 1 << 20
-"""Bytes in which the first line of a CSV must end."""
+# A Parquet footer has at most so many bytes, or this share of its file: it takes hundreds of times as much once read.
 FOOTER_BYTES, FOOTER_SHARE = 1 << 20, 16
-"""A Parquet footer has at most so many bytes, or this share of its file: it takes hundreds of times as much once read."""
+# Entries of one list in a footer: columns of a row group, row groups.
 LISTED = 100_000
-"""Entries of one list in a footer: columns of a row group, row groups."""
+# A table may inflate to this, whatever its size on disk; beyond that the ratio counts.
 FREE_BYTES = 16 << 20
-"""A table may inflate to this, whatever its size on disk; beyond that the ratio counts."""
+# Bytes of the shortest page, its header included.
 LEAST_PAGE = 8
-"""Bytes of the shortest page, its header included."""
+# No text of a table is longer.
 TEXT_BYTES = 1 << 20
-"""No text of a table is longer."""
+# Nor one inside a list or a map, where it is written out for every row.
 NESTED_BYTES = 2000
-"""Nor one inside a list or a map, where it is written out for every row."""
+# Bytes of Parquet from which a second core is worth its overhead.
 LARGE = 8 << 20
-"""Bytes of Parquet from which a second core is worth its overhead."""
 BOM = b"\xef\xbb\xbf"
 
 

@@ -33,8 +33,8 @@ _LINE = re.compile(
 )
 _PAIR = re.compile(r"([A-Za-z]\w{0,30})=(\S{1,200})")
 _STEP = re.compile(r"(.+?)(?:->|→)(.+)")
+# Lines looked at; half of them must be decisions.
 SNIFFED = 50
-"""Lines looked at; half of them must be decisions."""
 BESIDE = {"trigger": "trigger", "reason": "trigger", "work": "work", "outcome": "outcome", "layer": "layer"}
 """Keys behind the target that are columns."""
 KNOBS = {"priority": "priority", "timelimit": "time_limit", "nice": "nice"}

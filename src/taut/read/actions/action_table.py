@@ -55,8 +55,8 @@ CODED = frozenset(("direction", *(spelled for names in WORDS.values() for spelle
 """Columns of which many rows hold the same."""
 ROWS = Rows(SPELLED, CODED)
 PER = {"_ns": 1.0, "_us": 1e3, "_ms": 1e6, "_s": 1e9}
+# Times looked at to tell dates from numbers; a number among dates is read by its size nevertheless.
 PROBE = 200
-"""Times looked at to tell dates from numbers; a number among dates is read by its size nevertheless."""
 _NUMBER = r"^\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?\s*$"
 
 

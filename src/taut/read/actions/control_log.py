@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Change = dict[str, "str | int"]
 """Columns of one action: what was changed, from what, to what, in which direction."""
 
+# More actions than this in one file are a mistake, or worse.
 MOST_ACTIONS = 20_000_000
-"""More actions than this in one file are a mistake, or worse."""
 KINDS = {name: object if dtype == "str" else np.dtype(dtype) for name, dtype, _ in columns_of(Action)}
 """Column → numpy type."""
 LAYERS = (

@@ -21,17 +21,17 @@ from taut.read.jobs.job_words import SLURM, JobLog
 from taut.read.metrics import rank_metrics, setting_actions
 from taut.read.metrics.series import Metrics
 
+# Threads write their lines this much out of order; only more is a clock that ran backwards.
 SWAPPED_NS = 100_000_000
-"""Threads write their lines this much out of order; only more is a clock that ran backwards."""
+# A controller and its scheduler log one change within this time.
 SAME_NS = 2_000_000_000
-"""A controller and its scheduler log one change within this time."""
 OWN_WORDS = ("", attempt_actions.USER, SLURM)
 """Names in Slurm's own log: they are no controllers that keep one of their own."""
 SAME = ("layer", "controller", "target", "knob", "after", "trigger", "work", "outcome")
 """What two deliveries agree in; the value before may be known to one of them only."""
 NUMBERS = ("rank", "attempt", "deadline_ns", "busy_ns", "accelerators", "tokens_in", "tokens_out")
+# Logs named in a note.
 MANY = 5
-"""Logs named in a note."""
 
 
 def logs(found: Sequence[ControlLog], jobs: Sequence[JobLog], metrics: Sequence[Metrics]) -> list[ControlLog]:

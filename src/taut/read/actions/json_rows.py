@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PIECE_BYTES = 4 << 20
 PIECE_LINES = 20_000
 END_BYTES = 1 << 20
+# Rows that show which columns hold few values: at most one in so many rows is new.
 PROBE, FEW = 256, 8
-"""Rows that show which columns hold few values: at most one in so many rows is new."""
 LISTED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"actions"\s*:\s*\[')
 T = TypeVar("T")
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

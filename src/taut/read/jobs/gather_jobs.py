@@ -20,8 +20,8 @@ from taut.core.tables import NULL, Attempt, Table, Trace
 from taut.read.jobs.job_words import RUNNING, SECOND, JobLog, numbered
 from taut.read.jobs.log_lines import NO_YEAR
 
+# Attempts of one job that start within this much in two logs are one.
 SAME_NS = 5 * SECOND
-"""Attempts of one job that start within this much in two logs are one."""
 TIMES = ("submit_ns", "start_ns", "end_ns", "first_step_ns", "last_step_ns", "saved_ns")
 INSIDE = (
     "first_step", "first_step_ns", "last_step", "last_step_ns", "resumed_step", "saved_step", "saved_ns", "save_took_ns",

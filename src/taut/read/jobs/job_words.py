@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 COMPLETED, FAILED, PREEMPTED, NODE_FAILED = "completed", "failed", "preempted", "node failed"
 TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING = "timed out", "out of memory", "cancelled", "running", "pending"
+# How an attempt ended; what a log does not say is empty.
 OUTCOMES = (COMPLETED, FAILED, PREEMPTED, NODE_FAILED, TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING)
-"""How an attempt ended; what a log does not say is empty."""
 WORDS = {
     "completed": COMPLETED, "complete": COMPLETED, "succeeded": COMPLETED, "success": COMPLETED, "pass": COMPLETED,
     "passed": COMPLETED, "finished": COMPLETED, "done": COMPLETED,
@@ -39,12 +39,12 @@ WORDS = {
     "pending": PENDING, "queued": PENDING, "requeue_hold": PENDING, "waiting": PENDING,
 }  # fmt: skip
 """The words of schedulers, in lower case."""
+# Names and reasons are cut here.
 TEXT = 200
-"""Names and reasons are cut here."""
+# More attempts than this in one file are a mistake, or worse.
 MOST_ATTEMPTS = 5_000_000
-"""More attempts than this in one file are a mistake, or worse."""
+# More accelerators than this are no accelerators.
 MOST_COUNT = 1 << 24
-"""More accelerators than this are no accelerators."""
 SECOND = 1_000_000_000
 SLURM = "slurmctld"
 Row = Mapping[str, "str | int"]

@@ -19,10 +19,10 @@ _ISO = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](
 _AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}),? (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _GLOG = re.compile(r"(?:^|[\s\[|])[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,9})")
 _YEAR = re.compile(rb"(?<!\d)(20\d\d)[-/]\d\d[-/]\d\d[T _]\d\d:\d\d")
+# Stands for a year that is not known; it has a 29 February.
 NO_YEAR = 1972
-"""Stands for a year that is not known; it has a 29 February."""
+# A line's time stands among its first characters.
 PREFIX = 160
-"""A line's time stands among its first characters."""
 
 
 def year_of(data: bytes) -> int | None:

@@ -42,15 +42,15 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
 }
 UNITS_NS = {"ns": 1.0, "ms": 1e6, "s": 1e9}
 """Times without a unit in their name are seconds."""
+# JSON lines looked at for a step and a loss: the first ones may hold the configuration.
 LINES = 50
-"""JSON lines looked at for a step and a loss: the first ones may hold the configuration."""
+# Larger numbers are no steps.
 MOST = 2**53
-"""Larger numbers are no steps."""
+# A longer number is no time.
 DIGITS = 40
-"""A longer number is no time."""
 MOST_WHOLE = 2**63 - 1024
+# Values of ``Progress.kept``.
 KEPT, DISCARDED, SKIPPED = 1, 0, 2
-"""Values of ``Progress.kept``."""
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "1.0"), ("0", "false", "no", "f", "n", "0.0")
 NEITHER = "a progress log without a line that holds a step and a loss"
 _NAMES = frozenset(name for names in SPELLINGS.values() for name in names)

@@ -32,8 +32,8 @@ from taut.read.jobs.job_words import (
 DELIMITERS = ("|", "\t", ";", ",")
 TELLING = ("state", "start", "end", "elapsed", "submit", "elapsedraw")
 """A header names a job and at least two of these."""
+# Of plain columns: sacct knows about a hundred.
 MOST_COLUMNS = 1000
-"""Of plain columns: sacct knows about a hundred."""
 _DASHES = re.compile(r"-+")
 _SHOWN = re.compile(r"^[^\S\n]*+JobId=\d", re.MULTILINE)
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)")

@@ -11,8 +11,8 @@ from taut.read.jobs.job_words import RUNNING, SECOND, SLURM, JobLog, count_or_nu
 from taut.read.jobs.sacct import placed_nodes, telling_reason
 from taut.read.json_fields import under
 
+# Larger numbers are no ids, times or lengths of Slurm.
 MOST_ID = 2**40
-"""Larger numbers are no ids, times or lengths of Slurm."""
 
 
 def sniff(head: bytes) -> bool:

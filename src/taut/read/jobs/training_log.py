@@ -15,10 +15,10 @@ from taut.read.jobs.job_words import JobLog, count_or_null, table
 from taut.read.jobs.log_lines import NO_YEAR, Progress, time_of, year_of
 from taut.read.jobs.torchrun import LAUNCHER, Launcher
 
+# Characters of a line that are looked at.
 LINE = 2000
-"""Characters of a line that are looked at."""
+# Lines looked at to tell a job's log from other text.
 SNIFFED = 3000
-"""Lines looked at to tell a job's log from other text."""
 _JSON = re.compile(rb'\s*[\[{]\s*["{\[\]}]')
 _NUMBER = r"(\d[\d,]{0,17})"
 _GAP = r"\s{0,20}"

@@ -19,10 +19,10 @@ from taut.read.metrics.sample_lists import numbers
 from taut.read.metrics.series import Found
 from taut.read.metrics.vocabulary import Plain
 
+# Bytes of samples that are read at once.
 SLAB = 32 << 20
-"""Bytes of samples that are read at once."""
+# Bytes of samples for which a compiled kernel pays.
 QUICK = 1 << 20
-"""Bytes of samples for which a compiled kernel pays."""
 _NOTHING = msgspec.Raw(b"[]")
 
 

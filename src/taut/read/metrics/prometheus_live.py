@@ -21,13 +21,13 @@ from taut.read.metrics.series import USUAL, Found, Map, Metrics, check_series, g
 from taut.read.metrics.vocabulary import known
 from taut.read.metrics.web import TRY, Server
 
+# Samples are asked for from this long before the traced time until this long after: a counter's rate needs the one before,
+# and scrapes are up to a minute apart.
 AROUND_NS = 60_000_000_000
-"""Samples are asked for from this long before the traced time until this long after: a counter's rate needs the one before,
-and scrapes are up to a minute apart."""
+# Times before this (2001) are no unix times.
 UNIX_NS = 1_000_000_000_000_000_000
-"""Times before this (2001) are no unix times."""
+# Characters of hosts in one query: addresses must stay short.
 SELECTOR = 2000
-"""Characters of hosts in one query: addresses must stay short."""
 
 
 def fetch(url: str, trace: Trace, mapped: Map = USUAL) -> Metrics:

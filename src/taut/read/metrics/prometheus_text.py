@@ -29,10 +29,10 @@ from taut.read.metrics.vocabulary import plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Bytes that are split at once.
 SLAB = 8 << 20
-"""Bytes that are split at once."""
+# Bytes of the longest line.
 LONGEST = 1 << 20
-"""Bytes of the longest line."""
 _TEXT = r'"((?:[^"\\\n]|\\.)*+)"'
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:.]*+"
 _INNER = rf"(?:[^\"\\\n}}]|{_TEXT.replace('(', '(?:', 1)})*+"

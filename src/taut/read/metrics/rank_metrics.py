@@ -12,10 +12,10 @@ import numpy as np
 from taut.core.tables import NULL, Metric, Table, Trace
 from taut.read.metrics.series import Metrics, Series
 
+# Time zones differ by multiples of a quarter of an hour …
 QUARTER_NS = 900_000_000_000
-"""Time zones differ by multiples of a quarter of an hour …"""
+# … and by at most this many of them.
 FARTHEST = 56
-"""… and by at most this many of them."""
 
 
 def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:

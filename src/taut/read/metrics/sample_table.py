@@ -41,13 +41,13 @@ LABELS = ("labels", "tags")
 """Columns that hold further labels: a map, a struct, JSON, or as Prometheus writes them."""
 IGNORED = ("uuid", "name", "serial", "pci_bus_id", "driver_version", "count", "pstate", "loss", "step", "unit")
 """Columns of wide tables that are no metrics."""
+# Bytes that a cell takes at most while a table is turned into series.
 CELL = 64
-"""Bytes that a cell takes at most while a table is turned into series."""
 _NUMBER = re.compile(r"\s*+(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*+([^\d\s].{0,19})?\s*+")
 
 _BARE = r"^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$"
+# Cells in which a column's unit must show.
 FIRST = 1000
-"""Cells in which a column's unit must show."""
 
 
 def is_table(names: Sequence[str]) -> bool:

@@ -19,10 +19,10 @@ from taut.core.tables import NULL
 from taut.read.limits import check_count
 from taut.read.metrics.vocabulary import INDEX, LIMIT_OF, REASONS, blank, is_mask, named, place, plain, rate_of
 
+# More series than this in one file are a mistake, or worse.
 MOST_SERIES = 200_000
-"""More series than this in one file are a mistake, or worse."""
+# Names are cut here.
 TEXT = 200
-"""Names are cut here."""
 WHERE: Mapping[str, tuple[str, ...]] = {
     "rank": ("rank", "global_rank", "worker"), "gpu": ("index", "gpu", "gpu_id"),
     "host": ("host", "hostname", "node", "nodename", "kubernetes_node", "instance"),

@@ -81,8 +81,8 @@ LIMIT_OF = {"power_limit_w": "power_w", "temperature_limit_c": "temperature_c", 
 """Metrics that are the limit of another."""
 REASONS = {"slowdown": 0x8 | 0x20 | 0x40 | 0x80, "power_capped": 0x4}
 """Flags in NVML's mask of clock reasons: hardware or heat lowers the clock; the power cap does."""
+# First and last of the numbers by which DCGM says that there is none: of 32 bits, of floats, of 64 bits (as a float).
 BLANKS = ((0x7FFFFFF0, 0x7FFFFFFF), (2.0**47, 2.0**47 + 15), (2.0**63, 2.0**63))
-"""First and last of the numbers by which DCGM says that there is none: of 32 bits, of floats, of 64 bits (as a float)."""
 _RANK = re.compile(r"(?:(?:global[ _-]?)?rank|worker)\W?(\d{1,7})|(\d{1,7})", re.IGNORECASE)
 _GPU = re.compile(r"gpu\W?(\d{1,4})\Z", re.IGNORECASE)
 

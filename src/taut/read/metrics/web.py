@@ -26,10 +26,10 @@ from taut.core.errors import InputRefused, TooLarge
 
 TOKEN = "TAUT_METRICS_TOKEN"
 """Environment variable with the bearer token."""
+# Most bytes of one answer, and of all.
 ANSWER_BYTES, TOTAL_BYTES = 64 << 20, 512 << 20
-"""Most bytes of one answer, and of all."""
+# Most seconds for one answer, and for all.
 ANSWER_S, TOTAL_S = 30.0, 300.0
-"""Most seconds for one answer, and for all."""
 CHUNK = 64 << 10
 TRY = "give the address of a Prometheus, such as http://host:9090"
 
