@@ -12,6 +12,7 @@ from pathlib import Path
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.read.config_text import load_text, parsed
+from taut.result.types import ListedScenario
 
 SHIPPED = resources.files("taut").joinpath("scenarios")
 PARTS = {"device": "devices", "fabric": "fabrics"}
@@ -53,12 +54,13 @@ def names(folder: str) -> list[str]:
     return sorted(one.name.removesuffix(".toml") for one in at.iterdir() if one.name.endswith(".toml")) if at.is_dir() else []
 
 
-def listed() -> list[dict[str, Json]]:
-    """The scenarios that ship: name, how one recognises them, what they compute and inform."""
+def listed() -> list[ListedScenario]:
+    """The scenarios that ship with taut."""
     out = []
     for name in names(""):
         about = parsed(str(_shipped("", name)), name).get("about") or {}
-        out.append({"name": name, **{key: about.get(key, "") for key in ("pattern", "computes", "decision")}})
+        pattern, computes, decision = (str(about.get(key, "")) for key in ("pattern", "computes", "decision"))
+        out.append(ListedScenario(name=name, pattern=pattern, computes=computes, decision=decision))
     return out
 
 
