@@ -158,6 +158,7 @@ def _is_string(kind: pa.DataType) -> bool:
 
 def _used(texts: list[str], code: Codes, in_order: bool) -> tuple[list[str], Codes]:
     """Only texts that some row has: there are no more of them than rows."""
+    # Rows backwards, so that the first row of each text is written last and stays.
     first = np.full(len(texts), len(code), dtype=np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     order = np.argsort(first, kind="stable") if in_order else np.arange(len(texts))

@@ -61,6 +61,7 @@ class Flags:
 
 def grouped(code: Ints) -> Ints:
     """The rows in the order of small codes, those of one code in their own order: radix sorts of 16 bits, not comparisons."""
+    # numpy sorts stably by radix only keys of 16 bits, so larger codes take one pass for each 16 bits, lowest first.
     order = np.argsort(code.astype(np.uint16), kind="stable")
     for bits in range(16, int(code.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((code[order] >> bits).astype(np.uint16), kind="stable")]
@@ -79,6 +80,7 @@ def whole_numbers(lists: Sequence[bytes]) -> tuple[Ints, Ints] | None:
     begins, commas = np.flatnonzero(letters == ord("[")), np.flatnonzero(letters == ord(","))
     if len(begins) != len(lists):
         return None
+    # The lists are joined by commas, so there are as many commas before a list as numbers.
     length = np.diff(np.searchsorted(commas, begins), append=len(commas) + 1)
     try:
         with warnings.catch_warnings():
@@ -207,6 +209,7 @@ def serialise(lane: Ints, start: Ints, end: Ints, lanes: Codes) -> tuple[Ints, I
     order = np.lexsort((end, start, lane))
     lane, end = lane.copy(), end.copy()
     sorted_lane, sorted_start, sorted_end = lane[order], start[order], end[order]
+    # Of two neighbours in a lane, by how much the first reaches into the second.
     over = np.zeros(len(order), dtype=np.int64)
     over[:-1] = np.where(sorted_lane[1:] == sorted_lane[:-1], sorted_end[:-1] - sorted_start[1:], 0)
     rounding = (over > 0) & (over <= ROUNDING_NS) & (sorted_end - sorted_start > over)

@@ -99,6 +99,7 @@ class Topology:
         seats = {rank: number[host] for rank, host in self.host_of.items()}
         count = len(hosts) + 1
         here, there = (np.array([seats.get(int(r), count - 1) for r in side], dtype=np.int64) for side in (a, b))
+        # Hosts are few and ranks are many: each pair of hosts is looked at once.
         pairs, which = np.unique(here * count + there, return_inverse=True)
         apart = [self._between([*hosts, ""][p // count], [*hosts, ""][p % count]) for p in pairs.tolist()]
         out = np.array(apart, dtype=np.int64)[which]

@@ -123,6 +123,7 @@ class CsvTable:
         begin = min(self._begin + len(self._line) + 1, len(self.data))
         if not bytes(self.data[begin : begin + HEADER_BYTES]).strip():  # Arrow refuses what has no row
             return pa.table({name: pa.array([], pa.string() if as_text else pa.null()) for name in wanted})
+        # Columns that are not wanted get names of their own, because two of them may have the same.
         unique = [name if name in wanted else f"\0{i}" for i, name in enumerate(self.names)]
         with readable(self.label, "CSV"):
             table = arrow.read_csv(

@@ -120,6 +120,7 @@ def _once(actions: Table) -> tuple[Table, Counter[str]]:
     time = actions.time_ns
     order = np.argsort(time, kind="stable")
     same = np.diff(time[order]) == 0
+    # Only actions that share their time with a neighbour can be the same.
     suspects = order[np.append(same, False) | np.append(False, same)] if len(order) else order
     gone = []
     seen: set[tuple[str | int, ...]] = set()
@@ -151,6 +152,7 @@ def _signed(actions: Table) -> tuple[Table, int]:
         if keys[row] in wanted:
             others.setdefault(keys[row], []).append(row)
     kept, way = np.ones(len(actions), dtype=np.bool_), actions.direction.copy()
+    # Of each change by a user id: the controller's own actions on the same knob at that time, not in the other direction.
     for row in np.flatnonzero(unsigned).tolist():
         near = np.array(others.get(keys[row], ()), dtype=np.int64)
         near = near[(np.abs(actions.time_ns[near] - actions.time_ns[row]) <= SAME_NS) & (way[near] * way[row] >= 0)]

@@ -99,6 +99,7 @@ def _table(jobs: Jobs) -> Table:
 def _filled(row: Row, other: Row) -> Row:
     """A row with what only the other one knows, or knows to less than a second; accelerators are better than other units."""
     out = {key: other[key] if value in (NULL, "") else value for key, value in row.items()}
+    # A time in whole seconds gives way to one of the same second with a fraction.
     out |= {key: other[key] for key in TIMES if out[key] % SECOND == 0 and 0 < other[key] - out[key] < SECOND}
     if other["unit"] == "accelerator" != row["unit"]:
         out |= {"accelerators": other["accelerators"], "unit": "accelerator"}
@@ -115,6 +116,7 @@ def _joined(known: list[Row], more: list[Row]) -> list[Row]:
     out, free = list(known), set(range(len(known)))
     order = sorted(free, key=lambda i: int(known[i]["start_ns"]))
     starts = [int(known[i]["start_ns"]) for i in order]
+    # The latest end so far never falls, so what could overlap a row is found by bisection.
     until = list(accumulate((_until(known[i]) for i in order), max))
     for row in more:
         near = order[bisect_left(until, int(row["start_ns"]) - SAME_NS) : bisect_right(starts, _until(row) + SAME_NS)]
@@ -197,6 +199,7 @@ def _dated(row: Row, frame: Jobs) -> Row:
     year = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=max(starts) // 10**9)).year
     since = (datetime(year, 1, 1, tzinfo=UTC) - datetime(NO_YEAR, 1, 1, tzinfo=UTC)).days
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    # The year that stands for an unknown one is a leap year: in others, days from March on are one less.
     march = int((datetime(NO_YEAR, 3, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 10**9
 
     def moved(at: int) -> int:

@@ -183,6 +183,7 @@ def _sightings(events: list[Event], label: str) -> _Sightings:
     named = _mask(word is not None for word in reasons)[reason] & _mask(key is not None for key in places)[place]
     owners = _owners(events, _mask(key is not None and key[0] != "Pod" for key in places)[place])
     job = jobs.of(_job_name(key, owners) if key else "" for key in places)
+    # The server joins equal events: one that recurred counts at its first and at its last time.
     begins, ends = named & (first >= 0), named & (last >= 0) & (last != first)
     rows = np.concatenate([np.flatnonzero(begins), np.flatnonzero(ends)])
     at = np.concatenate([first[begins], last[ends]])

@@ -157,6 +157,7 @@ class Progress:
 
     def step(self, number: int) -> None:
         """A step was logged; one that was logged before means that the job went back."""
+        # Equal numbers are allowed: many logs print a step twice.
         if not self.current.over and 0 <= number < self.current.last_step:
             self.restart(self.after_ns)
         one = self.sign_of_life()

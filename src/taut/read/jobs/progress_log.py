@@ -115,6 +115,7 @@ def _columns(text: bytes) -> Columns | None:
     names = {name: (Any, UNSET) for found in known.values() for name in found}
     decoder = msgspec.json.Decoder(Keys(keys).struct("Line", names, gc=False))
     used = {key: names[0] for key, names in known.items()}
+    # Python writes NaN, which is no JSON: such files are decoded with null in its place.
     out = _decode(whole, decoder, used) or _decode(without_nan(whole) or b"", decoder, used)
     if out is None:
         return None

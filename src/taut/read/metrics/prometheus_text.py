@@ -168,6 +168,7 @@ def _split(samples: _Samples, lines: _Lines) -> tuple[Ints, Floats, Ints]:
 
     time_start = np.minimum(lines.value_end + 1, lines.end)
     edges = np.stack([lines.start, lines.key_end, lines.key_end + 1, lines.value_end, time_start, lines.end], axis=1)
+    # One Arrow array of six cells a line, of which every other one is the blank between two parts.
     edges = edges.astype(np.int32).ravel()
     edges = np.append(edges, edges[-1:] if len(edges) else np.int32(0))
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(lines.text)]

@@ -69,6 +69,7 @@ def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> 
     if not one.zoneless or window is None:
         return one
     first, last = min(int(s.time_ns[0]) for s in one.series), max(int(s.time_ns[-1]) for s in one.series)
+    # All zones are tried; UTC stays if the dates fall into the traced time without a shift, or with none.
     shifts = np.arange(-FARTHEST, FARTHEST + 1) * QUARTER_NS
     overlap = np.minimum(last + shifts, window[1]) - np.maximum(first + shifts, window[0])
     if overlap[FARTHEST] >= 0 or overlap.max() < 0:

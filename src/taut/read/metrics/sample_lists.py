@@ -53,6 +53,7 @@ def samples(
     while at < size:
         letter = int(text[at])
         at += 1
+        # depth: 0 between lists, 1 inside a list, 2 inside a sample; part: numbers of the sample that are read.
         if letter == OPEN and depth < 2:
             depth += 1
         elif letter == CLOSE and depth == 2 and part == 2:
@@ -66,7 +67,7 @@ def samples(
         elif depth != 2 or part == 2 or (letter == QUOTE) != (part == 1):
             return -1, 0, 0
         else:
-            at -= 1 - part
+            at -= 1 - part  # back to the first digit; the value's quote stays behind
             begin, mantissa, digits, point, power = at, 0, 0, 0, 0
             letter = int(text[at])
             negative = letter == 45

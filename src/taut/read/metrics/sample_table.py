@@ -171,6 +171,7 @@ def _together(columns: Sequence[tuple[list[str], Ints]], rows: int) -> tuple[lis
     for words, column in columns:
         if len(words) > 1:
             code, count = _dense(code * len(words) + column, count * len(words))
+    # Rows backwards, so that the first row of each code is written last and stays.
     first = np.empty(count, dtype=np.int64)
     first[code[::-1]] = np.arange(rows)[::-1]
     order = np.argsort(first)

@@ -209,6 +209,7 @@ def _joined(ones: Sequence[Found]) -> Found:
     rest = sorted(ones, key=lambda one: -len(one.time_ns))
     first = rest[0]
     parts = [first]
+    # Sources that scrape the same component overlap: inside the time that is covered, one of them is enough.
     low, high = (first.time_ns.min(), first.time_ns.max()) if len(first.time_ns) else (0, 0)
     for one in rest[1:]:
         outside = (one.time_ns < low) | (one.time_ns > high) | (one.labels == first.labels)
@@ -246,6 +247,7 @@ def _series(at: Place, one: Found, labels: str) -> Iterator[Series]:
     rate = rate_of(one.name, one.unit, one.counter)
     if rate is not None:
         name, factor = rate
+        # The rate between two samples, at the later one.
         passed, grown = np.diff(time) / 1e9, np.diff(value)
         good = (passed > 0) & (grown >= 0)  # a counter that fell was reset
         if good.any():
