@@ -71,9 +71,11 @@ def load(path: str | Path) -> dict[str, Json]:
     if at[order[-1]] == at[order[0]]:
         raise InputRefused(path, "all requests came at the same time", "give a file with their arrival times")
     return {
-        "time_s": (at[order] - at[order[0]]).tolist(), "prompts": counts[:, 0].tolist(), "generated": counts[:, 1].tolist(),
+        "time_s": (at[order] - at[order[0]]).tolist(),
+        "prompts": counts[:, 0].tolist(),
+        "generated": counts[:, 1].tolist(),
         "cut": cut,
-    }  # fmt: skip
+    }
 
 
 def _text(path: Path) -> str:

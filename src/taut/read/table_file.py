@@ -132,7 +132,7 @@ class CsvTable:
                 convert_options=arrow.ConvertOptions(
                     include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()) if as_text else {}
                 ),
-            )  # fmt: skip
+            )
         for name in wanted:
             if pa.types.is_binary(table[name].type):
                 raise InputRefused(self.label, f"column {name[:80]} is not UTF-8", "save the table as UTF-8")

@@ -50,16 +50,25 @@ def _starts(attempts: Table, rows: Ints, controller: Texts, launched: Mask, firs
     return Table(
         Action,
         {
-            "time_ns": a.start_ns, "layer": np.where(inside, "runtime", "scheduler").astype(np.object_),
-            "controller": np.where(inside, LAUNCHER, controller[rows]).astype(np.object_), "target": a.job, "work": a.job,
+            "time_ns": a.start_ns,
+            "layer": np.where(inside, "runtime", "scheduler").astype(np.object_),
+            "controller": np.where(inside, LAUNCHER, controller[rows]).astype(np.object_),
+            "target": a.job,
+            "work": a.job,
             "knob": np.where(inside, "attempt", "allocation").astype(np.object_),
             "before": np.where(inside & (number > 0), (number - 1).astype(str).astype(np.object_), ""),
-            "after": np.where(inside, texts, ""), "direction": np.where(inside, 0, 1), "trigger": trigger,
-            "parent": np.where(same, np.arange(len(rows)) - 1, NULL), "attempt": number, "deadline_ns": limit,
-            "outcome": kept, "busy_ns": ran, "accelerators": np.where(a.unit == "accelerator", a.accelerators, NULL),
+            "after": np.where(inside, texts, ""),
+            "direction": np.where(inside, 0, 1),
+            "trigger": trigger,
+            "parent": np.where(same, np.arange(len(rows)) - 1, NULL),
+            "attempt": number,
+            "deadline_ns": limit,
+            "outcome": kept,
+            "busy_ns": ran,
+            "accelerators": np.where(a.unit == "accelerator", a.accelerators, NULL),
         },
         len(rows),
-    )  # fmt: skip
+    )
 
 
 def _why(attempts: Table) -> Texts:
@@ -78,11 +87,14 @@ def _submits(attempts: Table, first: Mask) -> Table:
     return Table(
         Action,
         {
-            "time_ns": a.submit_ns, "controller": np.full(len(rows), USER, dtype=np.object_), "target": a.job, "work": a.job,
+            "time_ns": a.submit_ns,
+            "controller": np.full(len(rows), USER, dtype=np.object_),
+            "target": a.job,
+            "work": a.job,
             "knob": np.full(len(rows), "submission", dtype=np.object_),
         },
         len(rows),
-    )  # fmt: skip
+    )
 
 
 def _ends(attempts: Table, controller: Texts, shown: Mask) -> Table:
@@ -92,10 +104,14 @@ def _ends(attempts: Table, controller: Texts, shown: Mask) -> Table:
     return Table(
         Action,
         {
-            "time_ns": a.end_ns, "layer": np.where(who == USER, "", "scheduler").astype(np.object_), "controller": who,
-            "target": a.job, "work": a.job, "knob": np.full(len(rows), "allocation", dtype=np.object_),
+            "time_ns": a.end_ns,
+            "layer": np.where(who == USER, "", "scheduler").astype(np.object_),
+            "controller": who,
+            "target": a.job,
+            "work": a.job,
+            "knob": np.full(len(rows), "allocation", dtype=np.object_),
             "direction": np.full(len(rows), -1),
             "trigger": np.array([ENDS[outcome] for outcome in a.outcome.tolist()], dtype=np.object_),
         },
         len(rows),
-    )  # fmt: skip
+    )

@@ -53,9 +53,12 @@ def apply(trace: Trace, found: Sequence[ControlLog], jobs: Sequence[JobLog]) -> 
         actions = _joined([trace.actions, actions])
     actions = _ended(_in_order(actions))
     counts |= {
-        "torn lines": sum(log.torn for log in found), "clock steps": sum(n for n, _ in steps), "told by two logs": merged,
-        "unknown controllers": int((actions.controller == "").sum()), "actions": len(actions),
-    }  # fmt: skip
+        "torn lines": sum(log.torn for log in found),
+        "clock steps": sum(n for n, _ in steps),
+        "told by two logs": merged,
+        "unknown controllers": int((actions.controller == "").sum()),
+        "actions": len(actions),
+    }
     notes = [*_notes(found, steps, counts), *(line for log in found for line in log.partial)]
     counts_of_all = {**trace.counts, **{key: number for key, number in counts.items() if number}}
     trace = _with_demand(trace, found)

@@ -91,10 +91,16 @@ def _replica_set(message: str, place: Place, settings: Settings) -> Change | Non
 
 def _scale_up(message: str, place: Place, settings: Settings) -> Change | None:
     found = _POOL.search(message)
-    return None if not found else {
-        "target": f"nodes/{found[1]}"[:200], "knob": "nodes", "trigger": "pending pods",
-        **settings.change(f"nodes/{found[1]}", "nodes", found[3], found[2]),
-    }  # fmt: skip
+    return (
+        None
+        if not found
+        else {
+            "target": f"nodes/{found[1]}"[:200],
+            "knob": "nodes",
+            "trigger": "pending pods",
+            **settings.change(f"nodes/{found[1]}", "nodes", found[3], found[2]),
+        }
+    )
 
 
 SCALED: dict[str, Callable[..., Change | None]] = {

@@ -58,9 +58,16 @@ def load(data: bytes, label: str) -> ControlLog:
         change = settings.change(target, "replicas", scaled["after"], scaled["before"] or "")
         trigger = "ongoing requests" if demand is not None else ""
         rows.append(
-            {"time_ns": at, "layer": "autoscaler", "controller": CONTROLLER, "target": target, "knob": "replicas",
-             "trigger": trigger, **change}
-        )  # fmt: skip
+            {
+                "time_ns": at,
+                "layer": "autoscaler",
+                "controller": CONTROLLER,
+                "target": target,
+                "knob": "replicas",
+                "trigger": trigger,
+                **change,
+            }
+        )
         for metric, value in (("ongoing_requests", demand), ("running_replicas", running)):
             if value is not None:
                 samples.setdefault((target, metric), {})[at] = value

@@ -251,13 +251,16 @@ def _parts(row: Row, inner: list[Row]) -> list[Row]:
         first, last = i == 0, i == len(inner) - 1
         out.append(
             {
-                **row, **{key: one[key] for key in INSIDE},
-                "start_ns": row["start_ns"] if first else one["start_ns"], "end_ns": row["end_ns"] if last else one["end_ns"],
-                "submit_ns": row["submit_ns"] if first else NULL, "held": row["held"] if first else 1,
+                **row,
+                **{key: one[key] for key in INSIDE},
+                "start_ns": row["start_ns"] if first else one["start_ns"],
+                "end_ns": row["end_ns"] if last else one["end_ns"],
+                "submit_ns": row["submit_ns"] if first else NULL,
+                "held": row["held"] if first else 1,
                 "outcome": row["outcome"] or one["outcome"] if last else one["outcome"],
                 "reason": (row["reason"] or one["reason"]) if last else one["reason"],
             }
-        )  # fmt: skip
+        )
     return out
 
 

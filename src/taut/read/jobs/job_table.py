@@ -273,7 +273,13 @@ def _csv_rows(raw: bytes, label: str) -> Iterator[dict[str, Json]]:
         if row["job"]:
             count, unit = held(row["held"])
             yield {
-                "job": cut(row["job"]), "submit_ns": row["submit"], "start_ns": row["start"], "end_ns": row["end"],
-                "outcome": outcome(row["outcome"]), "reason": cut(row["reason"]), "accelerators": count, "unit": unit,
+                "job": cut(row["job"]),
+                "submit_ns": row["submit"],
+                "start_ns": row["start"],
+                "end_ns": row["end"],
+                "outcome": outcome(row["outcome"]),
+                "reason": cut(row["reason"]),
+                "accelerators": count,
+                "unit": unit,
                 **{key: count_or_null(row[key], MOST_STEPS) for key in STEPS},
-            }  # fmt: skip
+            }

@@ -270,10 +270,16 @@ class _Job:
     def _row(self, end_ns: int, outcome: str, reason: str) -> dict[str, str | int]:
         pods = len(self.pods)
         return {
-            "job": self.name, "submit_ns": self.submit_ns, "start_ns": self.start_ns, "end_ns": end_ns, "outcome": outcome,
-            "accelerators": pods or NULL, "unit": "task" if pods else "", "nodes": cut(",".join(sorted(self.nodes))),
+            "job": self.name,
+            "submit_ns": self.submit_ns,
+            "start_ns": self.start_ns,
+            "end_ns": end_ns,
+            "outcome": outcome,
+            "accelerators": pods or NULL,
+            "unit": "task" if pods else "",
+            "nodes": cut(",".join(sorted(self.nodes))),
             "reason": reason,
-        }  # fmt: skip
+        }
 
     def finished(self, last: int) -> list[dict[str, str | int]]:
         """The attempts; one that runs is followed to the last event."""

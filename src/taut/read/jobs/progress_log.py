@@ -95,9 +95,14 @@ def load(data: bytes, label: str) -> Table:
     none = np.full(len(step), np.nan)
     tokens, rank, start, end = (_wholes(found.get(key, none)) for key in ("tokens", "rank", "start", "end"))
     columns = {
-        "step": np.where(used, step, 0).astype(np.int64), "loss": _numbers(found["loss"]), "tokens": tokens,
-        "rank": np.where(rank < 1 << 31, rank, NULL), "kept": _kept(found), "start_ns": start, "end_ns": end,
-    }  # fmt: skip
+        "step": np.where(used, step, 0).astype(np.int64),
+        "loss": _numbers(found["loss"]),
+        "tokens": tokens,
+        "rank": np.where(rank < 1 << 31, rank, NULL),
+        "kept": _kept(found),
+        "start_ns": start,
+        "end_ns": end,
+    }
     table = Table(Progress, {key: values[used] for key, values in columns.items()})
     named = _RANK.search(re.split(r"[/\\:]", label)[-1])
     return table if named is None or (table.rank >= 0).any() else table.replace(rank=np.full(len(table), int(named[1])))

@@ -98,14 +98,22 @@ def _named(row: dict[str, str]) -> dict[str, str]:
     tres = row.get("alloctres") or row.get("reqtres", "")
     gpus = gpus_in(tres)
     return {
-        "job": row.get("jobid") or row.get("jobidraw", ""), "name": row.get("jobname", ""), "submit": row.get("submit", ""),
-        "start": row.get("start", ""), "end": row.get("end", ""), "state": row.get("state", ""),
-        "elapsed": row.get("elapsedraw") or row.get("elapsed", ""), "reason": row.get("reason", ""),
-        "exit": row.get("exitcode", ""), "gpus": str(gpus) if gpus > 0 else _gres(row),
+        "job": row.get("jobid") or row.get("jobidraw", ""),
+        "name": row.get("jobname", ""),
+        "submit": row.get("submit", ""),
+        "start": row.get("start", ""),
+        "end": row.get("end", ""),
+        "state": row.get("state", ""),
+        "elapsed": row.get("elapsedraw") or row.get("elapsed", ""),
+        "reason": row.get("reason", ""),
+        "exit": row.get("exitcode", ""),
+        "gpus": str(gpus) if gpus > 0 else _gres(row),
         "cpus": row.get("alloccpus") or row.get("ncpus", ""),
-        "nodecount": row.get("nnodes") or row.get("allocnodes", ""), "nodes": row.get("nodelist", ""),
-        "restarts": row.get("restarts", ""), "limit": row.get("timelimit") or _minutes(row.get("timelimitraw", "")),
-    }  # fmt: skip
+        "nodecount": row.get("nnodes") or row.get("allocnodes", ""),
+        "nodes": row.get("nodelist", ""),
+        "restarts": row.get("restarts", ""),
+        "limit": row.get("timelimit") or _minutes(row.get("timelimitraw", "")),
+    }
 
 
 def _gres(row: dict[str, str]) -> str:
@@ -128,15 +136,22 @@ def _records(text: str) -> Iterator[dict[str, str]]:
         ended = pairs.get("EndTime", "") if outcome(pairs.get("JobState", "")) not in (RUNNING, PENDING) else ""
         gpus = gpus_in(pairs.get("Tres") or pairs.get("TRES") or pairs.get("AllocTRES", ""))
         yield {
-            "job": _array(pairs), "name": pairs.get("Name") or pairs.get("JobName", ""),
-            "submit": pairs.get("SubmitTime", ""), "end": ended,
+            "job": _array(pairs),
+            "name": pairs.get("Name") or pairs.get("JobName", ""),
+            "submit": pairs.get("SubmitTime", ""),
+            "end": ended,
             "start": pairs.get("StartTime", "") if pairs.get("NodeList") != "(null)" else "",
-            "state": pairs.get("JobState", ""), "elapsed": pairs.get("RunTime", ""), "reason": pairs.get("Reason", ""),
-            "exit": pairs.get("ExitCode", ""), "gpus": str(gpus) if gpus > 0 else "",
+            "state": pairs.get("JobState", ""),
+            "elapsed": pairs.get("RunTime", ""),
+            "reason": pairs.get("Reason", ""),
+            "exit": pairs.get("ExitCode", ""),
+            "gpus": str(gpus) if gpus > 0 else "",
             "cpus": pairs.get("ProcCnt") or pairs.get("NumCPUs", ""),
-            "nodecount": pairs.get("NodeCnt") or pairs.get("NumNodes", ""), "nodes": pairs.get("NodeList", ""),
-            "restarts": pairs.get("Restarts", ""), "limit": _minutes(pairs.get("TimeLimit", "")),
-        }  # fmt: skip
+            "nodecount": pairs.get("NodeCnt") or pairs.get("NumNodes", ""),
+            "nodes": pairs.get("NodeList", ""),
+            "restarts": pairs.get("Restarts", ""),
+            "limit": _minutes(pairs.get("TimeLimit", "")),
+        }
 
 
 def _array(pairs: dict[str, str]) -> str:
@@ -150,10 +165,19 @@ def _attempt(row: dict[str, str], submit_ns: int, start_ns: int, end_ns: int) ->
     start_ns, end_ns = _span(start_ns, end_ns, elapsed_ns(row["elapsed"]), word)
     count, unit = held(row["gpus"], row["cpus"], row["nodecount"])
     return {
-        "job": row["job"][:64], "name": cut(row["name"]), "submit_ns": submit_ns, "start_ns": start_ns, "end_ns": end_ns,
-        "outcome": word, "accelerators": count, "unit": unit, "nodes": cut(placed_nodes(row["nodes"])),
-        "limit_ns": elapsed_ns(row["limit"]), "reason": _reason(row["state"], row["reason"], row["exit"]), "held": 0,
-    }  # fmt: skip
+        "job": row["job"][:64],
+        "name": cut(row["name"]),
+        "submit_ns": submit_ns,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "outcome": word,
+        "accelerators": count,
+        "unit": unit,
+        "nodes": cut(placed_nodes(row["nodes"])),
+        "limit_ns": elapsed_ns(row["limit"]),
+        "reason": _reason(row["state"], row["reason"], row["exit"]),
+        "held": 0,
+    }
 
 
 def placed_nodes(text: str) -> str:

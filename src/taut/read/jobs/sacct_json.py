@@ -59,11 +59,19 @@ def _row(job: _Job) -> dict[str, Json]:
     minutes = count_or_null(_number(under(job.time, "limit")))
     count, unit = _held(job)
     return {
-        "job": _id(job), "name": cut(job.name), "submit_ns": submit, "start_ns": start, "end_ns": end, "outcome": word,
-        "accelerators": count, "unit": unit, "nodes": cut(placed_nodes(job.nodes)) if isinstance(job.nodes, str) else "",
+        "job": _id(job),
+        "name": cut(job.name),
+        "submit_ns": submit,
+        "start_ns": start,
+        "end_ns": end,
+        "outcome": word,
+        "accelerators": count,
+        "unit": unit,
+        "nodes": cut(placed_nodes(job.nodes)) if isinstance(job.nodes, str) else "",
         "reason": _reason(_word(under(job.state, "reason")), job.exit_code),
-        "limit_ns": minutes * 60 * SECOND if minutes > 0 else NULL, "held": 0,
-    }  # fmt: skip
+        "limit_ns": minutes * 60 * SECOND if minutes > 0 else NULL,
+        "held": 0,
+    }
 
 
 def _number(value: Json) -> Json:

@@ -42,10 +42,11 @@ def knob_of(name: str) -> str:
 def settings(found: Sequence[Found]) -> list[Found]:
     """The series that are settings and do change."""
     return [
-        one for one in found
+        one
+        for one in found
         if "replica" in one.name or "limit" in one.name.lower() or "quota" in one.name
         if knob_of(one.name) and len(one.value) > 1 and (one.value != one.value[0]).any()
-    ][:MOST_SERIES]  # fmt: skip
+    ][:MOST_SERIES]
 
 
 def log(label: str, found: Sequence[Found]) -> ControlLog:
@@ -68,12 +69,14 @@ def _tables(found: Sequence[Found]) -> Iterator[Table]:
         yield Table(
             Action,
             {
-                "time_ns": time[at], "before": _plain(value[at - 1]), "after": _plain(value[at]),
+                "time_ns": time[at],
+                "before": _plain(value[at - 1]),
+                "after": _plain(value[at]),
                 "direction": np.sign(value[at] - value[at - 1]).astype(np.int8),
                 **{key: np.full(len(at), text[:TEXT], dtype=np.object_) for key, text in texts.items()},
             },
             len(at),
-        )  # fmt: skip
+        )
 
 
 def _plain(values: Floats) -> Texts:
