@@ -75,7 +75,7 @@ def test_a_run_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "why"),
-    [("a.log", "nothing of interest", "not a trace"), ("b.csv", "time,controller,target\nx,a,t\n", "no row tells a time")],
+    [("a.log", "nothing of interest", "not a trace"), ("b.csv", "time,controller,target\nx,a,t\n", "no row has a time")],
 )
 def test_refusals_are_one_line(tmp_path: Path, name: str, content: str, why: str) -> None:
     (tmp_path / name).write_text(content)

@@ -85,7 +85,7 @@ def _parser(name: str, module: Any) -> Any:
     if name == "flight.pickles":
         return lambda data: module.plain(data, "x")
     if name == "dates":
-        return lambda data: module.parsed(data.decode("utf-8", "replace").split("\n"))
+        return lambda data: module.same_form_ns(data.decode("utf-8", "replace").split("\n"))
     if name == "jobs.log_lines":
         return lambda data: [
             module.time_of(line, module.year_of(data) or 2026) for line in data.decode("utf-8", "replace").split("\n")

@@ -5,20 +5,23 @@ Nothing is cut to fit: a number that is no rank is a refusal that names the colu
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Codes, Ints, Mask, Numbers
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
+from taut.read.dates import FAR as FAR
 
-FAR = 4_000_000_000_000_000_000
-"""Times beyond this many ns (126 years) are no times, and their sums would overflow."""
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 
 
-def times_ns(column: Any, name: str, label: str) -> tuple[Any, Any]:
+def times_ns(column: pa.ChunkedArray, name: str, label: str) -> tuple[Ints, Mask | np.bool_]:
     """Times of one column as whole ns, and where they were times at all.
 
     Timestamps and durations know their unit. A number has that of the column's name (``_ns``, ``_us``, ``_ms``, ``_s``);
@@ -33,7 +36,8 @@ def times_ns(column: Any, name: str, label: str) -> tuple[Any, Any]:
     values = numbers(column, name, label)
     suffix = name.lower().rsplit("_", 1)[-1]
     if values.dtype == np.int64 and UNITS_NS.get(suffix, 1.0) == 1.0:
-        return values, np.True_ if values.min() > -FAR and values.max() < FAR else (values > -FAR) & (values < FAR)
+        near = values.min() > -FAR and values.max() < FAR  # most columns: no mask is made for them
+        return values.astype(np.int64, copy=False), np.True_ if near else (values > -FAR) & (values < FAR)
     factor = UNITS_NS.get(suffix, 1e9 if values.dtype.kind == "f" else 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
         wide = values.astype(np.float64) * factor if values.dtype.kind == "f" or factor != 1.0 else values
@@ -41,7 +45,7 @@ def times_ns(column: Any, name: str, label: str) -> tuple[Any, Any]:
     return np.rint(np.where(ok, wide, 0)).astype(np.int64), ok
 
 
-def _scaled(column: Any, factor: int) -> tuple[Any, Any]:
+def _scaled(column: pa.ChunkedArray, factor: int) -> tuple[Ints, Mask]:
     """Whole numbers times a factor, and where there are some that small."""
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
@@ -49,7 +53,7 @@ def _scaled(column: Any, factor: int) -> tuple[Any, Any]:
     return np.where(ok, values, 0) * factor, ok
 
 
-def has_any(column: Any, name: str, label: str) -> bool:
+def has_any(column: pa.ChunkedArray, name: str, label: str) -> bool:
     """Whether a column of times holds any, in range or not."""
     import pyarrow as pa
 
@@ -58,7 +62,7 @@ def has_any(column: Any, name: str, label: str) -> bool:
     return bool(np.isfinite(numbers(column, name, label).astype(np.float64)).any())
 
 
-def numbers(column: Any, name: str, label: str) -> Any:
+def numbers(column: pa.ChunkedArray, name: str, label: str) -> Numbers:
     """The numbers of a column: integers as they are, where there is none NaN; refuses what holds none."""
     import pyarrow as pa
 
@@ -68,38 +72,33 @@ def numbers(column: Any, name: str, label: str) -> Any:
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise InputRefused(label, f"column {name[:80]} holds no numbers", f"it holds {str(column.type)[:40]}")
     if column.null_count:
-        return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return column.to_numpy(zero_copy_only=False)
+        column = column.cast(pa.float64(), safe=False)
+    found: Numbers = column.to_numpy(zero_copy_only=False)
+    return found
 
 
-def wholes(column: Any, name: str, label: str, least: int = -INT32 - 1, most: int = INT32) -> Any:
+def wholes(column: pa.ChunkedArray, name: str, label: str, least: int = -INT32 - 1, most: int = INT32) -> Ints:
     """The whole numbers of a column, NULL where there is none; refuses fractions, and numbers out of bounds."""
     import pyarrow as pa
 
-    there: Any
     column = decoded(column)
-    if pa.types.is_null(column.type):
-        values, there = np.zeros(len(column), dtype=np.int64), np.zeros(len(column), dtype=np.bool_)
+    if column.null_count and pa.types.is_integer(column.type):
+        there: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+        values: Numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
     else:
-        there = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else np.True_
-        values = numbers(column, name, label) if there.all() or not pa.types.is_integer(column.type) else _filled(column)
+        values = numbers(column, name, label)
+        there = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(1, dtype=np.bool_)
     if values.dtype.kind == "f":
-        there = ~np.isnan(values)
         values = np.where(there, values, 0)
         _refuse_fractions(values, name, label)
     _refuse_beyond(values if there.all() else values[there], name, label, least, most)
     if not there.all() and least > NULL:
         raise InputRefused(label, f"column {name[:80]} holds nothing in some row", "fill it, or leave the row out")
-    values = values.astype(np.int64) if values.dtype.kind in "fu" else values
-    return values if there.all() else np.where(there, values, NULL)
+    whole: Ints = np.asarray(values, dtype=np.int64 if values.dtype.kind in "fu" else None)
+    return whole if there.all() else np.where(there, whole, NULL)
 
 
-def _filled(column: Any) -> Any:
-    """Integers, 0 where there is none."""
-    return column.fill_null(0).to_numpy(zero_copy_only=False)
-
-
-def _refuse_beyond(values: Any, name: str, label: str, least: int, most: int) -> None:
+def _refuse_beyond(values: Numbers, name: str, label: str, least: int, most: int) -> None:
     if not len(values) or (values.min() >= least and values.max() <= most):
         return
     found = _short(values.min() if values.min() < least else values.max())
@@ -107,7 +106,7 @@ def _refuse_beyond(values: Any, name: str, label: str, least: int, most: int) ->
     raise InputRefused(label, why, "number from 0 on")
 
 
-def _refuse_fractions(values: Any, name: str, label: str) -> None:
+def _refuse_fractions(values: Numbers, name: str, label: str) -> None:
     with np.errstate(invalid="ignore"):
         bad = ~(np.abs(values) < 2.0**63) | (np.floor(values) != values)
     if bad.any():
@@ -115,12 +114,12 @@ def _refuse_fractions(values: Any, name: str, label: str) -> None:
         raise InputRefused(label, f"column {name[:80]} holds {found}, which is no whole number", "write whole numbers")
 
 
-def _short(value: Any) -> str:
-    return f"{float(value):g}" if isinstance(value, (float, np.floating)) else str(int(value))
+def _short(value: np.generic) -> str:
+    return f"{value:g}" if isinstance(value, np.floating) else str(value)
 
 
-def decoded(column: Any) -> Any:
-    """The column itself where it is coded and holds numbers: a code tells nothing of them."""
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column itself where it is coded and holds numbers: what it holds, not its codes."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type) or pa.types.is_string(column.type.value_type):
@@ -128,7 +127,7 @@ def decoded(column: Any) -> Any:
     return column.cast(column.type.value_type)
 
 
-def words(column: Any, name: str, label: str, *, in_order: bool = True) -> tuple[list[str], Any]:
+def words(column: pa.ChunkedArray, name: str, label: str, *, in_order: bool = True) -> tuple[list[str], Codes]:
     """The distinct texts of a column and a code per row; no text is the empty one.
 
     ``in_order``: the texts in order of appearance; else in any, which is quicker where the file has codes of its own.
@@ -151,14 +150,15 @@ def words(column: Any, name: str, label: str, *, in_order: bool = True) -> tuple
     return _used(texts, index.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), in_order)
 
 
-def _is_string(kind: Any) -> bool:
+def _is_string(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _used(texts: list[str], code: Any, in_order: bool) -> tuple[list[str], Any]:
+def _used(texts: list[str], code: Codes, in_order: bool) -> tuple[list[str], Codes]:
     """Only texts that some row has: there are no more of them than rows."""
+    # Rows backwards, so that the first row of each text is written last and stays.
     first = np.full(len(texts), len(code), dtype=np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     order = np.argsort(first, kind="stable") if in_order else np.arange(len(texts))

@@ -8,19 +8,30 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from taut.core.array_types import Column, Floats, Numbers
+from taut.core.array_types import Ints as Ints  # readers of traces take them from here
+from taut.core.array_types import Mask as Mask
+from taut.core.tables import NULL
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from taut.core.array_types import Json
+
+    Values: TypeAlias = NDArray[np.number] | list[Json]
+    """What JSON held of one key: an array if all are numbers of one kind."""
+
+# Neighbours may overlap by this much: old traces hold microseconds, and float64 keeps 0.25 µs of an epoch time.
 ROUNDING_NS = 1_000
-"""Neighbours may overlap by this much: old traces hold microseconds, and float64 keeps 0.25 µs of an epoch time."""
 
 
-class Codes(dict[Hashable, int]):
+class Codes(dict[Any, int]):
     """A dictionary that gives every new key the next code."""
 
     def __missing__(self, key: Hashable) -> int:
@@ -33,9 +44,9 @@ class Codes(dict[Hashable, int]):
 
 
 class Flags:
-    """What a test says of every key of a dictionary that grows: each is asked once."""
+    """Whether each key of a growing dictionary passes a test, which is run once per key."""
 
-    def __init__(self, codes: Codes, test: Callable[[Any], bool]) -> None:
+    def __init__(self, codes: Codes, test: Callable[..., bool]) -> None:
         self._codes, self._test = codes, test
         self._flags = np.zeros(0, dtype=np.bool_)
 
@@ -50,13 +61,14 @@ class Flags:
 
 def grouped(code: Ints) -> Ints:
     """The rows in the order of small codes, those of one code in their own order: radix sorts of 16 bits, not comparisons."""
+    # numpy sorts stably by radix only keys of 16 bits, so larger codes take one pass for each 16 bits, lowest first.
     order = np.argsort(code.astype(np.uint16), kind="stable")
     for bits in range(16, int(code.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((code[order] >> bits).astype(np.uint16), kind="stable")]
     return order
 
 
-def whole_numbers(lists: Sequence[Any]) -> tuple[Ints, Ints] | None:
+def whole_numbers(lists: Sequence[bytes]) -> tuple[Ints, Ints] | None:
     """The numbers in many lists of JSON, and how many are in each; None unless each has some, of digits, quoted or not."""
     text = b",".join(lists)
     if b'"' in text and 2 * text.translate(None, b"0123456789").count(b'""') != text.count(b'"'):
@@ -68,6 +80,7 @@ def whole_numbers(lists: Sequence[Any]) -> tuple[Ints, Ints] | None:
     begins, commas = np.flatnonzero(letters == ord("[")), np.flatnonzero(letters == ord(","))
     if len(begins) != len(lists):
         return None
+    # The lists are joined by commas, so there are as many commas before a list as numbers.
     length = np.diff(np.searchsorted(commas, begins), append=len(commas) + 1)
     try:
         with warnings.catch_warnings():
@@ -78,7 +91,7 @@ def whole_numbers(lists: Sequence[Any]) -> tuple[Ints, Ints] | None:
     return (found, length) if len(found) == length.sum() and found.max(initial=0) < 2**63 - 1 else None
 
 
-def compact(values: list[Any]) -> Any:
+def compact(values: list[Json]) -> Values:
     """Values as an array if all are numbers of one kind, else as they are."""
     kinds = set(map(type, values))
     if kinds == {float}:
@@ -89,11 +102,26 @@ def compact(values: list[Any]) -> Any:
     return values
 
 
-def joined(parts: Sequence[Any]) -> Any:
+def joined(parts: Sequence[Values]) -> Values:
     """Compact parts as one array if all are of one kind, else as one list."""
-    if parts and all(isinstance(part, np.ndarray) and part.dtype == parts[0].dtype for part in parts):
-        return np.concatenate(parts)
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if parts and len(arrays) == len(parts) and len({part.dtype for part in arrays}) == 1:
+        return np.concatenate(arrays)
     return list(chain.from_iterable(part if isinstance(part, list) else part.tolist() for part in parts))
+
+
+def float_or_nan(value: Json) -> float:
+    """A number, or a text of one; NaN for anything else."""
+    try:
+        return float("nan") if isinstance(value, bool) or not isinstance(value, (int, float, str)) else float(value)
+    except (ValueError, OverflowError):
+        return float("nan")
+
+
+def whole_or_null(values: Floats, most: float) -> Ints:
+    """Numbers from 0 to ``most`` without their fractions; NULL for others and where there is none (NaN)."""
+    good = (values >= 0) & (values <= most)
+    return np.where(good, np.where(good, values, 0).astype(np.int64), NULL)
 
 
 @contextmanager
@@ -108,7 +136,7 @@ def paused_gc() -> Iterator[None]:
             gc.enable()
 
 
-def dense(*keys: Any) -> tuple[Ints, int]:
+def dense(*keys: Column) -> tuple[Ints, int]:
     """Dense ids of the distinct combinations of keys, and how many there are."""
     ids = np.zeros(len(keys[0]), dtype=np.int64)
     for key in keys:
@@ -117,7 +145,7 @@ def dense(*keys: Any) -> tuple[Ints, int]:
     return ids, int(ids.max()) + 1 if len(ids) else 0
 
 
-def occurrence(*keys: Any) -> Ints:
+def occurrence(*keys: Column) -> Ints:
     """Running number of each row among the rows with the same keys, in row order."""
     ids, _ = dense(*keys)
     order = np.argsort(ids, kind="stable")
@@ -126,7 +154,7 @@ def occurrence(*keys: Any) -> Ints:
     return out
 
 
-def medians(ids: Ints, values: Any, count: int) -> Any:
+def medians(ids: Ints, values: Numbers, count: int) -> Floats:
     """Median of the values of each id; 0 where there is none."""
     order = np.lexsort((values, ids))
     begin = np.searchsorted(ids[order], np.arange(count + 1))
@@ -181,6 +209,7 @@ def serialise(lane: Ints, start: Ints, end: Ints, lanes: Codes) -> tuple[Ints, I
     order = np.lexsort((end, start, lane))
     lane, end = lane.copy(), end.copy()
     sorted_lane, sorted_start, sorted_end = lane[order], start[order], end[order]
+    # Of two neighbours in a lane, by how much the first reaches into the second.
     over = np.zeros(len(order), dtype=np.int64)
     over[:-1] = np.where(sorted_lane[1:] == sorted_lane[:-1], sorted_end[:-1] - sorted_start[1:], 0)
     rounding = (over > 0) & (over <= ROUNDING_NS) & (sorted_end - sorted_start > over)

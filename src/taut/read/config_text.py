@@ -13,10 +13,10 @@ from typing import Any
 
 from taut.core.errors import InputRefused, TooLarge
 
+# A configuration is written by hand.
 MOST_BYTES = 1 << 20
-"""A configuration is written by hand."""
+# Brackets inside one another, and parts of a dotted key: those that ship have three.
 DEPTH = 32
-"""Brackets inside one another, and parts of a dotted key: those that ship have three."""
 _TOKEN = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:""")?'
     r"|'''(?:[^']++|'(?!''))*+(?:''')?"

@@ -1,25 +1,29 @@
 """Types for JSON of which many fields are known and few are used: every field that an object could have costs time.
 
-Samples of a file tell its keys. A type of these refuses any other key, so that one which the samples missed is noticed, and
+Samples of a file show its keys. A type of these refuses any other key, so that one which the samples missed is noticed, and
 the file is decoded again with all the fields that are known.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
 
 SAMPLES, SAMPLE_BYTES = 16, 4 << 10
 _FIRST = re.compile(rb'\[\s*\{\s*("[^"\\\x00-\x1f]{1,60}")\s*:')
 _KEY = re.compile(rb'"([^"\\\x00-\x1f]{1,60})"\s*:')
+# Bytes of lines that are decoded at once: what they become should stay in the processor's cache.
 SLAB = 256 << 10
-"""Bytes of lines that are decoded at once: what they become should stay in the processor's cache."""
+# The same of a list: fewer and larger, because what is made of them are short arrays.
 LIST_SLAB = 1 << 20
-"""The same of a list: fewer and larger, because what is made of them are short arrays."""
 T = TypeVar("T")
 Known = Mapping[str, tuple[Any, Any]]
 """Key → type and default."""
@@ -31,7 +35,7 @@ class Keys:
     def __init__(self, keys: Iterable[str] | None) -> None:
         self._keys = None if keys is None else sorted(keys)
 
-    def struct(self, name: str, known: Known, *more: Any, gc: bool = True) -> Any:
+    def struct(self, name: str, known: Known, *more: tuple[str, type, Any], gc: bool = True) -> type[msgspec.Struct]:
         """A type with the known fields among these keys; others are refused. Without keys: all known, others passed over."""
         used = [key for key in known if self._keys is None or key in self._keys]
         fields = [(key, known[key][0], msgspec.field(default=known[key][1], name=key)) for key in used]
@@ -78,3 +82,19 @@ def list_slabs(raw: bytes, decoder: msgspec.json.Decoder[list[T]]) -> Iterator[l
         yield decoder.decode(b"".join((b"[", view[at : found.start() + 1], b"]")))
         at = found.end()
     yield decoder.decode(b"".join((b"[", view[at:])))
+
+
+def under(value: Json, *keys: str) -> Json:
+    """What lies under these keys, one inside the other; None if something on the way is no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def json_object(line: str) -> dict[str, Json] | None:
+    """One JSON line as a mapping; None if it is none. Python's own decoder, because logs hold NaN."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,28 +1,32 @@
-"""The footer and the page headers of a Parquet file: what its columns inflate to, told before anything is inflated.
+"""The footer and the page headers of a Parquet file: what its columns inflate to, known before anything is inflated.
 
-A decoder believes the headers of pages and the rows of row groups, and allocates what they say; sizes in the footer bind
-nobody. Both are structs of Thrift's compact protocol. Arrow tells of a footer too, but of a damaged one it ends the process.
+A decoder believes the headers of pages and the rows of row groups, and allocates what they say; sizes in the footer are not
+checked by it. Both are structs of Thrift's compact protocol. Arrow shows a footer, too, but a damaged one ends the process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+if TYPE_CHECKING:
+    Value: TypeAlias = bool | int | list["Value"] | dict[int, "Value"] | None
+    """A value of Thrift; None for texts and fractions, which are not used."""
+
+# Structs inside structs; a footer has six.
 DEPTH = 12
-"""Structs inside structs; a footer has six."""
+# Field of a footer.
 ROW_GROUPS = 4
-"""Field of a footer."""
+# Fields of a row group.
 COLUMNS, ROWS = 1, 3
-"""Fields of a row group."""
+# Field of a column chunk that describes it, and fields of that.
 META, VALUES, FIRST_DATA, FIRST_DICTIONARY = 3, 5, 9, 11
-"""Field of a column chunk that tells of it, and fields of that."""
+# Fields of a page's header.
 INFLATED, STORED = 2, 3
-"""Fields of a page's header."""
+# Fields that say more of a page of data: its values, and their encoding.
 DATA, DATA_V2 = 5, 8
-"""Fields that say more of a page of data: its values, and their encoding."""
+# An encoding in which every text may repeat the one before.
 DELTA_BYTE_ARRAY = 7
-"""An encoding in which every text may repeat the one before."""
 
 
 class Damaged(Exception):
@@ -54,7 +58,7 @@ class _Reader:
         value = self.varint()
         return (value >> 1) ^ -(value & 1)
 
-    def value(self, kind: int, depth: int) -> Any:
+    def value(self, kind: int, depth: int) -> Value:
         if kind in (1, 2):
             return kind == 1
         if kind == 3:
@@ -74,7 +78,7 @@ class _Reader:
             raise Damaged
         return None
 
-    def list(self, depth: int) -> list[Any]:
+    def list(self, depth: int) -> list[Value]:
         """Values of one kind."""
         head = self.byte()
         size, kind = head >> 4, head & 15
@@ -83,11 +87,11 @@ class _Reader:
             raise Damaged
         return [self.byte() if kind in (1, 2) else self.value(kind, depth) for _ in range(size)]
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
+    def struct(self, depth: int = 0) -> dict[int, Value]:
         """Fields by their number."""
         if depth > DEPTH:
             raise Damaged
-        fields: dict[int, Any] = {}
+        fields: dict[int, Value] = {}
         field = 0
         while (head := self.byte()) != 0:
             field = field + (head >> 4) if head >> 4 else self.number()
@@ -107,19 +111,29 @@ def chunks(data: bytes) -> list[list[Chunk]]:
     """The column chunks of every row group, as the footer lists them."""
     size = int.from_bytes(data[-8:-4], "little")
     footer = _Reader(bytes(data[max(len(data) - 8 - size, 0) : -8]), 0).struct()
-    try:
-        return [[_chunk(one, group.get(ROWS)) for one in group.get(COLUMNS)] for group in footer.get(ROW_GROUPS, [])]
-    except (AttributeError, TypeError):  # a field of another kind
-        raise Damaged from None
+    groups = _list(footer.get(ROW_GROUPS, []))
+    return [[_chunk(one, _struct(group).get(ROWS)) for one in _list(_struct(group).get(COLUMNS))] for group in groups]
 
 
-def _chunk(one: dict[int, Any], rows: Any) -> Chunk:
-    about = one.get(META, {})
+def _chunk(column: Value, rows: Value) -> Chunk:
+    about = _struct(_struct(column).get(META, {}))
     data, words = _count(about.get(FIRST_DATA)), _count(about.get(FIRST_DICTIONARY, 0))
     return Chunk(words if 0 < words < data else data, _count(about.get(VALUES)), _count(rows))
 
 
-def _count(value: Any) -> int:
+def _list(value: Value) -> list[Value]:
+    if not isinstance(value, list):
+        raise Damaged
+    return value
+
+
+def _struct(value: Value) -> dict[int, Value]:
+    if not isinstance(value, dict):
+        raise Damaged
+    return value
+
+
+def _count(value: Value) -> int:
     if not isinstance(value, int) or value < 0:
         raise Damaged
     return value
@@ -130,9 +144,7 @@ def pages(data: bytes, chunk: Chunk) -> Iterator[tuple[int, int, bool]]:
     reader, left = _Reader(data, chunk.begin), chunk.values
     while left > 0:
         header = reader.struct()
-        about = header.get(DATA, header.get(DATA_V2, {}))
-        if not isinstance(about, dict):
-            raise Damaged
+        about = _struct(header.get(DATA, header.get(DATA_V2, {})))
         values = _count(about.get(1, 0))
         yield _count(header.get(INFLATED)), values, about.get(2 if DATA in header else 4) == DELTA_BYTE_ARRAY
         reader.at += _count(header.get(STORED))

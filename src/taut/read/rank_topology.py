@@ -20,21 +20,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Json
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL, Table
 from taut.read.config_text import load_text, parsed
 from taut.read.limits import RANKS
 
+# Larger files are no topology.
 BYTES = 16 << 20
-"""Larger files are no topology."""
+# More hosts (or switches) than any cluster has: a short bracket may stand for billions.
 HOSTS = 200_000
-"""More hosts (or switches) than any cluster has: a short bracket may stand for billions."""
+# More switches above one another than any fabric has.
 DEPTH = 16
-"""More switches above one another than any fabric has."""
 BRIDGES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 """What nvidia-smi calls the way between two devices, and the bridges on it; NV1, NV2, … is NVLink and crosses none."""
 REMEDY = "give Slurm's topology.conf, the output of nvidia-smi topo -m, or TOML with [[host]] name, rack, pod, ranks"
@@ -59,7 +59,7 @@ class Topology:
     source: str
     places: Places
     host_of: Mapping[int, str] = field(default_factory=dict)
-    bridges: Any = None
+    bridges: Ints | None = None
     """Device × device of a host: bridges between them, NULL if unknown; all hosts are taken to be alike."""
     device_of: Mapping[int, int] = field(default_factory=dict)
 
@@ -92,19 +92,21 @@ class Topology:
             return [int(r) for r in members.rank if self.device_of.get(int(r), len(self.bridges)) >= len(self.bridges)]
         return [int(r) for r in members.rank if self.host_of.get(int(r)) not in self.places]
 
-    def hops(self, a: Any, b: Any) -> Any:
+    def hops(self, a: Ints, b: Ints) -> Ints:
         """Hops between pairs of ranks, arrays in and out; NULL where they are not known."""
         hosts = sorted(set(self.host_of.values()))
         number = {host: i for i, host in enumerate(hosts)}
         seats = {rank: number[host] for rank, host in self.host_of.items()}
         count = len(hosts) + 1
         here, there = (np.array([seats.get(int(r), count - 1) for r in side], dtype=np.int64) for side in (a, b))
+        # Hosts are few and ranks are many: each pair of hosts is looked at once.
         pairs, which = np.unique(here * count + there, return_inverse=True)
         apart = [self._between([*hosts, ""][p // count], [*hosts, ""][p % count]) for p in pairs.tolist()]
         out = np.array(apart, dtype=np.int64)[which]
         if self.bridges is not None:
             for i in np.flatnonzero((here == there) & (here < count - 1)):
-                out[i] = self._bridges(int(a[i]), int(b[i]))
+                one, other = self.device_of[int(a[i])], self.device_of[int(b[i])]
+                out[i] = self.bridges[one, other] if max(one, other) < len(self.bridges) else NULL
         return out
 
     def _between(self, one: str, other: str) -> int:
@@ -113,10 +115,6 @@ class Topology:
             return 0 if one else NULL
         up, down = self.places.get(one, ()), self.places.get(other, ())
         return next((i + down.index(s) + 1 for i, s in enumerate(up) if s in down), NULL)
-
-    def _bridges(self, one: int, other: int) -> int:
-        a, b = self.device_of[one], self.device_of[other]
-        return int(self.bridges[a, b]) if max(a, b) < len(self.bridges) else NULL
 
 
 def load(path: str | Path) -> Topology:
@@ -150,7 +148,7 @@ def _toml(text: str, path: str | Path) -> Topology:
     return Topology(str(path), places, host_of)
 
 
-def _host(host: Mapping[str, Any], where: str) -> tuple[str, list[int]]:
+def _host(host: Mapping[str, Json], where: str) -> tuple[str, list[int]]:
     """Name and ranks of one host, checked."""
     unknown = set(host) - {"name", "rack", "pod", "ranks"}
     if unknown:
@@ -162,7 +160,7 @@ def _host(host: Mapping[str, Any], where: str) -> tuple[str, list[int]]:
         raise InputRefused(where, "ranks is a list of whole numbers from 0", "for example ranks = [0, 1, 2, 3]")
     if host.get("pod") and "rack" not in host:
         raise InputRefused(where, "a pod without a rack", "give the rack as well")
-    return host["name"], ranks
+    return str(host["name"]), [rank for rank in ranks if isinstance(rank, int)]
 
 
 def _slurm(text: str, path: str | Path) -> Places:
@@ -173,12 +171,12 @@ def _slurm(text: str, path: str | Path) -> Places:
     for number, line in enumerate(joined.splitlines(), 1):
         where = f"{path}: line {number}"
         words = dict(_PAIR.findall(line.split("#", 1)[0]))
-        given = {key.lower(): value for key, value in words.items()}
-        switch = given.get("switchname") or given.get("blockname")
+        pairs = {key.lower(): value for key, value in words.items()}
+        switch = pairs.get("switchname") or pairs.get("blockname")
         if not switch:
             continue
         for kind, key in (("host", "nodes"), ("switch", "switches")):
-            names = hostlist(given.get(key, ""), where)
+            names = hostlist(pairs.get(key, ""), where)
             spelled += len(names)
             if spelled > HOSTS:
                 raise TooLarge(where, f"more than {HOSTS:,} hosts", "this is no topology")
@@ -227,7 +225,7 @@ def _numbers(text: str, where: str) -> list[str]:
     return out
 
 
-def _matrix(text: str, path: str | Path) -> Any:
+def _matrix(text: str, path: str | Path) -> Ints:
     """Bridges between the devices of the host, from the rows that begin with one."""
     lines = [line.split() for line in _COLOUR.sub("", text).splitlines()]
     header = next((words for words in lines if words[:1] == ["GPU0"] and "X" not in words), [])

@@ -1,4 +1,4 @@
-"""Recorded requests of an inference service: when each came, the tokens of its prompt and of its answer.
+"""Recorded requests of an inference service: when each arrived, the tokens of its prompt and of its answer.
 
 CSV with a header, or JSON lines; compressed with gzip or not. Azure's and BurstGPT's traces (CSV) and Mooncake's (JSON
 lines, milliseconds) are known by their column names. Requests without an answer are left out: they failed.
@@ -6,26 +6,26 @@ lines, milliseconds) are known by their column names. Requests without an answer
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Json
 from taut.core.errors import InputRefused
+from taut.read.columns import float_or_nan
+from taut.read.json_fields import json_object
 from taut.read.limits import WALL_NS
+from taut.read.table_file import csv_rows
 
+# Requests that are read; a file with more is cut, and the result says so.
 MOST = 50_000
-"""Requests that are read; a file with more is cut, and said to be."""
+# Text that is looked at for them.
 MOST_BYTES = 64 << 20
-"""Text that is looked at for them."""
+# Longest line.
 LINE = 1 << 20
-"""Longest line."""
 SPELLINGS = {
     "time": ("timestamp_ns", "timestamp_us", "timestamp_ms", "timestamp", "arrival_ms", "arrival_s", "arrival_time", "arrival",
              "time_ms", "time_s", "time"),
@@ -44,10 +44,10 @@ _DATE = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?:Z|[+-
 _NONE = np.array([np.nan])
 
 
-def load(path: str | Path) -> dict[str, Any]:
+def load(path: str | Path) -> dict[str, Json]:
     """The requests of a file in the order they came, as the table ``[arrivals]`` takes them."""
     rows = _rows(_text(Path(path)), str(path))
-    times: list[Any] = []
+    times: list[Json] = []
     tokens: list[tuple[int, int]] = []
     unit, cut = 1.0, False
     for number, row in rows:
@@ -71,9 +71,11 @@ def load(path: str | Path) -> dict[str, Any]:
     if at[order[-1]] == at[order[0]]:
         raise InputRefused(path, "all requests came at the same time", "give a file with their arrival times")
     return {
-        "time_s": (at[order] - at[order[0]]).tolist(), "prompts": counts[:, 0].tolist(), "generated": counts[:, 1].tolist(),
+        "time_s": (at[order] - at[order[0]]).tolist(),
+        "prompts": counts[:, 0].tolist(),
+        "generated": counts[:, 1].tolist(),
         "cut": cut,
-    }  # fmt: skip
+    }
 
 
 def _text(path: Path) -> str:
@@ -91,48 +93,31 @@ def _text(path: Path) -> str:
     return data.decode("utf-8", "replace").lstrip("\ufeff")
 
 
-def _rows(text: str, label: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(text: str, label: str) -> Iterator[tuple[int, Mapping[str, Json]]]:
     """(line, fields by their names in lower case) of each request."""
     if text.lstrip().startswith("{"):
         for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                yield number, _decoded(line, f"{label}:{number}")
+            if not line.strip():
+                continue
+            found = json_object(line) if len(line) <= LINE else None
+            if found is None:
+                raise InputRefused(f"{label}:{number}", "not a JSON line", "cut the file before this line")
+            yield number, {key.strip().lower(): value for key, value in found.items()}
         return
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        for row in reader:
-            if row:
-                yield reader.line_num, dict(zip(header, row, strict=False))
-    except csv.Error as error:
-        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
+    yield from csv_rows(text, label)
 
 
-def _decoded(line: str, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line) if len(line) <= LINE else None
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InputRefused(where, "not a JSON line", "cut the file before this line")
-    return {str(key).strip().lower(): field for key, field in value.items()}
-
-
-def _tokens(value: Any, where: str) -> int:
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = -1.0
+def _tokens(value: Json, where: str) -> int:
+    found = float_or_nan(value)
     if not 0 <= found < 1e9:
         raise InputRefused(where, f"{str(value)[:40]!r} is no number of tokens", "correct the line")
     return int(found)
 
 
-def _seconds(values: list[Any], unit: float, label: str) -> Any:
+def _seconds(values: list[Json], unit: float, label: str) -> Floats:
     """Times as seconds: numbers in their unit, or dates."""
-    try:
-        found = np.array([float(value) for value in values]) * unit
-    except (TypeError, ValueError, OverflowError):
+    found = np.array(list(map(float_or_nan, values))) * unit
+    if np.isnan(found).any():
         found = _dates(values)
     if not np.isfinite(found).all() or abs(found).max() > 1e12:
         raise InputRefused(label, "a time that is none", "give seconds, or dates as 2023-11-16 18:15:46.68")
@@ -141,7 +126,7 @@ def _seconds(values: list[Any], unit: float, label: str) -> Any:
     return found
 
 
-def _dates(values: list[Any]) -> Any:
+def _dates(values: list[Json]) -> Floats:
     parts = [_DATE.fullmatch(str(value).strip()) for value in values]
     try:
         return np.array([f"{p[1]}T{p[2]}" for p in parts if p], "datetime64[us]").astype(float) * 1e-6 if all(parts) else _NONE

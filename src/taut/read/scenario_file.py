@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.read.config_text import load_text, parsed
+from taut.result.types import ListedScenario
 
 SHIPPED = resources.files("taut").joinpath("scenarios")
 PARTS = {"device": "devices", "fabric": "fabrics"}
 REMEDY = "give the scenario, a TOML file"
 
 
-def load(path: str | Path) -> tuple[dict[str, Any], str]:
+def load(path: str | Path) -> tuple[dict[str, Json], str]:
     """(table, text) of a scenario: a file, or the name of one that ships with taut."""
     here = Path(path)
     if not here.exists() and here.suffix == "" and "/" not in str(path):
@@ -31,19 +32,20 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
     return load_parts(parsed(text, str(path)), here), text
 
 
-def load_parts(table: dict[str, Any], beside: Path = Path()) -> dict[str, Any]:
+def load_parts(table: dict[str, Json], beside: Path = Path()) -> dict[str, Json]:
     """A scenario's table with the devices and fabrics it names put in."""
     named = {part: _whole(table[part], part, folder, beside) for part, folder in PARTS.items() if part in table}
     return {**table, **named, **_requests(table.get("arrivals"), beside)}
 
 
-def _requests(arrivals: Any, beside: Path) -> dict[str, Any]:
+def _requests(arrivals: Json, beside: Path) -> dict[str, Json]:
     """``arrivals`` with the requests of the file that it names, which lies beside the scenario."""
-    if not isinstance(arrivals, dict) or not isinstance(arrivals.get("file"), str) or not arrivals["file"]:
+    file = arrivals.get("file") if isinstance(arrivals, dict) else None
+    if not isinstance(arrivals, dict) or not isinstance(file, str) or not file:
         return {}
     from taut.read.request_log import load as load_requests
 
-    return {"arrivals": {**arrivals, **load_requests(beside.parent / arrivals["file"])}}
+    return {"arrivals": {**arrivals, **load_requests(beside.parent / file)}}
 
 
 def names(folder: str) -> list[str]:
@@ -52,25 +54,27 @@ def names(folder: str) -> list[str]:
     return sorted(one.name.removesuffix(".toml") for one in at.iterdir() if one.name.endswith(".toml")) if at.is_dir() else []
 
 
-def listed() -> list[dict[str, Any]]:
-    """The scenarios that ship: name, how one recognises them, what they compute and inform."""
+def listed() -> list[ListedScenario]:
+    """The scenarios that ship with taut."""
     out = []
     for name in names(""):
         about = parsed(str(_shipped("", name)), name).get("about") or {}
-        out.append({"name": name, **{key: about.get(key, "") for key in ("pattern", "computes", "decision")}})
+        pattern, computes, decision = (str(about.get(key, "")) for key in ("pattern", "computes", "decision"))
+        out.append(ListedScenario(name=name, pattern=pattern, computes=computes, decision=decision))
     return out
 
 
-def _whole(value: Any, part: str, folder: str, beside: Path) -> Any:
+def _whole(value: Json, part: str, folder: str, beside: Path) -> Json:
     """The table that a name stands for, with what is given put over it."""
     if isinstance(value, str):
         return _named(value, part, folder, beside)
-    if isinstance(value, dict) and isinstance(value.get("base"), str):
-        return {**_named(value["base"], part, folder, beside), **{k: v for k, v in value.items() if k != "base"}}
+    base = value.get("base") if isinstance(value, dict) else None
+    if isinstance(value, dict) and isinstance(base, str):
+        return {**_named(base, part, folder, beside), **{k: v for k, v in value.items() if k != "base"}}
     return value
 
 
-def _named(name: str, part: str, folder: str, beside: Path) -> dict[str, Any]:
+def _named(name: str, part: str, folder: str, beside: Path) -> dict[str, Json]:
     if name.endswith(".toml"):
         return parsed(load_text(beside.parent / name, REMEDY), name)
     text = _shipped(folder, name)

@@ -8,61 +8,62 @@ is refused: more columns than a table has, two columns of one name, columns of l
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.files import RATIO, size_cap
+from taut.read.limits import check_count
 from taut.read.parquet_pages import Chunk, Damaged, chunks, pages
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
 PARQUET = b"PAR1"
+# More columns than this are no table: each takes memory while a file is read, even if it is empty.
 MOST_COLUMNS = 10_000
-"""More columns than this are no table: each takes memory while a file is read, even if it is empty."""
+# Bytes in which the first line of a CSV must end.
 HEADER_BYTES = 1 << 20
-"""Bytes in which the first line of a CSV must end."""
+# A Parquet footer has at most so many bytes, or this share of its file: it takes hundreds of times as much once read.
 FOOTER_BYTES, FOOTER_SHARE = 1 << 20, 16
-"""A Parquet footer has at most so many bytes, or this share of its file: it takes hundreds of times as much once read."""
+# Entries of one list in a footer: columns of a row group, row groups.
 LISTED = 100_000
-"""Entries of one list in a footer: columns of a row group, row groups."""
+# A table may inflate to this, whatever its size on disk; beyond that the ratio counts.
 FREE_BYTES = 16 << 20
-"""A table may inflate to this, whatever its size on disk; beyond that the ratio counts."""
+# Bytes of the shortest page, its header included.
 LEAST_PAGE = 8
-"""Bytes of the shortest page, its header included."""
+# No text of a table is longer.
 TEXT_BYTES = 1 << 20
-"""No text of a table is longer."""
+# Nor one inside a list or a map, where it is written out for every row.
 NESTED_BYTES = 2000
-"""Nor one inside a list or a map, where it is written out for every row."""
+# Bytes of Parquet from which a second core is worth its overhead.
 LARGE = 8 << 20
-"""Bytes of Parquet from which a second core is worth its overhead."""
 BOM = b"\xef\xbb\xbf"
 
 
-class TableFile:
+class TableFile(Protocol):
     """A table that is not read yet: the names of its columns, and those columns that are asked for."""
-
-    def __init__(self, data: bytes, label: str) -> None:
-        self.data, self.label = data, label
 
     @property
     def names(self) -> list[str]:
         """The names of all columns, as the file has them."""
-        raise NotImplementedError
 
-    def read(self, wanted: Sequence[str], *, as_text: bool = False, nested: Sequence[str] = ()) -> Any:
-        """The wanted columns as an Arrow table. ``as_text`` leaves the cells of a CSV as they are written; columns of lists,
-        maps and structs are refused, but for those named by ``nested``."""
-        raise NotImplementedError
+    def read(self, wanted: Sequence[str], *, as_text: bool = False) -> pa.Table:
+        """The wanted columns; ``as_text`` leaves the cells of a CSV as they are written."""
 
-    def once(self, names: Sequence[str], all_names: Sequence[str]) -> None:
-        """Refuses two columns of one name among those that are wanted; case is no difference."""
-        lowered = [name.lower() for name in all_names]
-        for name in names:
-            if lowered.count(name.lower()) > 1:
-                raise InputRefused(self.label, f"two columns are called {name[:80]!r}", "name every column once")
+
+def check_once(wanted: Sequence[str], names: Sequence[str], label: str) -> None:
+    """Refuse two columns of one name among those that are wanted; case is no difference."""
+    lowered = [name.lower() for name in names]
+    for name in wanted:
+        if lowered.count(name.lower()) > 1:
+            raise InputRefused(label, f"two columns are called {name[:80]!r}", "name every column once")
 
 
 def open_table(data: bytes, label: str) -> TableFile:
@@ -72,7 +73,7 @@ def open_table(data: bytes, label: str) -> TableFile:
 
 @contextmanager
 def readable(label: str, what: str) -> Iterator[None]:
-    """What Arrow says of a damaged file as a refusal, in one line."""
+    """Turn Arrow's errors on a damaged file into a refusal of one line."""
     import pyarrow as pa
 
     try:
@@ -80,12 +81,15 @@ def readable(label: str, what: str) -> Iterator[None]:
     except MemoryError:
         raise TooLarge(label, f"{what} that does not fit the memory", "write fewer rows to one file") from None
     except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)[:120]
-        raise InputRefused(label, f"not a readable {what} ({said})", "write it again") from None
+        why = next(iter(str(error).splitlines()), type(error).__name__)[:120]
+        raise InputRefused(label, f"not a readable {what} ({why})", "write it again") from None
 
 
-class CsvTable(TableFile):
+class CsvTable:
     """Comma-separated values with a header in the first line."""
+
+    def __init__(self, data: bytes, label: str) -> None:
+        self.data, self.label = data, label
 
     @cached_property
     def _begin(self) -> int:
@@ -103,22 +107,23 @@ class CsvTable(TableFile):
     @cached_property
     def names(self) -> list[str]:
         """The cells of the first line."""
-        few(self._line.count(b",") + 1, self.label)
+        check_columns(self._line.count(b",") + 1, self.label)
         if b"\0" in self._line:
             raise InputRefused(self.label, "a NUL byte in the header", "write the table as UTF-8")
         return header_cells(self._line)
 
-    def read(self, wanted: Sequence[str], *, as_text: bool = False, nested: Sequence[str] = ()) -> Any:
+    def read(self, wanted: Sequence[str], *, as_text: bool = False) -> pa.Table:
         """The wanted columns; a row that does not have as many cells as the header is a refusal."""
         import pyarrow as pa
         import pyarrow.csv as arrow
 
-        self.once(wanted, self.names)
+        check_once(wanted, self.names, self.label)
         if self._line.count(b'"') % 2:
             raise InputRefused(self.label, "a header of several lines", "write the names of columns without line breaks")
         begin = min(self._begin + len(self._line) + 1, len(self.data))
         if not bytes(self.data[begin : begin + HEADER_BYTES]).strip():  # Arrow refuses what has no row
             return pa.table({name: pa.array([], pa.string() if as_text else pa.null()) for name in wanted})
+        # Columns that are not wanted get names of their own, because two of them may have the same.
         unique = [name if name in wanted else f"\0{i}" for i, name in enumerate(self.names)]
         with readable(self.label, "CSV"):
             table = arrow.read_csv(
@@ -127,20 +132,22 @@ class CsvTable(TableFile):
                 convert_options=arrow.ConvertOptions(
                     include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()) if as_text else {}
                 ),
-            )  # fmt: skip
+            )
         for name in wanted:
             if pa.types.is_binary(table[name].type):
                 raise InputRefused(self.label, f"column {name[:80]} is not UTF-8", "save the table as UTF-8")
         return table
 
 
-class ParquetTable(TableFile):
+class ParquetTable:
     """Parquet; texts stay coded, so that one that is named a million times is held once."""
 
-    _pages = 0
-    """Pages that were counted so far."""
+    def __init__(self, data: bytes, label: str) -> None:
+        self.data, self.label = data, label
+        self._pages = 0
+        """Pages that were counted so far."""
 
-    def _opened(self, coded: Sequence[str] = ()) -> Any:
+    def _opened(self, coded: Sequence[str] = ()) -> pq.ParquetFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -151,31 +158,34 @@ class ParquetTable(TableFile):
             return pq.ParquetFile(pa.BufferReader(self.data), read_dictionary=list(coded), thrift_container_size_limit=LISTED)
 
     @cached_property
-    def _file(self) -> Any:
+    def _file(self) -> pq.ParquetFile:
         return self._opened()
 
     @property
-    def schema(self) -> Any:
+    def schema(self) -> pa.Schema:
         """The columns with their types."""
         return self._file.schema_arrow if self.names else ()
 
     @property
     def rows(self) -> int:
-        """How many rows the footer says there are."""
+        """How many rows there are, by the footer."""
         return int(self._file.metadata.num_rows)
 
     @cached_property
     def names(self) -> list[str]:
         """The names of the schema's columns."""
-        few(self._file.metadata.num_columns, self.label)
+        check_columns(self._file.metadata.num_columns, self.label)
         with readable(self.label, "Parquet file"):
             return list(self._file.schema_arrow.names)
 
-    def read(self, wanted: Sequence[str], *, as_text: bool = False, nested: Sequence[str] = ()) -> Any:
-        """The wanted columns, if what they inflate to is in proportion to the file."""
+    def read(self, wanted: Sequence[str], *, as_text: bool = False, nested: Sequence[str] = ()) -> pa.Table:
+        """The wanted columns, if what they inflate to is in proportion to the file.
+
+        Columns of lists, maps and structs are refused, but for those named by ``nested``.
+        """
         import pyarrow as pa
 
-        self.once(wanted, self.names)
+        check_once(wanted, self.names, self.label)
         with readable(self.label, "Parquet file"):
             fields = [self._file.schema_arrow.field(name) for name in wanted]
         for field in fields:
@@ -208,7 +218,7 @@ class ParquetTable(TableFile):
             raise InputRefused(self.label, "not a readable Parquet file (a damaged footer or page)", "write it again") from None
         return [abouts[i].path for i in leaves if _is_text(abouts[i])]
 
-    def _inflated(self, chunk: Chunk, about: Any) -> int:
+    def _inflated(self, chunk: Chunk, about: pq.ColumnSchema) -> int:
         """Bytes that a chunk takes once it is decoded, at most."""
         width, size, seen = max(8, about.length), 0, 0
         for inflated, values, repeats in pages(self.data, chunk):
@@ -221,7 +231,7 @@ class ParquetTable(TableFile):
             raise Damaged
         return size
 
-    def _check_texts(self, name: str, column: Any) -> None:
+    def _check_texts(self, name: str, column: pa.ChunkedArray) -> None:
         """Refuses texts that are none; of nested columns too, whose texts are coded as well."""
         import pyarrow as pa
 
@@ -238,12 +248,12 @@ class ParquetTable(TableFile):
                     raise TooLarge(self.label, f"column {name[:80]} holds a text of {longest:,} bytes", "write shorter texts")
 
 
-def _is_text(about: Any) -> bool:
+def _is_text(about: pq.ColumnSchema) -> bool:
     """Whether a leaf holds texts, which are read with their codes."""
-    return about.physical_type == "BYTE_ARRAY" and "DECIMAL" not in str(about.logical_type).upper()
+    return bool(about.physical_type == "BYTE_ARRAY") and "DECIMAL" not in str(about.logical_type).upper()
 
 
-def _longest(words: Any) -> int:
+def _longest(words: pa.StringArray) -> int:
     """Bytes of the longest text; from their edges, because Arrow's functions take as long to load as a table to read."""
     import pyarrow as pa
 
@@ -254,7 +264,7 @@ def _longest(words: Any) -> int:
     return int(np.diff(found[words.offset : words.offset + len(words) + 1]).max())
 
 
-def _dictionaries(array: Any) -> Iterator[Any]:
+def _dictionaries(array: pa.Array) -> Iterator[pa.StringArray]:
     """The texts of a coded array, and of all arrays inside it."""
     import pyarrow as pa
 
@@ -274,10 +284,21 @@ def _selected(path: str, wanted: Sequence[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in wanted)
 
 
-def few(columns: int, label: str) -> None:
-    """Refuses more columns than a table has."""
-    if columns > MOST_COLUMNS:
-        raise TooLarge(label, f"more than {MOST_COLUMNS:,} columns", "write only the columns that are needed")
+def check_columns(count: int, label: str) -> None:
+    """Refuse more columns than a table has."""
+    check_count(count, MOST_COLUMNS, "columns", label, "write only the columns that are needed")
+
+
+def csv_rows(text: str, label: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, cells by the names of their columns in lower case) of every row that is not empty, for short tables."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = [name.strip().lower() for name in next(reader, [])]
+        check_columns(len(header), label)
+        for row in filter(None, reader):
+            yield reader.line_num, dict(zip(header, row, strict=False))
+    except csv.Error as error:
+        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
 
 
 def header_cells(line: bytes) -> list[str]:

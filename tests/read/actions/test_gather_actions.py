@@ -47,7 +47,7 @@ def test_a_clock_that_runs_backwards_is_counted_and_said() -> None:
 def test_unknown_controllers_are_kept_and_said() -> None:
     trace = trace_with("1,,t,k,5,,\n2,a,t,k,6,,\n")
     assert trace.counts["unknown controllers"] == 1
-    assert "1 actions do not tell their controller: taken as one that is not known" in trace.partial
+    assert "1 actions name no controller: taken as those of one unknown controller" in trace.partial
 
 
 def test_zones_torn_lines_and_standard_names_of_two_files(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def ask(tmp_path: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[
         (ok(b"", status="302 Found", Location="https://evil.example/x"), "sends on to https://evil.example/x; taut follows"),
         (ok(b"", status="308 Permanent Redirect", Location="/elsewhere"), "sends on to /elsewhere"),
         (ok(b"no", status="401 Unauthorized"), r"\(401\): no token was sent; set TAUT_METRICS_TOKEN"),
-        (ok(b"no", status="403 Forbidden"), r"does not let taut in \(403\)"),
+        (ok(b"no", status="403 Forbidden"), r"refuses access \(403\)"),
         (ok(b"404", status="404 Not Found"), "answers 404; give the address of a Prometheus"),
         (ok(b'{"status":"error","error":"query timed out"}', status="503 Busy"), r"answers 503 \(query timed out\)"),
         (ok(b"<html>log in</html>", "text/html; charset=utf-8"), "answers text/html instead of JSON"),

@@ -3,18 +3,27 @@
 A word such as ``requeue`` or ``hold`` may stand alone in the place of ``knob=value``.
 
 What a job's scheduler is asked for (``StartTime=now``, ``hold=1``) turns one knob, the job's allocation, whatever the
-word. A value is compared with the one that the log told before of the same knob and target.
+word. A value is compared with the one before of the same knob and target.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import ALLOCATION, ControlLog, Settings, layer_of, lines_of, moments, table
-from taut.read.jobs.job_words import SECOND, cut
+from taut.read.actions.control_log import (
+    ALLOCATION,
+    Change,
+    ControlLog,
+    Settings,
+    layer_of,
+    lines_of,
+    moments,
+    start_direction,
+    table,
+)
+from taut.read.jobs.job_words import cut
 
 _TIME = r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)\]?"
 _ASKS = "|".join(ALLOCATION)
@@ -24,8 +33,8 @@ _LINE = re.compile(
 )
 _PAIR = re.compile(r"([A-Za-z]\w{0,30})=(\S{1,200})")
 _STEP = re.compile(r"(.+?)(?:->|→)(.+)")
+# Lines looked at; half of them must be decisions.
 SNIFFED = 50
-"""Lines looked at; half of them must be decisions."""
 BESIDE = {"trigger": "trigger", "reason": "trigger", "work": "work", "outcome": "outcome", "layer": "layer"}
 """Keys behind the target that are columns."""
 KNOBS = {"priority": "priority", "timelimit": "time_limit", "nice": "nice"}
@@ -39,8 +48,8 @@ def sniff(head: bytes) -> bool:
     lines = head[: 32 << 10].decode("utf-8", "replace").splitlines()
     if len(head) > 32 << 10:
         lines = lines[:-1]
-    told = [_LINE.match(line[:2000]) is not None for line in lines if line.strip()][:SNIFFED]
-    return bool(told) and told[0] and sum(told) >= 0.5 * len(told)
+    fits = [_LINE.match(line[:2000]) is not None for line in lines if line.strip()][:SNIFFED]
+    return bool(fits) and fits[0] and sum(fits) >= 0.5 * len(fits)
 
 
 def load(data: bytes, label: str) -> ControlLog:
@@ -52,34 +61,34 @@ def load(data: bytes, label: str) -> ControlLog:
         if match is not None:
             found.append(match.groups())
     if not found:
-        raise InputRefused(label, "no line tells a decision", "write lines such as: TIME controller knob=value target")
+        raise InputRefused(label, "no line holds a decision", "write lines such as: TIME controller knob=value target")
     time, bare = moments([parts[0] for parts in found])
     settings = Settings()
-    rows: list[dict[str, Any]] = []
+    rows: list[Change] = []
     for at, (_, controller, knob, value, word, target, rest) in zip(time.tolist(), found, strict=True):
         if at == NULL:
             torn += 1
             continue
         knob = KNOBS.get((knob or word).lower(), knob or word)
-        told = _asked(at, knob, value or "") or {"knob": knob, **_changed(settings, target, knob, value)}
+        change = _requested(at, knob, value or "") or {"knob": knob, **_changed(settings, target, knob, value)}
         beside = {BESIDE[key.lower()]: cut(text) for key, text in _PAIR.findall(rest or "") if key.lower() in BESIDE}
         rows.append(
-            {"time_ns": at, "layer": layer_of(controller), "controller": controller, "target": target, **told, **beside}
+            {"time_ns": at, "layer": layer_of(controller), "controller": controller, "target": target, **change, **beside}
         )
     return ControlLog(label, table(rows, label), zoneless=bare, torn=torn)
 
 
-def _changed(settings: Settings, target: str, knob: str, value: str) -> dict[str, Any]:
+def _changed(settings: Settings, target: str, knob: str, value: str) -> Change:
     step = _STEP.fullmatch(value)
     return settings.change(target, knob, step[2], step[1]) if step else settings.change(target, knob, value)
 
 
-def _asked(at: int, knob: str, value: str) -> dict[str, Any] | None:
-    """What a job's scheduler was asked for, as a turn of the job's allocation."""
+def _requested(at: int, knob: str, value: str) -> Change | None:
+    """What a job's scheduler was asked for, as a turn of the job's allocation; None for any other knob."""
     word = knob.lower()
     if word == "starttime":
         begin = at if value.lower() in ("now", "asap") else int(moments([value])[0][0])
-        way = 0 if begin == NULL else 1 if begin <= at + SECOND else -1
+        way = start_direction(begin, at)
     elif word in ALLOCATION:
         way = ALLOCATION[word] * (-1 if value.lower() in ("0", "no", "false", "off") else 1)
     else:

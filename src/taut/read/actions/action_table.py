@@ -10,17 +10,25 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Codes, Floats, Ints, Mask, Texts
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Action, Table, concat
-from taut.read.actions.control_log import KINDS, ControlLog, dated, direction, few, moments
-from taut.read.actions.json_rows import LISTED, PIECE_BYTES, Coded, Columns, Rows, Torn
+from taut.read.actions.control_log import KINDS, ControlLog, check_actions, direction, moments
+from taut.read.actions.json_rows import LISTED, PIECE_BYTES, Coded, Rows, Torn
+from taut.read.columns import whole_or_null
+from taut.read.dates import FAR, ns_per_unit, number_ns, same_form_ns
 from taut.read.jobs.job_words import TEXT
-from taut.read.metrics.series import unit_by_size, whole
 from taut.read.table_file import CsvTable, header_cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from taut.read.actions.json_rows import Cells, Columns
 
 TIME = ("time_ns", "time_us", "time_ms", "time_s", "time", "timestamp", "ts")
 DEADLINE = ("deadline_ns", "deadline_us", "deadline_ms", "deadline_s", "deadline")
@@ -47,8 +55,8 @@ CODED = frozenset(("direction", *(spelled for names in WORDS.values() for spelle
 """Columns of which many rows hold the same."""
 ROWS = Rows(SPELLED, CODED)
 PER = {"_ns": 1.0, "_us": 1e3, "_ms": 1e6, "_s": 1e9}
+# Times looked at to tell dates from numbers; a number among dates is read by its size nevertheless.
 PROBE = 200
-"""Times looked at to tell dates from numbers; a number among dates is read by its size all the same."""
 _NUMBER = r"^\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?\s*$"
 
 
@@ -76,10 +84,10 @@ def load(data: bytes, label: str) -> ControlLog:
         marks.add(columns, kept)
         tables.append(found)
         bare, rows = bare or zoneless, rows + len(found)
-        few(rows, label)
+        check_actions(rows, label)
     actions = concat(Action, tables)
     if not len(actions):
-        raise InputRefused(label, "no row tells a time", "give every action its time (ISO 8601 with a zone, or time_ns)")
+        raise InputRefused(label, "no row has a time", "give every action its time (ISO 8601 with a zone, or time_ns)")
     actions, repeated = marks.linked(actions)
     return ControlLog(label, actions, zoneless=bare, torn=torn.count, repeated=repeated)
 
@@ -120,7 +128,7 @@ def _sound(data: bytes) -> bytes:
     return data
 
 
-def _texts(values: Any) -> Any:
+def _texts(values: Cells) -> pa.Array:
     """Values as text: at once where all are texts, or all whole numbers, else one by one. Nothing is the empty text."""
     import pyarrow as pa
 
@@ -133,28 +141,26 @@ def _texts(values: Any) -> Any:
     if kinds <= {str} or kinds <= {int}:
         with suppress(pa.ArrowException, OverflowError):
             return pa.array(values, pa.int64() if kinds == {int} else pa.string()).cast(pa.string()).fill_null("")
-    told = ["" if value is None else value if isinstance(value, str) else str(value)[:TEXT] for value in values]
-    return pa.array([text.encode("utf-8", "replace").decode() for text in told], pa.string())
+    texts = ["" if value is None else value if isinstance(value, str) else str(value)[:TEXT] for value in values]
+    return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.string())
 
 
 def _first(columns: Columns, spellings: Sequence[str]) -> str:
     return next((name for name in spellings if name in columns), "")
 
 
-def _table(columns: Columns) -> tuple[Table, Any, bool]:
+def _table(columns: Columns) -> tuple[Table, Mask, bool]:
     """The actions of one piece, which of its rows they are (those with a time), and if a time named no zone."""
     rows = len(next(iter(columns.values()))) if columns else 0
     time, bare = _times(columns, TIME, rows)
     kept = time != NULL
-    out: dict[str, Any] = {"time_ns": time}
+    out: dict[str, NDArray[np.generic]] = {"time_ns": time}
     for key, spelled in WORDS.items():
-        name = _first(columns, spelled)
-        if name:
+        if name := _first(columns, spelled):
             out[key] = _words(columns[name])
     for key, spelled in NUMBERS.items():
-        name = _first(columns, spelled)
-        if name:
-            out[key] = _wholes(columns[name], KINDS[key])
+        if name := _first(columns, spelled):
+            out[key] = whole_or_null(_numbers(columns[name]), np.iinfo(KINDS[key]).max // 2).astype(KINDS[key])
     out["direction"] = _directions(columns, rows)
     out["busy_ns"] = _lengths(columns, BUSY, rows)
     if not _first(columns, BUSY) and _first(columns, COST):
@@ -166,7 +172,7 @@ def _table(columns: Columns) -> tuple[Table, Any, bool]:
     return (found if kept.all() else found.take(kept)), kept, bare
 
 
-def _numbers(column: Any) -> Any:
+def _numbers(column: Cells) -> Floats:
     """Numbers, NaN where there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -178,57 +184,50 @@ def _numbers(column: Any) -> Any:
     if isinstance(column, list) and set(map(type, column)) <= {int, float, type(None)}:
         with suppress(OverflowError):
             return np.array(column, dtype=np.float64)
-    column = _texts(column)
-    good = pc.if_else(pc.match_substring_regex(column, _NUMBER), pc.utf8_trim_whitespace(column), None)
-    return good.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    texts = _texts(column)
+    good = pc.if_else(pc.match_substring_regex(texts, _NUMBER), pc.utf8_trim_whitespace(texts), None)
+    found: Floats = good.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return found
 
 
-def _wholes(column: Any, dtype: Any) -> Any:
-    """Whole numbers that are not negative, NULL where there is none."""
-    value = _numbers(column)
-    good = np.isfinite(value) & (value >= 0) & (value <= np.iinfo(dtype).max // 2)
-    return np.where(good, np.where(good, value, 0), NULL).astype(dtype)
-
-
-def _exact(column: Any) -> Any:
+def _exact(column: Cells) -> Ints:
     """Whole ns: those of an epoch do not fit a float."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if isinstance(column, np.ndarray) and column.dtype == np.int64:
-        return np.where((column >= 0) & (column < 4 * 10**18), column, NULL)
-    column = _texts(column)
-    good = pc.if_else(pc.match_substring_regex(column, r"^\s*[0-9]{1,18}\s*$|^\s*[1-3][0-9]{18}\s*$"), column, None)
-    return pc.utf8_trim_whitespace(good).cast(pa.int64()).fill_null(NULL).to_numpy(zero_copy_only=False)
+        return np.where((column >= 0) & (column < FAR), column, NULL).astype(np.int64)
+    texts = _texts(column)
+    good = pc.if_else(pc.match_substring_regex(texts, r"^\s*[0-9]{1,18}\s*$|^\s*[1-3][0-9]{18}\s*$"), texts, None)
+    found: Ints = pc.utf8_trim_whitespace(good).cast(pa.int64()).fill_null(NULL).to_numpy(zero_copy_only=False)
+    return found
 
 
-def _times(columns: Columns, spellings: Sequence[str], rows: int) -> tuple[Any, bool]:
-    """Times in ns: by the unit that the column's name tells, as dates, else by size."""
+def _times(columns: Columns, spellings: Sequence[str], rows: int) -> tuple[Ints, bool]:
+    """Times in ns, and if one named no zone: by the unit in the column's name, as dates, else by size."""
     name = _first(columns, spellings)
     if not name:
         return np.full(rows, NULL, dtype=np.int64), False
-    column, unit = columns[name], PER.get(name[name.rfind("_") :]) if "_" in name else None
+    column, unit = columns[name], PER.get(name[name.rfind("_") :])
     if unit == 1.0:
         return _exact(column), False
-    if unit or np.isfinite(_numbers(column[:PROBE])).any():
+    if unit or isinstance(column, Coded) or np.isfinite(_numbers(column[:PROBE])).any():
         value = _numbers(column)
-        unit = unit or float(unit_by_size(np.abs(value[np.isfinite(value)]).max(initial=0.0)))
-        return (_exact(column) if unit == 1.0 else whole(value, unit)), False
-    return dated(column) or moments(_texts(column))
+        unit = unit or float(ns_per_unit(np.abs(value[np.isfinite(value)]).max(initial=0.0)))
+        return (_exact(column) if unit == 1.0 else number_ns(value, unit)), False
+    return (same_form_ns(column) if isinstance(column, list) else None) or moments(_texts(column))
 
 
-def _lengths(columns: Columns, spellings: Sequence[str], rows: int) -> Any:
+def _lengths(columns: Columns, spellings: Sequence[str], rows: int) -> Ints:
     """Lengths of time in ns; without a unit they are seconds."""
     name = _first(columns, spellings)
     if not name:
         return np.full(rows, NULL, dtype=np.int64)
     with np.errstate(over="ignore"):
-        value = _numbers(columns[name]) * (PER.get(name[name.rfind("_") :], 1e9) if "_" in name else 1e9)
-    good = np.isfinite(value) & (value >= 0) & (value < 4e18)
-    return np.where(good, np.where(good, value, 0), NULL).astype(np.int64)
+        return whole_or_null(_numbers(columns[name]) * PER.get(name[name.rfind("_") :], 1e9), float(FAR))
 
 
-def _coded(column: Any) -> tuple[list[str], Any]:
+def _coded(column: Cells) -> tuple[list[str], Ints | Codes]:
     """Distinct texts, and a code per row."""
     if isinstance(column, Coded):
         return ["" if value is None else str(value)[:TEXT].strip() for value in column.values], column.code
@@ -237,14 +236,14 @@ def _coded(column: Any) -> tuple[list[str], Any]:
     return words, encoded.indices.to_numpy(zero_copy_only=False)
 
 
-def _words(column: Any) -> Any:
+def _words(column: Cells) -> Texts:
     """Texts, each distinct one held once."""
     words, code = _coded(column)
-    return np.array([*words, ""], dtype=object)[:-1][code] if words else np.full(len(column), "", dtype=object)
+    return np.array([*words, ""], dtype=np.object_)[code]
 
 
-def _directions(columns: Columns, rows: int) -> Any:
-    """As told, else from the value before to the one after."""
+def _directions(columns: Columns, rows: int) -> NDArray[np.int8]:
+    """As the table has them, else from the value before to the one after."""
     out = np.zeros(rows, dtype=np.int8)
     before, after = (_first(columns, WORDS[key]) for key in ("before", "after"))
     if before and after:
@@ -252,9 +251,8 @@ def _directions(columns: Columns, rows: int) -> Any:
         out = np.where(np.isfinite(step), np.sign(np.nan_to_num(step)), 0).astype(np.int8)
     if "direction" in columns:
         words, code = _coded(columns["direction"])
-        told = np.array([*map(direction, words), 0], dtype=np.int8)[code]
-        silent = np.array([not word for word in words] + [True])[code]
-        out = np.where(silent, out, told).astype(np.int8)
+        given = np.array([*map(direction, words), 0], dtype=np.int8)[code]
+        out = np.where(np.array([*map(bool, words), False])[code], given, out)
     return out
 
 
@@ -268,19 +266,15 @@ class _Marks:
         """Number of each kept row in the file."""
         self.seen = 0
 
-    def add(self, columns: Columns, kept: Any) -> None:
+    def add(self, columns: Columns, kept: Mask) -> None:
         """One piece more."""
         mine, theirs = _first(columns, ("id", "action_id", "event_id")), _first(columns, ("parent", "parent_id"))
         at = np.flatnonzero(kept)
 
-        def texts(name: str) -> list[str]:
-            found: list[str] = np.asarray(_texts(columns[name]).to_pylist(), dtype=object)[at].tolist()
-            return found
-
         if mine:
-            self.ids += texts(mine)
+            self.ids += _texts(columns[mine]).take(at).to_pylist()
         if theirs:
-            self.parents += texts(theirs)
+            self.parents += _texts(columns[theirs]).take(at).to_pylist()
             if not mine:
                 self.rows += (self.seen + at).tolist()
         self.seen += len(kept)

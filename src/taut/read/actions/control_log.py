@@ -1,26 +1,34 @@
-"""What the readers of control logs share: what one log tells, times of any zone, directions, layers.
+"""What the readers of control logs share: what one log holds, times of any zone, directions, layers.
 
-A control log tells who changed what, and when. Readers hand over its actions in the order of the log; ``control_gather``
+A control log says who changed what, and when. Readers hand over its actions in the order of the log; ``gather_actions``
 counts deliveries that came twice and clocks that ran backwards, and puts all logs into one order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.core.errors import TooLarge
 from taut.core.tables import NULL, Action, Table, columns_of
-from taut.read.dates import LATEST_S, parsed
+from taut.read.dates import same_form_ns
 from taut.read.jobs.job_words import SECOND, cut, times
-from taut.read.metrics.series import Series
+from taut.read.limits import check_count
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from taut.core.array_types import Ints
+    from taut.read.metrics.series import Series
+
+Change = dict[str, "str | int"]
+"""Columns of one action: what was changed, from what, to what, in which direction."""
+
+# More actions than this in one file are a mistake, or worse.
 MOST_ACTIONS = 20_000_000
-"""More actions than this in one file are a mistake, or worse."""
 KINDS = {name: object if dtype == "str" else np.dtype(dtype) for name, dtype, _ in columns_of(Action)}
 """Column → numpy type."""
 LAYERS = (
@@ -29,17 +37,10 @@ LAYERS = (
     (re.compile(r"torchrun|elastic|runtime|launcher", re.IGNORECASE), "runtime"),
     (re.compile(r"retry|retries", re.IGNORECASE), "retry"),
 )
-"""Layers that a controller's own name tells."""
+"""Layers by a controller's own name."""
 ALLOCATION = {
-    "requeue": -1,
-    "hold": -1,
-    "suspend": -1,
-    "cancel": -1,
-    "kill": -1,
-    "preempt": -1,
-    "release": 1,
-    "resume": 1,
-    "start": 1,
+    **dict.fromkeys(("requeue", "hold", "suspend", "cancel", "kill", "preempt"), -1),
+    **dict.fromkeys(("release", "resume", "start"), 1),
 }
 """Requests about a job that all turn one knob: whether it holds its accelerators."""
 _ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)$"
@@ -50,7 +51,7 @@ _DOWN = re.compile(r"(?:scale[-_ ]?)?down(?:scal\w*)?|decreas\w*|remove|lower|st
 
 @dataclass(frozen=True)
 class ControlLog:
-    """What one file tells of control."""
+    """The actions of one file."""
 
     label: str
     actions: Table
@@ -60,46 +61,29 @@ class ControlLog:
     zoneless: bool = False
     """Times were written without a time zone, and taken as UTC."""
     torn: int = 0
-    """Lines or rows that could not be read, or tell no time."""
+    """Lines or rows that could not be read, or have no time."""
     repeated: int = 0
     """Deliveries that carry the id of one before."""
     partial: Sequence[str] = ()
 
 
-def table(rows: Sequence[Mapping[str, Any]], label: str = "") -> Table:
+def table(rows: Sequence[Mapping[str, str | int]], label: str = "") -> Table:
     """Actions out of rows that name only what they know."""
-    few(len(rows), label)
-    used = dict.fromkeys(key for row in rows for key in row)
-    unknown = {name: default for name, default in _defaults().items() if name in used}
-    return Table(
-        Action,
-        {key: np.array([row.get(key, unset) for row in rows], dtype=KINDS[key]) for key, unset in unknown.items()},
-        len(rows),
-    )
+    check_actions(len(rows), label)
+    used = {key for row in rows for key in row}
+    unset = {name: field.default for name, field in Action.__dataclass_fields__.items() if name in used}
+    columns = {key: np.array([row.get(key, none) for row in rows], dtype=KINDS[key]) for key, none in unset.items()}
+    return Table(Action, columns, len(rows))
 
 
-def _defaults() -> dict[str, Any]:
-    return {name: field.default for name, field in Action.__dataclass_fields__.items()}
+def check_actions(count: int, label: str) -> None:
+    """Refuse more actions than one log has."""
+    check_count(count, MOST_ACTIONS, "actions", label, "cut the log to the time in question")
 
 
-def few(count: int, label: str) -> None:
-    """Refuses more actions than a log can have."""
-    if count > MOST_ACTIONS:
-        raise TooLarge(label, f"more than {MOST_ACTIONS:,} actions", "cut the log to the time in question")
-
-
-def dated(texts: Any) -> tuple[Any, bool] | None:
-    """What ``moments`` says of a list of dates of one shape; None of anything else."""
-    dates = parsed(texts) if isinstance(texts, list) else None
-    if dates is None or (np.abs(dates[0]) > LATEST_S).any():
-        return None
-    seconds, ns, bare = dates
-    return seconds * SECOND + ns, bare
-
-
-def moments(texts: Any) -> tuple[Any, bool]:
+def moments(texts: list[str] | pa.Array) -> tuple[Ints, bool]:
     """Dates as ns since 1970, each from its own zone, NULL where there is none; and whether one named no zone."""
-    if found := dated(texts):
+    if isinstance(texts, list) and (found := same_form_ns(texts)):
         return found
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -124,23 +108,28 @@ def moments(texts: Any) -> tuple[Any, bool]:
     return out, bare
 
 
-def direction(word: Any) -> int:
+def start_direction(start_ns: int, now_ns: int) -> int:
+    """1 if a job was asked to start at once, -1 if later, 0 if it is not known when."""
+    return 0 if start_ns == NULL else 1 if start_ns <= now_ns + SECOND else -1
+
+
+def direction(word: str) -> int:
     """1 up, -1 down, 0 neither, of what a log writes for it."""
-    text = str(word).strip()
+    text = word.strip()
     return towards(0, text) or (1 if _UP.fullmatch(text) else -1 if _DOWN.fullmatch(text) else 0)
 
 
-def towards(before: Any, after: Any) -> int:
+def towards(before: str | float, after: str | float) -> int:
     """The direction from one value to another, 0 unless both are numbers."""
     try:
         step = float(after) - float(before)
-    except (TypeError, ValueError):
+    except ValueError:
         return 0
     return (step > 0) - (step < 0)
 
 
 def layer_of(controller: str) -> str:
-    """The layer that a controller's name tells; empty if it tells none."""
+    """The layer of a controller of this name; empty if the name does not show it."""
     return next((layer for pattern, layer in LAYERS if pattern.search(controller)), "")
 
 
@@ -150,18 +139,18 @@ class Settings:
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], str] = {}
 
-    def change(self, target: str, knob: str, value: str, before: str = "") -> dict[str, Any]:
+    def change(self, target: str, knob: str, value: str, before: str = "") -> Change:
         """A knob is set: the columns before, after and direction."""
         was = before or self._last.get((target, knob), "")
         self._last[target, knob] = value
         return {"before": cut(was), "after": cut(value), "direction": towards(was, value)}
 
-    def saw(self, target: str, knob: str, value: str) -> None:
+    def observe(self, target: str, knob: str, value: str) -> None:
         """A value was seen without anybody setting it."""
         self._last[target, knob] = value
 
 
-def lines_of(data: bytes | bytearray, longest: int = 4000) -> Iterable[str]:
+def lines_of(data: bytes | bytearray, longest: int = 4000) -> Iterator[str]:
     """The lines of a text that hold something, each cut to what is looked at."""
     for line in bytes(data).decode("utf-8", "replace").splitlines():
         if line.strip():

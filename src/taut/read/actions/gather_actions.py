@@ -1,8 +1,8 @@
 """Control logs of all files → the actions of the trace, once each and in order of time, and what they leave open.
 
-An action that was delivered twice, in one log or in two, counts once. A change that Slurm's log tells by a user id only
-is the action of the controller whose own log tells it at that time. Clocks that run backwards inside a log are counted;
-nothing is moved.
+An action that was delivered twice, in one log or in two, counts once. A change that Slurm's log knows by a user id only is the
+action of the controller whose own log has it at that time. Clocks that run backwards inside a log are counted; nothing is
+moved.
 """
 
 from __future__ import annotations
@@ -10,62 +10,63 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask, Texts
 from taut.core.tables import NULL, Action, Metric, Table, Trace, concat
 from taut.read.actions import attempt_actions
 from taut.read.actions.control_log import ControlLog
 from taut.read.jobs.job_words import SLURM, JobLog
-from taut.read.metrics import rank_metrics as metric_ranks
-from taut.read.metrics import setting_actions as metric_actions
+from taut.read.metrics import rank_metrics, setting_actions
 from taut.read.metrics.series import Metrics
 
+# Threads write their lines this much out of order; only more is a clock that ran backwards.
 SWAPPED_NS = 100_000_000
-"""Threads write their lines this much out of order; only more is a clock that ran backwards."""
+# A controller and its scheduler log one change within this time.
 SAME_NS = 2_000_000_000
-"""A controller and its scheduler log one change within this time."""
 OWN_WORDS = ("", attempt_actions.USER, SLURM)
 """Names in Slurm's own log: they are no controllers that keep one of their own."""
 SAME = ("layer", "controller", "target", "knob", "after", "trigger", "work", "outcome")
 """What two deliveries agree in; the value before may be known to one of them only."""
 NUMBERS = ("rank", "attempt", "deadline_ns", "busy_ns", "accelerators", "tokens_in", "tokens_out")
+# Logs named in a note.
 MANY = 5
-"""Logs named in a note."""
 
 
 def logs(found: Sequence[ControlLog], jobs: Sequence[JobLog], metrics: Sequence[Metrics]) -> list[ControlLog]:
-    """All that tell of control: logs of their own, job logs with decisions, settings among the metrics."""
-    set_by_somebody = [metric_actions.log(one.label, one.settings) for one in metrics if one.settings]
-    return [*found, *(job.control for job in jobs if job.control is not None), *set_by_somebody]
+    """All logs of decisions: control logs, those inside job logs, settings among the metrics."""
+    changed_settings = [setting_actions.log(one.label, one.settings) for one in metrics if one.settings]
+    return [*found, *(job.control for job in jobs if job.control is not None), *changed_settings]
 
 
 def apply(trace: Trace, found: Sequence[ControlLog], jobs: Sequence[JobLog]) -> Trace:
-    """The trace with the actions that logs and attempts tell, beside those it has."""
+    """The trace with the actions of logs and attempts, beside those it has."""
     if not found and not jobs:
         return trace
-    tables = [log.actions for log in found]
     steps = [_backwards(log) for log in found]
     derived = attempt_actions.actions(*_attempts(trace, jobs))
-    actions, counts = _once(_joined([*tables, derived]))
+    actions, counts = _once(_joined([*(log.actions for log in found), derived]))
     counts["duplicate deliveries"] += sum(log.repeated for log in found)
     actions, merged = _signed(actions)
     if len(trace.actions):
         actions = _joined([trace.actions, actions])
     actions = _ended(_in_order(actions))
     counts |= {
-        "torn lines": sum(log.torn for log in found), "clock steps": sum(n for n, _ in steps), "told by two logs": merged,
-        "unknown controllers": int((actions.controller == "").sum()), "actions": len(actions),
-    }  # fmt: skip
+        "torn lines": sum(log.torn for log in found),
+        "clock steps": sum(n for n, _ in steps),
+        "told by two logs": merged,
+        "unknown controllers": int((actions.controller == "").sum()),
+        "actions": len(actions),
+    }
     notes = [*_notes(found, steps, counts), *(line for log in found for line in log.partial)]
-    told = {key: number for key, number in counts.items() if number}
+    counts_of_all = {**trace.counts, **{key: number for key, number in counts.items() if number}}
     trace = _with_demand(trace, found)
-    return replace(trace, actions=actions, partial=(*trace.partial, *dict.fromkeys(notes)), counts={**trace.counts, **told})
+    return replace(trace, actions=actions, partial=(*trace.partial, *dict.fromkeys(notes)), counts=counts_of_all)
 
 
-def _attempts(trace: Trace, jobs: Sequence[JobLog]) -> tuple[Table, Any, Any]:
-    """The attempts, who started each, and whether a log tells the decisions about its job."""
+def _attempts(trace: Trace, jobs: Sequence[JobLog]) -> tuple[Table, Texts, Mask]:
+    """The attempts, who started each, and whether a log has the decisions about its job."""
     controllers: dict[str, str] = {}
     decided: set[str] = set()
     for log in jobs:
@@ -75,7 +76,7 @@ def _attempts(trace: Trace, jobs: Sequence[JobLog]) -> tuple[Table, Any, Any]:
         if log.control is not None:
             decided |= names
     job = trace.attempts.job.tolist()
-    who = np.array([controllers.get(name, "") for name in job], dtype=object)
+    who = np.array([controllers.get(name, "") for name in job], dtype=np.object_)
     return trace.attempts, who, np.array([name in decided for name in job], dtype=np.bool_)
 
 
@@ -90,7 +91,7 @@ def _joined(tables: Sequence[Table]) -> Table:
     return concat(Action, [one for one in kept if len(one)])
 
 
-def _take(actions: Table, rows: Any) -> Table:
+def _take(actions: Table, rows: Ints) -> Table:
     """Those rows in that order; parents move with them, one that is left out is no parent."""
     place = np.full(len(actions) + 1, NULL, dtype=np.int64)
     place[rows] = np.arange(len(rows))
@@ -105,7 +106,7 @@ def _in_order(actions: Table) -> Table:
 
 
 def _ended(actions: Table) -> Table:
-    """A decision against a job follows its start: that is its parent, and what it cost is told there."""
+    """A decision against a job has the job's last start as its parent, which holds what it cost."""
     rows = np.flatnonzero((actions.work != "") & (actions.knob == "allocation"))
     parent, running = actions.parent.copy(), dict[str, int]()
     columns = (actions.work[rows].tolist(), actions.direction[rows].tolist(), actions.attempt[rows].tolist())
@@ -118,16 +119,17 @@ def _ended(actions: Table) -> Table:
 
 
 def _once(actions: Table) -> tuple[Table, Counter[str]]:
-    """Every action once: those of one time that agree in all that they tell are one."""
+    """Every action once: those of one time that agree in all columns are one."""
     time = actions.time_ns
     order = np.argsort(time, kind="stable")
     same = np.diff(time[order]) == 0
+    # Only actions that share their time with a neighbour can be the same.
     suspects = order[np.append(same, False) | np.append(False, same)] if len(order) else order
     gone = []
-    seen: set[tuple[Any, ...]] = set()
+    seen: set[tuple[str | int, ...]] = set()
     now = NULL
-    told = zip(*(actions.columns[key][suspects].tolist() for key in (*SAME, *NUMBERS)), strict=True)
-    for row, at, what in zip(suspects.tolist(), time[suspects].tolist(), told, strict=True):
+    columns = zip(*(actions.columns[key][suspects].tolist() for key in (*SAME, *NUMBERS)), strict=True)
+    for row, at, what in zip(suspects.tolist(), time[suspects].tolist(), columns, strict=True):
         if at != now:
             now, seen = at, set()
         if what in seen:
@@ -141,18 +143,19 @@ def _once(actions: Table) -> tuple[Table, Counter[str]]:
 
 
 def _signed(actions: Table) -> tuple[Table, int]:
-    """Changes told by a user id, without those that a controller's own log tells; it learns the direction from them."""
+    """The actions without changes by a user id that a controller's own log has, too; it takes the direction from them."""
     unsigned = np.array([name.startswith("uid ") for name in actions.controller.tolist()], dtype=np.bool_)
     if not unsigned.any():
         return actions, 0
     keys = list(zip(actions.target.tolist(), actions.knob.tolist(), strict=True))
     wanted = {keys[row] for row in np.flatnonzero(unsigned).tolist()}
-    others: dict[Any, list[int]] = {}
+    others: dict[tuple[str, str], list[int]] = {}
     own = ~unsigned & ~np.isin(actions.controller, OWN_WORDS) & (actions.attempt < 0)
     for row in np.flatnonzero(own).tolist():
         if keys[row] in wanted:
             others.setdefault(keys[row], []).append(row)
     kept, way = np.ones(len(actions), dtype=np.bool_), actions.direction.copy()
+    # Of each change by a user id: the controller's own actions on the same knob at that time, not in the other direction.
     for row in np.flatnonzero(unsigned).tolist():
         near = np.array(others.get(keys[row], ()), dtype=np.int64)
         near = near[(np.abs(actions.time_ns[near] - actions.time_ns[row]) <= SAME_NS) & (way[near] * way[row] >= 0)]
@@ -182,9 +185,9 @@ def _notes(found: Sequence[ControlLog], steps: Sequence[tuple[int, int]], counts
         if number:
             yield f"{log.label}: its clock runs backwards {number:,} times, by {most / 1e9:,.1f} s at most: order is by time"
     if number := counts["told by two logs"]:
-        yield f"{number:,} changes that Slurm tells by user id are those of the controller whose log tells them"
+        yield f"{number:,} changes by a user id in Slurm's log are those of the controller whose own log has them"
     if number := counts["unknown controllers"]:
-        yield f"{number:,} actions do not tell their controller: taken as one that is not known"
+        yield f"{number:,} actions name no controller: taken as those of one unknown controller"
 
 
 def _some(labels: Sequence[str]) -> str:
@@ -192,9 +195,9 @@ def _some(labels: Sequence[str]) -> str:
 
 
 def _with_demand(trace: Trace, found: Sequence[ControlLog]) -> Trace:
-    """What controllers say they reacted to, as metrics."""
+    """The trace with what controllers reacted to, as metrics."""
     demand = [Metrics(log.label, log.demand) for log in found if log.demand]
     if not demand:
         return trace
-    new = metric_ranks.apply(replace(trace, partial=(), counts={}), demand).metrics
+    new = rank_metrics.apply(replace(trace, partial=(), counts={}), demand).metrics
     return replace(trace, metrics=concat(Metric, [table for table in (trace.metrics, new) if len(table)]))

@@ -6,32 +6,38 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.read.columns import Codes, compact, joined
 from taut.read.json_fields import Keys, line_slabs, sampled
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from taut.core.array_types import Ints
+    from taut.read.columns import Values
+
 PIECE_BYTES = 4 << 20
 PIECE_LINES = 20_000
 END_BYTES = 1 << 20
+# Rows that show which columns hold few values: at most one in so many rows is new.
 PROBE, FEW = 256, 8
-"""Rows that tell which columns hold few values: at most one in so many rows is new."""
 LISTED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"actions"\s*:\s*\[')
-Columns = dict[str, Any]
-"""Spelling → Arrow array of strings, or what JSON held: coded, as an array of numbers, or as a list."""
+T = TypeVar("T")
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Torn:
-    """Lines that could not be read."""
+    """Counts the lines that could not be read."""
 
     count = 0
 
-    def __call__(self, row: Any) -> str:
-        """What pyarrow asks of a row with too few or too many cells."""
+    def __call__(self, row: pa.csv.InvalidRow) -> str:
+        """Pass over a row with too few or too many cells; pyarrow calls this."""
         self.count += 1
         return "skip"
 
@@ -40,11 +46,17 @@ class Torn:
 class Coded:
     """A column of texts and whole numbers: what it holds, each once, and which of it every row has."""
 
-    values: list[Any]
-    code: Any
+    values: list[str | int | None]
+    code: Ints
 
     def __len__(self) -> int:
         return len(self.code)
+
+
+Cells: TypeAlias = "pa.Array | Coded | Values"
+"""Arrow array of strings, or what JSON held: coded, as an array of numbers, or as a list."""
+Columns: TypeAlias = dict[str, Cells]
+"""Spelling → cells."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +75,11 @@ class Rows:
             begin, end = end, data.find(b"\n", end + PIECE_BYTES) + 1 or len(data)
             if row is None:
                 try:
-                    yield self._columns(line_slabs(data, msgspec.json.Decoder(sure), begin, end), sure)
+                    yield self._columns(line_slabs(data, msgspec.json.Decoder(sure), begin, end), sure, self.coded)
                     continue
                 except _DAMAGE:
                     row = self._any(data)
-            yield self._columns([_one_by_one(bytes(data[begin:end]), msgspec.json.Decoder(row), torn)], row, frozenset())
+            yield self._columns([_one_by_one(bytes(data[begin:end]), msgspec.json.Decoder(row), torn)], row, ())
 
     def lists(self, data: bytes, label: str) -> Iterator[Columns]:
         """The columns of a list of objects, some rows at a time."""
@@ -84,46 +96,48 @@ class Rows:
         for i in range(0, len(rows), PIECE_LINES):
             yield self._columns([rows[i : i + PIECE_LINES]], row, coded)
 
-    def _sure(self, data: bytes) -> Any:
-        """A struct of the keys that samples of a file show, which refuses any other key, and any other value where coded."""
+    def _sure(self, data: bytes) -> type[msgspec.Struct]:
+        """A struct of the keys that samples of a file show; it refuses other keys, and where coded other values."""
         kinds = {name: (str | int | None if name in self.coded else Any, None) for name in sorted(self.known)}
         return Keys(sampled(data)).struct("Row", kinds, gc=False)
 
-    def _any(self, data: bytes) -> Any:
-        """A struct of the spellings that a file uses; of a large one its two ends tell."""
+    def _any(self, data: bytes) -> type[msgspec.Struct]:
+        """A struct of the spellings that a file uses; of a large one its two ends are looked at."""
         ends = bytes(data) if len(data) <= 2 * END_BYTES else bytes(data[:END_BYTES] + data[-END_BYTES:])
         used = sorted(name for name in self.known if b'"%s"' % name.encode() in ends)
         return msgspec.defstruct("Row", [(name, Any, None) for name in used], gc=False)
 
-    def _columns(self, slabs: Iterable[Sequence[Any]], row: Any, coded: frozenset[str] | None = None) -> Columns:
+    def _columns(self, slabs: Iterable[Sequence[msgspec.Struct]], row: type[msgspec.Struct], coded: Iterable[str]) -> Columns:
         """Rows as columns of values; they become text where they have to."""
         known = [name for name in row.__struct_fields__ if name in self.known]
-        codes = {name: Codes() for name in known if name in (self.coded if coded is None else coded)}
-        out: dict[str, list[Any]] = {name: [] for name in known}
+        codes = {name: Codes() for name in known if name in coded}
+        out: dict[str, list[Values]] = {name: [] for name in known if name not in codes}
+        code_parts: dict[str, list[Ints]] = {name: [np.empty(0, dtype=np.int64)] for name in codes}
         together: list[str] | None = None
-        sets, parts = Codes(), []
+        sets = Codes()
+        parts: list[Ints] = []
         for rows in slabs:
             together = _alike(rows, codes) if together is None else together
             if together:
                 parts.append(sets.of(map(attrgetter(*together), rows)))
-            for name in known:
+            for name, codes_so_far in code_parts.items():
                 if name not in together:
-                    told = map(attrgetter(name), rows)
-                    out[name].append(codes[name].of(told) if name in codes else compact(list(told)))
-        for k, name in enumerate(together or ()):
-            values = [one[k] for one in cast(Iterable[tuple[Any, ...]], sets)]
-            out[name] = [codes[name].of(values)[joined(parts)]]
-        whole = {name: joined(values) for name, values in out.items()}
-        return {**whole, **{name: Coded(list(words), whole[name]) for name, words in codes.items()}}
+                    codes_so_far.append(codes[name].of(map(attrgetter(name), rows)))
+            for name, values in out.items():
+                values.append(compact(list(map(attrgetter(name), rows))))
+        for place, name in enumerate(together or ()):
+            code_parts[name] = [codes[name].of(one[place] for one in sets)[np.concatenate(parts)]]
+        columns: Columns = {name: joined(values) for name, values in out.items()}
+        return columns | {name: Coded(list(words), np.concatenate(code_parts[name])) for name, words in codes.items()}
 
 
-def _alike(rows: Sequence[Any], names: Iterable[str]) -> list[str]:
+def _alike(rows: Sequence[msgspec.Struct], names: Iterable[str]) -> list[str]:
     """Columns of few values, by the first rows: coded together, because sets of their values are few as well."""
     few = [name for name in names if len(set(map(attrgetter(name), rows[:PROBE]))) <= PROBE // FEW]
     return few if len(few) > 1 else []
 
 
-def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[Any], torn: Torn) -> list[Any]:
+def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[T], torn: Torn) -> list[T]:
     """The rows of some lines, those left out that cannot be read."""
     try:
         return decoder.decode_lines(piece)
@@ -137,8 +151,6 @@ def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[Any], torn: Torn) ->
     return rows
 
 
-def _listed(raw: bytes, row: Any) -> list[Any]:
+def _listed(raw: bytes, row: Any) -> list[msgspec.Struct]:
     many: Any = msgspec.defstruct("Rows", [("actions", list[row])])
-    if LISTED.match(raw):
-        return list(msgspec.json.decode(raw, type=many).actions)
-    return list(msgspec.json.decode(raw, type=list[row]))
+    return list(msgspec.json.decode(raw, type=many).actions if LISTED.match(raw) else msgspec.json.decode(raw, type=list[row]))

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from taut.read.actions.control_log import ControlLog, Settings, layer_of, table
+from taut.read.actions.control_log import Change, ControlLog, Settings, layer_of, table
 from taut.read.jobs.job_words import cut
+
+if TYPE_CHECKING:
+    from taut.read.jobs.kubernetes_events import Event
+
+Place = tuple[str, str, str]
+"""Kind, namespace and name of an object."""
 
 _SIZE = re.compile(r"New size: (\d{1,9})(?:; reason: (.{0,160}))?")
 _SET = re.compile(
@@ -35,26 +41,26 @@ def target(kind: str, namespace: str, name: str) -> str:
     return "/".join(part for part in (kind.lower(), namespace, name) if part)[:200]
 
 
-def decisions(events: Iterable[tuple[int, Any, tuple[str, str, str], str]], label: str) -> ControlLog:
+def decisions(events: Iterable[tuple[int, Event, Place, str]], label: str) -> ControlLog:
     """Of (time, event, (kind, namespace, name), job) in order of time."""
     settings = Settings()
     rows = []
     for at, event, place, job in events:
-        reason = event.reason.lower()
-        told = _told(reason, event.message if isinstance(event.message, str) else "", place, job, settings)
-        if told is not None:
+        reason = str(event.reason).lower()
+        change = _change(reason, event.message if isinstance(event.message, str) else "", place, job, settings)
+        if change is not None:
             who = cut(_who(event)) or USUAL.get(reason, "")
             layer = layer_of(who) or "orchestrator"
-            rows.append({"time_ns": at, "layer": layer, "controller": who, **told})
+            rows.append({"time_ns": at, "layer": layer, "controller": who, **change})
     return ControlLog(label, table(rows, label))
 
 
-def _who(event: Any) -> str:
-    told = (getattr(event.source, "component", None), event.reportingComponent, event.reportingController)
-    return next((name for name in told if isinstance(name, str) and name), "")
+def _who(event: Event) -> str:
+    names = (event.source and event.source.component, event.reportingComponent, event.reportingController)
+    return next((name for name in names if isinstance(name, str) and name), "")
 
 
-def _told(reason: str, message: str, place: tuple[str, str, str], job: str, settings: Settings) -> dict[str, Any] | None:
+def _change(reason: str, message: str, place: Place, job: str, settings: Settings) -> Change | None:
     message = message[:2000]
     if reason in AGAINST or reason in FOR:
         why, way = (AGAINST[reason], -1) if reason in AGAINST else (FOR[reason], 1)
@@ -65,7 +71,7 @@ def _told(reason: str, message: str, place: tuple[str, str, str], job: str, sett
     return scaled(message, place, settings) if scaled else None
 
 
-def _rescaled(message: str, place: tuple[str, str, str], settings: Settings) -> dict[str, Any] | None:
+def _rescaled(message: str, place: Place, settings: Settings) -> Change | None:
     found = _SIZE.search(message)
     if not found:
         return None
@@ -74,7 +80,7 @@ def _rescaled(message: str, place: tuple[str, str, str], settings: Settings) -> 
     return {"target": target(*place), "knob": "replicas", **change, "direction": way, "trigger": cut(found[2])}
 
 
-def _replica_set(message: str, place: tuple[str, str, str], settings: Settings) -> dict[str, Any] | None:
+def _replica_set(message: str, place: Place, settings: Settings) -> Change | None:
     found = _SET.search(message)
     if not found:
         return None
@@ -83,15 +89,21 @@ def _replica_set(message: str, place: tuple[str, str, str], settings: Settings) 
     return {"target": target(*place), "knob": "replicas", **change, "direction": 1 if "Scaled up" in message else -1}
 
 
-def _scale_up(message: str, place: tuple[str, str, str], settings: Settings) -> dict[str, Any] | None:
+def _scale_up(message: str, place: Place, settings: Settings) -> Change | None:
     found = _POOL.search(message)
-    return None if not found else {
-        "target": f"nodes/{found[1]}"[:200], "knob": "nodes", "trigger": "pending pods",
-        **settings.change(f"nodes/{found[1]}", "nodes", found[3], found[2]),
-    }  # fmt: skip
+    return (
+        None
+        if not found
+        else {
+            "target": f"nodes/{found[1]}"[:200],
+            "knob": "nodes",
+            "trigger": "pending pods",
+            **settings.change(f"nodes/{found[1]}", "nodes", found[3], found[2]),
+        }
+    )
 
 
-SCALED: dict[str, Callable[..., dict[str, Any] | None]] = {
+SCALED: dict[str, Callable[..., Change | None]] = {
     "successfulrescale": _rescaled, "scalingreplicaset": _replica_set, "triggeredscaleup": _scale_up,
 }  # fmt: skip
 DECIDING = frozenset({*AGAINST, *FOR, *PODS, *SCALED})

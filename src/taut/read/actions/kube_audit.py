@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
+from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import ControlLog, Settings, layer_of, moments, table
+from taut.read.actions.control_log import Change, ControlLog, Settings, layer_of, moments, table
 from taut.read.actions.kube_actions import target
 from taut.read.jobs.job_words import cut
+from taut.read.json_fields import under
 
 CHANGES = ("create", "update", "patch", "delete", "deletecollection")
 ALIVE = frozenset({
@@ -36,42 +37,42 @@ _HEAD = re.compile(rb'"apiVersion"\s*:\s*"audit\.k8s\.io/')
 
 
 class _Ref(msgspec.Struct, gc=False):
-    resource: Any = None
-    namespace: Any = None
-    name: Any = None
-    subresource: Any = None
+    resource: Json = None
+    namespace: Json = None
+    name: Json = None
+    subresource: Json = None
 
 
 class _User(msgspec.Struct, gc=False):
-    username: Any = None
+    username: Json = None
 
 
 class _Status(msgspec.Struct, gc=False):
-    code: Any = None
+    code: Json = None
 
 
 class _Event(msgspec.Struct):
     """One event; what was asked for and answered is most of it, and decoded only where something was decided."""
 
-    auditID: Any = None
-    stage: Any = None
-    verb: Any = None
+    auditID: Json = None
+    stage: Json = None
+    verb: Json = None
     user: _User | None = None
-    userAgent: Any = None
+    userAgent: Json = None
     objectRef: _Ref | None = None
     responseStatus: _Status | None = None
     requestObject: msgspec.Raw = msgspec.Raw(b"null")
     responseObject: msgspec.Raw = msgspec.Raw(b"null")
-    requestReceivedTimestamp: Any = None
-    stageTimestamp: Any = None
+    requestReceivedTimestamp: Json = None
+    stageTimestamp: Json = None
     items: list[_Event] = []
-    asked: Any = None
-    answered: Any = None
+    request: Json = None
+    response: Json = None
 
     def open(self) -> bool:
         """Decode what was asked for and answered; False if that cannot be read."""
         try:
-            self.asked, self.answered = msgspec.json.decode(self.requestObject), msgspec.json.decode(self.responseObject)
+            self.request, self.response = msgspec.json.decode(self.requestObject), msgspec.json.decode(self.responseObject)
         except _DAMAGE:
             return False
         return True
@@ -95,7 +96,7 @@ def load(data: bytes, label: str) -> ControlLog:
     torn += len(done) - len(found)
     time, _ = moments([_text(event.stageTimestamp) or _text(event.requestReceivedTimestamp) for event in found])
     settings = Settings()
-    rows: list[dict[str, Any]] = []
+    rows: list[Change] = []
     for at, event in zip(time.tolist(), found, strict=True):
         torn += at == NULL
         if at != NULL:
@@ -130,7 +131,7 @@ def _events(data: bytes) -> tuple[list[_Event], int]:
 
 def _once(events: list[_Event]) -> tuple[list[_Event], int]:
     """Each request once, at its last stage; and how many deliveries came again."""
-    last: dict[Any, _Event] = {}
+    last: dict[str | int, _Event] = {}
     seen: set[tuple[str, str]] = set()
     repeated = 0
     for i, event in enumerate(events):
@@ -155,14 +156,8 @@ def _code(event: _Event) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _text(value: Any) -> str:
+def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _in(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _who(event: _Event) -> str:
@@ -176,71 +171,64 @@ def _who(event: _Event) -> str:
 
 def _manager(event: _Event) -> str:
     """The manager whose entry in ``managedFields`` was written with this request: that with the latest time."""
-    fields = _in(event.answered, "metadata", "managedFields")
-    entries = [e for e in fields if isinstance(e, dict) and _text(e.get("time"))] if isinstance(fields, list) else []
-    return _text(max(entries, key=lambda e: e["time"]).get("manager")) if entries else ""
+    fields = under(event.response, "metadata", "managedFields")
+    entries = [entry for entry in fields if _text(under(entry, "time"))] if isinstance(fields, list) else []
+    return _text(under(max(entries, key=lambda entry: _text(under(entry, "time"))), "manager")) if entries else ""
 
 
-def _changes(event: _Event, settings: Settings) -> Iterator[dict[str, Any]]:
+def _changes(event: _Event, settings: Settings) -> Iterator[Change]:
     """What a request changed, one knob each."""
-    ref = event.objectRef
-    assert ref is not None
-    sub, verb = _text(ref.subresource), str(event.verb)
-    at = target(ref.resource.removesuffix("s"), _text(ref.namespace), _text(ref.name) or _named(event))
+    ref, verb = event.objectRef or _Ref(), str(event.verb)
+    sub = _text(ref.subresource)
+    name = (
+        _text(ref.name) or _text(under(event.response, "metadata", "name")) or _text(under(event.request, "metadata", "name"))
+    )
+    at = target(_text(ref.resource).removesuffix("s"), _text(ref.namespace), name)
     if sub in ("binding", "eviction"):
         yield {"target": at, "knob": "allocation", "direction": 1 if sub == "binding" else -1, "trigger": sub}
     elif verb in ("delete", "deletecollection"):
         yield {"target": at, "knob": "existence", "direction": -1}
     elif verb == "create":
-        for knob, value in _values(event.answered or event.asked):
-            settings.saw(at, knob, value)
+        for knob, value in _values(event.response or event.request):
+            settings.observe(at, knob, value)
         yield {"target": at, "knob": "existence", "direction": 1}
     else:
-        yield from _set(event, at, settings)
+        # A patch or an update: knobs that it sets to another value than before.
+        values = list(_values(event.request))
+        for knob, value in values:
+            change = settings.change(at, knob, value)
+            if change["before"] != change["after"]:
+                yield {"target": at, "knob": knob, **change}
+        for knob, value in _values(event.response):
+            settings.observe(at, knob, value)
+        if not values:
+            knob = "labels" if _labels_only(event.request) else "object"
+            yield {"target": at, "knob": "replicas" if sub == "scale" else knob}
 
 
-def _set(event: _Event, at: str, settings: Settings) -> Iterator[dict[str, Any]]:
-    """Knobs that a patch or an update sets to another value than before."""
-    asked, seen = event.asked, False
-    for knob, value in _values(asked):
-        change = settings.change(at, knob, value)
-        seen = True
-        if change["before"] != change["after"]:
-            yield {"target": at, "knob": knob, **change}
-    for knob, value in _values(event.answered):
-        settings.saw(at, knob, value)
-    if not seen:
-        sub = _text(event.objectRef.subresource) if event.objectRef is not None else ""
-        yield {"target": at, "knob": "replicas" if sub == "scale" else "labels" if _labelled(asked) else "object"}
-
-
-def _labelled(asked: Any) -> bool:
+def _labels_only(request: Json) -> bool:
     """Whether nothing but labels and annotations were asked for."""
-    meta = _in(asked, "metadata")
-    return isinstance(meta, dict) and "spec" not in asked and bool({"labels", "annotations"} & set(meta))
+    meta = under(request, "metadata")
+    return isinstance(meta, dict) and under(request, "spec") is None and bool({"labels", "annotations"} & set(meta))
 
 
-def _named(event: _Event) -> str:
-    return _text(_in(event.answered, "metadata", "name")) or _text(_in(event.asked, "metadata", "name"))
-
-
-def _values(thing: Any) -> Iterator[tuple[str, str]]:
+def _values(document: Json) -> Iterator[tuple[str, str]]:
     """The knobs that an object (or a patch) holds, and their values."""
-    if isinstance(thing, list):  # a JSON patch: operations, each on a path
-        for step in thing[:MOST_CONTAINERS]:
-            path, value = _text(_in(step, "path")), _in(step, "value")
+    if isinstance(document, list):  # a JSON patch: operations, each on a path
+        for step in document[:MOST_CONTAINERS]:
+            path, value = _text(under(step, "path")), under(step, "value")
             name = path.rpartition("/")[2]
             if isinstance(value, (str, int, float)) and (name in SCALES or "/resources/" in path):
                 yield (name if name in SCALES else ".".join(path.split("/")[-2:])), str(value)[:200]
         return
-    spec = _in(thing, "spec")
+    spec = under(document, "spec")
     for name in SCALES:
-        value = _in(spec, name)
+        value = under(spec, name)
         if isinstance(value, (str, int, float)):
             yield name, str(value)[:200]
-    containers = _in(spec, "template", "spec", "containers") or _in(spec, "containers")
+    containers = under(spec, "template", "spec", "containers") or under(spec, "containers")
     for one in containers[:MOST_CONTAINERS] if isinstance(containers, list) else ():
         for kind in ("limits", "requests"):
-            amounts = _in(one, "resources", kind)
+            amounts = under(one, "resources", kind)
             for resource, value in list(amounts.items())[:MOST_CONTAINERS] if isinstance(amounts, dict) else ():
                 yield f"{kind}.{resource}"[:80], str(value)[:200]

@@ -100,14 +100,14 @@ def _check(parsed: tuple[Loop, ...], label: str, text: str) -> None:
 
 def _refused(error: msgspec.ValidationError, label: str, text: str) -> InputRefused:
     """What msgspec says, with the line of the loop and the way out."""
-    said, _, where = str(error).partition(" - at `")
+    why, _, where = str(error).partition(" - at `")
     number = re.search(r"loop\[(\d+)\]", where)
     place = _line(label, text, int(number[1])) if number else label
-    if unknown := re.search(r"unknown field `(.*?)`", said):
+    if unknown := re.search(r"unknown field `(.*?)`", why):
         known = [field.name for field in msgspec.structs.fields(Loop)] if number else ["loop"]
         return InputRefused(place, f"no such key: {unknown[1][:80]}", f"known here: {', '.join(known)}")
     key = where.rstrip("`").rpartition(".")[2]
-    return InputRefused(place, f"{key}: {said[:1].lower()}{said[1:]}", "correct the value")
+    return InputRefused(place, f"{key}: {why[:1].lower()}{why[1:]}", "correct the value")
 
 
 def _line(label: str, text: str, number: int) -> str:

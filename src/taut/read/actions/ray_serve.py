@@ -7,13 +7,12 @@ controller looked. It logs only when it acts, so the series is sampled by the ac
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import ControlLog, Settings, lines_of, moments, table
+from taut.read.actions.control_log import Change, ControlLog, Settings, lines_of, moments, table
 from taut.read.metrics.series import Place, Series
 
 CONTROLLER = "ray serve autoscaler"
@@ -32,7 +31,7 @@ _HEAD = re.compile(rb"(?:Up|Down)scaling Deployment\(name=|Autoscaling (?:replic
 
 
 def sniff(head: bytes) -> bool:
-    """Text in which Serve's autoscaler speaks."""
+    """Whether this is text with lines of Serve's autoscaler."""
     return b"\x00" not in head and head.lstrip()[:1] not in (b"{", b"[") and _HEAD.search(head) is not None
 
 
@@ -40,29 +39,40 @@ def load(data: bytes, label: str) -> ControlLog:
     """The decisions of one log, and the requests that each saw."""
     found, torn = [], 0
     for line in lines_of(data):
-        scaled = _SCALED.search(line) or _OLDER.search(line)
+        match = _SCALED.search(line) or _OLDER.search(line)
         at = _TIME.search(line[:80])
-        if scaled and at:
-            found.append((at[1], scaled.groupdict(), _number(_DEMAND, line), _number(_RUNNING, line)))
-        elif scaled or ("scaling Deployment(" in line and "replicas" not in line):
+        if match and at:
+            found.append((at[1], match.groupdict(), _number(_DEMAND, line), _number(_RUNNING, line)))
+        elif match or ("scaling Deployment(" in line and "replicas" not in line):
             torn += 1
     if not found:
-        raise InputRefused(label, "Serve's controller never scaled", "keep the lines that tell of Upscaling and Downscaling")
+        raise InputRefused(label, "Serve's controller never scaled", "keep the lines with Upscaling and Downscaling")
     time, _ = moments([one[0] for one in found])
-    settings, rows, seen = Settings(), [], []
-    for at, (_, told, demand, running) in zip(time.tolist(), found, strict=True):
+    settings, rows = Settings(), list[Change]()
+    samples: dict[tuple[str, str], dict[int, float]] = {}
+    for at, (_, scaled, demand, running) in zip(time.tolist(), found, strict=True):
         if at == NULL:
             torn += 1
             continue
-        target = f"{told['app']}/{told['name']}" if told["app"] else told["name"]
-        change = settings.change(target, "replicas", told["after"], told["before"] or "")
+        target = f"{scaled['app']}/{scaled['name']}" if scaled["app"] else scaled["name"]
+        change = settings.change(target, "replicas", scaled["after"], scaled["before"] or "")
         trigger = "ongoing requests" if demand is not None else ""
         rows.append(
-            {"time_ns": at, "layer": "autoscaler", "controller": CONTROLLER, "target": target, "knob": "replicas",
-             "trigger": trigger, **change}
-        )  # fmt: skip
-        seen += [(target, metric, at, value) for metric, value in _series(demand, running)]
-    return ControlLog(label, table(rows, label), _demand(seen), zoneless=True, torn=torn)
+            {
+                "time_ns": at,
+                "layer": "autoscaler",
+                "controller": CONTROLLER,
+                "target": target,
+                "knob": "replicas",
+                "trigger": trigger,
+                **change,
+            }
+        )
+        for metric, value in (("ongoing_requests", demand), ("running_replicas", running)):
+            if value is not None:
+                samples.setdefault((target, metric), {})[at] = value
+    demands = [_series(target, metric, values) for (target, metric), values in samples.items()]
+    return ControlLog(label, table(rows, label), demands, zoneless=True, torn=torn)
 
 
 def _number(pattern: re.Pattern[str], line: str) -> float | None:
@@ -70,19 +80,8 @@ def _number(pattern: re.Pattern[str], line: str) -> float | None:
     return float(match[1]) if match else None
 
 
-def _series(demand: float | None, running: float | None) -> list[tuple[str, float]]:
-    both = (("ongoing_requests", demand), ("running_replicas", running))
-    return [(name, value) for name, value in both if value is not None]
-
-
-def _demand(seen: list[tuple[str, str, int, float]]) -> list[Series]:
-    """One series per deployment and metric, each moment once."""
-    groups: dict[tuple[str, str], dict[int, float]] = {}
-    for target, metric, at, value in seen:
-        groups.setdefault((target, metric), {})[at] = value
-    out: list[Series] = []
-    for (target, metric), samples in groups.items():
-        time: Any = np.array(sorted(samples), dtype=np.int64)
-        values: Any = np.array([samples[at] for at in time.tolist()])
-        out.append(Series(Place(target), metric, time, values, np.full(len(time), np.nan)))
-    return out
+def _series(target: str, metric: str, samples: dict[int, float]) -> Series:
+    """The series of a deployment, each moment once."""
+    time = np.array(sorted(samples), dtype=np.int64)
+    values = np.array([samples[at] for at in time.tolist()])
+    return Series(Place(target), metric, time, values, np.full(len(time), np.nan))

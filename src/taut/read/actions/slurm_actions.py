@@ -1,33 +1,31 @@
 """Lines of Slurm's controller → decisions: preemptions, requeues, cancellations, limits, and what users changed of a job.
 
-Starts are told by the attempts. Who asked for a change stands in the line that completes it, by user id; where a log of
-the asking controller lies beside, ``control_gather`` keeps that one's.
+Starts are known from the attempts. Who asked for a change stands in the line that completes it, by user id; where a log of
+the asking controller lies beside, ``gather_actions`` keeps that one's.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from taut.core.tables import NULL
 from taut.read.actions.attempt_actions import USER
-from taut.read.actions.control_log import ControlLog, Settings, moments, table
+from taut.read.actions.control_log import Change, ControlLog, Settings, moments, start_direction, table
 from taut.read.jobs.job_words import SLURM, cut
 
-_DECIDED: tuple[tuple[re.Pattern[str], int, str], ...] = (
+_DECIDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"preempted JobId=\S+ has been \w+ (?:to reclaim resources for|for|by) JobId=(\d{1,12})"),
-        -1,
         "preempted for job",
     ),
-    (re.compile(r"preempted JobId=\S+ has been ()"), -1, "preempted"),
-    (re.compile(r"requeue job JobId=\S+ due to failure of node ?(\S*)"), -1, "failed node"),
-    (re.compile(r"Killing JobId=\S+ on failed node ?(\S*)"), -1, "failed node"),
-    (re.compile(r"[Tt]ime limit exhausted for JobId=()"), -1, "time limit"),
-    (re.compile(r"[Rr]equeuing JobId=()"), -1, "requeued"),
-    (re.compile(r"_slurm_rpc_requeue:.*requeue()"), -1, "requeued"),
+    (re.compile(r"preempted JobId=\S+ has been ()"), "preempted"),
+    (re.compile(r"requeue job JobId=\S+ due to failure of node ?(\S*)"), "failed node"),
+    (re.compile(r"Killing JobId=\S+ on failed node ?(\S*)"), "failed node"),
+    (re.compile(r"[Tt]ime limit exhausted for JobId=()"), "time limit"),
+    (re.compile(r"[Rr]equeuing JobId=()"), "requeued"),
+    (re.compile(r"_slurm_rpc_requeue:.*requeue()"), "requeued"),
 )
-"""What the scheduler itself does to a job's allocation, and why."""
+"""Lines by which the scheduler itself takes a job's allocation away, and why."""
 _SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=\S+ InitPrio=(\d{1,12})")
 _KILLED = re.compile(r"_slurm_rpc_kill_job2?: .*?JobId=\S+.*?uid[ =](\d{1,10})")
 _SUSPENDED = re.compile(r"_slurm_rpc_suspend\((suspend|resume)\)")
@@ -39,20 +37,20 @@ class Decisions:
     """The decisions as the lines go by."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, str | int]] = []
         self.times: list[str] = []
         self.settings = Settings()
         self.repeated = 0
         """Lines that came again."""
         self.unsigned: dict[str, list[int]] = {}
-        """Changes of a job of which it is not yet told who asked for them."""
-        self.ended: dict[str, int] = {}
-        """Row of the last decision against a job, until it is carried out."""
+        """Rows of changes of a job whose author is not known yet."""
+        self.ended: set[str] = set()
+        """Jobs with a decision against them that is not carried out yet."""
 
-    def tell(self, job: str, at: str, text: str) -> None:
+    def read(self, job: str, at: str, text: str) -> None:
         """One line about a job."""
         if found := _SUBMITTED.search(text):
-            self.settings.saw(job, "priority", found[1])
+            self.settings.observe(job, "priority", found[1])
             self._add(job, at, USER, knob="submission")
         elif found := _SET.search(text):
             self.unsigned.setdefault(job, []).append(len(self.rows))
@@ -68,34 +66,32 @@ class Decisions:
         else:
             self._decided(job, at, text)
 
-    def _changed(self, job: str, at: str, knob: str, value: str) -> dict[str, Any]:
+    def _changed(self, job: str, at: str, knob: str, value: str) -> Change:
         if knob in ("begin", "start_time"):
             begin, now = moments([value, at])[0].tolist()
-            way = 0 if begin == NULL else 1 if begin <= now + 1_000_000_000 else -1
-            return {"knob": "allocation", "after": f"begin={value}", "direction": way}
+            return {"knob": "allocation", "after": f"begin={value}", "direction": start_direction(begin, now)}
         return {"knob": knob, **self.settings.change(job, knob, value)}
 
     def _decided(self, job: str, at: str, text: str) -> None:
-        for pattern, way, why in _DECIDED:
+        for pattern, why in _DECIDED:
             found = pattern.search(text)
             if found:
-                carried_out = why == "requeued" and job in self.ended
-                if carried_out:
-                    self.ended.pop(job)
+                if why == "requeued" and job in self.ended:  # carries out the decision before it
+                    self.ended.remove(job)
                 else:
-                    self._add(job, at, SLURM, knob="allocation", direction=way, trigger=cut(f"{why} {found[1]}"))
-                    self.ended[job] = len(self.rows) - 1
+                    self._add(job, at, SLURM, knob="allocation", direction=-1, trigger=cut(f"{why} {found[1]}"))
+                    self.ended.add(job)
                 return
         if "_job_complete" in text or "llocate JobId=" in text or "Started JobId=" in text:
-            self.ended.pop(job, None)
+            self.ended.discard(job)
 
-    def _add(self, job: str, at: str, controller: str, **told: Any) -> None:
+    def _add(self, job: str, at: str, controller: str, **change: str | int) -> None:
         layer = "scheduler" if controller == SLURM else ""
         self.times.append(at)
-        self.rows.append({"layer": layer, "controller": controller, "target": job, "work": job, **told})
+        self.rows.append({"layer": layer, "controller": controller, "target": job, "work": job, **change})
 
     def log(self, label: str) -> ControlLog:
-        """What was told; times are without a zone."""
+        """All decisions; times are without a zone."""
         time = moments(self.times)[0].tolist() if self.times else []
-        rows = [{"time_ns": at, **row} for at, row in zip(time, self.rows, strict=True) if at != NULL]
+        rows: list[Change] = [{"time_ns": at, **row} for at, row in zip(time, self.rows, strict=True) if at != NULL]
         return ControlLog(label, table(rows, label), torn=len(self.rows) - len(rows), repeated=self.repeated)

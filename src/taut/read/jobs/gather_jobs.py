@@ -1,7 +1,7 @@
-"""Job logs of all files → the attempts of each job, once: what several logs tell of one attempt is put together.
+"""Job logs of all files → the attempts of each job, once: what several logs hold of one attempt is put together.
 
-Schedulers are the frame. Of one job they agree by its id, and attempts by their start. A log written inside a job (its
-training, its launcher) is put into the scheduler's attempts by time, where none is told by order; a launcher's restarts
+Logs of schedulers come first. Jobs are matched by their id, attempts by their start. A log written inside a job (its
+training, its launcher) is put into the scheduler's attempts by time, where it has none by order; a launcher's restarts
 inside one allocation become attempts of their own that held the accelerators in between.
 """
 
@@ -17,24 +17,23 @@ from typing import Any
 import numpy as np
 
 from taut.core.tables import NULL, Attempt, Table, Trace
-from taut.read.jobs.job_words import RUNNING, JobLog, numbered
+from taut.read.jobs.job_words import RUNNING, SECOND, JobLog, numbered
 from taut.read.jobs.log_lines import NO_YEAR
 
-SECOND = 1_000_000_000
+# Attempts of one job that start within this much in two logs are one.
 SAME_NS = 5 * SECOND
-"""Attempts of one job that start within this much in two logs are one."""
 TIMES = ("submit_ns", "start_ns", "end_ns", "first_step_ns", "last_step_ns", "saved_ns")
 INSIDE = (
     "first_step", "first_step_ns", "last_step", "last_step_ns", "resumed_step", "saved_step", "saved_ns", "save_took_ns",
     "restore_took_ns", "restarts_left", "limit_ns",
 )  # fmt: skip
-"""What only logs written inside a job tell."""
+"""Columns that only logs written inside a job have."""
 Row = dict[str, Any]
 Jobs = dict[str, list[Row]]
 
 
 def apply(trace: Trace, logs: Sequence[JobLog]) -> Trace:
-    """The trace with the attempts that the logs tell, and with what they leave open."""
+    """The trace with the attempts of the logs, and with notes on what they leave open."""
     if not logs:
         return trace
     attempts, notes = gather(logs)
@@ -44,7 +43,7 @@ def apply(trace: Trace, logs: Sequence[JobLog]) -> Trace:
         some = zoneless[0] + (f" and {len(zoneless) - 1} more" if len(zoneless) > 1 else "")
         notes.append(f"{some}: times without a time zone, taken as UTC")
     yearless = [log.label for log in logs if log.yearless]
-    if yearless and not any(not log.inside for log in logs):
+    if yearless and all(log.inside for log in logs):
         notes.append(f"{yearless[0]}: dates without a year, good for lengths only")
     notes += [line for log in logs for line in log.partial]
     return replace(trace, attempts=attempts, partial=(*trace.partial, *dict.fromkeys(notes)))
@@ -97,13 +96,10 @@ def _table(jobs: Jobs) -> Table:
     return numbered(Table(Attempt, columns, len(rows)))
 
 
-def _known(value: Any) -> bool:
-    return value not in (NULL, "")
-
-
 def _filled(row: Row, other: Row) -> Row:
     """A row with what only the other one knows, or knows to less than a second; accelerators are better than other units."""
-    out = {key: value if _known(value) else other[key] for key, value in row.items()}
+    out = {key: other[key] if value in (NULL, "") else value for key, value in row.items()}
+    # A time in whole seconds gives way to one of the same second with a fraction.
     out |= {key: other[key] for key in TIMES if out[key] % SECOND == 0 and 0 < other[key] - out[key] < SECOND}
     if other["unit"] == "accelerator" != row["unit"]:
         out |= {"accelerators": other["accelerators"], "unit": "accelerator"}
@@ -115,11 +111,12 @@ def _filled(row: Row, other: Row) -> Row:
 def _joined(known: list[Row], more: list[Row]) -> list[Row]:
     """Attempts of one job out of two logs of schedulers: one of each is the same, of several the one that starts nearest.
 
-    What one log tells apart stays apart, unless the other tells it as one attempt of all that time.
+    What one log has as several attempts stays apart, unless the other has one attempt over all that time.
     """
     out, free = list(known), set(range(len(known)))
     order = sorted(free, key=lambda i: int(known[i]["start_ns"]))
     starts = [int(known[i]["start_ns"]) for i in order]
+    # The latest end so far never falls, so what could overlap a row is found by bisection.
     until = list(accumulate((_until(known[i]) for i in order), max))
     for row in more:
         near = order[bisect_left(until, int(row["start_ns"]) - SAME_NS) : bisect_right(starts, _until(row) + SAME_NS)]
@@ -202,6 +199,7 @@ def _dated(row: Row, frame: Jobs) -> Row:
     year = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=max(starts) // 10**9)).year
     since = (datetime(year, 1, 1, tzinfo=UTC) - datetime(NO_YEAR, 1, 1, tzinfo=UTC)).days
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    # The year that stands for an unknown one is a leap year: in others, days from March on are one less.
     march = int((datetime(NO_YEAR, 3, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 10**9
 
     def moved(at: int) -> int:
@@ -222,7 +220,7 @@ def _home(frame: Jobs, job: str, rows: list[Row]) -> str | None:
 
 
 def _nested(frame: list[Row], inner: list[Row], job: str, notes: list[str]) -> list[Row]:
-    """The scheduler's attempts, with what the log inside tells of each."""
+    """The scheduler's attempts, with what the log inside has of each."""
     ran = [row for row in frame if row["start_ns"] >= 0]
     homes = [max(ran, key=lambda one: _overlap(one, row), default=None) for row in inner]
     inside: list[list[Row]] = [
@@ -230,8 +228,8 @@ def _nested(frame: list[Row], inner: list[Row], job: str, notes: list[str]) -> l
     ]
     if not any(inside):
         if len(ran) != len(inner):
-            told = f"the scheduler tells {len(ran)} attempts, the log inside {len(inner)}, and no time that both have"
-            notes.append(f"{job}: {told}: its steps are not used")
+            why = f"the scheduler has {len(ran)} attempts, the log inside {len(inner)}, and they share no time"
+            notes.append(f"{job}: {why}: its steps are not used")
             return frame
         order = iter(inner)
         return [_placed(row, next(order)) if row["start_ns"] >= 0 else row for row in frame]
@@ -253,13 +251,16 @@ def _parts(row: Row, inner: list[Row]) -> list[Row]:
         first, last = i == 0, i == len(inner) - 1
         out.append(
             {
-                **row, **{key: one[key] for key in INSIDE},
-                "start_ns": row["start_ns"] if first else one["start_ns"], "end_ns": row["end_ns"] if last else one["end_ns"],
-                "submit_ns": row["submit_ns"] if first else NULL, "held": row["held"] if first else 1,
+                **row,
+                **{key: one[key] for key in INSIDE},
+                "start_ns": row["start_ns"] if first else one["start_ns"],
+                "end_ns": row["end_ns"] if last else one["end_ns"],
+                "submit_ns": row["submit_ns"] if first else NULL,
+                "held": row["held"] if first else 1,
                 "outcome": row["outcome"] or one["outcome"] if last else one["outcome"],
                 "reason": (row["reason"] or one["reason"]) if last else one["reason"],
             }
-        )  # fmt: skip
+        )
     return out
 
 

@@ -1,26 +1,29 @@
-"""What the readers of job logs share: words for outcomes, times, counts of accelerators, and what one log tells."""
+"""What the readers of job logs share: words for outcomes, times, counts of accelerators, and what one log holds."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taut.core.errors import TooLarge
 from taut.core.tables import NULL, Attempt, Table, columns_of
-from taut.read.dates import parsed
+from taut.read.columns import Codes, whole_or_null
+from taut.read.dates import date_ns, ns_per_unit, same_form_ns
+from taut.read.limits import check_count
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Column, Ints, Json
+    from taut.read.actions.control_log import ControlLog
 
 COMPLETED, FAILED, PREEMPTED, NODE_FAILED = "completed", "failed", "preempted", "node failed"
 TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING = "timed out", "out of memory", "cancelled", "running", "pending"
+# How an attempt ended; what a log does not say is empty.
 OUTCOMES = (COMPLETED, FAILED, PREEMPTED, NODE_FAILED, TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING)
-"""How an attempt ended; what a log does not say is empty."""
 WORDS = {
     "completed": COMPLETED, "complete": COMPLETED, "succeeded": COMPLETED, "success": COMPLETED, "pass": COMPLETED,
     "passed": COMPLETED, "finished": COMPLETED, "done": COMPLETED,
@@ -36,15 +39,16 @@ WORDS = {
     "pending": PENDING, "queued": PENDING, "requeue_hold": PENDING, "waiting": PENDING,
 }  # fmt: skip
 """The words of schedulers, in lower case."""
+# Names and reasons are cut here.
 TEXT = 200
-"""Names and reasons are cut here."""
+# More attempts than this in one file are a mistake, or worse.
 MOST_ATTEMPTS = 5_000_000
-"""More attempts than this in one file are a mistake, or worse."""
+# More accelerators than this are no accelerators.
 MOST_COUNT = 1 << 24
-"""More accelerators than this are no accelerators."""
 SECOND = 1_000_000_000
 SLURM = "slurmctld"
-_LATEST_S = (2**63 - 1) // SECOND
+Row = Mapping[str, "str | int"]
+"""Columns of one attempt, or of one action, as a reader finds them."""
 _CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,5}):(\d{1,2})(?:\.\d+)?")
 _HOST = re.compile(r"(?:\[[^][]*+\]|[^,\[]++)++")
 _BRACKET = re.compile(r"\[([^][]*+)\]")
@@ -53,7 +57,7 @@ _GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]*)?=(\d{1,9})")
 
 @dataclass(frozen=True)
 class JobLog:
-    """What one file tells of attempts."""
+    """The attempts of one file."""
 
     label: str
     attempts: Table
@@ -66,8 +70,8 @@ class JobLog:
     partial: Sequence[str] = ()
     controller: str = ""
     """Who starts the jobs of this log; empty if it does not say."""
-    control: Any = None
-    """The decisions that the log tells beside its attempts (``control_log.ControlLog``), None if it tells none."""
+    control: ControlLog | None = None
+    """The decisions that the log holds beside its attempts; None for a format that holds none."""
 
 
 def outcome(word: str) -> str:
@@ -76,18 +80,26 @@ def outcome(word: str) -> str:
     return WORDS.get(text) or WORDS.get(text.split(" ")[0], "") if text else ""
 
 
-def few(attempts: int, label: str) -> None:
-    """Refuses more attempts than a log can tell."""
-    if attempts > MOST_ATTEMPTS:
-        raise TooLarge(label, f"more than {MOST_ATTEMPTS:,} attempts", "cut the log to the jobs in question")
+def check_attempts(count: int, label: str) -> None:
+    """Refuse more attempts than one log has."""
+    check_count(count, MOST_ATTEMPTS, "attempts", label, "cut the log to the jobs in question")
 
 
-def table(columns: Mapping[str, Sequence[Any]], label: str) -> Table:
+def table(columns: Mapping[str, Sequence[Json] | Column], label: str) -> Table:
     """A table of attempts; those of a job numbered in order of start."""
     rows = len(columns["job"])
-    few(rows, label)
+    check_attempts(rows, label)
     kinds = {name: object if dtype == "str" else dtype for name, dtype, _ in columns_of(Attempt)}
     return numbered(Table(Attempt, {key: np.array(values, dtype=kinds[key]) for key, values in columns.items()}, rows))
+
+
+def table_of(rows: Sequence[Mapping[str, Json]], label: str) -> tuple[Table, bool]:
+    """Attempts whose times are written as in the log, which all have the same keys; and whether a start names no zone."""
+    columns: dict[str, Sequence[Json] | Column] = {key: [row[key] for row in rows] for key in rows[0]}
+    zoneless = {}
+    for key in ("submit_ns", "start_ns", "end_ns"):
+        columns[key], zoneless[key] = times([row[key] for row in rows])
+    return table(columns, label), zoneless["start_ns"]
 
 
 def numbered(attempts: Table) -> Table:
@@ -96,9 +108,7 @@ def numbered(attempts: Table) -> Table:
         return attempts
     begins = np.flatnonzero(np.concatenate([[True], attempts.job[1:] != attempts.job[:-1]]))
     names = attempts.job[begins].tolist()
-    code = dict(zip(dict.fromkeys(names), count(), strict=False))
-    job = np.fromiter(map(code.__getitem__, names), dtype=np.int64, count=len(names))
-    job = np.repeat(job, np.diff(begins, append=len(attempts)))
+    job = np.repeat(Codes().of(names), np.diff(begins, append=len(attempts)))
     at = np.where(
         attempts.start_ns >= 0, attempts.start_ns, np.where(attempts.submit_ns >= 0, attempts.submit_ns, attempts.end_ns)
     )
@@ -110,65 +120,46 @@ def numbered(attempts: Table) -> Table:
     return attempts.replace(attempt=number)
 
 
-def times(texts: Sequence[Any]) -> tuple[Any, bool]:
+def times(texts: Sequence[Any]) -> tuple[Ints, bool]:
     """ISO dates, or seconds (by size: ms, µs, ns) since 1970, as ns, NULL where there is none; and if a zone was missing."""
-    dates = parsed(texts)
-    if dates is not None:  # of one shape, as almost all files have
-        seconds, ns, bare = dates
-        known = (seconds > 0) & (seconds < _LATEST_S)
-        return np.where(known, np.where(known, seconds, 0) * SECOND + ns, NULL), bare
+    found = same_form_ns(texts)
+    if found is not None:  # as in almost all files
+        return np.where(found[0] >= SECOND, found[0], NULL), found[1]
     if not all(texts):
-        given = [text for text in texts if text]
         out = np.full(len(texts), NULL, dtype=np.int64)
-        out[np.fromiter(map(bool, texts), dtype=bool, count=len(texts))], bare = times(given)
+        out[np.fromiter(map(bool, texts), dtype=bool, count=len(texts))], bare = times([text for text in texts if text])
         return out, bare
     kinds = set(map(type, texts))
+    if kinds == {str} and all(map(_is_number, texts)):
+        return _numbers_ns([float(text) for text in texts]), False
     if kinds and kinds <= {int, float}:
         with suppress(OverflowError):  # a whole number of hundreds of digits
-            return _numbers(texts), False
-    return _one_by_one([text if isinstance(text, (str, int, float)) else None for text in texts])
+            return _numbers_ns(texts), False
+    scalars = [text if isinstance(text, (str, int, float)) else None for text in texts]
+    time_of = {text: _time(text) for text in set(scalars)}
+    return np.array([time_of[text][0] for text in scalars], dtype=np.int64), any(bare for _, bare in time_of.values())
 
 
-def _numbers(values: Sequence[float]) -> Any:
-    """What ``_since_1970`` makes of one, of many."""
+def _is_number(text: str) -> bool:
+    return text.strip().replace(".", "", 1).isdecimal()
+
+
+def _numbers_ns(values: Sequence[float]) -> Ints:
     value = np.array(values, dtype=np.float64)
-    good = (value > 0) & (value < 9e18)
-    value = np.where(good, value, 0)
-    ns = np.rint(value * np.select([value < 1e11, value < 1e14, value < 1e17], [1e9, 1e6, 1e3], 1.0))
-    good &= ns < 2.0**63 - 1024
-    return np.where(good, np.where(good, ns, 0).astype(np.int64), NULL)
+    value = np.where((value > 0) & (value < 9e18), value, np.nan)
+    return whole_or_null(np.rint(value * ns_per_unit(value)), 2.0**63 - 1025)
 
 
-def _one_by_one(told: Sequence[Any]) -> tuple[Any, bool]:
-    times_of = {text: _time(text) for text in set(told)}
-    found = [times_of[text] for text in told]
-    return np.array([at for at, _ in found], dtype=np.int64), any(bare for _, bare in found)
-
-
-def _time(value: Any) -> tuple[int, bool]:
+def _time(value: str | float | None) -> tuple[int, bool]:
     """One time in ns, and whether it is a date without a zone."""
     if value is None or isinstance(value, bool):
         return NULL, False
-    if isinstance(value, (int, float)) or value.strip().replace(".", "", 1).isdecimal():
-        try:
-            return _since_1970(float(value)), False
-        except OverflowError:
-            return NULL, False
-    try:
-        at = datetime.fromisoformat(value.strip().replace("/", "-").replace(" UTC", "+00:00")[:40])
-        since = (at.replace(tzinfo=UTC) if at.tzinfo is None else at) - datetime(1970, 1, 1, tzinfo=UTC)
-    except (ValueError, OverflowError):
+    if isinstance(value, (int, float)) or _is_number(value):
+        with suppress(OverflowError):
+            return int(_numbers_ns([float(value)])[0]), False
         return NULL, False
-    seconds = since.days * 86_400 + since.seconds
-    return (seconds * SECOND + since.microseconds * 1000 if 0 < seconds < _LATEST_S else NULL), at.tzinfo is None
-
-
-def _since_1970(value: float) -> int:
-    if not 0 < value < 9e18:
-        return NULL
-    factor = 1e9 if value < 1e11 else 1e6 if value < 1e14 else 1e3 if value < 1e17 else 1.0
-    ns = round(value * factor)
-    return ns if ns < 2**63 - 1 else NULL
+    ns, bare = date_ns(value.strip().replace(" UTC", "+00:00")[:40]) or (NULL, False)
+    return ns if ns >= SECOND else NULL, bare
 
 
 def elapsed_ns(text: str) -> int:
@@ -184,8 +175,8 @@ def elapsed_ns(text: str) -> int:
     return ns if ns < 2**62 else NULL
 
 
-def whole(value: Any, most: int = MOST_COUNT) -> int:
-    """A count, NULL where there is none."""
+def count_or_null(value: Json, most: int = MOST_COUNT) -> int:
+    """A count, written as a number or as a text; NULL where there is none."""
     if isinstance(value, str):
         value = value.strip()
         if not value.isdecimal() or len(value) > 18:
@@ -195,10 +186,10 @@ def whole(value: Any, most: int = MOST_COUNT) -> int:
     return int(value) if 0 <= int(value) <= most else NULL
 
 
-def counted(gpus: Any, tasks: Any = None, cpus: Any = None, nodes: Any = None) -> tuple[int, str]:
-    """How many of what an attempt held: accelerators if the log tells, else the next best."""
-    for value, unit in ((gpus, "accelerator"), (tasks, "task"), (cpus, "cpu"), (nodes, "node")):
-        number = whole(value)
+def held(gpus: Json, cpus: Json = None, nodes: Json = None) -> tuple[int, str]:
+    """How many of what an attempt held: accelerators if the log has them, else processors, else hosts."""
+    for value, unit in ((gpus, "accelerator"), (cpus, "cpu"), (nodes, "node")):
+        number = count_or_null(value)
         if number > 0:
             return number, unit
     return NULL, ""
@@ -211,7 +202,7 @@ def gpus_in(tres: str) -> int:
 
 
 def hosts(text: str) -> int:
-    """How many hosts ``n[1-4,7],m1`` are; NULL if it cannot be told."""
+    """How many hosts ``n[1-4,7],m1`` are; NULL if that is not known."""
     if not text or text.count("[") != text.count("]"):
         return NULL
     total = 0
@@ -228,11 +219,6 @@ def _ranged(part: str) -> int:
     return int(high) - int(low) + 1 if dash else 1
 
 
-def cut(text: Any) -> str:
+def cut(text: Json) -> str:
     """A name or a reason, not too long."""
     return (text if type(text) is str else str(text)).strip()[:TEXT] if text is not None else ""
-
-
-def blank(columns: Iterable[str]) -> dict[str, list[Any]]:
-    """Empty columns to fill."""
-    return {column: [] for column in columns}

@@ -1,7 +1,7 @@
-"""Lines of a log written inside a job → its attempts: what a line means is told by ``torchrun`` and ``training_log``.
+"""Lines of a log written inside a job → its attempts: ``torchrun`` and ``training_log`` know what a line means.
 
-A log of several attempts (a launcher that restarts workers, a requeued job that appends to its file) tells where one ends
-only by what comes next: a failure, a checkpoint that is loaded again, or a step that comes again.
+In a log of several attempts (a launcher that restarts workers, a requeued job that appends to its file) one ends where the
+next shows: after a failure, with a checkpoint that is loaded again, or with a step that comes again.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
+from taut.core.array_types import Json
 from taut.core.tables import NULL
 from taut.read.jobs.job_words import FAILED, SECOND, cut
 
@@ -19,14 +19,14 @@ _ISO = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](
 _AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}),? (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _GLOG = re.compile(r"(?:^|[\s\[|])[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,9})")
 _YEAR = re.compile(rb"(?<!\d)(20\d\d)[-/]\d\d[-/]\d\d[T _]\d\d:\d\d")
+# Stands for a year that is not known; it has a 29 February.
 NO_YEAR = 1972
-"""Stands for a year that is not told; it has a 29 February."""
+# A line's time stands among its first characters.
 PREFIX = 160
-"""A line's time stands among its first characters."""
 
 
 def year_of(data: bytes) -> int | None:
-    """The first year that a log tells."""
+    """The first year in a log."""
     found = _YEAR.search(data)
     return int(found[1]) if found else None
 
@@ -85,16 +85,16 @@ class Try:
 
 
 @dataclass
-class Story:
-    """What the lines so far have told."""
+class Progress:
+    """The attempts as far as the lines so far show them."""
 
     tries: list[Try] = field(default_factory=lambda: [Try()])
     now_ns: int = NULL
-    """The last time that a line told."""
+    """The time of the last line that has one."""
     active_ns: int = NULL
     """The last sign of life: a step, a checkpoint, an error."""
     after_ns: int = NULL
-    """The first time told since then: a restart begins no earlier."""
+    """The first time of a line since then: a restart begins no earlier."""
     error: str = ""
     why: str = ""
     """What the error makes of the attempt, if it is the last word."""
@@ -106,20 +106,20 @@ class Story:
     loading_ns: int = NULL
     allowed_ns: int = NULL
     """How long a collective was allowed to take that ran out of time since the attempt before."""
-    told: int = 0
-    """Lines that said something of attempts."""
+    useful: int = 0
+    """Lines that say something about attempts."""
     most_restarts: int = NULL
     tasks: int = NULL
-    burned: bool = False
-    """The launcher gave up."""
+    gave_up: bool = False
+    """Whether the launcher has no restarts left."""
 
     @property
     def current(self) -> Try:
         """The attempt that the lines are about."""
         return self.tries[-1]
 
-    def see(self, at: int) -> None:
-        """Time passes."""
+    def pass_time(self, at: int) -> None:
+        """A line has this time, NULL if none."""
         if at < 0:
             return
         self.now_ns = at
@@ -128,11 +128,11 @@ class Story:
         if self.current.start_ns < 0:
             self.current.start_ns = at
 
-    def live(self) -> Try:
-        """A sign of life: of the attempt that runs, or of the next one if that is over."""
+    def sign_of_life(self) -> Try:
+        """The attempt that does something now: the one that runs, or the next one if that is over."""
         if self.current.over:
             self.restart(self.after_ns)
-        self.told += 1
+        self.useful += 1
         self.active_ns, self.after_ns = self.now_ns, NULL
         return self.current
 
@@ -140,9 +140,8 @@ class Story:
         """A new attempt begins; the one before ended with its last sign of life, unless that is known better."""
         before = self.current
         if not before.over:
-            self.close(
-                self.why or (FAILED if self.error else ""), self.error, self.active_ns if self.active_ns >= 0 else self.now_ns
-            )
+            ended = self.active_ns if self.active_ns >= 0 else self.now_ns
+            self.close(self.why or (FAILED if self.error else ""), self.error, ended)
         begun = max(at, before.end_ns) if at >= 0 else before.end_ns
         self.tries.append(Try(start_ns=begun, held=held))
         self.unsure = (before, self.saving_step, self.saving_ns) if self.saving_step >= 0 else None
@@ -158,9 +157,10 @@ class Story:
 
     def step(self, number: int) -> None:
         """A step was logged; one that was logged before means that the job went back."""
+        # Equal numbers are allowed: many logs print a step twice.
         if not self.current.over and 0 <= number < self.current.last_step:
             self.restart(self.after_ns)
-        one = self.live()
+        one = self.sign_of_life()
         self.error = self.why = ""
         self._complete()
         if one.first_step < 0:
@@ -169,7 +169,7 @@ class Story:
 
     def save(self, step: int, took: int, done: bool) -> None:
         """A checkpoint is being saved, or is complete."""
-        one = self.live()
+        one = self.sign_of_life()
         if not done:
             self._complete()
             self.saving_ns, self.saving_step = self.now_ns, step
@@ -197,7 +197,7 @@ class Story:
         elif step < 0 and again:
             return  # some other model
         if step >= 0:
-            one = self.live()
+            one = self.sign_of_life()
             one.resumed_step = step
             if self.unsure is not None and self.unsure[1] == step:
                 before = self.unsure[0]
@@ -211,7 +211,7 @@ class Story:
             self.loading_ns = NULL
 
     def fail(self, why: str, text: str) -> None:
-        """An error was logged; whether it was the end is told by what follows."""
+        """An error was logged; whether it was the end shows in what follows."""
         self.active_ns, self.after_ns = self.now_ns, NULL
         if not self.error:
             self.error, self.why = cut(text), why
@@ -223,15 +223,15 @@ class Story:
             self._complete()
         if not last.over and (last.outcome or self.error):
             self.close(last.outcome or self.why or FAILED, last.reason or self.error, at)
-        elif not last.over and self.told:
+        elif not last.over and self.useful:
             last.end_ns = max(at, last.start_ns)
         for number, one in enumerate(self.tries):
-            if self.burned:
+            if self.gave_up:
                 one.restarts_left = len(self.tries) - 1 - number
             elif self.most_restarts >= 0:
                 one.restarts_left = max(self.most_restarts - number, 0)
 
-    def columns(self, job: str) -> dict[str, list[Any]]:
+    def columns(self, job: str) -> dict[str, list[Json]]:
         """The attempts, by column."""
         names = [name for name in Try.__dataclass_fields__ if name != "over"]
         found = {name: [getattr(one, name) for one in self.tries] for name in names}

@@ -1,29 +1,34 @@
 """Progress logs beside the traces: CSV or JSON lines with a step and its loss (or metric), one line per executed step.
 
-They tell which steps were kept: one that is executed again was lost the first time. Rank, tokens, times and flags
-(``kept``, ``discarded``, ``skipped``) are used where a log has them. Who keeps what is judged elsewhere.
+They show which steps were kept: one that is executed again was lost the first time. Rank, tokens, times and flags
+(``kept``, ``discarded``, ``skipped``) are used where a log has them. What was kept is judged elsewhere.
 """
 
 from __future__ import annotations
 
 import csv
-import io
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Progress, Table, concat
-from taut.read.columns import compact, joined
-from taut.read.json_fields import Keys, line_slabs, sampled
+from taut.read.columns import compact, float_or_nan, joined, whole_or_null
+from taut.read.json_fields import Keys, json_object, line_slabs, sampled
 from taut.read.json_values import without_nan
+from taut.read.table_file import csv_rows
 
+if TYPE_CHECKING:
+    from taut.read.columns import Values
+
+Columns: TypeAlias = "dict[str, Values]"
+"""Our own name → what the lines hold, UNSET where a line does not have it; only names that some line has."""
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "step": ("step", "global_step", "iteration", "iter", "train_step"),
     "loss": ("loss", "train_loss", "training_loss", "lm_loss", "lm loss", "train/loss", "metric", "perplexity", "reward"),
@@ -37,16 +42,17 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
 }
 UNITS_NS = {"ns": 1.0, "ms": 1e6, "s": 1e9}
 """Times without a unit in their name are seconds."""
+# JSON lines looked at for a step and a loss: the first ones may hold the configuration.
 LINES = 50
-"""JSON lines looked at for a step and a loss: the first ones may hold the configuration."""
+# Larger numbers are no steps.
 MOST = 2**53
-"""Larger numbers are no steps."""
+# A longer number is no time.
 DIGITS = 40
-"""A longer number is no time."""
 MOST_WHOLE = 2**63 - 1024
+# Values of ``Progress.kept``.
 KEPT, DISCARDED, SKIPPED = 1, 0, 2
-"""Values of ``Progress.kept``."""
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "1.0"), ("0", "false", "no", "f", "n", "0.0")
+NEITHER = "a progress log without a line that holds a step and a loss"
 _NAMES = frozenset(name for names in SPELLINGS.values() for name in names)
 _TIMES = ("start", "end")
 _BREAKS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
@@ -60,79 +66,87 @@ def sniff(head: bytes) -> bool:
         return False
     lines = head.decode("utf-8", "replace").lstrip("\ufeff").splitlines()[:LINES]
     if lines and lines[0].lstrip().startswith("{"):
-        return any(_has(_decoded(line)) for line in lines if _may(line))
+        return any(_has(json_object(line)) for line in lines if _may(line))
     return bool(lines) and _has(next(csv.reader(lines[:1]), []))
 
 
-def _has(names: Any) -> bool:
+def _has(names: Iterable[str] | None) -> bool:
     found = {str(name).strip().lower() for name in names or ()}
     return all(found.intersection(SPELLINGS[key]) for key in ("step", "loss"))
 
 
 def _may(line: str) -> bool:
-    """Whether a line could name a step: most that do not need not be decoded to tell."""
+    """Whether a line could name a step: most that do not need not be decoded."""
     return "\\" in line or any(name in line.lower() for name in SPELLINGS["step"])
-
-
-def _decoded(line: str) -> dict[str, Any] | None:
-    """One JSON line as a mapping; None if it is none. Python's own reader, because logs hold NaN."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def load(data: bytes, label: str) -> Table:
     """The steps of one log, in the order they were written."""
     text = bytes(data).removeprefix(b"\xef\xbb\xbf")
-    told = _columns(text) if text.lstrip().startswith(b"{") else None
-    if told is None:
-        told = _listed(text.decode("utf-8", "replace").lstrip("\ufeff"), label)
-    step = _numbers(told["step"])
-    used = np.abs(step) <= MOST
-    if _silent(told["loss"]):
-        used &= np.array([loss is not UNSET for loss in told["loss"]])
+    found = _columns(text) if text.lstrip().startswith(b"{") else None
+    if found is None:
+        found = _listed(text.decode("utf-8", "replace").lstrip("\ufeff"), label)
+    if not {"step", "loss"} <= found.keys():
+        raise InputRefused(label, NEITHER, "leave the file out")
+    step = _numbers(found["step"])
+    used = (np.abs(step) <= MOST) & ~_unset(found["loss"])
     if not used.any():
-        raise InputRefused(label, "a progress log without a line that holds a step and a loss", "leave the file out")
-    rank = _wholes(told["rank"])
+        raise InputRefused(label, NEITHER, "leave the file out")
+    none = np.full(len(step), np.nan)
+    tokens, rank, start, end = (_wholes(found.get(key, none)) for key in ("tokens", "rank", "start", "end"))
     columns = {
-        "step": np.where(used, step, 0).astype(np.int64), "loss": _numbers(told["loss"]), "tokens": _wholes(told["tokens"]),
-        "rank": np.where(rank < 1 << 31, rank, NULL), "kept": _fates(told), "start_ns": _wholes(told["start"]),
-        "end_ns": _wholes(told["end"]),
-    }  # fmt: skip
+        "step": np.where(used, step, 0).astype(np.int64),
+        "loss": _numbers(found["loss"]),
+        "tokens": tokens,
+        "rank": np.where(rank < 1 << 31, rank, NULL),
+        "kept": _kept(found),
+        "start_ns": start,
+        "end_ns": end,
+    }
     table = Table(Progress, {key: values[used] for key, values in columns.items()})
     named = _RANK.search(re.split(r"[/\\:]", label)[-1])
     return table if named is None or (table.rank >= 0).any() else table.replace(rank=np.full(len(table), int(named[1])))
 
 
-def _columns(text: bytes) -> dict[str, Any] | None:
+def _columns(text: bytes) -> Columns | None:
     """JSON lines by our own names, many at once; None unless every line spells everything alike, in lower case."""
     end = text.rfind(b"\n") + 1
-    whole = text[:end] if _decoded(text[end:].decode("utf-8", "replace")) is None else text
+    whole = text[:end] if json_object(text[end:].decode("utf-8", "replace")) is None else text
     keys = sampled(whole)
     known = {key: [name for name in spellings if name in keys] for key, spellings in SPELLINGS.items()}
+    known = {key: names for key, names in known.items() if names}
+    if _needs_lines(whole, keys):
+        return None
     names = {name: (Any, UNSET) for found in known.values() for name in found}
-    if any(key not in names and key.strip().lower() in _NAMES for key in keys) or b"\r" in whole:
-        return None
-    if not whole.isascii() and any(mark in whole for mark in _BREAKS):
-        return None
     decoder = msgspec.json.Decoder(Keys(keys).struct("Line", names, gc=False))
-    used = {key: found[0] for key, found in known.items() if found}
+    used = {key: names[0] for key, names in known.items()}
+    # Python writes NaN, which is no JSON: such files are decoded with null in its place.
     out = _decode(whole, decoder, used) or _decode(without_nan(whole) or b"", decoder, used)
     if out is None:
         return None
     count = whole.count(b"\n") + (not whole.endswith(b"\n"))
-    if any(len(out[key]) != count or (len(known[key]) > 1 and _silent(out[key])) for key in used):
-        return None  # empty lines, objects of several lines, or several spellings
-    for key in _TIMES:
-        out[key] = _times_ns(out[key], used[key]) if key in used else []
-    return {key: values if key in used else [UNSET] * count for key, values in out.items()}
+    for key, values in out.items():
+        if len(values) != count or (len(known[key]) > 1 and _unset(values).any()):
+            return None  # empty lines, objects of several lines, or several spellings
+    return {key: _times_ns(values, used[key]) if key in _TIMES else values for key, values in out.items()}
 
 
-def _decode(lines: bytes, decoder: msgspec.json.Decoder[Any], used: Mapping[str, str]) -> dict[str, Any] | None:
+def _needs_lines(text: bytes, keys: set[str]) -> bool:
+    """Whether keys are not in lower case, or lines end where JSON has no line end: then line by line."""
+    if b"\r" in text or any(key not in _NAMES and key.strip().lower() in _NAMES for key in keys):
+        return True
+    return not text.isascii() and any(mark in text for mark in _BREAKS)
+
+
+def _unset(values: Values) -> Mask:
+    """Which lines do not have this."""
+    some: list[Any] = values if isinstance(values, list) else []
+    return np.array([value is UNSET for value in some]) if UNSET in some else np.zeros(len(values), dtype=np.bool_)
+
+
+def _decode(lines: bytes, decoder: msgspec.json.Decoder[msgspec.Struct], used: Mapping[str, str]) -> Columns | None:
     """What lines hold under these names; None if one cannot be read, or there is none."""
-    parts: dict[str, list[Any]] = {key: [] for key in SPELLINGS}
+    parts: dict[str, list[Values]] = {key: [] for key in used}
     try:
         for rows in line_slabs(lines, decoder):
             for key, name in used.items():
@@ -142,42 +156,26 @@ def _decode(lines: bytes, decoder: msgspec.json.Decoder[Any], used: Mapping[str,
     return {key: joined(some) for key, some in parts.items()} if lines else None
 
 
-def _silent(values: Any) -> bool:
-    """Whether a line does not tell this at all."""
-    return isinstance(values, list) and UNSET in values
-
-
-def _listed(text: str, label: str) -> dict[str, Any]:
+def _listed(text: str, label: str) -> Columns:
     """The same, line by line."""
-    rows = list(_json_rows(text, label) if text.lstrip().startswith("{") else _csv_rows(text, label))
-    return {key: [row.get(key, UNSET) for row in rows] for key in SPELLINGS}
+    if text.lstrip().startswith("{"):
+        rows = list(map(_spelled, _json_rows(text, label)))
+    else:
+        rows = [_spelled(row) for _, row in csv_rows(text, label)]
+    return {key: [row.get(key, UNSET) for row in rows] for key in SPELLINGS if any(key in row for row in rows)}
 
 
-def _json_rows(text: str, label: str) -> Iterator[dict[str, Any]]:
+def _json_rows(text: str, label: str) -> Iterator[dict[str, Json]]:
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        found = _decoded(line)
-        if found is None:
-            if number == len(lines):
-                return  # the job was stopped while it wrote
+        found = json_object(line)
+        if found is not None:
+            yield {str(key).strip().lower(): value for key, value in found.items()}
+        elif line.strip() and number < len(lines):  # the last line may break off: the job was stopped while it wrote
             raise InputRefused(f"{label}:{number}", "not a JSON line", "cut the file before this line")
-        yield _spelled({str(key).strip().lower(): value for key, value in found.items()})
 
 
-def _csv_rows(text: str, label: str) -> Iterator[dict[str, Any]]:
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = [name.strip().lower() for name in next(reader)]
-        for row in reader:
-            if row:
-                yield _spelled(dict(zip(header, row, strict=False)))
-    except csv.Error as error:
-        raise InputRefused(f"{label}:{reader.line_num}", f"not a readable CSV ({error})", "cut the file there") from None
-
-
-def _spelled(row: Mapping[str, Any]) -> dict[str, Any]:
+def _spelled(row: Mapping[str, Json]) -> dict[str, Any]:
     """The fields by our own names, times in ns."""
     out: dict[str, Any] = {}
     for key, spellings in SPELLINGS.items():
@@ -187,63 +185,56 @@ def _spelled(row: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _times_ns(values: Any, name: str) -> Any:
+def _times_ns(values: Values, name: str) -> Values:
     """Whole nanoseconds: an integer stays exact, which a float of an epoch time would not."""
     unit = UNITS_NS.get(name.rpartition("_")[2], 1e9)
-    if unit != 1.0 or isinstance(values, np.ndarray):
-        return _numbers(values) * unit if unit != 1.0 else values
+    if unit != 1.0:
+        return _numbers(values) * unit
+    if isinstance(values, np.ndarray):
+        return values
     return [int(v) if isinstance(v, str) and len(v) <= DIGITS and v.strip().isdecimal() else v for v in values]
 
 
-def _numbers(values: Any) -> Any:
+def _numbers(values: Values) -> Floats:
     """Numbers; NaN for anything else, infinities included."""
     if isinstance(values, list):
         kinds = set(map(type, values))
-        if kinds <= {type(UNSET)}:
-            return np.full(len(values), np.nan)
         try:
-            values = np.array(values if kinds <= {int, float} else list(map(_number, values)), dtype=np.float64)
+            found = np.array(values if kinds <= {int, float} else list(map(float_or_nan, values)), dtype=np.float64)
         except OverflowError:
-            values = np.array(list(map(_number, values)), dtype=np.float64)
-    return np.where(np.isfinite(values), values, np.nan)
+            found = np.array(list(map(float_or_nan, values)), dtype=np.float64)
+    else:
+        found = values.astype(np.float64, copy=False)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return float("nan")
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return float("nan")
-
-
-def _wholes(values: Any) -> Any:
+def _wholes(values: Values) -> Ints:
     """Counts or times, NULL where there is none; whole numbers as they are, because floats cannot hold all."""
     values = compact(values) if isinstance(values, list) else values
-    if not isinstance(values, list) and values.dtype == np.int64:
-        return np.where((values >= 0) & (values < MOST_WHOLE), values, NULL)
+    if isinstance(values, np.ndarray) and values.dtype == np.int64:
+        return np.where((values >= 0) & (values < MOST_WHOLE), values, NULL).astype(np.int64)
     found = _numbers(values)
-    good = (found >= 0) & (found < MOST_WHOLE)
-    out = np.where(good, np.where(good, found, 0).astype(np.int64), NULL)
+    out = whole_or_null(found, MOST_WHOLE - 1)
     if isinstance(values, list):
-        for row in np.flatnonzero(good & (found > MOST)).tolist():
-            out[row] = int(values[row]) if isinstance(values[row], int) else out[row]
+        for row in np.flatnonzero((out >= 0) & (found > MOST)).tolist():
+            value = values[row]
+            out[row] = value if isinstance(value, int) else out[row]
     return out
 
 
-def _fates(told: Mapping[str, Any]) -> Any:
-    """What the log's own flags say."""
-    out = np.full(len(told["step"]), NULL, dtype=np.int64)
+def _kept(columns: Columns) -> Ints:
+    """What the log's own flags say of every step."""
+    out = np.full(len(columns["step"]), NULL, dtype=np.int64)
     for key, yes, no in (("kept", KEPT, DISCARDED), ("discarded", DISCARDED, KEPT), ("skipped", SKIPPED, NULL)):
-        values = told[key] if isinstance(told[key], list) else told[key].tolist()
-        for row, value in enumerate(values) if values.count(UNSET) < len(out) else ():
+        flags = columns.get(key, [])
+        for row, value in enumerate(flags if isinstance(flags, list) else flags.tolist()):
             flag = str(value).strip().lower()
             out[row] = yes if flag in TRUE else no if flag in FALSE and no != NULL else out[row]
     return out
 
 
 def gather(logs: Sequence[Table]) -> Table:
-    """One log out of several, in the order of time where all of them tell it, else in the order of the files."""
+    """One log out of several, in the order of time where all of them have it, else in the order of the files."""
     table = concat(Progress, logs)
     if len(logs) > 1 and (table.end_ns >= 0).all():
         table = table.take(np.argsort(table.end_ns, kind="stable"))

@@ -7,9 +7,9 @@ attempt: with ``sacct --duplicates`` a job that was requeued has several. Rows o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
@@ -18,64 +18,49 @@ from taut.read.jobs.job_words import (
     RUNNING,
     SLURM,
     JobLog,
-    blank,
-    counted,
+    Row,
+    count_or_null,
     cut,
     elapsed_ns,
     gpus_in,
+    held,
     outcome,
     table,
     times,
-    whole,
 )
 
 DELIMITERS = ("|", "\t", ";", ",")
-TOLD = ("state", "start", "end", "elapsed", "submit", "elapsedraw")
+TELLING = ("state", "start", "end", "elapsed", "submit", "elapsedraw")
 """A header names a job and at least two of these."""
-COLUMNS = (
-    "job",
-    "name",
-    "submit",
-    "start",
-    "end",
-    "elapsed",
-    "state",
-    "reason",
-    "exit",
-    "gpus",
-    "cpus",
-    "nodecount",
-    "nodes",
-    "restarts",
-    "limit",
-)
+# Of plain columns: sacct knows about a hundred.
 MOST_COLUMNS = 1000
-"""Of plain columns: sacct knows about a hundred."""
 _DASHES = re.compile(r"-+")
 _SHOWN = re.compile(r"^[^\S\n]*+JobId=\d", re.MULTILINE)
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)")
 
 
 def sniff(head: bytes) -> bool:
-    """A header with a job id and times or states, or records that begin with ``JobId=`` and tell a state."""
+    """A header with a job id and times or states, or records that begin with ``JobId=`` and have a state."""
     text = head.lstrip()
     if text[:6] == b"JobId=":
         return b"JobState=" in text and b"StartTime=" in text
     line, _, rest = text.partition(b"\n")
     names = _header(line.decode("utf-8", "replace"), rest[:4096].decode("utf-8", "replace"))
-    return bool({"jobid", "jobidraw"} & set(names)) and sum(name in names for name in TOLD) >= 2
+    return bool({"jobid", "jobidraw"} & set(names)) and sum(name in names for name in TELLING) >= 2
 
 
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of one file."""
     text = bytes(data).decode("utf-8", "replace").lstrip("\ufeff").lstrip()
     rows = _records(text) if text.startswith("JobId=") else _rows(text, label)
-    columns = blank(COLUMNS)
-    for row in rows:
-        _add(columns, row)
-    if not columns["job"]:
+    jobs = [{key: text.strip() for key, text in row.items()} for row in rows if row["job"].strip() and "." not in row["job"]]
+    if not jobs:
         raise InputRefused(label, "a job list of Slurm without a job", "name more jobs or a longer time to sacct (-j, -S)")
-    return _log(columns, label)
+    submit, (start, bare), end = (times([row[key] for row in jobs]) for key in ("submit", "start", "end"))
+    spans = zip(jobs, submit[0].tolist(), start.tolist(), end[0].tolist(), strict=True)
+    found = [_attempt(row, *span) for row, *span in spans]
+    columns = {key: [attempt[key] for attempt in found] for key in found[0]}
+    return JobLog(label, table(columns, label), zoneless=bare, partial=_unlisted(jobs, label), controller=SLURM)
 
 
 def _header(line: str, rest: str) -> list[str]:
@@ -113,20 +98,28 @@ def _named(row: dict[str, str]) -> dict[str, str]:
     tres = row.get("alloctres") or row.get("reqtres", "")
     gpus = gpus_in(tres)
     return {
-        "job": row.get("jobid") or row.get("jobidraw", ""), "name": row.get("jobname", ""), "submit": row.get("submit", ""),
-        "start": row.get("start", ""), "end": row.get("end", ""), "state": row.get("state", ""),
-        "elapsed": row.get("elapsedraw") or row.get("elapsed", ""), "reason": row.get("reason", ""),
-        "exit": row.get("exitcode", ""), "gpus": str(gpus) if gpus > 0 else _gres(row),
+        "job": row.get("jobid") or row.get("jobidraw", ""),
+        "name": row.get("jobname", ""),
+        "submit": row.get("submit", ""),
+        "start": row.get("start", ""),
+        "end": row.get("end", ""),
+        "state": row.get("state", ""),
+        "elapsed": row.get("elapsedraw") or row.get("elapsed", ""),
+        "reason": row.get("reason", ""),
+        "exit": row.get("exitcode", ""),
+        "gpus": str(gpus) if gpus > 0 else _gres(row),
         "cpus": row.get("alloccpus") or row.get("ncpus", ""),
-        "nodecount": row.get("nnodes") or row.get("allocnodes", ""), "nodes": row.get("nodelist", ""),
-        "restarts": row.get("restarts", ""), "limit": row.get("timelimit") or _minutes(row.get("timelimitraw", "")),
-    }  # fmt: skip
+        "nodecount": row.get("nnodes") or row.get("allocnodes", ""),
+        "nodes": row.get("nodelist", ""),
+        "restarts": row.get("restarts", ""),
+        "limit": row.get("timelimit") or _minutes(row.get("timelimitraw", "")),
+    }
 
 
 def _gres(row: dict[str, str]) -> str:
-    """Accelerators as older versions tell them: so many a node."""
+    """Accelerators as older versions write them: so many a node."""
     found = re.search(r"gpu(?::[^:,()]+)?:(\d{1,6})", row.get("allocgres") or row.get("reqgres", ""))
-    return str(int(found[1]) * max(whole(row.get("nnodes") or row.get("allocnodes") or ""), 1)) if found else ""
+    return str(int(found[1]) * max(count_or_null(row.get("nnodes") or row.get("allocnodes") or ""), 1)) if found else ""
 
 
 def _minutes(text: str) -> str:
@@ -143,15 +136,22 @@ def _records(text: str) -> Iterator[dict[str, str]]:
         ended = pairs.get("EndTime", "") if outcome(pairs.get("JobState", "")) not in (RUNNING, PENDING) else ""
         gpus = gpus_in(pairs.get("Tres") or pairs.get("TRES") or pairs.get("AllocTRES", ""))
         yield {
-            "job": _array(pairs), "name": pairs.get("Name") or pairs.get("JobName", ""),
-            "submit": pairs.get("SubmitTime", ""), "end": ended,
+            "job": _array(pairs),
+            "name": pairs.get("Name") or pairs.get("JobName", ""),
+            "submit": pairs.get("SubmitTime", ""),
+            "end": ended,
             "start": pairs.get("StartTime", "") if pairs.get("NodeList") != "(null)" else "",
-            "state": pairs.get("JobState", ""), "elapsed": pairs.get("RunTime", ""), "reason": pairs.get("Reason", ""),
-            "exit": pairs.get("ExitCode", ""), "gpus": str(gpus) if gpus > 0 else "",
+            "state": pairs.get("JobState", ""),
+            "elapsed": pairs.get("RunTime", ""),
+            "reason": pairs.get("Reason", ""),
+            "exit": pairs.get("ExitCode", ""),
+            "gpus": str(gpus) if gpus > 0 else "",
             "cpus": pairs.get("ProcCnt") or pairs.get("NumCPUs", ""),
-            "nodecount": pairs.get("NodeCnt") or pairs.get("NumNodes", ""), "nodes": pairs.get("NodeList", ""),
-            "restarts": pairs.get("Restarts", ""), "limit": _minutes(pairs.get("TimeLimit", "")),
-        }  # fmt: skip
+            "nodecount": pairs.get("NodeCnt") or pairs.get("NumNodes", ""),
+            "nodes": pairs.get("NodeList", ""),
+            "restarts": pairs.get("Restarts", ""),
+            "limit": _minutes(pairs.get("TimeLimit", "")),
+        }
 
 
 def _array(pairs: dict[str, str]) -> str:
@@ -159,31 +159,30 @@ def _array(pairs: dict[str, str]) -> str:
     return f"{pairs.get('ArrayJobId', '')}_{task}" if task.isdecimal() and "ArrayJobId" in pairs else pairs.get("JobId", "")
 
 
-def _add(columns: dict[str, list[Any]], row: dict[str, str]) -> None:
-    job = row["job"].strip()
-    if job and "." not in job:
-        for key in COLUMNS:
-            columns[key].append(job[:64] if key == "job" else row[key].strip())
+def _attempt(row: dict[str, str], submit_ns: int, start_ns: int, end_ns: int) -> Row:
+    """The columns of one attempt."""
+    word = outcome(row["state"])
+    start_ns, end_ns = _span(start_ns, end_ns, elapsed_ns(row["elapsed"]), word)
+    count, unit = held(row["gpus"], row["cpus"], row["nodecount"])
+    return {
+        "job": row["job"][:64],
+        "name": cut(row["name"]),
+        "submit_ns": submit_ns,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "outcome": word,
+        "accelerators": count,
+        "unit": unit,
+        "nodes": cut(placed_nodes(row["nodes"])),
+        "limit_ns": elapsed_ns(row["limit"]),
+        "reason": _reason(row["state"], row["reason"], row["exit"]),
+        "held": 0,
+    }
 
 
-def _log(texts: dict[str, list[Any]], label: str) -> JobLog:
-    (submit, _), (start, bare), (end, _) = times(texts["submit"]), times(texts["start"]), times(texts["end"])
-    out = blank(("submit_ns", "start_ns", "end_ns", "outcome", "accelerators", "unit", "nodes", "limit_ns", "reason"))
-    for i, state in enumerate(texts["state"]):
-        word, took = outcome(state), elapsed_ns(texts["elapsed"][i])
-        begin, stop = _span(int(start[i]), int(end[i]), took, word)
-        count, unit = counted(texts["gpus"][i], None, texts["cpus"][i], texts["nodecount"][i])
-        out["submit_ns"].append(int(submit[i]))
-        out["start_ns"].append(begin)
-        out["end_ns"].append(stop)
-        out["outcome"].append(word)
-        out["accelerators"].append(count)
-        out["unit"].append(unit)
-        out["nodes"].append("" if texts["nodes"][i] in ("None assigned", "(null)") else cut(texts["nodes"][i]))
-        out["limit_ns"].append(elapsed_ns(texts["limit"][i]))
-        out["reason"].append(_reason(state, texts["reason"][i], texts["exit"][i]))
-    out |= {"job": texts["job"], "name": [cut(name) for name in texts["name"]], "held": [0] * len(texts["job"])}
-    return JobLog(label, table(out, label), zoneless=bare, partial=_hidden(texts, label), controller=SLURM)
+def placed_nodes(text: str) -> str:
+    """The hosts of a job; none where Slurm has words for none."""
+    return "" if text in ("None assigned", "(null)") else text
 
 
 def _span(start: int, end: int, took: int, word: str) -> tuple[int, int]:
@@ -200,17 +199,19 @@ def _span(start: int, end: int, took: int, word: str) -> tuple[int, int]:
 def _reason(state: str, reason: str, code: str) -> str:
     words = [state.lower()] if " by " in state else []
     words += [f"exit code {code}"] if code and code not in ("0:0", "0") else []
-    words += [reason] if reason and reason.lower() not in ("none", "begintime", "priority", "resources") else []
-    return cut(", ".join(words))
+    return cut(", ".join(words + telling_reason(reason)))
 
 
-def _hidden(texts: dict[str, list[Any]], label: str) -> list[str]:
-    """Jobs that were restarted more often than they have rows."""
-    rows: dict[str, int] = {}
-    for job in texts["job"]:
-        rows[job] = rows.get(job, 0) + 1
-    told = {job: whole(n) for job, n in zip(texts["job"], texts["restarts"], strict=True)}
-    fewer = [job for job, n in told.items() if n >= rows[job]]
+def telling_reason(reason: str) -> list[str]:
+    """The reason that Slurm gives, if it says more than that a job waits."""
+    return [reason] if reason and reason.lower() not in ("none", "begintime", "priority", "resources") else []
+
+
+def _unlisted(jobs: Sequence[dict[str, str]], label: str) -> list[str]:
+    """A note on jobs that were restarted more often than they have rows."""
+    rows = Counter(row["job"] for row in jobs)
+    restarts = {row["job"]: count_or_null(row["restarts"]) for row in jobs}
+    fewer = [job for job, n in restarts.items() if n >= rows[job]]
     if not fewer:
         return []
     some = f"job {fewer[0]}" + (f" and {len(fewer) - 1} more" if len(fewer) > 1 else "")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.jobs.job_words import RUNNING, SECOND, SLURM, JobLog, blank, counted, cut, outcome, table, times, whole
+from taut.read.jobs.job_words import RUNNING, SECOND, SLURM, JobLog, count_or_null, cut, held, outcome, table_of
+from taut.read.jobs.sacct import placed_nodes, telling_reason
+from taut.read.json_fields import under
 
-_KEYS = ("job", "name", "outcome", "accelerators", "unit", "nodes", "reason")
+# Larger numbers are no ids, times or lengths of Slurm.
+MOST_ID = 2**40
 
 
 def sniff(head: bytes) -> bool:
@@ -19,16 +21,16 @@ def sniff(head: bytes) -> bool:
 
 
 class _Job(msgspec.Struct):
-    job_id: Any = None
-    name: Any = None
-    array: Any = None
-    time: Any = None
-    state: Any = None
-    exit_code: Any = None
-    nodes: Any = None
-    allocation_nodes: Any = None
-    tres: Any = None
-    required: Any = None
+    job_id: Json = None
+    name: Json = None
+    array: Json = None
+    time: Json = None
+    state: Json = None
+    exit_code: Json = None
+    nodes: Json = None
+    allocation_nodes: Json = None
+    tres: Json = None
+    required: Json = None
 
 
 class _Answer(msgspec.Struct):
@@ -41,36 +43,45 @@ def load(data: bytes, label: str) -> JobLog:
         jobs = msgspec.json.decode(bytes(data), type=_Answer).jobs
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not readable as the JSON of sacct ({str(error)[:120]})", "write it again") from None
-    jobs = [job for job in jobs if whole(_number(job.job_id), 2**40) > 0]
-    if not jobs:
+    rows = [_row(job) for job in jobs if count_or_null(_number(job.job_id), MOST_ID) > 0]
+    if not rows:
         raise InputRefused(label, "a job list of Slurm without a job", "name more jobs or a longer time to sacct (-j, -S)")
-    columns = blank(_KEYS)
-    for job in jobs:
-        word = outcome(_word(_in(job.state, "current")))
-        count, unit = _held(job)
-        reason = _word(_in(job.state, "reason"))
-        row = (_id(job), cut(job.name), word, count, unit, cut(_nodes(job.nodes)), _reason(reason, job.exit_code))
-        for key, value in zip(_KEYS, row, strict=True):
-            columns[key].append(value)
-    spans = [_span(job, word == RUNNING) for job, word in zip(jobs, columns["outcome"], strict=True)]
-    for i, key in enumerate(("submit_ns", "start_ns", "end_ns")):
-        columns[key] = times([span[i] for span in spans])[0].tolist()
-    columns["limit_ns"] = [_limit(job) for job in jobs]
-    return JobLog(label, table({**columns, "held": [0] * len(jobs)}, label), controller=SLURM)
+    return JobLog(label, table_of(rows, label)[0], controller=SLURM)
 
 
-def _in(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, dict) else None
+def _row(job: _Job) -> dict[str, Json]:
+    """The columns of one attempt; times as Slurm writes them."""
+    word = outcome(_word(under(job.state, "current")))
+    submit, start, end, took = (_number(under(job.time, key)) for key in ("submission", "start", "end", "elapsed"))
+    begin, length = count_or_null(start, MOST_ID), count_or_null(took, MOST_ID)
+    if word == RUNNING and begin > 0:
+        end = begin + length if length >= 0 else None
+    minutes = count_or_null(_number(under(job.time, "limit")))
+    count, unit = _held(job)
+    return {
+        "job": _id(job),
+        "name": cut(job.name),
+        "submit_ns": submit,
+        "start_ns": start,
+        "end_ns": end,
+        "outcome": word,
+        "accelerators": count,
+        "unit": unit,
+        "nodes": cut(placed_nodes(job.nodes)) if isinstance(job.nodes, str) else "",
+        "reason": _reason(_word(under(job.state, "reason")), job.exit_code),
+        "limit_ns": minutes * 60 * SECOND if minutes > 0 else NULL,
+        "held": 0,
+    }
 
 
-def _number(value: Any) -> Any:
+def _number(value: Json) -> Json:
     """A number, which newer versions wrap: ``{"set": true, "infinite": false, "number": 5}``."""
     if isinstance(value, dict):
         return value.get("number") if value.get("set") else None
     return value
 
 
-def _word(value: Any) -> str:
+def _word(value: Json) -> str:
     """A word, which newer versions put into a list."""
     if isinstance(value, list):
         value = value[0] if value else ""
@@ -78,43 +89,26 @@ def _word(value: Any) -> str:
 
 
 def _id(job: _Job) -> str:
-    parent, task = _number(_in(job.array, "job_id")), _number(_in(job.array, "task_id"))
-    inside = whole(parent, 2**40) > 0 and whole(task, 2**40) >= 0
-    return f"{int(parent)}_{int(task)}" if inside else str(int(_number(job.job_id)))
-
-
-def _span(job: _Job, running: bool) -> tuple[Any, Any, Any]:
-    submit, start, end, took = (_number(_in(job.time, key)) for key in ("submission", "start", "end", "elapsed"))
-    begin, length = whole(start, 2**40), whole(took, 2**40)
-    if running and begin > 0:
-        end = begin + length if length >= 0 else None
-    return submit, start, end
-
-
-def _limit(job: _Job) -> int:
-    """The time limit, which is told in minutes."""
-    minutes = whole(_number(_in(job.time, "limit")))
-    return minutes * 60 * SECOND if minutes > 0 else NULL
+    parent, task, own = (
+        count_or_null(_number(value), MOST_ID)
+        for value in (under(job.array, "job_id"), under(job.array, "task_id"), job.job_id)
+    )
+    return f"{parent}_{task}" if parent > 0 and task >= 0 else str(own)
 
 
 def _held(job: _Job) -> tuple[int, str]:
-    rows = _in(job.tres, "allocated") or _in(job.tres, "requested")
+    rows = under(job.tres, "allocated") or under(job.tres, "requested")
     found = {"gpu": NULL, "cpu": NULL, "node": NULL}
     for row in rows if isinstance(rows, list) else ():
-        kind, name = _in(row, "type"), _word(_in(row, "name"))
+        kind, name = under(row, "type"), _word(under(row, "name"))
         key = "gpu" if kind == "gres" and name.partition(":")[0] == "gpu" else kind
         if isinstance(key, str) and key in found:
-            found[key] = max(found[key], whole(_number(_in(row, "count"))))
-    cpus = found["cpu"] if found["cpu"] > 0 else _number(_in(job.required, "CPUs"))
-    return counted(found["gpu"], None, cpus, found["node"] if found["node"] > 0 else _number(job.allocation_nodes))
+            found[key] = max(found[key], count_or_null(_number(under(row, "count"))))
+    cpus = found["cpu"] if found["cpu"] > 0 else _number(under(job.required, "CPUs"))
+    return held(found["gpu"], cpus, found["node"] if found["node"] > 0 else _number(job.allocation_nodes))
 
 
-def _nodes(value: Any) -> str:
-    return value if isinstance(value, str) and value not in ("None assigned", "(null)") else ""
-
-
-def _reason(reason: str, code: Any) -> str:
-    returned = whole(_number(_in(code, "return_code")))
+def _reason(reason: str, code: Json) -> str:
+    returned = count_or_null(_number(under(code, "return_code")))
     words = [f"exit code {returned}"] if returned > 0 else []
-    words += [reason] if reason and reason.lower() not in ("none", "begintime", "priority", "resources") else []
-    return cut(", ".join(words))
+    return cut(", ".join(words + telling_reason(reason)))

@@ -1,7 +1,7 @@
 """Logs of a training itself, as plain text: steps, checkpoints saved and loaded, errors; and the launcher's lines among them.
 
 The wordings of Megatron, NeMo, Lightning, the Trainer of Hugging Face, DeepSpeed and torchtitan are known, and what reads
-like them. A log tells of the step it names; of a line with a rank only the first rank's are followed.
+like them. Where lines name a rank, only those of the first rank are followed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from itertools import islice
 
 from taut.core.tables import NULL
 from taut.read.jobs import job_words as words
-from taut.read.jobs.job_words import JobLog, table, whole
-from taut.read.jobs.log_lines import NO_YEAR, Story, time_of, year_of
-from taut.read.jobs.torchrun import SPOKEN, Launcher
+from taut.read.jobs.job_words import JobLog, count_or_null, table
+from taut.read.jobs.log_lines import NO_YEAR, Progress, time_of, year_of
+from taut.read.jobs.torchrun import LAUNCHER, Launcher
 
+# Characters of a line that are looked at.
 LINE = 2000
-"""Characters of a line that are looked at."""
+# Lines looked at to tell a job's log from other text.
 SNIFFED = 3000
-"""Lines looked at to tell a job's log from other text."""
 _JSON = re.compile(rb'\s*[\[{]\s*["{\[\]}]')
 _NUMBER = r"(\d[\d,]{0,17})"
 _GAP = r"\s{0,20}"
@@ -73,12 +73,12 @@ _PER = {"ms": 1e6, "milliseconds": 1e6, "s": 1e9, "sec": 1e9, "seconds": 1e9, "m
 
 
 def sniff(head: bytes) -> bool:
-    """Text in which a launcher speaks, a checkpoint is saved or loaded with its step, or steps go by."""
+    """Whether this is text with lines of a launcher, with a checkpoint and its step, or with several steps."""
     if b"\x00" in head or _JSON.match(head):
         return False
-    if SPOKEN.search(head):
+    if LAUNCHER.search(head):
         return True
-    reader, steps = _Reader(Story()), 0
+    reader, steps = _Reader(Progress()), 0
     for line in islice(head.decode("utf-8", "replace").splitlines(), SNIFFED):
         kind = reader.kind(line[:LINE].lower())
         steps += kind == "step"
@@ -90,9 +90,9 @@ def sniff(head: bytes) -> bool:
 class _Reader:
     """Follows the lines of a training."""
 
-    def __init__(self, story: Story) -> None:
-        self.story = story
-        self.voices: dict[str, str] = {}
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.followed: dict[str, str] = {}
         """Of each kind of line, the rank that is followed."""
         self.epoch = self.in_epoch = NULL
         self.before = 0
@@ -113,36 +113,36 @@ class _Reader:
         found = _STEP.search(line) if "step" in line or "iter" in line else None
         return "step" if found and (found[3] or _TELLS.search(line)) and not _OTHER.search(line) else ""
 
-    def tell(self, line: str) -> None:
+    def read(self, line: str) -> None:
         """One line."""
         lower = line.lower()
         kind = self.kind(lower)
-        if kind and self._followed(kind, line):
-            self._told(kind, lower)
+        if kind and self._is_followed(kind, line):
+            self._event(kind, lower)
         elif not kind:
             self._error(line)
 
-    def _followed(self, kind: str, line: str) -> bool:
-        """Whether this is the first rank that spoke in this way."""
+    def _is_followed(self, kind: str, line: str) -> bool:
+        """Whether the line names no rank, or the first rank that had a line of this kind."""
         found = _RANK.search(line[:200])
         rank = (found[1] or found[2]) if found else ""
-        return not rank or self.voices.setdefault(kind, rank) == rank
+        return not rank or self.followed.setdefault(kind, rank) == rank
 
-    def _told(self, kind: str, line: str) -> None:
-        story = self.story
+    def _event(self, kind: str, line: str) -> None:
+        progress = self.progress
         if kind == "step":
             number = self._global(line)
             self._tick(line, number)
-            story.step(number)
+            progress.step(number)
         elif kind == "anew":
-            story.load(0, NULL, done=True)
+            progress.load(0, NULL, done=True)
         elif kind == "done":
-            story.live()
-            story.current.outcome = words.COMPLETED
+            progress.sign_of_life()
+            progress.current.outcome = words.COMPLETED
         elif kind in ("saved", "saving"):
-            story.save(_step_of(line), _took(line), done=kind == "saved")
+            progress.save(_step_of(line), _took(line), done=kind == "saved")
         else:
-            story.load(_step_of(line), _took(line), done=kind == "loaded")
+            progress.load(_step_of(line), _took(line), done=kind == "loaded")
 
     def _global(self, line: str) -> int:
         """The step's number over all epochs."""
@@ -159,31 +159,31 @@ class _Reader:
         return self.before + number
 
     def _tick(self, line: str, number: int) -> None:
-        """Without any date in the log, time goes by the length of a step that it tells."""
-        found, story = _PER_STEP.search(line), self.story
-        if found is None or (story.now_ns >= 0 and self.clock_ns == 0):
+        """Without any date in the log, time advances by the length of a step that it prints."""
+        found, progress = _PER_STEP.search(line), self.progress
+        if found is None or (progress.now_ns >= 0 and self.clock_ns == 0):
             return
-        steps = number - story.current.last_step if number > story.current.last_step >= 0 else 1
+        steps = number - progress.current.last_step if number > progress.current.last_step >= 0 else 1
         if self.clock_ns == 0:
-            story.see(1)
+            progress.pass_time(1)
         self.clock_ns = min(self.clock_ns + round(_float(found[1], 1e9) * 1e6) * min(steps, 1 << 20) + 1, 2**61)
-        story.see(self.clock_ns)
+        progress.pass_time(self.clock_ns)
 
     def _error(self, line: str) -> None:
         killed = _SLURM.search(line) if "CANCELLED AT" in line else None
         if killed:
             why = _KILLED.get((killed[1] or "").strip(), words.CANCELLED)
-            self.story.fail(why, killed[0].strip("* "))
-            self.story.why = why
+            self.progress.fail(why, killed[0].strip("* "))
+            self.progress.why = why
             return
         found = _ERROR.match(line) if "Error" in line or "Exception" in line or "Interrupt" in line else None
         if found or "oom-kill" in line:
             oom = _OOM.search(line) is not None
-            self.story.fail(words.OUT_OF_MEMORY if oom else words.FAILED, _PATH.sub("", found[1] if found else line))
+            self.progress.fail(words.OUT_OF_MEMORY if oom else words.FAILED, _PATH.sub("", found[1] if found else line))
 
 
 def _whole(text: str) -> int:
-    return whole(text.replace(",", ""), 2**53)
+    return count_or_null(text.replace(",", ""), 2**53)
 
 
 def _step_of(line: str) -> int:
@@ -201,7 +201,7 @@ def _took(line: str) -> int:
 
 
 def _limit(line: str) -> int:
-    """How long something was allowed to take that timed out; NULL if the line does not tell."""
+    """How long something was allowed to take that timed out; NULL if the line does not say."""
     found = _TIMEOUT.search(line)
     if not found:
         return NULL
@@ -216,10 +216,10 @@ def _float(text: str, most: float) -> float:
 
 
 def load(data: bytes, label: str) -> JobLog | None:
-    """The attempts that one log tells; None if it tells none."""
+    """The attempts of one log; None if it shows none."""
     year = year_of(data)
-    story, zoned, dated = Story(), False, False
-    launcher, reader = Launcher(story), _Reader(story)
+    progress, zoned, dated = Progress(), False, False
+    launcher, reader = Launcher(progress), _Reader(progress)
     for line in re.split(r"[\r\n]+", bytes(data).decode("utf-8", "replace")):
         if not line:
             continue
@@ -227,15 +227,15 @@ def load(data: bytes, label: str) -> JobLog | None:
         at, has_zone = time_of(line, year or NO_YEAR)
         zoned |= has_zone
         dated |= at >= 0
-        story.see(at)
-        if not launcher.tell(line):
-            reader.tell(line)
+        progress.pass_time(at)
+        if not launcher.read(line):
+            reader.read(line)
         if "imeout" in line or "imed out" in line:
-            story.allowed_ns = max(story.allowed_ns, _limit(line))
-    if not story.told and not SPOKEN.search(data):
+            progress.allowed_ns = max(progress.allowed_ns, _limit(line))
+    if not progress.useful and not LAUNCHER.search(data):
         return None
-    story.finish(story.now_ns)
-    found = table(story.columns(job_of(label)), label)
+    progress.finish(progress.now_ns)
+    found = table(progress.columns(job_of(label)), label)
     yearless = year is None and (dated or reader.clock_ns > 0)
     return JobLog(
         label,
@@ -251,12 +251,12 @@ def _notes(label: str, dated: bool, timed: bool) -> list[str]:
     if dated:
         return []
     if timed:
-        return [f"{label} tells no dates: its attempts are as long as their steps, what lay between them is not known"]
-    return [f"{label} tells no dates: how long its attempts took is not known"]
+        return [f"{label} has no dates: its attempts are taken to be as long as their steps; pauses between them are not known"]
+    return [f"{label} has no dates: how long its attempts took is not known"]
 
 
 def job_of(label: str) -> str:
-    """The job that a file's name tells: the number in ``slurm-1234.out``, else the name without its ending."""
+    """The job in a file's name: the number in ``slurm-1234.out``, else the name without its ending."""
     base = re.split(r"[/\\:]", label)[-1].removesuffix(".gz")
     found = _JOB_NAME.search(base)
     return found[1] if found else (re.sub(r"\.(?:log|out|err|txt|stdout|stderr)$", "", base) or "job")[:64]

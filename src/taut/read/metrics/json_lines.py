@@ -5,15 +5,22 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
-from taut.read.columns import Codes, Ints, compact, joined
-from taut.read.dates import LATEST_S, parsed
+from taut.read.columns import Codes, compact, joined
+from taut.read.dates import same_form_ns
 from taut.read.json_fields import Keys, decoded, line_slabs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from taut.core.array_types import Json
+    from taut.read.columns import Values
 
 _TEXT, _TIME = (str | int, ""), (float | int | str | None, None)
 TEXTS = {
@@ -25,7 +32,7 @@ TIMES = {"time_ns": (int | None, None), "time": _TIME, "timestamp": _TIME}
 """What a line may hold, with type and default; of several times the first counts. What else it holds is not looked at."""
 
 
-def columns(data: bytes, label: str) -> tuple[list[str], list[Any]]:
+def columns(data: bytes, label: str) -> tuple[list[str], list[pa.ChunkedArray]]:
     """Names and columns of what the lines hold."""
     import pyarrow as pa
 
@@ -36,10 +43,10 @@ def columns(data: bytes, label: str) -> tuple[list[str], list[Any]]:
     return list(made), [pa.chunked_array([column]) for column in made.values()]
 
 
-def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
+def _columns(raw: bytes, keys: Keys) -> dict[str, pa.Array]:
     line = keys.struct("Line", {**TEXTS, **NUMBERS, **TIMES}, gc=False)
     codes = {name: Codes() for name in TEXTS if name in line.__struct_fields__}
-    numbers: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *TIMES) if name in line.__struct_fields__}
+    numbers: dict[str, list[Values]] = {name: [] for name in (*NUMBERS, *TIMES) if name in line.__struct_fields__}
     texts: dict[str, list[Ints]] = {name: [np.empty(0, dtype=np.int64)] for name in codes}
     count = 0
     for rows in line_slabs(raw, msgspec.json.Decoder(line)):
@@ -48,7 +55,7 @@ def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
         for name, parts in numbers.items():
             parts.append(compact(list(map(attrgetter(name), rows))))
         count += len(rows)
-    time = next((name for name in TIMES if any(map(_told, numbers.get(name, ())))), "time")
+    time = next((name for name in TIMES if any(map(_has_some, numbers.get(name, ())))), "time")
     made = {name: _words(words, np.concatenate(texts[name])) for name, words in codes.items()}
     made.setdefault("metric", _words(Codes({"": 0}), np.zeros(count, dtype=np.int64)))
     made |= {name: _numbers(numbers.get(name) or [[None] * count]) for name in NUMBERS}
@@ -56,7 +63,7 @@ def _columns(raw: bytes, keys: Keys) -> dict[str, Any]:
     return made
 
 
-def _words(codes: Codes, of: Ints) -> Any:
+def _words(codes: Codes, of: Ints) -> pa.DictionaryArray:
     """Texts that are mostly alike as Arrow: each once, and which of them every row has; a number is its text."""
     import pyarrow as pa
 
@@ -65,11 +72,11 @@ def _words(codes: Codes, of: Ints) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(merged[of].astype(np.int32)), pa.array(list(words), pa.string()))
 
 
-def _told(part: Any) -> bool:
+def _has_some(part: Values) -> bool:
     return not isinstance(part, list) or part.count(None) < len(part)
 
 
-def _numbers(parts: list[Any]) -> Any:
+def _numbers(parts: list[Values]) -> pa.Array:
     """The parts of a column as Arrow: numbers where all are, else texts."""
     import pyarrow as pa
 
@@ -85,18 +92,18 @@ def _numbers(parts: list[Any]) -> Any:
     return pa.array(list(map(text, values)), pa.string())
 
 
-def _times(parts: list[Any]) -> Any:
-    """The same; dates of one shape are read here, all at once."""
+def _times(parts: list[Values]) -> pa.Array:
+    """The same; dates of one form are read here, all at once."""
     import pyarrow as pa
 
-    values = list(chain.from_iterable(parts)) if all(isinstance(part, list) for part in parts) else []
-    found = parsed(values)
-    if found is None or (np.abs(found[0]) > LATEST_S).any():
+    values: list[Any] = list(chain.from_iterable(parts)) if all(isinstance(part, list) for part in parts) else []
+    found = same_form_ns(values)
+    if found is None:
         return _numbers(parts)
-    seconds, ns, bare = found
-    return pa.array(seconds * 10**9 + ns).cast(pa.timestamp("ns", None if bare else "UTC"))
+    time, bare = found
+    return pa.array(time).cast(pa.timestamp("ns", None if bare else "UTC"))
 
 
-def text(value: object) -> str:
+def text(value: Json) -> str:
     """A value as text; nothing is the empty one."""
     return "" if value is None else str(value)

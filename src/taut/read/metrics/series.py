@@ -1,6 +1,6 @@
-"""What any door found, labelled as it was written → series in the words of this house.
+"""What any reader of metrics found, labelled as it was written → series with taut's names and units.
 
-A door hands over ``Found``: a metric's name, the labels (or columns) that say where it was taken, times and values. Here
+A reader hands over ``Found``: a metric's name, the labels (or columns) that say where it was taken, times and values. Here
 labels become places, masks become flags, counters their rates, and a metric that is another's limit becomes that.
 """
 
@@ -9,31 +9,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from taut.core.errors import InputRefused, TooLarge, UsageError
+from taut.core.array_types import Floats, Ints
+from taut.core.errors import InputRefused, UsageError
 from taut.core.tables import NULL
+from taut.read.limits import check_count
 from taut.read.metrics.vocabulary import INDEX, LIMIT_OF, REASONS, blank, is_mask, named, place, plain, rate_of
 
+# More series than this in one file are a mistake, or worse.
 MOST_SERIES = 200_000
-"""More series than this in one file are a mistake, or worse."""
-FAR = 4_000_000_000_000_000_000
-"""Times beyond this many ns are no times."""
+# Names are cut here.
 TEXT = 200
-"""Names are cut here."""
 WHERE: Mapping[str, tuple[str, ...]] = {
     "rank": ("rank", "global_rank", "worker"), "gpu": ("index", "gpu", "gpu_id"),
     "host": ("host", "hostname", "node", "nodename", "kubernetes_node", "instance"),
     "component": ("component", "device", "link", "interface"),
 }  # fmt: skip
 """Columns and labels that say where a sample was taken; the first that is there counts."""
-TELLERS = frozenset({
+SOURCES = frozenset({
     "__name__", "job", "instance", "prometheus", "prometheus_replica", "replica", "endpoint", "service", "cluster",
     "image", "name", "metrics_path",
 })  # fmt: skip
-"""Labels that say who told of a sample, not where it was taken."""
+"""Labels that say who recorded a sample, not where it was taken."""
 USERS = frozenset({
     "pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container", "uid", "uuid",
     "modelname", "pci_bus_id", "dcgm_fi_driver_version", "driver_version", "hpc_job",
@@ -78,14 +78,14 @@ def map_of(text: str) -> Map:
 
 @dataclass(frozen=True)
 class Found:
-    """Samples of one metric as a door found them: nothing renamed, nothing converted, in any order."""
+    """Samples of one metric as a reader found them: nothing renamed, nothing converted, in any order."""
 
     name: str
     labels: Mapping[str, str]
-    time_ns: Any
-    value: Any
+    time_ns: Ints
+    value: Floats
     unit: str = ""
-    limit: Any = None
+    limit: Floats | None = None
     limit_source: str = ""
     counter: bool = False
     """Whether the source says that it only ever grows."""
@@ -97,9 +97,9 @@ class Series:
 
     place: Place
     metric: str
-    time_ns: Any
-    value: Any
-    limit: Any
+    time_ns: Ints
+    value: Floats
+    limit: Floats
     limit_source: str = ""
 
     @property
@@ -122,38 +122,23 @@ class Metrics:
     """Series of what somebody sets (replicas, limits), as they were found: their changes are actions."""
 
 
-def few(count: int, label: str) -> None:
-    """Refuses more series than a job can have."""
-    if count > MOST_SERIES:
-        raise TooLarge(label, f"more than {MOST_SERIES:,} series", "write the metrics of one job")
-
-
-def whole(time: Any, factor: Any) -> Any:
-    """Times in some unit as whole ns, NULL where there is none; what float64 cannot hold of an epoch is rounded off."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        micros = np.rint(np.asarray(time, dtype=np.float64) * (factor / 1e3))
-    good = np.isfinite(micros) & (np.abs(micros) < FAR / 1e3)
-    return np.where(good, np.where(good, micros, 0).astype(np.int64) * 1000, NULL)
-
-
-def unit_by_size(time: Any) -> Any:
-    """ns per unit of times that do not say theirs: seconds, ms, µs or ns, whichever makes it a time of these decades."""
-    size = np.abs(time)
-    return np.select([size < 1e11, size < 1e14, size < 1e17], [1e9, 1e6, 1e3], 1.0)
+def check_series(count: int, label: str) -> None:
+    """Refuse more series than a job can have."""
+    check_count(count, MOST_SERIES, "series", label, "write the metrics of one job")
 
 
 def place_of(labels: Mapping[str, str], where: Mapping[str, tuple[str, ...]], index: int | None = None) -> Place:
     """Where samples with these labels were taken, in one way of writing: ``rank 3``, ``node7 gpu 0``, a host, free text."""
-    said = {key: _said(labels, names) for key, names in where.items()}
-    rank, gpu = ("" if said[key].startswith("-") else said[key].removesuffix(".0") for key in ("rank", "gpu"))
-    host = re.sub(r":\d+$", "", said["host"])
+    found = {key: _first(labels, names) for key, names in where.items()}
+    rank, gpu = ("" if found[key].startswith("-") else found[key].removesuffix(".0") for key in ("rank", "gpu"))
+    host = re.sub(r":\d+$", "", found["host"])
     if rank:
         return Place(labels.get("component") or f"rank {rank}", place(rank)[0], host)
-    found = _INDEX.fullmatch(gpu)
-    number = int(found[1]) if found else index
+    match = _INDEX.fullmatch(gpu)
+    number = int(match[1]) if match else index
     if number is not None:
         return Place(f"{host} gpu {number}".strip(), None, host, number)
-    component = said["component"] or gpu
+    component = found["component"] or gpu
     its_rank, its_host, its_gpu = place(component)
     if its_rank is not None:
         return Place(f"rank {its_rank}", its_rank)
@@ -162,8 +147,8 @@ def place_of(labels: Mapping[str, str], where: Mapping[str, tuple[str, ...]], in
     return Place(f"{host} {component}".strip() or "host", None, host)
 
 
-def _said(labels: Mapping[str, str], names: Sequence[str]) -> str:
-    """What the first of these labels that is there says."""
+def _first(labels: Mapping[str, str], names: Sequence[str]) -> str:
+    """The text of the first of these labels that is there."""
     for name in names:
         if text := labels.get(name):
             return text.strip()[:TEXT]
@@ -171,17 +156,18 @@ def _said(labels: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def gather(
-    label: str, found: Sequence[Found], *, zoneless: bool = False, notes: Sequence[str] = (),
-    mapped: Map = USUAL,
-) -> Metrics:  # fmt: skip
+    label: str, found: Sequence[Found], *, zoneless: bool = False, notes: Sequence[str] = (), mapped: Map = USUAL
+) -> Metrics:
     """The series of one source; refuses one that holds none."""
-    few(len(found), label)
+    check_series(len(found), label)
     index = {_device(f): int(f.value[0]) for f in found if plain(f.name) == INDEX and len(f.value) and 0 <= f.value[0] < 1e4}
     found = [one for one in found if BUCKET not in one.labels and plain(one.name) not in ("", INDEX)]
     groups: dict[tuple[Place, str, str], list[Found]] = {}
     for at, one in zip(_places(found, mapped, index), found, strict=True):
         groups.setdefault((at, one.name, one.unit), []).append(one)
-    series = [s for (at, *_), same in groups.items() for one, told in _told_apart(at, same) for s in _series(at, one, told)]
+    series = [
+        s for (at, *_), same in groups.items() for one, labels in _distinguished(at, same) for s in _series(at, one, labels)
+    ]
     if not series:
         why = "no row holds a time, a metric and a number"
         raise InputRefused(label, why, "columns needed: time, component, metric, value")
@@ -202,30 +188,31 @@ def _device(one: Found) -> tuple[str, str]:
     return one.labels.get("instance", ""), one.labels.get("uuid", "")
 
 
-def _told_apart(at: Place, same: Sequence[Found]) -> Iterator[tuple[Found, str]]:
-    """Series of one metric at one place, each with the labels that tell it from the others."""
+def _distinguished(at: Place, same: Sequence[Found]) -> Iterator[tuple[Found, str]]:
+    """Series of one metric at one place, each with the labels in which it differs from the others."""
     if len(same) == 1:
         yield same[0], ""
         return
-    silent = TELLERS | {"component", *WHERE["rank"], *WHERE["gpu"], *WHERE["host"]}
-    silent |= USERS if at.gpu is not None or at.rank is not None else set()
-    keys = {key for one in same for key in one.labels} - silent
-    telling = sorted(key for key in keys if len({one.labels.get(key, "") for one in same}) > 1)
+    ignored = SOURCES | {"component", *WHERE["rank"], *WHERE["gpu"], *WHERE["host"]}
+    ignored |= USERS if at.gpu is not None or at.rank is not None else set()
+    keys = {key for one in same for key in one.labels} - ignored
+    different = sorted(key for key in keys if len({one.labels.get(key, "") for one in same}) > 1)
     alike: dict[str, list[Found]] = {}
     for one in same:
-        alike.setdefault(",".join(f"{key}={one.labels.get(key, '')[:TEXT]}" for key in telling), []).append(one)
-    for told, ones in alike.items():
-        yield _joined(ones), told
+        alike.setdefault(",".join(f"{key}={one.labels.get(key, '')[:TEXT]}" for key in different), []).append(one)
+    for labels, ones in alike.items():
+        yield _joined(ones), labels
 
 
 def _joined(ones: Sequence[Found]) -> Found:
-    """One series of many that differ in who told them: the longest, and what others have from before and after it."""
+    """One series of many that differ in who recorded them: the longest, and what others have from before and after it."""
     rest = sorted(ones, key=lambda one: -len(one.time_ns))
     first = rest[0]
     parts = [first]
+    # Sources that scrape the same component overlap: inside the time that is covered, one of them is enough.
     low, high = (first.time_ns.min(), first.time_ns.max()) if len(first.time_ns) else (0, 0)
     for one in rest[1:]:
-        outside = np.ones(len(one.time_ns), np.bool_) if one.labels == first.labels else ~_within(one.time_ns, low, high)
+        outside = (one.time_ns < low) | (one.time_ns > high) | (one.labels == first.labels)
         limit = None if one.limit is None else one.limit[outside]
         parts.append(replace(one, time_ns=one.time_ns[outside], value=one.value[outside], limit=limit))
         low, high = min(low, one.time_ns.min(initial=low)), max(high, one.time_ns.max(initial=high))
@@ -237,16 +224,12 @@ def _joined(ones: Sequence[Found]) -> Found:
     )
 
 
-def _within(time: Any, low: int, high: int) -> Any:
-    return (time >= low) & (time <= high)
-
-
-def _limit(one: Found) -> Any:
+def _limit(one: Found) -> Floats:
     return np.full(len(one.time_ns), np.nan) if one.limit is None else one.limit
 
 
-def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
-    """One series in the words of this house; a mask becomes flags, a counter its rate."""
+def _series(at: Place, one: Found, labels: str) -> Iterator[Series]:
+    """One series with taut's name and unit; a mask becomes flags, a counter its rate."""
     time, value, limit = one.time_ns, one.value, _limit(one)
     good, none = np.isfinite(value) & (time != NULL), blank(one.name, value)
     if none is not None:
@@ -260,10 +243,11 @@ def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
         return
     limited = one.limit is not None and bool(np.isfinite(limit).any())
     source = (one.limit_source.strip() or "the file")[:TEXT] if limited else ""
-    tail = f"{{{told}}}" if told else ""
+    tail = f"{{{labels}}}" if labels else ""
     rate = rate_of(one.name, one.unit, one.counter)
     if rate is not None:
         name, factor = rate
+        # The rate between two samples, at the later one.
         passed, grown = np.diff(time) / 1e9, np.diff(value)
         good = (passed > 0) & (grown >= 0)  # a counter that fell was reset
         if good.any():
@@ -279,7 +263,7 @@ def _series(at: Place, one: Found, told: str) -> Iterator[Series]:
 
 
 def _named_once(series: Sequence[Series]) -> list[Series]:
-    """The longest, where two metrics of a component have one name here: power is told as drawn, and as drawn just now."""
+    """The longest, where two metrics of a component have one name here: drivers have power as average and as of now."""
     best: dict[tuple[str, str], Series] = {}
     for one in series:
         key = one.component, one.metric
@@ -292,9 +276,9 @@ def _limited(series: Sequence[Series]) -> list[Series]:
     """Series that are limits of others turned into that."""
     limits = {}
     for one in series:
-        name, brace, told = one.metric.partition("{")
+        name, brace, labels = one.metric.partition("{")
         if name in LIMIT_OF:
-            limits[one.component, LIMIT_OF[name] + brace + told] = one
+            limits[one.component, LIMIT_OF[name] + brace + labels] = one
     out = []
     for one in series:
         limit = limits.get((one.component, one.metric))

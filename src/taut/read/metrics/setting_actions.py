@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Texts
 from taut.core.tables import Action, Table, concat
 from taut.read.actions.control_log import ControlLog, layer_of
 from taut.read.jobs.job_words import TEXT
@@ -25,9 +25,9 @@ KNOBS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 """Names of metrics that are settings, and the knob; without one it is what the name ends with."""
 OBSERVED = re.compile(r"status(?!_desired)|ready|available|running|current|updated|healthy")
-"""Names of metrics that tell what came of a setting."""
+"""Names of metrics that show what came of a setting."""
 KINDS = ("deployment", "statefulset", "replicaset", "horizontalpodautoscaler", "scaledobject", "daemonset", "job_name", "pod")
-TELLERS = frozenset({"__name__", "job", "instance", "endpoint", "prometheus", "service", "uid", "controller", "manager"})
+SOURCES = frozenset({"__name__", "job", "instance", "endpoint", "prometheus", "service", "uid", "controller", "manager"})
 MOST_SERIES = 100_000
 
 
@@ -42,10 +42,11 @@ def knob_of(name: str) -> str:
 def settings(found: Sequence[Found]) -> list[Found]:
     """The series that are settings and do change."""
     return [
-        one for one in found
+        one
+        for one in found
         if "replica" in one.name or "limit" in one.name.lower() or "quota" in one.name
         if knob_of(one.name) and len(one.value) > 1 and (one.value != one.value[0]).any()
-    ][:MOST_SERIES]  # fmt: skip
+    ][:MOST_SERIES]
 
 
 def log(label: str, found: Sequence[Found]) -> ControlLog:
@@ -64,28 +65,28 @@ def _tables(found: Sequence[Found]) -> Iterator[Table]:
             continue
         who, target, knob = _who(one.labels), _target(one.name, one.labels), knob_of(one.name)
         resource = one.labels.get("resource", "")
-        texts = {
-            "layer": layer_of(who), "controller": who, "target": target, "knob": f"{knob} {resource}".strip(),
-        }  # fmt: skip
+        texts = {"layer": layer_of(who), "controller": who, "target": target, "knob": f"{knob} {resource}".strip()}
         yield Table(
             Action,
             {
-                "time_ns": time[at], "before": _plain(value[at - 1]), "after": _plain(value[at]),
+                "time_ns": time[at],
+                "before": _plain(value[at - 1]),
+                "after": _plain(value[at]),
                 "direction": np.sign(value[at] - value[at - 1]).astype(np.int8),
-                **{key: np.full(len(at), text[:TEXT], dtype=object) for key, text in texts.items()},
+                **{key: np.full(len(at), text[:TEXT], dtype=np.object_) for key, text in texts.items()},
             },
             len(at),
-        )  # fmt: skip
+        )
 
 
-def _plain(values: Any) -> Any:
-    return np.array([f"{value:.12g}" for value in values.tolist()], dtype=object)
+def _plain(values: Floats) -> Texts:
+    return np.array([f"{value:.12g}" for value in values.tolist()], dtype=np.object_)
 
 
 def _who(labels: Mapping[str, str]) -> str:
     """The controller, where a label says it."""
-    told = labels.get("controller") or labels.get("manager") or ""
-    return told or ("horizontal-pod-autoscaler" if labels.get("horizontalpodautoscaler") else "")
+    name = labels.get("controller") or labels.get("manager") or ""
+    return name or ("horizontal-pod-autoscaler" if labels.get("horizontalpodautoscaler") else "")
 
 
 def _target(name: str, labels: Mapping[str, str]) -> str:
@@ -94,5 +95,5 @@ def _target(name: str, labels: Mapping[str, str]) -> str:
         if labels.get(kind):
             parts = (kind.removesuffix("_name"), labels.get("namespace", ""), labels[kind], labels.get("container", ""))
             return "/".join(part for part in parts if part)
-    told = [f"{key}={text}" for key, text in sorted(labels.items()) if key not in TELLERS and text]
-    return ",".join(told) or labels.get("instance", "") or name
+    texts = [f"{key}={text}" for key, text in sorted(labels.items()) if key not in SOURCES and text]
+    return ",".join(texts) or labels.get("instance", "") or name

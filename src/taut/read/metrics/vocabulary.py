@@ -1,12 +1,13 @@
-"""The words of metrics: what a component, a metric and a unit are called here, whatever they are called in a file."""
+"""Names of metrics: what a component, a metric and a unit are called here, whatever they are called in a file."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Mask
 
 FLAG = "flag"
 """Unit of a bit mask that becomes flags."""
@@ -75,13 +76,13 @@ COUNTERS = {
 }
 """Counters whose rate per second has a name of its own: that name, and the factor. Any other ``…_total`` is one, too."""
 INDEX = "nvidia_smi_index"
-"""The metric by which an exporter tells the index of an accelerator that it labels by its UUID only."""
+"""The metric that holds the index of an accelerator which an exporter labels by its UUID only."""
 LIMIT_OF = {"power_limit_w": "power_w", "temperature_limit_c": "temperature_c", "memory_limit_bytes": "memory_used_bytes"}
 """Metrics that are the limit of another."""
 REASONS = {"slowdown": 0x8 | 0x20 | 0x40 | 0x80, "power_capped": 0x4}
 """Flags in NVML's mask of clock reasons: hardware or heat lowers the clock; the power cap does."""
+# First and last of the numbers by which DCGM says that there is none: of 32 bits, of floats, of 64 bits (as a float).
 BLANKS = ((0x7FFFFFF0, 0x7FFFFFFF), (2.0**47, 2.0**47 + 15), (2.0**63, 2.0**63))
-"""First and last of the numbers by which DCGM says that there is none: of 32 bits, of floats, of 64 bits (as a float)."""
 _RANK = re.compile(r"(?:(?:global[ _-]?)?rank|worker)\W?(\d{1,7})|(\d{1,7})", re.IGNORECASE)
 _GPU = re.compile(r"gpu\W?(\d{1,4})\Z", re.IGNORECASE)
 
@@ -119,7 +120,7 @@ def _spelt(word: str) -> tuple[str, str]:
 
 
 def known(name: str) -> bool:
-    """Whether this house has a word for a metric."""
+    """Whether taut has a name of its own for a metric."""
     word = plain(name)
     return word in KNOWN or word in COUNTERS or word == INDEX or _spelt(word)[0] in KNOWN
 
@@ -152,18 +153,21 @@ def rate_of(name: str, unit: str, counter: bool = False) -> tuple[str, float] | 
     return COUNTERS.get(word, other)
 
 
-def blank(name: str, value: Any) -> Any:
+def blank(name: str, value: Floats) -> Mask | None:
     """Which values are DCGM's way to say that there is none, None if no value is; bytes and counts may well be such numbers."""
     word = plain(name)
     if not word.startswith("dcgm_") and KNOWN.get(word, ("", "bytes"))[1] in ("", "bytes", "mib"):
         return None
     if len(value) and value.max() < BLANKS[0][0]:
         return None
-    return np.logical_or.reduce([(value >= low) & (value <= high) for low, high in BLANKS])
+    found = np.zeros(len(value), dtype=np.bool_)
+    for low, high in BLANKS:
+        found |= (value >= low) & (value <= high)
+    return found
 
 
 def place(component: str) -> tuple[int | None, str, int | None]:
-    """Rank, host and index of the accelerator that a component's name tells; None or empty for what it does not."""
+    """Rank, host and index of the accelerator in a component's name; None or empty for what it does not hold."""
     if rank := _RANK.fullmatch(component.strip()):
         return int(rank[1] or rank[2]), "", None
     if gpu := _GPU.search(component.strip()):

@@ -26,10 +26,10 @@ from taut.core.errors import InputRefused, TooLarge
 
 TOKEN = "TAUT_METRICS_TOKEN"
 """Environment variable with the bearer token."""
+# Most bytes of one answer, and of all.
 ANSWER_BYTES, TOTAL_BYTES = 64 << 20, 512 << 20
-"""Most bytes of one answer, and of all."""
+# Most seconds for one answer, and for all.
 ANSWER_S, TOTAL_S = 30.0, 300.0
-"""Most seconds for one answer, and for all."""
 CHUNK = 64 << 10
 TRY = "give the address of a Prometheus, such as http://host:9090"
 
@@ -139,8 +139,8 @@ class Server:
             elsewhere = (response.headers.get("Location") or "elsewhere")[:200]
             raise InputRefused(self.name, f"sends on to {elsewhere}", "taut follows nobody: give that address if you trust it")
         if status in (401, 403):
-            said = "the token was not accepted" if self.token else "no token was sent"
-            raise InputRefused(self.name, f"does not let taut in ({status}): {said}", f"set {TOKEN}")
+            why = "the token was not accepted" if self.token else "no token was sent"
+            raise InputRefused(self.name, f"refuses access ({status}): {why}", f"set {TOKEN}")
         if status != 200:
             raise InputRefused(self.name, f"answers {status}{_error(body)}", TRY if status == 404 else "ask its keeper")
         if not kind.endswith("json"):
@@ -153,10 +153,10 @@ class _Error(msgspec.Struct):
 
 def _error(body: bytes) -> str:
     try:
-        said = msgspec.json.decode(body, type=_Error).error
+        text = msgspec.json.decode(body, type=_Error).error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return ""
-    return f" ({said[:120]})" if said else ""
+    return f" ({text[:120]})" if text else ""
 
 
 def _here(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""How fast each door reads, in MB of inflated bytes per second of CPU: ``python bench/doors.py FILE… [--repeat 5]``.
+"""How fast each reader reads, in MB of inflated bytes per second of CPU: ``python bench/readers.py FILE… [--repeat 5]``.
 
 Every file is opened as ``taut analyze`` would open it, in this process; the first reading, which may compile, is not counted.
 """

@@ -1,4 +1,4 @@
-"""Rows of the files that ``bench/door_files.py`` writes, each as its own program writes them."""
+"""Rows of the files that ``bench/reader_files.py`` writes, each as its own program writes them."""
 
 from __future__ import annotations
 

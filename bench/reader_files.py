@@ -1,7 +1,9 @@
-"""Write the files that ``bench/doors.py`` measures, one for every door of JSON: ``python bench/door_files.py FOLDER [DATA]``.
+"""Write the files that ``bench/readers.py`` measures, one for every reader of JSON.
+
+    python bench/reader_files.py FOLDER [DATA]
 
 Real ones where a folder of real data is given that has them (Kineto, execution traces, Chakra, ``sacct --json``, jobs);
-else as the program that a door is for writes them: events of Kubernetes as ``kubectl get events -o json`` prints them, the
+else as the program that a reader is for writes them: events of Kubernetes as ``kubectl get events -o json`` prints them, the
 samples of ``bench/metrics.py`` as JSON lines and as Prometheus answers them, the spans of ``bench/otlp_size.py``.
 """
 
@@ -14,8 +16,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-import door_rows as rows
 import otlp_size
+import reader_rows as rows
 from metrics import inputs
 
 PODS, ROUNDS = 8, 420
