@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 Bytes: TypeAlias = NDArray[np.uint8]
 Texts: TypeAlias = NDArray[np.object_]
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.signedinteger[Any]]
+"""Whole numbers of whatever width: codes, and indices of other arrays."""
 Column: TypeAlias = NDArray[np.generic]
 """An array of whatever type a table has for it."""
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import comb
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Ints, Mask, Numbers
 
 FALSE_ALARMS = 0.01
 """Chance that a run without any change has a span found in any of its series, for each of the two tests."""
@@ -63,24 +64,24 @@ class Span:
     """Spans and series among which it is the best."""
 
 
-def noise(y: Any, kin: Any = None) -> Any:
+def noise(y: Numbers, kin: Ints | None = None) -> Floats:
     """Spread of each series from step to step: from differences, so that a level that jumps is not counted as noise.
 
     At least that of the median series among its kin (a number for each series; all are kin if there is none).
     """
-    own = 1.4826 * np.median(np.abs(np.diff(y, axis=1)), axis=1) / np.sqrt(2)
+    own: Floats = 1.4826 * np.median(np.abs(np.diff(y, axis=1)), axis=1) / np.sqrt(2)
     typical, middle = (_among_kin(values, kin) for values in (own, np.abs(np.median(y, axis=1))))
     return np.maximum(np.maximum(own, typical), 1e-3 * middle + 1.0)
 
 
-def _among_kin(values: Any, kin: Any) -> Any:
+def _among_kin(values: Floats, kin: Ints | None) -> Floats:
     """The median over the kin of each series."""
     if kin is None:
         return np.full(len(values), np.median(values))
     return np.array([np.median(values[kin == k]) for k in range(int(kin.max(initial=-1)) + 1)])[kin]
 
 
-def levels(y: Any, kin: Any = None) -> list[Span]:
+def levels(y: Numbers, kin: Ints | None = None) -> list[Span]:
     """At most one span for every series (row of ``y``); kin are series whose noise is of one kind."""
     count, n = y.shape
     if n < LEAST_STEPS or count == 0:
@@ -109,7 +110,7 @@ def levels(y: Any, kin: Any = None) -> list[Span]:
     return out
 
 
-def _stretched(z: Any, span: Span) -> Span:
+def _stretched(z: Floats, span: Span) -> Span:
     """The span with the steps beside it that belong to it: on the mean they are nearer to its level than to the other.
 
     The clearest span is not the longest: it leaves out an end that is only a little lower.
@@ -121,7 +122,7 @@ def _stretched(z: Any, span: Span) -> Span:
     return replace(span, first=max(a - before, min(a, LEAST_OUTSIDE)), last=b + after - 1)
 
 
-def _belonging(above: Any) -> int:
+def _belonging(above: Floats) -> int:
     """How many of the next values belong, as long as their sum has not been below zero: those with the largest sum."""
     total = np.cumsum(np.clip(above, -CLIP, CLIP))
     below = np.flatnonzero(total < 0)
@@ -129,7 +130,7 @@ def _belonging(above: Any) -> int:
     return int(np.argmax(total)) + 1 if len(total) and total.max() > 0 else 0
 
 
-def _best(z: Any, begin: Any, end: Any) -> tuple[Any, Any, Any]:
+def _best(z: Floats, begin: Ints, end: Ints) -> tuple[Ints, Ints, Floats]:
     """Of every series the span with the largest difference of means, in standard errors: begin, end, score."""
     count, n = z.shape
     total = np.concatenate([np.zeros((count, 1)), np.cumsum(z, axis=1)], axis=1)
@@ -144,13 +145,13 @@ def _best(z: Any, begin: Any, end: Any) -> tuple[Any, Any, Any]:
     return begin[at], end[at], best
 
 
-def _apart(z: Any, series: int, a: int, b: int, score: float, apart: float) -> Span | None:
+def _apart(z: Floats, series: int, a: int, b: int, score: float, apart: float) -> Span | None:
     """A span whose steps nearly all lie far above nearly all the others: unmistakable, however few those are."""
     low, high = np.quantile(z[a:b], 0.2), np.quantile(np.delete(z, slice(a, b)), 0.8)
     return Span(series, a, b - 1, score) if b - a >= LEAST_APART and low - high >= apart else None
 
 
-def _higher(z: Any, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
+def _higher(z: Floats, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
     """A span whose mean is higher by more than chance explains."""
     outside, within = np.delete(z, slice(a, b)), z[a:b]
     shapes = _without(np.clip(z, -CLIP, CLIP)[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
@@ -158,17 +159,19 @@ def _higher(z: Any, series: int, a: int, b: int, score: float, alarm: float, rho
     return Span(series, a, b - 1, clear) if clear > alarm and np.median(within) - np.median(outside) > MOSTLY else None
 
 
-def _without(z: Any, begin: Any, end: Any) -> Any:
+def _without(z: Floats, begin: Ints, end: Ints) -> Floats:
     """Every series less the mean inside its span, and less the mean outside it."""
     at = np.arange(z.shape[1])
     inside = (at >= begin[:, None]) & (at < end[:, None])
     within, rest = ((z * part).sum(axis=1) / np.maximum(part.sum(axis=1), 1) for part in (inside, ~inside))
-    return z - np.where(inside, within[:, None], rest[:, None])
+    level: Floats = np.where(inside, within[:, None], rest[:, None])
+    return z - level
 
 
-def _without_ramp(z: Any, a: int, b: int) -> Any:
+def _without_ramp(z: Floats, a: int, b: int) -> Floats:
     """A series less the ramp, from wherever it begins to the end of the span, that fits it best."""
-    at, best = np.arange(len(z)), z[None, :] - z.mean()
+    at = np.arange(len(z))
+    best: Floats = z[None, :] - z.mean()
     for begin in range(min(LEAST_OUTSIDE, a), b - LEAST_INSIDE + 1):
         shape = np.where(at < b, np.maximum(at - begin + 1.0, 0.0), 0.0)
         shape -= shape.mean()
@@ -177,12 +180,12 @@ def _without_ramp(z: Any, a: int, b: int) -> Any:
     return np.clip(best, -CLIP, CLIP)
 
 
-def _many(kin: Any, count: int) -> bool:
+def _many(kin: Ints | None, count: int) -> bool:
     """Whether series have kin enough to tell what noise they share."""
     return count / (1 if kin is None else int(kin.max()) + 1) >= LEAST_KIN
 
 
-def _redness(rest: Any, rho: float) -> float:
+def _redness(rest: Floats, rho: float) -> float:
     """By how much more the mean of such a series wanders than that of independent steps (AR(1), from lag 1).
 
     ``rho`` is what its kin have: of a single short series it is uncertain, so the larger of the two counts.
@@ -191,16 +194,22 @@ def _redness(rest: Any, rho: float) -> float:
     return max(float(np.std(rest)), _widened(rho)) * float(np.sqrt((1 + rho) / (1 - rho)))
 
 
-def _lag_one(rest: Any) -> Any:
+def _lag_one(rest: Floats) -> Floats:
     """Autocorrelation of every series at lag 1; taking levels out makes a series look less red than it is: corrected."""
-    rho = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum((rest**2).sum(axis=1), 1e-12)
-    return rho + (1 + 4 * rho) * REMOVED / rest.shape[1]
+    rho = _raw_lag_one(rest)
+    corrected: Floats = rho + (1 + 4 * rho) * REMOVED / rest.shape[1]
+    return corrected
 
 
-def _searched(rest: Any) -> Any:
+def _searched(rest: Floats) -> Floats:
     """The same of series less the best of their spans."""
-    raw = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum((rest**2).sum(axis=1), 1e-12)
-    return (raw + LOST / rest.shape[1]) / max(1 - TAKEN / rest.shape[1], 0.4)
+    corrected: Floats = (_raw_lag_one(rest) + LOST / rest.shape[1]) / max(1 - TAKEN / rest.shape[1], 0.4)
+    return corrected
+
+
+def _raw_lag_one(rest: Floats) -> Floats:
+    rho: Floats = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum((rest**2).sum(axis=1), 1e-12)
+    return rho
 
 
 def _widened(rho: float) -> float:
@@ -208,7 +217,7 @@ def _widened(rho: float) -> float:
     return float(1 / np.sqrt(1 - min(max(rho, 0.0), MOST_RED)))
 
 
-def ramp(series: Any, span: Span) -> int | None:
+def ramp(series: Numbers, span: Span) -> int | None:
     """The window from which a series grows step by step, None if it rather stands at a new level.
 
     Both shapes have a begin and a size, and end with the span; the sum of distances from each, whatever the begin, tells
@@ -230,7 +239,7 @@ def ramp(series: Any, span: Span) -> int | None:
     return best["ramp"][1] if n * np.log(max(best["level"][0], 1e-9) / max(best["ramp"][0], 1e-9)) > GROWS else None
 
 
-def outliers(y: Any) -> Any:
+def outliers(y: Numbers) -> Mask:
     """Mask of the steps that stand far above the median of their series, the first of those that follow each other."""
     z = _standard(y, None)
     far = z > OUTLIER * _widened(float(np.median(_lag_one(np.clip(z, -CLIP, CLIP)))))
@@ -238,16 +247,16 @@ def outliers(y: Any) -> Any:
     return far
 
 
-def clipped(y: Any) -> Any:
+def clipped(y: Numbers) -> Floats:
     """Every series in its own spreads around its median, at most CLIP of them: a lone hiccup is no level."""
     return np.clip(_standard(y, np.arange(len(y))), -CLIP, CLIP)
 
 
-def _standard(y: Any, kin: Any) -> Any:
+def _standard(y: Numbers, kin: Ints | None) -> Floats:
     return (y - np.median(y, axis=1, keepdims=True)) / noise(y, kin)[:, None]
 
 
-def heaped(weights: Any, mine: Any, share: float, places: int) -> float:
+def heaped(weights: Numbers, mine: Mask, share: float, places: int) -> float:
     """Chance that events on one place (a mask) are so many, or weigh so much, of all events, each falling there with ``share``.
 
     The smaller of two chances, twice: of the count, and of the weight (seeded draws): small events say little of large ones.

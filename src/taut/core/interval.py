@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Ints, Mask, Numbers
 
 DRAWS = 200
 """Resamples behind an interval."""
@@ -18,7 +19,7 @@ Estimate = dict[str, float | None]
 """``value``, ``lo`` and ``hi``; the ends are None where one step alone tells no interval."""
 
 
-def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Any:
+def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Ints:
     """Moving-block resamples of 0 … count − 1, draws × count: runs of neighbours, ∛count long unless said, joined up.
 
     Blocks run on from the last step to the first, so that every step is drawn equally often.
@@ -28,7 +29,7 @@ def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 
     return ((first[:, :, None] + np.arange(block)) % count).reshape(draws, -1)[:, :count]
 
 
-def estimate(statistic: Callable[[Any], Any], count: int, block: int | None = None) -> Estimate | None:
+def estimate(statistic: Callable[[Ints], Floats], count: int, block: int | None = None) -> Estimate | None:
     """A statistic of steps with its interval; it takes step numbers along the last axis. None where it has no value."""
     value = float(statistic(np.arange(count))) if count else np.nan
     if not np.isfinite(value):
@@ -41,7 +42,7 @@ def estimate(statistic: Callable[[Any], Any], count: int, block: int | None = No
     return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
 
 
-def share(flags: Any, block: int | None = None) -> Estimate | None:
+def share(flags: Mask, block: int | None = None) -> Estimate | None:
     """The share of steps that are flagged: the wider of the block interval and the binomial one (Wilson).
 
     Where all steps agree, resampling would claim certainty; where they come in runs, the binomial one would.
@@ -55,6 +56,6 @@ def share(flags: Any, block: int | None = None) -> Estimate | None:
     return {"value": p, "lo": max(0.0, min(float(low), middle - half)), "hi": min(1.0, max(float(high), middle + half))}
 
 
-def over(part: Any, whole: Any) -> Any:
+def over(part: Numbers, whole: Numbers) -> Floats:
     """A ratio, NaN where the whole is not positive."""
     return part / np.where(whole > 0, whole, np.nan)

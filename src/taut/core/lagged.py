@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats
 
 OWN = 3
 """Steps of its own past that a series is cleared of."""
@@ -39,7 +40,7 @@ class Edge:
     """Of the slope: units of the effect per unit of the cause, and its standard error."""
 
 
-def leads(x: Any, y: Any, sign: int, given: Sequence[Any] = ()) -> Edge:
+def leads(x: Floats, y: Floats, sign: int, given: Sequence[Floats] = ()) -> Edge:
     """x in the steps before acts on y; ``given`` holds what else is known of the step itself."""
     known = _known(y, given)
     tests = [_test(_past(x, 1, span).mean(axis=1), y[FIRST:], known, sign) for span in SPANS]
@@ -47,12 +48,12 @@ def leads(x: Any, y: Any, sign: int, given: Sequence[Any] = ()) -> Edge:
     return Edge(min(1.0, len(SPANS) * best.chance), best.slope, best.error)
 
 
-def goes_with(x: Any, y: Any, sign: int) -> Edge:
+def goes_with(x: Floats, y: Floats, sign: int) -> Edge:
     """What x is in a step goes with what is new in y in the same step."""
     return _test(x[FIRST:], y[FIRST:], _known(y, ()), sign)
 
 
-def without_period(series: Sequence[Any]) -> list[Any]:
+def without_period(series: Sequence[Floats]) -> list[Floats]:
     """The series less what recurs in them with a common period, if there is one."""
     length = _period([_white(_scores(one)) for one in series])
     if not length:
@@ -62,12 +63,12 @@ def without_period(series: Sequence[Any]) -> list[Any]:
     return [one - (np.bincount(phase, one) / count)[phase] + one.mean() for one in series]
 
 
-def _past(x: Any, first: int, last: int) -> Any:
+def _past(x: Floats, first: int, last: int) -> Floats:
     n = len(x)
     return np.stack([x[FIRST - k : n - k] for k in range(first, last + 1)], axis=1)
 
 
-def _known(y: Any, given: Sequence[Any]) -> Any:
+def _known(y: Floats, given: Sequence[Floats]) -> Floats:
     """Orthonormal basis of a constant, the past of y, and what is given of the step itself."""
     columns = [np.ones((len(y) - FIRST, 1)), _past(y, 1, OWN), *(g[FIRST:, None] for g in given)]
     table = np.concatenate(columns, axis=1)
@@ -77,7 +78,7 @@ def _known(y: Any, given: Sequence[Any]) -> Any:
     return basis[:, np.abs(np.diag(triangle)) > 1e-9]
 
 
-def _test(x: Any, y: Any, known: Any, sign: int) -> Edge:
+def _test(x: Floats, y: Floats, known: Floats, sign: int) -> Edge:
     left_x, left_y = x - known @ (known.T @ x), y - known @ (known.T @ y)
     power = float((left_x**2).sum())
     if power <= 1e-18 * float((x**2).sum()) or float((left_y**2).sum()) <= 1e-18 * float((y**2).sum()):
@@ -88,7 +89,7 @@ def _test(x: Any, y: Any, known: Any, sign: int) -> Edge:
     return Edge(_chance(_scores(left_x), _scores(left_y), sign), slope, error)
 
 
-def _chance(x: Any, y: Any, sign: int) -> float:
+def _chance(x: Floats, y: Floats, sign: int) -> float:
     """One-sided: how far the correlation stands out of those of all shifts, by their spread."""
     from scipy.special import ndtr
 
@@ -98,7 +99,7 @@ def _chance(x: Any, y: Any, sign: int) -> float:
     return float(ndtr(-sign * tie[0] / spread))
 
 
-def _scores(values: Any) -> Any:
+def _scores(values: Floats) -> Floats:
     """Normal scores; equal values get the mean of their places."""
     from scipy.special import ndtri
 
@@ -107,13 +108,13 @@ def _scores(values: Any) -> Any:
     return ndtri((place + 0.5) / len(values))[inverse] if len(distinct) > 1 else np.zeros(len(values))
 
 
-def _white(values: Any) -> Any:
+def _white(values: Floats) -> Floats:
     """Less what the value before tells."""
     power = float((values[:-1] ** 2).sum())
     return values[1:] - (float(values[1:] @ values[:-1]) / power if power > 0 else 0.0) * values[:-1]
 
 
-def _period(series: Sequence[Any]) -> int:
+def _period(series: Sequence[Floats]) -> int:
     """The period that explains more of one of the series than chance would; 0 if none does."""
     from scipy.special import fdtrc
 

@@ -9,9 +9,10 @@ few steps and underrating them is what raises false alarms. Symmetric heavy tail
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Numbers
 
 LEAST = 5
 """Steps below which nothing is said."""
@@ -21,7 +22,7 @@ REDDEST = 0.95
 """Beyond this a series wanders so much that nothing can be said, and saying so needs a finite number."""
 
 
-def above_zero(series: Any) -> tuple[float, float]:
+def above_zero(series: Numbers) -> tuple[float, float]:
     """(mean in standard errors, chance of such a mean without a reason)."""
     y = np.asarray(series, dtype=np.float64)
     n = len(y)
@@ -35,7 +36,7 @@ def above_zero(series: Any) -> tuple[float, float]:
     return score, student(score, max(n / wider - 1, LEAST_FREE))
 
 
-def _memory(rest: Any, power: float, lag: int) -> float:
+def _memory(rest: Floats, power: float, lag: int) -> float:
     """Memory of AR(1) noise with such a correlation at a lag, as large as it may well be."""
     n = len(rest)
     seen = float((rest[lag:] * rest[:-lag]).sum()) / power if power > 0 else 0.0

@@ -232,9 +232,10 @@ class Table:
             self.columns[f.name] = array
         self._length = length
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Array:
+        columns: dict[str, Array] = self.__dict__.get("columns", {})
         try:
-            return self.__dict__["columns"][name]
+            return columns[name]
         except KeyError:
             raise AttributeError(name) from None
 

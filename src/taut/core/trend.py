@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Ints, Numbers
 
 LEAST = 3
 """Values below which there is no trend to speak of: two points always lie on a line."""
@@ -43,7 +44,7 @@ class Trend:
     p: float
 
 
-def trend(values: Sequence[float] | Any) -> Trend | None:
+def trend(values: Sequence[float] | Numbers) -> Trend | None:
     """The trend of values in their order; None for fewer than three."""
     y = np.asarray(values, dtype=np.float64)
     n = len(y)
@@ -59,7 +60,7 @@ def trend(values: Sequence[float] | Any) -> Trend | None:
     return Trend(slope, lo, hi, _chance(y, score, spread, rho))
 
 
-def _chance(y: Any, score: float, spread: float, rho: float) -> float:
+def _chance(y: Floats, score: float, spread: float, rho: float) -> float:
     from scipy.special import ndtr
 
     if spread == 0:
@@ -70,7 +71,7 @@ def _chance(y: Any, score: float, spread: float, rho: float) -> float:
     return max(_counted(y, score), normal if rho > 0 else 0.0)
 
 
-def _counted(y: Any, score: float) -> float:
+def _counted(y: Floats, score: float) -> float:
     """Share of all orders of these values whose statistic is as far from zero."""
     first, last = _orders(len(y))
     sign = np.sign(y[:, None] - y[None, :])
@@ -78,14 +79,14 @@ def _counted(y: Any, score: float) -> float:
 
 
 @cache
-def _orders(n: int) -> tuple[Any, Any]:
+def _orders(n: int) -> tuple[Ints, Ints]:
     """Of every order of n values, which value comes before which."""
     orders = np.array(list(permutations(range(n))))
     first, last = np.triu_indices(n, 1)
     return orders[:, first], orders[:, last]
 
 
-def _red(rest: Any, level: float) -> float:
+def _red(rest: Floats, level: float) -> float:
     """Lag-1 correlation of the normal scores of a series, without its bias, and as large as it may well be.
 
     Nothing left over is nothing that could be red.
@@ -102,7 +103,7 @@ def _red(rest: Any, level: float) -> float:
     return float(np.clip((rho + LOST / n) / max(1 - TAKEN / n, 0.5) + 1 / np.sqrt(n), 0.0, REDDEST))
 
 
-def _variance(y: Any, rho: float) -> float:
+def _variance(y: Floats, rho: float) -> float:
     """Variance of the statistic under the null: ties lower it, redness raises it."""
     n = len(y)
     ties = np.unique(y, return_counts=True)[1].astype(np.float64)
@@ -113,7 +114,7 @@ def _variance(y: Any, rho: float) -> float:
     return float(plain * wider)
 
 
-def _interval(slopes: Any, spread: float, n: int) -> tuple[float | None, float | None]:
+def _interval(slopes: Floats, spread: float, n: int) -> tuple[float | None, float | None]:
     """The slopes between which the statistic could not tell a trend from none."""
     from scipy.special import ndtri
 

@@ -7,10 +7,9 @@ orders of such pairs only what all of them share is taken: where two answers are
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
 from taut.core.jit import kernel
 from taut.core.tables import Table
@@ -32,14 +31,14 @@ MOST_PAIRS = 1 << 24
 class Times:
     """Starts and ends of the collectives on one clock, as far as hosts and unquestioned gates tell, and its error."""
 
-    def __init__(self, ops: Table, rows: Any, members: Table) -> None:
+    def __init__(self, ops: Table, rows: Ints, members: Table) -> None:
         self.start, self.end = ops.start_ns[rows].astype(np.int64), ops.end_ns[rows].astype(np.int64)
         self._rank, self._members = ops.rank[rows], members
         host = members.host
         self.slack = SAME_HOST_NS if host[0] != "" and (host == host[0]).all() else OTHER_HOST_NS
         self.jumps: list[Jump] = []
 
-    def correct(self, number: Any, count: int, sound: Any) -> None:
+    def correct(self, number: Ints, count: int, sound: Mask) -> None:
         """Take out what the clocks of other hosts are off by, as gates that nobody questions show it."""
         if self.slack == SAME_HOST_NS:
             return
@@ -49,12 +48,12 @@ class Times:
         off += _offsets(self.end - off, place, len(self._members), number, count, sound)[place]
         self.start, self.end = self.start - off, self.end - off
 
-    def impossible(self, number: Any, count: int) -> Any:
+    def impossible(self, number: Ints, count: int) -> Mask:
         """Gates of which somebody had left before the last came."""
         return greatest(number, count, self.start) > least(number, count, self.end) + self.slack
 
 
-def _offsets(end: Any, rank: Any, ranks: int, number: Any, count: int, sound: Any) -> Any:
+def _offsets(end: Ints, rank: Indices, ranks: int, number: Ints, count: int, sound: Mask) -> Ints:
     """How much later each rank's clock is than its peers', where that is more than hosts usually differ by."""
     some = np.flatnonzero(sound)
     some = some[np.bincount(number[some], minlength=count)[number[some]] > 1]
@@ -68,7 +67,9 @@ def _offsets(end: Any, rank: Any, ranks: int, number: Any, count: int, sound: An
     return np.where((gates >= LEAST_GATES) & (np.abs(median) > OTHER_HOST_NS), median, 0)
 
 
-def realign(number: Any, count: int, redo: Any, scope: Any, rank: Any, token: Any, meets: Any, times: Times) -> tuple[Any, int]:
+def realign(
+    number: Ints, count: int, redo: Mask, scope: Ints, rank: Indices, token: Ints, meets: Mask, times: Times
+) -> tuple[Ints, int]:
     """Gate numbers with the marked scopes aligned anew, every rank against the one with most collectives; -1 for none."""
     number = number.copy()
     rows = np.flatnonzero(redo)
@@ -85,7 +86,7 @@ def realign(number: Any, count: int, redo: Any, scope: Any, rank: Any, token: An
 
 
 @kernel(lists=True)
-def align(begin: Any, base: Any, kind: Any, meets: Any, start: Any, end: Any, slack: int, most: int) -> Any:
+def align(begin: Ints, base: Ints, kind: Ints, meets: Ints, start: Ints, end: Ints, slack: int, most: int) -> Ints:
     """Row of its base list that each row certainly stands for, -1 for none; rows of a base list stand for themselves.
 
     List c holds the rows begin[c]..begin[c+1]. One table counts the longest common order after each pair, one up to it; a

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.ids import distinct, greatest, total
 from taut.core.tables import Table, Trace
@@ -39,7 +38,7 @@ def check(trace: Trace, ops: Table, steps: int) -> None:
         raise TooLarge(where, why, "analyze the ranks of one job, or fewer steps")
 
 
-def check_wall(trace: Trace, segment: Any, end: Any) -> None:
+def check_wall(trace: Trace, segment: Indices, end: Ints) -> None:
     """Refuses a run of more than ten years; ``end`` counts from the begin of each segment."""
     segments = int(segment.max()) + 1
     wall = max(int(end.max()), 0) if segments == 1 else total(np.maximum(greatest(segment, segments, end), 0))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints
 from taut.core.group_kernels import group_sort
 from taut.core.tables import Table
 
@@ -20,7 +20,9 @@ class Circles:
     Taking a gate apart lets go only what depended on it, so that thousands of circles take one pass over the ops together.
     """
 
-    def __init__(self, ops: Table, ptr: Any, pred: Any, join: Any, wait: Any, gate: Any, slots: int, position: Any) -> None:
+    def __init__(
+        self, ops: Table, ptr: Ints, pred: Ints, join: Indices, wait: Indices, gate: Indices, slots: int, position: Ints
+    ) -> None:
         stuck = position < 0
         absent = np.bincount(join[stuck & (join >= 0)], minlength=slots + 1)
         ended = ~stuck & ((wait < 0) | (absent[wait] == 0))
@@ -94,7 +96,7 @@ class Circles:
         return bool(wait < 0 or self._absent[wait] == 0)
 
 
-def _rows_by(ids: Any, count: int, rows: Any) -> list[Any]:
+def _rows_by(ids: Indices, count: int, rows: Ints) -> list[Ints]:
     """The rows of each id."""
     order, begin = group_sort(ids, count)
     return np.split(rows[order], begin[1:-1]) if count else []

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Texts
 from taut.core.tables import Table, Verb
 from taut.graph.arrays import Clock
 from taut.graph.gate_matching import EVERYBODY
@@ -47,33 +48,33 @@ LEAST_GATES, FEW_GATES, BLOCKS = 3, 8, 6
 class Fit:
     """Clocks against one rank's, one entry each: where they are, how fast they run away, and how well that is known."""
 
-    offset: Any
-    slope: Any
+    offset: Floats
+    slope: Floats
     """ns per ns."""
-    drifting: Any
+    drifting: Mask
     """True where the ends lie clearly closer together with the drift than without."""
-    steady: Any
+    steady: Mask
     """False where the lateness began during the run, or is one of bytes: no clock."""
-    noise: Any
-    error: Any
-    slope_error: Any
-    low: Any
-    high: Any
-    least: Any = -np.inf
+    noise: Floats
+    error: Floats
+    slope_error: Floats
+    low: Floats
+    high: Floats
+    least: Floats | float = -np.inf
     """No clock is below this, nor above that: nobody leaves a gate before everybody came."""
-    most: Any = np.inf
+    most: Floats | float = np.inf
 
-    def chosen(self, other: Fit, mask: Any) -> Fit:
+    def chosen(self, other: Fit, mask: Mask) -> Fit:
         """This fit where the mask holds, else the other."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Fit(*(np.where(mask, mine, theirs) for mine, theirs in pairs))
 
-    def believed(self) -> Any:
+    def believed(self) -> Mask:
         """Offsets that were there all the time and stand out of the scatter of single gates."""
         least = np.maximum(np.maximum(WORTH_NS, self.noise), SURE * self.error)
         return self.steady & (np.abs(self.offset) > least)
 
-    def placed(self, believed: Any) -> tuple[Any, Any, Any]:
+    def placed(self, believed: Mask) -> tuple[Floats, Floats, Floats]:
         """(offsets, and where they may be): around the ends or between the bounds, whichever is narrower.
 
         Where the offset is not believed it is 0, and may be as far off as ends were apart.
@@ -91,7 +92,7 @@ class Fit:
         return np.where(believed, offset, 0.0), low, high
 
 
-def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = True) -> tuple[Table, int | None]:
+def fit(ops: Table, gate: Indices, count: int, members: Table, *, drifts: bool = True) -> tuple[Table, int | None]:
     """(one row per rank, residual ns); the residual is None when no gate could be used."""
     ranks, host = members.rank, members.host
     n = len(ranks)
@@ -120,13 +121,17 @@ def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = Tru
         return Table(Clock, {"rank": ranks, "lo_ns": lo, "hi_ns": hi}), None
     told &= (slope_error < DRIFT_PPM * 1e-6) & (np.arange(n) > 0)
     columns = {
-        "rank": ranks, "offset_ns": np.rint(offset), "lo_ns": np.rint(lo), "hi_ns": np.rint(hi),
-        "applied": applied.astype(np.int8) + drifting, "drift_ppm": np.where(told | drifting, 1e6 * slope, np.nan),
-    }  # fmt: skip
+        "rank": ranks,
+        "offset_ns": np.rint(offset),
+        "lo_ns": np.rint(lo),
+        "hi_ns": np.rint(hi),
+        "applied": applied.astype(np.int8) + drifting,
+        "drift_ppm": np.where(told | drifting, 1e6 * slope, np.nan),
+    }
     return Table(Clock, columns), int(np.median(noise[known]) / 1.4826)
 
 
-def _same_clock(host: Any, known: Any) -> Iterator[tuple[int, int]]:
+def _same_clock(host: Texts, known: Mask) -> Iterator[tuple[int, int]]:
     """Ranks not yet known whose host is: (rank, a known rank of its host), as indices."""
     of_host = {host[i]: i for i in np.flatnonzero(known)[::-1].tolist() if host[i] != ""}
     for rank in np.flatnonzero(~known).tolist():
@@ -134,7 +139,7 @@ def _same_clock(host: Any, known: Any) -> Iterator[tuple[int, int]]:
             yield rank, of_host[host[rank]]
 
 
-def aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
+def aligned(ops: Table, clock: Table) -> tuple[Ints, Ints]:
     """Starts and ends on the first rank's clock."""
     if not clock.applied.any():
         return ops.start_ns, ops.end_ns
@@ -144,7 +149,7 @@ def aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
         return ops.start_ns - shift, ops.end_ns - shift
     rate, middle = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at], _middle(ops)
 
-    def moved(time: Any) -> Any:
+    def moved(time: Ints) -> Ints:
         return time - shift - np.rint(rate * (time - middle)).astype(np.int64)
 
     return moved(ops.start_ns), moved(ops.end_ns)
@@ -155,7 +160,7 @@ def _middle(ops: Table) -> int:
     return (int(ops.start_ns.min()) + int(ops.end_ns.max())) // 2
 
 
-def _legs(ops: Table, gate: Any, count: int, ranks: Any, known: Any, chain: bool) -> Iterator[tuple[Any, Any]]:
+def _legs(ops: Table, gate: Indices, count: int, ranks: Indices, known: Mask, chain: bool) -> Iterator[tuple[Ints, Ints]]:
     """(ranks as indices, rows of ops as gates × ranks): all ranks if they meet, then groups that reach ranks not yet known.
 
     A chain of groups is followed only where the hosts are known to be several.
@@ -182,7 +187,7 @@ def _legs(ops: Table, gate: Any, count: int, ranks: Any, known: Any, chain: bool
         yield leg
 
 
-def _hops(ops: Table, gate: Any, count: int, ranks: Any) -> list[tuple[Any, Any]]:
+def _hops(ops: Table, gate: Indices, count: int, ranks: Indices) -> list[tuple[Ints, Ints]]:
     """(two ranks as indices, rows of ops as steps × direction × (send, receive)): the quickest hop of every step each way."""
     send, receive = np.full((2, count), -1, dtype=np.int64)
     for slot, verb in ((send, Verb.SEND), (receive, Verb.RECV)):
@@ -204,7 +209,7 @@ def _hops(ops: Table, gate: Any, count: int, ranks: Any) -> list[tuple[Any, Any]
     return sorted(found, key=lambda leg: -len(leg[1]))
 
 
-def _there_and_back(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
+def _there_and_back(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit:
     """Clock of one of two ranks against the other's: half the difference between the ways there and back."""
     took = ops.end_ns[rows[:, :, 1]] - ops.start_ns[rows[:, :, 0]]
     half = (took[:, 0] - took[:, 1]) / 2 * (1 if base == 0 else -1)
@@ -216,7 +221,7 @@ def _there_and_back(ops: Table, rows: Any, base: int, middle: int, drifts: bool)
     return replace(found, error=np.hypot(found.error, unequal / SURE))
 
 
-def _clocks(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
+def _clocks(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit:
     """Clocks of a group against one of its members, from its gates.
 
     The receiver of a slow link ends one chunk later than the others, so what a chunk can explain must be constant.
@@ -238,7 +243,7 @@ def _clocks(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
     return replace(found, steady=found.steady & (strict | (np.abs(found.offset) > chunk)), least=least, most=most)
 
 
-def _beyond_bytes(late: Any, time: Any, size: Any, drifts: bool) -> Fit:
+def _beyond_bytes(late: Numbers, time: Floats, size: Ints, drifts: bool) -> Fit:
     """Levels from all gates or, where bytes matter, from the smallest, as far as bytes do not explain those too."""
     whole = _level(late, time, drifts)
     few = min(max(FEW_GATES, len(size) // 8), len(size))
@@ -254,7 +259,7 @@ def _beyond_bytes(late: Any, time: Any, size: Any, drifts: bool) -> Fit:
     return smallest.chosen(whole, growth > np.maximum(SURE * np.hypot(error_small, error_large), TOLD_NS))
 
 
-def _median(values: Any) -> tuple[Any, Any]:
+def _median(values: Numbers) -> tuple[Floats, Floats]:
     """(median, standard error) of every column, from the values around it: ends of several modes have an uncertain one."""
     ordered, n = np.sort(values, axis=0), len(values)
     reach = SURE * np.sqrt(n) / 2
@@ -262,7 +267,7 @@ def _median(values: Any) -> tuple[Any, Any]:
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2, (high - low) / (2 * SURE)
 
 
-def _level(late: Any, time: Any, drifts: bool) -> Fit:
+def _level(late: Numbers, time: Floats, drifts: bool) -> Fit:
     """The level of every column, its slope in time, and whether it was there all the time."""
     third = max(len(late) // 3, 1)
     slope, slope_error = np.zeros(late.shape[1]), np.full(late.shape[1], np.inf)

@@ -10,10 +10,10 @@ of their channel.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
 from taut.core.tables import NULL, Table, Trace, Verb, constant
 from taut.graph import align
@@ -37,7 +37,7 @@ REPEATS = 4
 class Matching:
     """Gate number of every op (-1: none), the number of gates, and what could not be matched."""
 
-    gate: Any
+    gate: Ints
     gates: int
     unmatched: int
     misaligned: int
@@ -48,7 +48,7 @@ class Matching:
     """Gates left out because members that were not traced may have come last."""
 
 
-def match(ops: Table, window: Any, members: Table, given: int) -> Matching:
+def match(ops: Table, window: Indices, members: Table, given: int) -> Matching:
     """Match collectives and point-to-point ops inside each window; groups from ``given`` on were inferred from times."""
     gate = np.full(len(ops), NULL, dtype=np.int64)
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
@@ -60,7 +60,7 @@ def match(ops: Table, window: Any, members: Table, given: int) -> Matching:
     return Matching(gate, count, unmatched, misaligned, jumps=found)
 
 
-def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
+def slots(ops: Table, gate: Indices, count: int) -> tuple[Codes, Codes, int]:
     """(join, wait, number of slots): the slot each op joins and the slot it waits at, -1 for none."""
     join = np.where(gate >= 0, gate, NULL)
     wait = join.copy()
@@ -74,7 +74,9 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
     return join.astype(np.int32), wait.astype(np.int32), count
 
 
-def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, given: int) -> tuple[int, int, list[Jump]]:
+def _collectives(
+    ops: Table, window: Indices, rows: Ints, gate: Ints, members: Table, given: int
+) -> tuple[int, int, list[Jump]]:
     if len(rows) == 0:
         return 0, 0, []
     rows = _in_order(ops, rows)
@@ -102,7 +104,7 @@ def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, 
     return count, int((number < 0).sum()), times.jumps
 
 
-def _token(group: Any, verb: Any, size: Any) -> Any:
+def _token(group: Ints, verb: Ints, size: Ints) -> Ints:
     """What a collective does; the size tells only in groups that record it for all."""
     sized = ~np.isin(verb, SIZELESS)
     unknown = np.zeros(int(group.max()) + 1, dtype=bool)
@@ -110,18 +112,18 @@ def _token(group: Any, verb: Any, size: Any) -> Any:
     return (verb << 56) + np.where(sized & ~unknown[group], size + 1, 0)
 
 
-def _differ(ids: Any, count: int, values: Any) -> Any:
+def _differ(ids: Ints, count: int, values: Ints) -> Mask:
     """True for ids that have different values."""
-    return least(ids, count, values) != greatest(ids, count, values)
+    return np.not_equal(least(ids, count, values), greatest(ids, count, values))
 
 
-def _issue(ops: Table, rows: Any) -> Any:
+def _issue(ops: Table, rows: Ints) -> Ints:
     """When ops were issued: their launch's start where known, else their own."""
     launch = ops.launch[rows]
     return ops.start_ns[np.where(launch >= 0, launch, rows)]
 
 
-def _in_order(ops: Table, rows: Any) -> Any:
+def _in_order(ops: Table, rows: Ints) -> Ints:
     """Rows by rank, then by when they were issued."""
     from taut.core.group_kernels import order_groups
 
@@ -129,7 +131,7 @@ def _in_order(ops: Table, rows: Any) -> Any:
     return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
 
 
-def _sequenced(group: Any, rank: Any, seq: Any) -> Any:
+def _sequenced(group: Ints, rank: Indices, seq: Ints) -> Mask:
     """True for ops of groups in which every op has a sequence number, and the numbers count."""
     without = np.zeros(int(group.max()) + 1, dtype=bool)
     without[group[seq < 0]] = True
@@ -137,14 +139,14 @@ def _sequenced(group: Any, rank: Any, seq: Any) -> Any:
     return ~without[group]
 
 
-def _uneven(scope: Any, rank: Any) -> Any:
+def _uneven(scope: Ints, rank: Indices) -> Mask:
     """True for ops of scopes in which the ranks hold different numbers of collectives."""
     cell, cells = numbered(scope, rank)
     per_op = np.bincount(cell, minlength=cells)[cell]
     return _differ(scope, int(scope.max()) + 1, per_op)[scope]
 
 
-def _channels(ops: Table, window: Any, rows: Any, gate: Any, count: int) -> int:
+def _channels(ops: Table, window: Indices, rows: Ints, gate: Ints, count: int) -> int:
     """Send k of a channel (sender, receiver, step, part) meets receive k."""
     if len(rows) == 0:
         return count
@@ -159,7 +161,7 @@ def _channels(ops: Table, window: Any, rows: Any, gate: Any, count: int) -> int:
     return count + pairs
 
 
-def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
+def _drop_lonely(gate: Ints, count: int) -> tuple[Ints, int]:
     """Gates with one member are none; the others are numbered without holes."""
     members = np.bincount(gate[gate >= 0], minlength=count + 1)
     new = np.cumsum(members >= 2) - 1
@@ -167,7 +169,7 @@ def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
     return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())
 
 
-def settled(ops: Table, matching: Matching, wanted: Any) -> Matching:
+def settled(ops: Table, matching: Matching, wanted: Ints) -> Matching:
     """Only gates whose last arriver is known; ``wanted`` are the members a gate of each group should have, 0 if unknown.
 
     Where members were not traced, one of them may have come last. The last one seen is taken for it only where at least
@@ -192,7 +194,7 @@ def settled(ops: Table, matching: Matching, wanted: Any) -> Matching:
     return replace(matching, gate=kept, gates=gates, unmatched=matching.unmatched + lost, open=count - gates)
 
 
-def wanted(trace: Trace) -> Any:
+def wanted(trace: Trace) -> Ints:
     """Members that a gate of each group should have: all of the job where ranks are missing and the group names none."""
     world = trace.world_size or 0
     unnamed = world if world > len(trace.members) else 0
@@ -216,10 +218,16 @@ def table(graph: Graph) -> Table:
     return Table(
         Gate,
         {
-            "gate": np.arange(len(last)), "verb": ops.verb[last], "name": ops.name[last],
-            "step": graph.steps[graph.window[last]], "group": ops.group[last], "members": sizes,
-            "expected": np.where(p2p, 2, wanted[ops.group[last]]), "opens_ns": ops.start_ns[last],
-            "last_rank": ops.rank[last], "late_ns": ops.start_ns[last] - middle,
+            "gate": np.arange(len(last)),
+            "verb": ops.verb[last],
+            "name": ops.name[last],
+            "step": graph.steps[graph.window[last]],
+            "group": ops.group[last],
+            "members": sizes,
+            "expected": np.where(p2p, 2, wanted[ops.group[last]]),
+            "opens_ns": ops.start_ns[last],
+            "last_rank": ops.rank[last],
+            "late_ns": ops.start_ns[last] - middle,
             "size": np.maximum.reduceat(ops.size[rows], begins),
         },
-    )  # fmt: skip
+    )

@@ -8,10 +8,9 @@ steps; then the edges from all of them replace the mystery.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
 from taut.core.tables import Table
 
@@ -26,7 +25,7 @@ SPARSE = 256
 """Cells of the table of a class for each of its ops at most: a class that only few ranks share explains nothing."""
 
 
-def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> tuple[Any, Any]:
+def edges(ops: Table, order: Ints, begins: Mask, window: Indices, members: Table) -> tuple[Ints, Ints]:
     """(source, target) of the edges that explain big recurring gaps."""
     none = np.zeros(0, dtype=np.int64)
     if len(members) < 2:
@@ -66,7 +65,7 @@ def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> t
     return (np.concatenate(source), np.concatenate(target)) if source else (none, none)
 
 
-def _explains(ops: Table, before: Any, gap: Any, table: Any, mine: Any, rank: int, members: Table) -> Any:
+def _explains(ops: Table, before: Ints, gap: Ints, table: Ints, mine: Ints, rank: int, members: Table) -> Ints | None:
     """The smallest group of other ranks whose last arrival ends this rank's gaps, or None."""
     if len(mine) < LEAST_STEPS:
         return None

@@ -8,10 +8,10 @@ before the first such gate is on the old time, what follows the largest hole bef
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.tables import Table
 
 LEAST_NS = 10_000_000
@@ -32,7 +32,7 @@ class Jump:
     by_ns: int
 
 
-def find(start: Any, end: Any, rank: Any, number: Any, sound: Any, slack: int) -> list[Jump]:
+def find(start: Ints, end: Ints, rank: Indices, number: Ints, sound: Mask, slack: int) -> list[Jump]:
     """Jumps of each rank against the lowest rank at its gates, the earliest first."""
     rows = np.flatnonzero(sound)
     rows = rows[np.lexsort((rank[rows], number[rows]))]
@@ -47,7 +47,7 @@ def find(start: Any, end: Any, rank: Any, number: Any, sound: Any, slack: int) -
     return out
 
 
-def _of(r: int, mine: Any, first: Any, start: Any, end: Any, slack: int) -> list[Jump]:
+def _of(r: int, mine: Ints, first: Ints, start: Ints, end: Ints, slack: int) -> list[Jump]:
     late = end[mine] - end[first]
     cuts = np.flatnonzero(np.abs(np.diff(late)) > LEAST_NS) + 1
     if not 0 < len(cuts) <= MOST_JUMPS:
@@ -68,7 +68,7 @@ def _of(r: int, mine: Any, first: Any, start: Any, end: Any, slack: int) -> list
     return out
 
 
-def shifts(jumps: list[Jump], rank: Any, start: Any) -> Any:
+def shifts(jumps: list[Jump], rank: Indices, start: Ints) -> Ints:
     """How far each op is ahead of its rank's first time."""
     out = np.zeros(len(rank), dtype=np.int64)
     for jump in jumps:
@@ -76,7 +76,7 @@ def shifts(jumps: list[Jump], rank: Any, start: Any) -> Any:
     return out
 
 
-def _cut(jump: Jump, rank: Any, start: Any) -> int:
+def _cut(jump: Jump, rank: Indices, start: Ints) -> int:
     """The first start on the new time: after the largest hole."""
     inside = np.unique(start[(rank == jump.rank) & (start >= jump.after_ns) & (start <= jump.before_ns)])
     if len(inside) == 0 or jump.by_ns < 0:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import least, numbered
 from taut.core.tables import NULL, Op, Table, Trace, Verb, constant
@@ -28,9 +28,9 @@ FEW_CIRCLES = 8
 class Edges:
     """Edges under construction: source, target and the lag added to the source's end."""
 
-    source: Any
-    target: Any
-    lag: Any
+    source: Ints
+    target: Ints
+    lag: Ints
 
     @classmethod
     def join(cls, parts: Sequence[Edges]) -> Edges:
@@ -73,7 +73,7 @@ def link(trace: Trace) -> Graph:
     return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
 
 
-def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
+def _in_time(ops: Table, rows: Ints, windows: steps.Windows) -> Ints:
     """Rows in which the ops of a rank follow one another in time, as whatever numbers them later expects."""
     from taut.core.group_kernels import order_groups
     from taut.graph.sweeps import in_order
@@ -87,7 +87,7 @@ def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
     return rows if in_order(group, groups, start, end) else rows[order_groups(group, groups, start, end)[0]]
 
 
-def _renumber(ops: Table, rows: Any, total: int) -> Table:
+def _renumber(ops: Table, rows: Ints, total: int) -> Table:
     """Launch rows after the cut: an op whose launch was cut away has none."""
     if constant(ops.launch):
         return ops
@@ -96,16 +96,16 @@ def _renumber(ops: Table, rows: Any, total: int) -> Table:
     return ops.replace(launch=new[ops.launch])
 
 
-def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
+def _axis(start: Ints, end: Ints, segment: Indices) -> tuple[Ints, Ints, Ints]:
     """Times relative to the origin of their segment: its first start."""
     if segment.max() == 0:
-        first = start.min()
+        first = int(start.min())
         return np.array([first]), start - first, end - first
     origin = least(segment, int(segment.max()) + 1, start)
     return origin, start - origin[segment], end - origin[segment]
 
 
-def _under_way(ops: Table, start: Any, end: Any) -> Any:
+def _under_way(ops: Table, start: Ints, end: Ints) -> Ints:
     """Starts, of messages from other ranks when they were sent: a receiver records only when one arrives."""
     rows = np.flatnonzero((ops.launch >= 0) & (ops.verb == Verb.RECV))
     rows = rows[ops.rank[ops.launch[rows]] != ops.rank[rows]]
@@ -118,16 +118,16 @@ def _under_way(ops: Table, start: Any, end: Any) -> Any:
 class Lanes:
     """Ops in lane order: ``order``, where a lane begins, and where an op belongs to the same grouped call as the last."""
 
-    lane: Any
-    order: Any
-    begins: Any
-    sibling: Any
-    rank: Any
+    lane: Indices
+    order: Ints
+    begins: Mask
+    sibling: Mask
+    rank: Indices
     """Number of the op's rank in its segment, of ``ranks``."""
     ranks: int
 
 
-def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int) -> Lanes:
+def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns: int) -> Lanes:
     """Lanes in which no two ops overlap by more than timer noise: what overlaps moves to a lane of its own.
 
     What is shorter than the timer's error goes before what seems to begin with it.
@@ -151,7 +151,7 @@ def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int)
     return Lanes(lane, order, begins, sibling, rank, ranks)
 
 
-def _lane_names(names: Sequence[str], before: Any, after: Any) -> Sequence[str]:
+def _lane_names(names: Sequence[str], before: Indices, after: Indices) -> Sequence[str]:
     """The names of the lanes: what moved keeps that of the lane it came from."""
     came = np.arange(len(names))
     if after is not before:
@@ -161,9 +161,18 @@ def _lane_names(names: Sequence[str], before: Any, after: Any) -> Sequence[str]:
 
 
 def _assemble(
-    trace: Trace, ops: Table, lanes: Lanes, window: Any, segment: Any, origin: Any, matching: gates.Matching, clock: Table,
-    residual: int | None, windows: steps.Windows, names: list[str],
-) -> Graph:  # fmt: skip
+    trace: Trace,
+    ops: Table,
+    lanes: Lanes,
+    window: Indices,
+    segment: Indices,
+    origin: Ints,
+    matching: gates.Matching,
+    clock: Table,
+    residual: int | None,
+    windows: steps.Windows,
+    names: list[str],
+) -> Graph:
     from taut.graph.circles import Circles
     from taut.graph.sweeps import order_events
 
@@ -216,21 +225,43 @@ def _assemble(
     if not constant(ordered.launch):
         ordered = ordered.replace(launch=np.where(ordered.launch >= 0, position[ordered.launch], NULL))
     graph = Graph(
-        trace=extended, ops=ordered, work_ns=work[order], gap_ns=gap[order],
-        pred_ptr=new_ptr, pred=new_pred, lag_ns=new_lag,
-        join=join[order].astype(np.int32), wait=wait[order].astype(np.int32), wait_lag_ns=wait_lag[order], slots=slots,
-        events=events, gate=gate[order].astype(np.int32), explained=explained[order],
-        window=window[order].astype(np.int32), steps=windows.labels, segment=np.asarray(windows.segment, dtype=np.int32),
-        origin_ns=origin, members=trace.members, clock=clock, clock_residual_ns=residual,
-        dropped_edges=dropped + late, partial=tuple(partial),
-        counts={**trace.counts, "gates": matching.gates - broken, "unmatched": matching.unmatched,
-                "misaligned": matching.misaligned, "circular gates": broken, "gates without their last arriver": matching.open},
+        trace=extended,
+        ops=ordered,
+        work_ns=work[order],
+        gap_ns=gap[order],
+        pred_ptr=new_ptr,
+        pred=new_pred,
+        lag_ns=new_lag,
+        join=join[order].astype(np.int32),
+        wait=wait[order].astype(np.int32),
+        wait_lag_ns=wait_lag[order],
+        slots=slots,
+        events=events,
+        gate=gate[order].astype(np.int32),
+        explained=explained[order],
+        window=window[order].astype(np.int32),
+        steps=windows.labels,
+        segment=np.asarray(windows.segment, dtype=np.int32),
+        origin_ns=origin,
+        members=trace.members,
+        clock=clock,
+        clock_residual_ns=residual,
+        dropped_edges=dropped + late,
+        partial=tuple(partial),
+        counts={
+            **trace.counts,
+            "gates": matching.gates - broken,
+            "unmatched": matching.unmatched,
+            "misaligned": matching.misaligned,
+            "circular gates": broken,
+            "gates without their last arriver": matching.open,
+        },
         roles=_roles(trace.members, ordered.rank),
-    )  # fmt: skip
+    )
     return graph
 
 
-def _roles(members: Table, rank: Any) -> Any:
+def _roles(members: Table, rank: Indices) -> Indices:
     """Role of each op: that of its rank where it has one, else its rank's stage, or one for all."""
     if (members.role != "").any():
         return np.unique(members.role, return_inverse=True)[1].astype(np.int32)[np.searchsorted(members.rank, rank)]
@@ -243,7 +274,7 @@ def _extend_groups(trace: Trace, names: list[str]) -> Trace:
     return replace(trace, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
 
 
-def _edges(ops: Table, lanes: Lanes, window: Any, segment: Any, trace: Trace) -> tuple[Edges, Edges, int]:
+def _edges(ops: Table, lanes: Lanes, window: Indices, segment: Ints, trace: Trace) -> tuple[Edges, Edges, int]:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
     from taut.graph.sweeps import hold_edges, lane_edges
 
@@ -258,12 +289,12 @@ def _edges(ops: Table, lanes: Lanes, window: Any, segment: Any, trace: Trace) ->
     return Edges(source, target, lag), _anchors(ops, lanes, target), dropped
 
 
-def _plain(source: Any, target: Any) -> Edges:
+def _plain(source: Ints, target: Ints) -> Edges:
     """Edges without a lag."""
     return Edges(source, target, np.zeros(len(source), dtype=np.int64))
 
 
-def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
+def _anchors(ops: Table, lanes: Lanes, explained: Ints) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
     from taut.core.group_kernels import order_groups
 
@@ -279,7 +310,7 @@ def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
     return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
 
 
-def _launch_edges(ops: Table, segment: Any) -> Edges:
+def _launch_edges(ops: Table, segment: Indices) -> Edges:
     """A launched op cannot begin before its launch began (the call itself may return later)."""
     target = np.flatnonzero(ops.launch >= 0)
     source = ops.launch[target]
@@ -292,14 +323,14 @@ def _launch_edges(ops: Table, segment: Any) -> Edges:
     return Edges(source, target, lag + np.where(residual, early, 0))
 
 
-def _wake_edges(ops: Table, lanes: Lanes, window: Any, members: Table, timer_ns: int) -> list[Edges]:
+def _wake_edges(ops: Table, lanes: Lanes, window: Indices, members: Table, timer_ns: int) -> list[Edges]:
     """What woke idle lanes (a wake-up may be recorded before its cause's end), and what that teaches of busy ones."""
     found = wakes.edges(ops, lanes, window, _roles(members, ops.rank), timer_ns)
     seen = Edges(found.source, found.target, np.minimum(ops.start_ns[found.target] - ops.end_ns[found.source], 0))
     return [seen, _plain(found.learned_source, found.learned_target)]
 
 
-def _openings(ops: Table, join: Any, slots: int) -> Any:
+def _openings(ops: Table, join: Indices, slots: int) -> Ints:
     """When each slot opened: the latest arrival among those that join it."""
     opens = np.full(slots + 1, np.iinfo(np.int64).min)
     inside = join >= 0
@@ -307,7 +338,7 @@ def _openings(ops: Table, join: Any, slots: int) -> Any:
     return opens
 
 
-def _who_waited(ops: Table, wait: Any, opens: Any) -> tuple[Any, Any, int]:
+def _who_waited(ops: Table, wait: Indices, opens: Ints) -> tuple[Indices, Ints, int]:
     """Who ended before the slot opened did not wait for it, unless by less than the clock can tell."""
     waits = wait >= 0
     short = np.where(waits, opens[np.maximum(wait, 0)] - ops.end_ns, 0)
@@ -318,19 +349,19 @@ def _who_waited(ops: Table, wait: Any, opens: Any) -> tuple[Any, Any, int]:
     return np.where(impossible, NULL, wait), lag.astype(np.int64), int((impossible & ~eager).sum())
 
 
-def _work(ops: Table, wait: Any, wait_lag: Any, opens: Any) -> Any:
+def _work(ops: Table, wait: Indices, wait_lag: Ints, opens: Ints) -> Ints:
     opening = np.where(wait >= 0, np.maximum(ops.start_ns, opens[np.maximum(wait, 0)] + wait_lag), ops.start_ns)
     return ops.end_ns - opening
 
 
-def _csr(edges: Edges, n: int) -> tuple[Any, Any, Any]:
+def _csr(edges: Edges, n: int) -> tuple[Ints, Ints, Ints]:
     from taut.core.group_kernels import group_sort
 
     order, ptr = group_sort(edges.target, n)
     return ptr, edges.source[order], edges.lag[order]
 
 
-def _permute_csr(ptr: Any, pred: Any, lag: Any, order: Any, position: Any) -> tuple[Any, Any, Any]:
+def _permute_csr(ptr: Ints, pred: Ints, lag: Ints, order: Ints, position: Ints) -> tuple[Ints, Ints, Ints]:
     counts = np.diff(ptr)[order]
     new_ptr = np.zeros(len(ptr), dtype=np.int64)
     np.cumsum(counts, out=new_ptr[1:])
@@ -338,7 +369,7 @@ def _permute_csr(ptr: Any, pred: Any, lag: Any, order: Any, position: Any) -> tu
     return new_ptr, position[pred[take]], lag[take]
 
 
-def _gaps(ops: Table, ptr: Any, pred: Any, lag: Any) -> Any:
+def _gaps(ops: Table, ptr: Ints, pred: Ints, lag: Ints) -> Ints:
     """What no edge explains: start minus the latest predecessor (or the segment's origin)."""
     ready = np.zeros(len(ops), dtype=np.int64)
     has = np.flatnonzero(np.diff(ptr) > 0)
@@ -347,7 +378,7 @@ def _gaps(ops: Table, ptr: Any, pred: Any, lag: Any) -> Any:
     return ops.start_ns - ready
 
 
-def _gate_to_break(ops: Table, gate: Any, stuck: Any) -> int | None:
+def _gate_to_break(ops: Table, gate: Indices, stuck: Mask) -> int | None:
     """In a circle of gates, the one whose members begin farthest apart is the least likely to be real."""
     rows = np.flatnonzero(stuck & (gate >= 0))
     if len(rows) == 0:
@@ -359,7 +390,7 @@ def _gate_to_break(ops: Table, gate: Any, stuck: Any) -> int | None:
     return int(ids[np.argmax(last - first)])
 
 
-def _cut(edges: Edges, stuck: Any) -> tuple[Edges, int]:
+def _cut(edges: Edges, stuck: Mask) -> tuple[Edges, int]:
     """Edges among stuck ops that run against time close the circle: drop those with negative lag."""
     bad = stuck[edges.source] & stuck[edges.target] & (edges.lag < 0)
     if not bad.any():

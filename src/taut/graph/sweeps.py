@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.jit import kernel
 
 
 @kernel(lists=True)
 def order_events(
-    pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int, segment: Any, segments: int
-) -> tuple[Any, Any, Any]:
+    pred_ptr: Ints, pred: Ints, join: Indices, wait: Indices, slots: int, segment: Indices, segments: int
+) -> tuple[Ints, Ints, Ints]:
     """Kahn's algorithm over arrivals and ends: (events, op at each position, position of each op).
 
     Events speak of positions: p means that the op at position p arrives, ~p that it ends after waiting. Segments follow
@@ -122,8 +121,8 @@ EARLY_NS = 10_000_000
 
 @kernel(lists=True)
 def idle_causes(
-    lane: Any, start: Any, end: Any, kind: Any, cuts: Any, lanes: int, slack: int
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    lane: Indices, start: Ints, end: Ints, kind: Indices, cuts: Ints, lanes: int, slack: int
+) -> tuple[Ints, Ints, Ints, Ints]:
     """Edges that explain why an idle lane woke up: (cause op, woken op), and the same of one kind: (cause op, woken op).
 
     Ops cuts[g]..cuts[g+1] belong to one rank and are sorted by start. A lane that was idle and wakes at t waited for the
@@ -197,7 +196,9 @@ def idle_causes(
 
 
 @kernel(lists=True)
-def scan_lanes(order: Any, begins: Any, start: Any, end: Any, kind: Any, timer: int, most: int) -> tuple[Any, Any, int]:
+def scan_lanes(
+    order: Ints, begins: Mask, start: Ints, end: Ints, kind: Indices, timer: int, most: int
+) -> tuple[Mask, Mask, int]:
     """Neighbours in lane order: (part of the same grouped call, overlaps the one before, how many overlap).
 
     A grouped call is several communications of one interval. An overlap counts if it is more than timer noise, which
@@ -222,7 +223,7 @@ def scan_lanes(order: Any, begins: Any, start: Any, end: Any, kind: Any, timer: 
 
 
 @kernel(lists=True)
-def lane_edges(order: Any, begins: Any, sibling: Any) -> tuple[Any, Any]:
+def lane_edges(order: Ints, begins: Mask, sibling: Mask) -> tuple[Ints, Ints]:
     """Every op follows the op, or all ops of the grouped call, before it in its lane: (source, target)."""
     n = len(order)
     first, stop = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -246,7 +247,9 @@ def lane_edges(order: Any, begins: Any, sibling: Any) -> tuple[Any, Any]:
 
 
 @kernel(lists=True)
-def hold_edges(source: Any, target: Any, lag: Any, start: Any, end: Any, timer: int, most: int) -> tuple[Any, Any, Any, int]:
+def hold_edges(
+    source: Ints, target: Ints, lag: Ints, start: Ints, end: Ints, timer: int, most: int
+) -> tuple[Ints, Ints, Ints, int]:
     """Edges the trace does not contradict, with the lag that timer noise leaves: (source, target, lag, dropped)."""
     m = 0
     n = len(source)
@@ -264,7 +267,7 @@ def hold_edges(source: Any, target: Any, lag: Any, start: Any, end: Any, timer: 
 
 
 @kernel(lists=True)
-def in_order(group: Any, groups: int, start: Any, end: Any) -> int:
+def in_order(group: Indices, groups: int, start: Ints, end: Ints) -> int:
     """1 if the rows of every group come by start, then end; else 0."""
     last_start = np.full(groups, -(1 << 62), np.int64)
     last_end = np.full(groups, -(1 << 62), np.int64)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.replay.blame import Blame, Pairs
@@ -43,7 +44,7 @@ class Coupling:
     hops: Hops | None
 
     @cached_property
-    def pairs(self) -> tuple[Any, Any, Any, Any]:
+    def pairs(self) -> tuple[Ints, Ints, Ints, Ints]:
         """(cause, victim, rank-ns, hops) of the pairs that are felt, the largest first."""
         cause, victim, caused = self.blamed.above(LEAST)
         top = np.argsort(-caused, kind="stable")
@@ -76,11 +77,14 @@ def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, h
     cause = int(graph.ranks[caused.argmax()]) if caused.any() else median
     excess = float(np.maximum(blame.excess_ns[blame.fault_ns > 0], 0).sum())
     return Coupling(
-        graph, blame.pairs, _reach_gates(graph, blame, observed, gap_free),
+        graph,
+        blame.pairs,
+        _reach_gates(graph, blame, observed, gap_free),
         float(blame.fault_ns.sum() / excess) if excess > 0 else None,
         respond(graph, observed, list(dict.fromkeys([cause, median]))) if len(graph.gates) else [],
-        turnover(graph, gap_free), hops,
-    )  # fmt: skip
+        turnover(graph, gap_free),
+        hops,
+    )
 
 
 def _reach_gates(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline) -> int | None:

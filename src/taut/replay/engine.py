@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.jit import kernel
 
 
 @kernel(lists=True)
 def sweep(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, work: Any, gap: Any
-) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    work: Ints,
+    gap: Ints,
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """One replay: (arrival, opening, end, binding predecessor of the arrival, op that opened the slot)."""
     n = len(work)
     arrival = np.empty(n, np.int64)
@@ -53,7 +61,9 @@ def sweep(
 
 
 @kernel(lists=True)
-def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int) -> tuple[Any, Any, int, int]:
+def registers(
+    events: Ints, pred_ptr: Ints, pred: Ints, join: Indices, wait: Indices, slots: int
+) -> tuple[Codes, Codes, int, int]:
     """Where a batched replay keeps its state: (op register, slot register, how many of each).
 
     An op's register is free again after its last successor has arrived (and it has ended), a slot's after its last
@@ -123,10 +133,28 @@ def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots
 
 
 def sweep_many_plain(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
-    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, offset: Any,
-    columns: int, window: Any, windows: int, closes: Any,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    gap: Floats,
+    other_gap: Floats,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    base: Ints,
+    other: Ints,
+    key: Codes,
+    offset: Ints,
+    columns: int,
+    window: Indices,
+    windows: int,
+    closes: Mask,
+) -> Ints:
     """``sweep_many`` with numpy over the columns."""
     state = np.zeros((n_ops + 1, columns))
     opens, done = np.full((n_slots + 1, columns), -1e300), np.zeros((windows, columns))
@@ -165,7 +193,7 @@ def sweep_many_plain(
 
 
 @kernel()
-def shift(row: Any, key: Any, offset: Any, v: int, by: float) -> None:
+def shift(row: Floats, key: Codes, offset: Ints, v: int, by: float) -> None:
     """Add to the columns that ask for op v."""
     for d in range(len(offset)):
         k = key[d, v] + offset[d]
@@ -175,10 +203,28 @@ def shift(row: Any, key: Any, offset: Any, v: int, by: float) -> None:
 
 @kernel(plain=sweep_many_plain, fastmath={"nnan", "ninf", "nsz"})
 def sweep_many(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
-    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, offset: Any,
-    columns: int, window: Any, windows: int, closes: Any,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    gap: Floats,
+    other_gap: Floats,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    base: Ints,
+    other: Ints,
+    key: Codes,
+    offset: Ints,
+    columns: int,
+    window: Indices,
+    windows: int,
+    closes: Mask,
+) -> Ints:
     """Replays side by side, in floats (exact below 2**53 ns) so that columns vectorise.
 
     Column k takes ``other`` work and ``other_gap`` for ops one of whose keys d (unless negative) is k - offset[d],
@@ -241,9 +287,23 @@ def sweep_many(
 
 @kernel(lists=True)
 def backward(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any,
-    arrival: Any, opening: Any, end: Any, bound: Any, opener: Any, segment: Any, segments: int,
-) -> tuple[Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    gap: Ints,
+    arrival: Ints,
+    opening: Ints,
+    end: Ints,
+    bound: Ints,
+    opener: Ints,
+    segment: Indices,
+    segments: int,
+) -> tuple[Mask, Ints]:
     """One reverse sweep: (critical: the segment's end moves with this op's work; slack: how much later it may end)."""
     n = len(gap)
     slack = np.full(n, 1 << 61, np.int64)
@@ -283,7 +343,7 @@ def backward(
 
 
 @kernel(lists=True)
-def fold(follower: Any) -> tuple[Any, Any]:
+def fold(follower: Ints) -> tuple[Ints, Ints]:
     """Chains of ops: (op that ends each op's chain, op that begins the chain an op ends); ops are in event order."""
     n = len(follower)
     owner = np.arange(n)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.jit import kernel
 from taut.replay.blame import FALSE_ALARMS, Blame
 from taut.replay.timeline import Timeline
@@ -22,9 +22,9 @@ from taut.replay.timeline import Timeline
 class Excess:
     """Net excess of ranks in windows; what stays inside the prediction interval of the peers counts as none."""
 
-    beyond_ns: Any
+    beyond_ns: Floats
     """Excess outside the interval, else 0; ranks × windows, ns."""
-    spread_ns: Any
+    spread_ns: Floats
     """How far an ordinary rank strays in a window, ranks × windows, ns; NaN where no peer tells."""
 
     @property
@@ -33,7 +33,7 @@ class Excess:
         return bool(np.isfinite(self.spread_ns).any())
 
     @property
-    def largest(self) -> Any:
+    def largest(self) -> Ints:
         """Per window: index of the rank with the largest excess, -1 where nobody is outside."""
         return np.where(self.beyond_ns.max(axis=0) > 0, self.beyond_ns.argmax(axis=0), -1)
 
@@ -54,20 +54,37 @@ def excess(blame: Blame) -> Excess:
     return Excess(beyond.reshape(shape), spread.reshape(shape))
 
 
-def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Any:
+def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Ints:
     """Windows × ranks: how much earlier some gate of a rank would open without the window's largest excess, ns."""
     g, top = blame.graph, late.largest
     shape = len(g.steps), len(g.ranks)
     if (top < 0).all():
         return np.zeros(shape, dtype=np.int64)
     return without(
-        g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, g.slots, g.work_ns, blame.peers.value_ns,
-        gap_free.arrival_ns, gap_free.opening_ns, gap_free.end_ns, g.window, g.rank_index, top, shape[1],
-    ).reshape(shape)  # fmt: skip
+        g.events,
+        g.pred_ptr,
+        g.pred,
+        g.lag_ns,
+        g.join,
+        g.wait,
+        g.wait_lag_ns,
+        g.slots,
+        g.work_ns,
+        blame.peers.value_ns,
+        gap_free.arrival_ns,
+        gap_free.opening_ns,
+        gap_free.end_ns,
+        g.window,
+        g.rank_index,
+        top,
+        shape[1],
+    ).reshape(shape)
 
 
 @kernel(lists=True)
-def tally(cell: Any, cells: int, work: Any, reference: Any, within: Any, between: Any) -> tuple[Any, Any, Any, Any]:
+def tally(
+    cell: Ints, cells: int, work: Ints, reference: Floats, within: Floats, between: Floats
+) -> tuple[Floats, Floats, Floats, Mask]:
     """Sums over the ops of each cell that have a reference: (excess, variance within, spread between, any at all)."""
     net = np.zeros(cells, np.float64)
     variance = np.zeros(cells, np.float64)
@@ -86,9 +103,24 @@ def tally(cell: Any, cells: int, work: Any, reference: Any, within: Any, between
 
 @kernel(lists=True)
 def without(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, work: Any,
-    reference: Any, arrival: Any, opening: Any, end: Any, window: Any, rank: Any, top: Any, ranks: int,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    work: Ints,
+    reference: Floats,
+    arrival: Ints,
+    opening: Ints,
+    end: Ints,
+    window: Indices,
+    rank: Indices,
+    top: Ints,
+    ranks: int,
+) -> Ints:
     """Gap-free replay of every window with the ops of its rank ``top`` at reference (-1: as it was).
 
     Returns per window and rank the largest shift of a waiting op's opening. Ends of other windows are those given.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers
 from taut.core.jit import kernel
 from taut.replay.timeline import Batch, window_times
 
@@ -23,34 +24,49 @@ class Grid:
     """Ingredients prepared for the short program of a batch: what counts before an op's gate, and what after it."""
 
     batch: Batch
-    before: Any
+    before: Floats
     """Ops of the program × ingredients, ns."""
-    after: Any
+    after: Floats
 
-    def walls(self, share: Any) -> Any:
+    def walls(self, share: Floats) -> Floats:
         """Window lengths, one column per column of ``share`` (ingredients × columns), ns."""
         done, _ = self._sweep(share, 0)
         return window_times(self.batch.graph, done)
 
-    def arrivals(self, share: Any) -> Any:
+    def arrivals(self, share: Floats) -> Floats:
         """When each op of the program arrives, ops × columns, ns."""
         return self._sweep(share, len(self.before))[1]
 
-    def with_after(self, *work: Any) -> Grid:
+    def with_after(self, *work: Numbers) -> Grid:
         """The grid with more ingredients that count after the gate; only ops that are not folded may have any."""
         more = np.stack([w[self.batch.short.ops] for w in work], axis=1)
         return Grid(self.batch, np.hstack([self.before, np.zeros_like(more)]), np.hstack([self.after, more]))
 
-    def _sweep(self, share: Any, rows: int) -> Any:
+    def _sweep(self, share: Floats, rows: int) -> tuple[Floats, Floats]:
         p = self.batch.short
         return mix(
-            p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, p.op_register, p.slot_register,
-            p.n_ops, p.n_slots, self.before, self.after, np.ascontiguousarray(share, dtype=np.float64), p.window,
-            len(self.batch.graph.steps), p.closes, rows,
-        )  # fmt: skip
+            p.events,
+            p.pred_ptr,
+            p.pred,
+            p.lag_ns,
+            p.join,
+            p.wait,
+            p.wait_lag_ns,
+            p.op_register,
+            p.slot_register,
+            p.n_ops,
+            p.n_slots,
+            self.before,
+            self.after,
+            np.ascontiguousarray(share, dtype=np.float64),
+            p.window,
+            len(self.batch.graph.steps),
+            p.closes,
+            rows,
+        )
 
 
-def grid(batch: Batch, before: Sequence[Any], after: Sequence[Any]) -> Grid:
+def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers | None]) -> Grid:
     """Prepare ingredients, each given per op as ns before its gate (gap) and after it (work); None is nothing.
 
     The lags inside folded chains belong to the first ingredient.
@@ -70,7 +86,7 @@ def grid(batch: Batch, before: Sequence[Any], after: Sequence[Any]) -> Grid:
 
 
 @kernel(lists=True)
-def carried(row_of: Any, owner: Any, folded: Any, values: Any, rows: int) -> Any:
+def carried(row_of: Ints, owner: Ints, folded: Ints, values: Numbers, rows: int) -> Floats:
     """Sum of the values of the ops that were folded into each op of the program."""
     out = np.zeros(rows, np.float64)
     for i in range(len(folded)):
@@ -80,10 +96,25 @@ def carried(row_of: Any, owner: Any, folded: Any, values: Any, rows: int) -> Any
 
 
 def mix_plain(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, op_register: Any,
-    slot_register: Any, n_ops: int, n_slots: int, before: Any, after: Any, share: Any, window: Any, windows: int,
-    closes: Any, rows: int,
-) -> tuple[Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    before: Floats,
+    after: Floats,
+    share: Floats,
+    window: Indices,
+    windows: int,
+    closes: Mask,
+    rows: int,
+) -> tuple[Floats, Floats]:
     """``mix`` with numpy over the columns."""
     columns = share.shape[1]
     state, done = np.zeros((n_ops + 1, columns)), np.zeros((windows, columns))
@@ -117,10 +148,25 @@ def mix_plain(
 
 @kernel(plain=mix_plain, fastmath={"nnan", "ninf", "nsz"})
 def mix(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, op_register: Any,
-    slot_register: Any, n_ops: int, n_slots: int, before: Any, after: Any, share: Any, window: Any, windows: int,
-    closes: Any, rows: int,
-) -> tuple[Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    before: Floats,
+    after: Floats,
+    share: Floats,
+    window: Indices,
+    windows: int,
+    closes: Mask,
+    rows: int,
+) -> tuple[Floats, Floats]:
     """Replays side by side; (when each window's last op ended per column, arrivals of the first ``rows`` ops).
 
     Registers are those of ``sweep_many``: an op's register holds its arrival until it has ended.

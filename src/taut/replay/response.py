@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
 
@@ -40,19 +41,19 @@ class Response:
     graph: Graph
     rank: int
     delay_ns: int
-    shift_ns: Any
+    shift_ns: Ints
     """Probes × steps since the delay × ranks: how much later the rank's step ended."""
-    gate_shift_ns: Any
+    gate_shift_ns: Ints
     """Probes × gates passed: the greatest shift of any op."""
-    absorbed_ns: Any
+    absorbed_ns: Ints
     """By class on a rank, as ``cell`` numbers them: shift that a lane had and lost when it came to such an op, all probes."""
     caught_ns: int
     """Shift that lanes caught from others, all probes: probes × delay + caught = absorbed + what the lanes still have."""
-    cell: Any
+    cell: Ints
     """Of each op the number of its class on its rank."""
 
     @cached_property
-    def felt(self) -> Any:
+    def felt(self) -> Mask:
         """Probes × steps since × ranks: who had been reached by then."""
         return np.logical_or.accumulate(self.shift_ns >= max(FELT * self.delay_ns, 1), axis=1)
 
@@ -83,9 +84,10 @@ class Response:
         return estimate((front / np.maximum(np.arange(front.shape[1]), 1)).max(axis=1))
 
     @cached_property
-    def left(self) -> Any:
+    def left(self) -> Floats:
         """Probes × steps since: share of the delay left, as the rank that is latest then shows it."""
-        return np.minimum(self.shift_ns.max(axis=2) / max(self.delay_ns, 1), 1.0)
+        latest: Floats = self.shift_ns.max(axis=2) / max(self.delay_ns, 1)
+        return np.minimum(latest, 1.0)
 
     @property
     def decay(self) -> dict[str, float] | None:
@@ -114,16 +116,20 @@ class Response:
         gates = np.median(self.gate_shift_ns / max(self.delay_ns, 1), axis=0)
         seen = np.flatnonzero(gates > 0)
         return {
-            "rank": self.rank, "delay_ns": self.delay_ns, "probes": len(self.shift_ns),
-            "speed_ranks_per_step": self.speed, "decay": self.decay,
+            "rank": self.rank,
+            "delay_ns": self.delay_ns,
+            "probes": len(self.shift_ns),
+            "speed_ranks_per_step": self.speed,
+            "decay": self.decay,
             "left_by_step": [float(x) for x in np.median(self.left, axis=0)],
             "left_by_gate": [float(min(x, 1.0)) for x in gates[: int(seen[-1]) + 1]] if len(seen) else [],
-            "reached_ranks": self.reached_ranks, "within_steps": self.within_steps,
+            "reached_ranks": self.reached_ranks,
+            "within_steps": self.within_steps,
             "absorbed_by": self.absorbers(most),
-        }  # fmt: skip
+        }
 
 
-def estimate(values: Any) -> dict[str, float]:
+def estimate(values: Floats) -> dict[str, float]:
     """Median of the probes, and between which values nine of ten lie."""
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
     return {"value": float(middle), "lo": float(low), "hi": float(high)}
@@ -145,7 +151,7 @@ def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Resp
     return out
 
 
-def delayed(graph: Graph, observed: Timeline, ops: Any, delay_ns: int, steps: int) -> Response:
+def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int) -> Response:
     """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
     from taut.replay.ripples import NEVER, last_ends, ripple
 
@@ -155,16 +161,39 @@ def delayed(graph: Graph, observed: Timeline, ops: Any, delay_ns: int, steps: in
     lane, lanes = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1)
     cell, cells = g.on_rank(g.ops.name, len(g.names))
     shift, left, absorbed, caught = ripple(
-        g.events, g.pred_ptr, g.pred, g.lag_ns, t.join, t.wait, g.wait_lag_ns, t.gap_ns,
-        t.arrival_ns, t.opening_ns, t.end_ns, lane, lanes, g.window, g.rank_index, len(g.ranks),
-        cell, cells, last, ops, until, delay_ns, steps + 1, GATES,
-        np.zeros(len(g), dtype=np.int64), np.zeros(len(g), dtype=np.int32), np.full(g.slots + 1, NEVER),
+        g.events,
+        g.pred_ptr,
+        g.pred,
+        g.lag_ns,
+        t.join,
+        t.wait,
+        g.wait_lag_ns,
+        t.gap_ns,
+        t.arrival_ns,
+        t.opening_ns,
+        t.end_ns,
+        lane,
+        lanes,
+        g.window,
+        g.rank_index,
+        len(g.ranks),
+        cell,
+        cells,
+        last,
+        ops,
+        until,
+        delay_ns,
+        steps + 1,
+        GATES,
+        np.zeros(len(g), dtype=np.int64),
+        np.zeros(len(g), dtype=np.int32),
+        np.full(g.slots + 1, NEVER),
         np.zeros(g.slots + 1, dtype=np.int32),
-    )  # fmt: skip
+    )
     return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), cell)
 
 
-def _plan(graph: Graph) -> tuple[int, Any]:
+def _plan(graph: Graph) -> tuple[int, Ints]:
     """(steps to follow a delay, windows to begin one in): as many as the visits allow, spread over the run.
 
     No further than half of it, so that several windows can begin one.

@@ -5,10 +5,9 @@ Arrays in, arrays out (see ``jit.py`` for how they run).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Codes, Floats, Indices, Ints
 from taut.core.jit import kernel
 from taut.replay.engine import sweep
 
@@ -19,7 +18,7 @@ FEW = 32
 
 
 @kernel(lists=True)
-def last_ends(window: Any, rank: Any, end: Any, windows: int, ranks: int) -> tuple[Any, Any]:
+def last_ends(window: Indices, rank: Indices, end: Ints, windows: int, ranks: int) -> tuple[Ints, Ints]:
     """(when each rank's last op of each window ended, the last op of each window)."""
     last = np.full((windows, ranks), NEVER, np.int64)
     final = np.full(windows, -1, np.int64)
@@ -33,11 +32,35 @@ def last_ends(window: Any, rank: Any, end: Any, windows: int, ranks: int) -> tup
 
 @kernel(lists=True)
 def ripple(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any,
-    arrival: Any, opening: Any, end: Any, lane: Any, lanes: int, window: Any, rank: Any, ranks: int, cell: Any,
-    cells: int, last: Any, op: Any, until: Any, delay: int, steps: int, gates: int, late: Any, passed: Any, fresh: Any,
-    through: Any,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    gap: Ints,
+    arrival: Ints,
+    opening: Ints,
+    end: Ints,
+    lane: Indices,
+    lanes: int,
+    window: Indices,
+    rank: Indices,
+    ranks: int,
+    cell: Ints,
+    cells: int,
+    last: Ints,
+    op: Ints,
+    until: Ints,
+    delay: int,
+    steps: int,
+    gates: int,
+    late: Ints,
+    passed: Codes,
+    fresh: Ints,
+    through: Codes,
+) -> tuple[Ints, Ints, Ints, int]:
     """Delay one op after the other and follow what moves: exactly the difference that a replay with the delay shows.
 
     A delay only ever moves times back, so a new time is the greater of the old one and what moved predecessors demand;
@@ -114,7 +137,7 @@ def ripple(
     return shift, left, absorbed, caught
 
 
-def closers_plain(end: Any, opener: Any, window: Any, windows: int) -> Any:
+def closers_plain(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
     """``closers`` with numpy."""
     last = np.full(windows, NEVER, np.int64)
     np.maximum.at(last, window, end)
@@ -126,7 +149,7 @@ def closers_plain(end: Any, opener: Any, window: Any, windows: int) -> Any:
 
 
 @kernel(plain=closers_plain)
-def closers(end: Any, opener: Any, window: Any, windows: int) -> Any:
+def closers(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
     """The op of each window that ends last, rather one that did not wait for another; -1 without ops."""
     closer = np.full(windows, -1, np.int64)
     for v in range(len(end)):
@@ -137,7 +160,7 @@ def closers(end: Any, opener: Any, window: Any, windows: int) -> Any:
 
 
 @kernel(lists=True)
-def turnovers(closer: Any, bound: Any, opener: Any, window: Any, windows: int, cell: Any, cells: int) -> Any:
+def turnovers(closer: Ints, bound: Ints, opener: Ints, window: Indices, windows: int, cell: Ints, cells: int) -> Floats:
     """Jaccard distance of each window's critical cells (classes on ranks) from those of the one before; NaN for the first."""
     seen = np.full(cells, -2, np.int64)
     distance = np.full(windows, np.nan)
@@ -158,7 +181,7 @@ def turnovers(closer: Any, bound: Any, opener: Any, window: Any, windows: int, c
     return distance
 
 
-def shuffled_plain(values: Any, order: Any, begin: Any, chance: Any) -> Any:
+def shuffled_plain(values: Ints, order: Ints, begin: Ints, chance: Floats) -> Ints:
     """``shuffled`` with numpy."""
     out = values.copy()
     out[order] = values[order[np.lexsort((chance, np.repeat(np.arange(len(begin) - 1), np.diff(begin))))]]
@@ -166,7 +189,7 @@ def shuffled_plain(values: Any, order: Any, begin: Any, chance: Any) -> Any:
 
 
 @kernel(plain=shuffled_plain)
-def shuffled(values: Any, order: Any, begin: Any, chance: Any) -> Any:
+def shuffled(values: Ints, order: Ints, begin: Ints, chance: Floats) -> Ints:
     """The values exchanged inside each group of rows order[begin[k]:begin[k+1]], sorted by a chance per row."""
     out = values.copy()
     place = np.arange(len(order))
@@ -187,9 +210,21 @@ def shuffled(values: Any, order: Any, begin: Any, chance: Any) -> Any:
 
 
 def turnovers_of_many_plain(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any, work: Any,
-    window: Any, windows: int, cell: Any, cells: int,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    gap: Ints,
+    work: Ints,
+    window: Indices,
+    windows: int,
+    cell: Ints,
+    cells: int,
+) -> Floats:
     """``turnovers_of_many`` with numpy over the replays."""
     work = np.ascontiguousarray(work.T)
     n, many = work.shape
@@ -227,9 +262,21 @@ def turnovers_of_many_plain(
 
 @kernel(plain=turnovers_of_many_plain)
 def turnovers_of_many(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any, work: Any,
-    window: Any, windows: int, cell: Any, cells: int,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    gap: Ints,
+    work: Ints,
+    window: Indices,
+    windows: int,
+    cell: Ints,
+    cells: int,
+) -> Floats:
     """``turnovers`` of replays with other work: replays × ops in, replays × windows out."""
     distance = np.empty((len(work), windows))
     for i in range(len(work)):
@@ -240,7 +287,9 @@ def turnovers_of_many(
 
 
 @kernel(lists=True)
-def gates_between(waited: Any, amount: Any, bound: Any, opener: Any, meets: Any, excess: Any, by_gap: int, most: int) -> Any:
+def gates_between(
+    waited: Ints, amount: Ints, bound: Ints, opener: Ints, meets: Indices, excess: Floats, by_gap: int, most: int
+) -> Floats:
     """Blamed wait by the number of gates between cause and victim: the excess nearest to the wait is charged first.
 
     An op's excess is that of its work, or of the gap before it.

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.jit import SMALL
 from taut.core.tables import NULL
 from taut.graph import Graph
+
+Times = TypeVar("Times", Ints, Floats)
 
 
 @dataclass(frozen=True)
 class Change:
     """An edit of a graph, with its reason: set, scale or add to the work or gap of some ops, or take their gate away."""
 
-    ops: Any
+    ops: Indices | Mask
     what: Literal["work", "gap", "gate"]
     how: Literal["set", "scale", "add", "remove"]
-    value: Any = 0
+    value: Numbers | float = 0
     reason: str = ""
 
 
@@ -30,47 +33,61 @@ class Timeline:
     """The result of a replay. Times are ns from the origin of the op's segment."""
 
     graph: Graph
-    arrival_ns: Any
-    opening_ns: Any
-    end_ns: Any
-    bound: Any
+    arrival_ns: Ints
+    opening_ns: Ints
+    end_ns: Ints
+    bound: Ints
     """The op whose end set this op's arrival; -1 for the origin."""
-    opener: Any
+    opener: Ints
     """The op whose arrival opened the gate this op waited at; -1 if it did not wait."""
-    gap_ns: Any
-    work_ns: Any
-    join: Any
-    wait: Any
+    gap_ns: Ints
+    work_ns: Ints
+    join: Indices
+    wait: Indices
     """Slots joined and waited at, as the changes left them."""
 
     @cached_property
-    def wait_ns(self) -> Any:
+    def wait_ns(self) -> Ints:
         """Gate opening minus arrival, per op."""
         return self.opening_ns - self.arrival_ns
 
     @cached_property
-    def critical(self) -> Any:
+    def critical(self) -> Mask:
         """True for ops whose work moves the end of their segment: the critical path."""
         return self._backward[0]
 
     @cached_property
-    def slack_ns(self) -> Any:
+    def slack_ns(self) -> Ints:
         """How much later each op may end before its segment ends later."""
         return self._backward[1]
 
     @cached_property
-    def _backward(self) -> Any:
+    def _backward(self) -> tuple[Mask, Ints]:
         from taut.replay.engine import backward
 
         g = self.graph
         segment = g.segment[g.window].astype(np.int64)
         return backward(
-            g.events, g.pred_ptr, g.pred, g.lag_ns, self.join, self.wait, g.wait_lag_ns, g.slots, self.gap_ns,
-            self.arrival_ns, self.opening_ns, self.end_ns, self.bound, self.opener, segment, int(g.segment.max()) + 1,
-        )  # fmt: skip
+            g.events,
+            g.pred_ptr,
+            g.pred,
+            g.lag_ns,
+            self.join,
+            self.wait,
+            g.wait_lag_ns,
+            g.slots,
+            self.gap_ns,
+            self.arrival_ns,
+            self.opening_ns,
+            self.end_ns,
+            self.bound,
+            self.opener,
+            segment,
+            int(g.segment.max()) + 1,
+        )
 
     @cached_property
-    def completion_ns(self) -> Any:
+    def completion_ns(self) -> Ints:
         """When the last op of each window ended, in its segment's time."""
         return completion(self.graph, self.end_ns)
 
@@ -80,19 +97,19 @@ class Timeline:
         return int(self.window_ns.sum())
 
     @cached_property
-    def window_ns(self) -> Any:
+    def window_ns(self) -> Ints:
         """How long each window took."""
         return window_times(self.graph, self.completion_ns)
 
 
-def completion(graph: Graph, end_ns: Any) -> Any:
+def completion(graph: Graph, end_ns: Ints) -> Ints:
     """When the last op of each window ended."""
     done = np.zeros(len(graph.steps), dtype=np.int64)
     np.maximum.at(done, graph.window, end_ns)
     return done
 
 
-def window_times(graph: Graph, done: Any) -> Any:
+def window_times(graph: Graph, done: Times) -> Times:
     """Window lengths from completion times: windows of a segment tile it. Works on one column or many."""
     segment = graph.segment
     running = done.copy()
@@ -116,7 +133,7 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
 
 
-def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Any, Any, Any, Any]:
+def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Ints, Ints, Indices, Indices]:
     """(work, gap, slots joined, slots waited at) of every op as the changes leave them."""
     work, gap = graph.work_ns, graph.gap_ns if gaps else np.zeros_like(graph.gap_ns)
     join, wait = graph.join, graph.wait
@@ -132,14 +149,14 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
     return work, gap, join, wait
 
 
-def _edit(values: Any, change: Change) -> Any:
+def _edit(values: Ints, change: Change) -> Ints:
     out = values.copy()
     if change.how == "set":
         out[change.ops] = change.value
     elif change.how == "scale":
         out[change.ops] = np.rint(out[change.ops] * change.value)
     elif change.how == "add":
-        out[change.ops] += change.value
+        out[change.ops] = out[change.ops] + change.value
     else:
         out[change.ops] = 0
     return np.maximum(out, 0)
@@ -164,18 +181,20 @@ class Batch:
 
     COLUMNS = 128
 
-    def walls(self, base: Any, other: Any, key: Any, keys: int, gap: Any, other_gap: Any = None) -> Any:
+    def walls(self, base: Ints, other: Ints, key: Ints, keys: int, gap: Ints, other_gap: Ints | None = None) -> Ints:
         """Window lengths, one column per key k: ops with key k take ``other`` work and gap, the rest ``base`` and ``gap``."""
         return self.many(base, other, [(key, keys)], gap, other_gap)[0]
 
-    def many(self, base: Any, other: Any, cuts: Sequence[tuple[Any, int]], gap: Any, other_gap: Any = None) -> list[Any]:
+    def many(
+        self, base: Ints, other: Ints, cuts: Sequence[tuple[Ints, int]], gap: Ints, other_gap: Ints | None = None
+    ) -> list[Ints]:
         """``walls`` for several cuts (key per op, number of keys), together where they can share a pass over the graph.
 
         A cut that is constant along folded chains (a rank), or blind to them (a link), is asked of the short program.
         """
         folded = self.short.folded
         heirs = self.short.owner[folded]
-        out: dict[int, Any] = {}
+        out: dict[int, Ints] = {}
         groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
         for i, (key, _) in enumerate(cuts):
             if other_gap is not None or not len(folded):
@@ -198,8 +217,8 @@ class Batch:
         return [out[i] for i in range(len(cuts))]
 
     def _walls(
-        self, program: Program, base: Any, other: Any, cuts: list[tuple[Any, int]], gap: Any, other_gap: Any
-    ) -> list[Any]:
+        self, program: Program, base: Ints, other: Ints, cuts: list[tuple[Ints, int]], gap: Numbers, other_gap: Numbers
+    ) -> list[Ints]:
         from concurrent.futures import ThreadPoolExecutor
 
         from taut.replay.engine import sweep_many
@@ -213,12 +232,30 @@ class Batch:
         work, changed = base[here], other[here]
         before, after = gap[here].astype(np.float64), other_gap[here].astype(np.float64)
 
-        def block(first: int) -> Any:
+        def block(first: int) -> Ints:
             return sweep_many(
-                p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, before, after,
-                p.op_register, p.slot_register, p.n_ops, p.n_slots, work, changed, key, offsets[:-1] - first,
-                min(width, int(offsets[-1]) - first), p.window, len(g.steps), p.closes,
-            )  # fmt: skip
+                p.events,
+                p.pred_ptr,
+                p.pred,
+                p.lag_ns,
+                p.join,
+                p.wait,
+                p.wait_lag_ns,
+                before,
+                after,
+                p.op_register,
+                p.slot_register,
+                p.n_ops,
+                p.n_slots,
+                work,
+                changed,
+                key,
+                offsets[:-1] - first,
+                min(width, int(offsets[-1]) - first),
+                p.window,
+                len(g.steps),
+                p.closes,
+            )
 
         width = self.COLUMNS if len(p.ops) > SMALL else int(offsets[-1])
         firsts = range(0, int(offsets[-1]), width)
@@ -235,27 +272,27 @@ class Batch:
 class Program:
     """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
 
-    ops: Any
-    owner: Any
+    ops: Ints
+    owner: Ints
     """Per op of the graph: the op it is folded into (itself if kept)."""
-    folded: Any
-    onward_ns: Any
+    folded: Ints
+    onward_ns: Ints
     """Per folded op: the lag to the op that follows it."""
-    events: Any
-    pred_ptr: Any
-    pred: Any
-    lag_ns: Any
-    join: Any
-    wait: Any
-    wait_lag_ns: Any
-    window: Any
-    closes: Any
-    op_register: Any
-    slot_register: Any
+    events: Ints
+    pred_ptr: Ints
+    pred: Ints
+    lag_ns: Ints
+    join: Indices
+    wait: Indices
+    wait_lag_ns: Ints
+    window: Indices
+    closes: Mask
+    op_register: Indices
+    slot_register: Indices
     n_ops: int
     n_slots: int
 
-    def folded_gap(self, work: Any, gap: Any) -> Any:
+    def folded_gap(self, work: Ints, gap: Ints) -> Floats:
         """Gap before each kept op with its folded chain in it: their gaps, work and lags."""
         out = gap.astype(np.float64)
         passed = gap[self.folded] + work[self.folded] + self.onward_ns
@@ -287,7 +324,7 @@ def batch(graph: Graph) -> Batch:
     return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward[folded], closes))
 
 
-def _program(graph: Graph, ops: Any, owner: Any, heads: Any, folded: Any, onward: Any, closes: Any) -> Program:
+def _program(graph: Graph, ops: Ints, owner: Ints, heads: Ints, folded: Ints, onward: Ints, closes: Mask) -> Program:
     """The program over the kept ops; each takes the predecessors of the head of its chain."""
     from taut.replay.engine import registers
 
@@ -308,6 +345,21 @@ def _program(graph: Graph, ops: Any, owner: Any, heads: Any, folded: Any, onward
     join, wait = graph.join[ops], graph.wait[ops]
     op_register, slot_register, n_ops, n_slots = registers(events, ptr, pred, join, wait, graph.slots)
     return Program(
-        ops, owner, folded, onward, events, ptr, pred, lag, join, wait, graph.wait_lag_ns[ops], graph.window[ops],
-        closes[ops], op_register, slot_register, n_ops, n_slots,
-    )  # fmt: skip
+        ops,
+        owner,
+        folded,
+        onward,
+        events,
+        ptr,
+        pred,
+        lag,
+        join,
+        wait,
+        graph.wait_lag_ns[ops],
+        graph.window[ops],
+        closes[ops],
+        op_register,
+        slot_register,
+        n_ops,
+        n_slots,
+    )

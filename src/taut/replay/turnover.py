@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints
 from taut.core.ids import greatest, least, numbered
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
@@ -33,9 +34,9 @@ CLOSE = 1e-12
 class Turnover:
     """Turnover of the critical path."""
 
-    distance: Any
+    distance: Floats
     """Per window: Jaccard distance of its critical (rank, class) pairs from those of the window before; NaN: first."""
-    lot: Any
+    lot: Floats | None
     """Mean distance over the tested windows: observed, then in each replay of the null; None if it was not asked."""
     tested: int
     """Windows that the test looks at."""
@@ -57,9 +58,12 @@ class Turnover:
         """The turnover in the words of ``--json``."""
         expected = None if self.lot is None else float(self.lot[1:].mean())
         return {
-            "value": self.value, "p": self.p, "windows": len(self.distance), "tested_windows": self.tested,
+            "value": self.value,
+            "p": self.p,
+            "windows": len(self.distance),
+            "tested_windows": self.tested,
             "expected": expected,
-        }  # fmt: skip
+        }
 
 
 def turnover(graph: Graph, gap_free: Timeline, *, seed: int = 0) -> Turnover:
@@ -77,14 +81,14 @@ def turnover(graph: Graph, gap_free: Timeline, *, seed: int = 0) -> Turnover:
     return Turnover(distance, _lot(graph, ops, tested, np.random.default_rng(seed)), tested)
 
 
-def _places(graph: Graph, ops: int) -> tuple[Any, ...]:
+def _places(graph: Graph, ops: int) -> tuple[Indices, int, Ints, int]:
     """Window and cell (a class on a rank) of the first ops, each with how many there are."""
     g = graph
     cell, cells = g.on_rank(g.ops.name, len(g.names))
     return g.window[:ops], len(g.steps), cell[:ops], cells
 
 
-def _lot(graph: Graph, ops: int, windows: int, rng: Any) -> Any:
+def _lot(graph: Graph, ops: int, windows: int, rng: np.random.Generator) -> Floats:
     """Mean distances with the work as it is and as the null draws it, over the first ops of the graph's program."""
     from taut.core.group_kernels import group_sort
     from taut.replay.ripples import shuffled, turnovers_of_many
@@ -97,13 +101,23 @@ def _lot(graph: Graph, ops: int, windows: int, rng: Any) -> Any:
     events = g.events if ops == len(g) else g.events[: np.flatnonzero(g.events == ops)[0]]
     ptr, none = g.pred_ptr[: ops + 1], np.zeros(ops, dtype=np.int64)
     distance = turnovers_of_many(
-        events, ptr, g.pred[: ptr[-1]], g.lag_ns[: ptr[-1]], g.join[:ops], g.wait[:ops], g.wait_lag_ns[:ops], g.slots,
-        none, drawn, *_places(g, ops),
-    )  # fmt: skip
-    return np.nanmean(distance[:, 1:windows], axis=1)
+        events,
+        ptr,
+        g.pred[: ptr[-1]],
+        g.lag_ns[: ptr[-1]],
+        g.join[:ops],
+        g.wait[:ops],
+        g.wait_lag_ns[:ops],
+        g.slots,
+        none,
+        drawn,
+        *_places(g, ops),
+    )
+    means: Floats = np.nanmean(distance[:, 1:windows], axis=1)
+    return means
 
 
-def _exchangeable(graph: Graph, ops: int) -> tuple[Any, Any, int]:
+def _exchangeable(graph: Graph, ops: int) -> tuple[Ints, Ints, int]:
     """(those of the first ops that meet nobody, the lot each draws from, how many lots).
 
     What slows a gate slows all of it and says nothing about who is late, so the work of its members stays. So does

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints, Numbers
 from taut.core.jit import kernel
 
 PROBES = 64
@@ -13,20 +12,20 @@ PROBES = 64
 
 
 @kernel()
-def middle(ordered: Any, skip: int) -> float:
+def middle(ordered: Floats, skip: int) -> float:
     """Median of a sorted array with one element left out (-1: none)."""
     n = len(ordered) - (1 if skip >= 0 else 0)
     return float(0.5 * (pick(ordered, skip, (n - 1) // 2) + pick(ordered, skip, n // 2)))
 
 
 @kernel()
-def pick(ordered: Any, skip: int, i: int) -> float:
+def pick(ordered: Floats, skip: int, i: int) -> float:
     """Element i of a sorted array with one element left out."""
     return float(ordered[i + 1] if 0 <= skip <= i else ordered[i])
 
 
 @kernel()
-def quantile(ordered: Any, skip: int, q: float) -> float:
+def quantile(ordered: Floats, skip: int, q: float) -> float:
     """Quantile of a sorted array with one element left out, linear between neighbours."""
     n = len(ordered) - (1 if skip >= 0 else 0)
     x = q * (n - 1)
@@ -36,7 +35,7 @@ def quantile(ordered: Any, skip: int, q: float) -> float:
 
 
 @kernel()
-def distance(ordered: Any, center: float) -> float:
+def distance(ordered: Floats, center: float) -> float:
     """Median distance of the elements of a sorted array from a value: the farthest is always at one of the ends."""
     n = len(ordered)
     left, right = 0, n - 1
@@ -55,7 +54,7 @@ def distance(ordered: Any, center: float) -> float:
 
 
 @kernel()
-def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
+def describe_cells(values: Numbers, order: Ints, begin: Ints) -> tuple[Floats, Floats]:
     """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail.
 
     Two values give their range over its expectation (1.128 standard deviations), one gives none.
@@ -87,7 +86,7 @@ of stable but unequal ranks at 2 % for four of them and below 1 % from eight on 
 
 
 @kernel()
-def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any, Any, Any]:
+def leave_one_out(median: Floats, spread: Floats, order: Ints, begin: Ints) -> tuple[Floats, Floats, Floats]:
     """Per cell, from the other cells of its class: (reference, spread within a rank, spread between ranks).
 
     ``order``/``begin`` list the cells (one per rank) of each class. A rank alone in its class is compared with its own
@@ -123,7 +122,7 @@ def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any
 
 
 @kernel()
-def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple[int, int, int, int]:
+def meet(p: int, q: int, bound: Ints, opener: Ints, last: Ints, mine: Ints) -> tuple[int, int, int, int]:
     """Walk two arrivals up the binding forest: (ops on p's branch, on q's branch, shared end, where they meet).
 
     Writes the arrivals passed on each branch into ``last`` and ``mine``; the work below arrival x is that of bound[x],
@@ -150,7 +149,7 @@ def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple
 
 
 @kernel()
-def slot_of(keys: Any, key: int) -> int:
+def slot_of(keys: Ints, key: int) -> int:
     """Where the sum of a pair is kept: at its own number, or, where keys are listed, at the slot that holds it or is free.
 
     The last slot takes what finds none.
@@ -168,7 +167,16 @@ def slot_of(keys: Any, key: int) -> int:
 
 @kernel()
 def share_out(
-    amount: int, weights: Any, ops: Any, count: int, cause: Any, keys: Any, sums: Any, rank: Any, ranks: int, victim: int
+    amount: int,
+    weights: Floats,
+    ops: Ints,
+    count: int,
+    cause: Ints,
+    keys: Ints,
+    sums: Ints,
+    rank: Indices,
+    ranks: int,
+    victim: int,
 ) -> int:
     """Give an integer amount to ops in proportion to their weights, without remainder; returns what was given."""
     total = 0.0
@@ -189,9 +197,22 @@ def share_out(
 
 @kernel(lists=True)
 def split_work(
-    waited: Any, least: Any, ordinary: Any, z: float, arrival: Any, opening: Any, bound: Any, opener: Any, work: Any,
-    reference: Any, within: Any, between: Any, rank: Any, ranks: int, slots: int,
-) -> tuple[Any, Any, Any, Any, Any, Any]:  # fmt: skip
+    waited: Ints,
+    least: Ints,
+    ordinary: Ints,
+    z: float,
+    arrival: Ints,
+    opening: Ints,
+    bound: Ints,
+    opener: Ints,
+    work: Ints,
+    reference: Floats,
+    within: Floats,
+    between: Floats,
+    rank: Indices,
+    ranks: int,
+    slots: int,
+) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints]:
     """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, rank pairs and their sums.
 
     ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
@@ -260,8 +281,8 @@ def split_work(
 
 @kernel(lists=True)
 def split_gaps(
-    waited: Any, rest: Any, bound: Any, opener: Any, gap: Any, reference: Any, rank: Any, ranks: int, slots: int
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    waited: Ints, rest: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, rank: Indices, ranks: int, slots: int
+) -> tuple[Ints, Ints, Ints, Ints]:
     """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, rank pairs
     and their sums)."""
     n = len(gap)
@@ -291,8 +312,8 @@ def split_gaps(
 
 @kernel(lists=True)
 def part_of_gaps(
-    waited: Any, blamed: Any, bound: Any, opener: Any, gap: Any, reference: Any, held: Any
-) -> tuple[Any, Any]:  # fmt: skip
+    waited: Ints, blamed: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, held: Ints
+) -> tuple[Ints, Ints]:
     """Of what ``split_gaps`` blamed on gaps: the part of each wait that lies in some of them, and the op with the largest.
 
     ``held`` says how much of the gap before each op is meant.
@@ -323,8 +344,8 @@ def part_of_gaps(
 
 @kernel(lists=True)
 def expose(
-    begin: Any, stop: Any, order: Any, lane: Any, lanes: int, arrival: Any, opening: Any, end: Any, level: Any
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    begin: Ints, stop: Ints, order: Ints, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
     """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group.
 
     A group is one rank in one segment: ops order[begin[g]:begin[g+1]] by arrival, watched from 0 to stop[g]. The first
@@ -374,7 +395,7 @@ def expose(
 
 
 @kernel(lists=True)
-def fastest_other(gate: Any, gates: int, work: Any) -> Any:
+def fastest_other(gate: Indices, gates: int, work: Ints) -> Ints:
     """Per op: the least work among the other members of its gate; 0 for ops without a gate or alone in it."""
     first = np.full(gates, 1 << 62, np.int64)
     second = np.full(gates, 1 << 62, np.int64)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.ids import numbered
 from taut.core.tables import Verb
@@ -29,7 +29,7 @@ class Dimension:
     """One way to cut the ops: key per op (-1: none) and the label of every key."""
 
     name: str
-    key: Any
+    key: Ints
     labels: list[str]
 
 
@@ -42,8 +42,8 @@ class WhatIf:
     by: Mapping[str, Mapping[str, float]]
     worst_ranks: float | None
     last_stage: float | None
-    actual_ns: Any
-    ideal_ns: Any
+    actual_ns: Ints
+    ideal_ns: Ints
     """The two walls, window by window."""
 
     @property
@@ -108,7 +108,7 @@ def links(graph: Graph) -> Dimension | None:
     return Dimension("link", out, [f"{a}:{b}" for a, b in zip(sender[first], receiver[first], strict=True)])
 
 
-def link_ends(graph: Graph) -> tuple[Any, Any]:
+def link_ends(graph: Graph) -> tuple[Ints, Ints]:
     """(sender, receiver) of the link whose speed an op's transfer shows, -1 where none.
 
     A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's rings send
@@ -156,8 +156,8 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
 
 
 def _explained(
-    graph: Graph, prepared: Batch, ideal_work: Any, zero: Any, by: Mapping[str, Mapping[str, float]], actual: int, ideal: int
-) -> tuple[float | None, float | None]:  # fmt: skip
+    graph: Graph, prepared: Batch, ideal_work: Ints, zero: Ints, by: Mapping[str, Mapping[str, float]], actual: int, ideal: int
+) -> tuple[float | None, float | None]:
     """M_W and M_S: the share of (observed − ideal) recovered by idealising the worst workers, or the last stage."""
     if actual == ideal:
         return None, None
@@ -183,7 +183,7 @@ def _explained(
     return worst_ranks if worst_key is not None else None, last_stage if last_key is not None else None
 
 
-def fix(graph: Graph, reference_ns: Any, dimension: str, labels: Sequence[str]) -> Change:
+def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str]) -> Change:
     """Set ranks, stages, data-parallel ranks, classes, gate classes or links to their reference, gaps kept.
 
     The reference is the leave-one-out one: for a rank (or a class) its role peers, for a stage or a data-parallel rank
@@ -201,7 +201,7 @@ def fix(graph: Graph, reference_ns: Any, dimension: str, labels: Sequence[str]) 
     return Change(ops[known], "work", "set", np.rint(value[known]).astype(np.int64), reason)
 
 
-def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Any:
+def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Ints:
     """Ops of the named keys of a dimension."""
     found = next((d for d in dimensions(graph) if d.name == dimension), None)
     if found is None:
@@ -214,7 +214,7 @@ def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Any:
     return np.flatnonzero(np.isin(found.key, [found.labels.index(label) for label in labels]))
 
 
-def _from_the_others(graph: Graph, ops: Any) -> Any:
+def _from_the_others(graph: Graph, ops: Ints) -> Floats:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
