@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taut.core import memory
+from taut.core.array_types import Value
 
 if TYPE_CHECKING:
     from taut.core import native
@@ -33,8 +33,6 @@ LARGE = threading.Event()
 
 
 Result = TypeVar("Result")
-Value = NDArray[Any] | int | float | list[float]
-"""What a kernel takes: an array, a number, or, run by the interpreter, the list of an array."""
 
 
 class Kernel(Generic[Result]):

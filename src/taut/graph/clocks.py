@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -200,7 +199,7 @@ def _hops(ops: Table, gate: Indices, count: int, ranks: Indices) -> list[tuple[I
     key = np.stack([ops.rank[send], ops.rank[receive], step], axis=1)[order]
     first = np.concatenate([[True], (np.diff(key, axis=0) != 0).any(axis=1)]) if len(key) else np.zeros(0, dtype=bool)
     quickest = {tuple(k): (send[i], receive[i]) for k, i in zip(key[first].tolist(), order[first].tolist(), strict=True)}
-    legs: dict[tuple[int, int], list[Any]] = {}
+    legs: dict[tuple[int, int], list[tuple[tuple[int, int], tuple[int, int]]]] = {}
     for (a, b, s), there in quickest.items():
         back = quickest.get((b, a, s))
         if a < b and back is not None:

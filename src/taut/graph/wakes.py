@@ -13,7 +13,7 @@ was idle is learned, over all ranks of a role, and holds in every step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def _usual(cls: Ints, classes: int, window: Indices, source: Ints, target: Ints,
     left = np.bincount(cls[idle], minlength=classes)[woken] - (before - before[first])
     fails = (cases < USUAL * left) | (steps < LEAST_STEPS)
     failed = np.cumsum(fails)
-    good: Any = failed == (failed - fails)[first]
+    good = np.equal(failed, (failed - fails)[first])
     nth = np.arange(pairs) - first
     causes = np.full((int(nth[good].max(initial=0)) + 1, classes), -1, dtype=np.int64)
     causes[nth[good], woken[good]] = by[good]

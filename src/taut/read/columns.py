@@ -108,24 +108,6 @@ def paused_gc() -> Iterator[None]:
             gc.enable()
 
 
-def dense(*keys: Any) -> tuple[Ints, int]:
-    """Dense ids of the distinct combinations of keys, and how many there are."""
-    ids = np.zeros(len(keys[0]), dtype=np.int64)
-    for key in keys:
-        values, code = np.unique(key, return_inverse=True)
-        ids = np.unique(ids * max(len(values), 1) + code, return_inverse=True)[1]
-    return ids, int(ids.max()) + 1 if len(ids) else 0
-
-
-def occurrence(*keys: Any) -> Ints:
-    """Running number of each row among the rows with the same keys, in row order."""
-    ids, _ = dense(*keys)
-    order = np.argsort(ids, kind="stable")
-    out = np.empty(len(ids), dtype=np.int64)
-    out[order] = np.arange(len(ids)) - np.searchsorted(ids[order], ids[order], "left")
-    return out
-
-
 def medians(ids: Ints, values: Any, count: int) -> Any:
     """Median of the values of each id; 0 where there is none."""
     order = np.lexsort((values, ids))

@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Ints
 from taut.core.ids import sums, total
 from taut.core.tables import Table, col
 from taut.graph import Graph
@@ -120,11 +120,6 @@ class Blame:
     def caused_ns(self) -> Ints:
         """Per rank: wait that it caused, fault and gap together, rank-ns."""
         return sums(self.graph.rank_index, self.fault_ns + self.gap_ns, len(self.graph.ranks))
-
-    def by_window(self, ops: Mask) -> Ints:
-        """Wait caused by the given ops (mask), fault and gap together, per window, rank-ns."""
-        caused = (self.fault_ns + self.gap_ns) * ops
-        return sums(self.graph.window, caused, len(self.graph.steps))
 
 
 def at_reference(graph: Graph, peers: reference.Reference) -> Ints:

@@ -26,7 +26,7 @@ WAITS = 50_000
 MOST_GATES = 64
 """Causes further away than this are counted as that far."""
 
-Hops = Callable[[Any, Any], Any]
+Hops = Callable[[Ints, Ints], Ints]
 """Switches between pairs of ranks, arrays in and out; NULL where that is not known."""
 
 

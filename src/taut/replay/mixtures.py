@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -118,7 +117,7 @@ def mix_plain(
     """``mix`` with numpy over the columns."""
     columns = share.shape[1]
     state, done = np.zeros((n_ops + 1, columns)), np.zeros((windows, columns))
-    opens: dict[int, Any] = {}
+    opens: dict[int, Floats] = {}
     came = np.zeros((rows, columns))
     gap, work = np.maximum(before @ share, 0.0), np.maximum(after @ share, 0.0)
     pred_ptr, pred, lag, wait_lag, join, wait, op_register, window, closes = (

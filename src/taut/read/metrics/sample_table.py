@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from taut.core.errors import InputRefused, TooLarge
+from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.read.columns import grouped
 from taut.read.files import size_cap
@@ -163,7 +164,7 @@ def _together(columns: Sequence[tuple[list[str], Any]], rows: int) -> tuple[list
     code, count = np.zeros(rows, dtype=np.int64), 1 if rows else 0
     for words, column in columns:
         if len(words) > 1:
-            code, count = _dense(code * len(words) + column, count * len(words))
+            code, count = numbered(code * len(words) + column)
     first = np.empty(count, dtype=np.int64)
     first[code[::-1]] = np.arange(rows)[::-1]
     order = np.argsort(first)
@@ -171,16 +172,6 @@ def _together(columns: Sequence[tuple[list[str], Any]], rows: int) -> tuple[list
     rank[order] = np.arange(count)
     at = first[order].tolist()
     return list(zip(*([words[column[i]] for i in at] for words, column in columns), strict=True)), rank[code]
-
-
-def _dense(code: Any, most: int) -> tuple[Any, int]:
-    """Codes below ``most`` numbered anew without holes, in their order, and how many there are."""
-    if most > 4 * len(code) + 1000:
-        used, dense = np.unique(code, return_inverse=True)
-        return dense, len(used)
-    used = np.zeros(most, dtype=np.bool_)
-    used[code] = True
-    return (np.cumsum(used) - 1)[code], int(used.sum())
 
 
 def _words(column: Any) -> tuple[list[str], Any]:
