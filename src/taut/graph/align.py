@@ -7,6 +7,8 @@ orders of such pairs only what all of them share is taken: where two answers are
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from taut.core.array_types import Indices, Ints, Mask
@@ -67,20 +69,33 @@ def _offsets(end: Ints, rank: Indices, ranks: int, number: Ints, count: int, sou
     return np.where((gates >= LEAST_GATES) & (np.abs(median) > OTHER_HOST_NS), median, 0)
 
 
-def realign(
-    number: Ints, count: int, redo: Mask, scope: Ints, rank: Indices, token: Ints, meets: Mask, times: Times
-) -> tuple[Ints, int]:
+@dataclass(frozen=True)
+class Calls:
+    """Collectives, one entry each."""
+
+    scope: Ints
+    """Calls of one scope are in one order."""
+    rank: Indices
+    token: Ints
+    """What it does: collectives of one gate have the same."""
+    meets: Mask
+    """Whether everybody waits for everybody."""
+
+
+def realign(number: Ints, count: int, redo: Mask, calls: Calls, times: Times) -> tuple[Ints, int]:
     """Gate numbers with the marked scopes aligned anew, every rank against the one with most collectives; -1 for none."""
     number = number.copy()
     rows = np.flatnonzero(redo)
-    rows = rows[np.lexsort((rows, rank[rows], scope[rows]))]
-    cell, cells = numbered(scope[rows], rank[rows])
+    rows = rows[np.lexsort((rows, calls.rank[rows], calls.scope[rows]))]
+    cell, cells = numbered(calls.scope[rows], calls.rank[rows])
     begin = np.searchsorted(cell, np.arange(cells + 1))
-    of_scope = scope[rows][begin[:-1]]
+    of_scope = calls.scope[rows][begin[:-1]]
     longest = np.lexsort((np.arange(cells), -np.diff(begin), of_scope))
     base = longest[np.searchsorted(of_scope[longest], of_scope)]
-    kind = numbered(token[rows])[0]
-    found = align(begin, base, kind, meets[rows].astype(np.int64), times.start[rows], times.end[rows], times.slack, MOST_PAIRS)
+    kind = numbered(calls.token[rows])[0]
+    found = align(
+        begin, base, kind, calls.meets[rows].astype(np.int64), times.start[rows], times.end[rows], times.slack, MOST_PAIRS
+    )
     number[rows] = np.where(found >= 0, count + found, -1)
     return number, count + len(rows)
 

@@ -54,6 +54,33 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class Predecessors:
+    """The edges into every op: those of op v are rows ptr[v] … ptr[v + 1] − 1."""
+
+    ptr: Ints
+    pred: Ints
+    lag: Ints
+    """Added to the end of the predecessor, ns."""
+
+    def permuted(self, order: Ints, position: Ints) -> Predecessors:
+        """The same edges when the ops are put in another order; ``position`` is its inverse."""
+        counts = np.diff(self.ptr)[order]
+        ptr = np.zeros(len(self.ptr), dtype=np.int64)
+        np.cumsum(counts, out=ptr[1:])
+        take = np.repeat(self.ptr[:-1][order] - ptr[:-1], counts) + np.arange(len(self.pred))
+        return Predecessors(ptr, position[self.pred[take]], self.lag[take])
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slot that each op joins and the one that it waits at, -1 for none, and how many slots there are."""
+
+    join: Indices
+    wait: Indices
+    count: int
+
+
+@dataclass(frozen=True)
 class Graph:
     """Everything a replay needs, and where it came from."""
 

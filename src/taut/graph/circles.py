@@ -10,6 +10,7 @@ import numpy as np
 from taut.core.array_types import Indices, Ints
 from taut.core.group_kernels import group_sort
 from taut.core.tables import Table
+from taut.graph.arrays import Predecessors, Slots
 
 Key = tuple[int, int]
 
@@ -20,19 +21,18 @@ class Circles:
     Taking a gate apart lets go only what depended on it, so that thousands of circles take one pass over the ops together.
     """
 
-    def __init__(
-        self, ops: Table, ptr: Ints, pred: Ints, join: Indices, wait: Indices, gate: Indices, slots: int, position: Ints
-    ) -> None:
+    def __init__(self, ops: Table, predecessors: Predecessors, slots: Slots, gate: Indices, position: Ints) -> None:
+        pred, join, wait = predecessors.pred, slots.join, slots.wait
         stuck = position < 0
-        absent = np.bincount(join[stuck & (join >= 0)], minlength=slots + 1)
+        absent = np.bincount(join[stuck & (join >= 0)], minlength=slots.count + 1)
         ended = ~stuck & ((wait < 0) | (absent[wait] == 0))
-        target = np.repeat(np.arange(len(ops)), np.diff(ptr))
+        target = np.repeat(np.arange(len(ops)), np.diff(predecessors.ptr))
         open_edges = ~ended[pred]
         target, source = target[open_edges], pred[open_edges]
         self._lacks = np.bincount(target, minlength=len(ops)).tolist()
         self._after = _rows_by(source, len(ops), target)
         inside = np.flatnonzero(gate >= 0)
-        self._members = _rows_by(gate[inside], slots, inside)
+        self._members = _rows_by(gate[inside], slots.count, inside)
         self._start, self._join, self._wait = ops.start_ns, join.tolist(), wait.tolist()
         self._absent, self._ended, self._stuck = absent.tolist(), ended.tolist(), stuck.tolist()
         self._left = int(stuck.sum())

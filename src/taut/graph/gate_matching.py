@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from taut.core.array_types import Codes, Indices, Ints, Mask
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
 from taut.core.tables import NULL, Table, Trace, Verb, constant
 from taut.graph import align
-from taut.graph.arrays import Gate, Graph
+from taut.graph.arrays import Gate, Graph, Slots
 from taut.graph.jumps import Jump
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
@@ -60,8 +60,8 @@ def match(ops: Table, window: Indices, members: Table, given: int) -> Matching:
     return Matching(gate, count, unmatched, misaligned, jumps=found)
 
 
-def slots(ops: Table, gate: Indices, count: int) -> tuple[Codes, Codes, int]:
-    """(join, wait, number of slots): the slot each op joins and the slot it waits at, -1 for none."""
+def slots(ops: Table, gate: Indices, count: int) -> Slots:
+    """The slots of so many gates: whom each op waits for depends on its verb."""
     join = np.where(gate >= 0, gate, NULL)
     wait = join.copy()
     verb, root = ops.verb, ops.rank == ops.peer
@@ -71,7 +71,7 @@ def slots(ops: Table, gate: Indices, count: int) -> tuple[Codes, Codes, int]:
     join[gives & ~root] = NULL
     wait[takes & ~root] = NULL
     wait[(verb == Verb.SEND) & (ops.start_ns == ops.end_ns)] = NULL  # eager: what takes no time does not wait
-    return join.astype(np.int32), wait.astype(np.int32), count
+    return Slots(join.astype(np.int32), wait.astype(np.int32), count)
 
 
 def _collectives(
@@ -99,7 +99,7 @@ def _collectives(
     number[sequenced & mixed] = NULL
     if doubt.any():
         redo = np.isin(scope, scope[doubt])
-        number, count = align.realign(number, count, redo, scope, rank, token, meets, times)
+        number, count = align.realign(number, count, redo, align.Calls(scope, rank, token, meets), times)
     gate[rows] = number
     return count, int((number < 0).sum()), times.jumps
 
@@ -194,7 +194,7 @@ def settled(ops: Table, matching: Matching, wanted: Ints) -> Matching:
     return replace(matching, gate=kept, gates=gates, unmatched=matching.unmatched + lost, open=count - gates)
 
 
-def wanted(trace: Trace) -> Ints:
+def expected_members(trace: Trace) -> Ints:
     """Members that a gate of each group should have: all of the job where ranks are missing and the group names none."""
     world = trace.world_size or 0
     unnamed = world if world > len(trace.members) else 0

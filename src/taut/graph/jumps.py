@@ -84,7 +84,7 @@ def _cut(jump: Jump, rank: Indices, start: Ints) -> int:
     return int(inside[np.argmax(np.diff(inside, prepend=jump.after_ns))])
 
 
-def mended(ops: Table, jumps: list[Jump]) -> Table:
+def corrected(ops: Table, jumps: list[Jump]) -> Table:
     """The ops with every clock as it was at first."""
     if not jumps:
         return ops
