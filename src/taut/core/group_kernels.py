@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Indices, Ints
-from taut.core.jit import kernel
+from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
+@numpy_twin_of_kernel
 def turn_plain(ids: Indices, count: int) -> tuple[Ints, Ints]:
     """``turn`` by numpy."""
     order, begin = group_sort_plain(ids, count)
@@ -16,6 +17,7 @@ def turn_plain(ids: Indices, count: int) -> tuple[Ints, Ints]:
     return nth, np.diff(begin)
 
 
+@numpy_twin_of_kernel
 def group_sort_plain(cell: Indices, cells: int) -> tuple[Ints, Ints]:
     """``group_sort`` by numpy."""
     begin = np.zeros(cells + 1, np.int64)
@@ -50,6 +52,7 @@ def group_sort(cell: Indices, cells: int) -> tuple[Ints, Ints]:
     return order, begin
 
 
+@numpy_twin_of_kernel
 def order_groups_plain(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """``order_groups`` by numpy."""
     begin = np.zeros(groups + 1, np.int64)

@@ -33,6 +33,7 @@ LARGE = threading.Event()
 
 
 Result = TypeVar("Result")
+Twin = TypeVar("Twin", bound=Callable[..., Any])
 
 
 class Kernel(Generic[Result]):
@@ -168,6 +169,11 @@ def kernel(
     its one-dimensional arguments element by element, so that the interpreter is better served with lists.
     """
     return lambda function: Kernel(function, plain, lists, small, options)
+
+
+def numpy_twin_of_kernel(function: Twin) -> Twin:
+    """Mark a function as the ``plain`` form of a kernel: it takes the arguments of the kernel, however many these are."""
+    return function
 
 
 def _instructions(code: types.CodeType, doc: str | None = None) -> list[str]:

@@ -137,6 +137,10 @@ class Graph:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
 
+    def program(self, join: Indices, wait: Indices) -> tuple[Ints, Ints, Ints, Ints, Indices, Indices, Ints]:
+        """What a sweep follows, in the order in which kernels take it, with these slots."""
+        return self.events, self.pred_ptr, self.pred, self.lag_ns, join, wait, self.wait_lag_ns
+
     @cached_property
     def gates(self) -> Table:
         """One row per gate: where and when it opened, and who came last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
-from taut.core.jit import kernel
+from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
 @kernel(lists=True)
@@ -132,6 +132,7 @@ def registers(
     return op_register, slot_register, ops_used, slots_used
 
 
+@numpy_twin_of_kernel
 def sweep_many_plain(
     events: Ints,
     pred_ptr: Ints,
@@ -140,20 +141,20 @@ def sweep_many_plain(
     join: Indices,
     wait: Indices,
     wait_lag: Ints,
-    gap: Floats,
-    other_gap: Floats,
     op_register: Codes,
     slot_register: Codes,
     n_ops: int,
     n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
+    gap: Floats,
+    other_gap: Floats,
     base: Ints,
     other: Ints,
     key: Codes,
     offset: Ints,
     columns: int,
-    window: Indices,
-    windows: int,
-    closes: Mask,
 ) -> Ints:
     """``sweep_many`` with numpy over the columns."""
     state = np.zeros((n_ops + 1, columns))
@@ -210,20 +211,20 @@ def sweep_many(
     join: Indices,
     wait: Indices,
     wait_lag: Ints,
-    gap: Floats,
-    other_gap: Floats,
     op_register: Codes,
     slot_register: Codes,
     n_ops: int,
     n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
+    gap: Floats,
+    other_gap: Floats,
     base: Ints,
     other: Ints,
     key: Codes,
     offset: Ints,
     columns: int,
-    window: Indices,
-    windows: int,
-    closes: Mask,
 ) -> Ints:
     """Replays side by side, in floats (exact below 2**53 ns) so that columns vectorise.
 

@@ -61,13 +61,7 @@ def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Ints:
     if (top < 0).all():
         return np.zeros(shape, dtype=np.int64)
     return without(
-        g.events,
-        g.pred_ptr,
-        g.pred,
-        g.lag_ns,
-        g.join,
-        g.wait,
-        g.wait_lag_ns,
+        *g.program(g.join, g.wait),
         g.slots,
         g.work_ns,
         blame.peers.value_ns,

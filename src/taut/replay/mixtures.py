@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers
-from taut.core.jit import kernel
+from taut.core.jit import kernel, numpy_twin_of_kernel
 from taut.replay.timeline import Batch, window_times
 
 
@@ -43,26 +43,8 @@ class Grid:
 
     def _sweep(self, share: Floats, rows: int) -> tuple[Floats, Floats]:
         p = self.batch.short
-        return mix(
-            p.events,
-            p.pred_ptr,
-            p.pred,
-            p.lag_ns,
-            p.join,
-            p.wait,
-            p.wait_lag_ns,
-            p.op_register,
-            p.slot_register,
-            p.n_ops,
-            p.n_slots,
-            self.before,
-            self.after,
-            np.ascontiguousarray(share, dtype=np.float64),
-            p.window,
-            len(self.batch.graph.steps),
-            p.closes,
-            rows,
-        )
+        shares = np.ascontiguousarray(share, dtype=np.float64)
+        return mix(*p.arrays, len(self.batch.graph.steps), self.before, self.after, shares, rows)
 
 
 def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers | None]) -> Grid:
@@ -94,6 +76,7 @@ def carried(row_of: Ints, owner: Ints, folded: Ints, values: Numbers, rows: int)
     return out
 
 
+@numpy_twin_of_kernel
 def mix_plain(
     events: Ints,
     pred_ptr: Ints,
@@ -106,12 +89,12 @@ def mix_plain(
     slot_register: Codes,
     n_ops: int,
     n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
     before: Floats,
     after: Floats,
     share: Floats,
-    window: Indices,
-    windows: int,
-    closes: Mask,
     rows: int,
 ) -> tuple[Floats, Floats]:
     """``mix`` with numpy over the columns."""
@@ -158,12 +141,12 @@ def mix(
     slot_register: Codes,
     n_ops: int,
     n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
     before: Floats,
     after: Floats,
     share: Floats,
-    window: Indices,
-    windows: int,
-    closes: Mask,
     rows: int,
 ) -> tuple[Floats, Floats]:
     """Replays side by side; (when each window's last op ended per column, arrivals of the first ``rows`` ops).

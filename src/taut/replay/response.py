@@ -161,13 +161,7 @@ def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: i
     lane, lanes = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1)
     cell, cells = g.on_rank(g.ops.name, len(g.names))
     shift, left, absorbed, caught = ripple(
-        g.events,
-        g.pred_ptr,
-        g.pred,
-        g.lag_ns,
-        t.join,
-        t.wait,
-        g.wait_lag_ns,
+        *g.program(t.join, t.wait),
         t.gap_ns,
         t.arrival_ns,
         t.opening_ns,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints
-from taut.core.jit import kernel
+from taut.core.jit import kernel, numpy_twin_of_kernel
 from taut.replay.engine import sweep
 
 NEVER = -(1 << 62)
@@ -137,6 +137,7 @@ def ripple(
     return shift, left, absorbed, caught
 
 
+@numpy_twin_of_kernel
 def closers_plain(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
     """``closers`` with numpy."""
     last = np.full(windows, NEVER, np.int64)
@@ -181,6 +182,7 @@ def turnovers(closer: Ints, bound: Ints, opener: Ints, window: Indices, windows:
     return distance
 
 
+@numpy_twin_of_kernel
 def shuffled_plain(values: Ints, order: Ints, begin: Ints, chance: Floats) -> Ints:
     """``shuffled`` with numpy."""
     out = values.copy()
@@ -209,6 +211,7 @@ def shuffled(values: Ints, order: Ints, begin: Ints, chance: Floats) -> Ints:
     return out
 
 
+@numpy_twin_of_kernel
 def turnovers_of_many_plain(
     events: Ints,
     pred_ptr: Ints,

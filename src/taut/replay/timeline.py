@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.jit import SMALL
 from taut.core.tables import NULL
 from taut.graph import Graph
@@ -68,13 +68,7 @@ class Timeline:
         g = self.graph
         segment = g.segment[g.window].astype(np.int64)
         return backward(
-            g.events,
-            g.pred_ptr,
-            g.pred,
-            g.lag_ns,
-            self.join,
-            self.wait,
-            g.wait_lag_ns,
+            *g.program(self.join, self.wait),
             g.slots,
             self.gap_ns,
             self.arrival_ns,
@@ -127,9 +121,7 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     from taut.replay.engine import sweep
 
     work, gap, join, wait = changed(graph, changes, gaps)
-    arrival, opening, end, bound, opener = sweep(
-        graph.events, graph.pred_ptr, graph.pred, graph.lag_ns, join, wait, graph.wait_lag_ns, graph.slots, work, gap
-    )
+    arrival, opening, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
     return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
 
 
@@ -233,29 +225,8 @@ class Batch:
         before, after = gap[here].astype(np.float64), other_gap[here].astype(np.float64)
 
         def block(first: int) -> Ints:
-            return sweep_many(
-                p.events,
-                p.pred_ptr,
-                p.pred,
-                p.lag_ns,
-                p.join,
-                p.wait,
-                p.wait_lag_ns,
-                before,
-                after,
-                p.op_register,
-                p.slot_register,
-                p.n_ops,
-                p.n_slots,
-                work,
-                changed,
-                key,
-                offsets[:-1] - first,
-                min(width, int(offsets[-1]) - first),
-                p.window,
-                len(g.steps),
-                p.closes,
-            )
+            columns = min(width, int(offsets[-1]) - first)
+            return sweep_many(*p.arrays, len(g.steps), before, after, work, changed, key, offsets[:-1] - first, columns)
 
         width = self.COLUMNS if len(p.ops) > SMALL else int(offsets[-1])
         firsts = range(0, int(offsets[-1]), width)
@@ -291,6 +262,13 @@ class Program:
     slot_register: Indices
     n_ops: int
     n_slots: int
+
+    @property
+    def arrays(self) -> tuple[Value, ...]:
+        """What a batched sweep follows, in the order in which kernels take it."""
+        edges = self.events, self.pred_ptr, self.pred, self.lag_ns
+        slots = self.join, self.wait, self.wait_lag_ns
+        return *edges, *slots, self.op_register, self.slot_register, self.n_ops, self.n_slots, self.window, self.closes
 
     def folded_gap(self, work: Ints, gap: Ints) -> Floats:
         """Gap before each kept op with its folded chain in it: their gaps, work and lags."""
