@@ -132,13 +132,16 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     """Split and charge every wait of the observed timeline."""
     from taut.replay.wait_kernels import split_gaps, split_work
 
+    # A table of all pairs of ranks where that is small, else a hash table of those that occur.
     slots = 0 if len(graph.ranks) ** 2 <= SQUARE + SQUARE_PER_OP * len(graph) else SLOTS
     peers = reference.peers(graph)
     usual = at_reference(graph, peers)
+    # What still waits with every op at its reference is structural.
     ordinary = replay(graph, [Change(np.arange(len(graph)), "work", "set", usual)], gaps=False)
     gap_reference = reference.gap_peers(graph)
     waited = np.flatnonzero(observed.wait_ns > 0)
     wait = observed.wait_ns[waited]
+    # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.
     least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
     rank, ranks = graph.rank_index.astype(np.int64), len(graph.ranks)
     threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited) * ranks, 1))
@@ -159,7 +162,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
         ranks,
         slots,
     )
-    unknown = np.isnan(score) & (least > 0)
+    unknown = np.isnan(score) & (least > 0)  # no reference on one of the branches
     structural = np.where(unknown, 0, structural)
     jitter = np.where(unknown, 0, least - fault - structural)
     rest = wait - fault - structural - jitter

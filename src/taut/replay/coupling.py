@@ -96,7 +96,7 @@ def _reach_gates(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timel
         blamed = np.flatnonzero(amount)
         if len(blamed) == 0:
             continue
-        rows = blamed[:: len(blamed) // WAITS + 1]
+        rows = blamed[:: len(blamed) // WAITS + 1]  # shares are wanted, so a regular sample will do
         excess = graph.gap_ns - np.nan_to_num(blame.gap_reference) if by_gap else blame.excess_ns
         found += gates_between(
             waits.op[rows], amount[rows], timeline.bound, timeline.opener, graph.gate, excess, by_gap, MOST_GATES

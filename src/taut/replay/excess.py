@@ -47,8 +47,11 @@ def excess(blame: Blame) -> Excess:
     g, peers = blame.graph, blame.peers
     shape = len(g.ranks), len(g.steps)
     cell = g.rank_index * shape[1] + g.window
-    net, variance, shared, told = tally(cell, shape[0] * shape[1], g.work_ns, peers.value_ns, peers.within_ns, peers.between_ns)
-    spread = np.where(told, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
+    net, variance, shared, known = tally(
+        cell, shape[0] * shape[1], g.work_ns, peers.value_ns, peers.within_ns, peers.between_ns
+    )
+    spread = np.where(known, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
+    # Bonferroni over all ranks and windows, as blame corrects over its waits.
     level = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(net.size, 1))
     beyond = np.where(net > level * np.nan_to_num(spread, nan=np.inf), net, 0.0)
     return Excess(beyond.reshape(shape), spread.reshape(shape))
@@ -60,7 +63,7 @@ def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Ints:
     shape = len(g.steps), len(g.ranks)
     if (top < 0).all():
         return np.zeros(shape, dtype=np.int64)
-    return without(
+    return opening_shifts(
         *g.program(g.join, g.wait),
         g.slots,
         g.work_ns,
@@ -83,7 +86,7 @@ def tally(
     net = np.zeros(cells, np.float64)
     variance = np.zeros(cells, np.float64)
     shared = np.zeros(cells, np.float64)
-    told = np.zeros(cells, np.bool_)
+    known = np.zeros(cells, np.bool_)
     for v in range(len(cell)):
         if np.isnan(reference[v]) or np.isnan(within[v]):
             continue
@@ -91,12 +94,12 @@ def tally(
         net[c] += work[v] - reference[v]
         variance[c] += within[v] * within[v]
         shared[c] += between[v]
-        told[c] = True
-    return net, variance, shared, told
+        known[c] = True
+    return net, variance, shared, known
 
 
 @kernel(lists=True)
-def without(
+def opening_shifts(
     events: Ints,
     pred_ptr: Ints,
     pred: Ints,
@@ -127,7 +130,7 @@ def without(
     for event in events:
         v = event if event >= 0 else ~event
         w = window[v]
-        if top[w] < 0:
+        if top[w] < 0:  # nothing changes in this window, but others may look at its slots
             if event >= 0 and join[v] >= 0:
                 opens[join[v]] = max(opens[join[v]], arrival[v])
             continue
@@ -138,6 +141,7 @@ def without(
             t = 0
             for i in range(pred_ptr[v], pred_ptr[v + 1]):
                 u = pred[i]
+                # Ends inside the window as changed, those of earlier windows as they were: every window is asked alone.
                 t = max(t, (done[u] if window[u] == w else end[u]) + lag[i])
             came[v] = t
             done[v] = t + took

@@ -42,6 +42,7 @@ def exposed(graph: Graph, observed: Timeline) -> Exposed:
     stop = np.zeros(segments, dtype=np.int64)
     np.maximum.at(stop, segment, observed.end_ns)
     order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
+    # The level decides which of several busy lanes a moment belongs to; level 2 is waiting.
     level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 3, 1)).astype(np.int64)
     working, waiting, idle, tail = expose(
         begin,

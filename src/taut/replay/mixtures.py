@@ -60,14 +60,15 @@ def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers
         for side, values in enumerate((gap, work)):
             if values is not None:
                 rows[side, :, i] = values[p.ops]
-                rows[0, :, i] += carried(row_of, p.owner, p.folded, values, len(p.ops))
+                # A folded op counts before the gate of the op that ends its chain, its work as well as its gap.
+                rows[0, :, i] += folded_sums(row_of, p.owner, p.folded, values, len(p.ops))
     if p.onward_ns.any():
         rows[0, :, 0] += np.bincount(row_of[p.owner[p.folded]], weights=p.onward_ns, minlength=len(p.ops))
     return Grid(batch, rows[0], rows[1])
 
 
 @kernel(lists=True)
-def carried(row_of: Ints, owner: Ints, folded: Ints, values: Numbers, rows: int) -> Floats:
+def folded_sums(row_of: Ints, owner: Ints, folded: Ints, values: Numbers, rows: int) -> Floats:
     """Sum of the values of the ops that were folded into each op of the program."""
     out = np.zeros(rows, np.float64)
     for i in range(len(folded)):
@@ -102,7 +103,7 @@ def mix_plain(
     state, done = np.zeros((n_ops + 1, columns)), np.zeros((windows, columns))
     opens: dict[int, Floats] = {}
     came = np.zeros((rows, columns))
-    gap, work = np.maximum(before @ share, 0.0), np.maximum(after @ share, 0.0)
+    gap, work = np.maximum(before @ share, 0.0), np.maximum(after @ share, 0.0)  # never negative, whatever the mixture
     pred_ptr, pred, lag, wait_lag, join, wait, op_register, window, closes = (
         a.tolist() for a in (pred_ptr, pred, lag, wait_lag, join, wait, op_register, window, closes)
     )
@@ -163,6 +164,7 @@ def mix(
     for event in events:
         v = event if event >= 0 else ~event
         r = op_register[v]
+        # What the columns add here: Σ share[j, k] · ingredient j, most of which are nothing for most ops.
         own[:] = 0.0
         for j in range(parts):
             much = before[v, j] if event >= 0 else after[v, j]
@@ -178,7 +180,7 @@ def mix(
                 for k in range(columns):
                     state[r, k] = max(state[r, k], state[u, k] + late)
             for k in range(columns):
-                state[r, k] += max(own[k], 0.0)
+                state[r, k] += max(own[k], 0.0)  # a gap is never negative, whatever the mixture
             if v < rows:
                 for k in range(columns):
                     came[v, k] = state[r, k]

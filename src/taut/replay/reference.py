@@ -57,6 +57,7 @@ def peers(graph: Graph) -> Reference:
     from taut.replay.wait_kernels import fastest_other
 
     ops = graph.ops
+    # What is compared inside a gate is the work above the fastest other member; outside gates the base is 0.
     base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
     cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place, graph.gate >= 0)
     rest = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)

@@ -79,6 +79,7 @@ class Response:
         ranks = self.felt.shape[2]
         if ranks < 2 or not self.felt.any():
             return None
+        # Distance on the ring of rank numbers: the shorter way round.
         away = np.abs(np.arange(ranks) - int(np.searchsorted(self.graph.ranks, self.rank)))
         front = (self.felt * np.minimum(away, ranks - away)).max(axis=2)
         return estimate((front / np.maximum(np.arange(front.shape[1]), 1)).max(axis=1))
@@ -95,7 +96,7 @@ class Response:
         steps = self.left.shape[1] - 1
         if steps < 1:
             return None
-        gone = self.left < FELT
+        gone = self.left < FELT  # followed until the first step in which it is no longer felt, at least for one step
         upto = np.where(gone.any(axis=1), np.maximum(gone.argmax(axis=1), 1), steps)
         last = np.take_along_axis(self.left, upto[:, None], axis=1)[:, 0]
         return estimate((self.left[:, 0] - last) / upto)
@@ -194,10 +195,12 @@ def _plan(graph: Graph) -> tuple[int, Ints]:
     """
     windows = len(graph.steps)
     starts = np.flatnonzero(np.diff(graph.segment, prepend=graph.segment[0] - 1))
+    # Windows that follow each window in its segment: a delay does not cross segments.
     after = np.repeat(np.append(starts[1:], windows), np.diff(np.append(starts, windows))) - np.arange(windows) - 1
     affordable = int(VISITS / (len(graph) / windows))
     if affordable < 1:
         return 0, np.zeros(0, dtype=np.int64)
+    # Probes × steps followed cost op visits: with a budget of a visits per step's ops, √a of each is the balance.
     follow = min(STEPS, (int(after.max()) + 1) // 2, isqrt(affordable) - 1)
     fit = np.flatnonzero(after >= follow)
     probes = min(PROBES, affordable // (follow + 1), len(fit))

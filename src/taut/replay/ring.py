@@ -69,6 +69,7 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Mask, Floats]:
     middle, spread = describe_cells(rings.late_ns, order, begin)
     reference = leave_one_out(middle, spread, np.flatnonzero(count), np.array([0, (count > 0).sum()]))[0]
     typical = np.nanmedian(spread) if (count > 1).any() else 0.0
+    # A median of n values has 1.2533 (√(π/2)) times the standard error of their mean; below 1 µs clocks tell nothing.
     error = np.maximum(np.fmax(spread, typical), 1000.0) * 1.2533 / np.sqrt(np.maximum(count, 1))
     score = np.nan_to_num((middle - reference) / error) * (count >= 3)
     slow = (score > NormalDist().inv_cdf(1 - FALSE_ALARMS / ranks)) & (middle > _habit(middle[count > 0]))
@@ -107,7 +108,7 @@ def _habit(middle: Floats) -> float:
     return float(early[-1] + HABIT * (early[-1] - early[0])) if len(early) else 0.0
 
 
-def without(graph: Graph, rings: Ring, mended: Mask) -> Ints:
+def without_slow_links(graph: Graph, rings: Ring, mended: Mask) -> Ints:
     """Work of every op if the links into some receivers (mask over rings.rows) were like the others, ns.
 
     A round of the ring takes as long as its slowest link: what another slow link still costs is not saved.
@@ -118,6 +119,7 @@ def without(graph: Graph, rings: Ring, mended: Mask) -> Ints:
     np.maximum.at(chunk, gate[mended], rings.late_ns[mended])
     np.maximum.at(left, gate[still], rings.late_ns[still])
     hops = (rings.members - 1) * np.where(graph.gates.verb == Verb.ALL_REDUCE, 2, 1)
+    # The receiver's own lateness is one crossing and goes with ``late_ns``; the gate as a whole loses the other crossings.
     saved = (hops - 1) * np.maximum(chunk - left, 0)
     common = np.maximum(rings.least_ns - saved, rings.least_ns // LEAST)
     work = graph.work_ns.copy()

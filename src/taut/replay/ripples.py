@@ -71,6 +71,9 @@ def ripple(
     gates; what lanes lost of their shift, by cell; what they caught from others, in all). Lanes and cells (a class on a
     rank) are numbered through the job.
     """
+    # Per op, ``late``: how much later it arrives (once it has ended: ends) than before; ``passed``: gates that the delay
+    # went through to get there. Per slot, ``fresh``: its opening as delayed ops set it; ``through``: the gates passed by
+    # the op that set it.
     shift = np.zeros((len(op), steps, ranks), np.int64)
     left = np.zeros((len(op), gates + 1), np.int64)
     absorbed = np.zeros(cells, np.int64)
@@ -79,14 +82,14 @@ def ripple(
     for p in range(len(op)):
         while events[begin] != op[p]:
             begin += 1
-        before = np.zeros(lanes, np.int64)
+        before = np.zeros(lanes, np.int64)  # how late the last op of each lane was
         first = window[op[p]]
         k, unended = begin, 0
         while k < len(events):
             event = events[k]
             k += 1
             v = event if event >= 0 else ~event
-            if v > until[p] and unended == 0:
+            if v > until[p] and unended == 0:  # past the last op that counts, and all that wait have ended
                 break
             if event >= 0:
                 t = arrival[v]
@@ -118,6 +121,8 @@ def ripple(
                 late[v] = t - opening[v]
                 passed[v] += 1
             r = rank[v]
+            # A lane's shift changes from op to op: what it loses was absorbed by slack before this op, what it gains came
+            # from another lane.
             had = before[lane[v]] + (delay if v == op[p] else 0)
             if late[v] < had:
                 absorbed[cell[v]] += had - late[v]
@@ -129,7 +134,7 @@ def ripple(
                 shift[p, w, r] = max(shift[p, w, r], end[v] + late[v] - last[window[v], r])
                 g = min(passed[v], gates)
                 left[p, g] = max(left[p, g], late[v])
-        for i in range(begin, k):
+        for i in range(begin, k):  # leave the scratch arrays as they were
             v = events[i] if events[i] >= 0 else ~events[i]
             late[v], passed[v] = 0, 0
             if join[v] >= 0:
@@ -163,7 +168,7 @@ def closers(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
 @kernel(lists=True)
 def turnovers(closer: Ints, bound: Ints, opener: Ints, window: Indices, windows: int, cell: Ints, cells: int) -> Floats:
     """Jaccard distance of each window's critical cells (classes on ranks) from those of the one before; NaN for the first."""
-    seen = np.full(cells, -2, np.int64)
+    seen = np.full(cells, -2, np.int64)  # the last window on whose path a cell was
     distance = np.full(windows, np.nan)
     size = 0
     for w in range(windows):
@@ -175,9 +180,9 @@ def turnovers(closer: Ints, bound: Ints, opener: Ints, window: Indices, windows:
                 mine += 1
                 common += seen[key] == w - 1
                 seen[key] = w
-            v = bound[opener[v] if opener[v] >= 0 else v]
+            v = bound[opener[v] if opener[v] >= 0 else v]  # back along the path: who opened the gate, whom it followed
         if w > 0 and size + mine > 0:
-            distance[w] = 1 - common / (size + mine - common)
+            distance[w] = 1 - common / (size + mine - common)  # one minus intersection over union
         size = mine
     return distance
 
@@ -241,6 +246,7 @@ def turnovers_of_many_plain(
             t[:] = 0
             for i in range(pred_ptr[v], pred_ptr[v + 1]):
                 ready = end[pred[i]] + lag[i]
+                # As in ``sweep``: the first predecessor binds even at the origin, later ones only if they are later.
                 later = ready >= t if i == pred_ptr[v] else (ready > t) | ((bound[v] < 0) & (ready == t))
                 np.copyto(t, ready, where=later)
                 np.copyto(bound[v], pred[i], where=later)
@@ -311,6 +317,6 @@ def gates_between(
                 rest -= part
             if u < 0:
                 break
-            g += meets[u] >= 0
+            g += meets[u] >= 0  # one more gate on the way back
             x = opener[u] if opener[u] >= 0 else u
     return found

@@ -105,6 +105,8 @@ def completion(graph: Graph, end_ns: Ints) -> Ints:
 
 def window_times(graph: Graph, done: Times) -> Times:
     """Window lengths from completion times: windows of a segment tile it. Works on one column or many."""
+    # A window ends when the last op of it or of an earlier one ends; it begins where the one before it ended, the first
+    # of a segment at the segment's origin.
     segment = graph.segment
     running = done.copy()
     for w in range(1, len(running)):
@@ -185,7 +187,7 @@ class Batch:
         A cut that is constant along folded chains (a rank), or blind to them (a link), is asked of the short program.
         """
         folded = self.short.folded
-        heirs = self.short.owner[folded]
+        heirs = self.short.owner[folded]  # the op that each folded op counts with
         out: dict[int, Ints] = {}
         groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
         for i, (key, _) in enumerate(cuts):
@@ -193,6 +195,7 @@ class Batch:
                 groups["whole"].append(i)
             else:
                 carried = key[folded]
+                # Along: the key is that of the heir, so a changed chain changes as a whole. Blind: no folded op has a key.
                 along, blind = np.array_equal(carried, key[heirs]), bool((carried < 0).all())
                 groups["along" if along else "blind" if blind else "whole"].append(i)
         short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else gap
@@ -228,6 +231,7 @@ class Batch:
             columns = min(width, int(offsets[-1]) - first)
             return sweep_many(*p.arrays, len(g.steps), before, after, work, changed, key, offsets[:-1] - first, columns)
 
+        # Few columns at once keep their state in the cache; small programs run in numpy, where wide rows are better.
         width = self.COLUMNS if len(p.ops) > SMALL else int(offsets[-1])
         firsts = range(0, int(offsets[-1]), width)
         if len(firsts) * len(p.ops) < PARALLEL:
@@ -286,10 +290,12 @@ def batch(graph: Graph) -> Batch:
     preds = np.diff(graph.pred_ptr)
     target = np.repeat(np.arange(n), preds)
     within = (graph.window[graph.pred] == graph.window[target]) & (graph.lag_ns >= 0)
+    # An op that another of its window follows cannot be the window's last: the other ends no earlier.
     closes = np.ones(n, dtype=bool)
     closes[graph.pred[within]] = False
     everything, none = np.arange(n), np.zeros(0, dtype=np.int64)
     whole = _program(graph, everything, everything, everything, none, none, closes)
+    # A chain is folded where an op has one successor, that successor no other predecessor, and no gate is in between.
     private = (np.bincount(graph.pred, minlength=n) == 1) & (graph.join < 0) & (graph.wait < 0)
     chain = within & (preds == 1)[target] & private[graph.pred]
     if chain.sum() < FOLD * n:

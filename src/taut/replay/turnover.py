@@ -51,6 +51,7 @@ class Turnover:
         """Chance of a turnover at least as high, or as low, under independent jitter: its place in the lot, two-sided."""
         if self.lot is None:
             return None
+        # Ties count on both sides, so that the test is never too eager.
         share = min((self.lot >= self.lot[0] - CLOSE).mean(), (self.lot <= self.lot[0] + CLOSE).mean())
         return min(1.0, 2 * float(share))
 
@@ -98,6 +99,7 @@ def _lot(graph: Graph, ops: int, windows: int, rng: np.random.Generator) -> Floa
     order, begin = group_sort(cell, cells)
     work, order = g.work_ns[:ops], rows[order]
     drawn = np.stack([work, *(shuffled(work, order, begin, rng.random(len(order))) for _ in range(DRAWS))])
+    # The program is in event order: the first ops of it are a program of their own.
     events = g.events if ops == len(g) else g.events[: np.flatnonzero(g.events == ops)[0]]
     ptr, none = g.pred_ptr[: ops + 1], np.zeros(ops, dtype=np.int64)
     distance = turnovers_of_many(

@@ -37,6 +37,7 @@ def quantile(ordered: Floats, skip: int, q: float) -> float:
 @kernel()
 def distance(ordered: Floats, center: float) -> float:
     """Median distance of the elements of a sorted array from a value: the farthest is always at one of the ends."""
+    # Take the farthest away n/2 times: what is left then is the median distance, without sorting distances.
     n = len(ordered)
     left, right = 0, n - 1
     far, upper = 0.0, 0.0
@@ -48,7 +49,7 @@ def distance(ordered: Floats, center: float) -> float:
         else:
             far = above
             right -= 1
-        if i == n // 2:
+        if i == n // 2:  # of an even number the mean of the two in the middle
             upper = far
     return float(0.5 * (far + upper))
 
@@ -67,6 +68,7 @@ def describe_cells(values: Numbers, order: Ints, begin: Ints) -> tuple[Floats, F
             continue
         mine = np.sort(values[order[begin[c] : begin[c + 1]]].astype(np.float64))
         median[c] = middle(mine, -1)
+        # 1.4826 and 1.2816 turn the median distance and the 90 % quantile of a normal distribution into its spread.
         if len(mine) == 2:
             spread[c] = (mine[1] - mine[0]) / 1.128
         elif len(mine) > 2:
@@ -108,10 +110,13 @@ def leave_one_out(median: Floats, spread: Floats, order: Ints, begin: Ints) -> t
         ordered = median[mine][rank]
         known = spread[mine]
         known = np.sort(known[~np.isnan(known)])
+        # Ranks that did it only once have no spread: the median of the others' serves. Where nobody has one, enough
+        # ranks tell by how they differ, and fewer tell nothing.
         w = middle(known, -1) if len(known) > 0 else (0.0 if m >= ENOUGH_PEERS else np.nan)
         if m == 2:
             apart = UNEQUAL * abs(ordered[0])
         else:
+            # Interquartile range without the slowest; 1.349 spreads wide for a normal distribution.
             apart = (quantile(ordered, m - 1, 0.75) - quantile(ordered, m - 1, 0.25)) / 1.349 * (1 + FEW / (m - 2))
         for i in range(m):
             c = mine[rank[i]]
@@ -128,6 +133,8 @@ def meet(p: int, q: int, bound: Ints, opener: Ints, last: Ints, mine: Ints) -> t
     Writes the arrivals passed on each branch into ``last`` and ``mine``; the work below arrival x is that of bound[x],
     except for the shared end, where both branches hang on the same op.
     """
+    # Ops are numbered in event order and binding predecessors have smaller numbers: stepping back from the greater of
+    # the two reaches the lowest common ancestor.
     a, b = 0, 0
     while p != q:
         if p >= 0 and q >= 0 and bound[p] >= 0 and bound[p] == bound[q]:
@@ -139,7 +146,7 @@ def meet(p: int, q: int, bound: Ints, opener: Ints, last: Ints, mine: Ints) -> t
             last[a] = p
             a += 1
             u = bound[p]
-            p = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
+            p = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)  # through a gate: on to who came last there
         else:
             mine[b] = q
             b += 1
@@ -156,7 +163,7 @@ def slot_of(keys: Ints, key: int) -> int:
     """
     if len(keys) == 0:
         return key
-    size = len(keys) - 1
+    size = len(keys) - 1  # open addressing: from its remainder on the first slot that is its own or free
     for probe in range(PROBES):
         slot = (key + probe) % size
         if keys[slot] == key or keys[slot] < 0:
@@ -187,6 +194,7 @@ def share_out(
     given, running = 0, 0.0
     for i in range(count):
         running += weights[i]
+        # Rounding running sums, not shares, leaves no remainder.
         now = amount if i == count - 1 else int(amount * (running / total))
         if weights[i] > 0 or now > given:
             cause[ops[i]] += now - given
@@ -233,6 +241,8 @@ def split_work(
         if opener[v] < 0 or total <= 0 or least[j] <= 0:
             continue
         a, b, common, x = meet(opener[v], v, bound, opener, last, mine)
+        # Net excess: that of the last arriver's branch minus that of the waiter's own. Spreads within ranks add in
+        # quadrature, those between ranks linearly, because unequal ranks stay unequal from op to op.
         net, weighed, variance, shared, known = 0.0, 0.0, 0.0, 0.0, True
         for i in range(b):
             u = bound[mine[i]]
@@ -249,7 +259,7 @@ def split_work(
         while True:
             if i < a:
                 u = bound[last[i]]
-            elif x >= 0 and net < total - plain and i < n:
+            elif x >= 0 and net < total - plain and i < n:  # above the meeting point, until the wait is covered
                 u = bound[x] if i > a or common < 0 else common
                 x = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
             else:
@@ -270,7 +280,7 @@ def split_work(
             shared += between[u]
         if not known:
             continue
-        scale = least[j] / total
+        scale = least[j] / total  # the part of the gap-free wait that was observed
         score[j] = net / max(np.sqrt(variance + shared * shared), 1.0)
         if score[j] > z:
             amount = int(min(net, total - plain, weighed) * scale)
@@ -295,7 +305,7 @@ def split_gaps(
         if rest[j] <= 0 or opener[v] < 0:
             continue
         a, b, _, _ = meet(opener[v], v, bound, opener, last, mine)
-        net = 0.0
+        net = 0.0  # gaps of the last arriver's branch in excess of their class, minus those of the waiter's own
         for i in range(a):
             x = last[i]
             excess = gap[x] - (0.0 if np.isnan(reference[x]) else reference[x])
@@ -362,7 +372,7 @@ def expose(
         lo, hi = begin[g], begin[g + 1]
         current[:] = -1
         now, i, used = 0, lo, 0
-        while now < stop[g]:
+        while now < stop[g]:  # from one change to the next: an arrival, an opening or an end
             while i < hi and arrival[order[i]] <= now:
                 v = order[i]
                 if end[v] > now:
@@ -380,7 +390,7 @@ def expose(
                     continue
                 what = 2 if now < opening[v] else level[v]
                 until = min(until, opening[v] if now < opening[v] else end[v])
-                if what < best_level or (what == best_level and v < best):
+                if what < best_level or (what == best_level and v < best):  # of equals the op that arrived first
                     best, best_level = v, what
             if best < 0 and i < hi:
                 idle[order[i]] += until - now
@@ -397,6 +407,7 @@ def expose(
 @kernel(lists=True)
 def fastest_other(gate: Indices, gates: int, work: Ints) -> Ints:
     """Per op: the least work among the other members of its gate; 0 for ops without a gate or alone in it."""
+    # The two least of each gate: the fastest op is compared with the second, all others with the fastest.
     first = np.full(gates, 1 << 62, np.int64)
     second = np.full(gates, 1 << 62, np.int64)
     who = np.full(gates, -1, np.int64)

@@ -13,7 +13,7 @@ from taut.core.ids import numbered
 from taut.core.tables import Verb
 from taut.graph import Graph
 from taut.replay import reference
-from taut.replay.ring import ring, without
+from taut.replay.ring import ring, without_slow_links
 from taut.replay.timeline import Batch, Change, batch
 
 WORST_SHARE = 0.03
@@ -129,6 +129,7 @@ def link_ends(graph: Graph) -> tuple[Ints, Ints]:
         gate, rank = graph.gate[rows], ops.rank[rows].astype(np.int64)
         begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
         ends = np.append(begins[1:], len(rows))
+        # Rows are by gate, then rank: the neighbours in the ring are the rows beside, the ends of a gate meet.
         up, down = np.roll(rank, -1), np.roll(rank, 1)
         up[ends - 1] = rank[begins]
         down[begins] = rank[ends - 1]
@@ -145,6 +146,7 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
     ideal_work = reference.across(graph)
     zero = np.zeros(len(graph), dtype=np.int64)
     cuts = [(d.key, len(d.labels)) for d in dims]
+    # One batch: key -1 nowhere is the ideal, key 0 everywhere the actual wall, then one column per key of every cut.
     walls = prepared.many(ideal_work, graph.work_ns, [(zero - 1, 1), (zero, 1), *cuts], zero)
     ideal, actual, *columns = [w.sum(axis=0) for w in walls]
     by = {
@@ -195,8 +197,8 @@ def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str
         rings = ring(graph)
         mended = np.isin(rings.rows, ops) if rings is not None else None
         if rings is not None and mended is not None and mended.any():
-            return Change(rings.rows, "work", "set", without(graph, rings, mended)[rings.rows], reason)
-    value = _from_the_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
+            return Change(rings.rows, "work", "set", without_slow_links(graph, rings, mended)[rings.rows], reason)
+    value = _median_of_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
     known = ~np.isnan(value)
     return Change(ops[known], "work", "set", np.rint(value[known]).astype(np.int64), reason)
 
@@ -214,7 +216,7 @@ def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Ints:
     return np.flatnonzero(np.isin(found.key, [found.labels.index(label) for label in labels]))
 
 
-def _from_the_others(graph: Graph, ops: Ints) -> Floats:
+def _median_of_others(graph: Graph, ops: Ints) -> Floats:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
