@@ -61,7 +61,7 @@ def _offsets(end: Ints, rank: Indices, ranks: int, number: Ints, count: int, sou
     some = some[np.bincount(number[some], minlength=count)[number[some]] > 1]
     some = some[np.lexsort((end[some], number[some]))]
     _, begins, sizes = np.unique(number[some], return_index=True, return_counts=True)
-    late = end[some] - np.repeat(end[some[begins + (sizes - 1) // 2]], sizes)
+    late = end[some] - np.repeat(end[some[begins + (sizes - 1) // 2]], sizes)  # against the median end of the gate
     order = np.lexsort((late, rank[some]))
     begin = np.searchsorted(rank[some][order], np.arange(ranks + 1))
     gates = np.diff(begin)
@@ -118,6 +118,9 @@ def align(begin: Ints, base: Ints, kind: Ints, meets: Ints, start: Ints, end: In
             continue
         if m * n > most:
             continue
+        # Longest common subsequence of two lists: after[i, j] counts the longest common order of rows i… and j…, upto[i, j]
+        # that of rows …i−1 and …j−1:
+        #     after[i, j] = max(after[i+1, j], after[i, j+1], after[i+1, j+1] + 1 if i and j can be one)
         wide = m + 1
         after = np.zeros((n + 1) * wide, np.int64)
         upto = np.zeros((n + 1) * wide, np.int64)
@@ -142,6 +145,8 @@ def align(begin: Ints, base: Ints, kind: Ints, meets: Ints, start: Ints, end: In
                     best = max(best, upto[i * wide + j] + 1)
                 upto[(i + 1) * wide + j + 1] = best
         total = after[0]
+        # A pair lies on some longest order if what comes before it, itself and what follows add up to the total; where it
+        # is the only one at its place, it lies on all of them.
         rivals = np.zeros(total + 1, np.int64)
         for i in range(n):
             for j in range(m):

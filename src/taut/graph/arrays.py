@@ -174,7 +174,7 @@ class Graph:
         ops = self.ops
         family, families = numbered(ops.name, ops.size)
         cell, cells = numbered(family, ops.rank, self.window)
-        nth, count = turn(cell, cells)
+        nth, count = turn(cell, cells)  # turns are compared only where all ranks have as many in every step
         rows = count[cell]
         agreed = (least(family, families, rows) == greatest(family, families, rows))[family]
         return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))

@@ -58,7 +58,7 @@ class Circles:
 
     def _key(self, gate: int) -> Key:
         starts = [int(self._start[row]) for row in self._members[gate] if self._stuck[row]]
-        return (min(starts) - max(starts) if starts else 0), gate
+        return (min(starts) - max(starts) if starts else 0), gate  # the heap gives the smallest: the farthest apart
 
     def _open(self, gate: int) -> None:
         """Nobody joins the gate or waits at it any more."""

@@ -31,7 +31,7 @@ SURE = 4.0
 """Standard errors beyond which a change with bytes or time is one."""
 WORTH_NS = 50_000
 """Offsets below this are not applied: the residual of the fit is of that size."""
-TOLD_NS = WORTH_NS / 2
+NOTICEABLE_NS = WORTH_NS / 2
 """Changes below this are none, however regular the ends are."""
 PRIOR_NS = 1_000_000
 """Half width of the prior: hosts that keep time by NTP agree to a millisecond."""
@@ -79,6 +79,7 @@ class Fit:
         Where the offset is not believed it is 0, and may be as far off as ends were apart.
         """
         half = 1.96 * self.error + np.median(self.noise) / 1.4826
+        # Bounds that exclude each other say that the network, not the clock, is at work: then ends decide.
         bounded = (self.least <= self.most) & (self.most - self.least < 2 * half)
         with np.errstate(invalid="ignore"):
             offset = np.where(bounded, (self.least + self.most) / 2, self.offset)
@@ -99,33 +100,33 @@ def fit(ops: Table, gate: Indices, count: int, members: Table, *, drifts: bool =
     if n < 2 or (host[0] != "" and all(h == host[0] for h in host)):
         return Table(Clock, {"rank": ranks, "offset_ns": np.zeros(n)}), 0
     lo, hi = np.full(n, -PRIOR_NS, dtype=np.float64), np.full(n, PRIOR_NS, dtype=np.float64)
-    applied, drifting, told, known = (np.arange(n) == place for place in (-1, -1, 0, 0))
+    applied, drifting, drift_known, known = (np.arange(n) == place for place in (-1, -1, 0, 0))
     lo[0] = hi[0] = 0.0
     middle = _middle(ops)
     for at, rows in _legs(ops, gate, count, ranks, known, chain=all(h != "" for h in host)):
         here = int(np.argmax(known[at]))
-        fitted = _there_and_back if rows.ndim == 3 else _clocks
+        fitted = _round_trips if rows.ndim == 3 else _clocks
         base, leg, new = at[here], fitted(ops, rows, here, middle, drifts), ~known[at]
         apart = np.array([h == "" or h != host[base] for h in host[at]])
         believed = leg.believed() & apart
-        to, (moved, low, high) = at[new], leg.placed(believed)
-        offset[to], lo[to], hi[to] = offset[base] + moved[new], lo[base] + low[new], hi[base] + high[new]
+        to, (ahead, low, high) = at[new], leg.placed(believed)
+        offset[to], lo[to], hi[to] = offset[base] + ahead[new], lo[base] + low[new], hi[base] + high[new]
         slope[to], slope_error[to] = slope[base] + leg.slope[new], np.hypot(slope_error[base], leg.slope_error[new])
         applied[to], drifting[to] = (applied[base] | believed)[new], (drifting[base] | (believed & leg.drifting))[new]
-        told[to], noise[to], known[to] = told[base] & (leg.steady & apart)[new], leg.noise[new], True
+        drift_known[to], noise[to], known[to] = drift_known[base] & (leg.steady & apart)[new], leg.noise[new], True
         for other, like in _same_clock(host, known):
-            for column in (offset, lo, hi, slope, slope_error, applied, drifting, told, noise, known):
+            for column in (offset, lo, hi, slope, slope_error, applied, drifting, drift_known, noise, known):
                 column[other] = column[like]
     if not known[1:].any():
         return Table(Clock, {"rank": ranks, "lo_ns": lo, "hi_ns": hi}), None
-    told &= (slope_error < DRIFT_PPM * 1e-6) & (np.arange(n) > 0)
+    drift_known &= (slope_error < DRIFT_PPM * 1e-6) & (np.arange(n) > 0)
     columns = {
         "rank": ranks,
         "offset_ns": np.rint(offset),
         "lo_ns": np.rint(lo),
         "hi_ns": np.rint(hi),
         "applied": applied.astype(np.int8) + drifting,
-        "drift_ppm": np.where(told | drifting, 1e6 * slope, np.nan),
+        "drift_ppm": np.where(drift_known | drifting, 1e6 * slope, np.nan),
     }
     return Table(Clock, columns), int(np.median(noise[known]) / 1.4826)
 
@@ -148,10 +149,10 @@ def aligned(ops: Table, clock: Table) -> tuple[Ints, Ints]:
         return ops.start_ns - shift, ops.end_ns - shift
     rate, middle = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at], _middle(ops)
 
-    def moved(time: Ints) -> Ints:
+    def shifted(time: Ints) -> Ints:
         return time - shift - np.rint(rate * (time - middle)).astype(np.int64)
 
-    return moved(ops.start_ns), moved(ops.end_ns)
+    return shifted(ops.start_ns), shifted(ops.end_ns)
 
 
 def _middle(ops: Table) -> int:
@@ -208,7 +209,7 @@ def _hops(ops: Table, gate: Indices, count: int, ranks: Indices) -> list[tuple[I
     return sorted(found, key=lambda leg: -len(leg[1]))
 
 
-def _there_and_back(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit:
+def _round_trips(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit:
     """Clock of one of two ranks against the other's: half the difference between the ways there and back."""
     took = ops.end_ns[rows[:, :, 1]] - ops.start_ns[rows[:, :, 0]]
     half = (took[:, 0] - took[:, 1]) / 2 * (1 if base == 0 else -1)
@@ -250,17 +251,19 @@ def _beyond_bytes(late: Numbers, time: Floats, size: Ints, drifts: bool) -> Fit:
     if (small & large).any():
         return whole
     (at_small, error_small), (at_large, error_large) = _median(late[small]), _median(late[large])
-    growth = np.abs(at_large - at_small)
+    growth = np.abs(at_large - at_small)  # a clock is off by the same amount whatever the bytes
     smallest = _level(late[small], time[small], drifts)
+    # Bytes that explain the growth from small to large gates also explain some of the small ones' lateness.
     carried = growth * float(size[small].mean() / (size[large].mean() - size[small].mean()))
-    flat = carried <= np.maximum(CONSTANT * np.abs(smallest.offset), TOLD_NS)
+    flat = carried <= np.maximum(CONSTANT * np.abs(smallest.offset), NOTICEABLE_NS)
     smallest = replace(smallest, steady=smallest.steady & flat)
-    return smallest.chosen(whole, growth > np.maximum(SURE * np.hypot(error_small, error_large), TOLD_NS))
+    return smallest.chosen(whole, growth > np.maximum(SURE * np.hypot(error_small, error_large), NOTICEABLE_NS))
 
 
 def _median(values: Numbers) -> tuple[Floats, Floats]:
     """(median, standard error) of every column, from the values around it: ends of several modes have an uncertain one."""
     ordered, n = np.sort(values, axis=0), len(values)
+    # The number of values below the true median is binomial with spread √n/2: so far around the middle lies the interval.
     reach = SURE * np.sqrt(n) / 2
     low, high = ordered[max(int((n - 1) / 2 - reach), 0)], ordered[min(int(np.ceil((n - 1) / 2 + reach)), n - 1)]
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2, (high - low) / (2 * SURE)
@@ -268,6 +271,7 @@ def _median(values: Numbers) -> tuple[Floats, Floats]:
 
 def _level(late: Numbers, time: Floats, drifts: bool) -> Fit:
     """The level of every column, its slope in time, and whether it was there all the time."""
+    # The slope between the medians of the first and the last third is robust against single late gates.
     third = max(len(late) // 3, 1)
     slope, slope_error = np.zeros(late.shape[1]), np.full(late.shape[1], np.inf)
     run = float(time[-third:].mean() - time[:third].mean())
@@ -281,7 +285,7 @@ def _level(late: Numbers, time: Floats, drifts: bool) -> Fit:
     noise = 1.4826 * np.median(np.abs(flat - offset), axis=0)
     # Scatter from one gate to the next, so that a level that jumps is not counted as such.
     scatter = 1.4826 * np.median(np.abs(np.diff(flat, axis=0)), axis=0) / np.sqrt(2)
-    allowed = np.maximum(np.maximum(CONSTANT * np.abs(offset), scatter), TOLD_NS)
+    allowed = np.maximum(np.maximum(CONSTANT * np.abs(offset), scatter), NOTICEABLE_NS)
     steady = np.ones(len(offset), dtype=bool)
     for block in np.array_split(flat, min(BLOCKS, max(len(late) // 3, 1))):
         level, unsure = _median(block)

@@ -83,12 +83,15 @@ def _collectives(
     g, rank, step = ops.group[rows].astype(np.int64), ops.rank[rows], window[rows]
     verb, seq = ops.verb[rows].astype(np.int64), ops.seq[rows]
     sequenced = _sequenced(g, rank, seq)
+    # Calls of one scope (a group, and without sequence numbers a step) with the same place meet. One sequence number may
+    # stand for several kernels: ``again`` counts them.
     place = np.where(sequenced, seq, occurrence(g, step, rank))
     again = np.where(sequenced, occurrence(g, rank, seq), 0)
     scope = numbered(g, np.where(sequenced, np.int64(NULL), step))[0]
     number, count = numbered(scope, place, again)
     token = _token(g, verb, ops.size[rows])
     mixed = _differ(number, count, np.where(sequenced, verb, token))[number]
+    # In doubt is an order in which calls of one place differ, or of which some ranks have more: it is aligned anew.
     doubt = ~sequenced & (mixed | _uneven(scope, rank))
     meets = np.isin(verb, EVERYBODY)
     times, timed = align.Times(ops, rows, members), meets & (g < given)
@@ -106,7 +109,7 @@ def _collectives(
 
 def _token(group: Ints, verb: Ints, size: Ints) -> Ints:
     """What a collective does; the size tells only in groups that record it for all."""
-    sized = ~np.isin(verb, SIZELESS)
+    sized = ~np.isin(verb, SIZELESS)  # sizes are below 2⁵⁶: the verb has the bits above
     unknown = np.zeros(int(group.max()) + 1, dtype=bool)
     unknown[group[sized & (size < 0)]] = True
     return (verb << 56) + np.where(sized & ~unknown[group], size + 1, 0)
@@ -181,6 +184,7 @@ def settled(ops: Table, matching: Matching, wanted: Ints) -> Matching:
     lacking = wanted[ops.group[rows]] > np.bincount(at, minlength=count)[at]
     if not lacking.any():
         return matching
+    # How long the transfer took after the last one seen had arrived; its class's quickest shows how long one takes.
     left = (greatest(at, count, ops.end_ns[rows]) - greatest(at, count, ops.start_ns[rows]))[at]
     kind, kinds = numbered(ops.group[rows], ops.verb[rows], ops.size[rows])
     quickest = least(kind, kinds, left)[kind]

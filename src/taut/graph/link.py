@@ -137,14 +137,14 @@ def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns
 
     lane, (rank, ranks) = ops.lane, numbered(segment, ops.rank)
     early = np.where(end - start <= timer_ns, start - timer_ns, start)
-    for _ in range(64):
+    for _ in range(64):  # every round takes some ops out of crowded lanes; deeper nesting stays as it is
         order, begin = order_groups(*numbered(rank, lane), early, end)
         begins = np.zeros(len(order), dtype=bool)
         begins[begin[:-1]] = True
         sibling, over, count = scan_lanes(order, begins, start, end, ops.kind, timer_ns, OVERLAP_NS)
         if count == 0:
             break
-        over[1:] &= ~over[:-1] | sibling[1:]
+        over[1:] &= ~over[:-1]  # of overlaps in a row only the first moves: the next op may then fit
         lane = lane.astype(np.int64)
         lane[order[over]] += int(lane.max()) + 1
         lane = numbered(lane)[0]
@@ -367,6 +367,7 @@ def _who_waited(ops: Table, slots: Slots, opens: Ints) -> tuple[Slots, Ints, int
     wait = slots.wait
     waits = wait >= 0
     short = np.where(waits, opens[np.maximum(wait, 0)] - ops.end_ns, 0)
+    # A twentieth of the duration, between GATE_NS and OVERLAP_NS, is put down to clocks.
     allowed = np.maximum(GATE_NS, np.minimum(OVERLAP_NS, (ops.end_ns - ops.start_ns) // 20))
     impossible = waits & (short > allowed)
     eager = impossible & (ops.verb == Verb.SEND)
@@ -376,6 +377,7 @@ def _who_waited(ops: Table, slots: Slots, opens: Ints) -> tuple[Slots, Ints, int
 
 
 def _work(ops: Table, wait: Indices, wait_lag: Ints, opens: Ints) -> Ints:
+    # What lies between arrival and opening is waiting; the rest of the duration is work.
     opening = np.where(wait >= 0, np.maximum(ops.start_ns, opens[np.maximum(wait, 0)] + wait_lag), ops.start_ns)
     return ops.end_ns - opening
 

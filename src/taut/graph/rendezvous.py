@@ -107,8 +107,9 @@ def _partition(ops: Table, rows: Ints, stages: Ints, dps: Ints, named: bool) -> 
         size = np.bincount(cell)
         if size.max() < 2 or (key < 0).any():
             continue
+        # If these ops meet, the last start opens the gate, and what is left of each duration is the work.
         opens, first, last = greatest(cell, cells, start), least(cell, cells, end), greatest(cell, cells, end)
-        tolerance = 1000 + (last - opens) // 20
+        tolerance = 1000 + (last - opens) // 20  # 1 µs of timer error, and a twentieth of the transfer
         if (first >= opens - tolerance).mean() < VALID_SHARE:
             continue
         candidates.append((_spread(end - opens[cell]), float((last - first).mean()), label))
@@ -132,7 +133,7 @@ def _peers(ops: Table, rows: Ints, stage: Ints, dp: Ints, members: Table, classe
     Sends of a class go to the next or to the previous stage: whichever lets each find an other end that overlaps it.
     """
     stages = int(members.stage.max()) + 1
-    at = _At(members)
+    at = _RankGrid(members)
     which, ways = np.zeros(classes, dtype=np.int64), {(0, False): np.full((2, len(members)), NULL, dtype=np.int64)}
     for name, mine in _by_class(ops.name, rows):
         sends = ops.verb[mine] == Verb.SEND
@@ -148,7 +149,7 @@ def _peers(ops: Table, rows: Ints, stage: Ints, dp: Ints, members: Table, classe
     return which, np.stack(list(ways.values()))
 
 
-class _At:
+class _RankGrid:
     """Which rank has which data-parallel index and stage; a table of all pairs would be as large as a trace asks for."""
 
     def __init__(self, members: Table) -> None:

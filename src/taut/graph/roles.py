@@ -45,6 +45,7 @@ def _forward(ops: Table, sends: Ints, ranks: Indices) -> Ints:
 
 def _depth(hops: Ints, count: int) -> Ints | None:
     """Longest way from a rank without forward predecessor; None where the hops close a circle or do not make stages."""
+    # Bellman–Ford for longest paths: each round lets one more hop count.
     depth = np.zeros(count, dtype=np.int64)
     for _ in range(min(count, MOST_STAGES + 1)):
         deeper = depth.copy()

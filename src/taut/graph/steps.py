@@ -86,9 +86,11 @@ def _recurring(trace: Trace) -> Ints:
     order = np.lexsort((ops.start_ns, ops.rank))
     for mine in np.split(order, np.flatnonzero(np.diff(ops.rank[order])) + 1):
         calls = mine[ops.verb[mine] != Verb.NONE]
+        # Name and size in one number; sizes are below 2⁴⁰ bytes.
         token = ops.name[calls].astype(np.int64) * (1 << 40) + ops.size[calls] + 1
         period = _period(token)
         if period:
+            # A step ends with the last collective of each period; the last step runs to the end.
             cuts = ops.end_ns[calls[period - 1 :: period]][: len(token) // period - 1]
         else:
             cuts = ops.start_ns[_once_a_step(ops.name[mine], mine)][1:]

@@ -61,13 +61,13 @@ def edges(ops: Table, lanes: Lanes, window: Indices, roles: Indices, timer_ns: i
         return Wakes(cause, woken, none, none)
     cell, cells = numbered(ops.rank, window)
     cls, classes = _classes(ops, roles, cell, cells)
-    causes = _usual(cls, classes, window, *seen, _idle(ops, lanes))
-    source, target = _everywhere(ops, cls, cell, cells, causes, timer_ns)
-    # What is learned is not said twice, and a guess from afar gives way to a learned cause that explains the start.
-    told = np.zeros(len(ops), dtype=bool)
-    told[target[np.abs(ops.start_ns[target] - ops.end_ns[source]) <= IDLE_NS]] = True
+    causes = _usual_causes(cls, classes, window, *seen, _idle(ops, lanes))
+    source, target = _learned_edges(ops, cls, cell, cells, causes, timer_ns)
+    # An edge that was learned is not added twice, and a distant guess gives way to a learned cause that explains the start.
+    learned = np.zeros(len(ops), dtype=bool)
+    learned[target[np.abs(ops.start_ns[target] - ops.end_ns[source]) <= IDLE_NS]] = True
     again = np.isin(cause * len(ops) + woken, source * len(ops) + target)
-    keep = ~again & ~(told[woken] & (ops.kind[woken] == Kind.COMMUNICATE))
+    keep = ~again & ~(learned[woken] & (ops.kind[woken] == Kind.COMMUNICATE))
     return Wakes(cause[keep], woken[keep], source, target)
 
 
@@ -106,7 +106,7 @@ def _classes(ops: Table, roles: Indices, cell: Ints, cells: int) -> tuple[Ints, 
     return numbered(roles, family, nth)
 
 
-def _usual(cls: Ints, classes: int, window: Indices, source: Ints, target: Ints, idle: Ints) -> Ints:
+def _usual_causes(cls: Ints, classes: int, window: Indices, source: Ints, target: Ints, idle: Ints) -> Ints:
     """Causes × classes: the classes whose end usually begins a class, the commonest first, -1 for none."""
     pair, pairs = numbered(cls[target], cls[source])
     windows = int(window.max()) + 1
@@ -118,9 +118,10 @@ def _usual(cls: Ints, classes: int, window: Indices, source: Ints, target: Ints,
     woken, by, cases, steps = woken[order], by[order], cases[order], steps[order]
     first = np.searchsorted(woken, woken)
     before = np.cumsum(cases) - cases
+    # Causes of a class from the commonest on, as long as each explains USUAL of what the commoner ones left over.
     left = np.bincount(cls[idle], minlength=classes)[woken] - (before - before[first])
     fails = (cases < USUAL * left) | (steps < LEAST_STEPS)
-    failed = np.cumsum(fails)
+    failed = np.cumsum(fails)  # a cause counts only if none before it in its class failed
     good = np.equal(failed, (failed - fails)[first])
     nth = np.arange(pairs) - first
     causes = np.full((int(nth[good].max(initial=0)) + 1, classes), -1, dtype=np.int64)
@@ -128,7 +129,7 @@ def _usual(cls: Ints, classes: int, window: Indices, source: Ints, target: Ints,
     return causes
 
 
-def _everywhere(ops: Table, cls: Ints, cell: Ints, cells: int, causes: Ints, timer_ns: int) -> tuple[Ints, Ints]:
+def _learned_edges(ops: Table, cls: Ints, cell: Ints, cells: int, causes: Ints, timer_ns: int) -> tuple[Ints, Ints]:
     """Edges from every learned cause to the op of its rank and step, where the cause had ended; none if it often had not."""
     is_cause = np.zeros(causes.shape[1], dtype=bool)
     is_cause[causes[causes >= 0]] = True
