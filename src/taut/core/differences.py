@@ -69,6 +69,7 @@ def levels(runs: Sequence[Numbers], trimmed: float = TRIMMED) -> list[Level]:
     if len(red) >= POOLED:
         red = np.maximum(red, np.median(red))
     red = np.clip(red + CAUTION / np.sqrt(steps), 0.0, REDDEST)
+    # The variance of a mean of AR(1) steps, against independent ones.
     wider = (1 + red) / (1 - red)
     return [
         Level(mean, error * wider, np.maximum((kept - 1) / wider, 1.0), np.sqrt(error * table.shape[1]), table.shape[1])
@@ -88,6 +89,7 @@ def _cut(table: Numbers, trimmed: float) -> tuple[Floats, Floats, int, Floats]:
     rest = inside - inside.mean(axis=1, keepdims=True)
     power = (rest**2).sum(axis=1)
     rho = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0)
+    # Yuen: the winsorised sum of squares over k(k − 1), with k the steps that were kept.
     error = np.maximum(power / (kept * (kept - 1)), (FLOOR * np.abs(mean)) ** 2 / n)
     return mean, error, kept, (n * rho + 1) / max(n - 4, n / 2)  # taking the mean out hides (1 + 4ρ)/n of it
 
@@ -106,7 +108,7 @@ def differ(runs: Sequence[Numbers]) -> Difference | None:
     parts = weight * (1 - share) * error
     expected = parts.sum(axis=0)
     safe = np.where(expected > 0, expected, 1.0)
-    ratio = np.where(expected > 0, seen / safe, 0.0)
+    ratio = np.where(expected > 0, seen / safe, 0.0)  # Brown and Forsythe's F*; its degrees of freedom follow Satterthwaite
     top, bottom = len(runs) - 1, safe**2 / np.where(expected > 0, (parts**2 / freedom).sum(axis=0), 1.0)
     per_square = float((weight * (1 - share)).sum())
 
@@ -114,7 +116,7 @@ def differ(runs: Sequence[Numbers]) -> Difference | None:
         squared: Floats = np.maximum(seen / level - expected, 0.0) / per_square
         return np.sqrt(squared)
 
-    tail = (1 - SURE) / 2
+    tail = (1 - SURE) / 2  # the F distribution of the ratio, inverted, bounds the variance between runs
     return Difference(
         np.where(expected > 0, fdtrc(top, bottom, ratio), 1.0),
         spread(1.0),
@@ -141,6 +143,7 @@ def shifted(before: Numbers, after: Numbers) -> Floats | None:
     apart = np.abs(a.mean - b.mean)
     chances: list[Floats] = [both.p]
     for one, other in ((a, b), (b, a)):
+        # The other mean has the same jitter under the null, over its own number of steps.
         error = np.sqrt(one.error * (1 + one.steps / other.steps))
         chance = 2 * stdtr(one.freedom, -apart / np.where(error > 0, error, 1.0))
         chances.append(np.where(apart >= CLEAR * one.spread, chance, 1.0))
@@ -188,6 +191,7 @@ def pooled(ratios: Sequence[Ratio]) -> Ratio | None:
     """What several ratios say together, the surer ones more."""
     if not ratios:
         return None
+    # Weighting by inverse squared errors gives the least error of all weighted means.
     weight = np.array([1 / r.error for r in ratios])
     log = float((weight * [r.log for r in ratios]).sum() / weight.sum())
     return Ratio(log, float(1 / weight.sum()), float(sum(r.freedom for r in ratios)))

@@ -44,7 +44,7 @@ def group_sort(cell: Indices, cells: int) -> tuple[Ints, Ints]:
         begin[c + 1] += 1
     for c in range(cells):
         begin[c + 1] += begin[c]
-    fill = begin[:-1].copy()
+    fill = begin[:-1].copy()  # where the next row of each cell goes
     order = np.empty(len(cell), np.int64)
     for i in range(len(cell)):
         order[fill[cell[i]]] = i
@@ -70,6 +70,8 @@ def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[I
     order, begin = group_sort(group, groups)
     for g in range(groups):
         lo, hi = begin[g], begin[g + 1]
+        # Large groups are sorted by start unless they are in order already; the insertion sort that follows then only
+        # settles equal starts, and is linear.
         if hi - lo > FEW_ROWS:
             tidy = True
             for k in range(lo + 1, hi):

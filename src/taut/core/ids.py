@@ -12,6 +12,8 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     n = len(keys[0])
     if n == 0:
         return np.zeros(0, dtype=np.int64), 0
+    # Keys as digits of one number, each in its own range. ``below`` is the number of the smallest possible combination and is
+    # taken off once at the end; a key is made dense first where the number would not fit 62 bits.
     packed, below, span = np.zeros(n, dtype=np.int64), 0, 1
     for key in keys:
         low, high = int(key.min()), int(key.max())
@@ -32,7 +34,7 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
         packed += key
         below, span = below * wide + low, span * wide
     packed -= below
-    if span <= 16 * n + 1024:
+    if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
         present = np.zeros(span, dtype=bool)
         present[packed] = True
         if present.all():
@@ -85,6 +87,7 @@ def total(values: Indices) -> int:
     most = max(abs(int(values.min())), abs(int(values.max())))
     if most * len(values) < 1 << 63:
         return int(values.sum(dtype=np.int64))
+    # High and low halves are summed apart: neither sum overflows.
     return (int((values >> 32).sum(dtype=np.int64)) << 32) + int((values & 0xFFFFFFFF).sum(dtype=np.int64))
 
 

@@ -24,6 +24,7 @@ def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 
 
     Blocks run on from the last step to the first, so that every step is drawn equally often.
     """
+    # Blocks of ∛n steps: long enough to keep neighbours together, short enough that there are many.
     block = min(max(1, block or round(count ** (1 / 3))), count)
     first = np.random.default_rng(seed).integers(0, count, size=(draws, -(-count // block)))
     return ((first[:, :, None] + np.arange(block)) % count).reshape(draws, -1)[:, :count]
@@ -51,6 +52,7 @@ def share(flags: Mask, block: int | None = None) -> Estimate | None:
     if n == 0:
         return None
     p, z2 = float(flags.mean()), Z * Z / n
+    # Wilson's score interval: its middle and half of its width.
     middle, half = (p + z2 / 2) / (1 + z2), sqrt(z2 * p * (1 - p) + z2 * z2 / 4) / (1 + z2)
     low, high = np.quantile(flags[drawn(n, block)].mean(axis=-1), LEVEL)
     return {"value": p, "lo": max(0.0, min(float(low), middle - half)), "hi": min(1.0, max(float(high), middle + half))}

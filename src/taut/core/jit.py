@@ -55,6 +55,7 @@ class Kernel(Generic[Result]):
         """Run the kernel on arrays and numbers."""
         from taut.core import native
 
+        # In order of cost: what is loaded or kept; the interpreter while that pays; the compiler.
         args = tuple(_dense(value) for value in args)
         kind = native.signature(args)
         ready = None if kind is None else self._kept(kind)
@@ -178,6 +179,7 @@ def numpy_twin_of_kernel(function: Twin) -> Twin:
 
 def _instructions(code: types.CodeType, doc: str | None = None) -> list[str]:
     """What a code object holds but its documentation and its place in the file."""
+    # The docstring is the first constant: changing it changes nothing that is computed.
     consts = code.co_consts[1:] if doc is not None and code.co_consts[:1] == (doc,) else code.co_consts
     inner = [repr(_instructions(one)) if isinstance(one, types.CodeType) else repr(one) for one in consts]
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)

@@ -166,6 +166,8 @@ def _callable(symbol: str, returns: list[str], code: bytes, argument_types: str)
     address = engine.get_function_address(symbol)
     if not address:
         raise RuntimeError(symbol)
+    # Numba's calling convention: where to put the result, where to put an exception, then the arguments; an array is passed
+    # as owner, parent, number and size of items, data, shape and strides.
     c_types: list[CType] = [POINTER, POINTER]
     for kind in argument_types.split(","):
         if kind == "x":
