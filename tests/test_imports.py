@@ -69,6 +69,8 @@ def test_rooms_import_only_what_lies_above_them(path: Path) -> None:
         parts = module.split(".")
         if parts[0] != "taut":
             continue
+        if parts[1:3] == ["result", "types"]:  # the words that all rooms speak
+            continue
         target = parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else "__init__"
         if target != room and target not in MAY_IMPORT[room]:
             wrong.append(f"{where(path, line)} imports {module}")

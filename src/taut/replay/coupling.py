@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Ints
 from taut.core.tables import NULL
@@ -16,6 +16,7 @@ from taut.replay.blame import Blame, Pairs
 from taut.replay.response import Response, respond
 from taut.replay.timeline import Timeline
 from taut.replay.turnover import Turnover, turnover
+from taut.result import types
 
 LEAST = 0.01
 """A cause is felt by a victim, or across so many gates, from this share on: of what the hardest hit pair has, of all."""
@@ -53,22 +54,22 @@ class Coupling:
         hops = np.full(len(top), NULL) if self.hops is None else self.hops(cause, victim)
         return cause, victim, caused[top], hops
 
-    def entry(self) -> dict[str, Any]:
-        """Coupling in the words of ``--json``."""
+    def entry(self) -> types.Coupling:
+        """Coupling as ``--json`` has it."""
         cause, victim, _, hops = self.pairs
         responses = [response.entry(ABSORBERS) for response in self.responses]
-        return {
-            "reach_ranks": int(np.abs(cause - victim).max()) if len(cause) else None,
-            "reach_gates": self.reach_gates,
-            "reach_hops": int(hops.max()) if (hops >= 0).any() else None,
-            "amplification": self.amplification,
-            "matrix": [
-                {"cause": int(a), "victim": int(b), "rank_ns": int(ns), "hops": int(h) if h >= 0 else None}
+        return types.Coupling(
+            reach_ranks=int(np.abs(cause - victim).max()) if len(cause) else None,
+            reach_gates=self.reach_gates,
+            reach_hops=int(hops.max()) if (hops >= 0).any() else None,
+            amplification=self.amplification,
+            matrix=[
+                types.Felt(cause=int(a), victim=int(b), rank_ns=int(ns), hops=int(h) if h >= 0 else None)
                 for a, b, ns, h in zip(*(column[:PAIRS] for column in self.pairs), strict=True)
             ],
-            "response": {**responses[0], "median_rank": next(iter(responses[1:]), None)} if responses else None,
-            "turnover": self.turnover.entry(),
-        }
+            response=replace(responses[0], median_rank=next(iter(responses[1:]), None)) if responses else None,
+            turnover=self.turnover.entry(),
+        )
 
 
 def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, hops: Hops | None = None) -> Coupling:

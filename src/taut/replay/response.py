@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
-from typing import Any
 
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
+from taut.result import types
 
 DELAY = 0.1
 """The delay put in, as a share of the median step: long against jitter, short enough for slack to matter."""
@@ -70,7 +70,7 @@ class Response:
         return int(np.median((count == count[:, -1:]).argmax(axis=1)[some])) + 1 if some.any() else None
 
     @property
-    def speed(self) -> dict[str, float] | None:
+    def speed(self) -> types.Estimate | None:
         """Ranks per step and side that the front travels.
 
         Distance is counted round the ring of rank numbers, so that neither end of them is special. A delay that reaches
@@ -91,7 +91,7 @@ class Response:
         return np.minimum(latest, 1.0)
 
     @property
-    def decay(self) -> dict[str, float] | None:
+    def decay(self) -> types.Estimate | None:
         """Share of the delay lost per step, until it is no longer felt; None where steps do not follow one another."""
         steps = self.left.shape[1] - 1
         if steps < 1:
@@ -101,39 +101,39 @@ class Response:
         last = np.take_along_axis(self.left, upto[:, None], axis=1)[:, 0]
         return estimate((self.left[:, 0] - last) / upto)
 
-    def absorbers(self, most: int) -> list[dict[str, Any]]:
+    def absorbers(self, most: int) -> list[types.Absorber]:
         """Where shift was lost, the largest first: rank, class and share of all that was absorbed."""
         total = int(self.absorbed_ns.sum())
         lost, ops = self.absorbed_ns, self.graph.ops
         top = [int(i) for i in np.argsort(-lost, kind="stable")[:most] if lost[i] > 0]
         where = [int(np.argmax(self.cell == i)) for i in top]
         return [
-            {"rank": int(ops.rank[op]), "class": self.graph.names[ops.name[op]], "share": float(lost[i] / total)}
+            types.Absorber(rank=int(ops.rank[op]), op_class=self.graph.names[ops.name[op]], share=float(lost[i] / total))
             for i, op in zip(top, where, strict=True)
         ]
 
-    def entry(self, most: int) -> dict[str, Any]:
-        """The response in the words of ``--json``."""
+    def entry(self, most: int) -> types.Response:
+        """The response as ``--json`` has it."""
         gates = np.median(self.gate_shift_ns / max(self.delay_ns, 1), axis=0)
         seen = np.flatnonzero(gates > 0)
-        return {
-            "rank": self.rank,
-            "delay_ns": self.delay_ns,
-            "probes": len(self.shift_ns),
-            "speed_ranks_per_step": self.speed,
-            "decay": self.decay,
-            "left_by_step": [float(x) for x in np.median(self.left, axis=0)],
-            "left_by_gate": [float(min(x, 1.0)) for x in gates[: int(seen[-1]) + 1]] if len(seen) else [],
-            "reached_ranks": self.reached_ranks,
-            "within_steps": self.within_steps,
-            "absorbed_by": self.absorbers(most),
-        }
+        return types.Response(
+            rank=self.rank,
+            delay_ns=self.delay_ns,
+            probes=len(self.shift_ns),
+            speed_ranks_per_step=self.speed,
+            decay=self.decay,
+            left_by_step=[float(x) for x in np.median(self.left, axis=0)],
+            left_by_gate=[float(min(x, 1.0)) for x in gates[: int(seen[-1]) + 1]] if len(seen) else [],
+            reached_ranks=self.reached_ranks,
+            within_steps=self.within_steps,
+            absorbed_by=self.absorbers(most),
+        )
 
 
-def estimate(values: Floats) -> dict[str, float]:
+def estimate(values: Floats) -> types.Estimate:
     """Median of the probes, and between which values nine of ten lie."""
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
-    return {"value": float(middle), "lo": float(low), "hi": float(high)}
+    return types.Estimate(value=float(middle), lo=float(low), hi=float(high))
 
 
 def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Response]:

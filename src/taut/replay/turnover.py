@@ -10,7 +10,6 @@ turns over less than that, one that alternates with the state the last step left
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from taut.core.array_types import Floats, Indices, Ints
 from taut.core.ids import greatest, least, numbered
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
+from taut.result import types
 
 DRAWS = 39
 """Replays of the null: with the observed one forty, so that p (two-sided) is at least 0.05, and at most 5 % of healthy
@@ -55,16 +55,15 @@ class Turnover:
         share = min((self.lot >= self.lot[0] - CLOSE).mean(), (self.lot <= self.lot[0] + CLOSE).mean())
         return min(1.0, 2 * float(share))
 
-    def entry(self) -> dict[str, Any]:
-        """The turnover in the words of ``--json``."""
-        expected = None if self.lot is None else float(self.lot[1:].mean())
-        return {
-            "value": self.value,
-            "p": self.p,
-            "windows": len(self.distance),
-            "tested_windows": self.tested,
-            "expected": expected,
-        }
+    def entry(self) -> types.Turnover:
+        """The turnover as ``--json`` has it."""
+        return types.Turnover(
+            value=self.value,
+            p=self.p,
+            windows=len(self.distance),
+            tested_windows=self.tested,
+            expected=None if self.lot is None else float(self.lot[1:].mean()),
+        )
 
 
 def turnover(graph: Graph, gap_free: Timeline, *, seed: int = 0) -> Turnover:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import to_builtins
 
 from taut.core.ids import least, numbered
 from taut.core.tables import Kind, Verb
@@ -52,7 +53,7 @@ def report(a: Computed) -> dict[str, Any]:
         },
         "blame": _blame(a),
         "waits": _waits(a),
-        "coupling": a.coupling.entry(),
+        "coupling": to_builtins(a.coupling.entry()),
         "windows": _windows(a),
         "gates": _gates(a),
         "collectives": _undivided(a),
