@@ -10,7 +10,7 @@ import numpy as np
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import greatest, least, numbered
-from taut.core.tables import NULL, Op, Table, Trace, Verb, constant
+from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph import gate_matching as gates
 from taut.graph.arrays import Graph, Predecessors, Slots
@@ -133,7 +133,6 @@ def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns
     What is shorter than the timer's error goes before what seems to begin with it.
     """
     from taut.core.group_kernels import order_groups
-    from taut.graph.sweeps import scan_lanes
 
     lane, (rank, ranks) = ops.lane, numbered(segment, ops.rank)
     early = np.where(end - start <= timer_ns, start - timer_ns, start)
@@ -141,14 +140,33 @@ def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns
         order, begin = order_groups(*numbered(rank, lane), early, end)
         begins = np.zeros(len(order), dtype=bool)
         begins[begin[:-1]] = True
-        sibling, over, count = scan_lanes(order, begins, start, end, ops.kind, timer_ns, OVERLAP_NS)
-        if count == 0:
+        sibling, over = _neighbours(begins, start[order], end[order], ops.kind[order] == Kind.COMMUNICATE, timer_ns)
+        if not over.any():
             break
         over[1:] &= ~over[:-1]  # of overlaps in a row only the first moves: the next op may then fit
         lane = lane.astype(np.int64)
         lane[order[over]] += int(lane.max()) + 1
         lane = numbered(lane)[0]
     return Lanes(lane, order, begins, sibling, rank, ranks)
+
+
+def _neighbours(begins: Mask, start: Ints, end: Ints, communicates: Mask, timer_ns: int) -> tuple[Mask, Mask]:
+    """For ops in lane order: (part of the same grouped call as the one before, overlaps the one before).
+
+    A grouped call is several communications of one interval.
+    """
+    sibling, over = np.zeros((2, len(start)), dtype=bool)
+    took = end - start
+    same = (start[1:] == start[:-1]) & (end[1:] == end[:-1]) & (took[1:] > 0) & communicates[1:] & communicates[:-1]
+    sibling[1:] = same & ~begins[1:]
+    over[1:] = (start[1:] < end[:-1] - _timer_noise(took[1:], took[:-1], timer_ns)) & ~begins[1:] & ~sibling[1:]
+    return sibling, over
+
+
+def _timer_noise(took: Ints, other_took: Ints, timer_ns: int) -> Ints:
+    """By how much two ops may seem to overlap: half of the shorter, at least the timer's error, at most OVERLAP_NS."""
+    half: Ints = np.minimum(took, other_took) // 2
+    return np.clip(half, min(timer_ns, OVERLAP_NS), OVERLAP_NS)
 
 
 def _lane_names(names: Sequence[str], before: Indices, after: Indices) -> Sequence[str]:
@@ -299,17 +317,19 @@ def _roles(members: Table, rank: Indices) -> Indices:
 
 def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, Edges, int]:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
-    from taut.graph.sweeps import hold_edges, lane_edges
+    from taut.graph.sweeps import lane_edges
 
     parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, axis.segment)]
     if not trace.told:
         parts += _wake_edges(ops, lanes, axis.window, trace.members, trace.timer_ns)
         parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, axis.window, trace.members)))
-    joined = Edges.join(parts)
-    source, target, lag, dropped = hold_edges(
-        joined.source, joined.target, joined.lag, ops.start_ns, ops.end_ns, trace.timer_ns, OVERLAP_NS
-    )
-    return Edges(source, target, lag), _anchors(ops, lanes, target), dropped
+    edges = Edges.join(parts)
+    took = ops.end_ns - ops.start_ns
+    # By how much an op began before its edge allows it: what timer noise explains becomes a lag, more contradicts the edge.
+    early = ops.end_ns[edges.source] + edges.lag - ops.start_ns[edges.target]
+    holds = early <= _timer_noise(took[edges.source], took[edges.target], trace.timer_ns)
+    kept = Edges(edges.source[holds], edges.target[holds], (edges.lag - np.maximum(early, 0))[holds])
+    return kept, _anchors(ops, lanes, kept.target), int(np.count_nonzero(~holds))
 
 
 def _plain(source: Ints, target: Ints) -> Edges:

@@ -200,33 +200,6 @@ def idle_causes(
 
 
 @kernel(lists=True)
-def scan_lanes(
-    order: Ints, begins: Mask, start: Ints, end: Ints, kind: Indices, timer: int, most: int
-) -> tuple[Mask, Mask, int]:
-    """Neighbours in lane order: (part of the same grouped call, overlaps the one before, how many overlap).
-
-    A grouped call is several communications of one interval. An overlap counts if it is more than timer noise, which
-    is at least ``timer``, at most ``most``, and in between half of the shorter op.
-    """
-    n = len(order)
-    sibling = np.zeros(n, np.bool_)
-    over = np.zeros(n, np.bool_)
-    count = 0
-    for i in range(1, n):
-        if begins[i]:
-            continue
-        v, u = order[i], order[i - 1]
-        if start[v] == start[u] and end[v] == end[u] and end[v] > start[v] and kind[v] == 1 and kind[u] == 1:
-            sibling[i] = True
-            continue
-        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
-        if start[v] < end[u] - slack:
-            over[i] = True
-            count += 1
-    return sibling, over, count
-
-
-@kernel(lists=True)
 def lane_edges(order: Ints, begins: Mask, sibling: Mask) -> tuple[Ints, Ints]:
     """Every op follows the op, or all ops of the grouped call, before it in its lane: (source, target)."""
     n = len(order)
@@ -249,26 +222,6 @@ def lane_edges(order: Ints, begins: Mask, sibling: Mask) -> tuple[Ints, Ints]:
             target[m] = order[i]
             m += 1
     return source, target
-
-
-@kernel(lists=True)
-def hold_edges(
-    source: Ints, target: Ints, lag: Ints, start: Ints, end: Ints, timer: int, most: int
-) -> tuple[Ints, Ints, Ints, int]:
-    """Edges the trace does not contradict, with the lag that timer noise leaves: (source, target, lag, dropped)."""
-    m = 0
-    n = len(source)
-    sources, targets, lags = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    for i in range(n):
-        u, v = source[i], target[i]
-        early = end[u] + lag[i] - start[v]  # by how much v began before the edge allows it
-        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
-        if early <= slack:
-            sources[m] = u
-            targets[m] = v
-            lags[m] = lag[i] - max(early, 0)
-            m += 1
-    return sources[:m], targets[:m], lags[:m], n - m
 
 
 @kernel(lists=True)

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from taut.core.array_types import Floats, Indices, Ints, Mask
+from taut.core.array_types import Floats, Indices, Ints
 from taut.core.jit import kernel
 from taut.replay.blame import FALSE_ALARMS, Blame
 from taut.replay.timeline import Timeline
@@ -47,9 +47,13 @@ def excess(blame: Blame) -> Excess:
     g, peers = blame.graph, blame.peers
     shape = len(g.ranks), len(g.steps)
     cell = g.rank_index * shape[1] + g.window
-    net, variance, shared, known = tally(
-        cell, shape[0] * shape[1], g.work_ns, peers.value_ns, peers.within_ns, peers.between_ns
+    has = ~(np.isnan(peers.value_ns) | np.isnan(peers.within_ns))
+    cell, cells = cell[has], shape[0] * shape[1]
+    net, variance, shared = (
+        np.bincount(cell, weights=values[has], minlength=cells)
+        for values in (g.work_ns - peers.value_ns, peers.within_ns * peers.within_ns, peers.between_ns)
     )
+    known = np.bincount(cell, minlength=cells) > 0
     spread = np.where(known, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
     # Bonferroni over all ranks and windows, as blame corrects over its waits.
     level = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(net.size, 1))
@@ -76,26 +80,6 @@ def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Ints:
         top,
         shape[1],
     ).reshape(shape)
-
-
-@kernel(lists=True)
-def tally(
-    cell: Ints, cells: int, work: Ints, reference: Floats, within: Floats, between: Floats
-) -> tuple[Floats, Floats, Floats, Mask]:
-    """Sums over the ops of each cell that have a reference: (excess, variance within, spread between, any at all)."""
-    net = np.zeros(cells, np.float64)
-    variance = np.zeros(cells, np.float64)
-    shared = np.zeros(cells, np.float64)
-    known = np.zeros(cells, np.bool_)
-    for v in range(len(cell)):
-        if np.isnan(reference[v]) or np.isnan(within[v]):
-            continue
-        c = cell[v]
-        net[c] += work[v] - reference[v]
-        variance[c] += within[v] * within[v]
-        shared[c] += between[v]
-        known[c] = True
-    return net, variance, shared, known
 
 
 @kernel(lists=True)

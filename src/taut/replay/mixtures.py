@@ -56,25 +56,16 @@ def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers
     rows = np.zeros((2, len(p.ops), len(before)))
     row_of = np.zeros(len(p.owner), dtype=np.int64)
     row_of[p.ops] = np.arange(len(p.ops))
+    heirs = row_of[p.owner[p.folded]]
     for i, (gap, work) in enumerate(zip(before, after, strict=True)):
         for side, values in enumerate((gap, work)):
             if values is not None:
                 rows[side, :, i] = values[p.ops]
                 # A folded op counts before the gate of the op that ends its chain, its work as well as its gap.
-                rows[0, :, i] += folded_sums(row_of, p.owner, p.folded, values, len(p.ops))
+                rows[0, :, i] += np.bincount(heirs, weights=values[p.folded], minlength=len(p.ops))
     if p.onward_ns.any():
-        rows[0, :, 0] += np.bincount(row_of[p.owner[p.folded]], weights=p.onward_ns, minlength=len(p.ops))
+        rows[0, :, 0] += np.bincount(heirs, weights=p.onward_ns, minlength=len(p.ops))
     return Grid(batch, rows[0], rows[1])
-
-
-@kernel(lists=True)
-def folded_sums(row_of: Ints, owner: Ints, folded: Ints, values: Numbers, rows: int) -> Floats:
-    """Sum of the values of the ops that were folded into each op of the program."""
-    out = np.zeros(rows, np.float64)
-    for i in range(len(folded)):
-        v = folded[i]
-        out[row_of[owner[v]]] += values[v]
-    return out
 
 
 @numpy_twin_of_kernel

@@ -16,6 +16,7 @@ from math import isqrt
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import greatest
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
 from taut.result import types
@@ -154,10 +155,13 @@ def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Resp
 
 def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int) -> Response:
     """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
-    from taut.replay.ripples import NEVER, last_ends, ripple
+    from taut.replay.ripples import NEVER, ripple
 
     g, t = graph, observed
-    last, final = last_ends(g.window, g.rank_index, t.end_ns, len(g.steps), len(g.ranks))
+    windows, ranks = len(g.steps), len(g.ranks)
+    last = greatest(g.window.astype(np.int64) * ranks + g.rank_index, windows * ranks, t.end_ns).reshape(windows, ranks)
+    final = np.full(windows, -1, dtype=np.int64)
+    final[g.window] = np.arange(len(g))  # of several ops the last stays
     until = final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
     lane, lanes = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1)
     cell, cells = g.on_rank(g.ops.name, len(g.names))

@@ -18,19 +18,6 @@ FEW = 32
 
 
 @kernel(lists=True)
-def last_ends(window: Indices, rank: Indices, end: Ints, windows: int, ranks: int) -> tuple[Ints, Ints]:
-    """(when each rank's last op of each window ended, the last op of each window)."""
-    last = np.full((windows, ranks), NEVER, np.int64)
-    final = np.full(windows, -1, np.int64)
-    for v in range(len(end)):
-        w = window[v]
-        final[w] = v
-        if end[v] > last[w, rank[v]]:
-            last[w, rank[v]] = end[v]
-    return last, final
-
-
-@kernel(lists=True)
 def ripple(
     events: Ints,
     pred_ptr: Ints,
