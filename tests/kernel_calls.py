@@ -174,6 +174,9 @@ JOBS: tuple[Callable[[], None], ...] = (training, projection, controllers, files
 
 def recorded_calls() -> dict[str, list[Args]]:
     """Arguments of every kernel that some job calls."""
+    from taut.project.training import pipeline
+
+    pipeline.program.cache_clear()  # what an earlier test has computed would not be called again
     with recorded() as calls:
         for one in JOBS:
             one()

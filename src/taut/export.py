@@ -26,7 +26,9 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: Binar
     and the actions of its time are written.
     """
     observed = replay(graph)
-    ideal = replay(graph, [Change(slice(None), "work", "set", reference.across(graph), "every op at reference")], gaps=False)
+    ideal = replay(
+        graph, [Change(np.arange(len(graph)), "work", "set", reference.across(graph), "every op at reference")], gaps=False
+    )
     axis_ns = _zero_ns(graph, observed, ideal)
     zero_ns = axis_ns[graph.segment][graph.window]
     shown = _times(observed, zero_ns)

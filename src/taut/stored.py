@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from taut.core.array_types import Column
 from taut.core.boundary import refusing_unexpected
 from taut.core.coded_columns import Words, codes_of, unique
 from taut.core.errors import RunError
@@ -221,7 +220,7 @@ def op_words(trace: Trace) -> dict[str, list[str]]:
 
 def read_columns(
     root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str], words: Words | None = None
-) -> dict[str, Column]:
+) -> dict[str, Any]:
     """The columns of one stored table, of exactly these names and types; those that are stored as words as their codes."""
     coded = words or {}
     import pyarrow as pa

@@ -30,11 +30,11 @@ def traced(**columns: Any) -> Trace:
     ("columns", "why"),
     [
         ({"end_ns": [5, 11 * YEAR_NS]}, "a run of 11 years"),
-        ({"start_ns": [-4 * 10**18, 0], "end_ns": [5, 4 * 10**18]}, "a time of -4,000,000,000,000,000,000 ns is no time"),
+        ({"start_ns": [-4 * 10**18, 0], "end_ns": [5, 4 * 10**18]}, "a time of -4,000,000,000,000,000,000 ns is out of range"),
         ({"end_ns": [5, -1]}, "an op ends before it begins"),
-        ({"rank": [-7, 1]}, "rank -7 is no rank"),
-        ({"rank": [0, 5]}, "ops of a rank that is no member"),
-        ({"name": [0, 9]}, "an op of a class or group without a name"),
+        ({"rank": [-7, 1]}, "rank -7 is negative"),
+        ({"rank": [0, 5]}, "an op has a rank that is not among the members"),
+        ({"name": [0, 9]}, "an op refers to a class or group that has no name"),
     ],
 )
 def test_refused(columns: dict[str, Any], why: str) -> None:

@@ -19,6 +19,7 @@ from taut.replay import ripples
 from taut.replay.response import Response, delayed, respond
 from taut.replay.timeline import Change, replay
 from taut.replay.turnover import turnover
+from taut.result.types import Absorber, Estimate
 
 UNIT = 1_000_000_000
 
@@ -81,15 +82,15 @@ def test_an_idle_wave_travels_as_many_ranks_a_step_as_neighbours_are_coupled(
 ) -> None:
     """Whoever is delayed: d ranks per step and side, undiminished after every step."""
     found = response_of(chain(ranks, 12, reach, noise=0), data.draw(st.integers(0, ranks - 1)))
-    assert found.speed == {"value": reach, "lo": reach, "hi": reach}
-    assert found.decay == {"value": 0.0, "lo": 0.0, "hi": 0.0}
+    assert found.speed == Estimate(value=reach, lo=reach, hi=reach)
+    assert found.decay == Estimate(value=0.0, lo=0.0, hi=0.0)
     assert found.absorbed_ns.sum() == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_makes_an_idle_wave_decay_and_more_noise_faster(seed: int) -> None:
     rates = [response_of(chain(41, 30, 1, noise, seed), 20).decay for noise in (0.0, 0.1, 1.0)]
-    values = [rate["value"] for rate in rates if rate is not None]
+    values = [rate.value for rate in rates if rate is not None]
     assert values[0] == 0
     assert values[0] < values[1] < values[2]
 
@@ -98,18 +99,18 @@ def test_slack_absorbs_a_delay_where_the_wait_shrinks() -> None:
     """Rank 1 has 4 ms to spare at every all-reduce and is delayed by 1.1 ms; rank 0 has nothing."""
     graph = link(job({0: "fwd 9 | AR 2", 1: "fwd 5 | AR 2"}, steps=6))
     slack, taut = response_of(graph, 1), response_of(graph, 0)
-    assert slack.absorbers(5) == [{"rank": 1, "class": "all-reduce", "share": 1.0}]
+    assert slack.absorbers(5) == [Absorber(rank=1, op_class="all-reduce", share=1.0)]
     assert (slack.reached_ranks, slack.within_steps) == (0, None)
-    assert slack.entry(5)["left_by_gate"] == [1.0]
+    assert slack.entry(5).left_by_gate == [1.0]
     assert (taut.reached_ranks, taut.within_steps, taut.absorbers(5)) == (2, 1, [])
-    assert taut.entry(5)["left_by_step"] == [1.0] * 4
+    assert taut.entry(5).left_by_step == [1.0] * 4
 
 
 def test_steps_with_their_own_origin_have_no_decay_per_step() -> None:
     graph = link(job({0: "fwd 9 | AR 2", 1: "fwd 5 | AR 2"}, steps=6, relative=True))
     found = response_of(graph, 0)
     assert found.decay is None
-    assert found.entry(5)["left_by_step"] == [1.0]
+    assert found.entry(5).left_by_step == [1.0]
 
 
 def relay(step: int) -> dict[int, str]:
@@ -161,7 +162,7 @@ def test_a_path_that_is_held_or_alternates_is_told_from_jitter(slow: Any, sign: 
         work[k, slow(k)] += 2
     found = turnover_of(work)
     assert found.p == 0.05
-    assert np.sign(found.value - found.entry()["expected"]) == sign
+    assert np.sign(found.value - found.entry().expected) == sign
 
 
 def test_turnover_is_the_jaccard_distance_of_critical_rank_and_class_pairs() -> None:

@@ -35,9 +35,6 @@ def test_compiled_and_plain_give_the_same_numbers() -> None:
     prepared = grid(batch(graph), [None, graph.gap_ns], [graph.work_ns, graph.work_ns // 7])
     assert mix.plain is mix_plain
     p, share = prepared.batch.short, np.array([[1.0, 1.0, 0.5], [0.0, 2.0, -9.0]])
-    args = (
-        p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, p.op_register, p.slot_register, p.n_ops,
-        p.n_slots, prepared.before, prepared.after, share, p.window, len(graph.steps), p.closes, len(p.ops),
-    )  # fmt: skip
+    args = (*p.arrays, len(graph.steps), prepared.before, prepared.after, share, len(p.ops))
     for plain, compiled in zip(mix.plain(*args), mix.compiled(*args), strict=True):
         np.testing.assert_allclose(plain, compiled)

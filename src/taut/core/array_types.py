@@ -15,6 +15,10 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Letters: TypeAlias = NDArray[np.int8]
 Texts: TypeAlias = NDArray[np.object_]
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.signedinteger[Any]]
+"""Whole numbers of whatever width: codes, and indices of other arrays."""
+Value: TypeAlias = NDArray[Any] | np.int64 | int | float | list[float]
+"""What a kernel takes: an array, a number, or, run by the interpreter, the elements of an array."""
 Column: TypeAlias = NDArray[np.generic]
 """An array of whatever type a table has for it."""
 

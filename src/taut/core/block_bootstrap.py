@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Mask, Numbers
 from taut.core.interval import Estimate, estimate, over, share
 
 BLOCKS = 500
 """More units than this are drawn again in blocks: bounds the memory."""
 
 
-def ratio(part: Any, whole: Any) -> Estimate | None:
+def ratio(part: Numbers | Mask, whole: Numbers) -> Estimate | None:
     """Sum over sum, units in order of time."""
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
     if not len(part) or not whole.sum() > 0:
@@ -23,6 +22,6 @@ def ratio(part: Any, whole: Any) -> Estimate | None:
     return estimate(lambda s: over(part[s].sum(axis=-1), whole[s].sum(axis=-1)), len(part))
 
 
-def proportion(flags: Any) -> Estimate | None:
+def proportion(flags: Mask) -> Estimate | None:
     """Share of units; of many, by blocks."""
     return share(flags) if len(flags) <= BLOCKS else ratio(flags, np.ones(len(flags)))

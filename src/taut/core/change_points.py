@@ -11,15 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import comb
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Ints, Mask, Numbers
 
 FALSE_ALARMS = 0.01
 """Chance that a run without any change has a span found in any of its series, for each of the two tests."""
 CLIP = 3.0
 """Spreads beyond which a single step says no more about the level."""
-MOSTLY = 1.0
+LEAST_RISE = 1.0
 """Spreads by which most of a span's steps must stand above most of the others: spikes are no level."""
 APART, LEAST_APART = 6.0, 5
 """Spreads between the lower fifth of a span and the upper fifth of the rest from which no chance explains it, and the
@@ -28,12 +29,12 @@ OUTLIER = 4.0
 """Spreads above the median from which a step is a spike."""
 REMOVED = 2.0
 """Levels taken out of a series before its autocorrelation is estimated."""
-LOST, TAKEN = 3.0, 6.0
+SEARCH_BIAS, SEARCH_LOSS = 3.0, 6.0
 """By how many nths, as they are and of itself, the autocorrelation of n steps is less once the best of all spans is taken out:
 the slowest waves go with it. Chosen on AR(1) noise of 12 to 40 steps so that the size holds."""
 LEAST_KIN = 3
 """Series of a kind that it takes to say how red that kind is."""
-MOST_RED = 0.95
+MOST_AUTOCORRELATED = 0.95
 """Autocorrelation beyond which a series says nothing of its level."""
 DRAWS, DRAWN = 9999, 500
 """Samples drawn to tell how events fall by chance, and the most events that are drawn."""
@@ -63,29 +64,30 @@ class Span:
     """Spans and series among which it is the best."""
 
 
-def noise(y: Any, kin: Any = None) -> Any:
+def noise(y: Numbers, kin: Ints | None = None) -> Floats:
     """Spread of each series from step to step: from differences, so that a level that jumps is not counted as noise.
 
     At least that of the median series among its kin (a number for each series; all are kin if there is none).
     """
-    own = 1.4826 * np.median(np.abs(np.diff(y, axis=1)), axis=1) / np.sqrt(2)
+    # Median absolute difference → spread of the steps: 1.4826 for a normal distribution, √2 because a difference has two.
+    own: Floats = 1.4826 * np.median(np.abs(np.diff(y, axis=1)), axis=1) / np.sqrt(2)
     typical, middle = (_among_kin(values, kin) for values in (own, np.abs(np.median(y, axis=1))))
     return np.maximum(np.maximum(own, typical), 1e-3 * middle + 1.0)
 
 
-def _among_kin(values: Any, kin: Any) -> Any:
+def _among_kin(values: Floats, kin: Ints | None) -> Floats:
     """The median over the kin of each series."""
     if kin is None:
         return np.full(len(values), np.median(values))
     return np.array([np.median(values[kin == k]) for k in range(int(kin.max(initial=-1)) + 1)])[kin]
 
 
-def levels(y: Any, kin: Any = None) -> list[Span]:
+def levels(y: Numbers, kin: Ints | None = None) -> list[Span]:
     """At most one span for every series (row of ``y``); kin are series whose noise is of one kind."""
     count, n = y.shape
     if n < LEAST_STEPS or count == 0:
         return []
-    z = _standard(y, kin)
+    z = _standardised(y, kin)
     edges = np.unique(np.linspace(0, n, min(n, GRID) + 1).astype(np.int64))
     first, last = np.triu_indices(len(edges), 1)
     begin, end = edges[first], edges[last]
@@ -93,23 +95,28 @@ def levels(y: Any, kin: Any = None) -> list[Span]:
     keep = (inside >= LEAST_INSIDE) & (n - inside >= LEAST_OUTSIDE)
     keep &= (begin >= LEAST_OUTSIDE) | (2 * inside <= n)  # what was there from the start, most of the time, is the level
     begin, end = begin[keep], end[keep]
+    # Bonferroni over all spans of all series, raised because spreads of n steps are uncertain themselves.
     alarm = NormalDist().inv_cdf(1 - FALSE_ALARMS / (len(begin) * count)) * (1 + UNSURE / n)
     wide, narrow = np.clip(z, -2 * CLIP, 2 * CLIP), np.clip(z, -CLIP, CLIP)
     far, near = _best(wide, begin, end), _best(narrow, begin, end)
     alarmed = np.flatnonzero((near[2] > alarm) | (far[2] > alarm))
     if not len(alarmed):
         return []
-    rho = _among_kin(_searched(_without(narrow, near[0], near[1])), kin) if _many(kin, count) else np.full(count, -1.0)
+    rho = (
+        _among_kin(_lag_one_after_search(_without_span(narrow, near[0], near[1])), kin)
+        if _has_enough_kin(kin, count)
+        else np.full(count, -1.0)
+    )
     out = []
     for i in alarmed.tolist():
-        apart = APART * _widened(rho[i])
-        span = _apart(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]), apart)
-        span = span or _higher(z[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
-        out += [_stretched(z[i], replace(span, tests=len(begin) * count))] if span else []
+        apart = APART * _inflation_of_spread(rho[i])
+        span = _clear_span(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]), apart)
+        span = span or _raised_span(z[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
+        out += [_extended(z[i], replace(span, tests=len(begin) * count))] if span else []
     return out
 
 
-def _stretched(z: Any, span: Span) -> Span:
+def _extended(z: Floats, span: Span) -> Span:
     """The span with the steps beside it that belong to it: on the mean they are nearer to its level than to the other.
 
     The clearest span is not the longest: it leaves out an end that is only a little lower.
@@ -117,19 +124,20 @@ def _stretched(z: Any, span: Span) -> Span:
     a, b = span.first, span.last + 1
     outside = float(np.median(np.delete(z, slice(a, b))))
     middle = outside + 0.5 * (float(np.median(z[a:b])) - outside)
-    after, before = (_belonging(beside - middle) for beside in (z[b:], z[:a][::-1]))
+    after, before = (_steps_to_add(beside - middle) for beside in (z[b:], z[:a][::-1]))
     return replace(span, first=max(a - before, min(a, LEAST_OUTSIDE)), last=b + after - 1)
 
 
-def _belonging(above: Any) -> int:
+def _steps_to_add(above: Floats) -> int:
     """How many of the next values belong, as long as their sum has not been below zero: those with the largest sum."""
+    # Running sums of distances above the middle: they grow as long as steps belong to the span on the mean.
     total = np.cumsum(np.clip(above, -CLIP, CLIP))
     below = np.flatnonzero(total < 0)
     total = total[: below[0]] if len(below) else total
     return int(np.argmax(total)) + 1 if len(total) and total.max() > 0 else 0
 
 
-def _best(z: Any, begin: Any, end: Any) -> tuple[Any, Any, Any]:
+def _best(z: Floats, begin: Ints, end: Ints) -> tuple[Ints, Ints, Floats]:
     """Of every series the span with the largest difference of means, in standard errors: begin, end, score."""
     count, n = z.shape
     total = np.concatenate([np.zeros((count, 1)), np.cumsum(z, axis=1)], axis=1)
@@ -138,37 +146,41 @@ def _best(z: Any, begin: Any, end: Any) -> tuple[Any, Any, Any]:
     for first in range(0, count, AT_ONCE):
         some = total[first : first + AT_ONCE]
         within = some[:, end] - some[:, begin]
+        # Difference of means over its standard error, for steps of unit spread.
         score = (within / inside - (some[:, -1:] - within) / (n - inside)) * np.sqrt(inside * (n - inside) / n)
         at[first : first + AT_ONCE] = np.argmax(score, axis=1)
         best[first : first + AT_ONCE] = score.max(axis=1)
     return begin[at], end[at], best
 
 
-def _apart(z: Any, series: int, a: int, b: int, score: float, apart: float) -> Span | None:
+def _clear_span(z: Floats, series: int, a: int, b: int, score: float, apart: float) -> Span | None:
     """A span whose steps nearly all lie far above nearly all the others: unmistakable, however few those are."""
     low, high = np.quantile(z[a:b], 0.2), np.quantile(np.delete(z, slice(a, b)), 0.8)
     return Span(series, a, b - 1, score) if b - a >= LEAST_APART and low - high >= apart else None
 
 
-def _higher(z: Any, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
+def _raised_span(z: Floats, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
     """A span whose mean is higher by more than chance explains."""
     outside, within = np.delete(z, slice(a, b)), z[a:b]
-    shapes = _without(np.clip(z, -CLIP, CLIP)[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
-    clear = score / min(_redness(rest, rho) for rest in shapes)
-    return Span(series, a, b - 1, clear) if clear > alarm and np.median(within) - np.median(outside) > MOSTLY else None
+    shapes = _without_span(np.clip(z, -CLIP, CLIP)[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
+    # A ramp read as a level leaves a rest that looks autocorrelated: whichever shape leaves less counts.
+    clear = score / min(_inflation_of_mean(rest, rho) for rest in shapes)
+    return Span(series, a, b - 1, clear) if clear > alarm and np.median(within) - np.median(outside) > LEAST_RISE else None
 
 
-def _without(z: Any, begin: Any, end: Any) -> Any:
+def _without_span(z: Floats, begin: Ints, end: Ints) -> Floats:
     """Every series less the mean inside its span, and less the mean outside it."""
     at = np.arange(z.shape[1])
     inside = (at >= begin[:, None]) & (at < end[:, None])
     within, rest = ((z * part).sum(axis=1) / np.maximum(part.sum(axis=1), 1) for part in (inside, ~inside))
-    return z - np.where(inside, within[:, None], rest[:, None])
+    level: Floats = np.where(inside, within[:, None], rest[:, None])
+    return z - level
 
 
-def _without_ramp(z: Any, a: int, b: int) -> Any:
+def _without_ramp(z: Floats, a: int, b: int) -> Floats:
     """A series less the ramp, from wherever it begins to the end of the span, that fits it best."""
-    at, best = np.arange(len(z)), z[None, :] - z.mean()
+    at = np.arange(len(z))
+    best: Floats = z[None, :] - z.mean()
     for begin in range(min(LEAST_OUTSIDE, a), b - LEAST_INSIDE + 1):
         shape = np.where(at < b, np.maximum(at - begin + 1.0, 0.0), 0.0)
         shape -= shape.mean()
@@ -177,38 +189,46 @@ def _without_ramp(z: Any, a: int, b: int) -> Any:
     return np.clip(best, -CLIP, CLIP)
 
 
-def _many(kin: Any, count: int) -> bool:
+def _has_enough_kin(kin: Ints | None, count: int) -> bool:
     """Whether series have kin enough to tell what noise they share."""
     return count / (1 if kin is None else int(kin.max()) + 1) >= LEAST_KIN
 
 
-def _redness(rest: Any, rho: float) -> float:
+def _inflation_of_mean(rest: Floats, rho: float) -> float:
     """By how much more the mean of such a series wanders than that of independent steps (AR(1), from lag 1).
 
     ``rho`` is what its kin have: of a single short series it is uncertain, so the larger of the two counts.
     """
-    rho = min(max(rho, float(_lag_one(rest)[0]), 0.0), MOST_RED)
-    return max(float(np.std(rest)), _widened(rho)) * float(np.sqrt((1 + rho) / (1 - rho)))
+    # The variance of a mean of AR(1) noise is (1 + ρ)/(1 − ρ) times that of independent steps.
+    rho = min(max(rho, float(_lag_one(rest)[0]), 0.0), MOST_AUTOCORRELATED)
+    return max(float(np.std(rest)), _inflation_of_spread(rho)) * float(np.sqrt((1 + rho) / (1 - rho)))
 
 
-def _lag_one(rest: Any) -> Any:
+def _lag_one(rest: Floats) -> Floats:
     """Autocorrelation of every series at lag 1; taking levels out makes a series look less red than it is: corrected."""
-    rho = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum((rest**2).sum(axis=1), 1e-12)
-    return rho + (1 + 4 * rho) * REMOVED / rest.shape[1]
+    rho = _raw_lag_one(rest)
+    # The estimate is biased by −(1 + 4ρ)/n for every level that was taken out (Kendall).
+    corrected: Floats = rho + (1 + 4 * rho) * REMOVED / rest.shape[1]
+    return corrected
 
 
-def _searched(rest: Any) -> Any:
+def _lag_one_after_search(rest: Floats) -> Floats:
     """The same of series less the best of their spans."""
-    raw = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum((rest**2).sum(axis=1), 1e-12)
-    return (raw + LOST / rest.shape[1]) / max(1 - TAKEN / rest.shape[1], 0.4)
+    corrected: Floats = (_raw_lag_one(rest) + SEARCH_BIAS / rest.shape[1]) / max(1 - SEARCH_LOSS / rest.shape[1], 0.4)
+    return corrected
 
 
-def _widened(rho: float) -> float:
+def _raw_lag_one(rest: Floats) -> Floats:
+    rho: Floats = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum((rest**2).sum(axis=1), 1e-12)
+    return rho
+
+
+def _inflation_of_spread(rho: float) -> float:
     """Spread of red noise, against what its differences from step to step suggest."""
-    return float(1 / np.sqrt(1 - min(max(rho, 0.0), MOST_RED)))
+    return float(1 / np.sqrt(1 - min(max(rho, 0.0), MOST_AUTOCORRELATED)))
 
 
-def ramp(series: Any, span: Span) -> int | None:
+def ramp(series: Numbers, span: Span) -> int | None:
     """The window from which a series grows step by step, None if it rather stands at a new level.
 
     Both shapes have a begin and a size, and end with the span; the sum of distances from each, whatever the begin, tells
@@ -224,30 +244,31 @@ def ramp(series: Any, span: Span) -> int | None:
         before = np.abs(y[:begin] - base).sum()
         above, time = y[begin:] - base, at[begin:] - begin + 1.0
         slope = float(np.median(above / time))
+        # The median of slopes decides whether it rises at all, least squares by how much.
         slope = float((above * time).sum() / (time**2).sum()) if slope > 0 else 0.0
         for shape, fitted in (("level", np.median(above)), ("ramp", slope * time)):
             best[shape] = min(best[shape], (float(before + np.abs(above - fitted).sum()), begin))
     return best["ramp"][1] if n * np.log(max(best["level"][0], 1e-9) / max(best["ramp"][0], 1e-9)) > GROWS else None
 
 
-def outliers(y: Any) -> Any:
+def outliers(y: Numbers) -> Mask:
     """Mask of the steps that stand far above the median of their series, the first of those that follow each other."""
-    z = _standard(y, None)
-    far = z > OUTLIER * _widened(float(np.median(_lag_one(np.clip(z, -CLIP, CLIP)))))
+    z = _standardised(y, None)
+    far = z > OUTLIER * _inflation_of_spread(float(np.median(_lag_one(np.clip(z, -CLIP, CLIP)))))
     far[:, 1:] &= ~far[:, :-1]
     return far
 
 
-def clipped(y: Any) -> Any:
+def clipped(y: Numbers) -> Floats:
     """Every series in its own spreads around its median, at most CLIP of them: a lone hiccup is no level."""
-    return np.clip(_standard(y, np.arange(len(y))), -CLIP, CLIP)
+    return np.clip(_standardised(y, np.arange(len(y))), -CLIP, CLIP)
 
 
-def _standard(y: Any, kin: Any) -> Any:
+def _standardised(y: Numbers, kin: Ints | None) -> Floats:
     return (y - np.median(y, axis=1, keepdims=True)) / noise(y, kin)[:, None]
 
 
-def heaped(weights: Any, mine: Any, share: float, places: int) -> float:
+def heaped(weights: Numbers, mine: Mask, share: float, places: int) -> float:
     """Chance that events on one place (a mask) are so many, or weigh so much, of all events, each falling there with ``share``.
 
     The smaller of two chances, twice: of the count, and of the weight (seeded draws): small events say little of large ones.
@@ -256,6 +277,7 @@ def heaped(weights: Any, mine: Any, share: float, places: int) -> float:
     counted = concentrated(int(mine.sum()), len(weights), share, places)
     if len(weights) > DRAWN:
         return counted
+    # Seeded by the number of events, so that the same events give the same chance.
     drawn = (np.random.default_rng(len(weights)).random((DRAWS, len(weights))) < share) @ weights
     weighed = places * (1 + np.count_nonzero(drawn >= (weights * mine).sum() * (1 - 1e-9))) / (DRAWS + 1)
     return min(1.0, 2 * min(counted, weighed))

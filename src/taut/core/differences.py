@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Numbers
 
 LEAST_STEPS = 5
 """Steps of a run below which its own jitter is not known."""
@@ -40,12 +41,12 @@ SURE = 0.95
 class Level:
     """Of every series of one run its trimmed mean, the square of that mean's error, and what the error is worth."""
 
-    mean: Any
-    error: Any
+    mean: Floats
+    error: Floats
     """Squared standard error."""
-    freedom: Any
+    freedom: Floats
     """Degrees of freedom of the error."""
-    spread: Any
+    spread: Floats
     """Of single steps."""
     steps: int
 
@@ -54,13 +55,13 @@ class Level:
 class Difference:
     """Per series: the chance under the null, and the spread of levels between runs with its interval."""
 
-    p: Any
-    between: Any
-    lo: Any
-    hi: Any
+    p: Floats
+    between: Floats
+    lo: Floats
+    hi: Floats
 
 
-def levels(runs: Sequence[Any], trimmed: float = TRIMMED) -> list[Level]:
+def levels(runs: Sequence[Numbers], trimmed: float = TRIMMED) -> list[Level]:
     """Level of every series (row) in every run (table of series × steps)."""
     cut = [_cut(table, trimmed) for table in runs]
     steps = sum(table.shape[1] for table in runs)
@@ -68,6 +69,7 @@ def levels(runs: Sequence[Any], trimmed: float = TRIMMED) -> list[Level]:
     if len(red) >= POOLED:
         red = np.maximum(red, np.median(red))
     red = np.clip(red + CAUTION / np.sqrt(steps), 0.0, REDDEST)
+    # The variance of a mean of AR(1) steps, against independent ones.
     wider = (1 + red) / (1 - red)
     return [
         Level(mean, error * wider, np.maximum((kept - 1) / wider, 1.0), np.sqrt(error * table.shape[1]), table.shape[1])
@@ -75,7 +77,7 @@ def levels(runs: Sequence[Any], trimmed: float = TRIMMED) -> list[Level]:
     ]
 
 
-def _cut(table: Any, trimmed: float) -> tuple[Any, Any, int, Any]:
+def _cut(table: Numbers, trimmed: float) -> tuple[Floats, Floats, int, Floats]:
     """Trimmed mean, squared error if steps were independent, steps kept, lag-1 correlation without its bias."""
     y = np.asarray(table, dtype=np.float64)
     n = y.shape[1]
@@ -87,11 +89,12 @@ def _cut(table: Any, trimmed: float) -> tuple[Any, Any, int, Any]:
     rest = inside - inside.mean(axis=1, keepdims=True)
     power = (rest**2).sum(axis=1)
     rho = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0)
+    # Yuen: the winsorised sum of squares over k(k − 1), with k the steps that were kept.
     error = np.maximum(power / (kept * (kept - 1)), (FLOOR * np.abs(mean)) ** 2 / n)
     return mean, error, kept, (n * rho + 1) / max(n - 4, n / 2)  # taking the mean out hides (1 + 4ρ)/n of it
 
 
-def differ(runs: Sequence[Any]) -> Difference | None:
+def differ(runs: Sequence[Numbers]) -> Difference | None:
     """Whether the levels of two or more runs differ; None where a run has too few steps to know its jitter."""
     from scipy.special import fdtrc, fdtri
 
@@ -105,21 +108,24 @@ def differ(runs: Sequence[Any]) -> Difference | None:
     parts = weight * (1 - share) * error
     expected = parts.sum(axis=0)
     safe = np.where(expected > 0, expected, 1.0)
-    ratio = np.where(expected > 0, seen / safe, 0.0)
+    ratio = np.where(expected > 0, seen / safe, 0.0)  # Brown and Forsythe's F*; its degrees of freedom follow Satterthwaite
     top, bottom = len(runs) - 1, safe**2 / np.where(expected > 0, (parts**2 / freedom).sum(axis=0), 1.0)
     per_square = float((weight * (1 - share)).sum())
 
-    def spread(level: float) -> Any:
-        return np.sqrt(np.maximum(seen / level - expected, 0.0) / per_square)
+    def spread(level: Floats | float) -> Floats:
+        squared: Floats = np.maximum(seen / level - expected, 0.0) / per_square
+        return np.sqrt(squared)
 
-    tail = (1 - SURE) / 2
+    tail = (1 - SURE) / 2  # the F distribution of the ratio, inverted, bounds the variance between runs
     return Difference(
-        np.where(expected > 0, fdtrc(top, bottom, ratio), 1.0), spread(1.0),
-        spread(fdtri(top, bottom, 1 - tail)), spread(fdtri(top, bottom, tail)),
-    )  # fmt: skip
+        np.where(expected > 0, fdtrc(top, bottom, ratio), 1.0),
+        spread(1.0),
+        spread(fdtri(top, bottom, 1 - tail)),
+        spread(fdtri(top, bottom, tail)),
+    )
 
 
-def shifted(before: Any, after: Any) -> Any | None:
+def shifted(before: Numbers, after: Numbers) -> Floats | None:
     """Chance per series that two runs are draws of one process, their levels compared; None where too few steps tell.
 
     What begins in the middle of a run makes its steps look red and wide, which hides it. So the difference is judged by
@@ -135,12 +141,14 @@ def shifted(before: Any, after: Any) -> Any | None:
     if min(a.steps, b.steps) < LEAST_ALONE:
         return both.p
     apart = np.abs(a.mean - b.mean)
-    chances = [both.p]
+    chances: list[Floats] = [both.p]
     for one, other in ((a, b), (b, a)):
+        # The other mean has the same jitter under the null, over its own number of steps.
         error = np.sqrt(one.error * (1 + one.steps / other.steps))
         chance = 2 * stdtr(one.freedom, -apart / np.where(error > 0, error, 1.0))
         chances.append(np.where(apart >= CLEAR * one.spread, chance, 1.0))
-    return np.minimum(len(chances) * np.min(chances, axis=0), 1.0)
+    smallest: Floats = np.min(chances, axis=0)
+    return np.minimum(len(chances) * smallest, 1.0)
 
 
 @dataclass(frozen=True)
@@ -167,11 +175,11 @@ class Ratio:
         return {k: float(np.exp(self.log + s * reach)) for k, s in (("value", 0), ("lo", -1), ("hi", 1))}
 
 
-def ratio(before: Any, after: Any, trimmed: float = TRIMMED) -> Ratio | None:
+def ratio(before: Numbers, after: Numbers, trimmed: float = TRIMMED) -> Ratio | None:
     """Of two series of positive values, after over before; None where too few steps tell."""
     if min(len(before), len(after)) < LEAST_STEPS:
         return None
-    a, b = levels([np.atleast_2d(before), np.atleast_2d(after)], trimmed)
+    a, b = levels([np.asarray(run, dtype=np.float64)[None, :] for run in (before, after)], trimmed)
     if a.mean[0] <= 0 or b.mean[0] <= 0:
         return None
     errors = np.array([a.error[0] / a.mean[0] ** 2, b.error[0] / b.mean[0] ** 2])
@@ -183,6 +191,7 @@ def pooled(ratios: Sequence[Ratio]) -> Ratio | None:
     """What several ratios say together, the surer ones more."""
     if not ratios:
         return None
+    # Weighting by inverse squared errors gives the least error of all weighted means.
     weight = np.array([1 / r.error for r in ratios])
     log = float((weight * [r.log for r in ratios]).sum() / weight.sum())
     return Ratio(log, float(1 / weight.sum()), float(sum(r.freedom for r in ratios)))

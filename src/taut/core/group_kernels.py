@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from taut.core.jit import kernel
+from taut.core.array_types import Indices, Ints
+from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
-def turn_plain(ids: Any, count: int) -> tuple[Any, Any]:
+@numpy_twin_of_kernel
+def turn_plain(ids: Indices, count: int) -> tuple[Ints, Ints]:
     """``turn`` by numpy."""
     order, begin = group_sort_plain(ids, count)
     nth = np.empty(len(ids), np.int64)
@@ -17,7 +17,8 @@ def turn_plain(ids: Any, count: int) -> tuple[Any, Any]:
     return nth, np.diff(begin)
 
 
-def group_sort_plain(cell: Any, cells: int) -> tuple[Any, Any]:
+@numpy_twin_of_kernel
+def group_sort_plain(cell: Indices, cells: int) -> tuple[Ints, Ints]:
     """``group_sort`` by numpy."""
     begin = np.zeros(cells + 1, np.int64)
     np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
@@ -25,7 +26,7 @@ def group_sort_plain(cell: Any, cells: int) -> tuple[Any, Any]:
 
 
 @kernel(plain=turn_plain)
-def turn(ids: Any, count: int) -> tuple[Any, Any]:
+def turn(ids: Indices, count: int) -> tuple[Ints, Ints]:
     """(running number of each row among those with its id, rows per id)."""
     rows = np.zeros(count, np.int64)
     nth = np.empty(len(ids), np.int64)
@@ -36,14 +37,14 @@ def turn(ids: Any, count: int) -> tuple[Any, Any]:
 
 
 @kernel(plain=group_sort_plain)
-def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
+def group_sort(cell: Indices, cells: int) -> tuple[Ints, Ints]:
     """Counting sort: (order, begin of each cell in it)."""
     begin = np.zeros(cells + 1, np.int64)
     for c in cell:
         begin[c + 1] += 1
     for c in range(cells):
         begin[c + 1] += begin[c]
-    fill = begin[:-1].copy()
+    fill = begin[:-1].copy()  # where the next row of each cell goes
     order = np.empty(len(cell), np.int64)
     for i in range(len(cell)):
         order[fill[cell[i]]] = i
@@ -51,7 +52,8 @@ def group_sort(cell: Any, cells: int) -> tuple[Any, Any]:
     return order, begin
 
 
-def order_groups_plain(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+@numpy_twin_of_kernel
+def order_groups_plain(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """``order_groups`` by numpy."""
     begin = np.zeros(groups + 1, np.int64)
     np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
@@ -63,11 +65,13 @@ FEW_ROWS = 24
 
 
 @kernel(plain=order_groups_plain)
-def order_groups(group: Any, groups: int, start: Any, end: Any) -> tuple[Any, Any]:
+def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Rows by group, then start, then end: (order, begin of each group in it)."""
     order, begin = group_sort(group, groups)
     for g in range(groups):
         lo, hi = begin[g], begin[g + 1]
+        # Large groups are sorted by start unless they are in order already; the insertion sort that follows then only
+        # settles equal starts, and is linear.
         if hi - lo > FEW_ROWS:
             tidy = True
             for k in range(lo + 1, hi):

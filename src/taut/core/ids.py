@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 
-def numbered(*keys: Any) -> tuple[Any, int]:
+
+def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
     n = len(keys[0])
     if n == 0:
         return np.zeros(0, dtype=np.int64), 0
+    # Keys as digits of one number, each in its own range. ``below`` is the number of the smallest possible combination and is
+    # taken off once at the end; a key is made dense first where the number would not fit 62 bits.
     packed, below, span = np.zeros(n, dtype=np.int64), 0, 1
     for key in keys:
         low, high = int(key.min()), int(key.max())
@@ -32,7 +34,7 @@ def numbered(*keys: Any) -> tuple[Any, int]:
         packed += key
         below, span = below * wide + low, span * wide
     packed -= below
-    if span <= 16 * n + 1024:
+    if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
         present = np.zeros(span, dtype=bool)
         present[packed] = True
         if present.all():
@@ -44,7 +46,7 @@ def numbered(*keys: Any) -> tuple[Any, int]:
     return ids.ravel(), len(found)
 
 
-def distinct(values: Any) -> Any:
+def distinct(values: Indices) -> Ints:
     """The distinct values of an integer column, ascending; without sorting where their range is small."""
     if len(values) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -56,7 +58,7 @@ def distinct(values: Any) -> Any:
     return np.flatnonzero(present) + low
 
 
-def occurrence(*keys: Any) -> Any:
+def occurrence(*keys: Indices | Mask) -> Ints:
     """Running number of each row among the rows with the same keys, in row order."""
     from taut.core.group_kernels import turn
 
@@ -64,31 +66,32 @@ def occurrence(*keys: Any) -> Any:
     return turn(ids, count)[0]
 
 
-def least(ids: Any, count: int, values: Any) -> Any:
+def least(ids: Indices, count: int, values: Indices) -> Ints:
     """Smallest value of each id."""
     out = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(out, ids, values)
     return out
 
 
-def greatest(ids: Any, count: int, values: Any) -> Any:
+def greatest(ids: Indices, count: int, values: Indices) -> Ints:
     """Largest value of each id."""
     out = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(out, ids, values)
     return out
 
 
-def total(values: Any) -> int:
+def total(values: Indices) -> int:
     """The exact sum of integers, also where it does not fit 64 bits: many ranks for a long time."""
     if len(values) == 0:
         return 0
     most = max(abs(int(values.min())), abs(int(values.max())))
     if most * len(values) < 1 << 63:
         return int(values.sum(dtype=np.int64))
+    # High and low halves are summed apart: neither sum overflows.
     return (int((values >> 32).sum(dtype=np.int64)) << 32) + int((values & 0xFFFFFFFF).sum(dtype=np.int64))
 
 
-def sums(ids: Any, values: Any, count: int) -> Any:
+def sums(ids: Indices, values: Indices, count: int) -> Ints:
     """The exact sum of the integers of each id, where it fits 64 bits."""
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     if least == most == 0:

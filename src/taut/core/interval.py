@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Ints, Mask, Numbers
 
 DRAWS = 200
 """Resamples behind an interval."""
@@ -18,17 +19,18 @@ Estimate = dict[str, float | None]
 """``value``, ``lo`` and ``hi``; the ends are None where one step alone tells no interval."""
 
 
-def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Any:
+def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Ints:
     """Moving-block resamples of 0 … count − 1, draws × count: runs of neighbours, ∛count long unless said, joined up.
 
     Blocks run on from the last step to the first, so that every step is drawn equally often.
     """
+    # Blocks of ∛n steps: long enough to keep neighbours together, short enough that there are many.
     block = min(max(1, block or round(count ** (1 / 3))), count)
     first = np.random.default_rng(seed).integers(0, count, size=(draws, -(-count // block)))
     return ((first[:, :, None] + np.arange(block)) % count).reshape(draws, -1)[:, :count]
 
 
-def estimate(statistic: Callable[[Any], Any], count: int, block: int | None = None) -> Estimate | None:
+def estimate(statistic: Callable[[Ints], Floats], count: int, block: int | None = None) -> Estimate | None:
     """A statistic of steps with its interval; it takes step numbers along the last axis. None where it has no value."""
     value = float(statistic(np.arange(count))) if count else np.nan
     if not np.isfinite(value):
@@ -41,7 +43,7 @@ def estimate(statistic: Callable[[Any], Any], count: int, block: int | None = No
     return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
 
 
-def share(flags: Any, block: int | None = None) -> Estimate | None:
+def share(flags: Mask, block: int | None = None) -> Estimate | None:
     """The share of steps that are flagged: the wider of the block interval and the binomial one (Wilson).
 
     Where all steps agree, resampling would claim certainty; where they come in runs, the binomial one would.
@@ -50,11 +52,12 @@ def share(flags: Any, block: int | None = None) -> Estimate | None:
     if n == 0:
         return None
     p, z2 = float(flags.mean()), Z * Z / n
+    # Wilson's score interval: its middle and half of its width.
     middle, half = (p + z2 / 2) / (1 + z2), sqrt(z2 * p * (1 - p) + z2 * z2 / 4) / (1 + z2)
     low, high = np.quantile(flags[drawn(n, block)].mean(axis=-1), LEVEL)
     return {"value": p, "lo": max(0.0, min(float(low), middle - half)), "hi": min(1.0, max(float(high), middle + half))}
 
 
-def over(part: Any, whole: Any) -> Any:
+def over(part: Numbers, whole: Numbers) -> Floats:
     """A ratio, NaN where the whole is not positive."""
     return part / np.where(whole > 0, whole, np.nan)

@@ -13,9 +13,12 @@ import threading
 import types
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from taut.core import memory
+from taut.core.array_types import Value
 
 if TYPE_CHECKING:
     from taut.core import native
@@ -29,25 +32,30 @@ LARGE = threading.Event()
 """Set once there was, or will be, enough to do to compile for: from then on small arrays are compiled for too."""
 
 
-class Kernel:
+Result = TypeVar("Result")
+Twin = TypeVar("Twin", bound=Callable[..., Any])
+
+
+class Kernel(Generic[Result]):
     """One kernel; calls decide how it runs."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        plain: Callable[..., Any] | None,
+        function: Callable[..., Result],
+        plain: Callable[..., Result] | None,
         lists: bool,
         small: int | None,
         options: dict[str, Any],
     ) -> None:
         self.function, self.twin, self.lists, self.small, self.options = function, plain, lists, small, options
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
-        self._loaded: dict[str, Callable[..., Any] | None] = {}
+        self._loaded: dict[str, Callable[..., Result] | None] = {}
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Value) -> Result:
         """Run the kernel on arrays and numbers."""
         from taut.core import native
 
+        # In order of cost: what is loaded or kept; the interpreter while that pays; the compiler.
         args = tuple(_dense(value) for value in args)
         kind = native.signature(args)
         ready = None if kind is None else self._kept(kind)
@@ -57,7 +65,7 @@ class Kernel:
             return ready(*args)
         return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
 
-    def _kept(self, kind: str) -> Callable[..., Any] | None:
+    def _kept(self, kind: str) -> Callable[..., Result] | None:
         """Code of one signature that is loaded, or that an earlier run left behind; None if there is none."""
         from taut.core import native
 
@@ -67,13 +75,13 @@ class Kernel:
                     self._loaded[kind] = native.load(self.code(kind))
         return self._loaded[kind]
 
-    def _pays(self, args: tuple[Any, ...]) -> bool:
+    def _pays(self, args: tuple[Value, ...]) -> bool:
         """Whether to compile: for large arrays, and from then on, or from ``expect`` on, for small ones too."""
         if max(map(_rows, args), default=0) > (SMALL if self.small is None else self.small):
             LARGE.set()
         return LARGE.is_set()
 
-    def _compile(self, kind: str, args: tuple[Any, ...]) -> Callable[..., Any]:
+    def _compile(self, kind: str, args: tuple[Value, ...]) -> Callable[..., Result]:
         """Compile for one signature, once, and leave the code for the next run."""
         from taut.core import native
 
@@ -96,20 +104,20 @@ class Kernel:
         return native.Code(self.function.__code__.co_filename, self.__module__, self.__name__, self.source, kind)
 
     @cached_property
-    def plain(self) -> Callable[..., Any]:
+    def plain(self) -> Callable[..., Result]:
         """The kernel as Python runs it: its twin, or itself with the plain forms of the kernels it calls."""
         return self.twin or self._rebound(lambda k: k.plain)
 
     @cached_property
-    def compiled(self) -> Callable[..., Any]:
+    def compiled(self) -> Callable[..., Result]:
         """The kernel compiled by numba, with the compiled forms of the kernels it calls."""
         return self._jit()
 
-    def _jit(self) -> Callable[..., Any]:
+    def _jit(self) -> Callable[..., Result]:
         memory.require(COMPILING_BYTES if "numba" in sys.modules else COMPILER_BYTES, "compiling")
         from numba import njit
 
-        made: Callable[..., Any] = njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
+        made: Callable[..., Result] = njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
         return made
 
     @cached_property
@@ -117,12 +125,17 @@ class Kernel:
         """What decides what the kernel does: its code, its constants, its options, and the values and kernels it uses."""
         code, space = self.function.__code__, self.function.__globals__
         cells = [cell.cell_contents for cell in self.function.__closure__ or ()]
-        used = [f"{name}={_told(space[name])}" for name in code.co_names if name in space]
-        parts = [*_instructions(code, self.function.__doc__), *map(_told, cells), _told(self.function.__defaults__), *used]
+        used = [f"{name}={_as_text(space[name])}" for name in code.co_names if name in space]
+        parts = [
+            *_instructions(code, self.function.__doc__),
+            *map(_as_text, cells),
+            _as_text(self.function.__defaults__),
+            *used,
+        ]
         parts += [f"{k}={sorted(v) if isinstance(v, set) else v!r}" for k, v in sorted(self.options.items())]
         return repr(parts)
 
-    def _rebound(self, form: Callable[[Kernel], Callable[..., Any]]) -> Callable[..., Any]:
+    def _rebound(self, form: Callable[[Kernel[Any]], Callable[..., Any]]) -> Callable[..., Result]:
         """The function in a namespace where other kernels are what they should be called as."""
         space = self.function.__globals__
         names = self.function.__code__.co_names
@@ -141,9 +154,16 @@ def expect(ops: float) -> None:
         LARGE.set()
 
 
+class MakesKernel(Protocol):
+    """A decorator that keeps the type of what a function returns."""
+
+    def __call__(self, function: Callable[..., Result], /) -> Kernel[Result]:
+        """The kernel of a function."""
+
+
 def kernel(
     plain: Callable[..., Any] | None = None, lists: bool = False, small: int | None = None, **options: Any
-) -> Callable[[Callable[..., Any]], Kernel]:
+) -> MakesKernel:
     """Make a function over arrays a kernel; ``options`` go to the compiler.
 
     For small inputs (of up to ``small`` rows, if given) ``plain`` is a numpy twin; ``lists`` says that the function reads
@@ -152,15 +172,21 @@ def kernel(
     return lambda function: Kernel(function, plain, lists, small, options)
 
 
+def numpy_twin_of_kernel(function: Twin) -> Twin:
+    """Mark a function as the ``plain`` form of a kernel: it takes the arguments of the kernel, however many these are."""
+    return function
+
+
 def _instructions(code: types.CodeType, doc: str | None = None) -> list[str]:
     """What a code object holds but its documentation and its place in the file."""
+    # The docstring is the first constant: changing it changes nothing that is computed.
     consts = code.co_consts[1:] if doc is not None and code.co_consts[:1] == (doc,) else code.co_consts
     inner = [repr(_instructions(one)) if isinstance(one, types.CodeType) else repr(one) for one in consts]
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     return [code.co_code.hex(), code.co_exceptiontable.hex(), *inner, *map(repr, names)]
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """A value that a kernel uses, as text that changes when the value does."""
     if isinstance(value, Kernel):
         return value.source
@@ -169,15 +195,16 @@ def _told(value: Any) -> str:
     return getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or repr(value)
 
 
-def _rows(value: Any) -> int:
-    shape = getattr(value, "shape", None)
-    return int(shape[0]) if shape else 0
+def _rows(value: Value) -> int:
+    return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
 
 
-def _dense(value: Any) -> Any:
-    flags = getattr(value, "flags", None)
-    return value if flags is None or (flags.c_contiguous and flags.aligned) else value.copy()
+def _dense(value: Value) -> Value:
+    """The value, an array copied where machine code could not walk it: it takes contiguous, aligned arrays only."""
+    if isinstance(value, np.ndarray) and not (value.flags.c_contiguous and value.flags.aligned):
+        return value.copy()
+    return value
 
 
-def _listed(value: Any) -> Any:
-    return value.tolist() if getattr(value, "ndim", 0) == 1 else value
+def _listed(value: Value) -> Value:
+    return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value

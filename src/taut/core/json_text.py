@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
 
 # Controls (C0 but for the line feed that JSON is laid out with, DEL, C1), everything of category Cf (direction marks, tags,
 # joiners, BOM), separators of lines and paragraphs, lone surrogates, and the marks and letters that are drawn as nothing.
@@ -40,12 +43,16 @@ def _escape(character: str) -> str:
     return "".join(f"\\u{units[k : k + 4]}" for k in range(0, len(units), 4))
 
 
-def _without_lone(value: Any) -> Any:
+def _escaped(text: str) -> str:
+    return _LONE.sub(lambda found: _escape(found[0]), text)
+
+
+def _without_lone(value: Json) -> Json:
     """The same with every lone surrogate written out."""
     if isinstance(value, str):
-        return _LONE.sub(lambda found: _escape(found[0]), value)
+        return _escaped(value)
     if isinstance(value, dict):
-        return {_without_lone(key): _without_lone(each) for key, each in value.items()}
+        return {_escaped(key): _without_lone(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_without_lone(each) for each in value]
     return value

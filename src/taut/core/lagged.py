@@ -1,7 +1,7 @@
 """Whether one series of steps leads another: a lagged regression whose null is the same two series, shifted in time.
 
-Null hypothesis: given the past of y, what x did before a step tells nothing about y in it. Both are cleared of y's own
-past (AR whitening), of any period they share, and of what is given; what is left is turned into normal scores, so that
+Null hypothesis: covariates the past of y, what x did before a step tells nothing about y in it. Both are cleared of y's own
+past (AR whitening), of any period they share, and of what is covariates; what is left is turned into normal scores, so that
 heavy tails weigh no more than others. Their correlation is compared with those of all circular shifts: shifts keep every
 series' own rhythm and break only what ties the two together.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats
 
 OWN = 3
 """Steps of its own past that a series is cleared of."""
@@ -39,22 +40,22 @@ class Edge:
     """Of the slope: units of the effect per unit of the cause, and its standard error."""
 
 
-def leads(x: Any, y: Any, sign: int, given: Sequence[Any] = ()) -> Edge:
-    """x in the steps before acts on y; ``given`` holds what else is known of the step itself."""
-    known = _known(y, given)
-    tests = [_test(_past(x, 1, span).mean(axis=1), y[FIRST:], known, sign) for span in SPANS]
+def leads(x: Floats, y: Floats, sign: int, covariates: Sequence[Floats] = ()) -> Edge:
+    """x in the steps before acts on y; ``covariates`` holds what else is known of the step itself."""
+    known = _basis(y, covariates)
+    tests = [_test(_lags(x, 1, span).mean(axis=1), y[FIRST:], known, sign) for span in SPANS]
     best = min(tests, key=lambda edge: edge.chance)
     return Edge(min(1.0, len(SPANS) * best.chance), best.slope, best.error)
 
 
-def goes_with(x: Any, y: Any, sign: int) -> Edge:
+def goes_with(x: Floats, y: Floats, sign: int) -> Edge:
     """What x is in a step goes with what is new in y in the same step."""
-    return _test(x[FIRST:], y[FIRST:], _known(y, ()), sign)
+    return _test(x[FIRST:], y[FIRST:], _basis(y, ()), sign)
 
 
-def without_period(series: Sequence[Any]) -> list[Any]:
+def without_period(series: Sequence[Floats]) -> list[Floats]:
     """The series less what recurs in them with a common period, if there is one."""
-    length = _period([_white(_scores(one)) for one in series])
+    length = _period([_whitened(_scores(one)) for one in series])
     if not length:
         return list(series)
     phase = np.arange(len(series[0])) % length
@@ -62,14 +63,14 @@ def without_period(series: Sequence[Any]) -> list[Any]:
     return [one - (np.bincount(phase, one) / count)[phase] + one.mean() for one in series]
 
 
-def _past(x: Any, first: int, last: int) -> Any:
+def _lags(x: Floats, first: int, last: int) -> Floats:
     n = len(x)
     return np.stack([x[FIRST - k : n - k] for k in range(first, last + 1)], axis=1)
 
 
-def _known(y: Any, given: Sequence[Any]) -> Any:
-    """Orthonormal basis of a constant, the past of y, and what is given of the step itself."""
-    columns = [np.ones((len(y) - FIRST, 1)), _past(y, 1, OWN), *(g[FIRST:, None] for g in given)]
+def _basis(y: Floats, covariates: Sequence[Floats]) -> Floats:
+    """Orthonormal basis of a constant, the past of y, and what is covariates of the step itself."""
+    columns = [np.ones((len(y) - FIRST, 1)), _lags(y, 1, OWN), *(g[FIRST:, None] for g in covariates)]
     table = np.concatenate(columns, axis=1)
     table[:, 1:] -= table[:, 1:].mean(axis=0)
     scale = np.sqrt((table**2).sum(axis=0))
@@ -77,7 +78,8 @@ def _known(y: Any, given: Sequence[Any]) -> Any:
     return basis[:, np.abs(np.diag(triangle)) > 1e-9]
 
 
-def _test(x: Any, y: Any, known: Any, sign: int) -> Edge:
+def _test(x: Floats, y: Floats, known: Floats, sign: int) -> Edge:
+    # Frisch and Waugh: regressing residuals on residuals gives the slope of the full regression.
     left_x, left_y = x - known @ (known.T @ x), y - known @ (known.T @ y)
     power = float((left_x**2).sum())
     if power <= 1e-18 * float((x**2).sum()) or float((left_y**2).sum()) <= 1e-18 * float((y**2).sum()):
@@ -88,32 +90,34 @@ def _test(x: Any, y: Any, known: Any, sign: int) -> Edge:
     return Edge(_chance(_scores(left_x), _scores(left_y), sign), slope, error)
 
 
-def _chance(x: Any, y: Any, sign: int) -> float:
+def _chance(x: Floats, y: Floats, sign: int) -> float:
     """One-sided: how far the correlation stands out of those of all shifts, by their spread."""
     from scipy.special import ndtr
 
     n = len(x)
+    # The correlations of all circular shifts at once, by Fourier transform.
     tie = np.fft.irfft(np.fft.rfft(y) * np.conj(np.fft.rfft(x)), n)
     spread = np.sqrt((tie[GUARD + 1 : n - GUARD] ** 2).mean())
     return float(ndtr(-sign * tie[0] / spread))
 
 
-def _scores(values: Any) -> Any:
+def _scores(values: Floats) -> Floats:
     """Normal scores; equal values get the mean of their places."""
     from scipy.special import ndtri
 
     distinct, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
+    # Equal values share the mean of the places they take.
     place = np.cumsum(count) - 0.5 * (count + 1)
     return ndtri((place + 0.5) / len(values))[inverse] if len(distinct) > 1 else np.zeros(len(values))
 
 
-def _white(values: Any) -> Any:
+def _whitened(values: Floats) -> Floats:
     """Less what the value before tells."""
     power = float((values[:-1] ** 2).sum())
     return values[1:] - (float(values[1:] @ values[:-1]) / power if power > 0 else 0.0) * values[:-1]
 
 
-def _period(series: Sequence[Any]) -> int:
+def _period(series: Sequence[Floats]) -> int:
     """The period that explains more of one of the series than chance would; 0 if none does."""
     from scipy.special import fdtrc
 
@@ -127,6 +131,7 @@ def _period(series: Sequence[Any]) -> int:
             total = float((one**2).sum())
             between = float(((np.bincount(phase, one) ** 2) / count).sum())
             within = max(total - between, 1e-12 * total)
+            # F test of the variance between phases against that within them.
             chance = float(fdtrc(length - 1, n - length, between / (length - 1) / (within / (n - length)))) if total else 1.0
             if chance < best:
                 best, found = chance, length

@@ -24,6 +24,7 @@ import os
 import platform
 import stat
 import time
+import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,10 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Value
+
 POINTER, WORD, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+CType = type[ctypes.c_void_p] | type[ctypes.c_int64] | type[ctypes.c_double]
 FIXED = 5
 """Words of an array before its shape and strides: owner, parent, items, item size, data."""
 
@@ -71,7 +75,7 @@ class Code:
         return f"{self.name}-{self.key}{SUFFIX}"
 
 
-def signature(args: Sequence[Any]) -> str | None:
+def signature(args: Sequence[Value]) -> str | None:
     """Types of the arguments, ``l1,l1,i1,x,d``; None if one of them is nothing a kernel takes."""
     out = []
     for value in args:
@@ -153,7 +157,7 @@ def _returns(kind: Any) -> list[str] | None:
     return [one for one in ([] if several else ["."]) + out if one]
 
 
-def _callable(symbol: str, returns: list[str], code: bytes, types: str) -> Callable[..., Any]:
+def _callable(symbol: str, returns: list[str], code: bytes, argument_types: str) -> Callable[..., Any]:
     import llvmlite.binding as llvm
 
     engine = _engine()
@@ -162,8 +166,10 @@ def _callable(symbol: str, returns: list[str], code: bytes, types: str) -> Calla
     address = engine.get_function_address(symbol)
     if not address:
         raise RuntimeError(symbol)
-    c_types: list[Any] = [POINTER, POINTER]
-    for kind in types.split(","):
+    # Numba's calling convention: where to put the result, where to put an exception, then the arguments; an array is passed
+    # as owner, parent, number and size of items, data, shape and strides.
+    c_types: list[CType] = [POINTER, POINTER]
+    for kind in argument_types.split(","):
         if kind == "x":
             c_types.append(WORD)
         elif kind == "d":
@@ -175,10 +181,10 @@ def _callable(symbol: str, returns: list[str], code: bytes, types: str) -> Calla
     kinds = returns[1:] if single else returns
     words = sum(1 if kind in "xd" else FIXED + 2 * int(kind[1]) for kind in kinds)
 
-    def call(*args: Any) -> Any:
+    def call(*args: Value) -> Value | tuple[Value, ...]:
         room = (WORD * words)()
         trouble = (POINTER * 1)()
-        flat: list[Any] = []
+        flat: list[Value | None] = []
         for value in args:
             if isinstance(value, np.ndarray):
                 flat += [None, None, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
@@ -193,9 +199,9 @@ def _callable(symbol: str, returns: list[str], code: bytes, types: str) -> Calla
     return call
 
 
-def _unpack(room: Any, kinds: list[str]) -> list[Any]:
+def _unpack(room: Any, kinds: list[str]) -> list[Value]:
     """Returned numbers, and returned arrays over memory that is given back when the last of them goes."""
-    out: list[Any] = []
+    out: list[Value] = []
     i = 0
     for kind in kinds:
         if kind == "x":
@@ -217,7 +223,7 @@ def _unpack(room: Any, kinds: list[str]) -> list[Any]:
 
 
 @functools.cache
-def _helpers() -> dict[str, Any]:
+def _helpers() -> dict[str, Callable[[int], None]]:
     """The C functions that compiled code calls, from numba's two extension modules; numba itself stays unimported."""
     import llvmlite.binding as llvm
 
@@ -234,7 +240,7 @@ def _helpers() -> dict[str, Any]:
     return {"release": ctypes.CFUNCTYPE(None, POINTER)(runtime["MemInfo_release"])}
 
 
-def _extension(name: str, stem: Path) -> Any:
+def _extension(name: str, stem: Path) -> types.ModuleType:
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = stem.with_name(stem.name + suffix)
         if path.exists():

@@ -9,19 +9,20 @@ few steps and underrating them is what raises false alarms. Symmetric heavy tail
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Numbers
 
 LEAST = 5
 """Steps below which nothing is said."""
 LEAST_FREE = 2.0
 """Degrees of freedom that the reddest series is left with: what stands fifty standard errors high needs no more steps."""
-REDDEST = 0.95
+MOST_AUTOCORRELATED = 0.95
 """Beyond this a series wanders so much that nothing can be said, and saying so needs a finite number."""
 
 
-def above_zero(series: Any) -> tuple[float, float]:
+def above_zero(series: Numbers) -> tuple[float, float]:
     """(mean in standard errors, chance of such a mean without a reason)."""
     y = np.asarray(series, dtype=np.float64)
     n = len(y)
@@ -29,18 +30,19 @@ def above_zero(series: Any) -> tuple[float, float]:
         return 0.0, 1.0
     rest = y - y.mean()
     power = float((rest**2).sum())
-    rho = max(_memory(rest, power, lag) for lag in (1, 2))
+    rho = max(_autocorrelation(rest, power, lag) for lag in (1, 2))
     wider = (1 + rho) / (1 - rho)
     score = float(y.mean()) / max(float(np.sqrt(power / (n - 1) / n * wider)), 1e-12)
     return score, student(score, max(n / wider - 1, LEAST_FREE))
 
 
-def _memory(rest: Any, power: float, lag: int) -> float:
+def _autocorrelation(rest: Floats, power: float, lag: int) -> float:
     """Memory of AR(1) noise with such a correlation at a lag, as large as it may well be."""
     n = len(rest)
     seen = float((rest[lag:] * rest[:-lag]).sum()) / power if power > 0 else 0.0
+    # AR(1) noise has correlation ρᵏ at lag k; 1/√n is the standard error of a correlation.
     raised = max(seen + 1 / np.sqrt(n), 0.0) ** (1 / lag)
-    return float(np.clip(raised + (1 + 4 * raised) / n, 0.0, REDDEST))
+    return float(np.clip(raised + (1 + 4 * raised) / n, 0.0, MOST_AUTOCORRELATED))
 
 
 def student(t: float, free: float) -> float:

@@ -57,7 +57,7 @@ class Verb(enum.IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-def col(dtype: str, doc: str, default: Any = NULL) -> Any:
+def col(dtype: str, doc: str, default: float | str = NULL) -> Any:
     """Declare one column: numpy dtype, what it means (with its unit), and the value when unknown."""
     return field(default=default, metadata={"dtype": dtype, "doc": doc})
 
@@ -232,9 +232,10 @@ class Table:
             self.columns[f.name] = array
         self._length = length
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Array:
+        columns: dict[str, Array] = self.__dict__.get("columns", {})
         try:
-            return self.__dict__["columns"][name]
+            return columns[name]
         except KeyError:
             raise AttributeError(name) from None
 
@@ -265,11 +266,6 @@ class Table:
             arrays.append(array)
             fields.append(pa.field(f.name, array.type, metadata={"doc": f.metadata["doc"]}))
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-    @classmethod
-    def from_arrow(cls, row: type, table: pa.Table) -> Table:
-        """The inverse of :meth:`to_arrow`."""
-        return cls(row, {name: table[name].to_numpy() for name in table.column_names}, table.num_rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)

@@ -13,20 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Ints, Numbers
 
 LEAST = 3
 """Values below which there is no trend to speak of: two points always lie on a line."""
 EXACT = 7
 """Up to this many values all their orders are counted."""
-LOST, TAKEN = 2.0, 4.0
+BIAS, LOSS = 2.0, 4.0
 """Level and slope are taken out before the redness is estimated, which makes a series of n values look less red: by so many
 nths, and by so many nths of itself."""
-REDDEST = 0.95
+MOST_AUTOCORRELATED = 0.95
 """Beyond this a series wanders so much that nothing can be said, and saying so needs a finite number."""
-EVEN = 1e-9
+ON_A_LINE = 1e-9
 """Values that stray from a line by less than this share of the largest lie on it."""
 SURE = 0.95
 """Coverage of the interval of a slope."""
@@ -43,7 +44,7 @@ class Trend:
     p: float
 
 
-def trend(values: Sequence[float] | Any) -> Trend | None:
+def trend(values: Sequence[float] | Numbers) -> Trend | None:
     """The trend of values in their order; None for fewer than three."""
     y = np.asarray(values, dtype=np.float64)
     n = len(y)
@@ -53,24 +54,25 @@ def trend(values: Sequence[float] | Any) -> Trend | None:
     slopes = np.sort((y[last] - y[first]) / (last - first))
     slope = float(np.median(slopes))
     score = float(np.sign(y[last] - y[first]).sum())
-    rho = _red(y - slope * np.arange(n), float(np.abs(y).max()))
+    rho = _autocorrelation(y - slope * np.arange(n), float(np.abs(y).max()))
     spread = float(np.sqrt(_variance(y, rho)))
     lo, hi = _interval(slopes, spread, n)
     return Trend(slope, lo, hi, _chance(y, score, spread, rho))
 
 
-def _chance(y: Any, score: float, spread: float, rho: float) -> float:
+def _chance(y: Floats, score: float, spread: float, rho: float) -> float:
     from scipy.special import ndtr
 
     if spread == 0:
         return 1.0
+    # The statistic moves in steps of two: one is taken off, the usual correction for continuity.
     normal = float(2 * ndtr(-max(abs(score) - 1, 0) / spread))
     if len(y) > EXACT:
         return normal
-    return max(_counted(y, score), normal if rho > 0 else 0.0)
+    return max(_exact_chance(y, score), normal if rho > 0 else 0.0)
 
 
-def _counted(y: Any, score: float) -> float:
+def _exact_chance(y: Floats, score: float) -> float:
     """Share of all orders of these values whose statistic is as far from zero."""
     first, last = _orders(len(y))
     sign = np.sign(y[:, None] - y[None, :])
@@ -78,14 +80,14 @@ def _counted(y: Any, score: float) -> float:
 
 
 @cache
-def _orders(n: int) -> tuple[Any, Any]:
+def _orders(n: int) -> tuple[Ints, Ints]:
     """Of every order of n values, which value comes before which."""
     orders = np.array(list(permutations(range(n))))
     first, last = np.triu_indices(n, 1)
     return orders[:, first], orders[:, last]
 
 
-def _red(rest: Any, level: float) -> float:
+def _autocorrelation(rest: Floats, level: float) -> float:
     """Lag-1 correlation of the normal scores of a series, without its bias, and as large as it may well be.
 
     Nothing left over is nothing that could be red.
@@ -94,26 +96,28 @@ def _red(rest: Any, level: float) -> float:
     from scipy.stats import rankdata
 
     n = len(rest)
-    if np.ptp(rest) <= EVEN * level:
+    if np.ptp(rest) <= ON_A_LINE * level:
         return 0.0
     scores = ndtri((rankdata(np.round(rest / level, 9)) - 0.5) / n)  # values that differ by rounding only are tied
     power = float((scores**2).sum())
     rho = float((scores[1:] * scores[:-1]).sum()) / power if power > 0 else 0.0
-    return float(np.clip((rho + LOST / n) / max(1 - TAKEN / n, 0.5) + 1 / np.sqrt(n), 0.0, REDDEST))
+    return float(np.clip((rho + BIAS / n) / max(1 - LOSS / n, 0.5) + 1 / np.sqrt(n), 0.0, MOST_AUTOCORRELATED))
 
 
-def _variance(y: Any, rho: float) -> float:
+def _variance(y: Floats, rho: float) -> float:
     """Variance of the statistic under the null: ties lower it, redness raises it."""
     n = len(y)
     ties = np.unique(y, return_counts=True)[1].astype(np.float64)
+    # Kendall's variance with its correction for ties.
     plain = (n * (n - 1) * (2 * n + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
     lag = np.arange(1, n)
+    # Correlation of the ranks of normal values that are correlated by ρ, and Hamed and Rao's factor made of it.
     ranks = 6 / np.pi * np.arcsin(rho**lag / 2)
     wider = 1 + 2 / (n * (n - 1) * (n - 2)) * float(((n - lag) * (n - lag - 1) * (n - lag - 2) * ranks).sum())
     return float(plain * wider)
 
 
-def _interval(slopes: Any, spread: float, n: int) -> tuple[float | None, float | None]:
+def _interval(slopes: Floats, spread: float, n: int) -> tuple[float | None, float | None]:
     """The slopes between which the statistic could not tell a trend from none."""
     from scipy.special import ndtri
 
@@ -127,6 +131,7 @@ def corrected(chances: Sequence[float | None]) -> list[float | None]:
     known = [i for i, p in enumerate(chances) if p is not None]
     p = np.array([chances[i] for i in known], dtype=np.float64)
     order = np.argsort(-p, kind="stable")
+    # From the largest chance down: p · m / rank, and never more than what a larger chance got.
     scaled = p[order] * len(p) / (len(p) - np.arange(len(p)))
     q = np.empty(len(p))
     q[order] = np.minimum(np.minimum.accumulate(scaled), 1.0) if len(p) else scaled

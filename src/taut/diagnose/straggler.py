@@ -18,7 +18,7 @@ from taut.diagnose.as_before import links_before
 from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
 from taut.diagnose.late_ranks import absorbed
 from taut.diagnose.slowdowns import Place, shared_ends
-from taut.replay.ring import Ring, late_receivers, ring, without
+from taut.replay.ring import Ring, late_receivers, ring, without_slow_links
 from taut.replay.timeline import Change
 from taut.replay.whatif import link_ends
 
@@ -105,7 +105,9 @@ def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Fin
         return []
     a, b = spans[0]
     inside = (window >= a) & (window <= b)
-    change = Change(rows[inside], "work", "set", without(graph, rings, slow)[rows[inside]], "ring without its slow links")
+    change = Change(
+        rows[inside], "work", "set", without_slow_links(graph, rings, slow)[rows[inside]], "ring without its slow links"
+    )
     if recovered(e, [change]).sum() < WITHOUT_PAST * e.observed.wall_ns:
         return []
     sender, receiver = link_ends(graph)

@@ -7,10 +7,11 @@ orders of such pairs only what all of them share is taken: where two answers are
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
 from taut.core.jit import kernel
 from taut.core.tables import Table
@@ -32,14 +33,14 @@ MOST_PAIRS = 1 << 24
 class Times:
     """Starts and ends of the collectives on one clock, as far as hosts and unquestioned gates tell, and its error."""
 
-    def __init__(self, ops: Table, rows: Any, members: Table) -> None:
+    def __init__(self, ops: Table, rows: Ints, members: Table) -> None:
         self.start, self.end = ops.start_ns[rows].astype(np.int64), ops.end_ns[rows].astype(np.int64)
         self._rank, self._members = ops.rank[rows], members
         host = members.host
         self.slack = SAME_HOST_NS if host[0] != "" and (host == host[0]).all() else OTHER_HOST_NS
         self.jumps: list[Jump] = []
 
-    def correct(self, number: Any, count: int, sound: Any) -> None:
+    def correct(self, number: Ints, count: int, sound: Mask) -> None:
         """Take out what the clocks of other hosts are off by, as gates that nobody questions show it."""
         if self.slack == SAME_HOST_NS:
             return
@@ -49,18 +50,18 @@ class Times:
         off += _offsets(self.end - off, place, len(self._members), number, count, sound)[place]
         self.start, self.end = self.start - off, self.end - off
 
-    def impossible(self, number: Any, count: int) -> Any:
+    def impossible(self, number: Ints, count: int) -> Mask:
         """Gates of which somebody had left before the last came."""
         return greatest(number, count, self.start) > least(number, count, self.end) + self.slack
 
 
-def _offsets(end: Any, rank: Any, ranks: int, number: Any, count: int, sound: Any) -> Any:
+def _offsets(end: Ints, rank: Indices, ranks: int, number: Ints, count: int, sound: Mask) -> Ints:
     """How much later each rank's clock is than its peers', where that is more than hosts usually differ by."""
     some = np.flatnonzero(sound)
     some = some[np.bincount(number[some], minlength=count)[number[some]] > 1]
     some = some[np.lexsort((end[some], number[some]))]
     _, begins, sizes = np.unique(number[some], return_index=True, return_counts=True)
-    late = end[some] - np.repeat(end[some[begins + (sizes - 1) // 2]], sizes)
+    late = end[some] - np.repeat(end[some[begins + (sizes - 1) // 2]], sizes)  # against the median end of the gate
     order = np.lexsort((late, rank[some]))
     begin = np.searchsorted(rank[some][order], np.arange(ranks + 1))
     gates = np.diff(begin)
@@ -68,24 +69,39 @@ def _offsets(end: Any, rank: Any, ranks: int, number: Any, count: int, sound: An
     return np.where((gates >= LEAST_GATES) & (np.abs(median) > OTHER_HOST_NS), median, 0)
 
 
-def realign(number: Any, count: int, redo: Any, scope: Any, rank: Any, token: Any, meets: Any, times: Times) -> tuple[Any, int]:
+@dataclass(frozen=True)
+class Calls:
+    """Collectives, one entry each."""
+
+    scope: Ints
+    """Calls of one scope are in one order."""
+    rank: Indices
+    token: Ints
+    """What it does: collectives of one gate have the same."""
+    meets: Mask
+    """Whether everybody waits for everybody."""
+
+
+def realign(number: Ints, count: int, redo: Mask, calls: Calls, times: Times) -> tuple[Ints, int]:
     """Gate numbers with the marked scopes aligned anew, every rank against the one with most collectives; -1 for none."""
     number = number.copy()
     rows = np.flatnonzero(redo)
-    rows = rows[np.lexsort((rows, rank[rows], scope[rows]))]
-    cell, cells = numbered(scope[rows], rank[rows])
+    rows = rows[np.lexsort((rows, calls.rank[rows], calls.scope[rows]))]
+    cell, cells = numbered(calls.scope[rows], calls.rank[rows])
     begin = np.searchsorted(cell, np.arange(cells + 1))
-    of_scope = scope[rows][begin[:-1]]
+    of_scope = calls.scope[rows][begin[:-1]]
     longest = np.lexsort((np.arange(cells), -np.diff(begin), of_scope))
     base = longest[np.searchsorted(of_scope[longest], of_scope)]
-    kind = numbered(token[rows])[0]
-    found = align(begin, base, kind, meets[rows].astype(np.int64), times.start[rows], times.end[rows], times.slack, MOST_PAIRS)
+    kind = numbered(calls.token[rows])[0]
+    found = align(
+        begin, base, kind, calls.meets[rows].astype(np.int64), times.start[rows], times.end[rows], times.slack, MOST_PAIRS
+    )
     number[rows] = np.where(found >= 0, count + found, -1)
     return number, count + len(rows)
 
 
 @kernel(lists=True)
-def align(begin: Any, base: Any, kind: Any, meets: Any, start: Any, end: Any, slack: int, most: int) -> Any:
+def align(begin: Ints, base: Ints, kind: Ints, meets: Ints, start: Ints, end: Ints, slack: int, most: int) -> Ints:
     """Row of its base list that each row certainly stands for, -1 for none; rows of a base list stand for themselves.
 
     List c holds the rows begin[c]..begin[c+1]. One table counts the longest common order after each pair, one up to it; a
@@ -102,6 +118,9 @@ def align(begin: Any, base: Any, kind: Any, meets: Any, start: Any, end: Any, sl
             continue
         if m * n > most:
             continue
+        # Longest common subsequence of two lists: after[i, j] counts the longest common order of rows i… and j…, upto[i, j]
+        # that of rows …i−1 and …j−1:
+        #     after[i, j] = max(after[i+1, j], after[i, j+1], after[i+1, j+1] + 1 if i and j can be one)
         wide = m + 1
         after = np.zeros((n + 1) * wide, np.int64)
         upto = np.zeros((n + 1) * wide, np.int64)
@@ -126,6 +145,8 @@ def align(begin: Any, base: Any, kind: Any, meets: Any, start: Any, end: Any, sl
                     best = max(best, upto[i * wide + j] + 1)
                 upto[(i + 1) * wide + j + 1] = best
         total = after[0]
+        # A pair lies on some longest order if what comes before it, itself and what follows add up to the total; where it
+        # is the only one at its place, it lies on all of them.
         rivals = np.zeros(total + 1, np.int64)
         for i in range(n):
             for j in range(m):

@@ -11,12 +11,12 @@ who joins delays, who waits is delayed (see ``gates.py`` for which verb does whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import Table, Trace, col
 
@@ -54,34 +54,61 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class Predecessors:
+    """The edges into every op: those of op v are rows ptr[v] … ptr[v + 1] − 1."""
+
+    ptr: Ints
+    pred: Ints
+    lag: Ints
+    """Added to the end of the predecessor, ns."""
+
+    def permuted(self, order: Ints, position: Ints) -> Predecessors:
+        """The same edges when the ops are put in another order; ``position`` is its inverse."""
+        counts = np.diff(self.ptr)[order]
+        ptr = np.zeros(len(self.ptr), dtype=np.int64)
+        np.cumsum(counts, out=ptr[1:])
+        take = np.repeat(self.ptr[:-1][order] - ptr[:-1], counts) + np.arange(len(self.pred))
+        return Predecessors(ptr, position[self.pred[take]], self.lag[take])
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slot that each op joins and the one that it waits at, -1 for none, and how many slots there are."""
+
+    join: Indices
+    wait: Indices
+    count: int
+
+
+@dataclass(frozen=True)
 class Graph:
     """Everything a replay needs, and where it came from."""
 
     trace: Trace
     ops: Table
     """The ops in event order, clocks aligned, times relative to the origin of their segment."""
-    work_ns: Any
-    gap_ns: Any
-    pred_ptr: Any
-    pred: Any
-    lag_ns: Any
-    join: Any
-    wait: Any
-    wait_lag_ns: Any
+    work_ns: Ints
+    gap_ns: Ints
+    pred_ptr: Ints
+    pred: Ints
+    lag_ns: Ints
+    join: Indices
+    wait: Indices
+    wait_lag_ns: Ints
     """At most 0: how much before its slot opened a waiting op may begin its work (clock residual)."""
     slots: int
-    events: Any
-    gate: Any
+    events: Ints
+    gate: Indices
     """Gate number of each op, -1 for none."""
-    explained: Any
+    explained: Mask
     """True for ops that follow another op; False for those merely anchored in time."""
-    window: Any
+    window: Indices
     """Index of each op's step among the kept steps (0, 1, …)."""
-    steps: Any
+    steps: Ints
     """Step label of each window."""
-    segment: Any
+    segment: Indices
     """Segment of each window: windows of one segment share a time axis."""
-    origin_ns: Any
+    origin_ns: Ints
     """Absolute time of each segment's zero, ns."""
     members: Table
     clock: Table
@@ -89,7 +116,7 @@ class Graph:
     dropped_edges: int
     partial: Sequence[str]
     counts: Mapping[str, int]
-    roles: Any = field(default=None)
+    roles: Indices
     """Role of each op's rank: ranks of one role do the same work (pipeline stage; all ranks if unknown)."""
 
     def __len__(self) -> int:
@@ -101,7 +128,7 @@ class Graph:
         return self.trace.names
 
     @property
-    def ranks(self) -> Any:
+    def ranks(self) -> Indices:
         """The ranks present, ascending."""
         return self.members.rank
 
@@ -109,6 +136,10 @@ class Graph:
     def edges(self) -> int:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
+
+    def program(self, join: Indices, wait: Indices) -> tuple[Ints, Ints, Ints, Ints, Indices, Indices, Ints]:
+        """What a sweep follows, in the order in which kernels take it, with these slots."""
+        return self.events, self.pred_ptr, self.pred, self.lag_ns, join, wait, self.wait_lag_ns
 
     @cached_property
     def gates(self) -> Table:
@@ -118,16 +149,17 @@ class Graph:
         return table(self)
 
     @cached_property
-    def rank_index(self) -> Any:
+    def rank_index(self) -> Ints:
         """Each op's rank as an index into ``ranks``."""
         low, span = int(self.ranks[0]), int(self.ranks[-1]) - int(self.ranks[0]) + 1
         if span > 16 * len(self.ops) + 1024:  # numbers from the file must not say how much memory is taken
             return np.searchsorted(self.ranks, self.ops.rank)
         where = np.zeros(span, dtype=np.int64)
         where[self.ranks - low] = np.arange(len(self.ranks))
-        return where[self.ops.rank - low]
+        offset: Indices = self.ops.rank - low
+        return where[offset]
 
-    def on_rank(self, key: Any, count: int) -> tuple[Any, int]:
+    def on_rank(self, key: Ints, count: int) -> tuple[Ints, int]:
         """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
@@ -135,14 +167,14 @@ class Graph:
         return self.rank_index * count + key, ranks * count
 
     @cached_property
-    def place(self) -> Any:
+    def place(self) -> Ints:
         """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
         from taut.core.group_kernels import turn
 
         ops = self.ops
         family, families = numbered(ops.name, ops.size)
         cell, cells = numbered(family, ops.rank, self.window)
-        nth, count = turn(cell, cells)
+        nth, count = turn(cell, cells)  # turns are compared only where all ranks have as many in every step
         rows = count[cell]
         agreed = (least(family, families, rows) == greatest(family, families, rows))[family]
         return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))

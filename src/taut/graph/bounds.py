@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.ids import distinct, greatest, total
 from taut.core.tables import Table, Trace
@@ -23,23 +22,24 @@ def check(trace: Trace, ops: Table, steps: int) -> None:
     low, high = int(ops.start_ns.min()), int(ops.end_ns.max())
     if low < -FAR_NS or high > FAR_NS or int(ops.start_ns.max()) > FAR_NS or int(ops.end_ns.min()) < -FAR_NS:
         beyond = low if low < -FAR_NS else max(high, int(ops.start_ns.max()))
-        raise InputRefused(where, f"a time of {beyond:,} ns is no time", "check the unit of the times")
+        why = f"a time of {beyond:,} ns is out of range (it lies beyond the year 2065)"
+        raise InputRefused(where, why, "check the unit of the times")
     if (ops.end_ns < ops.start_ns).any():
         raise InputRefused(where, "an op ends before it begins", "leave such ops out")
     ranks = distinct(ops.rank)
     if int(ranks[0]) < 0:
-        raise InputRefused(where, f"rank {int(ranks[0])} is no rank", "number the ranks from 0 on")
+        raise InputRefused(where, f"rank {int(ranks[0])} is negative", "number the ranks from 0 on")
     known = trace.members.rank
     if (np.diff(known) <= 0).any() or not np.isin(ranks, known).all():
-        raise InputRefused(where, "ops of a rank that is no member", "list every rank once, ascending")
+        raise InputRefused(where, "an op has a rank that is not among the members", "list every rank once, ascending")
     if int(ops.name.min()) < 0 or int(ops.name.max()) >= len(trace.names) or int(ops.group.max()) >= len(trace.groups):
-        raise InputRefused(where, "an op of a class or group without a name", "give every op an index of Trace.names")
+        raise InputRefused(where, "an op refers to a class or group that has no name", "give every op an index of Trace.names")
     if steps * len(known) > MOST_CELLS + CELLS_PER_OP * len(ops):
         why = f"{len(known):,} ranks and {steps:,} steps, but only {len(ops):,} ops: most ranks are absent from most steps"
         raise TooLarge(where, why, "analyze the ranks of one job, or fewer steps")
 
 
-def check_wall(trace: Trace, segment: Any, end: Any) -> None:
+def check_wall(trace: Trace, segment: Indices, end: Ints) -> None:
     """Refuses a run of more than ten years; ``end`` counts from the begin of each segment."""
     segments = int(segment.max()) + 1
     wall = max(int(end.max()), 0) if segments == 1 else total(np.maximum(greatest(segment, segments, end), 0))

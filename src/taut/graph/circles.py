@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints
 from taut.core.group_kernels import group_sort
 from taut.core.tables import Table
+from taut.graph.arrays import Predecessors, Slots
 
 Key = tuple[int, int]
 
@@ -20,17 +21,18 @@ class Circles:
     Taking a gate apart lets go only what depended on it, so that thousands of circles take one pass over the ops together.
     """
 
-    def __init__(self, ops: Table, ptr: Any, pred: Any, join: Any, wait: Any, gate: Any, slots: int, position: Any) -> None:
+    def __init__(self, ops: Table, predecessors: Predecessors, slots: Slots, gate: Indices, position: Ints) -> None:
+        pred, join, wait = predecessors.pred, slots.join, slots.wait
         stuck = position < 0
-        absent = np.bincount(join[stuck & (join >= 0)], minlength=slots + 1)
+        absent = np.bincount(join[stuck & (join >= 0)], minlength=slots.count + 1)
         ended = ~stuck & ((wait < 0) | (absent[wait] == 0))
-        target = np.repeat(np.arange(len(ops)), np.diff(ptr))
+        target = np.repeat(np.arange(len(ops)), np.diff(predecessors.ptr))
         open_edges = ~ended[pred]
         target, source = target[open_edges], pred[open_edges]
         self._lacks = np.bincount(target, minlength=len(ops)).tolist()
         self._after = _rows_by(source, len(ops), target)
         inside = np.flatnonzero(gate >= 0)
-        self._members = _rows_by(gate[inside], slots, inside)
+        self._members = _rows_by(gate[inside], slots.count, inside)
         self._start, self._join, self._wait = ops.start_ns, join.tolist(), wait.tolist()
         self._absent, self._ended, self._stuck = absent.tolist(), ended.tolist(), stuck.tolist()
         self._left = int(stuck.sum())
@@ -56,7 +58,7 @@ class Circles:
 
     def _key(self, gate: int) -> Key:
         starts = [int(self._start[row]) for row in self._members[gate] if self._stuck[row]]
-        return (min(starts) - max(starts) if starts else 0), gate
+        return (min(starts) - max(starts) if starts else 0), gate  # the heap gives the smallest: the farthest apart
 
     def _open(self, gate: int) -> None:
         """Nobody joins the gate or waits at it any more."""
@@ -94,7 +96,7 @@ class Circles:
         return bool(wait < 0 or self._absent[wait] == 0)
 
 
-def _rows_by(ids: Any, count: int, rows: Any) -> list[Any]:
+def _rows_by(ids: Indices, count: int, rows: Ints) -> list[Ints]:
     """The rows of each id."""
     order, begin = group_sort(ids, count)
     return np.split(rows[order], begin[1:-1]) if count else []

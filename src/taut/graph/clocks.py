@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Texts
 from taut.core.tables import Table, Verb
 from taut.graph.arrays import Clock
 from taut.graph.gate_matching import EVERYBODY
@@ -31,7 +31,7 @@ SURE = 4.0
 """Standard errors beyond which a change with bytes or time is one."""
 WORTH_NS = 50_000
 """Offsets below this are not applied: the residual of the fit is of that size."""
-TOLD_NS = WORTH_NS / 2
+NOTICEABLE_NS = WORTH_NS / 2
 """Changes below this are none, however regular the ends are."""
 PRIOR_NS = 1_000_000
 """Half width of the prior: hosts that keep time by NTP agree to a millisecond."""
@@ -47,38 +47,39 @@ LEAST_GATES, FEW_GATES, BLOCKS = 3, 8, 6
 class Fit:
     """Clocks against one rank's, one entry each: where they are, how fast they run away, and how well that is known."""
 
-    offset: Any
-    slope: Any
+    offset: Floats
+    slope: Floats
     """ns per ns."""
-    drifting: Any
+    drifting: Mask
     """True where the ends lie clearly closer together with the drift than without."""
-    steady: Any
+    steady: Mask
     """False where the lateness began during the run, or is one of bytes: no clock."""
-    noise: Any
-    error: Any
-    slope_error: Any
-    low: Any
-    high: Any
-    least: Any = -np.inf
+    noise: Floats
+    error: Floats
+    slope_error: Floats
+    low: Floats
+    high: Floats
+    least: Floats | float = -np.inf
     """No clock is below this, nor above that: nobody leaves a gate before everybody came."""
-    most: Any = np.inf
+    most: Floats | float = np.inf
 
-    def chosen(self, other: Fit, mask: Any) -> Fit:
+    def chosen(self, other: Fit, mask: Mask) -> Fit:
         """This fit where the mask holds, else the other."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Fit(*(np.where(mask, mine, theirs) for mine, theirs in pairs))
 
-    def believed(self) -> Any:
+    def believed(self) -> Mask:
         """Offsets that were there all the time and stand out of the scatter of single gates."""
         least = np.maximum(np.maximum(WORTH_NS, self.noise), SURE * self.error)
         return self.steady & (np.abs(self.offset) > least)
 
-    def placed(self, believed: Any) -> tuple[Any, Any, Any]:
+    def placed(self, believed: Mask) -> tuple[Floats, Floats, Floats]:
         """(offsets, and where they may be): around the ends or between the bounds, whichever is narrower.
 
         Where the offset is not believed it is 0, and may be as far off as ends were apart.
         """
         half = 1.96 * self.error + np.median(self.noise) / 1.4826
+        # Bounds that exclude each other say that the network, not the clock, is at work: then ends decide.
         bounded = (self.least <= self.most) & (self.most - self.least < 2 * half)
         with np.errstate(invalid="ignore"):
             offset = np.where(bounded, (self.least + self.most) / 2, self.offset)
@@ -91,7 +92,7 @@ class Fit:
         return np.where(believed, offset, 0.0), low, high
 
 
-def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = True) -> tuple[Table, int | None]:
+def fit(ops: Table, gate: Indices, count: int, members: Table, *, drifts: bool = True) -> tuple[Table, int | None]:
     """(one row per rank, residual ns); the residual is None when no gate could be used."""
     ranks, host = members.rank, members.host
     n = len(ranks)
@@ -99,34 +100,38 @@ def fit(ops: Table, gate: Any, count: int, members: Table, *, drifts: bool = Tru
     if n < 2 or (host[0] != "" and all(h == host[0] for h in host)):
         return Table(Clock, {"rank": ranks, "offset_ns": np.zeros(n)}), 0
     lo, hi = np.full(n, -PRIOR_NS, dtype=np.float64), np.full(n, PRIOR_NS, dtype=np.float64)
-    applied, drifting, told, known = (np.arange(n) == place for place in (-1, -1, 0, 0))
+    applied, drifting, drift_known, known = (np.arange(n) == place for place in (-1, -1, 0, 0))
     lo[0] = hi[0] = 0.0
     middle = _middle(ops)
     for at, rows in _legs(ops, gate, count, ranks, known, chain=all(h != "" for h in host)):
         here = int(np.argmax(known[at]))
-        fitted = _there_and_back if rows.ndim == 3 else _clocks
+        fitted = _round_trips if rows.ndim == 3 else _clocks
         base, leg, new = at[here], fitted(ops, rows, here, middle, drifts), ~known[at]
         apart = np.array([h == "" or h != host[base] for h in host[at]])
         believed = leg.believed() & apart
-        to, (moved, low, high) = at[new], leg.placed(believed)
-        offset[to], lo[to], hi[to] = offset[base] + moved[new], lo[base] + low[new], hi[base] + high[new]
+        to, (ahead, low, high) = at[new], leg.placed(believed)
+        offset[to], lo[to], hi[to] = offset[base] + ahead[new], lo[base] + low[new], hi[base] + high[new]
         slope[to], slope_error[to] = slope[base] + leg.slope[new], np.hypot(slope_error[base], leg.slope_error[new])
         applied[to], drifting[to] = (applied[base] | believed)[new], (drifting[base] | (believed & leg.drifting))[new]
-        told[to], noise[to], known[to] = told[base] & (leg.steady & apart)[new], leg.noise[new], True
+        drift_known[to], noise[to], known[to] = drift_known[base] & (leg.steady & apart)[new], leg.noise[new], True
         for other, like in _same_clock(host, known):
-            for column in (offset, lo, hi, slope, slope_error, applied, drifting, told, noise, known):
+            for column in (offset, lo, hi, slope, slope_error, applied, drifting, drift_known, noise, known):
                 column[other] = column[like]
     if not known[1:].any():
         return Table(Clock, {"rank": ranks, "lo_ns": lo, "hi_ns": hi}), None
-    told &= (slope_error < DRIFT_PPM * 1e-6) & (np.arange(n) > 0)
+    drift_known &= (slope_error < DRIFT_PPM * 1e-6) & (np.arange(n) > 0)
     columns = {
-        "rank": ranks, "offset_ns": np.rint(offset), "lo_ns": np.rint(lo), "hi_ns": np.rint(hi),
-        "applied": applied.astype(np.int8) + drifting, "drift_ppm": np.where(told | drifting, 1e6 * slope, np.nan),
-    }  # fmt: skip
+        "rank": ranks,
+        "offset_ns": np.rint(offset),
+        "lo_ns": np.rint(lo),
+        "hi_ns": np.rint(hi),
+        "applied": applied.astype(np.int8) + drifting,
+        "drift_ppm": np.where(drift_known | drifting, 1e6 * slope, np.nan),
+    }
     return Table(Clock, columns), int(np.median(noise[known]) / 1.4826)
 
 
-def _same_clock(host: Any, known: Any) -> Iterator[tuple[int, int]]:
+def _same_clock(host: Texts, known: Mask) -> Iterator[tuple[int, int]]:
     """Ranks not yet known whose host is: (rank, a known rank of its host), as indices."""
     of_host = {host[i]: i for i in np.flatnonzero(known)[::-1].tolist() if host[i] != ""}
     for rank in np.flatnonzero(~known).tolist():
@@ -134,7 +139,7 @@ def _same_clock(host: Any, known: Any) -> Iterator[tuple[int, int]]:
             yield rank, of_host[host[rank]]
 
 
-def aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
+def aligned(ops: Table, clock: Table) -> tuple[Ints, Ints]:
     """Starts and ends on the first rank's clock."""
     if not clock.applied.any():
         return ops.start_ns, ops.end_ns
@@ -144,10 +149,10 @@ def aligned(ops: Table, clock: Table) -> tuple[Any, Any]:
         return ops.start_ns - shift, ops.end_ns - shift
     rate, middle = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at], _middle(ops)
 
-    def moved(time: Any) -> Any:
+    def shifted(time: Ints) -> Ints:
         return time - shift - np.rint(rate * (time - middle)).astype(np.int64)
 
-    return moved(ops.start_ns), moved(ops.end_ns)
+    return shifted(ops.start_ns), shifted(ops.end_ns)
 
 
 def _middle(ops: Table) -> int:
@@ -155,7 +160,7 @@ def _middle(ops: Table) -> int:
     return (int(ops.start_ns.min()) + int(ops.end_ns.max())) // 2
 
 
-def _legs(ops: Table, gate: Any, count: int, ranks: Any, known: Any, chain: bool) -> Iterator[tuple[Any, Any]]:
+def _legs(ops: Table, gate: Indices, count: int, ranks: Indices, known: Mask, chain: bool) -> Iterator[tuple[Ints, Ints]]:
     """(ranks as indices, rows of ops as gates × ranks): all ranks if they meet, then groups that reach ranks not yet known.
 
     A chain of groups is followed only where the hosts are known to be several.
@@ -182,7 +187,7 @@ def _legs(ops: Table, gate: Any, count: int, ranks: Any, known: Any, chain: bool
         yield leg
 
 
-def _hops(ops: Table, gate: Any, count: int, ranks: Any) -> list[tuple[Any, Any]]:
+def _hops(ops: Table, gate: Indices, count: int, ranks: Indices) -> list[tuple[Ints, Ints]]:
     """(two ranks as indices, rows of ops as steps × direction × (send, receive)): the quickest hop of every step each way."""
     send, receive = np.full((2, count), -1, dtype=np.int64)
     for slot, verb in ((send, Verb.SEND), (receive, Verb.RECV)):
@@ -195,7 +200,7 @@ def _hops(ops: Table, gate: Any, count: int, ranks: Any) -> list[tuple[Any, Any]
     key = np.stack([ops.rank[send], ops.rank[receive], step], axis=1)[order]
     first = np.concatenate([[True], (np.diff(key, axis=0) != 0).any(axis=1)]) if len(key) else np.zeros(0, dtype=bool)
     quickest = {tuple(k): (send[i], receive[i]) for k, i in zip(key[first].tolist(), order[first].tolist(), strict=True)}
-    legs: dict[tuple[int, int], list[Any]] = {}
+    legs: dict[tuple[int, int], list[tuple[tuple[int, int], tuple[int, int]]]] = {}
     for (a, b, s), there in quickest.items():
         back = quickest.get((b, a, s))
         if a < b and back is not None:
@@ -204,7 +209,7 @@ def _hops(ops: Table, gate: Any, count: int, ranks: Any) -> list[tuple[Any, Any]
     return sorted(found, key=lambda leg: -len(leg[1]))
 
 
-def _there_and_back(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
+def _round_trips(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit:
     """Clock of one of two ranks against the other's: half the difference between the ways there and back."""
     took = ops.end_ns[rows[:, :, 1]] - ops.start_ns[rows[:, :, 0]]
     half = (took[:, 0] - took[:, 1]) / 2 * (1 if base == 0 else -1)
@@ -216,7 +221,7 @@ def _there_and_back(ops: Table, rows: Any, base: int, middle: int, drifts: bool)
     return replace(found, error=np.hypot(found.error, unequal / SURE))
 
 
-def _clocks(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
+def _clocks(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit:
     """Clocks of a group against one of its members, from its gates.
 
     The receiver of a slow link ends one chunk later than the others, so what a chunk can explain must be constant.
@@ -238,7 +243,7 @@ def _clocks(ops: Table, rows: Any, base: int, middle: int, drifts: bool) -> Fit:
     return replace(found, steady=found.steady & (strict | (np.abs(found.offset) > chunk)), least=least, most=most)
 
 
-def _beyond_bytes(late: Any, time: Any, size: Any, drifts: bool) -> Fit:
+def _beyond_bytes(late: Numbers, time: Floats, size: Ints, drifts: bool) -> Fit:
     """Levels from all gates or, where bytes matter, from the smallest, as far as bytes do not explain those too."""
     whole = _level(late, time, drifts)
     few = min(max(FEW_GATES, len(size) // 8), len(size))
@@ -246,24 +251,27 @@ def _beyond_bytes(late: Any, time: Any, size: Any, drifts: bool) -> Fit:
     if (small & large).any():
         return whole
     (at_small, error_small), (at_large, error_large) = _median(late[small]), _median(late[large])
-    growth = np.abs(at_large - at_small)
+    growth = np.abs(at_large - at_small)  # a clock is off by the same amount whatever the bytes
     smallest = _level(late[small], time[small], drifts)
+    # Bytes that explain the growth from small to large gates also explain some of the small ones' lateness.
     carried = growth * float(size[small].mean() / (size[large].mean() - size[small].mean()))
-    flat = carried <= np.maximum(CONSTANT * np.abs(smallest.offset), TOLD_NS)
+    flat = carried <= np.maximum(CONSTANT * np.abs(smallest.offset), NOTICEABLE_NS)
     smallest = replace(smallest, steady=smallest.steady & flat)
-    return smallest.chosen(whole, growth > np.maximum(SURE * np.hypot(error_small, error_large), TOLD_NS))
+    return smallest.chosen(whole, growth > np.maximum(SURE * np.hypot(error_small, error_large), NOTICEABLE_NS))
 
 
-def _median(values: Any) -> tuple[Any, Any]:
+def _median(values: Numbers) -> tuple[Floats, Floats]:
     """(median, standard error) of every column, from the values around it: ends of several modes have an uncertain one."""
     ordered, n = np.sort(values, axis=0), len(values)
+    # The number of values below the true median is binomial with spread √n/2: so far around the middle lies the interval.
     reach = SURE * np.sqrt(n) / 2
     low, high = ordered[max(int((n - 1) / 2 - reach), 0)], ordered[min(int(np.ceil((n - 1) / 2 + reach)), n - 1)]
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2, (high - low) / (2 * SURE)
 
 
-def _level(late: Any, time: Any, drifts: bool) -> Fit:
+def _level(late: Numbers, time: Floats, drifts: bool) -> Fit:
     """The level of every column, its slope in time, and whether it was there all the time."""
+    # The slope between the medians of the first and the last third is robust against single late gates.
     third = max(len(late) // 3, 1)
     slope, slope_error = np.zeros(late.shape[1]), np.full(late.shape[1], np.inf)
     run = float(time[-third:].mean() - time[:third].mean())
@@ -277,7 +285,7 @@ def _level(late: Any, time: Any, drifts: bool) -> Fit:
     noise = 1.4826 * np.median(np.abs(flat - offset), axis=0)
     # Scatter from one gate to the next, so that a level that jumps is not counted as such.
     scatter = 1.4826 * np.median(np.abs(np.diff(flat, axis=0)), axis=0) / np.sqrt(2)
-    allowed = np.maximum(np.maximum(CONSTANT * np.abs(offset), scatter), TOLD_NS)
+    allowed = np.maximum(np.maximum(CONSTANT * np.abs(offset), scatter), NOTICEABLE_NS)
     steady = np.ones(len(offset), dtype=bool)
     for block in np.array_split(flat, min(BLOCKS, max(len(late) // 3, 1))):
         level, unsure = _median(block)

@@ -10,14 +10,14 @@ of their channel.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
 from taut.core.tables import NULL, Table, Trace, Verb, constant
 from taut.graph import align
-from taut.graph.arrays import Gate, Graph
+from taut.graph.arrays import Gate, Graph, Slots
 from taut.graph.jumps import Jump
 
 EVERYBODY = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
@@ -37,7 +37,7 @@ REPEATS = 4
 class Matching:
     """Gate number of every op (-1: none), the number of gates, and what could not be matched."""
 
-    gate: Any
+    gate: Ints
     gates: int
     unmatched: int
     misaligned: int
@@ -48,7 +48,7 @@ class Matching:
     """Gates left out because members that were not traced may have come last."""
 
 
-def match(ops: Table, window: Any, members: Table, given: int) -> Matching:
+def match(ops: Table, window: Indices, members: Table, given: int) -> Matching:
     """Match collectives and point-to-point ops inside each window; groups from ``given`` on were inferred from times."""
     gate = np.full(len(ops), NULL, dtype=np.int64)
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
@@ -60,8 +60,8 @@ def match(ops: Table, window: Any, members: Table, given: int) -> Matching:
     return Matching(gate, count, unmatched, misaligned, jumps=found)
 
 
-def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
-    """(join, wait, number of slots): the slot each op joins and the slot it waits at, -1 for none."""
+def slots(ops: Table, gate: Indices, count: int) -> Slots:
+    """The slots of so many gates: whom each op waits for depends on its verb."""
     join = np.where(gate >= 0, gate, NULL)
     wait = join.copy()
     verb, root = ops.verb, ops.rank == ops.peer
@@ -71,22 +71,27 @@ def slots(ops: Table, gate: Any, count: int) -> tuple[Any, Any, int]:
     join[gives & ~root] = NULL
     wait[takes & ~root] = NULL
     wait[(verb == Verb.SEND) & (ops.start_ns == ops.end_ns)] = NULL  # eager: what takes no time does not wait
-    return join.astype(np.int32), wait.astype(np.int32), count
+    return Slots(join.astype(np.int32), wait.astype(np.int32), count)
 
 
-def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, given: int) -> tuple[int, int, list[Jump]]:
+def _collectives(
+    ops: Table, window: Indices, rows: Ints, gate: Ints, members: Table, given: int
+) -> tuple[int, int, list[Jump]]:
     if len(rows) == 0:
         return 0, 0, []
     rows = _in_order(ops, rows)
     g, rank, step = ops.group[rows].astype(np.int64), ops.rank[rows], window[rows]
     verb, seq = ops.verb[rows].astype(np.int64), ops.seq[rows]
     sequenced = _sequenced(g, rank, seq)
+    # Calls of one scope (a group, and without sequence numbers a step) with the same place meet. One sequence number may
+    # stand for several kernels: ``again`` counts them.
     place = np.where(sequenced, seq, occurrence(g, step, rank))
     again = np.where(sequenced, occurrence(g, rank, seq), 0)
     scope = numbered(g, np.where(sequenced, np.int64(NULL), step))[0]
     number, count = numbered(scope, place, again)
     token = _token(g, verb, ops.size[rows])
     mixed = _differ(number, count, np.where(sequenced, verb, token))[number]
+    # In doubt is an order in which calls of one place differ, or of which some ranks have more: it is aligned anew.
     doubt = ~sequenced & (mixed | _uneven(scope, rank))
     meets = np.isin(verb, EVERYBODY)
     times, timed = align.Times(ops, rows, members), meets & (g < given)
@@ -97,31 +102,31 @@ def _collectives(ops: Table, window: Any, rows: Any, gate: Any, members: Table, 
     number[sequenced & mixed] = NULL
     if doubt.any():
         redo = np.isin(scope, scope[doubt])
-        number, count = align.realign(number, count, redo, scope, rank, token, meets, times)
+        number, count = align.realign(number, count, redo, align.Calls(scope, rank, token, meets), times)
     gate[rows] = number
     return count, int((number < 0).sum()), times.jumps
 
 
-def _token(group: Any, verb: Any, size: Any) -> Any:
+def _token(group: Ints, verb: Ints, size: Ints) -> Ints:
     """What a collective does; the size tells only in groups that record it for all."""
-    sized = ~np.isin(verb, SIZELESS)
+    sized = ~np.isin(verb, SIZELESS)  # sizes are below 2⁵⁶: the verb has the bits above
     unknown = np.zeros(int(group.max()) + 1, dtype=bool)
     unknown[group[sized & (size < 0)]] = True
     return (verb << 56) + np.where(sized & ~unknown[group], size + 1, 0)
 
 
-def _differ(ids: Any, count: int, values: Any) -> Any:
+def _differ(ids: Ints, count: int, values: Ints) -> Mask:
     """True for ids that have different values."""
-    return least(ids, count, values) != greatest(ids, count, values)
+    return np.not_equal(least(ids, count, values), greatest(ids, count, values))
 
 
-def _issue(ops: Table, rows: Any) -> Any:
+def _issue(ops: Table, rows: Ints) -> Ints:
     """When ops were issued: their launch's start where known, else their own."""
     launch = ops.launch[rows]
     return ops.start_ns[np.where(launch >= 0, launch, rows)]
 
 
-def _in_order(ops: Table, rows: Any) -> Any:
+def _in_order(ops: Table, rows: Ints) -> Ints:
     """Rows by rank, then by when they were issued."""
     from taut.core.group_kernels import order_groups
 
@@ -129,7 +134,7 @@ def _in_order(ops: Table, rows: Any) -> Any:
     return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
 
 
-def _sequenced(group: Any, rank: Any, seq: Any) -> Any:
+def _sequenced(group: Ints, rank: Indices, seq: Ints) -> Mask:
     """True for ops of groups in which every op has a sequence number, and the numbers count."""
     without = np.zeros(int(group.max()) + 1, dtype=bool)
     without[group[seq < 0]] = True
@@ -137,14 +142,14 @@ def _sequenced(group: Any, rank: Any, seq: Any) -> Any:
     return ~without[group]
 
 
-def _uneven(scope: Any, rank: Any) -> Any:
+def _uneven(scope: Ints, rank: Indices) -> Mask:
     """True for ops of scopes in which the ranks hold different numbers of collectives."""
     cell, cells = numbered(scope, rank)
     per_op = np.bincount(cell, minlength=cells)[cell]
     return _differ(scope, int(scope.max()) + 1, per_op)[scope]
 
 
-def _channels(ops: Table, window: Any, rows: Any, gate: Any, count: int) -> int:
+def _channels(ops: Table, window: Indices, rows: Ints, gate: Ints, count: int) -> int:
     """Send k of a channel (sender, receiver, step, part) meets receive k."""
     if len(rows) == 0:
         return count
@@ -159,7 +164,7 @@ def _channels(ops: Table, window: Any, rows: Any, gate: Any, count: int) -> int:
     return count + pairs
 
 
-def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
+def _drop_lonely(gate: Ints, count: int) -> tuple[Ints, int]:
     """Gates with one member are none; the others are numbered without holes."""
     members = np.bincount(gate[gate >= 0], minlength=count + 1)
     new = np.cumsum(members >= 2) - 1
@@ -167,7 +172,7 @@ def _drop_lonely(gate: Any, count: int) -> tuple[Any, int]:
     return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())
 
 
-def settled(ops: Table, matching: Matching, wanted: Any) -> Matching:
+def settled(ops: Table, matching: Matching, wanted: Ints) -> Matching:
     """Only gates whose last arriver is known; ``wanted`` are the members a gate of each group should have, 0 if unknown.
 
     Where members were not traced, one of them may have come last. The last one seen is taken for it only where at least
@@ -179,6 +184,7 @@ def settled(ops: Table, matching: Matching, wanted: Any) -> Matching:
     lacking = wanted[ops.group[rows]] > np.bincount(at, minlength=count)[at]
     if not lacking.any():
         return matching
+    # How long the transfer took after the last one seen had arrived; its class's quickest shows how long one takes.
     left = (greatest(at, count, ops.end_ns[rows]) - greatest(at, count, ops.start_ns[rows]))[at]
     kind, kinds = numbered(ops.group[rows], ops.verb[rows], ops.size[rows])
     quickest = least(kind, kinds, left)[kind]
@@ -192,7 +198,7 @@ def settled(ops: Table, matching: Matching, wanted: Any) -> Matching:
     return replace(matching, gate=kept, gates=gates, unmatched=matching.unmatched + lost, open=count - gates)
 
 
-def wanted(trace: Trace) -> Any:
+def expected_members(trace: Trace) -> Ints:
     """Members that a gate of each group should have: all of the job where ranks are missing and the group names none."""
     world = trace.world_size or 0
     unnamed = world if world > len(trace.members) else 0
@@ -216,10 +222,16 @@ def table(graph: Graph) -> Table:
     return Table(
         Gate,
         {
-            "gate": np.arange(len(last)), "verb": ops.verb[last], "name": ops.name[last],
-            "step": graph.steps[graph.window[last]], "group": ops.group[last], "members": sizes,
-            "expected": np.where(p2p, 2, wanted[ops.group[last]]), "opens_ns": ops.start_ns[last],
-            "last_rank": ops.rank[last], "late_ns": ops.start_ns[last] - middle,
+            "gate": np.arange(len(last)),
+            "verb": ops.verb[last],
+            "name": ops.name[last],
+            "step": graph.steps[graph.window[last]],
+            "group": ops.group[last],
+            "members": sizes,
+            "expected": np.where(p2p, 2, wanted[ops.group[last]]),
+            "opens_ns": ops.start_ns[last],
+            "last_rank": ops.rank[last],
+            "late_ns": ops.start_ns[last] - middle,
             "size": np.maximum.reduceat(ops.size[rows], begins),
         },
-    )  # fmt: skip
+    )

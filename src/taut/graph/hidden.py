@@ -8,10 +8,9 @@ steps; then the edges from all of them replace the mystery.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
 from taut.core.tables import Table
 
@@ -26,7 +25,7 @@ SPARSE = 256
 """Cells of the table of a class for each of its ops at most: a class that only few ranks share explains nothing."""
 
 
-def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> tuple[Any, Any]:
+def edges(ops: Table, order: Ints, begins: Mask, window: Indices, members: Table) -> tuple[Ints, Ints]:
     """(source, target) of the edges that explain big recurring gaps."""
     none = np.zeros(0, dtype=np.int64)
     if len(members) < 2:
@@ -53,9 +52,9 @@ def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> t
         table = np.full((count, len(members)), -1, dtype=np.int64)
         table[instance, column] = rows
         for rank in np.unique(column[big[rows]]):
-            mine = table[:, rank]
+            mine = table[:, rank]  # the op of this rank in every instance of the class
             mine = np.flatnonzero((mine >= 0) & big[mine])
-            group = _explains(ops, before, gap, table, mine, int(rank), members)
+            group = _explaining_group(ops, before, gap, table, mine, int(rank), members)
             if group is None:
                 continue
             for other in group:
@@ -66,7 +65,7 @@ def edges(ops: Table, order: Any, begins: Any, window: Any, members: Table) -> t
     return (np.concatenate(source), np.concatenate(target)) if source else (none, none)
 
 
-def _explains(ops: Table, before: Any, gap: Any, table: Any, mine: Any, rank: int, members: Table) -> Any:
+def _explaining_group(ops: Table, before: Ints, gap: Ints, table: Ints, mine: Ints, rank: int, members: Table) -> Ints | None:
     """The smallest group of other ranks whose last arrival ends this rank's gaps, or None."""
     if len(mine) < LEAST_STEPS:
         return None
@@ -76,6 +75,7 @@ def _explains(ops: Table, before: Any, gap: Any, table: Any, mine: Any, rank: in
         if len(group) == 0 or key[rank] < 0:
             continue
         theirs = table[np.ix_(mine, group)]
+        # When the last of them had finished the op before; absent ones do not count.
         ready = np.where(theirs >= 0, ops.end_ns[before[theirs]], np.iinfo(np.int64).min).max(axis=1)
         left = ops.start_ns[ops_mine] - ready
         if ((left >= -1000) & (left <= LEFT * gap[ops_mine])).mean() >= AGREES:

@@ -8,10 +8,10 @@ before the first such gate is on the old time, what follows the largest hole bef
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.tables import Table
 
 LEAST_NS = 10_000_000
@@ -32,7 +32,7 @@ class Jump:
     by_ns: int
 
 
-def find(start: Any, end: Any, rank: Any, number: Any, sound: Any, slack: int) -> list[Jump]:
+def find(start: Ints, end: Ints, rank: Indices, number: Ints, sound: Mask, slack: int) -> list[Jump]:
     """Jumps of each rank against the lowest rank at its gates, the earliest first."""
     rows = np.flatnonzero(sound)
     rows = rows[np.lexsort((rank[rows], number[rows]))]
@@ -43,12 +43,12 @@ def find(start: Any, end: Any, rank: Any, number: Any, sound: Any, slack: int) -
     for r in np.unique(rank[rows[apart]]).tolist():
         mine = rank[rows] == r
         order = np.argsort(end[first[mine]], kind="stable")
-        out += _of(r, rows[mine][order], first[mine][order], start, end, slack)
+        out += _jumps_of_rank(r, rows[mine][order], first[mine][order], start, end, slack)
     return out
 
 
-def _of(r: int, mine: Any, first: Any, start: Any, end: Any, slack: int) -> list[Jump]:
-    late = end[mine] - end[first]
+def _jumps_of_rank(r: int, mine: Ints, first: Ints, start: Ints, end: Ints, slack: int) -> list[Jump]:
+    late = end[mine] - end[first]  # constant between jumps, whatever the ranks do: members of a gate end together
     cuts = np.flatnonzero(np.abs(np.diff(late)) > LEAST_NS) + 1
     if not 0 < len(cuts) <= MOST_JUMPS:
         return []
@@ -59,6 +59,7 @@ def _of(r: int, mine: Any, first: Any, start: Any, end: Any, slack: int) -> list
     out = []
     for k, part in enumerate(parts[1:]):
         by, u, v = int(levels[k + 1] - levels[k]), mine[part], first[part]
+        # Still on the old time it could not have met the others.
         old_start, old_end = start[u] - levels[k], end[u] - levels[k]
         apart = np.maximum(old_start, start[v]) > np.minimum(old_end, end[v]) + slack
         scatter = np.abs(late[part] - levels[k + 1]).max()
@@ -68,15 +69,15 @@ def _of(r: int, mine: Any, first: Any, start: Any, end: Any, slack: int) -> list
     return out
 
 
-def shifts(jumps: list[Jump], rank: Any, start: Any) -> Any:
+def shifts(jumps: list[Jump], rank: Indices, start: Ints) -> Ints:
     """How far each op is ahead of its rank's first time."""
     out = np.zeros(len(rank), dtype=np.int64)
     for jump in jumps:
-        out[(rank == jump.rank) & (start >= _cut(jump, rank, start))] += jump.by_ns
+        out[(rank == jump.rank) & (start >= _first_start_after(jump, rank, start))] += jump.by_ns
     return out
 
 
-def _cut(jump: Jump, rank: Any, start: Any) -> int:
+def _first_start_after(jump: Jump, rank: Indices, start: Ints) -> int:
     """The first start on the new time: after the largest hole."""
     inside = np.unique(start[(rank == jump.rank) & (start >= jump.after_ns) & (start <= jump.before_ns)])
     if len(inside) == 0 or jump.by_ns < 0:
@@ -84,7 +85,7 @@ def _cut(jump: Jump, rank: Any, start: Any) -> int:
     return int(inside[np.argmax(np.diff(inside, prepend=jump.after_ns))])
 
 
-def mended(ops: Table, jumps: list[Jump]) -> Table:
+def corrected(ops: Table, jumps: list[Jump]) -> Table:
     """The ops with every clock as it was at first."""
     if not jumps:
         return ops
@@ -93,5 +94,5 @@ def mended(ops: Table, jumps: list[Jump]) -> Table:
 
 
 def notes(jumps: list[Jump]) -> list[str]:
-    """What is said about them, one line for each."""
-    return [f"the clock of rank {j.rank} jumps by {j.by_ns / 1e9:+.3f} s while it is traced: taken out again" for j in jumps]
+    """One line for each jump."""
+    return [f"the clock of rank {j.rank} jumps by {j.by_ns / 1e9:+.3f} s during the trace: corrected" for j in jumps]

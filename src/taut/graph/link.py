@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.ids import least, numbered
-from taut.core.tables import NULL, Op, Table, Trace, Verb, constant
+from taut.core.ids import greatest, least, numbered
+from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph import gate_matching as gates
-from taut.graph.arrays import Graph
+from taut.graph.arrays import Graph, Predecessors, Slots
 
 OVERLAP_NS = 1_000_000
 """An op may begin this much before its predecessor ends (timer noise) and still follow it."""
@@ -28,9 +28,9 @@ FEW_CIRCLES = 8
 class Edges:
     """Edges under construction: source, target and the lag added to the source's end."""
 
-    source: Any
-    target: Any
-    lag: Any
+    source: Ints
+    target: Ints
+    lag: Ints
 
     @classmethod
     def join(cls, parts: Sequence[Edges]) -> Edges:
@@ -58,22 +58,22 @@ def link(trace: Trace) -> Graph:
         group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
         ops = ops.replace(verb=verb, group=group, peer=peer)
     matching = gates.match(ops, window, trace.members, len(trace.groups))
-    ops = jumps.mended(ops, matching.jumps)
+    ops = jumps.corrected(ops, matching.jumps)
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members, drifts=not trace.relative)
-
-    matching = gates.settled(ops, matching, np.append(gates.wanted(trace), np.zeros(len(names), dtype=np.int64)))
+    matching = gates.settled(ops, matching, np.append(gates.expected_members(trace), np.zeros(len(names), dtype=np.int64)))
 
     segment = windows.segment[window].astype(np.int64)
     start, end = clocks.aligned(ops, clock)
-    origin, start, end = _axis(_under_way(ops, start, end) if trace.told else start, end, segment)
+    origin, start, end = _from_origin(_send_starts(ops, start, end) if trace.told else start, end, segment)
     bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
-    trace = replace(trace, lanes=_lane_names(trace.lanes, ops.lane, lanes.lane))
+    lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)
+    trace = replace(trace, lanes=lane_names, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
-    return _assemble(trace, ops, lanes, window, segment, origin, matching, clock, residual, windows, names)
+    return _assemble(trace, ops, lanes, Axis(windows, window, segment, origin), matching, clock, residual)
 
 
-def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
+def _in_time(ops: Table, rows: Ints, windows: steps.Windows) -> Ints:
     """Rows in which the ops of a rank follow one another in time, as whatever numbers them later expects."""
     from taut.core.group_kernels import order_groups
     from taut.graph.sweeps import in_order
@@ -87,7 +87,7 @@ def _in_time(ops: Table, rows: Any, windows: steps.Windows) -> Any:
     return rows if in_order(group, groups, start, end) else rows[order_groups(group, groups, start, end)[0]]
 
 
-def _renumber(ops: Table, rows: Any, total: int) -> Table:
+def _renumber(ops: Table, rows: Ints, total: int) -> Table:
     """Launch rows after the cut: an op whose launch was cut away has none."""
     if constant(ops.launch):
         return ops
@@ -96,16 +96,16 @@ def _renumber(ops: Table, rows: Any, total: int) -> Table:
     return ops.replace(launch=new[ops.launch])
 
 
-def _axis(start: Any, end: Any, segment: Any) -> tuple[Any, Any, Any]:
+def _from_origin(start: Ints, end: Ints, segment: Indices) -> tuple[Ints, Ints, Ints]:
     """Times relative to the origin of their segment: its first start."""
     if segment.max() == 0:
-        first = start.min()
+        first = int(start.min())
         return np.array([first]), start - first, end - first
     origin = least(segment, int(segment.max()) + 1, start)
     return origin, start - origin[segment], end - origin[segment]
 
 
-def _under_way(ops: Table, start: Any, end: Any) -> Any:
+def _send_starts(ops: Table, start: Ints, end: Ints) -> Ints:
     """Starts, of messages from other ranks when they were sent: a receiver records only when one arrives."""
     rows = np.flatnonzero((ops.launch >= 0) & (ops.verb == Verb.RECV))
     rows = rows[ops.rank[ops.launch[rows]] != ops.rank[rows]]
@@ -118,40 +118,58 @@ def _under_way(ops: Table, start: Any, end: Any) -> Any:
 class Lanes:
     """Ops in lane order: ``order``, where a lane begins, and where an op belongs to the same grouped call as the last."""
 
-    lane: Any
-    order: Any
-    begins: Any
-    sibling: Any
-    rank: Any
+    lane: Indices
+    order: Ints
+    begins: Mask
+    sibling: Mask
+    rank: Indices
     """Number of the op's rank in its segment, of ``ranks``."""
     ranks: int
 
 
-def _serial_lanes(ops: Table, start: Any, end: Any, segment: Any, timer_ns: int) -> Lanes:
+def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns: int) -> Lanes:
     """Lanes in which no two ops overlap by more than timer noise: what overlaps moves to a lane of its own.
 
     What is shorter than the timer's error goes before what seems to begin with it.
     """
     from taut.core.group_kernels import order_groups
-    from taut.graph.sweeps import scan_lanes
 
     lane, (rank, ranks) = ops.lane, numbered(segment, ops.rank)
     early = np.where(end - start <= timer_ns, start - timer_ns, start)
-    for _ in range(64):
+    for _ in range(64):  # every round takes some ops out of crowded lanes; deeper nesting stays as it is
         order, begin = order_groups(*numbered(rank, lane), early, end)
         begins = np.zeros(len(order), dtype=bool)
         begins[begin[:-1]] = True
-        sibling, over, count = scan_lanes(order, begins, start, end, ops.kind, timer_ns, OVERLAP_NS)
-        if count == 0:
+        sibling, over = _neighbours(begins, start[order], end[order], ops.kind[order] == Kind.COMMUNICATE, timer_ns)
+        if not over.any():
             break
-        over[1:] &= ~over[:-1] | sibling[1:]
+        over[1:] &= ~over[:-1]  # of overlaps in a row only the first moves: the next op may then fit
         lane = lane.astype(np.int64)
         lane[order[over]] += int(lane.max()) + 1
         lane = numbered(lane)[0]
     return Lanes(lane, order, begins, sibling, rank, ranks)
 
 
-def _lane_names(names: Sequence[str], before: Any, after: Any) -> Sequence[str]:
+def _neighbours(begins: Mask, start: Ints, end: Ints, communicates: Mask, timer_ns: int) -> tuple[Mask, Mask]:
+    """For ops in lane order: (part of the same grouped call as the one before, overlaps the one before).
+
+    A grouped call is several communications of one interval.
+    """
+    sibling, over = np.zeros((2, len(start)), dtype=bool)
+    took = end - start
+    same = (start[1:] == start[:-1]) & (end[1:] == end[:-1]) & (took[1:] > 0) & communicates[1:] & communicates[:-1]
+    sibling[1:] = same & ~begins[1:]
+    over[1:] = (start[1:] < end[:-1] - _timer_noise(took[1:], took[:-1], timer_ns)) & ~begins[1:] & ~sibling[1:]
+    return sibling, over
+
+
+def _timer_noise(took: Ints, other_took: Ints, timer_ns: int) -> Ints:
+    """By how much two ops may seem to overlap: half of the shorter, at least the timer's error, at most OVERLAP_NS."""
+    half: Ints = np.minimum(took, other_took) // 2
+    return np.clip(half, min(timer_ns, OVERLAP_NS), OVERLAP_NS)
+
+
+def _lane_names(names: Sequence[str], before: Indices, after: Indices) -> Sequence[str]:
     """The names of the lanes: what moved keeps that of the lane it came from."""
     came = np.arange(len(names))
     if after is not before:
@@ -160,27 +178,114 @@ def _lane_names(names: Sequence[str], before: Any, after: Any) -> Sequence[str]:
     return [names[lane] if lane < len(names) else f"lane {lane}" for lane in came.tolist()]
 
 
+@dataclass(frozen=True)
+class Axis:
+    """Which step each op belongs to, and what its times count from."""
+
+    windows: steps.Windows
+    window: Ints
+    """Index of each op's step among the kept ones."""
+    segment: Ints
+    """Segment of each op: ops of one segment share a time axis."""
+    origin_ns: Ints
+    """Absolute time of each segment's zero."""
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The ops in an order that a sweep can follow, once what closes circles has been taken out."""
+
+    predecessors: Predecessors
+    slots: Slots
+    gate: Indices
+    events: Ints
+    order: Ints
+    """The op at each position."""
+    position: Ints
+    """The position of each op."""
+    broken: int
+    """Gates that were taken apart."""
+    dropped: int
+    """Edges that were left out."""
+
+
 def _assemble(
-    trace: Trace, ops: Table, lanes: Lanes, window: Any, segment: Any, origin: Any, matching: gates.Matching, clock: Table,
-    residual: int | None, windows: steps.Windows, names: list[str],
-) -> Graph:  # fmt: skip
+    trace: Trace, ops: Table, lanes: Lanes, axis: Axis, matching: gates.Matching, clock: Table, residual: int | None
+) -> Graph:
+    """The graph of matched and aligned ops."""
+    slots = gates.slots(ops, matching.gate, matching.gates)
+    edges, anchors, dropped = _edges(ops, lanes, axis, trace)
+    explained = np.zeros(len(ops), dtype=bool)
+    explained[edges.target] = True
+    opens = _openings(ops, slots)
+    slots, wait_lag, late = _who_waited(ops, slots, opens)
+    found = _ordered(ops, Edges.join([edges, anchors]), slots, matching.gate, axis)
+    order, slots = found.order, found.slots
+    predecessors = found.predecessors.permuted(order, found.position)
+    ordered = ops.take(order)
+    if not constant(ordered.launch):
+        ordered = ordered.replace(launch=np.where(ordered.launch >= 0, found.position[ordered.launch], NULL))
+    return Graph(
+        trace=trace,
+        ops=ordered,
+        work_ns=_work(ops, slots.wait, wait_lag, opens)[order],
+        gap_ns=_gaps(ops, found.predecessors)[order],
+        pred_ptr=predecessors.ptr,
+        pred=predecessors.pred,
+        lag_ns=predecessors.lag,
+        join=slots.join[order].astype(np.int32),
+        wait=slots.wait[order].astype(np.int32),
+        wait_lag_ns=wait_lag[order],
+        slots=slots.count,
+        events=found.events,
+        gate=found.gate[order].astype(np.int32),
+        explained=explained[order],
+        window=axis.window[order].astype(np.int32),
+        steps=axis.windows.labels,
+        segment=np.asarray(axis.windows.segment, dtype=np.int32),
+        origin_ns=axis.origin_ns,
+        members=trace.members,
+        clock=clock,
+        clock_residual_ns=residual,
+        dropped_edges=dropped + found.dropped + late,
+        partial=(*trace.partial, *axis.windows.notes, *jumps.notes(matching.jumps), *_notes(matching, found.broken)),
+        counts={
+            **trace.counts,
+            "gates": matching.gates - found.broken,
+            "unmatched": matching.unmatched,
+            "misaligned": matching.misaligned,
+            "circular gates": found.broken,
+            "gates without their last arriver": matching.open,
+        },
+        roles=_roles(trace.members, ordered.rank),
+    )
+
+
+def _notes(matching: gates.Matching, broken: int) -> Iterator[str]:
+    """What could not be matched, one line each."""
+    if broken:
+        yield f"{broken} gates wait for each other in a circle: they are ignored, and waiting at them is not seen"
+    if matching.open:
+        yield (
+            f"{matching.open} of {matching.open + matching.gates} gates lack members that were not traced: who arrived last "
+            "there is not known, so nobody is blamed"
+        )
+    if matching.misaligned:
+        yield f"{matching.misaligned} collectives have no counterpart on the other ranks and are not matched"
+
+
+def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) -> Ordered:
+    """Put the ops in order; gates that wait for each other in a circle, then edges that close one, are taken out."""
     from taut.graph.circles import Circles
     from taut.graph.sweeps import order_events
 
-    n = len(ops)
-    join, wait, slots = gates.slots(ops, matching.gate, matching.gates)
-    edges, anchors, dropped = _edges(ops, lanes, window, segment, trace)
-    explained = np.zeros(n, dtype=bool)
-    explained[edges.target] = True
-    edges = Edges.join([edges, anchors])
-    opens = _openings(ops, join, slots)
-    wait, wait_lag, late = _who_waited(ops, wait, opens)
-    gate = matching.gate
-    broken = 0
+    broken = dropped = 0
     while True:
-        ptr, pred, lag = _csr(edges, n)
-        events, order, position = order_events(ptr, pred, join, wait, slots, segment, len(origin))
-        if len(order) == n:
+        predecessors = _predecessors(edges, len(ops))
+        events, order, position = order_events(
+            predecessors.ptr, predecessors.pred, slots.join, slots.wait, slots.count, axis.segment, len(axis.origin_ns)
+        )
+        if len(order) == len(ops):
             break
         stuck = position < 0
         victim = _gate_to_break(ops, gate, stuck)
@@ -190,47 +295,18 @@ def _assemble(
             continue
         victims = [victim]
         if broken >= FEW_CIRCLES:
-            victims = list(Circles(ops, ptr, pred, join, wait, gate, slots, position).taken_apart())
+            victims = list(Circles(ops, predecessors, slots, gate, position).taken_apart())
         broken += len(victims)
         open_again = np.isin(gate, victims)
-        join, wait = np.where(open_again, NULL, join), np.where(open_again, NULL, wait)
+        slots = Slots(np.where(open_again, NULL, slots.join), np.where(open_again, NULL, slots.wait), slots.count)
         gate = np.where(open_again, NULL, gate)
-    if broken:
-        gate = np.where(gate >= 0, np.unique(gate, return_inverse=True)[1].ravel() - int((gate < 0).any()), NULL)
-    work = _work(ops, wait, wait_lag, opens)
-    gap = _gaps(ops, ptr, pred, lag)
-
-    new_ptr, new_pred, new_lag = _permute_csr(ptr, pred, lag, order, position)
-    partial = [*trace.partial, *windows.notes, *jumps.notes(matching.jumps)]
-    if broken:
-        partial.append(f"{broken} gates wait for each other in a circle: taken apart, their waits are not seen")
-    if matching.open:
-        partial.append(
-            f"{matching.open} of {matching.open + matching.gates} gates lack members that were not traced: who came last there "
-            "is not known, and nobody is blamed for it"
-        )
-    if matching.misaligned:
-        partial.append(f"{matching.misaligned} collectives have no counterpart in the others' order and are not matched")
-    extended = _extend_groups(trace, names)
-    ordered = ops.take(order)
-    if not constant(ordered.launch):
-        ordered = ordered.replace(launch=np.where(ordered.launch >= 0, position[ordered.launch], NULL))
-    graph = Graph(
-        trace=extended, ops=ordered, work_ns=work[order], gap_ns=gap[order],
-        pred_ptr=new_ptr, pred=new_pred, lag_ns=new_lag,
-        join=join[order].astype(np.int32), wait=wait[order].astype(np.int32), wait_lag_ns=wait_lag[order], slots=slots,
-        events=events, gate=gate[order].astype(np.int32), explained=explained[order],
-        window=window[order].astype(np.int32), steps=windows.labels, segment=np.asarray(windows.segment, dtype=np.int32),
-        origin_ns=origin, members=trace.members, clock=clock, clock_residual_ns=residual,
-        dropped_edges=dropped + late, partial=tuple(partial),
-        counts={**trace.counts, "gates": matching.gates - broken, "unmatched": matching.unmatched,
-                "misaligned": matching.misaligned, "circular gates": broken, "gates without their last arriver": matching.open},
-        roles=_roles(trace.members, ordered.rank),
-    )  # fmt: skip
-    return graph
+    if broken:  # number the gates that are left without holes
+        kept = gate >= 0
+        gate[kept] = numbered(gate[kept])[0]
+    return Ordered(predecessors, slots, gate, events, order, position, broken, dropped)
 
 
-def _roles(members: Table, rank: Any) -> Any:
+def _roles(members: Table, rank: Indices) -> Indices:
     """Role of each op: that of its rank where it has one, else its rank's stage, or one for all."""
     if (members.role != "").any():
         return np.unique(members.role, return_inverse=True)[1].astype(np.int32)[np.searchsorted(members.rank, rank)]
@@ -239,31 +315,29 @@ def _roles(members: Table, rank: Any) -> Any:
     return np.maximum(members.stage, 0).astype(np.int32)[np.searchsorted(members.rank, rank)]
 
 
-def _extend_groups(trace: Trace, names: list[str]) -> Trace:
-    return replace(trace, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
-
-
-def _edges(ops: Table, lanes: Lanes, window: Any, segment: Any, trace: Trace) -> tuple[Edges, Edges, int]:
+def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, Edges, int]:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
-    from taut.graph.sweeps import hold_edges, lane_edges
+    from taut.graph.sweeps import lane_edges
 
-    parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, segment)]
+    parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, axis.segment)]
     if not trace.told:
-        parts += _wake_edges(ops, lanes, window, trace.members, trace.timer_ns)
-        parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, window, trace.members)))
-    joined = Edges.join(parts)
-    source, target, lag, dropped = hold_edges(
-        joined.source, joined.target, joined.lag, ops.start_ns, ops.end_ns, trace.timer_ns, OVERLAP_NS
-    )
-    return Edges(source, target, lag), _anchors(ops, lanes, target), dropped
+        parts += _wake_edges(ops, lanes, axis.window, trace.members, trace.timer_ns)
+        parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, axis.window, trace.members)))
+    edges = Edges.join(parts)
+    took = ops.end_ns - ops.start_ns
+    # By how much an op began before its edge allows it: what timer noise explains becomes a lag, more contradicts the edge.
+    early = ops.end_ns[edges.source] + edges.lag - ops.start_ns[edges.target]
+    holds = early <= _timer_noise(took[edges.source], took[edges.target], trace.timer_ns)
+    kept = Edges(edges.source[holds], edges.target[holds], (edges.lag - np.maximum(early, 0))[holds])
+    return kept, _anchors(ops, lanes, kept.target), int(np.count_nonzero(~holds))
 
 
-def _plain(source: Any, target: Any) -> Edges:
+def _plain(source: Ints, target: Ints) -> Edges:
     """Edges without a lag."""
     return Edges(source, target, np.zeros(len(source), dtype=np.int64))
 
 
-def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
+def _anchors(ops: Table, lanes: Lanes, explained: Ints) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
     from taut.core.group_kernels import order_groups
 
@@ -279,7 +353,7 @@ def _anchors(ops: Table, lanes: Lanes, explained: Any) -> Edges:
     return Edges(source, target, ops.start_ns[source] - ops.end_ns[source])
 
 
-def _launch_edges(ops: Table, segment: Any) -> Edges:
+def _launch_edges(ops: Table, segment: Indices) -> Edges:
     """A launched op cannot begin before its launch began (the call itself may return later)."""
     target = np.flatnonzero(ops.launch >= 0)
     source = ops.launch[target]
@@ -292,74 +366,70 @@ def _launch_edges(ops: Table, segment: Any) -> Edges:
     return Edges(source, target, lag + np.where(residual, early, 0))
 
 
-def _wake_edges(ops: Table, lanes: Lanes, window: Any, members: Table, timer_ns: int) -> list[Edges]:
+def _wake_edges(ops: Table, lanes: Lanes, window: Indices, members: Table, timer_ns: int) -> list[Edges]:
     """What woke idle lanes (a wake-up may be recorded before its cause's end), and what that teaches of busy ones."""
     found = wakes.edges(ops, lanes, window, _roles(members, ops.rank), timer_ns)
     seen = Edges(found.source, found.target, np.minimum(ops.start_ns[found.target] - ops.end_ns[found.source], 0))
     return [seen, _plain(found.learned_source, found.learned_target)]
 
 
-def _openings(ops: Table, join: Any, slots: int) -> Any:
+def _openings(ops: Table, slots: Slots) -> Ints:
     """When each slot opened: the latest arrival among those that join it."""
-    opens = np.full(slots + 1, np.iinfo(np.int64).min)
-    inside = join >= 0
-    np.maximum.at(opens, join[inside], ops.start_ns[inside])
-    return opens
+    inside = slots.join >= 0
+    return greatest(slots.join[inside], slots.count + 1, ops.start_ns[inside])
 
 
-def _who_waited(ops: Table, wait: Any, opens: Any) -> tuple[Any, Any, int]:
-    """Who ended before the slot opened did not wait for it, unless by less than the clock can tell."""
+def _who_waited(ops: Table, slots: Slots, opens: Ints) -> tuple[Slots, Ints, int]:
+    """(slots without the waits that did not happen, lag of every wait, how many were left out).
+
+    Who ended before the slot opened did not wait for it, unless by less than the clock can tell.
+    """
+    wait = slots.wait
     waits = wait >= 0
     short = np.where(waits, opens[np.maximum(wait, 0)] - ops.end_ns, 0)
+    # A twentieth of the duration, between GATE_NS and OVERLAP_NS, is put down to clocks.
     allowed = np.maximum(GATE_NS, np.minimum(OVERLAP_NS, (ops.end_ns - ops.start_ns) // 20))
     impossible = waits & (short > allowed)
     eager = impossible & (ops.verb == Verb.SEND)
     lag = np.where(waits & ~impossible, -np.maximum(short, 0), 0)
-    return np.where(impossible, NULL, wait), lag.astype(np.int64), int((impossible & ~eager).sum())
+    kept = replace(slots, wait=np.where(impossible, NULL, wait))
+    return kept, lag.astype(np.int64), int((impossible & ~eager).sum())
 
 
-def _work(ops: Table, wait: Any, wait_lag: Any, opens: Any) -> Any:
+def _work(ops: Table, wait: Indices, wait_lag: Ints, opens: Ints) -> Ints:
+    # What lies between arrival and opening is waiting; the rest of the duration is work.
     opening = np.where(wait >= 0, np.maximum(ops.start_ns, opens[np.maximum(wait, 0)] + wait_lag), ops.start_ns)
     return ops.end_ns - opening
 
 
-def _csr(edges: Edges, n: int) -> tuple[Any, Any, Any]:
+def _predecessors(edges: Edges, n: int) -> Predecessors:
     from taut.core.group_kernels import group_sort
 
     order, ptr = group_sort(edges.target, n)
-    return ptr, edges.source[order], edges.lag[order]
+    return Predecessors(ptr, edges.source[order], edges.lag[order])
 
 
-def _permute_csr(ptr: Any, pred: Any, lag: Any, order: Any, position: Any) -> tuple[Any, Any, Any]:
-    counts = np.diff(ptr)[order]
-    new_ptr = np.zeros(len(ptr), dtype=np.int64)
-    np.cumsum(counts, out=new_ptr[1:])
-    take = np.repeat(ptr[:-1][order] - new_ptr[:-1], counts) + np.arange(len(pred))
-    return new_ptr, position[pred[take]], lag[take]
-
-
-def _gaps(ops: Table, ptr: Any, pred: Any, lag: Any) -> Any:
+def _gaps(ops: Table, predecessors: Predecessors) -> Ints:
     """What no edge explains: start minus the latest predecessor (or the segment's origin)."""
     ready = np.zeros(len(ops), dtype=np.int64)
-    has = np.flatnonzero(np.diff(ptr) > 0)
+    has = np.flatnonzero(np.diff(predecessors.ptr) > 0)
     if len(has):
-        ready[has] = np.maximum(np.maximum.reduceat(ops.end_ns[pred] + lag, ptr[:-1][has]), 0)
+        ends = ops.end_ns[predecessors.pred] + predecessors.lag
+        ready[has] = np.maximum(np.maximum.reduceat(ends, predecessors.ptr[:-1][has]), 0)
     return ops.start_ns - ready
 
 
-def _gate_to_break(ops: Table, gate: Any, stuck: Any) -> int | None:
+def _gate_to_break(ops: Table, gate: Indices, stuck: Mask) -> int | None:
     """In a circle of gates, the one whose members begin farthest apart is the least likely to be real."""
     rows = np.flatnonzero(stuck & (gate >= 0))
     if len(rows) == 0:
         return None
-    ids, where = np.unique(gate[rows], return_inverse=True)
-    first, last = np.full(len(ids), np.iinfo(np.int64).max), np.full(len(ids), np.iinfo(np.int64).min)
-    np.minimum.at(first, where.ravel(), ops.start_ns[rows])
-    np.maximum.at(last, where.ravel(), ops.start_ns[rows])
-    return int(ids[np.argmax(last - first)])
+    which, count = numbered(gate[rows])
+    apart = greatest(which, count, ops.start_ns[rows]) - least(which, count, ops.start_ns[rows])
+    return int(gate[rows[which == np.argmax(apart)][0]])
 
 
-def _cut(edges: Edges, stuck: Any) -> tuple[Edges, int]:
+def _cut(edges: Edges, stuck: Mask) -> tuple[Edges, int]:
     """Edges among stuck ops that run against time close the circle: drop those with negative lag."""
     bad = stuck[edges.source] & stuck[edges.target] & (edges.lag < 0)
     if not bad.any():

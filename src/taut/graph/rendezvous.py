@@ -9,10 +9,10 @@ together is taken. A class whose name promises no rendezvous needs far more evid
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import distinct, greatest, least, numbered, occurrence
 from taut.core.tables import NULL, Table, Verb
 
@@ -30,7 +30,7 @@ STEPS = 8
 """Groups are inferred from this many steps."""
 
 
-def infer(ops: Table, members: Table) -> tuple[Any, Any, Any, list[str]]:
+def infer(ops: Table, members: Table) -> tuple[Indices, Ints, Indices, list[str]]:
     """(verb, group, peer, new group names) for every op; given groups and peers are kept."""
     verb, group, peer = ops.verb, ops.group.astype(np.int64), ops.peer
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
@@ -55,15 +55,15 @@ def infer(ops: Table, members: Table) -> tuple[Any, Any, Any, list[str]]:
     return verb, group, peer, names
 
 
-def _first_steps(step: Any) -> Any:
+def _first_steps(step: Indices) -> Mask:
     """A few steps are evidence enough."""
     labels = distinct(step)
     return step <= labels[min(len(labels), STEPS) - 1] if len(labels) else np.zeros(0, dtype=bool)
 
 
 def _partitions(
-    ops: Table, loose: Any, stage: Any, dp: Any, members: Table, all_names: Any
-) -> tuple[Any, tuple[Any, Any], Any, list[str]]:
+    ops: Table, loose: Mask, stage: Ints, dp: Ints, members: Table, all_names: Indices
+) -> tuple[Ints, tuple[Ints, Ints], Mask, list[str]]:
     """Per class name: offset of its first group (-1: none), how it divides the ranks, and if it is a barrier.
 
     How classes divide ranks: a number per class, and for each of these numbers the group of every rank.
@@ -85,7 +85,7 @@ def _partitions(
     return offset, (which, np.stack([code.ravel() for _, code in groups.values()])), barrier, names
 
 
-def _by_class(names: Any, rows: Any) -> Iterator[tuple[int, Any]]:
+def _by_class(names: Indices, rows: Ints) -> Iterator[tuple[int, Ints]]:
     """Every class among some rows, ascending, with its rows in their order."""
     if len(rows) == 0:
         return
@@ -94,7 +94,7 @@ def _by_class(names: Any, rows: Any) -> Iterator[tuple[int, Any]]:
         yield int(names[mine[0]]), mine
 
 
-def _partition(ops: Table, rows: Any, stages: Any, dps: Any, named: bool) -> str | None:
+def _partition(ops: Table, rows: Ints, stages: Ints, dps: Ints, named: bool) -> str | None:
     """The partition the times speak for: "stage", "dp", "" for all ranks; None for none."""
     stage, dp = stages[rows], dps[rows]
     start, end = ops.start_ns[rows], ops.end_ns[rows]
@@ -107,8 +107,9 @@ def _partition(ops: Table, rows: Any, stages: Any, dps: Any, named: bool) -> str
         size = np.bincount(cell)
         if size.max() < 2 or (key < 0).any():
             continue
+        # If these ops meet, the last start opens the gate, and what is left of each duration is the work.
         opens, first, last = greatest(cell, cells, start), least(cell, cells, end), greatest(cell, cells, end)
-        tolerance = 1000 + (last - opens) // 20
+        tolerance = 1000 + (last - opens) // 20  # 1 µs of timer error, and a twentieth of the transfer
         if (first >= opens - tolerance).mean() < VALID_SHARE:
             continue
         candidates.append((_spread(end - opens[cell]), float((last - first).mean()), label))
@@ -121,18 +122,18 @@ def _partition(ops: Table, rows: Any, stages: Any, dps: Any, named: bool) -> str
     return min(explaining, key=lambda c: c[1])[2]
 
 
-def _spread(work: Any) -> float:
+def _spread(work: Ints) -> float:
     """Mean distance of the work from its median."""
     return float(np.abs(work - np.median(work)).mean())
 
 
-def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, classes: int) -> tuple[Any, Any]:
+def _peers(ops: Table, rows: Ints, stage: Ints, dp: Ints, members: Table, classes: int) -> tuple[Ints, Ints]:
     """Other ends of receives and sends: a number per class, and for each of these [is a send, rank], -1 for none.
 
     Sends of a class go to the next or to the previous stage: whichever lets each find an other end that overlaps it.
     """
     stages = int(members.stage.max()) + 1
-    at = _At(members)
+    at = _RankGrid(members)
     which, ways = np.zeros(classes, dtype=np.int64), {(0, False): np.full((2, len(members)), NULL, dtype=np.int64)}
     for name, mine in _by_class(ops.name, rows):
         sends = ops.verb[mine] == Verb.SEND
@@ -148,7 +149,7 @@ def _peers(ops: Table, rows: Any, stage: Any, dp: Any, members: Table, classes: 
     return which, np.stack(list(ways.values()))
 
 
-class _At:
+class _RankGrid:
     """Which rank has which data-parallel index and stage; a table of all pairs would be as large as a trace asks for."""
 
     def __init__(self, members: Table) -> None:
@@ -156,10 +157,10 @@ class _At:
         self._order = np.lexsort((self._stage, self._dp))
         self._keys = self._packed(self._stage)[self._order]
 
-    def _packed(self, stage: Any) -> Any:
+    def _packed(self, stage: Ints) -> Ints:
         return (self._dp + 1 << 32) + stage
 
-    def neighbour(self, shift: int, stages: int, wraps: bool) -> Any:
+    def neighbour(self, shift: int, stages: int, wraps: bool) -> Ints:
         """For every rank: that of the same index some stages on, -1 beyond the ends of a pipeline that does not wrap."""
         to = self._stage + shift
         inside = (to >= 0) & (to < stages) | wraps
@@ -169,13 +170,13 @@ class _At:
         return np.where(inside, found, NULL)
 
 
-def _wraps(stage: Any, sends: Any, stages: int, shift: int) -> bool:
+def _wraps(stage: Ints, sends: Mask, stages: int, shift: int) -> bool:
     """Interleaved schedules also hop from the last stage to the first."""
     edge = stages - 1 if shift > 0 else 0
     return bool((sends & (stage == edge)).any() and (~sends & (stage == stages - 1 - edge)).any())
 
 
-def _agreement(ops: Table, rows: Any, sends: Any, other: Any) -> float:
+def _agreement(ops: Table, rows: Ints, sends: Mask, other: Ints) -> float:
     """Share of ops that find their other end, neither having ended before the other began."""
     rank = ops.rank[rows].astype(np.int64)
     source, sink = np.where(sends, rank, other), np.where(sends, other, rank)

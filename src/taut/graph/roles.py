@@ -7,10 +7,9 @@ belong to one data-parallel index. A pattern that is no pipeline (a ring, everyb
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints
 from taut.core.ids import least, numbered
 from taut.core.tables import NULL, Table, Verb
 
@@ -31,7 +30,7 @@ def infer(ops: Table, members: Table) -> Table:
     return members.replace(stage=stage, dp_rank=index)
 
 
-def _forward(ops: Table, sends: Any, ranks: Any) -> Any:
+def _forward(ops: Table, sends: Ints, ranks: Indices) -> Ints:
     """Pairs (from, to) of member positions, in the direction of their first message in the first step."""
     if len(sends) == 0:
         return np.zeros((0, 2), dtype=np.int64)
@@ -44,8 +43,9 @@ def _forward(ops: Table, sends: Any, ranks: Any) -> Any:
     return np.unique(np.stack([source[first], sink[first]], axis=1), axis=0)
 
 
-def _depth(hops: Any, count: int) -> Any | None:
+def _depth(hops: Ints, count: int) -> Ints | None:
     """Longest way from a rank without forward predecessor; None where the hops close a circle or do not make stages."""
+    # Bellman–Ford for longest paths: each round lets one more hop count.
     depth = np.zeros(count, dtype=np.int64)
     for _ in range(min(count, MOST_STAGES + 1)):
         deeper = depth.copy()
@@ -58,7 +58,7 @@ def _depth(hops: Any, count: int) -> Any | None:
     return None
 
 
-def _components(hops: Any, count: int) -> Any:
+def _components(hops: Ints, count: int) -> Ints:
     """Number of the pipeline each rank belongs to, pipelines in the order of their lowest rank."""
     label = np.arange(count)
     for _ in range(count):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import distinct, numbered
 from taut.core.tables import Trace, Verb
 
@@ -18,10 +18,10 @@ MOST_TRIED = 1024
 class Windows:
     """The kept ops and their windows: ``window`` per kept op, step label and segment per window."""
 
-    keep: Any
-    step: Any
-    labels: Any
-    segment: Any
+    keep: Mask
+    step: Ints
+    labels: Ints
+    segment: Indices
     notes: tuple[str, ...] = ()
 
 
@@ -50,7 +50,7 @@ def windows(trace: Trace) -> Windows:
     return Windows(keep, step, labels, _segments(labels), tuple(notes))
 
 
-def _common(trace: Trace, step: Any, labels: Any) -> tuple[Any, str]:
+def _common(trace: Trace, step: Ints, labels: Ints) -> tuple[Ints, str]:
     """Steps that every rank recorded; a job is compared only where all its ranks were watched."""
     ranks = len(trace.members)
     if ranks < 2 or len(labels) == 0:
@@ -67,28 +67,30 @@ def _common(trace: Trace, step: Any, labels: Any) -> tuple[Any, str]:
     return full, f"{len(labels) - len(full)} of {len(labels)} steps were not recorded on all ranks and are left out"
 
 
-def _not_first_of_cycle(labels: Any) -> Any:
+def _not_first_of_cycle(labels: Ints) -> Mask:
     """The first step of every profiler cycle carries the profiler's own start."""
     first = np.concatenate([[True], np.diff(labels) > 1])
     keep = ~first
     return keep if keep.any() else np.ones(len(labels), dtype=bool)
 
 
-def _segments(labels: Any) -> Any:
+def _segments(labels: Ints) -> Ints:
     """Runs of consecutive steps share a time axis."""
     return np.concatenate([[0], np.cumsum(np.diff(labels) > 1)]) if len(labels) else np.zeros(0, dtype=np.int64)
 
 
-def _recurring(trace: Trace) -> Any:
+def _recurring(trace: Trace) -> Ints:
     """Steps of each rank from a recurring sequence of collectives, else from ops that all occur equally often."""
     ops = trace.ops
     out = np.zeros(len(ops), dtype=np.int64)
     order = np.lexsort((ops.start_ns, ops.rank))
     for mine in np.split(order, np.flatnonzero(np.diff(ops.rank[order])) + 1):
         calls = mine[ops.verb[mine] != Verb.NONE]
+        # Name and size in one number; sizes are below 2⁴⁰ bytes.
         token = ops.name[calls].astype(np.int64) * (1 << 40) + ops.size[calls] + 1
         period = _period(token)
         if period:
+            # A step ends with the last collective of each period; the last step runs to the end.
             cuts = ops.end_ns[calls[period - 1 :: period]][: len(token) // period - 1]
         else:
             cuts = ops.start_ns[_once_a_step(ops.name[mine], mine)][1:]
@@ -96,18 +98,19 @@ def _recurring(trace: Trace) -> Any:
     return out
 
 
-def _once_a_step(name: Any, rows: Any) -> Any:
+def _once_a_step(name: Indices, rows: Ints) -> Ints:
     """Rows of the first op among those whose class occurs as often as most classes do: once a step."""
     count = np.bincount(name)
     often = np.bincount(count[count >= 3]) if (count >= 3).any() else np.zeros(1)
     if often.max() < 3:
         return rows[:1]
     steps = int(np.argmax(often))
-    first = name[np.flatnonzero(count[name] == steps)[0]]
-    return rows[name == first]
+    first = np.flatnonzero(count[name] == steps)[0]
+    same: Mask = name == name[first]
+    return rows[same]
 
 
-def _period(token: Any) -> int:
+def _period(token: Ints) -> int:
     """Smallest period that repeats at least three times over the whole sequence, 0 if none."""
     n = len(token)
     for period in range(1, min(n // 3, MOST_TRIED) + 1):

@@ -7,12 +7,9 @@ by ``link`` is sound by construction; one that was stored is checked here, every
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taut.core.tables import Kind, Verb
 from taut.graph.arrays import Graph
-
-Ints = NDArray[np.int64]
 
 FAR_NS = 10**18
 """Times and durations beyond this many ns (31 years) overflow when a few of them are added up."""
@@ -84,7 +81,7 @@ def _check_times(graph: Graph) -> None:
     times = (ops.start_ns, ops.end_ns, graph.work_ns, graph.gap_ns, graph.lag_ns, graph.wait_lag_ns)
     for values, far in (*((values, FAR_NS) for values in times), (graph.origin_ns, EPOCH_NS)):
         _require(len(values) == 0 or (int(values.min()) > -far and int(values.max()) < far), "a time is out of range")
-    _require(int(graph.work_ns.min()) >= 0, "an op works for less than no time")
+    _require(int(graph.work_ns.min()) >= 0, "an op has negative work")
     _require(bool((ops.end_ns >= ops.start_ns).all()), "an op ends before it begins")
 
 

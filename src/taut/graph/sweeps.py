@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.jit import kernel
 
 
 @kernel(lists=True)
 def order_events(
-    pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int, segment: Any, segments: int
-) -> tuple[Any, Any, Any]:
+    pred_ptr: Ints, pred: Ints, join: Indices, wait: Indices, slots: int, segment: Indices, segments: int
+) -> tuple[Ints, Ints, Ints]:
     """Kahn's algorithm over arrivals and ends: (events, op at each position, position of each op).
 
     Events speak of positions: p means that the op at position p arrives, ~p that it ends after waiting. Segments follow
     one another, so that a sweep touches little memory at a time; so does keeping what is looked up in 32 bits. An op
     without a position (-1) is on a cycle, which only gates, or edges against time, can close.
     """
+    # Successors of every op, waiters of every slot and first ops of every segment, each as a list per row (counts, then
+    # running sums, then filled in).
     n = len(join)
-    waiting = np.empty(n, np.int32)
+    waiting = np.empty(n, np.int32)  # predecessors that have not ended
     succ_ptr = np.zeros(n + 1, np.int32)
     for v in range(n):
         waiting[v] = pred_ptr[v + 1] - pred_ptr[v]
@@ -35,7 +36,7 @@ def order_events(
             u = pred[i]
             succ[fill[u]] = v
             fill[u] += 1
-    absent = np.zeros(slots + 1, np.int32)
+    absent = np.zeros(slots + 1, np.int32)  # ops that join a slot and have not arrived
     waiters_ptr = np.zeros(slots + 2, np.int32)
     for v in range(n):
         if join[v] >= 0:
@@ -72,7 +73,7 @@ def order_events(
     ending = np.empty(n, np.int32)
     placed, written = 0, 0
     while head < tail or next_segment < segments:
-        if head == tail:
+        if head == tail:  # nothing more can happen in this segment: the next one begins
             for i in range(roots_ptr[next_segment], roots_ptr[next_segment + 1]):
                 queue[tail] = roots[i]
                 tail += 1
@@ -91,12 +92,12 @@ def order_events(
         if wait[v] < 0:
             ending[0] = v
             ends = 1
-        elif absent[wait[v]] == 0 and join[v] != wait[v]:
+        elif absent[wait[v]] == 0 and join[v] != wait[v]:  # its slot had opened before: it ends as it arrives
             ending[0] = v
             ends = 1
             events[written] = ~position[v]
             written += 1
-        if join[v] >= 0 and absent[join[v]] == 0:
+        if join[v] >= 0 and absent[join[v]] == 0:  # the last to join: all that wait there end
             s = join[v]
             for i in range(waiters_ptr[s], waiters_ptr[s + 1]):
                 w = waiters[i]
@@ -122,8 +123,8 @@ EARLY_NS = 10_000_000
 
 @kernel(lists=True)
 def idle_causes(
-    lane: Any, start: Any, end: Any, kind: Any, cuts: Any, lanes: int, slack: int
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    lane: Indices, start: Ints, end: Ints, kind: Indices, cuts: Ints, lanes: int, slack: int
+) -> tuple[Ints, Ints, Ints, Ints]:
     """Edges that explain why an idle lane woke up: (cause op, woken op), and the same of one kind: (cause op, woken op).
 
     Ops cuts[g]..cuts[g+1] belong to one rank and are sorted by start. A lane that was idle and wakes at t waited for the
@@ -141,6 +142,8 @@ def idle_causes(
     m, kins = 0, 0
     for g in range(len(cuts) - 1):
         begin, stop = cuts[g], cuts[g + 1]
+        # Communication and the rest, each in order of their ends, with how many have ended by ``t`` (``_now``), or so soon
+        # after it that their end may have been recorded late (``_done``).
         n_comm, n_rest, comm_done, comm_now, rest_done = 0, 0, 0, 0, 0
         for u in np.argsort(end[begin:stop]) + begin:
             if kind[u] == 1:
@@ -159,14 +162,14 @@ def idle_causes(
             while rest_done < n_rest and end[rest[rest_done]] <= t:
                 rest_done += 1
             a = lane[i]
-            idle = t - free[a] if free[a] > -(1 << 61) else 25 * slack
+            idle = t - free[a] if free[a] > -(1 << 61) else 25 * slack  # before the first op of a lane: some
             if idle > slack:
                 other, done, now = (rest, rest_done, rest_done) if kind[i] == 1 else (comm, comm_done, comm_now)
                 nearest, distance = -1, max(slack, idle)
-                k = min(done, now + 64) - 1
+                k = min(done, now + 64) - 1  # at most 64 ends on either side are looked at
                 while k >= 0 and k > now - 65 and end[other[k]] > t - idle:
                     u = other[k]
-                    away = t - end[u] if end[u] <= t else 2 * (end[u] - t)
+                    away = t - end[u] if end[u] <= t else 2 * (end[u] - t)  # an end after the start counts twice as far
                     if lane[u] != a and start[u] < t and away < distance:
                         nearest, distance = k, away
                     k -= 1
@@ -177,7 +180,7 @@ def idle_causes(
                         causes[m] = u
                         woken[m] = i
                         m += 1
-                        if kind[i] == 1:
+                        if kind[i] == 1:  # a transfer is started by one op, not by several
                             break
                     k -= 1
                 if nearest < 0 or distance > slack:
@@ -197,34 +200,10 @@ def idle_causes(
 
 
 @kernel(lists=True)
-def scan_lanes(order: Any, begins: Any, start: Any, end: Any, kind: Any, timer: int, most: int) -> tuple[Any, Any, int]:
-    """Neighbours in lane order: (part of the same grouped call, overlaps the one before, how many overlap).
-
-    A grouped call is several communications of one interval. An overlap counts if it is more than timer noise, which
-    is at least ``timer``, at most ``most``, and in between half of the shorter op.
-    """
-    n = len(order)
-    sibling = np.zeros(n, np.bool_)
-    over = np.zeros(n, np.bool_)
-    count = 0
-    for i in range(1, n):
-        if begins[i]:
-            continue
-        v, u = order[i], order[i - 1]
-        if start[v] == start[u] and end[v] == end[u] and end[v] > start[v] and kind[v] == 1 and kind[u] == 1:
-            sibling[i] = True
-            continue
-        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
-        if start[v] < end[u] - slack:
-            over[i] = True
-            count += 1
-    return sibling, over, count
-
-
-@kernel(lists=True)
-def lane_edges(order: Any, begins: Any, sibling: Any) -> tuple[Any, Any]:
+def lane_edges(order: Ints, begins: Mask, sibling: Mask) -> tuple[Ints, Ints]:
     """Every op follows the op, or all ops of the grouped call, before it in its lane: (source, target)."""
     n = len(order)
+    # Places of the grouped call before each op: begin … block − 1; ``block`` is where the current call begins.
     first, stop = np.zeros(n, np.int64), np.zeros(n, np.int64)
     begin, block, m = 0, 0, 0
     for i in range(n):
@@ -246,25 +225,7 @@ def lane_edges(order: Any, begins: Any, sibling: Any) -> tuple[Any, Any]:
 
 
 @kernel(lists=True)
-def hold_edges(source: Any, target: Any, lag: Any, start: Any, end: Any, timer: int, most: int) -> tuple[Any, Any, Any, int]:
-    """Edges the trace does not contradict, with the lag that timer noise leaves: (source, target, lag, dropped)."""
-    m = 0
-    n = len(source)
-    sources, targets, lags = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    for i in range(n):
-        u, v = source[i], target[i]
-        early = end[u] + lag[i] - start[v]
-        slack = min(most, max(timer, min(end[v] - start[v], end[u] - start[u]) // 2))
-        if early <= slack:
-            sources[m] = u
-            targets[m] = v
-            lags[m] = lag[i] - max(early, 0)
-            m += 1
-    return sources[:m], targets[:m], lags[:m], n - m
-
-
-@kernel(lists=True)
-def in_order(group: Any, groups: int, start: Any, end: Any) -> int:
+def in_order(group: Indices, groups: int, start: Ints, end: Ints) -> int:
     """1 if the rows of every group come by start, then end; else 0."""
     last_start = np.full(groups, -(1 << 62), np.int64)
     last_end = np.full(groups, -(1 << 62), np.int64)

@@ -13,10 +13,11 @@ was idle is learned, over all ranks of a role, and holds in every step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import numbered
 from taut.core.tables import Kind, Table, constant
 
@@ -37,13 +38,13 @@ HOLDS = 0.95
 class Wakes:
     """Edges (source, target) of two kinds: seen at an idle lane, and learned from other steps and ranks."""
 
-    source: Any
-    target: Any
-    learned_source: Any
-    learned_target: Any
+    source: Ints
+    target: Ints
+    learned_source: Ints
+    learned_target: Ints
 
 
-def edges(ops: Table, lanes: Lanes, window: Any, roles: Any, timer_ns: int) -> Wakes:
+def edges(ops: Table, lanes: Lanes, window: Indices, roles: Indices, timer_ns: int) -> Wakes:
     """What woke idle lanes, and the same where the lane was busy; nothing for ranks of one lane."""
     from taut.core.group_kernels import order_groups
     from taut.graph.sweeps import idle_causes
@@ -60,23 +61,23 @@ def edges(ops: Table, lanes: Lanes, window: Any, roles: Any, timer_ns: int) -> W
         return Wakes(cause, woken, none, none)
     cell, cells = numbered(ops.rank, window)
     cls, classes = _classes(ops, roles, cell, cells)
-    causes = _usual(cls, classes, window, *seen, _idle(ops, lanes))
-    source, target = _everywhere(ops, cls, cell, cells, causes, timer_ns)
-    # What is learned is not said twice, and a guess from afar gives way to a learned cause that explains the start.
-    told = np.zeros(len(ops), dtype=bool)
-    told[target[np.abs(ops.start_ns[target] - ops.end_ns[source]) <= IDLE_NS]] = True
+    causes = _usual_causes(cls, classes, window, *seen, _idle(ops, lanes))
+    source, target = _learned_edges(ops, cls, cell, cells, causes, timer_ns)
+    # An edge that was learned is not added twice, and a distant guess gives way to a learned cause that explains the start.
+    learned = np.zeros(len(ops), dtype=bool)
+    learned[target[np.abs(ops.start_ns[target] - ops.end_ns[source]) <= IDLE_NS]] = True
     again = np.isin(cause * len(ops) + woken, source * len(ops) + target)
-    keep = ~again & ~(told[woken] & (ops.kind[woken] == Kind.COMMUNICATE))
+    keep = ~again & ~(learned[woken] & (ops.kind[woken] == Kind.COMMUNICATE))
     return Wakes(cause[keep], woken[keep], source, target)
 
 
-def _launched(ops: Table, rows: Any) -> Any:
+def _launched(ops: Table, rows: Ints) -> Mask:
     """True for ops that begin as soon as they are issued: their launch says all."""
     launch = ops.launch[rows]
     return (launch >= 0) & (ops.start_ns[rows] - ops.end_ns[np.maximum(launch, 0)] <= IDLE_NS)
 
 
-def _idle(ops: Table, lanes: Lanes) -> Any:
+def _idle(ops: Table, lanes: Lanes) -> Ints:
     """Ops before which their lane was idle: the cases from which a class learns."""
     order = lanes.order
     rows = order[1:]
@@ -85,7 +86,7 @@ def _idle(ops: Table, lanes: Lanes) -> Any:
     return rows if constant(ops.launch) else rows[~_launched(ops, rows)]
 
 
-def _evidence(ops: Table, window: Any, cause: Any, woken: Any, kin: Any, kin_woken: Any) -> tuple[Any, Any]:
+def _evidence(ops: Table, window: Indices, cause: Ints, woken: Ints, kin: Ints, kin_woken: Ints) -> tuple[Ints, Ints]:
     """At most one cause for each idle start, of the same step, that ended just then: (cause, woken)."""
     nearest = np.ones(len(woken), dtype=bool)
     nearest[1:] = woken[1:] != woken[:-1]
@@ -96,7 +97,7 @@ def _evidence(ops: Table, window: Any, cause: Any, woken: Any, kin: Any, kin_wok
     return source[tight], target[tight]
 
 
-def _classes(ops: Table, roles: Any, cell: Any, cells: int) -> tuple[Any, int]:
+def _classes(ops: Table, roles: Indices, cell: Ints, cells: int) -> tuple[Ints, int]:
     """The same op of every rank of a role and every step: name, size, and its turn among those of its rank and step."""
     from taut.core.group_kernels import turn
 
@@ -105,7 +106,7 @@ def _classes(ops: Table, roles: Any, cell: Any, cells: int) -> tuple[Any, int]:
     return numbered(roles, family, nth)
 
 
-def _usual(cls: Any, classes: int, window: Any, source: Any, target: Any, idle: Any) -> Any:
+def _usual_causes(cls: Ints, classes: int, window: Indices, source: Ints, target: Ints, idle: Ints) -> Ints:
     """Causes × classes: the classes whose end usually begins a class, the commonest first, -1 for none."""
     pair, pairs = numbered(cls[target], cls[source])
     windows = int(window.max()) + 1
@@ -117,17 +118,18 @@ def _usual(cls: Any, classes: int, window: Any, source: Any, target: Any, idle: 
     woken, by, cases, steps = woken[order], by[order], cases[order], steps[order]
     first = np.searchsorted(woken, woken)
     before = np.cumsum(cases) - cases
+    # Causes of a class from the commonest on, as long as each explains USUAL of what the commoner ones left over.
     left = np.bincount(cls[idle], minlength=classes)[woken] - (before - before[first])
     fails = (cases < USUAL * left) | (steps < LEAST_STEPS)
-    failed = np.cumsum(fails)
-    good: Any = failed == (failed - fails)[first]
+    failed = np.cumsum(fails)  # a cause counts only if none before it in its class failed
+    good = np.equal(failed, (failed - fails)[first])
     nth = np.arange(pairs) - first
     causes = np.full((int(nth[good].max(initial=0)) + 1, classes), -1, dtype=np.int64)
     causes[nth[good], woken[good]] = by[good]
     return causes
 
 
-def _everywhere(ops: Table, cls: Any, cell: Any, cells: int, causes: Any, timer_ns: int) -> tuple[Any, Any]:
+def _learned_edges(ops: Table, cls: Ints, cell: Ints, cells: int, causes: Ints, timer_ns: int) -> tuple[Ints, Ints]:
     """Edges from every learned cause to the op of its rank and step, where the cause had ended; none if it often had not."""
     is_cause = np.zeros(causes.shape[1], dtype=bool)
     is_cause[causes[causes >= 0]] = True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taut.core.array_types import Column, Floats, Numbers
+from taut.core.array_types import Floats, Numbers
 from taut.core.array_types import Ints as Ints  # readers of traces take them from here
 from taut.core.array_types import Mask as Mask
 from taut.core.tables import NULL
@@ -134,24 +134,6 @@ def paused_gc() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def dense(*keys: Column) -> tuple[Ints, int]:
-    """Dense ids of the distinct combinations of keys, and how many there are."""
-    ids = np.zeros(len(keys[0]), dtype=np.int64)
-    for key in keys:
-        values, code = np.unique(key, return_inverse=True)
-        ids = np.unique(ids * max(len(values), 1) + code, return_inverse=True)[1]
-    return ids, int(ids.max()) + 1 if len(ids) else 0
-
-
-def occurrence(*keys: Column) -> Ints:
-    """Running number of each row among the rows with the same keys, in row order."""
-    ids, _ = dense(*keys)
-    order = np.argsort(ids, kind="stable")
-    out = np.empty(len(ids), dtype=np.int64)
-    out[order] = np.arange(len(ids)) - np.searchsorted(ids[order], ids[order], "left")
-    return out
 
 
 def medians(ids: Ints, values: Numbers, count: int) -> Floats:

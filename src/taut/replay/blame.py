@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.ids import sums, total
 from taut.core.tables import Table, col
 from taut.graph import Graph
@@ -54,17 +54,17 @@ class Pairs:
     """Sums for pairs of ranks, in the order of their number: cause × ranks + victim."""
 
     ranks: int
-    number: Any
-    ns: Any
+    number: Ints
+    ns: Ints
 
-    def above(self, share: float) -> tuple[Any, Any, Any]:
+    def above(self, share: float) -> tuple[Ints, Ints, Ints]:
         """(cause, victim, sum) of the pairs above this share of the largest, as indices of ranks."""
         found = np.flatnonzero(self.ns > share * self.ns.max(initial=0))
         number = self.number[found]
         return number // self.ranks, number % self.ranks, self.ns[found]
 
 
-def _pairs(ranks: int, faults: Sequence[Any], gaps: Sequence[Any]) -> Pairs:
+def _pairs(ranks: int, faults: Sequence[Ints], gaps: Sequence[Ints]) -> Pairs:
     """What faults and gaps gave to pairs, together: (numbers, sums) each, the numbers empty where all pairs are held."""
     if not len(faults[0]):
         both = faults[1] + gaps[1]
@@ -81,21 +81,21 @@ class Blame:
 
     graph: Graph
     waits: Table
-    score: Any
+    score: Floats
     """Per wait: net excess of the last arriver in units of its peers' spread; NaN where no reference exists."""
     threshold: float
     """Scores above this are fault."""
-    fault_ns: Any
+    fault_ns: Ints
     """Per op: wait of others that its excess caused, rank-ns."""
-    gap_ns: Any
+    gap_ns: Ints
     """Per op: wait of others that the gap before it caused, rank-ns."""
     pairs: Pairs
     """Cause rank × victim rank, fault and gap together, rank-ns."""
     peers: reference.Reference
-    gap_reference: Any
-    usual_ns: Any
+    gap_reference: Floats
+    usual_ns: Ints
     """Per op: its work at its reference, where it has one, else as it was."""
-    ordinary_ns: Any
+    ordinary_ns: Ints
     """Per window: how long it takes with every op at its reference, without gaps."""
 
     @cached_property
@@ -104,12 +104,12 @@ class Blame:
         return {column: total(self.waits.columns[column]) for column in ("wait_ns", *PARTS)}
 
     @cached_property
-    def excess_ns(self) -> Any:
+    def excess_ns(self) -> Floats:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
         return np.nan_to_num(self.graph.work_ns - self.peers.value_ns)
 
     @cached_property
-    def matrix(self) -> Any:
+    def matrix(self) -> Ints:
         """Cause rank × victim rank as a table of all pairs, of jobs that are not too large for one."""
         out = np.zeros((len(self.graph.ranks), len(self.graph.ranks)), dtype=np.int64)
         cause, victim, caused = self.pairs.above(0.0)
@@ -117,17 +117,12 @@ class Blame:
         return out
 
     @cached_property
-    def caused_ns(self) -> Any:
+    def caused_ns(self) -> Ints:
         """Per rank: wait that it caused, fault and gap together, rank-ns."""
         return sums(self.graph.rank_index, self.fault_ns + self.gap_ns, len(self.graph.ranks))
 
-    def by_window(self, ops: Any) -> Any:
-        """Wait caused by the given ops (mask), fault and gap together, per window, rank-ns."""
-        caused = (self.fault_ns + self.gap_ns) * ops
-        return sums(self.graph.window, caused, len(self.graph.steps))
 
-
-def at_reference(graph: Graph, peers: reference.Reference) -> Any:
+def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
     """Work of every op at its leave-one-out reference, where it has one, ns."""
     known = ~np.isnan(peers.value_ns)
     return np.where(known, np.rint(np.nan_to_num(peers.value_ns)), graph.work_ns).astype(np.int64)
@@ -137,22 +132,37 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     """Split and charge every wait of the observed timeline."""
     from taut.replay.wait_kernels import split_gaps, split_work
 
+    # A table of all pairs of ranks where that is small, else a hash table of those that occur.
     slots = 0 if len(graph.ranks) ** 2 <= SQUARE + SQUARE_PER_OP * len(graph) else SLOTS
     peers = reference.peers(graph)
     usual = at_reference(graph, peers)
-    ordinary = replay(graph, [Change(slice(None), "work", "set", usual)], gaps=False)
+    # What still waits with every op at its reference is structural.
+    ordinary = replay(graph, [Change(np.arange(len(graph)), "work", "set", usual)], gaps=False)
     gap_reference = reference.gap_peers(graph)
     waited = np.flatnonzero(observed.wait_ns > 0)
     wait = observed.wait_ns[waited]
+    # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.
     least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
     rank, ranks = graph.rank_index.astype(np.int64), len(graph.ranks)
     threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited) * ranks, 1))
     fault, structural, score, cause, *faults = split_work(
-        waited, least, ordinary.wait_ns[waited], threshold, gap_free.arrival_ns, gap_free.opening_ns,
-        gap_free.bound, gap_free.opener, graph.work_ns, peers.value_ns, peers.within_ns, peers.between_ns, rank, ranks,
+        waited,
+        least,
+        ordinary.wait_ns[waited],
+        threshold,
+        gap_free.arrival_ns,
+        gap_free.opening_ns,
+        gap_free.bound,
+        gap_free.opener,
+        graph.work_ns,
+        peers.value_ns,
+        peers.within_ns,
+        peers.between_ns,
+        rank,
+        ranks,
         slots,
-    )  # fmt: skip
-    unknown = np.isnan(score) & (least > 0)
+    )
+    unknown = np.isnan(score) & (least > 0)  # no reference on one of the branches
     structural = np.where(unknown, 0, structural)
     jitter = np.where(unknown, 0, least - fault - structural)
     rest = wait - fault - structural - jitter
@@ -162,11 +172,26 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     table = Table(
         Wait,
         {
-            "op": waited, "opener": observed.opener[waited], "wait_ns": wait, "fault_ns": fault, "jitter_ns": jitter,
-            "structural_ns": structural, "gap_ns": gap, "unexplained_ns": rest - gap,
+            "op": waited,
+            "opener": observed.opener[waited],
+            "wait_ns": wait,
+            "fault_ns": fault,
+            "jitter_ns": jitter,
+            "structural_ns": structural,
+            "gap_ns": gap,
+            "unexplained_ns": rest - gap,
         },
-    )  # fmt: skip
+    )
     return Blame(
-        graph, table, score, threshold, cause, gap_cause, _pairs(ranks, faults, gaps), peers, gap_reference, usual,
+        graph,
+        table,
+        score,
+        threshold,
+        cause,
+        gap_cause,
+        _pairs(ranks, faults, gaps),
+        peers,
+        gap_reference,
+        usual,
         ordinary.window_ns,
-    )  # fmt: skip
+    )

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.replay.blame import Blame, Pairs
 from taut.replay.response import Response, respond
 from taut.replay.timeline import Timeline
 from taut.replay.turnover import Turnover, turnover
+from taut.result import types
 
 LEAST = 0.01
 """A cause is felt by a victim, or across so many gates, from this share on: of what the hardest hit pair has, of all."""
@@ -25,7 +27,7 @@ WAITS = 50_000
 MOST_GATES = 64
 """Causes further away than this are counted as that far."""
 
-Hops = Callable[[Any, Any], Any]
+Hops = Callable[[Ints, Ints], Ints]
 """Switches between pairs of ranks, arrays in and out; NULL where that is not known."""
 
 
@@ -43,7 +45,7 @@ class Coupling:
     hops: Hops | None
 
     @cached_property
-    def pairs(self) -> tuple[Any, Any, Any, Any]:
+    def pairs(self) -> tuple[Ints, Ints, Ints, Ints]:
         """(cause, victim, rank-ns, hops) of the pairs that are felt, the largest first."""
         cause, victim, caused = self.blamed.above(LEAST)
         top = np.argsort(-caused, kind="stable")
@@ -52,22 +54,22 @@ class Coupling:
         hops = np.full(len(top), NULL) if self.hops is None else self.hops(cause, victim)
         return cause, victim, caused[top], hops
 
-    def entry(self) -> dict[str, Any]:
-        """Coupling in the words of ``--json``."""
+    def entry(self) -> types.Coupling:
+        """Coupling as ``--json`` has it."""
         cause, victim, _, hops = self.pairs
         responses = [response.entry(ABSORBERS) for response in self.responses]
-        return {
-            "reach_ranks": int(np.abs(cause - victim).max()) if len(cause) else None,
-            "reach_gates": self.reach_gates,
-            "reach_hops": int(hops.max()) if (hops >= 0).any() else None,
-            "amplification": self.amplification,
-            "matrix": [
-                {"cause": int(a), "victim": int(b), "rank_ns": int(ns), "hops": int(h) if h >= 0 else None}
+        return types.Coupling(
+            reach_ranks=int(np.abs(cause - victim).max()) if len(cause) else None,
+            reach_gates=self.reach_gates,
+            reach_hops=int(hops.max()) if (hops >= 0).any() else None,
+            amplification=self.amplification,
+            matrix=[
+                types.Felt(cause=int(a), victim=int(b), rank_ns=int(ns), hops=int(h) if h >= 0 else None)
                 for a, b, ns, h in zip(*(column[:PAIRS] for column in self.pairs), strict=True)
             ],
-            "response": {**responses[0], "median_rank": next(iter(responses[1:]), None)} if responses else None,
-            "turnover": self.turnover.entry(),
-        }
+            response=replace(responses[0], median_rank=next(iter(responses[1:]), None)) if responses else None,
+            turnover=self.turnover.entry(),
+        )
 
 
 def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, hops: Hops | None = None) -> Coupling:
@@ -76,11 +78,14 @@ def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, h
     cause = int(graph.ranks[caused.argmax()]) if caused.any() else median
     excess = float(np.maximum(blame.excess_ns[blame.fault_ns > 0], 0).sum())
     return Coupling(
-        graph, blame.pairs, _reach_gates(graph, blame, observed, gap_free),
+        graph,
+        blame.pairs,
+        _reach_gates(graph, blame, observed, gap_free),
         float(blame.fault_ns.sum() / excess) if excess > 0 else None,
         respond(graph, observed, list(dict.fromkeys([cause, median]))) if len(graph.gates) else [],
-        turnover(graph, gap_free), hops,
-    )  # fmt: skip
+        turnover(graph, gap_free),
+        hops,
+    )
 
 
 def _reach_gates(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline) -> int | None:
@@ -92,7 +97,7 @@ def _reach_gates(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timel
         blamed = np.flatnonzero(amount)
         if len(blamed) == 0:
             continue
-        rows = blamed[:: len(blamed) // WAITS + 1]
+        rows = blamed[:: len(blamed) // WAITS + 1]  # shares are wanted, so a regular sample will do
         excess = graph.gap_ns - np.nan_to_num(blame.gap_reference) if by_gap else blame.excess_ns
         found += gates_between(
             waits.op[rows], amount[rows], timeline.bound, timeline.opener, graph.gate, excess, by_gap, MOST_GATES

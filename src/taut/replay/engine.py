@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from taut.core.jit import kernel
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
+from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
 @kernel(lists=True)
 def sweep(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, work: Any, gap: Any
-) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
-    """One replay: (arrival, opening, end, binding predecessor of the arrival, op that opened the slot)."""
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    work: Ints,
+    gap: Ints,
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """One replay: (arrival, opening, end, binding predecessor of the arrival, op that opened the slot).
+
+    The recurrence, for op v with predecessors u, slot j that it joins and slot s that it waits at:
+
+        arrival(v) = max(0, max over u of end(u) + lag(u, v)) + gap(v)
+        opens(j)   = max over the ops that join j of their arrival
+        end(v)     = max(arrival(v), opens(s) + wait_lag(v)) + work(v)
+    """
     n = len(work)
     arrival = np.empty(n, np.int64)
     opening = np.empty(n, np.int64)
@@ -23,12 +38,13 @@ def sweep(
     opens = np.full(slots + 1, -(1 << 62), np.int64)
     last = np.full(slots + 1, -1, np.int64)
     for event in events:
-        if event >= 0:
+        if event >= 0:  # op v arrives; if it waits nowhere, it also ends
             v = event
             t = 0
             b = -1
             for i in range(pred_ptr[v], pred_ptr[v + 1]):
                 ready = end[pred[i]] + lag[i]
+                # Of predecessors that are ready at once the first binds; one that is ready at the origin still binds.
                 if ready > t or (b < 0 and ready == t):
                     t = ready
                     b = pred[i]
@@ -41,11 +57,11 @@ def sweep(
             if s >= 0 and t > opens[s]:
                 opens[s] = t
                 last[s] = v
-        else:
+        else:  # op ~event ends: by now everybody who joins its slot has arrived
             v = ~event
             s = wait[v]
             t = opens[s] + wait_lag[v]
-            if t > arrival[v]:
+            if t > arrival[v]:  # else it came last, or alone, and what was written at its arrival holds
                 opening[v] = t
                 opener[v] = last[s]
                 end[v] = t + work[v]
@@ -53,19 +69,22 @@ def sweep(
 
 
 @kernel(lists=True)
-def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots: int) -> tuple[Any, Any, int, int]:
+def registers(
+    events: Ints, pred_ptr: Ints, pred: Ints, join: Indices, wait: Indices, slots: int
+) -> tuple[Codes, Codes, int, int]:
     """Where a batched replay keeps its state: (op register, slot register, how many of each).
 
     An op's register is free again after its last successor has arrived (and it has ended), a slot's after its last
     waiter has ended; so the state of thousands of replays stays in the cache however long the program is.
     """
     n = len(join)
+    # Ops arrive in the order of their numbers, so the last use of an op is its successor with the greatest number.
     last_use = np.arange(n)
     for v in range(n):
         for i in range(pred_ptr[v], pred_ptr[v + 1]):
             if v > last_use[pred[i]]:
                 last_use[pred[i]] = v
-    slot_last = np.full(slots + 1, -1, np.int64)
+    slot_last = np.full(slots + 1, -1, np.int64)  # the last event that looks at each slot
     for k in range(len(events)):
         if events[k] < 0:
             v = ~events[k]
@@ -74,6 +93,7 @@ def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots
             v = events[k]
             if join[v] >= 0:
                 slot_last[join[v]] = k
+    # Registers that were given back are kept on two stacks, and taken from there before a new one is made.
     op_register = np.empty(n, np.int32)
     slot_register = np.full(slots + 1, -1, np.int32)
     free_op = np.empty(n + 1, np.int32)
@@ -92,7 +112,7 @@ def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots
             for i in range(pred_ptr[v], pred_ptr[v + 1]):
                 u = pred[i]
                 if last_use[u] == v:
-                    last_use[u] = -1
+                    last_use[u] = -1  # a predecessor that is listed twice is given back once
                     free_op[n_free_op] = op_register[u]
                     n_free_op += 1
             s = join[v]
@@ -115,21 +135,41 @@ def registers(events: Any, pred_ptr: Any, pred: Any, join: Any, wait: Any, slots
             if slot_last[s] == k:
                 free_slot[n_free_slot] = slot_register[s]
                 n_free_slot += 1
-        if ended[v] and last_use[v] == v:
+        if ended[v] and last_use[v] == v:  # nobody comes after it
             last_use[v] = -1
             free_op[n_free_op] = op_register[v]
             n_free_op += 1
     return op_register, slot_register, ops_used, slots_used
 
 
+@numpy_twin_of_kernel
 def sweep_many_plain(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
-    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, offset: Any,
-    columns: int, window: Any, windows: int, closes: Any,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
+    gap: Floats,
+    other_gap: Floats,
+    base: Ints,
+    other: Ints,
+    key: Codes,
+    offset: Ints,
+    columns: int,
+) -> Ints:
     """``sweep_many`` with numpy over the columns."""
-    state = np.zeros((n_ops + 1, columns))
+    state = np.zeros((n_ops + 1, columns))  # a row per register, a column per replay
     opens, done = np.full((n_slots + 1, columns), -1e300), np.zeros((windows, columns))
+    # Per op the columns that take ``other`` for it.
     mine = np.where(key >= 0, key + offset[:, None], -1).T
     hits = [[k for k in row if 0 <= k < columns] for row in mine.tolist()]
     more_gap, more_work = (other_gap - gap).tolist(), (other - base).tolist()
@@ -149,6 +189,7 @@ def sweep_many_plain(
                 row[k] += more_gap[v]
             if join[v] >= 0:
                 gate = opens[slot_register[join[v]]]
+                # A register may hold an older slot's opening: the first to join overwrites it.
                 gate[:] = np.maximum(gate, row) if join[v] in seen else row
                 seen.add(join[v])
             if wait[v] >= 0:
@@ -165,7 +206,7 @@ def sweep_many_plain(
 
 
 @kernel()
-def shift(row: Any, key: Any, offset: Any, v: int, by: float) -> None:
+def shift(row: Floats, key: Codes, offset: Ints, v: int, by: float) -> None:
     """Add to the columns that ask for op v."""
     for d in range(len(offset)):
         k = key[d, v] + offset[d]
@@ -175,10 +216,28 @@ def shift(row: Any, key: Any, offset: Any, v: int, by: float) -> None:
 
 @kernel(plain=sweep_many_plain, fastmath={"nnan", "ninf", "nsz"})
 def sweep_many(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any, other_gap: Any,
-    op_register: Any, slot_register: Any, n_ops: int, n_slots: int, base: Any, other: Any, key: Any, offset: Any,
-    columns: int, window: Any, windows: int, closes: Any,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
+    gap: Floats,
+    other_gap: Floats,
+    base: Ints,
+    other: Ints,
+    key: Codes,
+    offset: Ints,
+    columns: int,
+) -> Ints:
     """Replays side by side, in floats (exact below 2**53 ns) so that columns vectorise.
 
     Column k takes ``other`` work and ``other_gap`` for ops one of whose keys d (unless negative) is k - offset[d],
@@ -201,6 +260,8 @@ def sweep_many(
                 for k in range(columns):
                     state[r, k] = own
             else:
+                # The same recurrence as in ``sweep``. The gap is added with the first predecessor already, and to the
+                # lag of the others, so that no further pass over the columns is needed for it.
                 u = op_register[pred[lo]]
                 late = np.float64(lag[lo])
                 for k in range(columns):
@@ -210,7 +271,7 @@ def sweep_many(
                     late = np.float64(lag[i]) + own
                     for k in range(columns):
                         state[r, k] = max(state[r, k], state[u, k] + late)
-            if other_gap[v] != gap[v]:
+            if other_gap[v] != gap[v]:  # few ops differ: all columns take the usual gap, those that ask for it the rest
                 shift(state[r], key, offset, v, other_gap[v] - gap[v])
             if join[v] >= 0:
                 s = slot_register[join[v]]
@@ -241,10 +302,33 @@ def sweep_many(
 
 @kernel(lists=True)
 def backward(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any,
-    arrival: Any, opening: Any, end: Any, bound: Any, opener: Any, segment: Any, segments: int,
-) -> tuple[Any, Any]:  # fmt: skip
-    """One reverse sweep: (critical: the segment's end moves with this op's work; slack: how much later it may end)."""
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    gap: Ints,
+    arrival: Ints,
+    opening: Ints,
+    end: Ints,
+    bound: Ints,
+    opener: Ints,
+    segment: Indices,
+    segments: int,
+) -> tuple[Mask, Ints]:
+    """One reverse sweep: (critical: the segment's end moves with this op's work; slack: how much later it may end).
+
+    Backwards, with ``final`` the end of the segment and ``late`` how much later an op may arrive:
+
+        slack(u) = min(final − end(u), min over successors v of late(v) + arrival(v) − gap(v) − lag(u, v) − end(u))
+        late(v)  = min(slack(v) + wait of v, min over the waiters w of the slot it joins of what w's opening allows)
+
+    Critical is what the last op of its segment is bound to: through a gate the op that opened it, else the predecessor
+    that arrived last.
+    """
     n = len(gap)
     slack = np.full(n, 1 << 61, np.int64)
     late = np.full(n, 1 << 61, np.int64)
@@ -263,15 +347,15 @@ def backward(
     for k in range(len(events) - 1, -1, -1):
         event = events[k]
         v = ~event if event < 0 else event
-        if event < 0 or wait[v] < 0:
+        if event < 0 or wait[v] < 0:  # the end of v
             slack[v] = min(slack[v], final[segment[v]] - end[v])
             if critical[v]:
-                on_path[opener[v] if opener[v] >= 0 else v] = True
+                on_path[opener[v] if opener[v] >= 0 else v] = True  # whose arrival set this end
             late[v] = min(late[v], slack[v] + opening[v] - arrival[v])
             if wait[v] >= 0:
                 s = wait[v]
                 latest_opening[s] = min(latest_opening[s], slack[v] + opening[v] - wait_lag[v])
-        if event >= 0:
+        if event >= 0:  # the arrival of v
             if join[v] >= 0:
                 late[v] = min(late[v], latest_opening[join[v]] - arrival[v])
             if on_path[v] and bound[v] >= 0:
@@ -283,12 +367,12 @@ def backward(
 
 
 @kernel(lists=True)
-def fold(follower: Any) -> tuple[Any, Any]:
+def fold(follower: Ints) -> tuple[Ints, Ints]:
     """Chains of ops: (op that ends each op's chain, op that begins the chain an op ends); ops are in event order."""
     n = len(follower)
     owner = np.arange(n)
     first = np.arange(n)
-    for v in range(n):
+    for v in range(n):  # a follower has a greater number, so one pass forward carries heads and one back carries ends
         if follower[v] >= 0:
             first[follower[v]] = first[v]
     for v in range(n - 1, -1, -1):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints
 from taut.core.jit import kernel
 from taut.replay.blame import FALSE_ALARMS, Blame
 from taut.replay.timeline import Timeline
@@ -22,9 +22,9 @@ from taut.replay.timeline import Timeline
 class Excess:
     """Net excess of ranks in windows; what stays inside the prediction interval of the peers counts as none."""
 
-    beyond_ns: Any
+    beyond_ns: Floats
     """Excess outside the interval, else 0; ranks × windows, ns."""
-    spread_ns: Any
+    spread_ns: Floats
     """How far an ordinary rank strays in a window, ranks × windows, ns; NaN where no peer tells."""
 
     @property
@@ -33,7 +33,7 @@ class Excess:
         return bool(np.isfinite(self.spread_ns).any())
 
     @property
-    def largest(self) -> Any:
+    def largest(self) -> Ints:
         """Per window: index of the rank with the largest excess, -1 where nobody is outside."""
         return np.where(self.beyond_ns.max(axis=0) > 0, self.beyond_ns.argmax(axis=0), -1)
 
@@ -47,48 +47,61 @@ def excess(blame: Blame) -> Excess:
     g, peers = blame.graph, blame.peers
     shape = len(g.ranks), len(g.steps)
     cell = g.rank_index * shape[1] + g.window
-    net, variance, shared, told = tally(cell, shape[0] * shape[1], g.work_ns, peers.value_ns, peers.within_ns, peers.between_ns)
-    spread = np.where(told, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
+    has = ~(np.isnan(peers.value_ns) | np.isnan(peers.within_ns))
+    cell, cells = cell[has], shape[0] * shape[1]
+    net, variance, shared = (
+        np.bincount(cell, weights=values[has], minlength=cells)
+        for values in (g.work_ns - peers.value_ns, peers.within_ns * peers.within_ns, peers.between_ns)
+    )
+    known = np.bincount(cell, minlength=cells) > 0
+    spread = np.where(known, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
+    # Bonferroni over all ranks and windows, as blame corrects over its waits.
     level = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(net.size, 1))
     beyond = np.where(net > level * np.nan_to_num(spread, nan=np.inf), net, 0.0)
     return Excess(beyond.reshape(shape), spread.reshape(shape))
 
 
-def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Any:
+def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Ints:
     """Windows × ranks: how much earlier some gate of a rank would open without the window's largest excess, ns."""
     g, top = blame.graph, late.largest
     shape = len(g.steps), len(g.ranks)
     if (top < 0).all():
         return np.zeros(shape, dtype=np.int64)
-    return without(
-        g.events, g.pred_ptr, g.pred, g.lag_ns, g.join, g.wait, g.wait_lag_ns, g.slots, g.work_ns, blame.peers.value_ns,
-        gap_free.arrival_ns, gap_free.opening_ns, gap_free.end_ns, g.window, g.rank_index, top, shape[1],
-    ).reshape(shape)  # fmt: skip
+    return opening_shifts(
+        *g.program(g.join, g.wait),
+        g.slots,
+        g.work_ns,
+        blame.peers.value_ns,
+        gap_free.arrival_ns,
+        gap_free.opening_ns,
+        gap_free.end_ns,
+        g.window,
+        g.rank_index,
+        top,
+        shape[1],
+    ).reshape(shape)
 
 
 @kernel(lists=True)
-def tally(cell: Any, cells: int, work: Any, reference: Any, within: Any, between: Any) -> tuple[Any, Any, Any, Any]:
-    """Sums over the ops of each cell that have a reference: (excess, variance within, spread between, any at all)."""
-    net = np.zeros(cells, np.float64)
-    variance = np.zeros(cells, np.float64)
-    shared = np.zeros(cells, np.float64)
-    told = np.zeros(cells, np.bool_)
-    for v in range(len(cell)):
-        if np.isnan(reference[v]) or np.isnan(within[v]):
-            continue
-        c = cell[v]
-        net[c] += work[v] - reference[v]
-        variance[c] += within[v] * within[v]
-        shared[c] += between[v]
-        told[c] = True
-    return net, variance, shared, told
-
-
-@kernel(lists=True)
-def without(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, work: Any,
-    reference: Any, arrival: Any, opening: Any, end: Any, window: Any, rank: Any, top: Any, ranks: int,
-) -> Any:  # fmt: skip
+def opening_shifts(
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    work: Ints,
+    reference: Floats,
+    arrival: Ints,
+    opening: Ints,
+    end: Ints,
+    window: Indices,
+    rank: Indices,
+    top: Ints,
+    ranks: int,
+) -> Ints:
     """Gap-free replay of every window with the ops of its rank ``top`` at reference (-1: as it was).
 
     Returns per window and rank the largest shift of a waiting op's opening. Ends of other windows are those given.
@@ -101,7 +114,7 @@ def without(
     for event in events:
         v = event if event >= 0 else ~event
         w = window[v]
-        if top[w] < 0:
+        if top[w] < 0:  # nothing changes in this window, but others may look at its slots
             if event >= 0 and join[v] >= 0:
                 opens[join[v]] = max(opens[join[v]], arrival[v])
             continue
@@ -112,6 +125,7 @@ def without(
             t = 0
             for i in range(pred_ptr[v], pred_ptr[v + 1]):
                 u = pred[i]
+                # Ends inside the window as changed, those of earlier windows as they were: every window is asked alone.
                 t = max(t, (done[u] if window[u] == w else end[u]) + lag[i])
             came[v] = t
             done[v] = t + took

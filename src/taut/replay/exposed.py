@@ -7,10 +7,10 @@ else the time before the next op is idle. What hides under another lane is not e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import Kind
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
@@ -20,14 +20,14 @@ from taut.replay.timeline import Timeline
 class Exposed:
     """Per op, ns: its exposed work, its exposed wait, and the idle time before it."""
 
-    working: Any
-    waiting: Any
-    idle: Any
-    tail: Any
+    working: Ints
+    waiting: Ints
+    idle: Ints
+    tail: Ints
     """Per rank of each segment: time after its last op, ns."""
-    begin: Any
+    begin: Ints
     """Per rank of each segment: its first place in the order of its ops; one more than there are."""
-    stop: Any
+    stop: Ints
     """Per segment: when its last op ends, ns from its origin."""
 
 
@@ -42,9 +42,17 @@ def exposed(graph: Graph, observed: Timeline) -> Exposed:
     stop = np.zeros(segments, dtype=np.int64)
     np.maximum.at(stop, segment, observed.end_ns)
     order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
+    # The level decides which of several busy lanes a moment belongs to; level 2 is waiting.
     level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 3, 1)).astype(np.int64)
     working, waiting, idle, tail = expose(
-        begin, np.repeat(stop, ranks), order, ops.lane.astype(np.int64), int(ops.lane.max()) + 1,
-        observed.arrival_ns, observed.opening_ns, observed.end_ns, level,
-    )  # fmt: skip
+        begin,
+        np.repeat(stop, ranks),
+        order,
+        ops.lane.astype(np.int64),
+        int(ops.lane.max()) + 1,
+        observed.arrival_ns,
+        observed.opening_ns,
+        observed.end_ns,
+        level,
+    )
     return Exposed(working, waiting, idle, tail, begin, stop)

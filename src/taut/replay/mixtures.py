@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from taut.core.jit import kernel
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers
+from taut.core.jit import kernel, numpy_twin_of_kernel
 from taut.replay.timeline import Batch, window_times
 
 
@@ -23,34 +23,31 @@ class Grid:
     """Ingredients prepared for the short program of a batch: what counts before an op's gate, and what after it."""
 
     batch: Batch
-    before: Any
+    before: Floats
     """Ops of the program × ingredients, ns."""
-    after: Any
+    after: Floats
 
-    def walls(self, share: Any) -> Any:
+    def walls(self, share: Floats) -> Floats:
         """Window lengths, one column per column of ``share`` (ingredients × columns), ns."""
         done, _ = self._sweep(share, 0)
         return window_times(self.batch.graph, done)
 
-    def arrivals(self, share: Any) -> Any:
+    def arrivals(self, share: Floats) -> Floats:
         """When each op of the program arrives, ops × columns, ns."""
         return self._sweep(share, len(self.before))[1]
 
-    def with_after(self, *work: Any) -> Grid:
+    def with_after(self, *work: Numbers) -> Grid:
         """The grid with more ingredients that count after the gate; only ops that are not folded may have any."""
         more = np.stack([w[self.batch.short.ops] for w in work], axis=1)
         return Grid(self.batch, np.hstack([self.before, np.zeros_like(more)]), np.hstack([self.after, more]))
 
-    def _sweep(self, share: Any, rows: int) -> Any:
+    def _sweep(self, share: Floats, rows: int) -> tuple[Floats, Floats]:
         p = self.batch.short
-        return mix(
-            p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, p.op_register, p.slot_register,
-            p.n_ops, p.n_slots, self.before, self.after, np.ascontiguousarray(share, dtype=np.float64), p.window,
-            len(self.batch.graph.steps), p.closes, rows,
-        )  # fmt: skip
+        shares = np.ascontiguousarray(share, dtype=np.float64)
+        return mix(*p.arrays, len(self.batch.graph.steps), self.before, self.after, shares, rows)
 
 
-def grid(batch: Batch, before: Sequence[Any], after: Sequence[Any]) -> Grid:
+def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers | None]) -> Grid:
     """Prepare ingredients, each given per op as ns before its gate (gap) and after it (work); None is nothing.
 
     The lags inside folded chains belong to the first ingredient.
@@ -59,37 +56,45 @@ def grid(batch: Batch, before: Sequence[Any], after: Sequence[Any]) -> Grid:
     rows = np.zeros((2, len(p.ops), len(before)))
     row_of = np.zeros(len(p.owner), dtype=np.int64)
     row_of[p.ops] = np.arange(len(p.ops))
+    heirs = row_of[p.owner[p.folded]]
     for i, (gap, work) in enumerate(zip(before, after, strict=True)):
         for side, values in enumerate((gap, work)):
             if values is not None:
                 rows[side, :, i] = values[p.ops]
-                rows[0, :, i] += carried(row_of, p.owner, p.folded, values, len(p.ops))
+                # A folded op counts before the gate of the op that ends its chain, its work as well as its gap.
+                rows[0, :, i] += np.bincount(heirs, weights=values[p.folded], minlength=len(p.ops))
     if p.onward_ns.any():
-        rows[0, :, 0] += np.bincount(row_of[p.owner[p.folded]], weights=p.onward_ns, minlength=len(p.ops))
+        rows[0, :, 0] += np.bincount(heirs, weights=p.onward_ns, minlength=len(p.ops))
     return Grid(batch, rows[0], rows[1])
 
 
-@kernel(lists=True)
-def carried(row_of: Any, owner: Any, folded: Any, values: Any, rows: int) -> Any:
-    """Sum of the values of the ops that were folded into each op of the program."""
-    out = np.zeros(rows, np.float64)
-    for i in range(len(folded)):
-        v = folded[i]
-        out[row_of[owner[v]]] += values[v]
-    return out
-
-
+@numpy_twin_of_kernel
 def mix_plain(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, op_register: Any,
-    slot_register: Any, n_ops: int, n_slots: int, before: Any, after: Any, share: Any, window: Any, windows: int,
-    closes: Any, rows: int,
-) -> tuple[Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
+    before: Floats,
+    after: Floats,
+    share: Floats,
+    rows: int,
+) -> tuple[Floats, Floats]:
     """``mix`` with numpy over the columns."""
     columns = share.shape[1]
     state, done = np.zeros((n_ops + 1, columns)), np.zeros((windows, columns))
-    opens: dict[int, Any] = {}
+    opens: dict[int, Floats] = {}
     came = np.zeros((rows, columns))
-    gap, work = np.maximum(before @ share, 0.0), np.maximum(after @ share, 0.0)
+    gap, work = np.maximum(before @ share, 0.0), np.maximum(after @ share, 0.0)  # never negative, whatever the mixture
     pred_ptr, pred, lag, wait_lag, join, wait, op_register, window, closes = (
         a.tolist() for a in (pred_ptr, pred, lag, wait_lag, join, wait, op_register, window, closes)
     )
@@ -117,10 +122,25 @@ def mix_plain(
 
 @kernel(plain=mix_plain, fastmath={"nnan", "ninf", "nsz"})
 def mix(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, op_register: Any,
-    slot_register: Any, n_ops: int, n_slots: int, before: Any, after: Any, share: Any, window: Any, windows: int,
-    closes: Any, rows: int,
-) -> tuple[Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    op_register: Codes,
+    slot_register: Codes,
+    n_ops: int,
+    n_slots: int,
+    window: Indices,
+    closes: Mask,
+    windows: int,
+    before: Floats,
+    after: Floats,
+    share: Floats,
+    rows: int,
+) -> tuple[Floats, Floats]:
     """Replays side by side; (when each window's last op ended per column, arrivals of the first ``rows`` ops).
 
     Registers are those of ``sweep_many``: an op's register holds its arrival until it has ended.
@@ -135,6 +155,7 @@ def mix(
     for event in events:
         v = event if event >= 0 else ~event
         r = op_register[v]
+        # What the columns add here: Σ share[j, k] · ingredient j, most of which are nothing for most ops.
         own[:] = 0.0
         for j in range(parts):
             much = before[v, j] if event >= 0 else after[v, j]
@@ -150,7 +171,7 @@ def mix(
                 for k in range(columns):
                     state[r, k] = max(state[r, k], state[u, k] + late)
             for k in range(columns):
-                state[r, k] += max(own[k], 0.0)
+                state[r, k] += max(own[k], 0.0)  # a gap is never negative, whatever the mixture
             if v < rows:
                 for k in range(columns):
                     came[v, k] = state[r, k]

@@ -9,10 +9,10 @@ that includes the culprit hides part of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints
 from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.graph import Graph
@@ -22,12 +22,12 @@ from taut.graph import Graph
 class Reference:
     """Per op: the reference, and how far an ordinary peer strays from it within a rank and between ranks (ns)."""
 
-    value_ns: Any
-    within_ns: Any
-    between_ns: Any
+    value_ns: Floats
+    within_ns: Floats
+    between_ns: Floats
 
 
-def whatever_role(graph: Graph) -> tuple[Any, int]:
+def whatever_role(graph: Graph) -> tuple[Ints, int]:
     """Class of every op whatever its role and micro-batch, and how many there are."""
     ops = graph.ops
     named = ops.part >= 0
@@ -35,7 +35,7 @@ def whatever_role(graph: Graph) -> tuple[Any, int]:
     return numbered(ops.name, ops.size, place)
 
 
-def across(graph: Graph) -> Any:
+def across(graph: Graph) -> Ints:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
@@ -57,13 +57,14 @@ def peers(graph: Graph) -> Reference:
     from taut.replay.wait_kernels import fastest_other
 
     ops = graph.ops
+    # What is compared inside a gate is the work above the fastest other member; outside gates the base is 0.
     base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
     cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place, graph.gate >= 0)
     rest = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
     return Reference(base + rest.value_ns, rest.within_ns, rest.between_ns)
 
 
-def _leave_one_out(values: Any, cls: Any, classes: int, rank: Any) -> Reference:
+def _leave_one_out(values: Ints, cls: Ints, classes: int, rank: Indices) -> Reference:
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells, leave_one_out
 
@@ -77,7 +78,7 @@ def _leave_one_out(values: Any, cls: Any, classes: int, rank: Any) -> Reference:
     return Reference(reference[cell], within[cell], np.nan_to_num(between)[cell])
 
 
-def gap_classes(graph: Graph) -> tuple[Any, int]:
+def gap_classes(graph: Graph) -> tuple[Ints, int]:
     """Class of the gap before every op, by the op and its predecessor, and how many there are."""
     ops = graph.ops
     before = np.full(len(ops), NULL, dtype=np.int64)
@@ -86,7 +87,7 @@ def gap_classes(graph: Graph) -> tuple[Any, int]:
     return numbered(graph.roles, before, ops.name, ops.size)
 
 
-def gap_peers(graph: Graph) -> Any:
+def gap_peers(graph: Graph) -> Floats:
     """Reference gap of every op: the gap before the same op after the same predecessor, on the other ranks.
 
     NaN where there is nobody to ask, and for classes that have no gap at all.

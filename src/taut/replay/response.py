@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import greatest
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
+from taut.result import types
 
 DELAY = 0.1
 """The delay put in, as a share of the median step: long against jitter, short enough for slack to matter."""
@@ -40,19 +42,19 @@ class Response:
     graph: Graph
     rank: int
     delay_ns: int
-    shift_ns: Any
+    shift_ns: Ints
     """Probes × steps since the delay × ranks: how much later the rank's step ended."""
-    gate_shift_ns: Any
+    gate_shift_ns: Ints
     """Probes × gates passed: the greatest shift of any op."""
-    absorbed_ns: Any
+    absorbed_ns: Ints
     """By class on a rank, as ``cell`` numbers them: shift that a lane had and lost when it came to such an op, all probes."""
     caught_ns: int
     """Shift that lanes caught from others, all probes: probes × delay + caught = absorbed + what the lanes still have."""
-    cell: Any
+    cell: Ints
     """Of each op the number of its class on its rank."""
 
     @cached_property
-    def felt(self) -> Any:
+    def felt(self) -> Mask:
         """Probes × steps since × ranks: who had been reached by then."""
         return np.logical_or.accumulate(self.shift_ns >= max(FELT * self.delay_ns, 1), axis=1)
 
@@ -69,7 +71,7 @@ class Response:
         return int(np.median((count == count[:, -1:]).argmax(axis=1)[some])) + 1 if some.any() else None
 
     @property
-    def speed(self) -> dict[str, float] | None:
+    def speed(self) -> types.Estimate | None:
         """Ranks per step and side that the front travels.
 
         Distance is counted round the ring of rank numbers, so that neither end of them is special. A delay that reaches
@@ -78,55 +80,61 @@ class Response:
         ranks = self.felt.shape[2]
         if ranks < 2 or not self.felt.any():
             return None
+        # Distance on the ring of rank numbers: the shorter way round.
         away = np.abs(np.arange(ranks) - int(np.searchsorted(self.graph.ranks, self.rank)))
         front = (self.felt * np.minimum(away, ranks - away)).max(axis=2)
         return estimate((front / np.maximum(np.arange(front.shape[1]), 1)).max(axis=1))
 
     @cached_property
-    def left(self) -> Any:
+    def left(self) -> Floats:
         """Probes × steps since: share of the delay left, as the rank that is latest then shows it."""
-        return np.minimum(self.shift_ns.max(axis=2) / max(self.delay_ns, 1), 1.0)
+        latest: Floats = self.shift_ns.max(axis=2) / max(self.delay_ns, 1)
+        return np.minimum(latest, 1.0)
 
     @property
-    def decay(self) -> dict[str, float] | None:
+    def decay(self) -> types.Estimate | None:
         """Share of the delay lost per step, until it is no longer felt; None where steps do not follow one another."""
         steps = self.left.shape[1] - 1
         if steps < 1:
             return None
-        gone = self.left < FELT
+        gone = self.left < FELT  # followed until the first step in which it is no longer felt, at least for one step
         upto = np.where(gone.any(axis=1), np.maximum(gone.argmax(axis=1), 1), steps)
         last = np.take_along_axis(self.left, upto[:, None], axis=1)[:, 0]
         return estimate((self.left[:, 0] - last) / upto)
 
-    def absorbers(self, most: int) -> list[dict[str, Any]]:
+    def absorbers(self, most: int) -> list[types.Absorber]:
         """Where shift was lost, the largest first: rank, class and share of all that was absorbed."""
         total = int(self.absorbed_ns.sum())
         lost, ops = self.absorbed_ns, self.graph.ops
         top = [int(i) for i in np.argsort(-lost, kind="stable")[:most] if lost[i] > 0]
         where = [int(np.argmax(self.cell == i)) for i in top]
         return [
-            {"rank": int(ops.rank[op]), "class": self.graph.names[ops.name[op]], "share": float(lost[i] / total)}
+            types.Absorber(rank=int(ops.rank[op]), op_class=self.graph.names[ops.name[op]], share=float(lost[i] / total))
             for i, op in zip(top, where, strict=True)
         ]
 
-    def entry(self, most: int) -> dict[str, Any]:
-        """The response in the words of ``--json``."""
+    def entry(self, most: int) -> types.Response:
+        """The response as ``--json`` has it."""
         gates = np.median(self.gate_shift_ns / max(self.delay_ns, 1), axis=0)
         seen = np.flatnonzero(gates > 0)
-        return {
-            "rank": self.rank, "delay_ns": self.delay_ns, "probes": len(self.shift_ns),
-            "speed_ranks_per_step": self.speed, "decay": self.decay,
-            "left_by_step": [float(x) for x in np.median(self.left, axis=0)],
-            "left_by_gate": [float(min(x, 1.0)) for x in gates[: int(seen[-1]) + 1]] if len(seen) else [],
-            "reached_ranks": self.reached_ranks, "within_steps": self.within_steps,
-            "absorbed_by": self.absorbers(most),
-        }  # fmt: skip
+        return types.Response(
+            rank=self.rank,
+            delay_ns=self.delay_ns,
+            probes=len(self.shift_ns),
+            speed_ranks_per_step=self.speed,
+            decay=self.decay,
+            left_by_step=[float(x) for x in np.median(self.left, axis=0)],
+            left_by_gate=[float(min(x, 1.0)) for x in gates[: int(seen[-1]) + 1]] if len(seen) else [],
+            reached_ranks=self.reached_ranks,
+            within_steps=self.within_steps,
+            absorbed_by=self.absorbers(most),
+        )
 
 
-def estimate(values: Any) -> dict[str, float]:
+def estimate(values: Floats) -> types.Estimate:
     """Median of the probes, and between which values nine of ten lie."""
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
-    return {"value": float(middle), "lo": float(low), "hi": float(high)}
+    return types.Estimate(value=float(middle), lo=float(low), hi=float(high))
 
 
 def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Response]:
@@ -145,36 +153,58 @@ def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Resp
     return out
 
 
-def delayed(graph: Graph, observed: Timeline, ops: Any, delay_ns: int, steps: int) -> Response:
+def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int) -> Response:
     """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
-    from taut.replay.ripples import NEVER, last_ends, ripple
+    from taut.replay.ripples import NEVER, ripple
 
     g, t = graph, observed
-    last, final = last_ends(g.window, g.rank_index, t.end_ns, len(g.steps), len(g.ranks))
+    windows, ranks = len(g.steps), len(g.ranks)
+    last = greatest(g.window.astype(np.int64) * ranks + g.rank_index, windows * ranks, t.end_ns).reshape(windows, ranks)
+    final = np.full(windows, -1, dtype=np.int64)
+    final[g.window] = np.arange(len(g))  # of several ops the last stays
     until = final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
     lane, lanes = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1)
     cell, cells = g.on_rank(g.ops.name, len(g.names))
     shift, left, absorbed, caught = ripple(
-        g.events, g.pred_ptr, g.pred, g.lag_ns, t.join, t.wait, g.wait_lag_ns, t.gap_ns,
-        t.arrival_ns, t.opening_ns, t.end_ns, lane, lanes, g.window, g.rank_index, len(g.ranks),
-        cell, cells, last, ops, until, delay_ns, steps + 1, GATES,
-        np.zeros(len(g), dtype=np.int64), np.zeros(len(g), dtype=np.int32), np.full(g.slots + 1, NEVER),
+        *g.program(t.join, t.wait),
+        t.gap_ns,
+        t.arrival_ns,
+        t.opening_ns,
+        t.end_ns,
+        lane,
+        lanes,
+        g.window,
+        g.rank_index,
+        len(g.ranks),
+        cell,
+        cells,
+        last,
+        ops,
+        until,
+        delay_ns,
+        steps + 1,
+        GATES,
+        np.zeros(len(g), dtype=np.int64),
+        np.zeros(len(g), dtype=np.int32),
+        np.full(g.slots + 1, NEVER),
         np.zeros(g.slots + 1, dtype=np.int32),
-    )  # fmt: skip
+    )
     return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), cell)
 
 
-def _plan(graph: Graph) -> tuple[int, Any]:
+def _plan(graph: Graph) -> tuple[int, Ints]:
     """(steps to follow a delay, windows to begin one in): as many as the visits allow, spread over the run.
 
     No further than half of it, so that several windows can begin one.
     """
     windows = len(graph.steps)
     starts = np.flatnonzero(np.diff(graph.segment, prepend=graph.segment[0] - 1))
+    # Windows that follow each window in its segment: a delay does not cross segments.
     after = np.repeat(np.append(starts[1:], windows), np.diff(np.append(starts, windows))) - np.arange(windows) - 1
     affordable = int(VISITS / (len(graph) / windows))
     if affordable < 1:
         return 0, np.zeros(0, dtype=np.int64)
+    # Probes × steps followed cost op visits: with a budget of a visits per step's ops, √a of each is the balance.
     follow = min(STEPS, (int(after.max()) + 1) // 2, isqrt(affordable) - 1)
     fit = np.flatnonzero(after >= follow)
     probes = min(PROBES, affordable // (follow + 1), len(fit))

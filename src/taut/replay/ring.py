@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import Verb
 from taut.graph import Graph
 
@@ -33,11 +33,11 @@ LEAST = 20
 class Ring:
     """Ops of ring collectives with at least three members, and how much later than the first each of them ended."""
 
-    rows: Any
-    late_ns: Any
-    least_ns: Any
+    rows: Ints
+    late_ns: Ints
+    least_ns: Ints
     """Per gate: the shortest transfer among its members."""
-    members: Any
+    members: Ints
 
 
 def ring(graph: Graph) -> Ring | None:
@@ -54,7 +54,7 @@ def ring(graph: Graph) -> Ring | None:
     return Ring(rows, graph.work_ns[rows] - least[gate], least, members)
 
 
-def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
+def late_receivers(graph: Graph, rings: Ring) -> tuple[Mask, Floats]:
     """(which ranks end later than the others as a rule, score of every rank): the receivers of slow links.
 
     Median lateness against the median of the other ranks, in units of its standard error; the null is that all ranks
@@ -69,6 +69,7 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     middle, spread = describe_cells(rings.late_ns, order, begin)
     reference = leave_one_out(middle, spread, np.flatnonzero(count), np.array([0, (count > 0).sum()]))[0]
     typical = np.nanmedian(spread) if (count > 1).any() else 0.0
+    # A median of n values has 1.2533 (√(π/2)) times the standard error of their mean; below 1 µs clocks tell nothing.
     error = np.maximum(np.fmax(spread, typical), 1000.0) * 1.2533 / np.sqrt(np.maximum(count, 1))
     score = np.nan_to_num((middle - reference) / error) * (count >= 3)
     slow = (score > NormalDist().inv_cdf(1 - FALSE_ALARMS / ranks)) & (middle > _habit(middle[count > 0]))
@@ -76,7 +77,7 @@ def late_receivers(graph: Graph, rings: Ring) -> tuple[Any, Any]:
     return slow & (2 * slow.sum() <= ranks), score
 
 
-def _like_a_link(graph: Graph, rings: Ring, late: Any) -> bool:
+def _like_a_link(graph: Graph, rings: Ring, late: Mask) -> bool:
     """Whether lateness is what a slow link would give: a round of the whole transfer, and more in larger collectives.
 
     A busy host is late in all of them, whatever their size, and by more than a round if it is late once for all.
@@ -95,19 +96,19 @@ def _like_a_link(graph: Graph, rings: Ring, late: Any) -> bool:
     return bool(np.median(lateness[large]) >= 2 * np.median(lateness[size < 2 * size.min()]))
 
 
-def _rounds(graph: Graph, rings: Ring, rows: Any) -> Any:
+def _rounds(graph: Graph, rings: Ring, rows: Ints) -> Ints:
     """How often each chunk crosses a link; gloo's reduce-scatter is an all-reduce."""
     both = (Verb.ALL_REDUCE, Verb.REDUCE_SCATTER) if graph.trace.backend == "gloo" else (Verb.ALL_REDUCE,)
     return (rings.members[graph.gate[rows]] - 1) * np.where(np.isin(graph.ops.verb[rows], both), 2, 1)
 
 
-def _habit(middle: Any) -> float:
+def _habit(middle: Floats) -> float:
     """How late a rank may end by habit: beyond the earlier half of the ranks by some times their own range."""
     early = np.sort(middle)[: (len(middle) + 1) // 2]
     return float(early[-1] + HABIT * (early[-1] - early[0])) if len(early) else 0.0
 
 
-def without(graph: Graph, rings: Ring, mended: Any) -> Any:
+def without_slow_links(graph: Graph, rings: Ring, mended: Mask) -> Ints:
     """Work of every op if the links into some receivers (mask over rings.rows) were like the others, ns.
 
     A round of the ring takes as long as its slowest link: what another slow link still costs is not saved.
@@ -118,6 +119,7 @@ def without(graph: Graph, rings: Ring, mended: Any) -> Any:
     np.maximum.at(chunk, gate[mended], rings.late_ns[mended])
     np.maximum.at(left, gate[still], rings.late_ns[still])
     hops = (rings.members - 1) * np.where(graph.gates.verb == Verb.ALL_REDUCE, 2, 1)
+    # The receiver's own lateness is one crossing and goes with ``late_ns``; the gate as a whole loses the other crossings.
     saved = (hops - 1) * np.maximum(chunk - left, 0)
     common = np.maximum(rings.least_ns - saved, rings.least_ns // LEAST)
     work = graph.work_ns.copy()

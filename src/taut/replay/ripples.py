@@ -5,11 +5,10 @@ Arrays in, arrays out (see ``jit.py`` for how they run).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from taut.core.jit import kernel
+from taut.core.array_types import Codes, Floats, Indices, Ints
+from taut.core.jit import kernel, numpy_twin_of_kernel
 from taut.replay.engine import sweep
 
 NEVER = -(1 << 62)
@@ -19,25 +18,36 @@ FEW = 32
 
 
 @kernel(lists=True)
-def last_ends(window: Any, rank: Any, end: Any, windows: int, ranks: int) -> tuple[Any, Any]:
-    """(when each rank's last op of each window ended, the last op of each window)."""
-    last = np.full((windows, ranks), NEVER, np.int64)
-    final = np.full(windows, -1, np.int64)
-    for v in range(len(end)):
-        w = window[v]
-        final[w] = v
-        if end[v] > last[w, rank[v]]:
-            last[w, rank[v]] = end[v]
-    return last, final
-
-
-@kernel(lists=True)
 def ripple(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, gap: Any,
-    arrival: Any, opening: Any, end: Any, lane: Any, lanes: int, window: Any, rank: Any, ranks: int, cell: Any,
-    cells: int, last: Any, op: Any, until: Any, delay: int, steps: int, gates: int, late: Any, passed: Any, fresh: Any,
-    through: Any,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    gap: Ints,
+    arrival: Ints,
+    opening: Ints,
+    end: Ints,
+    lane: Indices,
+    lanes: int,
+    window: Indices,
+    rank: Indices,
+    ranks: int,
+    cell: Ints,
+    cells: int,
+    last: Ints,
+    op: Ints,
+    until: Ints,
+    delay: int,
+    steps: int,
+    gates: int,
+    late: Ints,
+    passed: Codes,
+    fresh: Ints,
+    through: Codes,
+) -> tuple[Ints, Ints, Ints, int]:
     """Delay one op after the other and follow what moves: exactly the difference that a replay with the delay shows.
 
     A delay only ever moves times back, so a new time is the greater of the old one and what moved predecessors demand;
@@ -48,6 +58,9 @@ def ripple(
     gates; what lanes lost of their shift, by cell; what they caught from others, in all). Lanes and cells (a class on a
     rank) are numbered through the job.
     """
+    # Per op, ``late``: how much later it arrives (once it has ended: ends) than before; ``passed``: gates that the delay
+    # went through to get there. Per slot, ``fresh``: its opening as delayed ops set it; ``through``: the gates passed by
+    # the op that set it.
     shift = np.zeros((len(op), steps, ranks), np.int64)
     left = np.zeros((len(op), gates + 1), np.int64)
     absorbed = np.zeros(cells, np.int64)
@@ -56,14 +69,14 @@ def ripple(
     for p in range(len(op)):
         while events[begin] != op[p]:
             begin += 1
-        before = np.zeros(lanes, np.int64)
+        before = np.zeros(lanes, np.int64)  # how late the last op of each lane was
         first = window[op[p]]
         k, unended = begin, 0
         while k < len(events):
             event = events[k]
             k += 1
             v = event if event >= 0 else ~event
-            if v > until[p] and unended == 0:
+            if v > until[p] and unended == 0:  # past the last op that counts, and all that wait have ended
                 break
             if event >= 0:
                 t = arrival[v]
@@ -95,6 +108,8 @@ def ripple(
                 late[v] = t - opening[v]
                 passed[v] += 1
             r = rank[v]
+            # A lane's shift changes from op to op: what it loses was absorbed by slack before this op, what it gains came
+            # from another lane.
             had = before[lane[v]] + (delay if v == op[p] else 0)
             if late[v] < had:
                 absorbed[cell[v]] += had - late[v]
@@ -106,7 +121,7 @@ def ripple(
                 shift[p, w, r] = max(shift[p, w, r], end[v] + late[v] - last[window[v], r])
                 g = min(passed[v], gates)
                 left[p, g] = max(left[p, g], late[v])
-        for i in range(begin, k):
+        for i in range(begin, k):  # leave the scratch arrays as they were
             v = events[i] if events[i] >= 0 else ~events[i]
             late[v], passed[v] = 0, 0
             if join[v] >= 0:
@@ -114,7 +129,8 @@ def ripple(
     return shift, left, absorbed, caught
 
 
-def closers_plain(end: Any, opener: Any, window: Any, windows: int) -> Any:
+@numpy_twin_of_kernel
+def closers_plain(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
     """``closers`` with numpy."""
     last = np.full(windows, NEVER, np.int64)
     np.maximum.at(last, window, end)
@@ -126,7 +142,7 @@ def closers_plain(end: Any, opener: Any, window: Any, windows: int) -> Any:
 
 
 @kernel(plain=closers_plain)
-def closers(end: Any, opener: Any, window: Any, windows: int) -> Any:
+def closers(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
     """The op of each window that ends last, rather one that did not wait for another; -1 without ops."""
     closer = np.full(windows, -1, np.int64)
     for v in range(len(end)):
@@ -137,9 +153,9 @@ def closers(end: Any, opener: Any, window: Any, windows: int) -> Any:
 
 
 @kernel(lists=True)
-def turnovers(closer: Any, bound: Any, opener: Any, window: Any, windows: int, cell: Any, cells: int) -> Any:
+def turnovers(closer: Ints, bound: Ints, opener: Ints, window: Indices, windows: int, cell: Ints, cells: int) -> Floats:
     """Jaccard distance of each window's critical cells (classes on ranks) from those of the one before; NaN for the first."""
-    seen = np.full(cells, -2, np.int64)
+    seen = np.full(cells, -2, np.int64)  # the last window on whose path a cell was
     distance = np.full(windows, np.nan)
     size = 0
     for w in range(windows):
@@ -151,14 +167,15 @@ def turnovers(closer: Any, bound: Any, opener: Any, window: Any, windows: int, c
                 mine += 1
                 common += seen[key] == w - 1
                 seen[key] = w
-            v = bound[opener[v] if opener[v] >= 0 else v]
+            v = bound[opener[v] if opener[v] >= 0 else v]  # back along the path: who opened the gate, whom it followed
         if w > 0 and size + mine > 0:
-            distance[w] = 1 - common / (size + mine - common)
+            distance[w] = 1 - common / (size + mine - common)  # one minus intersection over union
         size = mine
     return distance
 
 
-def shuffled_plain(values: Any, order: Any, begin: Any, chance: Any) -> Any:
+@numpy_twin_of_kernel
+def shuffled_plain(values: Ints, order: Ints, begin: Ints, chance: Floats) -> Ints:
     """``shuffled`` with numpy."""
     out = values.copy()
     out[order] = values[order[np.lexsort((chance, np.repeat(np.arange(len(begin) - 1), np.diff(begin))))]]
@@ -166,7 +183,7 @@ def shuffled_plain(values: Any, order: Any, begin: Any, chance: Any) -> Any:
 
 
 @kernel(plain=shuffled_plain)
-def shuffled(values: Any, order: Any, begin: Any, chance: Any) -> Any:
+def shuffled(values: Ints, order: Ints, begin: Ints, chance: Floats) -> Ints:
     """The values exchanged inside each group of rows order[begin[k]:begin[k+1]], sorted by a chance per row."""
     out = values.copy()
     place = np.arange(len(order))
@@ -186,10 +203,23 @@ def shuffled(values: Any, order: Any, begin: Any, chance: Any) -> Any:
     return out
 
 
+@numpy_twin_of_kernel
 def turnovers_of_many_plain(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any, work: Any,
-    window: Any, windows: int, cell: Any, cells: int,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    gap: Ints,
+    work: Ints,
+    window: Indices,
+    windows: int,
+    cell: Ints,
+    cells: int,
+) -> Floats:
     """``turnovers_of_many`` with numpy over the replays."""
     work = np.ascontiguousarray(work.T)
     n, many = work.shape
@@ -203,6 +233,7 @@ def turnovers_of_many_plain(
             t[:] = 0
             for i in range(pred_ptr[v], pred_ptr[v + 1]):
                 ready = end[pred[i]] + lag[i]
+                # As in ``sweep``: the first predecessor binds even at the origin, later ones only if they are later.
                 later = ready >= t if i == pred_ptr[v] else (ready > t) | ((bound[v] < 0) & (ready == t))
                 np.copyto(t, ready, where=later)
                 np.copyto(bound[v], pred[i], where=later)
@@ -227,9 +258,21 @@ def turnovers_of_many_plain(
 
 @kernel(plain=turnovers_of_many_plain)
 def turnovers_of_many(
-    events: Any, pred_ptr: Any, pred: Any, lag: Any, join: Any, wait: Any, wait_lag: Any, slots: int, gap: Any, work: Any,
-    window: Any, windows: int, cell: Any, cells: int,
-) -> Any:  # fmt: skip
+    events: Ints,
+    pred_ptr: Ints,
+    pred: Ints,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    gap: Ints,
+    work: Ints,
+    window: Indices,
+    windows: int,
+    cell: Ints,
+    cells: int,
+) -> Floats:
     """``turnovers`` of replays with other work: replays × ops in, replays × windows out."""
     distance = np.empty((len(work), windows))
     for i in range(len(work)):
@@ -240,7 +283,9 @@ def turnovers_of_many(
 
 
 @kernel(lists=True)
-def gates_between(waited: Any, amount: Any, bound: Any, opener: Any, meets: Any, excess: Any, by_gap: int, most: int) -> Any:
+def gates_between(
+    waited: Ints, amount: Ints, bound: Ints, opener: Ints, meets: Indices, excess: Floats, by_gap: int, most: int
+) -> Floats:
     """Blamed wait by the number of gates between cause and victim: the excess nearest to the wait is charged first.
 
     An op's excess is that of its work, or of the gap before it.
@@ -259,6 +304,6 @@ def gates_between(waited: Any, amount: Any, bound: Any, opener: Any, meets: Any,
                 rest -= part
             if u < 0:
                 break
-            g += meets[u] >= 0
+            g += meets[u] >= 0  # one more gate on the way back
             x = opener[u] if opener[u] >= 0 else u
     return found

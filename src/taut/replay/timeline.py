@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.jit import SMALL
 from taut.core.tables import NULL
 from taut.graph import Graph
+
+Times = TypeVar("Times", Ints, Floats)
 
 
 @dataclass(frozen=True)
 class Change:
     """An edit of a graph, with its reason: set, scale or add to the work or gap of some ops, or take their gate away."""
 
-    ops: Any
+    ops: Indices | Mask
     what: Literal["work", "gap", "gate"]
     how: Literal["set", "scale", "add", "remove"]
-    value: Any = 0
+    value: Numbers | float = 0
     reason: str = ""
 
 
@@ -30,47 +33,55 @@ class Timeline:
     """The result of a replay. Times are ns from the origin of the op's segment."""
 
     graph: Graph
-    arrival_ns: Any
-    opening_ns: Any
-    end_ns: Any
-    bound: Any
+    arrival_ns: Ints
+    opening_ns: Ints
+    end_ns: Ints
+    bound: Ints
     """The op whose end set this op's arrival; -1 for the origin."""
-    opener: Any
+    opener: Ints
     """The op whose arrival opened the gate this op waited at; -1 if it did not wait."""
-    gap_ns: Any
-    work_ns: Any
-    join: Any
-    wait: Any
+    gap_ns: Ints
+    work_ns: Ints
+    join: Indices
+    wait: Indices
     """Slots joined and waited at, as the changes left them."""
 
     @cached_property
-    def wait_ns(self) -> Any:
+    def wait_ns(self) -> Ints:
         """Gate opening minus arrival, per op."""
         return self.opening_ns - self.arrival_ns
 
     @cached_property
-    def critical(self) -> Any:
+    def critical(self) -> Mask:
         """True for ops whose work moves the end of their segment: the critical path."""
         return self._backward[0]
 
     @cached_property
-    def slack_ns(self) -> Any:
+    def slack_ns(self) -> Ints:
         """How much later each op may end before its segment ends later."""
         return self._backward[1]
 
     @cached_property
-    def _backward(self) -> Any:
+    def _backward(self) -> tuple[Mask, Ints]:
         from taut.replay.engine import backward
 
         g = self.graph
         segment = g.segment[g.window].astype(np.int64)
         return backward(
-            g.events, g.pred_ptr, g.pred, g.lag_ns, self.join, self.wait, g.wait_lag_ns, g.slots, self.gap_ns,
-            self.arrival_ns, self.opening_ns, self.end_ns, self.bound, self.opener, segment, int(g.segment.max()) + 1,
-        )  # fmt: skip
+            *g.program(self.join, self.wait),
+            g.slots,
+            self.gap_ns,
+            self.arrival_ns,
+            self.opening_ns,
+            self.end_ns,
+            self.bound,
+            self.opener,
+            segment,
+            int(g.segment.max()) + 1,
+        )
 
     @cached_property
-    def completion_ns(self) -> Any:
+    def completion_ns(self) -> Ints:
         """When the last op of each window ended, in its segment's time."""
         return completion(self.graph, self.end_ns)
 
@@ -80,20 +91,22 @@ class Timeline:
         return int(self.window_ns.sum())
 
     @cached_property
-    def window_ns(self) -> Any:
+    def window_ns(self) -> Ints:
         """How long each window took."""
         return window_times(self.graph, self.completion_ns)
 
 
-def completion(graph: Graph, end_ns: Any) -> Any:
+def completion(graph: Graph, end_ns: Ints) -> Ints:
     """When the last op of each window ended."""
     done = np.zeros(len(graph.steps), dtype=np.int64)
     np.maximum.at(done, graph.window, end_ns)
     return done
 
 
-def window_times(graph: Graph, done: Any) -> Any:
+def window_times(graph: Graph, done: Times) -> Times:
     """Window lengths from completion times: windows of a segment tile it. Works on one column or many."""
+    # A window ends when the last op of it or of an earlier one ends; it begins where the one before it ended, the first
+    # of a segment at the segment's origin.
     segment = graph.segment
     running = done.copy()
     for w in range(1, len(running)):
@@ -110,13 +123,11 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     from taut.replay.engine import sweep
 
     work, gap, join, wait = changed(graph, changes, gaps)
-    arrival, opening, end, bound, opener = sweep(
-        graph.events, graph.pred_ptr, graph.pred, graph.lag_ns, join, wait, graph.wait_lag_ns, graph.slots, work, gap
-    )
+    arrival, opening, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
     return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
 
 
-def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Any, Any, Any, Any]:
+def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Ints, Ints, Indices, Indices]:
     """(work, gap, slots joined, slots waited at) of every op as the changes leave them."""
     work, gap = graph.work_ns, graph.gap_ns if gaps else np.zeros_like(graph.gap_ns)
     join, wait = graph.join, graph.wait
@@ -132,14 +143,14 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
     return work, gap, join, wait
 
 
-def _edit(values: Any, change: Change) -> Any:
+def _edit(values: Ints, change: Change) -> Ints:
     out = values.copy()
     if change.how == "set":
         out[change.ops] = change.value
     elif change.how == "scale":
         out[change.ops] = np.rint(out[change.ops] * change.value)
     elif change.how == "add":
-        out[change.ops] += change.value
+        out[change.ops] = out[change.ops] + change.value
     else:
         out[change.ops] = 0
     return np.maximum(out, 0)
@@ -164,24 +175,27 @@ class Batch:
 
     COLUMNS = 128
 
-    def walls(self, base: Any, other: Any, key: Any, keys: int, gap: Any, other_gap: Any = None) -> Any:
+    def walls(self, base: Ints, other: Ints, key: Ints, keys: int, gap: Ints, other_gap: Ints | None = None) -> Ints:
         """Window lengths, one column per key k: ops with key k take ``other`` work and gap, the rest ``base`` and ``gap``."""
         return self.many(base, other, [(key, keys)], gap, other_gap)[0]
 
-    def many(self, base: Any, other: Any, cuts: Sequence[tuple[Any, int]], gap: Any, other_gap: Any = None) -> list[Any]:
+    def many(
+        self, base: Ints, other: Ints, cuts: Sequence[tuple[Ints, int]], gap: Ints, other_gap: Ints | None = None
+    ) -> list[Ints]:
         """``walls`` for several cuts (key per op, number of keys), together where they can share a pass over the graph.
 
         A cut that is constant along folded chains (a rank), or blind to them (a link), is asked of the short program.
         """
         folded = self.short.folded
-        heirs = self.short.owner[folded]
-        out: dict[int, Any] = {}
+        heirs = self.short.owner[folded]  # the op that each folded op counts with
+        out: dict[int, Ints] = {}
         groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
         for i, (key, _) in enumerate(cuts):
             if other_gap is not None or not len(folded):
                 groups["whole"].append(i)
             else:
                 carried = key[folded]
+                # Along: the key is that of the heir, so a changed chain changes as a whole. Blind: no folded op has a key.
                 along, blind = np.array_equal(carried, key[heirs]), bool((carried < 0).all())
                 groups["along" if along else "blind" if blind else "whole"].append(i)
         short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else gap
@@ -198,8 +212,8 @@ class Batch:
         return [out[i] for i in range(len(cuts))]
 
     def _walls(
-        self, program: Program, base: Any, other: Any, cuts: list[tuple[Any, int]], gap: Any, other_gap: Any
-    ) -> list[Any]:
+        self, program: Program, base: Ints, other: Ints, cuts: list[tuple[Ints, int]], gap: Numbers, other_gap: Numbers
+    ) -> list[Ints]:
         from concurrent.futures import ThreadPoolExecutor
 
         from taut.replay.engine import sweep_many
@@ -213,13 +227,11 @@ class Batch:
         work, changed = base[here], other[here]
         before, after = gap[here].astype(np.float64), other_gap[here].astype(np.float64)
 
-        def block(first: int) -> Any:
-            return sweep_many(
-                p.events, p.pred_ptr, p.pred, p.lag_ns, p.join, p.wait, p.wait_lag_ns, before, after,
-                p.op_register, p.slot_register, p.n_ops, p.n_slots, work, changed, key, offsets[:-1] - first,
-                min(width, int(offsets[-1]) - first), p.window, len(g.steps), p.closes,
-            )  # fmt: skip
+        def block(first: int) -> Ints:
+            columns = min(width, int(offsets[-1]) - first)
+            return sweep_many(*p.arrays, len(g.steps), before, after, work, changed, key, offsets[:-1] - first, columns)
 
+        # Few columns at once keep their state in the cache; small programs run in numpy, where wide rows are better.
         width = self.COLUMNS if len(p.ops) > SMALL else int(offsets[-1])
         firsts = range(0, int(offsets[-1]), width)
         if len(firsts) * len(p.ops) < PARALLEL:
@@ -235,27 +247,34 @@ class Batch:
 class Program:
     """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
 
-    ops: Any
-    owner: Any
+    ops: Ints
+    owner: Ints
     """Per op of the graph: the op it is folded into (itself if kept)."""
-    folded: Any
-    onward_ns: Any
+    folded: Ints
+    onward_ns: Ints
     """Per folded op: the lag to the op that follows it."""
-    events: Any
-    pred_ptr: Any
-    pred: Any
-    lag_ns: Any
-    join: Any
-    wait: Any
-    wait_lag_ns: Any
-    window: Any
-    closes: Any
-    op_register: Any
-    slot_register: Any
+    events: Ints
+    pred_ptr: Ints
+    pred: Ints
+    lag_ns: Ints
+    join: Indices
+    wait: Indices
+    wait_lag_ns: Ints
+    window: Indices
+    closes: Mask
+    op_register: Indices
+    slot_register: Indices
     n_ops: int
     n_slots: int
 
-    def folded_gap(self, work: Any, gap: Any) -> Any:
+    @property
+    def arrays(self) -> tuple[Value, ...]:
+        """What a batched sweep follows, in the order in which kernels take it."""
+        edges = self.events, self.pred_ptr, self.pred, self.lag_ns
+        slots = self.join, self.wait, self.wait_lag_ns
+        return *edges, *slots, self.op_register, self.slot_register, self.n_ops, self.n_slots, self.window, self.closes
+
+    def folded_gap(self, work: Ints, gap: Ints) -> Floats:
         """Gap before each kept op with its folded chain in it: their gaps, work and lags."""
         out = gap.astype(np.float64)
         passed = gap[self.folded] + work[self.folded] + self.onward_ns
@@ -271,10 +290,12 @@ def batch(graph: Graph) -> Batch:
     preds = np.diff(graph.pred_ptr)
     target = np.repeat(np.arange(n), preds)
     within = (graph.window[graph.pred] == graph.window[target]) & (graph.lag_ns >= 0)
+    # An op that another of its window follows cannot be the window's last: the other ends no earlier.
     closes = np.ones(n, dtype=bool)
     closes[graph.pred[within]] = False
     everything, none = np.arange(n), np.zeros(0, dtype=np.int64)
     whole = _program(graph, everything, everything, everything, none, none, closes)
+    # A chain is folded where an op has one successor, that successor no other predecessor, and no gate is in between.
     private = (np.bincount(graph.pred, minlength=n) == 1) & (graph.join < 0) & (graph.wait < 0)
     chain = within & (preds == 1)[target] & private[graph.pred]
     if chain.sum() < FOLD * n:
@@ -287,7 +308,7 @@ def batch(graph: Graph) -> Batch:
     return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward[folded], closes))
 
 
-def _program(graph: Graph, ops: Any, owner: Any, heads: Any, folded: Any, onward: Any, closes: Any) -> Program:
+def _program(graph: Graph, ops: Ints, owner: Ints, heads: Ints, folded: Ints, onward: Ints, closes: Mask) -> Program:
     """The program over the kept ops; each takes the predecessors of the head of its chain."""
     from taut.replay.engine import registers
 
@@ -308,6 +329,21 @@ def _program(graph: Graph, ops: Any, owner: Any, heads: Any, folded: Any, onward
     join, wait = graph.join[ops], graph.wait[ops]
     op_register, slot_register, n_ops, n_slots = registers(events, ptr, pred, join, wait, graph.slots)
     return Program(
-        ops, owner, folded, onward, events, ptr, pred, lag, join, wait, graph.wait_lag_ns[ops], graph.window[ops],
-        closes[ops], op_register, slot_register, n_ops, n_slots,
-    )  # fmt: skip
+        ops,
+        owner,
+        folded,
+        onward,
+        events,
+        ptr,
+        pred,
+        lag,
+        join,
+        wait,
+        graph.wait_lag_ns[ops],
+        graph.window[ops],
+        closes[ops],
+        op_register,
+        slot_register,
+        n_ops,
+        n_slots,
+    )

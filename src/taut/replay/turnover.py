@@ -10,13 +10,14 @@ turns over less than that, one that alternates with the state the last step left
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints
 from taut.core.ids import greatest, least, numbered
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
+from taut.result import types
 
 DRAWS = 39
 """Replays of the null: with the observed one forty, so that p (two-sided) is at least 0.05, and at most 5 % of healthy
@@ -33,9 +34,9 @@ CLOSE = 1e-12
 class Turnover:
     """Turnover of the critical path."""
 
-    distance: Any
+    distance: Floats
     """Per window: Jaccard distance of its critical (rank, class) pairs from those of the window before; NaN: first."""
-    lot: Any
+    lot: Floats | None
     """Mean distance over the tested windows: observed, then in each replay of the null; None if it was not asked."""
     tested: int
     """Windows that the test looks at."""
@@ -50,16 +51,19 @@ class Turnover:
         """Chance of a turnover at least as high, or as low, under independent jitter: its place in the lot, two-sided."""
         if self.lot is None:
             return None
+        # Ties count on both sides, so that the test is never too eager.
         share = min((self.lot >= self.lot[0] - CLOSE).mean(), (self.lot <= self.lot[0] + CLOSE).mean())
         return min(1.0, 2 * float(share))
 
-    def entry(self) -> dict[str, Any]:
-        """The turnover in the words of ``--json``."""
-        expected = None if self.lot is None else float(self.lot[1:].mean())
-        return {
-            "value": self.value, "p": self.p, "windows": len(self.distance), "tested_windows": self.tested,
-            "expected": expected,
-        }  # fmt: skip
+    def entry(self) -> types.Turnover:
+        """The turnover as ``--json`` has it."""
+        return types.Turnover(
+            value=self.value,
+            p=self.p,
+            windows=len(self.distance),
+            tested_windows=self.tested,
+            expected=None if self.lot is None else float(self.lot[1:].mean()),
+        )
 
 
 def turnover(graph: Graph, gap_free: Timeline, *, seed: int = 0) -> Turnover:
@@ -77,14 +81,14 @@ def turnover(graph: Graph, gap_free: Timeline, *, seed: int = 0) -> Turnover:
     return Turnover(distance, _lot(graph, ops, tested, np.random.default_rng(seed)), tested)
 
 
-def _places(graph: Graph, ops: int) -> tuple[Any, ...]:
+def _places(graph: Graph, ops: int) -> tuple[Indices, int, Ints, int]:
     """Window and cell (a class on a rank) of the first ops, each with how many there are."""
     g = graph
     cell, cells = g.on_rank(g.ops.name, len(g.names))
     return g.window[:ops], len(g.steps), cell[:ops], cells
 
 
-def _lot(graph: Graph, ops: int, windows: int, rng: Any) -> Any:
+def _lot(graph: Graph, ops: int, windows: int, rng: np.random.Generator) -> Floats:
     """Mean distances with the work as it is and as the null draws it, over the first ops of the graph's program."""
     from taut.core.group_kernels import group_sort
     from taut.replay.ripples import shuffled, turnovers_of_many
@@ -94,16 +98,27 @@ def _lot(graph: Graph, ops: int, windows: int, rng: Any) -> Any:
     order, begin = group_sort(cell, cells)
     work, order = g.work_ns[:ops], rows[order]
     drawn = np.stack([work, *(shuffled(work, order, begin, rng.random(len(order))) for _ in range(DRAWS))])
+    # The program is in event order: the first ops of it are a program of their own.
     events = g.events if ops == len(g) else g.events[: np.flatnonzero(g.events == ops)[0]]
     ptr, none = g.pred_ptr[: ops + 1], np.zeros(ops, dtype=np.int64)
     distance = turnovers_of_many(
-        events, ptr, g.pred[: ptr[-1]], g.lag_ns[: ptr[-1]], g.join[:ops], g.wait[:ops], g.wait_lag_ns[:ops], g.slots,
-        none, drawn, *_places(g, ops),
-    )  # fmt: skip
-    return np.nanmean(distance[:, 1:windows], axis=1)
+        events,
+        ptr,
+        g.pred[: ptr[-1]],
+        g.lag_ns[: ptr[-1]],
+        g.join[:ops],
+        g.wait[:ops],
+        g.wait_lag_ns[:ops],
+        g.slots,
+        none,
+        drawn,
+        *_places(g, ops),
+    )
+    means: Floats = np.nanmean(distance[:, 1:windows], axis=1)
+    return means
 
 
-def _exchangeable(graph: Graph, ops: int) -> tuple[Any, Any, int]:
+def _exchangeable(graph: Graph, ops: int) -> tuple[Ints, Ints, int]:
     """(those of the first ops that meet nobody, the lot each draws from, how many lots).
 
     What slows a gate slows all of it and says nothing about who is late, so the work of its members stays. So does

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Floats, Indices, Ints, Numbers
 from taut.core.jit import kernel
 
 PROBES = 64
@@ -13,20 +12,20 @@ PROBES = 64
 
 
 @kernel()
-def middle(ordered: Any, skip: int) -> float:
+def middle(ordered: Floats, skip: int) -> float:
     """Median of a sorted array with one element left out (-1: none)."""
     n = len(ordered) - (1 if skip >= 0 else 0)
     return float(0.5 * (pick(ordered, skip, (n - 1) // 2) + pick(ordered, skip, n // 2)))
 
 
 @kernel()
-def pick(ordered: Any, skip: int, i: int) -> float:
+def pick(ordered: Floats, skip: int, i: int) -> float:
     """Element i of a sorted array with one element left out."""
     return float(ordered[i + 1] if 0 <= skip <= i else ordered[i])
 
 
 @kernel()
-def quantile(ordered: Any, skip: int, q: float) -> float:
+def quantile(ordered: Floats, skip: int, q: float) -> float:
     """Quantile of a sorted array with one element left out, linear between neighbours."""
     n = len(ordered) - (1 if skip >= 0 else 0)
     x = q * (n - 1)
@@ -36,8 +35,9 @@ def quantile(ordered: Any, skip: int, q: float) -> float:
 
 
 @kernel()
-def distance(ordered: Any, center: float) -> float:
+def distance(ordered: Floats, center: float) -> float:
     """Median distance of the elements of a sorted array from a value: the farthest is always at one of the ends."""
+    # Take the farthest away n/2 times: what is left then is the median distance, without sorting distances.
     n = len(ordered)
     left, right = 0, n - 1
     far, upper = 0.0, 0.0
@@ -49,13 +49,13 @@ def distance(ordered: Any, center: float) -> float:
         else:
             far = above
             right -= 1
-        if i == n // 2:
+        if i == n // 2:  # of an even number the mean of the two in the middle
             upper = far
     return float(0.5 * (far + upper))
 
 
 @kernel()
-def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
+def describe_cells(values: Numbers, order: Ints, begin: Ints) -> tuple[Floats, Floats]:
     """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail.
 
     Two values give their range over its expectation (1.128 standard deviations), one gives none.
@@ -68,6 +68,7 @@ def describe_cells(values: Any, order: Any, begin: Any) -> tuple[Any, Any]:
             continue
         mine = np.sort(values[order[begin[c] : begin[c + 1]]].astype(np.float64))
         median[c] = middle(mine, -1)
+        # 1.4826 and 1.2816 turn the median distance and the 90 % quantile of a normal distribution into its spread.
         if len(mine) == 2:
             spread[c] = (mine[1] - mine[0]) / 1.128
         elif len(mine) > 2:
@@ -87,7 +88,7 @@ of stable but unequal ranks at 2 % for four of them and below 1 % from eight on 
 
 
 @kernel()
-def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any, Any, Any]:
+def leave_one_out(median: Floats, spread: Floats, order: Ints, begin: Ints) -> tuple[Floats, Floats, Floats]:
     """Per cell, from the other cells of its class: (reference, spread within a rank, spread between ranks).
 
     ``order``/``begin`` list the cells (one per rank) of each class. A rank alone in its class is compared with its own
@@ -109,10 +110,13 @@ def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any
         ordered = median[mine][rank]
         known = spread[mine]
         known = np.sort(known[~np.isnan(known)])
+        # Ranks that did it only once have no spread: the median of the others' serves. Where nobody has one, enough
+        # ranks tell by how they differ, and fewer tell nothing.
         w = middle(known, -1) if len(known) > 0 else (0.0 if m >= ENOUGH_PEERS else np.nan)
         if m == 2:
             apart = UNEQUAL * abs(ordered[0])
         else:
+            # Interquartile range without the slowest; 1.349 spreads wide for a normal distribution.
             apart = (quantile(ordered, m - 1, 0.75) - quantile(ordered, m - 1, 0.25)) / 1.349 * (1 + FEW / (m - 2))
         for i in range(m):
             c = mine[rank[i]]
@@ -123,12 +127,14 @@ def leave_one_out(median: Any, spread: Any, order: Any, begin: Any) -> tuple[Any
 
 
 @kernel()
-def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple[int, int, int, int]:
+def meet(p: int, q: int, bound: Ints, opener: Ints, last: Ints, mine: Ints) -> tuple[int, int, int, int]:
     """Walk two arrivals up the binding forest: (ops on p's branch, on q's branch, shared end, where they meet).
 
     Writes the arrivals passed on each branch into ``last`` and ``mine``; the work below arrival x is that of bound[x],
     except for the shared end, where both branches hang on the same op.
     """
+    # Ops are numbered in event order and binding predecessors have smaller numbers: stepping back from the greater of
+    # the two reaches the lowest common ancestor.
     a, b = 0, 0
     while p != q:
         if p >= 0 and q >= 0 and bound[p] >= 0 and bound[p] == bound[q]:
@@ -140,7 +146,7 @@ def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple
             last[a] = p
             a += 1
             u = bound[p]
-            p = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
+            p = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)  # through a gate: on to who came last there
         else:
             mine[b] = q
             b += 1
@@ -150,14 +156,14 @@ def meet(p: int, q: int, bound: Any, opener: Any, last: Any, mine: Any) -> tuple
 
 
 @kernel()
-def slot_of(keys: Any, key: int) -> int:
+def slot_of(keys: Ints, key: int) -> int:
     """Where the sum of a pair is kept: at its own number, or, where keys are listed, at the slot that holds it or is free.
 
     The last slot takes what finds none.
     """
     if len(keys) == 0:
         return key
-    size = len(keys) - 1
+    size = len(keys) - 1  # open addressing: from its remainder on the first slot that is its own or free
     for probe in range(PROBES):
         slot = (key + probe) % size
         if keys[slot] == key or keys[slot] < 0:
@@ -168,7 +174,16 @@ def slot_of(keys: Any, key: int) -> int:
 
 @kernel()
 def share_out(
-    amount: int, weights: Any, ops: Any, count: int, cause: Any, keys: Any, sums: Any, rank: Any, ranks: int, victim: int
+    amount: int,
+    weights: Floats,
+    ops: Ints,
+    count: int,
+    cause: Ints,
+    keys: Ints,
+    sums: Ints,
+    rank: Indices,
+    ranks: int,
+    victim: int,
 ) -> int:
     """Give an integer amount to ops in proportion to their weights, without remainder; returns what was given."""
     total = 0.0
@@ -179,6 +194,7 @@ def share_out(
     given, running = 0, 0.0
     for i in range(count):
         running += weights[i]
+        # Rounding running sums, not shares, leaves no remainder.
         now = amount if i == count - 1 else int(amount * (running / total))
         if weights[i] > 0 or now > given:
             cause[ops[i]] += now - given
@@ -189,9 +205,22 @@ def share_out(
 
 @kernel(lists=True)
 def split_work(
-    waited: Any, least: Any, ordinary: Any, z: float, arrival: Any, opening: Any, bound: Any, opener: Any, work: Any,
-    reference: Any, within: Any, between: Any, rank: Any, ranks: int, slots: int,
-) -> tuple[Any, Any, Any, Any, Any, Any]:  # fmt: skip
+    waited: Ints,
+    least: Ints,
+    ordinary: Ints,
+    z: float,
+    arrival: Ints,
+    opening: Ints,
+    bound: Ints,
+    opener: Ints,
+    work: Ints,
+    reference: Floats,
+    within: Floats,
+    between: Floats,
+    rank: Indices,
+    ranks: int,
+    slots: int,
+) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints]:
     """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, rank pairs and their sums.
 
     ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
@@ -212,6 +241,8 @@ def split_work(
         if opener[v] < 0 or total <= 0 or least[j] <= 0:
             continue
         a, b, common, x = meet(opener[v], v, bound, opener, last, mine)
+        # Net excess: that of the last arriver's branch minus that of the waiter's own. Spreads within ranks add in
+        # quadrature, those between ranks linearly, because unequal ranks stay unequal from op to op.
         net, weighed, variance, shared, known = 0.0, 0.0, 0.0, 0.0, True
         for i in range(b):
             u = bound[mine[i]]
@@ -228,7 +259,7 @@ def split_work(
         while True:
             if i < a:
                 u = bound[last[i]]
-            elif x >= 0 and net < total - plain and i < n:
+            elif x >= 0 and net < total - plain and i < n:  # above the meeting point, until the wait is covered
                 u = bound[x] if i > a or common < 0 else common
                 x = -1 if u < 0 else (opener[u] if opener[u] >= 0 else u)
             else:
@@ -249,7 +280,7 @@ def split_work(
             shared += between[u]
         if not known:
             continue
-        scale = least[j] / total
+        scale = least[j] / total  # the part of the gap-free wait that was observed
         score[j] = net / max(np.sqrt(variance + shared * shared), 1.0)
         if score[j] > z:
             amount = int(min(net, total - plain, weighed) * scale)
@@ -260,8 +291,8 @@ def split_work(
 
 @kernel(lists=True)
 def split_gaps(
-    waited: Any, rest: Any, bound: Any, opener: Any, gap: Any, reference: Any, rank: Any, ranks: int, slots: int
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    waited: Ints, rest: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, rank: Indices, ranks: int, slots: int
+) -> tuple[Ints, Ints, Ints, Ints]:
     """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, rank pairs
     and their sums)."""
     n = len(gap)
@@ -274,7 +305,7 @@ def split_gaps(
         if rest[j] <= 0 or opener[v] < 0:
             continue
         a, b, _, _ = meet(opener[v], v, bound, opener, last, mine)
-        net = 0.0
+        net = 0.0  # gaps of the last arriver's branch in excess of their class, minus those of the waiter's own
         for i in range(a):
             x = last[i]
             excess = gap[x] - (0.0 if np.isnan(reference[x]) else reference[x])
@@ -291,8 +322,8 @@ def split_gaps(
 
 @kernel(lists=True)
 def part_of_gaps(
-    waited: Any, blamed: Any, bound: Any, opener: Any, gap: Any, reference: Any, held: Any
-) -> tuple[Any, Any]:  # fmt: skip
+    waited: Ints, blamed: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, held: Ints
+) -> tuple[Ints, Ints]:
     """Of what ``split_gaps`` blamed on gaps: the part of each wait that lies in some of them, and the op with the largest.
 
     ``held`` says how much of the gap before each op is meant.
@@ -323,8 +354,8 @@ def part_of_gaps(
 
 @kernel(lists=True)
 def expose(
-    begin: Any, stop: Any, order: Any, lane: Any, lanes: int, arrival: Any, opening: Any, end: Any, level: Any
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    begin: Ints, stop: Ints, order: Ints, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
     """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group.
 
     A group is one rank in one segment: ops order[begin[g]:begin[g+1]] by arrival, watched from 0 to stop[g]. The first
@@ -341,7 +372,7 @@ def expose(
         lo, hi = begin[g], begin[g + 1]
         current[:] = -1
         now, i, used = 0, lo, 0
-        while now < stop[g]:
+        while now < stop[g]:  # from one change to the next: an arrival, an opening or an end
             while i < hi and arrival[order[i]] <= now:
                 v = order[i]
                 if end[v] > now:
@@ -359,7 +390,7 @@ def expose(
                     continue
                 what = 2 if now < opening[v] else level[v]
                 until = min(until, opening[v] if now < opening[v] else end[v])
-                if what < best_level or (what == best_level and v < best):
+                if what < best_level or (what == best_level and v < best):  # of equals the op that arrived first
                     best, best_level = v, what
             if best < 0 and i < hi:
                 idle[order[i]] += until - now
@@ -374,8 +405,9 @@ def expose(
 
 
 @kernel(lists=True)
-def fastest_other(gate: Any, gates: int, work: Any) -> Any:
+def fastest_other(gate: Indices, gates: int, work: Ints) -> Ints:
     """Per op: the least work among the other members of its gate; 0 for ops without a gate or alone in it."""
+    # The two least of each gate: the fastest op is compared with the second, all others with the fastest.
     first = np.full(gates, 1 << 62, np.int64)
     second = np.full(gates, 1 << 62, np.int64)
     who = np.full(gates, -1, np.int64)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.ids import numbered
 from taut.core.tables import Verb
 from taut.graph import Graph
 from taut.replay import reference
-from taut.replay.ring import ring, without
+from taut.replay.ring import ring, without_slow_links
 from taut.replay.timeline import Batch, Change, batch
 
 WORST_SHARE = 0.03
@@ -29,7 +29,7 @@ class Dimension:
     """One way to cut the ops: key per op (-1: none) and the label of every key."""
 
     name: str
-    key: Any
+    key: Ints
     labels: list[str]
 
 
@@ -42,8 +42,8 @@ class WhatIf:
     by: Mapping[str, Mapping[str, float]]
     worst_ranks: float | None
     last_stage: float | None
-    actual_ns: Any
-    ideal_ns: Any
+    actual_ns: Ints
+    ideal_ns: Ints
     """The two walls, window by window."""
 
     @property
@@ -108,7 +108,7 @@ def links(graph: Graph) -> Dimension | None:
     return Dimension("link", out, [f"{a}:{b}" for a, b in zip(sender[first], receiver[first], strict=True)])
 
 
-def link_ends(graph: Graph) -> tuple[Any, Any]:
+def link_ends(graph: Graph) -> tuple[Ints, Ints]:
     """(sender, receiver) of the link whose speed an op's transfer shows, -1 where none.
 
     A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's rings send
@@ -129,6 +129,7 @@ def link_ends(graph: Graph) -> tuple[Any, Any]:
         gate, rank = graph.gate[rows], ops.rank[rows].astype(np.int64)
         begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
         ends = np.append(begins[1:], len(rows))
+        # Rows are by gate, then rank: the neighbours in the ring are the rows beside, the ends of a gate meet.
         up, down = np.roll(rank, -1), np.roll(rank, 1)
         up[ends - 1] = rank[begins]
         down[begins] = rank[ends - 1]
@@ -145,6 +146,7 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
     ideal_work = reference.across(graph)
     zero = np.zeros(len(graph), dtype=np.int64)
     cuts = [(d.key, len(d.labels)) for d in dims]
+    # One batch: key -1 nowhere is the ideal, key 0 everywhere the actual wall, then one column per key of every cut.
     walls = prepared.many(ideal_work, graph.work_ns, [(zero - 1, 1), (zero, 1), *cuts], zero)
     ideal, actual, *columns = [w.sum(axis=0) for w in walls]
     by = {
@@ -156,8 +158,8 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
 
 
 def _explained(
-    graph: Graph, prepared: Batch, ideal_work: Any, zero: Any, by: Mapping[str, Mapping[str, float]], actual: int, ideal: int
-) -> tuple[float | None, float | None]:  # fmt: skip
+    graph: Graph, prepared: Batch, ideal_work: Ints, zero: Ints, by: Mapping[str, Mapping[str, float]], actual: int, ideal: int
+) -> tuple[float | None, float | None]:
     """M_W and M_S: the share of (observed − ideal) recovered by idealising the worst workers, or the last stage."""
     if actual == ideal:
         return None, None
@@ -183,7 +185,7 @@ def _explained(
     return worst_ranks if worst_key is not None else None, last_stage if last_key is not None else None
 
 
-def fix(graph: Graph, reference_ns: Any, dimension: str, labels: Sequence[str]) -> Change:
+def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str]) -> Change:
     """Set ranks, stages, data-parallel ranks, classes, gate classes or links to their reference, gaps kept.
 
     The reference is the leave-one-out one: for a rank (or a class) its role peers, for a stage or a data-parallel rank
@@ -195,13 +197,13 @@ def fix(graph: Graph, reference_ns: Any, dimension: str, labels: Sequence[str]) 
         rings = ring(graph)
         mended = np.isin(rings.rows, ops) if rings is not None else None
         if rings is not None and mended is not None and mended.any():
-            return Change(rings.rows, "work", "set", without(graph, rings, mended)[rings.rows], reason)
-    value = _from_the_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
+            return Change(rings.rows, "work", "set", without_slow_links(graph, rings, mended)[rings.rows], reason)
+    value = _median_of_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
     known = ~np.isnan(value)
     return Change(ops[known], "work", "set", np.rint(value[known]).astype(np.int64), reason)
 
 
-def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Any:
+def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Ints:
     """Ops of the named keys of a dimension."""
     found = next((d for d in dimensions(graph) if d.name == dimension), None)
     if found is None:
@@ -214,7 +216,7 @@ def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Any:
     return np.flatnonzero(np.isin(found.key, [found.labels.index(label) for label in labels]))
 
 
-def _from_the_others(graph: Graph, ops: Any) -> Any:
+def _median_of_others(graph: Graph, ops: Ints) -> Floats:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells

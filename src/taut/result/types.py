@@ -224,7 +224,7 @@ class Absorber(Part, frozen=True, kw_only=True):
     rank: int
     op_class: str = field(name="class")
     share: float
-    """Of the delay, 0–1."""
+    """Of all that was absorbed, 0–1."""
 
 
 class Response(Part, frozen=True, kw_only=True):
@@ -236,7 +236,7 @@ class Response(Part, frozen=True, kw_only=True):
     """Delays that were tried."""
     speed_ranks_per_step: Estimate | None
     decay: Estimate | None
-    """Share of the delay that is left after one more step."""
+    """Share of the delay that is lost per step, until it is no longer felt."""
     left_by_step: list[float]
     """Share that is left after 0, 1, … steps."""
     left_by_gate: list[float]
@@ -266,7 +266,7 @@ class Coupling(Part, frozen=True, kw_only=True):
     reach_gates: int | None
     reach_hops: int | None
     amplification: float | None
-    """Global delay per mean positive excess of the ranks."""
+    """Wait that faults caused, per ns of excess of the ops that caused it."""
     matrix: list[Felt]
     response: Response | None
     turnover: Turnover

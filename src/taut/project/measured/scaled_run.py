@@ -162,7 +162,7 @@ def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int
     moves, transfers = _transfers(graph, met, work)
     ops = graph.ops
     cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place)
-    ideal = replay(graph, [Change(slice(None), "work", "set", across(graph))], gaps=False)
+    ideal = replay(graph, [Change(np.arange(len(graph)), "work", "set", across(graph))], gaps=False)
     return Measured(
         graph, prepared, met, transfers, moves, usual, work, gap, least(cls, classes, work)[cls], least(cls, classes, gap)[cls],
         _far_out(work, cls, classes), _far_out(gap, cls, classes),

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import numbered, occurrence
 from taut.core.tables import NULL, Kind, Op, Table, Verb, concat
-from taut.read.columns import dense, medians, occurrence
+from taut.read.columns import medians
 from taut.read.flight import recurring_calls as recurs
 from taut.read.verb_words import ALL_WAIT, HOPS
 
@@ -81,9 +82,9 @@ class Calls:
         self.hop = np.isin(calls.verb, HOPS)
         self.gate, self.gates = self._gates()
         self.size = calls.size if sized else np.full(len(calls), NULL)
-        self.channel, _ = dense(roles, np.where(self.hop, calls.verb, 0))
+        self.channel, _ = numbered(roles, np.where(self.hop, calls.verb, 0))
         # A token is what recurs from step to step: the same call, to a rank at the same distance.
-        self.token, _ = dense(roles, calls.name, self.size, np.where(self.hop, calls.peer - calls.rank, 0))
+        self.token, _ = numbered(roles, calls.name, self.size, np.where(self.hop, calls.peer - calls.rank, 0))
         self.step = np.full(len(calls), NULL)
 
     def _gates(self) -> tuple[Ints, int]:
@@ -91,13 +92,13 @@ class Calls:
         c = self.calls
         gate = np.full(len(c), NULL)
         meets = np.isin(c.verb, ALL_WAIT) & (c.seq >= 0)
-        gate[meets], count = dense(c.group[meets], c.seq[meets])
+        gate[meets], count = numbered(c.group[meets], c.seq[meets])
         hops = np.flatnonzero(self.hop & (c.peer >= 0))[::-1]
         sends = c.verb[hops] == Verb.SEND
         source, sink = np.where(sends, c.rank[hops], c.peer[hops]), np.where(sends, c.peer[hops], c.rank[hops])
-        channel, _ = dense(c.group[hops], source, sink)
+        channel, _ = numbered(c.group[hops], source, sink)
         # Counted from the end: both completed all they began, and the start may be lost.
-        number, pairs = dense(channel, occurrence(channel, sends))
+        number, pairs = numbered(channel, occurrence(channel, sends))
         gate[hops] = count + number
         return gate, count + pairs
 
@@ -154,7 +155,7 @@ def _roles(calls: Table) -> Ints:
 
     All ranks end at the same place of their program, wherever what is recorded of them begins.
     """
-    pair, _ = dense(calls.group, calls.rank)
+    pair, _ = numbered(calls.group, calls.rank)
     found, last = np.unique(pair[::-1], return_index=True)
     row = len(pair) - 1 - last
     group, rank = calls.group[row], calls.rank[row]
@@ -165,7 +166,7 @@ def _roles(calls: Table) -> Ints:
     )
     order = np.lexsort((-row, shape, rank))
     role = np.empty(len(found), dtype=np.int64)
-    role[order] = dense(shape[order], occurrence(rank[order], shape[order]))[0]
+    role[order] = numbered(shape[order], occurrence(rank[order], shape[order]))[0]
     return role[pair]
 
 
@@ -176,7 +177,7 @@ class Waits:
         self.seen = seen
         self.before = np.arange(len(seen.token)) - 1
         self.before[seen.begin[:-1]] = NULL
-        self.cls, self.classes = dense(seen.token, occurrence(seen.rank, seen.step, seen.token))
+        self.cls, self.classes = numbered(seen.token, occurrence(seen.rank, seen.step, seen.token))
         self.rows = np.flatnonzero((seen.step > 0) & (self.before >= 0))
         """Calls of whole steps, but of the first: what came before that is not known."""
         ranks = max(SAMPLE * len(seen.ranks) // len(seen.token), 2)
@@ -242,7 +243,7 @@ class Waits:
         rows, cls = self.sample, self.cls[self.sample]
         first, since = self.split(rows, head, time, opens)
         work = first + time[rows] - since
-        cell, cells = dense(cls, self.seen.rank[rows])
+        cell, cells = numbered(cls, self.seen.rank[rows])
         varies = np.bincount(cls, np.sqrt(np.abs(work - medians(cell, work, cells)[cell])), self.classes)
         return varies.astype(np.float64, copy=False)
 
@@ -267,7 +268,7 @@ class Waits:
             return off.astype(np.int64)
         time = (seen.calls.created_ns - seen.calls.created_ns.min()).astype(np.float64)
         late = self._late(rows, time[rows])
-        cell, cells = dense(self.cls[rows], seen.calls.group[rows], seen.rank[rows])
+        cell, cells = numbered(self.cls[rows], seen.calls.group[rows], seen.rank[rows])
         # Ranks come most closely together where their lateness repeats best: there, a constant offset is the clock's.
         total = np.bincount(self.cls[rows], np.abs(late - medians(cell, late, cells)[cell]), self.classes)
         spread = total / np.maximum(np.bincount(self.cls[rows], minlength=self.classes), 1)
@@ -284,7 +285,7 @@ class Waits:
 
     def _late(self, rows: Ints, time: Floats) -> Floats:
         """How much later than the middle member each came to its gate."""
-        gate, gates = dense(self.seen.gate[rows])
+        gate, gates = numbered(self.seen.gate[rows])
         late: Floats = time - medians(gate, time, gates)[gate]
         return late
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
+from taut.core.ids import numbered
 from taut.core.tables import NULL, Call, Kind, Member, Op, Table, Trace, concat
-from taut.read.columns import Codes, dense
+from taut.read.columns import Codes
 from taut.read.contents import InspectorLog, Seat
 from taut.read.flight.arrivals import Calls
 from taut.read.limits import check_wall
@@ -233,12 +234,12 @@ def _rows(
         np.array([number[seat.process] for seat in seats])[c["seat"]],
         Codes().of(seat.comm for seat in seats)[c["seat"]],
     )
-    kind, _ = dense(comm, np.where(c["peer"] >= 0, NULL, c["name"]))
+    kind, _ = numbered(comm, np.where(c["peer"] >= 0, NULL, c["name"]))
     at = np.unique(kind, return_index=True)[1]
     called = zip(c["seat"][at].tolist(), c["name"][at].tolist(), (c["peer"][at] >= 0).tolist(), strict=True)
     keys = [(seats[seat].comm, "" if hop else names[name]) for seat, name, hop in called]
     group = np.array([groups.setdefault(key, len(groups)) for key in keys], dtype=np.int64)[kind]
-    _, once = np.unique(dense(rank, group, c["seq"], c["peer"])[0], return_index=True)
+    _, once = np.unique(numbered(rank, group, c["seq"], c["peer"])[0], return_index=True)
     once.sort()
     c, rank, comm, group = {name: column[once] for name, column in c.items()}, rank[once], comm[once], group[once]
     start, end, packed = _laid_out(c, rank, comm, group)
@@ -292,7 +293,7 @@ def _laid_out(c: Mapping[str, Ints], rank: Ints, comm: Ints, group: Ints) -> tup
         return start, end, packed
     hop = c["peer"][todo] >= 0
     # A hop stands alone on its rank; the members of a collective end together.
-    gate, gates = dense(np.where(hop, todo, NULL), np.where(hop, NULL, group[todo]), np.where(hop, NULL, c["seq"][todo]))
+    gate, gates = numbered(np.where(hop, todo, NULL), np.where(hop, NULL, group[todo]), np.where(hop, NULL, c["seq"][todo]))
     took, bound, line, serial = np.zeros((4, gates), dtype=np.int64)
     bound[:], line[:] = np.iinfo(np.int64).max, len(rank)
     np.maximum.at(took, gate, c["took"][todo])
@@ -367,7 +368,7 @@ def _notes(logs: Sequence[InspectorLog], row: Mapping[str, Ints], found: bool) -
     if lost:
         notes.append(f"{lost} operations lost in the plugin's ring buffer (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE makes it larger)")
     met = ~np.isin(row["verb"], HOPS)
-    absent = _absent(row["seq"][met], *dense(row["rank"][met], row["group"][met]))
+    absent = _absent(row["seq"][met], *numbered(row["rank"][met], row["group"][met]))
     if absent:
         notes.append(f"{absent} collectives are not in the logs: lost, or below NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES")
     return notes

@@ -15,6 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused, TooLarge
+from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.read.columns import float_or_nan, grouped
 from taut.read.dates import date_ns, ns_per_unit, number_ns
@@ -170,7 +171,7 @@ def _together(columns: Sequence[tuple[list[str], Ints]], rows: int) -> tuple[lis
     code, count = np.zeros(rows, dtype=np.int64), 1 if rows else 0
     for words, column in columns:
         if len(words) > 1:
-            code, count = _dense(code * len(words) + column, count * len(words))
+            code, count = numbered(code * len(words) + column)
     # Rows backwards, so that the first row of each code is written last and stays.
     first = np.empty(count, dtype=np.int64)
     first[code[::-1]] = np.arange(rows)[::-1]
@@ -179,16 +180,6 @@ def _together(columns: Sequence[tuple[list[str], Ints]], rows: int) -> tuple[lis
     rank[order] = np.arange(count)
     at = first[order].tolist()
     return list(zip(*([words[column[i]] for i in at] for words, column in columns), strict=True)), rank[code]
-
-
-def _dense(code: Ints, most: int) -> tuple[Ints, int]:
-    """Codes below ``most`` numbered anew without holes, in their order, and how many there are."""
-    if most > 4 * len(code) + 1000:
-        used, dense = np.unique(code, return_inverse=True)
-        return dense, len(used)
-    is_used = np.zeros(most, dtype=np.bool_)
-    is_used[code] = True
-    return (np.cumsum(is_used) - 1)[code], int(is_used.sum())
 
 
 def _words(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
