@@ -114,3 +114,9 @@ def test_import_is_light(module: str) -> None:
     code = f"import sys, {module}; print(*(m for m in {heavy!r} if m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == [], f"`import {module}` already imports {done.stdout.strip()}"
+
+
+def test_control_loads_no_diagnosis() -> None:
+    code = "import sys, taut.control.relations; print(*(m for m in sys.modules if m.startswith('taut.diagnose.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == []

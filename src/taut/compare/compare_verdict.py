@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from taut.compare.changed_work import FALSE_SHARE
 from taut.compare.restarts import FALSE_ALARMS as RESTARTS
-from taut.diagnose.finding import spell
+from taut.core.reporting import spell
 from taut.diagnose.nondeterminism import FALSE_ALARMS as REPEATS
 from taut.result.types import CompareResult, NonDeterminism, NullTest, Restarts
 

@@ -14,7 +14,7 @@ import numpy as np
 from taut.control.action_log import Log
 from taut.control.job_attempts import Jobs, jobs
 from taut.control.relation import Relation, spell
-from taut.diagnose.finding import LISTED_SHARE
+from taut.core.reporting import LISTED_SHARE
 
 KIND = "redundant work"
 INSTEAD = ("attempt", "model")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Indices, Ints, Mask
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 
 
 def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
@@ -103,3 +103,8 @@ def sums(ids: Indices, values: Indices, count: int) -> Ints:
     out = np.zeros(count, dtype=np.int64)
     np.add.at(out, ids, values)
     return out
+
+
+def weighed(ids: Indices, weights: Numbers | Mask, count: int = 0) -> Floats:
+    """The sum of the weights of each id, in floating point."""
+    return np.asarray(np.bincount(ids, weights=weights, minlength=count), dtype=np.float64)  # numpy types it as integers

@@ -6,10 +6,11 @@ The past of the same rank, or of the same rendezvous, is the first reference; pe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import LEAST_OUTSIDE
 from taut.diagnose.slowdowns import Place, Slower
 from taut.graph import Graph
@@ -28,7 +29,7 @@ def takes(slower: Slower, rank: Place, links: Place) -> bool:
     return enough and slower.holds_up(rank.rank, links.first, links.last)
 
 
-def rank_before(slower: Slower, place: Place, peers_ns: Any) -> tuple[Change, ...]:
+def rank_before(slower: Slower, place: Place, peers_ns: Floats) -> tuple[Change, ...]:
     """A rank's own work and gaps as before, and the transfers that it holds up."""
     graph = slower.graph
     usual = slower.outside(graph.work_ns, place.first, place.last)
@@ -37,7 +38,7 @@ def rank_before(slower: Slower, place: Place, peers_ns: Any) -> tuple[Change, ..
     return _set(mine, "work", work, f"rank {int(graph.ranks[place.rank])} as before"), *pauses_before(slower, place, usual)
 
 
-def pauses_before(slower: Slower, place: Place, usual: Any = None) -> tuple[Change, ...]:
+def pauses_before(slower: Slower, place: Place, usual: Floats | None = None) -> tuple[Change, ...]:
     """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up.
 
     ``usual``: what ops take in the other steps, where that is known already.
@@ -56,7 +57,7 @@ def pauses_before(slower: Slower, place: Place, usual: Any = None) -> tuple[Chan
     return _set(mine, "gap", gap, reason), _set(transfers, "work", work, reason)
 
 
-def _within(graph: Graph, place: Place) -> Any:
+def _within(graph: Graph, place: Place) -> Mask:
     return (graph.window >= place.first) & (graph.window <= place.last)
 
 
@@ -70,7 +71,7 @@ def links_before(slower: Slower, place: Place) -> Change:
     return _set(np.flatnonzero(inside), "work", usual, f"link {text} as before")
 
 
-def as_before(graph: Graph, peers_ns: Any, dimension: str, labels: Sequence[str]) -> list[Change]:
+def as_before(graph: Graph, peers_ns: Floats, dimension: str, labels: Sequence[str]) -> list[Change]:
     """What the named ranks or links would be, had they not become slow; nothing where they did not."""
     slower = Slower(graph)
     if dimension == "rank":
@@ -83,6 +84,6 @@ def as_before(graph: Graph, peers_ns: Any, dimension: str, labels: Sequence[str]
     return []
 
 
-def _set(ops: Any, what: Any, values: Any, reason: str) -> Change:
+def _set(ops: Ints, what: Literal["work", "gap"], values: Floats, reason: str) -> Change:
     known = ops[~np.isnan(values[ops])]
     return Change(known, what, "set", np.rint(values[known]).astype(np.int64), reason)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.graph import Graph
 
 FLOORS = ("utilisation_share", "clock_mhz", "memory_clock_mhz")
@@ -34,7 +35,7 @@ def components(graph: Graph) -> list[dict[str, Any]]:
     return [_row(graph, *series) for series in _series(graph)]
 
 
-def _series(graph: Graph) -> Iterator[tuple[str, int, str, Any, Any]]:
+def _series(graph: Graph) -> Iterator[tuple[str, int, str, Floats, tuple[Floats, str]]]:
     """Component, rank, metric, values and limits of each series, in the traced time where it was sampled then."""
     table = graph.trace.metrics
     if not len(table):
@@ -49,19 +50,20 @@ def _series(graph: Graph) -> Iterator[tuple[str, int, str, Any, Any]]:
         yield table.component[first], int(table.rank[first]), table.metric[first], table.value[rows][chosen], (limit, source)
 
 
-def _traced(graph: Graph, time_ns: Any) -> Any:
+def _traced(graph: Graph, time_ns: Ints) -> Mask:
     """Which samples fall into the traced time; none where steps have no common time."""
     marks = graph.trace.marks
     if len(marks):
-        return (time_ns >= marks.start_ns.min()) & (time_ns <= marks.end_ns.max())
-    if graph.trace.relative:
+        first, last = int(marks.start_ns.min()), int(marks.end_ns.max())
+    elif graph.trace.relative:
         return np.zeros(len(time_ns), dtype=bool)
-    begin = graph.origin_ns[graph.segment[graph.window]]
-    first, last = (begin + graph.ops.start_ns).min(), (begin + graph.ops.end_ns).max()
+    else:
+        begin = graph.origin_ns[graph.segment[graph.window]]
+        first, last = int((begin + graph.ops.start_ns).min()), int((begin + graph.ops.end_ns).max())
     return (time_ns >= first) & (time_ns <= last)
 
 
-def _row(graph: Graph, component: str, rank: int, metric: str, values: Any, given: tuple[Any, str]) -> dict[str, Any]:
+def _row(graph: Graph, component: str, rank: int, metric: str, values: Floats, given: tuple[Floats, str]) -> dict[str, Any]:
     value, how = _value(metric, values)
     limit, source = _limit(graph, rank, metric, *given)
     least = metric in FLOORS
@@ -73,7 +75,7 @@ def _row(graph: Graph, component: str, rank: int, metric: str, values: Any, give
     }  # fmt: skip
 
 
-def _value(metric: str, values: Any) -> tuple[float, str]:
+def _value(metric: str, values: Floats) -> tuple[float, str]:
     """What of a series is held against its limit, and what that is: single samples are no state of a component."""
     if metric in FLAGS:
         return float((values != 0).mean()), "share of samples"
@@ -82,7 +84,7 @@ def _value(metric: str, values: Any) -> tuple[float, str]:
     return float(np.quantile(values, 0.99)), "99th percentile"
 
 
-def _limit(graph: Graph, rank: int, metric: str, limit: Any, source: str) -> tuple[float | None, str | None]:
+def _limit(graph: Graph, rank: int, metric: str, limit: Floats, source: str) -> tuple[float | None, str | None]:
     known = limit[np.isfinite(limit)]
     if len(known):
         return float(np.median(known)), source

@@ -11,13 +11,13 @@ anything.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from taut.core.ids import distinct, numbered
+from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import distinct, numbered, weighed
 from taut.core.persistence import above_zero
-from taut.diagnose.finding import Evidence, Finding, spell
+from taut.core.reporting import spell
+from taut.diagnose.finding import Evidence, Finding
 from taut.graph import Graph
 from taut.replay.timeline import Change
 
@@ -49,7 +49,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     slow = tested & company & (took > alone)
     rows = np.flatnonzero((graph.gate >= 0) & slow[np.maximum(graph.gate, 0)])
     usual = np.minimum(graph.work_ns[rows], np.rint(alone[graph.gate[rows]])).astype(np.int64)
-    names = np.bincount(graph.ops.name[rows], weights=graph.work_ns[rows] - usual)
+    names = weighed(graph.ops.name[rows], graph.work_ns[rows] - usual)
     at = graph.window[rows]
     return [
         Finding(
@@ -63,7 +63,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     ]  # fmt: skip
 
 
-def _company(graph: Graph, took: Any) -> tuple[Any, Any, int]:
+def _company(graph: Graph, took: Floats) -> tuple[Mask, Ints, int]:
     """Per gate: whether a transfer of another group was under way, its class, and how many classes there are."""
     rows = np.flatnonzero(graph.gate >= 0)
     gate, gates = graph.gate[rows], len(graph.gates)
@@ -80,7 +80,7 @@ def _company(graph: Graph, took: Any) -> tuple[Any, Any, int]:
     return company, cls, count
 
 
-def _under_way(lane: Any, opens: Any, end: Any) -> Any:
+def _under_way(lane: Ints, opens: Ints, end: Ints) -> Ints:
     """How many intervals of its lane are under way when each begins, itself not counted."""
     zero = int(opens.min())
     span = int(end.max()) - zero + 1
@@ -90,33 +90,33 @@ def _under_way(lane: Any, opens: Any, end: Any) -> Any:
     return np.searchsorted(begins, now, "left") - np.searchsorted(ends, now, "right")
 
 
-def _tested(company: Any, cls: Any, count: int) -> Any:
+def _tested(company: Mask, cls: Ints, count: int) -> Mask:
     """Mask over the gates of the classes that have enough of both kinds."""
-    together = np.bincount(cls, weights=company, minlength=count)
+    together = weighed(cls, company, count)
     alone = np.bincount(cls, minlength=count) - together
     return ((together >= LEAST) & (alone >= LEAST))[cls]
 
 
-def _stratified(took: Any, company: Any, cls: Any, count: int, window: Any) -> tuple[float, float]:
+def _stratified(took: Floats, company: Mask, cls: Ints, count: int, window: Ints) -> tuple[float, float]:
     """Wilcoxon's rank sum of those in company, summed over the classes of each step: (score, chance) over the steps."""
     order = np.lexsort((took, cls))
     begin = np.searchsorted(cls[order], np.arange(count))
     rank = np.empty(len(took))
     rank[order] = np.arange(len(took)) - begin[cls[order]] + 1.0
     n = np.bincount(cls, minlength=count).astype(np.float64)
-    share = np.bincount(cls, weights=company, minlength=count) / np.maximum(n, 1)
+    share = weighed(cls, company, count) / np.maximum(n, 1)
     agree = (company - share[cls]) * (rank / (n + 1)[cls] - 0.5)
     steps = numbered(window)[0]
-    return above_zero(np.bincount(steps, weights=agree))
+    return above_zero(weighed(steps, agree))
 
 
-def _ratio(took: Any, company: Any, cls: Any, count: int) -> float:
+def _ratio(took: Floats, company: Mask, cls: Ints, count: int) -> float:
     """How many times as long those in company take, in the typical class."""
     together, alone = (_median(took, cls, count, mask) for mask in (company, ~company))
     return float(np.nanmedian(together / np.maximum(alone, 1.0)))
 
 
-def _median(took: Any, cls: Any, count: int, mask: Any) -> Any:
+def _median(took: Floats, cls: Ints, count: int, mask: Mask) -> Floats:
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from taut.diagnose.finding import Evidence, Finding, confidence, spell
+from taut.core.reporting import spell
+from taut.diagnose.finding import Evidence, Finding, confidence
 from taut.replay.timeline import Change
 
 MODE = "silent degradation"

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.trend import corrected
 from taut.diagnose import contention, degradation, energy, hang, imbalance, straggler, synchronisation
 from taut.diagnose import stalls as stall
 from taut.diagnose import tail_inflation as tail
-from taut.diagnose.finding import LISTED_SHARE, Evidence, Finding, recovered, spell, worth
+from taut.diagnose.finding import Evidence, Finding, recovered, worth
 
 DETECTORS = (straggler, degradation, stall, synchronisation, contention, tail, imbalance, energy, hang)
 FALSE_DISCOVERIES = 0.05

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import Table, Trace
 
 INSTEAD = ("attempt", "model")
@@ -21,7 +22,7 @@ THROWN = ("duplicate", "lost")
 """Outcomes of attempts that nobody uses."""
 
 
-def thrown_away(actions: Table) -> Any:
+def thrown_away(actions: Table) -> Mask:
     """Mask over the actions: attempts whose result nobody used."""
     gone = np.isin(actions.outcome, THROWN)
     instead = np.isin(actions.knob, INSTEAD) & (actions.parent >= 0) & (actions.parent < len(actions))
@@ -46,7 +47,7 @@ def redundant(trace: Trace) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _sum(counts: Any, of: int | None) -> int | None:
+def _sum(counts: Ints, of: int | None) -> int | None:
     """Sum of what was recorded; None where nothing was, 0 where nothing was thrown away of what was."""
     known = counts[counts >= 0]
     return int(known.sum()) if len(known) or (of is not None and not len(counts)) else None

@@ -18,9 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from taut.core.array_types import Floats
+from taut.core.ids import weighed
 
 if TYPE_CHECKING:
     from taut.diagnose.finding import Evidence
@@ -78,13 +81,13 @@ def warned(e: Evidence) -> list[Warned] | None:
     return sorted(found, key=lambda one: one.chance) if series else None
 
 
-def _series(e: Evidence) -> Iterator[tuple[int, Any]]:
+def _series(e: Evidence) -> Iterator[tuple[int, Floats]]:
     """The job's work in every step, and each rank's, up to what is known to have changed."""
     g, windows, ranks = e.graph, len(e.graph.steps), len(e.graph.ranks)
     if windows < LEAST_STEPS:
         return
     own = e.slower.own
-    busy = np.bincount((g.rank_index * windows + g.window)[own], weights=g.work_ns[own], minlength=ranks * windows)
+    busy = weighed((g.rank_index * windows + g.window)[own], g.work_ns[own], ranks * windows)
     busy = busy.reshape(ranks, windows)
     job = np.median(busy, axis=0)
     until = min([windows, *(place.first for place in e.slower.everywhere)])
@@ -96,7 +99,7 @@ def _series(e: Evidence) -> Iterator[tuple[int, Any]]:
             yield rank, (busy[rank] - job)[:until]
 
 
-def slowing(y: Any, rank: int = -1, tests: int = 1) -> Warned | None:
+def slowing(y: Floats, rank: int = -1, tests: int = 1) -> Warned | None:
     """Whether one series loses its restoring force."""
     y = np.asarray(y, dtype=np.float64)
     rest = residuals(y[None])
@@ -112,7 +115,7 @@ def slowing(y: Any, rank: int = -1, tests: int = 1) -> Warned | None:
     return Warned(rank, len(y) - 1, tests * chances[0], (_lag_one(first), _lag_one(second)), ratio, taus(rest[0]))
 
 
-def residuals(y: Any) -> Any:
+def residuals(y: Floats) -> Floats:
     """Every value less the line through it and the PAST before it, in spreads of the series, as if no line had been fitted."""
     n, y = y.shape[-1], _without_hiccups(y)
     at = np.arange(n) - 0.5 * (n - 1)
@@ -120,23 +123,23 @@ def residuals(y: Any) -> Any:
     slope = (count * moment - time * level) / np.maximum(count * square - time**2, 1e-9)
     rest = y - (level - slope * time) / count - slope * at
     rest = (rest / np.sqrt(np.maximum(1 - (4 * count - 2) / (count * (count + 1)), 1e-3)))[..., BURN:]
-    return rest / np.maximum(1.4826 * np.median(np.abs(rest), axis=-1, keepdims=True), 1e-12)
+    return np.asarray(rest / np.maximum(1.4826 * np.median(np.abs(rest), axis=-1, keepdims=True), 1e-12))
 
 
-def _recent(x: Any) -> Any:
+def _recent(x: Floats) -> Floats:
     """Sum over each value and those before it, PAST in all."""
     total = np.cumsum(x, axis=-1)
     return np.concatenate([total[..., :PAST], total[..., PAST:] - total[..., :-PAST]], axis=-1)
 
 
-def _without_hiccups(y: Any) -> Any:
+def _without_hiccups(y: Floats) -> Floats:
     """Values no farther from the median of the few before them than CLIP spreads from step to step."""
     spread = 1.4826 * np.median(np.abs(np.diff(y, axis=-1)), axis=-1, keepdims=True) / np.sqrt(2)
     before = np.median(np.lib.stride_tricks.sliding_window_view(y[..., :-1], FEW, axis=-1), axis=-1)
     return np.concatenate([y[..., :FEW], np.clip(y[..., FEW:], before - CLIP * spread, before + CLIP * spread)], axis=-1)
 
 
-def _slopes(rest: Any) -> tuple[Any, Any]:
+def _slopes(rest: Floats) -> tuple[Floats, Floats]:
     """Per series: slope of the memory over time, in standard errors; slope of log |residual|."""
     before, now = rest[:, :-1], rest[:, 1:]
     later = before * np.linspace(-0.5, 0.5, before.shape[1])
@@ -150,7 +153,7 @@ def _slopes(rest: Any) -> tuple[Any, Any]:
     return score, np.log(np.abs(rest) + 0.1) @ np.linspace(-0.5, 0.5, rest.shape[1])
 
 
-def surrogates(rest: Any, n: int, grows: bool = False) -> Any:
+def surrogates(rest: Floats, n: int, grows: bool = False) -> Floats:
     """AR(1) series of one memory, that of the residual without its bias, made of its own innovations.
 
     Their spread is the same in all steps, or grows as it does in the residual.
@@ -171,16 +174,16 @@ def surrogates(rest: Any, n: int, grows: bool = False) -> Any:
     return drawn[:, warm:]
 
 
-def _beyond(seen: float, null: Any) -> float:
+def _beyond(seen: float, null: Floats) -> float:
     """Chance of such a value among the surrogates: a normal tail fitted to them, as wide as it may well be."""
     return NormalDist().cdf(-(seen - float(null.mean())) / max(float(null.std()) * (1 + 1 / np.sqrt(2 * len(null))), 1e-12))
 
 
-def _lag_one(rest: Any) -> float:
+def _lag_one(rest: Floats) -> float:
     return float((rest[1:] * rest[:-1]).sum() / max(float((rest**2).sum()), 1e-12))
 
 
-def taus(rest: Any) -> tuple[float, float]:
+def taus(rest: Floats) -> tuple[float, float]:
     """Kendall's tau of autocorrelation and of variance in rolling windows against time."""
     width = int(WINDOW * len(rest))
     ends = np.unique(np.linspace(width, len(rest), POINTS).astype(np.int64))

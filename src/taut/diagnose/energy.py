@@ -14,12 +14,14 @@ clock that wanders by itself: nothing leads it. A cap that holds without swingin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.lagged import Edge, goes_with, leads, without_period
-from taut.diagnose.finding import Evidence, Finding, recovered, spell
+from taut.core.reporting import spell
+from taut.diagnose.finding import Evidence, Finding, recovered
 from taut.diagnose.metric_steps import Steps, steps_of
 from taut.graph import Graph
 from taut.replay.timeline import Change
@@ -46,7 +48,7 @@ class Loop:
     words: str
     chance: float
     gain: dict[str, float]
-    lever: Any
+    lever: Floats
     """One value per step, high while the loop does not hold the rank back."""
     held: str
     """The steps in which it is high, in words."""
@@ -87,7 +89,7 @@ def loops(steps: Steps) -> list[Loop]:
     return out
 
 
-def _lowers(s: dict[str, Any]) -> Edge:
+def _lowers(s: dict[str, Floats]) -> Edge:
     """A longer step lowers power: in the same step, or in the next, where the sensor averages or the load hides it.
 
     By how much follows from the same energy over a longer time: measured, it would be mixed with what the load does.
@@ -96,13 +98,13 @@ def _lowers(s: dict[str, Any]) -> Edge:
     return Edge(min(1.0, 2 * chance), -float(s[POWER].mean() / s["step"].mean()), 0.0)
 
 
-def _given(known: Any, values: Any) -> Any:
+def _given(known: Floats, values: Floats) -> Floats:
     """What is left of values when a straight line over something known is taken out."""
     x = known - known.mean()
-    return values - values.mean() - x * float(x @ values) / max(float(x @ x), 1e-300)
+    return np.asarray(values - values.mean() - x * float(x @ values) / max(float(x @ x), 1e-300))
 
 
-def _loop(words: str, free: tuple[Any, str, tuple[str, ...]], there: Edge, back: Edge, *others: Edge) -> Loop:
+def _loop(words: str, free: tuple[Floats, str, tuple[str, ...]], there: Edge, back: Edge, *others: Edge) -> Loop:
     """There and back give the gain; what else must hold counts for the chance."""
     rng = np.random.default_rng(0)
     draws = rng.normal(there.slope, there.error, DRAWS) * rng.normal(back.slope, back.error, DRAWS)
@@ -143,7 +145,7 @@ def _let_go(graph: Graph, index: int, loop: Loop, steps: Steps) -> list[Change]:
     ops = graph.ops
     cls, count = numbered(ops.name[mine], ops.size[mine], graph.place[mine])
     reason = f"rank {int(graph.ranks[index])} as in steps in which it is not held back"
-    parts: tuple[tuple[Literal["work", "gap"], Any], ...] = (("work", graph.work_ns[mine]), ("gap", graph.gap_ns[mine]))
+    parts: tuple[tuple[Literal["work", "gap"], Ints], ...] = (("work", graph.work_ns[mine]), ("gap", graph.gap_ns[mine]))
     out = []
     for what, values in parts:
         usual = _medians(values, cls, count, free[graph.window[mine]])[cls]
@@ -152,7 +154,7 @@ def _let_go(graph: Graph, index: int, loop: Loop, steps: Steps) -> list[Change]:
     return out
 
 
-def _medians(values: Any, cls: Any, count: int, use: Any) -> Any:
+def _medians(values: Ints, cls: Ints, count: int, use: Mask) -> Floats:
     """Median of each class over the rows in use; NaN where there is none."""
     order = np.lexsort((values[use], cls[use]))
     number = np.bincount(cls[use], minlength=count)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.core.ids import numbered
+from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import numbered, weighed
 from taut.core.interval import LEVEL, drawn, estimate
 from taut.core.tables import Kind
 from taut.diagnose.finding import Finding
@@ -67,8 +68,8 @@ def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> dict[st
 
 
 def _losses(
-    batch: Batch, met: Meetings, own: Any, mended_ns: tuple[Any, Any, Any], where: list[tuple[float, float, float]]
-) -> tuple[Any, Any]:
+    batch: Batch, met: Meetings, own: Mask, mended_ns: tuple[Ints, Ints, Ints], where: list[tuple[float, float, float]]
+) -> tuple[Floats, Floats]:
     """(points × losses in ns over the run, share of the wall that all of them take)."""
     g, (usual, work, gap) = batch.graph, mended_ns
     unequal = np.where(own, _for_good(g, work) - usual, 0.0)
@@ -96,7 +97,7 @@ def _losses(
     return -np.diff(np.concatenate([walls, even[None]]), axis=0).T, 1 - even / np.maximum(walls[0], 1.0)
 
 
-def _columns(where: list[tuple[float, float, float]], spreads: tuple[float, ...], parts: int, lates: int) -> Any:
+def _columns(where: list[tuple[float, float, float]], spreads: tuple[float, ...], parts: int, lates: int) -> Floats:
     """Shares of the ingredients: for every point as it would be, then with each of the first four losses taken off."""
     share = np.zeros((parts + lates, 5, len(where)))
     share[0] = 1.0
@@ -116,7 +117,7 @@ def _columns(where: list[tuple[float, float, float]], spreads: tuple[float, ...]
     return share.reshape(parts + lates, -1)
 
 
-def _for_good(graph: Graph, work: Any) -> Any:
+def _for_good(graph: Graph, work: Ints) -> Floats:
     """Median work of the same op on the same rank over the run, ns."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
@@ -126,21 +127,19 @@ def _for_good(graph: Graph, work: Any) -> Any:
     return describe_cells(work, order, begin)[0][cell]
 
 
-def _even(graph: Graph, own: Any) -> float:
+def _even(graph: Graph, own: Ints) -> float:
     """The run if all ranks had the same work: per window the busiest lane of each rank, mean over ranks, ns."""
     lanes, windows = int(graph.ops.lane.max()) + 1, len(graph.steps)
     key = (graph.rank_index * lanes + graph.ops.lane) * windows + graph.window
-    busy = np.bincount(key, weights=own, minlength=len(graph.ranks) * lanes * windows)
+    busy = weighed(key, own, len(graph.ranks) * lanes * windows)
     return float(busy.reshape(len(graph.ranks), lanes, windows).max(axis=1).mean(axis=0).sum())
 
 
-def _heterogeneity(graph: Graph, own: Any) -> dict[str, float] | None:
+def _heterogeneity(graph: Graph, own: Ints) -> dict[str, float] | None:
     """Robust coefficient of variation of ranks' work within a class (role and name), weighted by work, with its interval."""
     names, windows = len(graph.names), len(graph.steps)
     key = (graph.rank_index * names + graph.ops.name) * windows + graph.window
-    table = np.bincount(key, weights=own, minlength=len(graph.ranks) * names * windows).reshape(
-        len(graph.ranks), names, windows
-    )
+    table = weighed(key, own, len(graph.ranks) * names * windows).reshape(len(graph.ranks), names, windows)
     role = np.zeros(len(graph.ranks), dtype=np.int64)
     role[graph.rank_index] = graph.roles
     groups = [table[role == r] for r in np.unique(role) if (role == r).sum() >= LEAST_RANKS]
@@ -155,7 +154,7 @@ def _heterogeneity(graph: Graph, own: Any) -> dict[str, float] | None:
     return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
 
 
-def _variation(groups: list[Any]) -> float:
+def _variation(groups: list[Floats]) -> float:
     """1.4826 · MAD ÷ median over the ranks (rows) of each class (column), weighted by the medians; NaN without work."""
     apart = weight = 0.0
     for group in groups:

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered
-from taut.diagnose.finding import Evidence, Finding, spell
+from taut.core.reporting import spell
+from taut.diagnose.finding import Evidence, Finding
 from taut.graph import Graph
 from taut.graph.gate_matching import ROOT_TAKES
 from taut.replay.timeline import Change
@@ -47,7 +49,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     return [finding for finding in out if finding is not None] if out else None
 
 
-def fan_outs(graph: Graph) -> tuple[Any, Any]:
+def fan_outs(graph: Graph) -> tuple[Ints, Ints]:
     """Per gate: the op of the root that gathers answers, -1 where there is none; and how many it waits for."""
     ops = graph.ops
     root = np.full(len(graph.gates), -1, dtype=np.int64)
@@ -56,7 +58,7 @@ def fan_outs(graph: Graph) -> tuple[Any, Any]:
     return root, graph.gates.members - (root >= 0)
 
 
-def _behind(graph: Graph, root: Any, rows: Any, limit: int) -> tuple[Any, Any]:
+def _behind(graph: Graph, root: Ints, rows: Ints, limit: int) -> tuple[Ints, Ints]:
     """What makes answers late: the longest work in the lane of each late one, and how long it takes without being late."""
     ops = graph.ops
     over = ops.start_ns[rows] - ops.start_ns[root[graph.gate[rows]]] - limit
@@ -71,7 +73,7 @@ def _behind(graph: Graph, root: Any, rows: Any, limit: int) -> tuple[Any, Any]:
     return np.array(list(found), dtype=np.int64), np.array(list(found.values()), dtype=np.int64)
 
 
-def _compared(e: Evidence, took: Any, fans: tuple[Any, Any], narrow: Any, wide: Any, tests: int) -> Finding | None:
+def _compared(e: Evidence, took: Floats, fans: tuple[Ints, Ints], narrow: Ints, wide: Ints, tests: int) -> Finding | None:
     """Hold a wide fan-out against draws from the narrow one."""
     graph, (root, width) = e.graph, fans
     fewer, more = (int(width[some[0]]) for some in (narrow, wide))
@@ -103,10 +105,10 @@ def _compared(e: Evidence, took: Any, fans: tuple[Any, Any], narrow: Any, wide: 
     )  # fmt: skip
 
 
-def _inflation(samples: Any, high: float) -> Any:
+def _inflation(samples: Floats | Ints, high: float) -> Floats:
     """Upper quantile over median, along the last axis."""
     top, middle = np.quantile(samples, (high, 0.5), axis=-1)
-    return top / np.maximum(middle, 1.0)
+    return np.asarray(top / np.maximum(middle, 1.0))
 
 
 def tails(graph: Graph) -> list[dict[str, Any]] | None:
@@ -127,7 +129,7 @@ def tails(graph: Graph) -> list[dict[str, Any]] | None:
     return sorted(out, key=lambda row: (row["class"], row["fan_out"]))
 
 
-def _tail(graph: Graph, root: Any, rows: Any) -> dict[str, Any]:
+def _tail(graph: Graph, root: Ints, rows: Ints) -> dict[str, Any]:
     """One class and width; calls of fewer requests than have a tail get no prediction."""
     ops = graph.ops
     answers = rows[rows != root[:, None]].reshape(len(root), -1)
@@ -147,7 +149,7 @@ def _tail(graph: Graph, root: Any, rows: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shuffled(latency: Any, high: float) -> Any:
+def _shuffled(latency: Ints, high: float) -> Floats:
     """Inflation of the longest call when every rank's calls are shuffled between requests."""
     rng = np.random.default_rng(latency.shape[0])
     draws = max(19, min(199, MOST_DRAWN // latency.size))

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
+from taut.core.reporting import LISTED_SHARE
 from taut.diagnose.slowdowns import Slower
 from taut.graph import Graph
 from taut.replay.blame import Blame
@@ -21,10 +23,9 @@ if TYPE_CHECKING:
     from taut.diagnose.early_warning import Warned
     from taut.diagnose.synchronisation import Apart
 
-LISTED_SHARE = 0.03
-"""A finding recovers at least this share of the wall …"""
 EPISODE_SHARE = 0.05
-"""… or this share of its own steps, if there are at least EPISODE_STEPS of them, and says so."""
+"""A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
+are at least EPISODE_STEPS of them; it says so."""
 EPISODE_STEPS = 5
 LEAST_EPISODE = 0.05
 """Spans with less than this share of the whole score are noise around the others."""
@@ -118,20 +119,12 @@ def confidence(score: float, tests: int) -> float:
     return float(1 - min(1.0, max(tests, 1) * NormalDist().cdf(-score)))
 
 
-def recovered(evidence: Evidence, changes: Sequence[Change]) -> Any:
+def recovered(evidence: Evidence, changes: Sequence[Change]) -> Ints:
     """Wall time per window that replaying the changes saves, gaps of the others kept, ns."""
     return evidence.observed.window_ns - replay(evidence.graph, changes).window_ns
 
 
-def spell(ns: float) -> str:
-    """A duration in the unit a person would use."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= size:
-            return f"{ns / size:.1f} {unit}" if abs(ns) < 100 * size else f"{ns / size:.0f} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def episodes(score: Any, most: int = 4) -> list[tuple[int, int]]:
+def episodes(score: Floats, most: int = 4) -> list[tuple[int, int]]:
     """Spans of windows with the largest sums of a signed score (what was seen minus what noise would bring).
 
     Quiet windows count against a span, so a single blip far from the others does not stretch it.

@@ -12,11 +12,11 @@ something.
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from taut.core.ids import numbered
+from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import numbered, weighed
 from taut.core.persistence import above_zero
 from taut.core.tables import Kind
 from taut.diagnose.finding import Evidence, Finding
@@ -51,7 +51,7 @@ def micro_batches(e: Evidence) -> list[Finding] | None:
         return None
     either = passes[0] | passes[1]
     cell, cells = numbered(g.rank_index, g.window, np.maximum(g.ops.part, 0))
-    took = [np.bincount(cell[one], weights=g.work_ns[one], minlength=cells) for one in passes]
+    took = [weighed(cell[one], g.work_ns[one], cells) for one in passes]
     both = np.flatnonzero((took[0] > 0) & (took[1] > 0))
     rank_of, window_of, step_of, part_of = (np.zeros(cells, dtype=np.int64) for _ in range(4))
     step, steps = numbered(g.rank_index, g.window)
@@ -82,7 +82,7 @@ def micro_batches(e: Evidence) -> list[Finding] | None:
         return []
     rows = np.flatnonzero(either)
     cls, classes = numbered(g.roles[rows], g.ops.name[rows], g.window[rows])
-    even = (np.bincount(cls, weights=g.work_ns[rows], minlength=classes) / np.bincount(cls, minlength=classes))[cls]
+    even = (weighed(cls, g.work_ns[rows], classes) / np.bincount(cls, minlength=classes))[cls]
     names = tuple(g.names[i] for i in np.unique(g.ops.name[rows]))[:3]
     lost = int(np.maximum(g.work_ns[rows] - even, 0).sum())
     return [
@@ -96,17 +96,17 @@ def micro_batches(e: Evidence) -> list[Finding] | None:
     ]  # fmt: skip
 
 
-def _together(x: Any, y: Any, one: Any, other: Any, rank: Any) -> float:
+def _together(x: Floats, y: Floats, one: Ints, other: Ints, rank: Ints) -> float:
     """Correlation of some x with some y inside ranks, the median over ranks."""
-    xy, xx, yy = (np.bincount(rank[one], weights=p) for p in (x[one] * y[other], x[one] ** 2, y[other] ** 2))
+    xy, xx, yy = (weighed(rank[one], p) for p in (x[one] * y[other], x[one] ** 2, y[other] ** 2))
     known = xx * yy > 0
     return float(np.median(xy[known] / np.sqrt(xx * yy)[known])) if known.any() else 0.0
 
 
-def _by_window(x: Any, y: Any, one: Any, other: Any, window: Any) -> Any:
+def _by_window(x: Floats, y: Floats, one: Ints, other: Ints, window: Ints) -> Floats:
     """Mean product of some x with some y in every window."""
     count = np.bincount(window[one], minlength=int(window.max()) + 1)
-    return np.bincount(window[one], weights=x[one] * y[other], minlength=len(count)) / np.maximum(count, 1)
+    return weighed(window[one], x[one] * y[other], len(count)) / np.maximum(count, 1)
 
 
 def stages(e: Evidence) -> list[Finding] | None:
@@ -118,7 +118,7 @@ def stages(e: Evidence) -> list[Finding] | None:
         return None
     own = (g.ops.kind == Kind.COMPUTE) & _innocent(e)
     key = np.searchsorted(known, stage[g.rank_index]) * len(g.steps) + g.window
-    total = np.bincount(key[own], weights=g.work_ns[own], minlength=len(known) * len(g.steps)).reshape(len(known), -1)
+    total = weighed(key[own], g.work_ns[own], len(known) * len(g.steps)).reshape(len(known), -1)
     work = total / np.maximum(np.bincount(np.searchsorted(known, stage[_ranks(e)]), minlength=len(known)), 1)[:, None]
     mean = work.mean(axis=0)
     longest = int(np.argmax(np.median(work, axis=1)))
@@ -130,7 +130,7 @@ def stages(e: Evidence) -> list[Finding] | None:
     rows = np.flatnonzero(g.ops.kind == Kind.COMPUTE)
     even = g.work_ns[rows] * (mean / np.maximum(work, 1.0)).ravel()[key[rows]]
     mine = rows[stage[g.rank_index[rows]] == known[longest]]
-    names = np.bincount(g.ops.name[mine], weights=g.work_ns[mine])
+    names = weighed(g.ops.name[mine], g.work_ns[mine])
     lost = float((work[longest] - mean).sum() * np.count_nonzero(stage == known[longest]))
     return [
         Finding(
@@ -143,24 +143,24 @@ def stages(e: Evidence) -> list[Finding] | None:
     ]  # fmt: skip
 
 
-def _ranks(e: Evidence) -> Any:
+def _ranks(e: Evidence) -> Mask:
     """Mask of the ranks that are not late by themselves: a slow device makes its micro-batches and its stage long, too."""
     late = {rank for finding in e.late for rank in finding.ranks}
     return ~np.isin(e.graph.ranks, list(late))
 
 
-def _innocent(e: Evidence) -> Any:
+def _innocent(e: Evidence) -> Mask:
     """Mask of their ops."""
     return _ranks(e)[e.graph.rank_index]
 
 
-def _named(graph: Graph, words: tuple[str, ...]) -> Any:
+def _named(graph: Graph, words: tuple[str, ...]) -> Mask:
     """Mask of the ops whose class name has one of the words in it."""
     wanted = np.array([any(word in name.lower() for word in words) for name in graph.names], dtype=bool)
     return wanted[graph.ops.name]
 
 
-def _centred(values: Any, group: Any, groups: int) -> Any:
+def _centred(values: Floats, group: Ints, groups: int) -> Floats:
     """Values less the mean of their group."""
     count = np.maximum(np.bincount(group, minlength=groups), 1)
-    return values - (np.bincount(group, weights=values, minlength=groups) / count)[group]
+    return values - (weighed(group, values, groups) / count)[group]

@@ -5,10 +5,11 @@ None where something was not recorded, or where the number could not be told fro
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.interval import Estimate, estimate, over, share
 from taut.replay.blame import Blame
 from taut.replay.excess import Excess, excess, reached
@@ -31,14 +32,24 @@ def effective_throughput_ratio(whatif: WhatIf) -> Estimate | None:
     return estimate(lambda s: over(ideal[s].sum(axis=-1), actual[s].sum(axis=-1)), len(actual))
 
 
-def energy_per_useful_step(joules: Any, ideal_joules: Any, kept: float) -> Estimate | None:
+@dataclass(frozen=True)
+class StepEnergy:
+    """Energy of all ranks in every step, from the ledger."""
+
+    joules: Floats
+    ideal_joules: Floats
+    """The same where every op takes its reference."""
+
+
+def energy_per_useful_step(energy: StepEnergy | None, kept: float) -> Estimate | None:
     """Joules per kept step ÷ the same at ideal, from joules per executed step; None where power is not known.
 
     ``kept`` is the share of executed steps that were kept; at ideal it is all of them.
     """
-    if joules is None or kept <= 0:
+    if energy is None or kept <= 0:
         return None
-    return estimate(lambda s: over(joules[s].sum(axis=-1), ideal_joules[s].sum(axis=-1)) / kept, len(joules))
+    joules, ideal = energy.joules, energy.ideal_joules
+    return estimate(lambda s: over(joules[s].sum(axis=-1), ideal[s].sum(axis=-1)) / kept, len(joules))
 
 
 def runtime_variance_index(observed: Timeline) -> Estimate | None:
@@ -47,7 +58,7 @@ def runtime_variance_index(observed: Timeline) -> Estimate | None:
     if len(times) < LEAST_STEPS or np.subtract(*np.quantile(times, (0.95, 0.05))) <= TICKS * tick_ns:
         return None
 
-    def index(steps: Any) -> Any:
+    def index(steps: Ints) -> Floats:
         low, middle, high = np.quantile(times[steps], (0.05, 0.5, 0.95), axis=-1)
         return over(high - low, NORMAL_WIDTH * middle)
 
@@ -77,18 +88,23 @@ def straggler_cascade_rate(blame: Blame, gap_free: Timeline, late: Excess) -> Es
 
 
 def indices(
-    observed: Timeline, gap_free: Timeline, blame: Blame, whatif: WhatIf, joules: Any = None, ideal_joules: Any = None,
-    discarded: Any = None, kept: float = 1.0,
-) -> dict[str, Estimate | None]:  # fmt: skip
+    observed: Timeline,
+    gap_free: Timeline,
+    blame: Blame,
+    whatif: WhatIf,
+    energy: StepEnergy | None = None,
+    discarded: Mask | None = None,
+    kept: float = 1.0,
+) -> dict[str, Estimate | None]:
     """All indices of a run.
 
-    Joules per step come from the ledger; which executed steps were ``discarded`` (flags), and the share ``kept``, from a
+    Energy comes from the ledger; which executed steps were ``discarded`` (flags), and the share ``kept``, from a
     progress log. Without a log the steps of the trace count as kept.
     """
     late = excess(blame)
     return {
         "effective_throughput_ratio": effective_throughput_ratio(whatif),
-        "energy_per_useful_step": energy_per_useful_step(joules, ideal_joules, kept),
+        "energy_per_useful_step": energy_per_useful_step(energy, kept),
         "runtime_variance_index": runtime_variance_index(observed),
         "sync_delay_amplification": sync_delay_amplification(blame, gap_free, late),
         "replay_probability": None if discarded is None else replay_probability(discarded),
@@ -96,7 +112,7 @@ def indices(
     }
 
 
-def replay_probability(discarded: Any) -> Estimate | None:
+def replay_probability(discarded: Mask) -> Estimate | None:
     """Share of executed steps that were discarded later; a roll-back discards a run of them, so blocks are as long."""
     ends = np.flatnonzero(np.diff(np.concatenate([[0], discarded.astype(np.int8), [0]])))
     longest = int((ends[1::2] - ends[::2]).max()) if len(ends) else 1

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.interval import LEVEL, drawn
 from taut.diagnose.finding import Finding
-from taut.diagnose.more_ranks import latest, meetings
+from taut.diagnose.more_ranks import Meetings, latest, meetings
 from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.mixtures import grid
@@ -46,7 +47,7 @@ def regime(batch: Batch, blame: Blame, findings: Sequence[Finding], pays: float 
     return {"class": kind, "reserve": found, "marginal_return": _estimate(today), "pays": pays}
 
 
-def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Any, Any, Any]:
+def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Ints, Ints, Ints]:
     """(reference, work, gap) of every op with the findings mended; the reference of a mended op is what mending gives."""
     changes = [change for finding in findings for change in finding.changes]
     if not changes:
@@ -59,7 +60,7 @@ def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Any
     return usual, work, gap
 
 
-def _walls(batch: Batch, blame: Blame, findings: Sequence[Finding], met: Any) -> tuple[Any, Any]:
+def _walls(batch: Batch, blame: Blame, findings: Sequence[Finding], met: Meetings) -> tuple[Floats, Floats]:
     """Window lengths for every factor of jitter (windows × factors): as wide as it is, and with twice the ranks."""
     g = batch.graph
     usual, work, gap = mended(g, blame, findings)
@@ -75,23 +76,24 @@ def _walls(batch: Batch, blame: Blame, findings: Sequence[Finding], met: Any) ->
     return both[:, : len(FACTORS)], both[:, len(FACTORS) :]
 
 
-def _returns(wall: Any, wider: Any) -> Any:
+def _returns(wall: Floats, wider: Floats) -> Floats:
     """What one accelerator more brings, in accelerators without jitter: (T₀ ÷ T) · (1 − d ln T ÷ d ln ranks)."""
     wall, wider = np.maximum(wall, 1.0), np.maximum(wider, 1.0)
-    return wall[:, :1] / wall * (1 - np.log2(wider / wall))
+    return np.asarray(wall[:, :1] / wall * (1 - np.log2(wider / wall)))
 
 
-def _crossing(back: Any, pays: float) -> Any:
+def _crossing(back: Floats, pays: float) -> Floats:
     """The factor at which the return falls below what pays, linear between factors; the last factor if it does not."""
     factors, below = np.array(FACTORS), back < pays
     at = np.where(below.any(axis=1), below.argmax(axis=1), len(factors) - 1)
     before, row = np.maximum(at - 1, 0), np.arange(len(back))
     high, low = back[row, before], back[row, at]
     part = np.clip((high - pays) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
-    return np.where(below.any(axis=1), factors[before] + part * (factors[at] - factors[before]), factors[-1])
+    between = np.where(below.any(axis=1), factors[before] + part * (factors[at] - factors[before]), factors[-1])
+    return np.asarray(between)
 
 
-def _estimate(values: Any, most: float | None = None) -> dict[str, Any]:
+def _estimate(values: Floats, most: float | None = None) -> dict[str, Any]:
     """The first value with the interval of the others; open above where the value is at the end of what was tried."""
     value, (low, high) = float(values[0]), np.quantile(values[1:], LEVEL)
     top = None if most is not None and max(value, high) >= most else max(float(high), value)

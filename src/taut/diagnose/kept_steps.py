@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from taut.core.ids import numbered, occurrence
+from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import numbered, occurrence, weighed
 from taut.core.interval import DRAWS, LEVEL, Estimate, estimate, share
 from taut.core.tables import Table
 
@@ -29,13 +30,13 @@ SKIPPED = 2
 class Executed:
     """The executed steps of a job, over all ranks, in order."""
 
-    step: Any
-    discarded: Any
-    useful: Any
+    step: Ints
+    discarded: Mask
+    useful: Mask
     """Kept, with a finite loss and an update."""
-    loss: Any
+    loss: Floats
     """Mean over the ranks that log one; NaN where none does."""
-    tokens: Any
+    tokens: Floats
     """Sum over ranks; NaN where not recorded."""
 
     @property
@@ -58,18 +59,18 @@ def executed(log: Table) -> Executed | None:
         lost[a : b - 1] = later[1:] <= log.step[a : b - 1]
         place[a:b] = np.arange(b - a)
     told = np.isfinite(log.loss)
-    logs_loss = np.bincount(rank, weights=told) > 0
+    logs_loss = weighed(rank, told) > 0
     idle = (log.kept == SKIPPED) | (~told & (logs_loss[rank] | ~told.any()))
     first = np.full(tries, len(log), dtype=np.int64)
     np.minimum.at(first, attempt, place)
     order = np.lexsort((np.arange(tries), first))
 
-    def any_rank(flags: Any) -> Any:
-        return (np.bincount(attempt, weights=flags, minlength=tries) > 0)[order]
+    def any_rank(flags: Mask) -> Mask:
+        return (weighed(attempt, flags, tries) > 0)[order]
 
-    def total(values: Any, known: Any) -> Any:
-        sums = np.bincount(attempt, weights=np.where(known, values, 0), minlength=tries)
-        count = np.bincount(attempt, weights=known, minlength=tries)
+    def total(values: Floats | Ints, known: Mask) -> tuple[Floats, Floats]:
+        sums = weighed(attempt, np.where(known, values, 0), tries)
+        count = weighed(attempt, known, tries)
         return np.where(count > 0, sums, np.nan)[order], np.maximum(count, 1)[order]
 
     step = np.zeros(tries, dtype=np.int64)
@@ -131,7 +132,7 @@ def _tokens(done: Executed, hours: float) -> Estimate | None:
     return _scaled(estimate(lambda s: useful[s].mean(axis=-1), len(useful)), len(useful), hours)
 
 
-def _change(loss: Any, tenth: int, hours: float) -> Estimate | None:
+def _change(loss: Floats, tenth: int, hours: float) -> Estimate | None:
     """Change of the loss an hour of one rank brings, from the first to the last tenth of the kept steps; falling is below 0.
 
     The two middles lie a tenth less than the run apart.

@@ -8,13 +8,14 @@ themselves give (Bonferroni over all waits of the run, see ``replay/blame.py``).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.change_points import LEAST_STEPS
+from taut.core.ids import weighed
+from taut.core.reporting import spell
 from taut.diagnose.as_before import pauses_before, rank_before, takes
-from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, spell, worth
+from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, worth
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
 from taut.replay.timeline import Change
@@ -44,8 +45,7 @@ def _in_time(e: Evidence, place: Place) -> Finding:
     within = (graph.window >= a) & (graph.window <= b)
     changes = rank_before(e.slower, place, e.blame.peers.value_ns)
     mine, usual = changes[0].ops, changes[0].value
-    excess = graph.work_ns[mine] - usual
-    by_name = np.bincount(graph.ops.name[mine], weights=excess, minlength=len(graph.names))
+    by_name = weighed(graph.ops.name[mine], np.asarray(graph.work_ns[mine] - usual), len(graph.names))
     classes = [graph.names[i] for i in np.argsort(-by_name)[:3] if by_name[i] > 0]
     mode = _mode(e, place, by_name)
     rank, steps = int(graph.ranks[place.rank]), (int(graph.steps[a]), int(graph.steps[b]))
@@ -63,7 +63,7 @@ def _in_time(e: Evidence, place: Place) -> Finding:
     )  # fmt: skip
 
 
-def _mode(e: Evidence, place: Place, by_name: Any) -> str:
+def _mode(e: Evidence, place: Place, by_name: Floats) -> str:
     """Which failure mode an excess in time is: of a group out of step, a stall, growing, or a straggler's."""
     if e.apart is not None and e.apart.holds(place.rank, place.first, place.last):
         return "partial synchronisation loss"
@@ -71,7 +71,7 @@ def _mode(e: Evidence, place: Place, by_name: Any) -> str:
     return "silent degradation" if place.grows and mode == "straggler cascade" else mode
 
 
-def _mode_of(graph: Graph, by_name: Any) -> str:
+def _mode_of(graph: Graph, by_name: Floats) -> str:
     """Which failure mode an excess is, from the classes that hold it; a gap is the shadow of an op on another lane."""
     total = np.maximum(by_name, 0).sum()
     for mode, words in (("input stall", ("input", "data_load", "dataload")), ("checkpoint stall", ("checkpoint",))):
@@ -91,14 +91,14 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
     return [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
 
 
-def _caused(e: Evidence) -> Any:
+def _caused(e: Evidence) -> Floats:
     """Rank × window: wait of others that excess in the rank's own work caused, rank-ns."""
     size = len(e.graph.ranks) * len(e.graph.steps)
-    caused = np.bincount(_cells(e)[e.slower.own], weights=e.blame.fault_ns[e.slower.own], minlength=size)
+    caused = weighed(_cells(e)[e.slower.own], e.blame.fault_ns[e.slower.own], size)
     return caused.reshape(len(e.graph.ranks), -1)
 
 
-def _cells(e: Evidence) -> Any:
+def _cells(e: Evidence) -> Ints:
     return e.graph.rank_index * len(e.graph.steps) + e.graph.window
 
 
@@ -122,10 +122,10 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
             continue
         rank = int(graph.ranks[r])
         mine = (key == k) & (blame.fault_ns > 0)
-        names = np.bincount(graph.ops.name[mine], weights=blame.fault_ns[mine])
+        names = weighed(graph.ops.name[mine], blame.fault_ns[mine])
         classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
         lost = int(caused[r, a : b + 1].sum())
-        mode = _mode_of(graph, np.bincount(graph.ops.name[key == k], blame.excess_ns[key == k], len(graph.names)))
+        mode = _mode_of(graph, weighed(graph.ops.name[key == k], blame.excess_ns[key == k], len(graph.names)))
         excess = spell(float(blame.excess_ns[key == k].sum()) / (b - a + 1))
         out.append(
             Finding(
@@ -142,7 +142,7 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
     return out
 
 
-def _habit(saved: Any) -> Any:
+def _habit(saved: Ints) -> Ints:
     """Savings per window without those of the costliest that could be accidents, where there are windows enough to tell."""
     out = saved.copy()
     if len(out) >= LEAST_STEPS:
@@ -150,18 +150,18 @@ def _habit(saved: Any) -> Any:
     return out
 
 
-def _excess_score(e: Evidence) -> Any:
+def _excess_score(e: Evidence) -> Floats:
     """Excess of every rank in every window, less what its peers' ordinary spread would bring."""
     peers, size, own, cells = e.blame.peers, len(e.graph.ranks) * len(e.graph.steps), e.slower.own, _cells(e)
 
-    def total(values: Any) -> Any:
-        return np.bincount(cells[own], weights=np.nan_to_num(values[own]), minlength=size)
+    def total(values: Floats) -> Floats:
+        return weighed(cells[own], np.nan_to_num(values[own]), size)
 
     spread = np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
     return total(e.blame.excess_ns) - NOISE * spread
 
 
-def _top_scores(e: Evidence) -> Any:
+def _top_scores(e: Evidence) -> Floats:
     """Largest score among the waits that each rank opened."""
     waits, score = e.blame.waits, np.nan_to_num(e.blame.score)
     top = np.zeros(len(e.graph.ranks))

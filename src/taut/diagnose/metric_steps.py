@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from taut.core.tables import Kind
+from taut.core.array_types import Floats, Ints
+from taut.core.ids import weighed
+from taut.core.tables import Kind, Table
 from taut.graph import Graph
 
 SEEN = 0.95
@@ -18,13 +19,13 @@ SEEN = 0.95
 class Steps:
     """One rank's steps, or blocks of steps where its sensors are slower than its steps."""
 
-    took_ns: Any
+    took_ns: Floats
     """Its own work and gaps, mean per step, ns."""
-    length_ns: Any
+    length_ns: Floats
     """From begin to end, waits included, mean per step, ns."""
-    metrics: dict[str, Any]
+    metrics: dict[str, Floats]
     """Mean of each metric."""
-    window: Any
+    window: Ints
     """Window of every step, blocks opened."""
     block: int = 1
     """Steps per block."""
@@ -47,21 +48,21 @@ def steps_of(graph: Graph, metrics: tuple[str, ...], least: int) -> dict[int, St
     return out
 
 
-def _samples(table: Any, rank: int, name: str) -> tuple[Any, Any]:
+def _samples(table: Table, rank: int, name: str) -> tuple[Ints, Floats]:
     mine = (table.rank == rank) & (table.metric == name)
     order = np.argsort(table.time_ns[mine], kind="stable")
     return table.time_ns[mine][order], table.value[mine][order]
 
 
-def _own(graph: Graph) -> Any:
+def _own(graph: Graph) -> Floats:
     """Own work and gaps of every rank in every window, ns."""
     own = graph.ops.kind != Kind.COMMUNICATE
     cell = (graph.rank_index * len(graph.steps) + graph.window)[own]
-    total = np.bincount(cell, (graph.work_ns + graph.gap_ns)[own], minlength=len(graph.ranks) * len(graph.steps))
+    total = weighed(cell, (graph.work_ns + graph.gap_ns)[own], len(graph.ranks) * len(graph.steps))
     return total.reshape(len(graph.ranks), -1)
 
 
-def _extent(graph: Graph) -> tuple[Any, Any]:
+def _extent(graph: Graph) -> tuple[Ints, Ints]:
     """Begin and end of every window on every rank, ns in the rank's own clock: marks if there are any, else its ops."""
     ranks, windows = len(graph.ranks), len(graph.steps)
     begin, end = np.full(ranks * windows, np.iinfo(np.int64).max), np.full(ranks * windows, np.iinfo(np.int64).min)
@@ -81,7 +82,7 @@ def _extent(graph: Graph) -> tuple[Any, Any]:
     return begin.reshape(ranks, windows), end.reshape(ranks, windows)
 
 
-def _blocks(begin: Any, end: Any, took: Any, found: dict[str, tuple[Any, Any]], least: int) -> Steps | None:
+def _blocks(begin: Ints, end: Ints, took: Floats, found: dict[str, tuple[Ints, Floats]], least: int) -> Steps | None:
     """Steps in the smallest blocks in which every metric was sampled; None if too few are left."""
     window = np.flatnonzero(begin <= end)
     begin, end, took = begin[window], end[window], took[window]
@@ -100,7 +101,7 @@ def _blocks(begin: Any, end: Any, took: Any, found: dict[str, tuple[Any, Any]], 
     return None
 
 
-def _mean(begin: Any, end: Any, time: Any, value: Any) -> Any:
+def _mean(begin: Ints, end: Ints, time: Ints, value: Floats) -> Floats:
     """Mean of the samples in each interval, NaN where there is none."""
     total = np.concatenate([[0.0], np.cumsum(value)])
     first, last = np.searchsorted(time, begin), np.searchsorted(time, end)
@@ -108,7 +109,7 @@ def _mean(begin: Any, end: Any, time: Any, value: Any) -> Any:
     return np.where(count > 0, (total[last] - total[first]) / np.maximum(count, 1), np.nan)
 
 
-def _filled(values: Any) -> Any:
+def _filled(values: Floats) -> Floats:
     """Gaps filled from the neighbours in time."""
     known = np.isfinite(values)
     return np.interp(np.arange(len(values)), np.flatnonzero(known), values[known])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from taut.core.ids import numbered
+from taut.core.array_types import Floats, Ints
+from taut.core.ids import numbered, weighed
 from taut.graph import Graph
 from taut.graph.gate_matching import EVERYBODY
 
@@ -26,13 +26,13 @@ TAIL = 4
 class Meetings:
     """The ops that take part in a full rendezvous."""
 
-    rows: Any
+    rows: Ints
     """Their ops."""
-    gate: Any
+    gate: Ints
     """Dense number of each op's gate."""
-    members: Any
+    members: Ints
     """Per gate."""
-    kind: Any
+    kind: Ints
     """Per gate: class of gates that may be pooled."""
 
 
@@ -49,14 +49,14 @@ def meetings(graph: Graph) -> Meetings | None:
     return Meetings(rows, gate, members, kind) if members.max() > 1 else None
 
 
-def latest(m: Meetings, stray_ns: Any, factors: tuple[float, ...]) -> Any:
+def latest(m: Meetings, stray_ns: Floats, factors: tuple[float, ...]) -> Floats:
     """How late the last of a gate's members is expected, with ``factor`` times as many of them: ops × factors, ns.
 
     ``stray_ns`` is how much later than at reference each op arrived. What a gate's members have in common is taken out;
     few members hide part of the spread in that, which the factor √(n / (n − 1)) restores.
     """
     few = np.maximum(m.members, 2)
-    common = np.bincount(m.gate, weights=stray_ns) / m.members
+    common = weighed(m.gate, stray_ns) / m.members
     apart = (stray_ns - common[m.gate]) * np.sqrt(few / (few - 1))[m.gate]
     out = np.zeros((int(m.kind.max()) + 1, len(factors)))
     order = np.argsort(m.kind[m.gate], kind="stable")
@@ -70,7 +70,7 @@ def latest(m: Meetings, stray_ns: Any, factors: tuple[float, ...]) -> Any:
     return out[m.kind][m.gate]
 
 
-def largest(pool: Any, n: float) -> float:
+def largest(pool: Floats, n: float) -> float:
     """Expected largest of n draws from a sorted pool."""
     size = len(pool)
     inside = min(n, max(size / TAIL, 2.0))

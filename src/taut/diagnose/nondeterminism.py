@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from taut.core.differences import differ
+from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.trend import corrected
-from taut.diagnose.finding import LISTED_SHARE, Finding, spell
+from taut.diagnose.finding import Finding
 from taut.diagnose.repeats import Repeat, unlike
 
 MODE = "non-determinism"
@@ -124,7 +124,7 @@ def finding(runs: Sequence[Repeat], seen: Timing, q: float | None) -> Finding | 
 
 def _ranks(spots: Sequence[Spot]) -> tuple[tuple[int, ...], bool]:
     """The rank with most of what differs, and whether it holds most of it."""
-    sums: dict[int, Any] = {}
+    sums: dict[int, float] = {}
     for spot in spots:
         sums[spot.rank] = sums.get(spot.rank, 0.0) + spot.between_ns[0]
     if not sums:

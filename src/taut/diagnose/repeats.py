@@ -6,13 +6,13 @@ Differences of structure are facts and are listed; whether differences of timing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from taut.core.ids import numbered
+from taut.core.array_types import Floats, Ints
+from taut.core.ids import numbered, weighed
 from taut.graph import Graph
 
 REST = " (after)"
@@ -28,21 +28,21 @@ class Repeat:
 
     rows: Mapping[tuple[str, int], int]
     """(class, rank) → row of the tables."""
-    ranks: Any
-    steps: Any
-    step_ns: Any
+    ranks: Ints
+    steps: Ints
+    step_ns: Ints
     """Wall time of every step."""
-    work_ns: Any
+    work_ns: Floats
     """Work of every row in every step, all its ops together."""
-    ops: Any
+    ops: Ints
     """Number of ops of every row in every step."""
     orders: list[tuple[Meeting, ...]]
     """The orders of gates that occur, process group by process group."""
-    order: Any
+    order: Ints
     """Rank × step: which of them."""
 
 
-def repeat(graph: Graph, step_ns: Any) -> Repeat:
+def repeat(graph: Graph, step_ns: Sequence[int] | Ints) -> Repeat:
     """Reduce a run."""
     ops, windows = graph.ops, len(graph.steps)
     row, count = numbered(ops.name, ops.rank)
@@ -50,12 +50,12 @@ def repeat(graph: Graph, step_ns: Any) -> Repeat:
     one[row] = np.arange(len(row))
     rows = {(graph.names[n], int(r)): i for i, (n, r) in enumerate(zip(ops.name[one], ops.rank[one], strict=True))}
     cell, cells = row * windows + graph.window, count * windows
-    work = np.bincount(cell, weights=graph.work_ns, minlength=cells).reshape(count, windows)
+    work = weighed(cell, graph.work_ns, cells).reshape(count, windows)
     many = np.bincount(cell, minlength=cells).reshape(count, windows)
     return Repeat(rows, np.asarray(graph.ranks), np.asarray(graph.steps), np.asarray(step_ns), work, many, *_orders(graph))
 
 
-def _orders(graph: Graph) -> tuple[list[tuple[Meeting, ...]], Any]:
+def _orders(graph: Graph) -> tuple[list[tuple[Meeting, ...]], Ints]:
     """The distinct orders of gates, and which of them each rank followed in each step."""
     ops, windows, rank = graph.ops, len(graph.steps), graph.rank_index
     met = np.flatnonzero(graph.gate >= 0)
@@ -110,7 +110,7 @@ def unlike(a: Repeat, b: Repeat) -> list[Unlike]:
     ]
 
 
-def _common(a: Any, b: Any) -> tuple[Any, Any]:
+def _common(a: Ints, b: Ints) -> tuple[Ints, Ints]:
     """Places of the same steps in both runs; where none has the same label, steps are compared in their order."""
     _, first, second = np.intersect1d(a, b, return_indices=True)
     if len(first):
@@ -119,7 +119,7 @@ def _common(a: Any, b: Any) -> tuple[Any, Any]:
     return shorter, shorter
 
 
-def _classes(a: Repeat, b: Repeat, at: tuple[Any, Any]) -> Iterator[Unlike]:
+def _classes(a: Repeat, b: Repeat, at: tuple[Ints, Ints]) -> Iterator[Unlike]:
     ranks = set(a.ranks.tolist()) & set(b.ranks.tolist())
     for name, rank in sorted(a.rows.keys() ^ b.rows.keys(), key=lambda key: (key[1], key[0])):
         if rank in ranks and not name.endswith(REST):
@@ -134,7 +134,7 @@ def _classes(a: Repeat, b: Repeat, at: tuple[Any, Any]) -> Iterator[Unlike]:
             yield Unlike("count", both[i][1], both[i][0], int(mine[i].sum()), int(theirs[i].sum()), step, len(where))
 
 
-def _gates(a: Repeat, b: Repeat, at: tuple[Any, Any]) -> Iterator[Unlike]:
+def _gates(a: Repeat, b: Repeat, at: tuple[Ints, Ints]) -> Iterator[Unlike]:
     number = {order: i for i, order in enumerate(b.orders)}
     same = np.array([number.get(order, -1) for order in a.orders], dtype=np.int64)
     for rank in np.intersect1d(a.ranks, b.ranks).tolist():

@@ -7,13 +7,13 @@ no peers, and because peers are slow too when a whole gate is. What all ranks sh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask, Numbers
 from taut.core.change_points import (
     LEAST_OUTSIDE,
     LEAST_STEPS,
@@ -27,7 +27,7 @@ from taut.core.change_points import (
     outliers,
     ramp,
 )
-from taut.core.ids import numbered
+from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.replay.whatif import link_ends
@@ -76,8 +76,8 @@ class Place:
     """Index of the class name that takes longer on all ranks; -1 for one rank, and for links."""
     grows: bool = False
     """Whether it gets slower from step to step."""
-    gates: Any = None
-    """Mask over the gates whose transfers it holds up; None where a rank holds up none by itself."""
+    gates: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """Mask over the gates whose transfers it holds up; empty where a rank holds up none by itself."""
 
     @property
     def total_ns(self) -> float:
@@ -105,12 +105,12 @@ class Slower:
         self.own = graph.ops.kind != Kind.COMMUNICATE
 
     @cached_property
-    def classes(self) -> tuple[Any, int]:
+    def classes(self) -> tuple[Ints, int]:
         """The same op of the same rank at the same place in the step."""
         ops = self.graph.ops
         return numbered(ops.rank, ops.name, ops.size, self.graph.place)
 
-    def outside(self, values: Any, first: int, last: int, but: Any = None) -> Any:
+    def outside(self, values: Ints, first: int, last: int, but: Mask | None = None) -> Floats:
         """Median of an op's class outside windows first … last or outside ``but`` (a mask of ops); NaN where there is none."""
         from taut.core.group_kernels import group_sort
         from taut.replay.wait_kernels import describe_cells
@@ -121,19 +121,17 @@ class Slower:
         order, begin = group_sort(cls[use], count)
         return describe_cells(values[use], order, begin)[0][cls]
 
-    def _table(self, values: Any, key: Any, count: int, window: Any) -> Any:
-        return np.bincount(key * self.windows + window, weights=values, minlength=count * self.windows).reshape(
-            count, self.windows
-        )
+    def _table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+        return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
-    def _busy(self) -> Any:
+    def _busy(self) -> Floats:
         """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
         g, own = self.graph, self.own
         busy = self._table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
         return self._by_itself(busy)
 
-    def _by_itself(self, took: Any) -> Any:
+    def _by_itself(self, took: Floats) -> Floats:
         """Ranks × windows, less what those that do the same work did more than usual; a service alone is its own measure."""
         role = np.zeros(self.count, dtype=np.int64)
         if self.graph.trace.told:
@@ -146,7 +144,7 @@ class Slower:
         return out
 
     @cached_property
-    def _by_name(self) -> Any:
+    def _by_name(self) -> Floats:
         """Work of every rank in every class name that holds some share of it, likewise: name by name, all ranks.
 
         What slows one kind of work only would drown in the noise of all the others.
@@ -155,10 +153,10 @@ class Slower:
         return np.concatenate(y) if y else np.zeros((0, self.windows))
 
     @cached_property
-    def _took(self) -> tuple[Any, Any]:
+    def _took(self) -> tuple[Ints, Floats]:
         """Class names that hold some share of the ranks' own work; name × rank × window: their work."""
         g, own = self.graph, self.own
-        share = np.bincount(g.ops.name[own], weights=g.work_ns[own], minlength=len(g.names))
+        share = weighed(g.ops.name[own], g.work_ns[own], len(g.names))
         chosen = np.flatnonzero(share >= WORTH * max(share.sum(), 1.0))
         where = np.full(len(g.names), -1)
         where[chosen] = np.arange(len(chosen))
@@ -200,7 +198,7 @@ class Slower:
         above = self._busy - np.median(self._busy, axis=1, keepdims=True)
         place, weight = np.nonzero(spikes)[0], above[spikes]
         often = np.flatnonzero(np.bincount(place, minlength=self.count) >= 2)
-        total = np.bincount(place, weights=weight, minlength=self.count)
+        total = weighed(place, weight, self.count)
         for rank in often[np.argsort(-total[often], kind="stable")][:MOST_STALLS].tolist():
             chance = heaped(weight, place == rank, 1 / self.count, self.count)
             if rank in known or chance >= FALSE_ALARMS:
@@ -212,7 +210,7 @@ class Slower:
         return out
 
     @cached_property
-    def gates(self) -> tuple[Any, Any, Any]:
+    def gates(self) -> tuple[Ints, Floats, Floats]:
         """Per gate: window, shortest and longest transfer of its members."""
         g = self.graph
         inside = g.gate >= 0
@@ -224,7 +222,7 @@ class Slower:
         return window, low, high
 
     @cached_property
-    def _groups(self) -> tuple[Any, int]:
+    def _groups(self) -> tuple[Ints, int]:
         """Who meets at a gate: the process group, or the two ends of a hop, in its direction."""
         g = self.graph
         sender, receiver = (np.full(len(g.gates), -1, dtype=np.int64) for _ in range(2))
@@ -233,14 +231,14 @@ class Slower:
         sender[g.gate[hops]], receiver[g.gate[hops]] = ends[0][hops], ends[1][hops]
         return numbered(np.where(sender >= 0, -1, g.gates.group), sender, receiver)
 
-    def _gates_of(self, rank: int) -> Any:
+    def _gates_of(self, rank: int) -> Mask:
         """Mask over the gates that a rank takes part in."""
         g = self.graph
         mine = np.zeros(len(g.gates), dtype=bool)
         mine[g.gate[(g.gate >= 0) & (g.rank_index == rank)]] = True
         return mine
 
-    def stopped(self, rank: int) -> Any:
+    def stopped(self, rank: int) -> Mask:
         """Mask over the gates of a rank whose transfers took far longer than usual: what it holds up if it stops."""
         mine = self._gates_of(rank)
         return mine & np.isin(np.arange(len(mine)), self._hiccups[0])
@@ -251,15 +249,15 @@ class Slower:
         group, count = self._groups
         mine = self._gates_of(rank)
         inside = (window >= first) & (window <= last)
-        took = [np.bincount(group[mine & part], weights=high[mine & part], minlength=count) for part in (inside, ~inside)]
+        took = [weighed(group[mine & part], high[mine & part], count) for part in (inside, ~inside)]
         steps = last - first + 1
         during, before = took[0] / steps, took[1] / max(self.windows - steps, 1)
         matter = before >= MATTERS * before.sum()
         return bool((during[matter] >= GREW * before[matter]).all())
 
-    def held_up(self, place: Place) -> Any:
+    def held_up(self, place: Place) -> Mask:
         """Mask over the gates of a slow rank whose transfers take longer while it is slow: groups that meet it, one by one."""
-        out = np.zeros(len(self.graph.gates), dtype=bool) if place.gates is None else place.gates
+        out = place.gates if len(place.gates) else np.zeros(len(self.graph.gates), dtype=bool)
         inside = _between(self.windows, place.first, place.last + 1)
         if not len(out) or self.windows < LEAST_STEPS or inside.all():
             return out
@@ -296,7 +294,7 @@ class Slower:
         same = [p for p in out if p.owners & lossy.owners and p.total_ns < lossy.total_ns]
         return [p for p in out if p not in same] + [lossy] if same or not out else out
 
-    def _links(self, together: list[Span], worst: Span, total: Any) -> Place:
+    def _links(self, together: list[Span], worst: Span, total: Floats) -> Place:
         """The links that slow groups have in common: of every group those into the members that end later than before."""
         group, _ = self._groups
         gates = np.isin(group, [span.series for span in together])
@@ -316,7 +314,7 @@ class Slower:
             links = tuple(pair for pair in links if owner in pair)
         return Place(worst.first, worst.last, worst.score, False, sum(slower.values()), worst.tests, links=links, gates=gates)
 
-    def _late_links(self, gates: Any, span: Span, slower: float) -> dict[tuple[int, int], float]:
+    def _late_links(self, gates: Mask, span: Span, slower: float) -> dict[tuple[int, int], float]:
         """Links into the members that end later than before, and by how much (ns); of two that end alike, both ways."""
         g = self.graph
         rows, sender, receiver = (column[gates[g.gate[self._ends[0]]]] for column in self._ends)
@@ -336,7 +334,7 @@ class Slower:
         return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}
 
     @cached_property
-    def _hiccups(self) -> tuple[Any, Any]:
+    def _hiccups(self) -> tuple[Ints, Ints]:
         """Gates whose transfer took far longer than their class does, and the index of the rank that ended last in each."""
         from taut.core.group_kernels import group_sort
         from taut.replay.wait_kernels import describe_cells
@@ -354,7 +352,7 @@ class Slower:
         return gates, g.rank_index[rows[first]]
 
     @cached_property
-    def _ends(self) -> tuple[Any, Any, Any]:
+    def _ends(self) -> tuple[Ints, Ints, Ints]:
         """Ops that show how long a transfer over a link into their rank took, with that link's ends."""
         g = self.graph
         sender, receiver = link_ends(g)
@@ -385,13 +383,13 @@ class Slower:
         links = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
         return Place(int(at.min()), int(at.max()), _quantile(chance), True, extra, links=links, gates=mine)
 
-    def _chance(self, hit: Any, every: Any, rank: int) -> float:
+    def _chance(self, hit: Ints, every: Ints, rank: int) -> float:
         """Chance that links of one rank are hit that often, if every link is as likely to be."""
         on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
         return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
 
 
-def _also(y: Any, worst: Span, known: set[int]) -> list[Span]:
+def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:
     """Other series that are higher in the very span of the worst: what is known need not be searched for."""
     inside = _between(y.shape[1], worst.first, worst.last + 1)
     more = y[:, inside].mean(axis=1) - y[:, ~inside].mean(axis=1)
@@ -401,11 +399,11 @@ def _also(y: Any, worst: Span, known: set[int]) -> list[Span]:
     return [Span(int(i), worst.first, worst.last, float(score[i])) for i in rows if i not in known]
 
 
-def _between(n: int, a: int, b: int) -> Any:
+def _between(n: int, a: int, b: int) -> Mask:
     return (np.arange(n) >= a) & (np.arange(n) < b)
 
 
-def _shaped(y: Any, kin: Any) -> Iterator[tuple[Span, bool]]:
+def _shaped(y: Floats, kin: Ints) -> Iterator[tuple[Span, bool]]:
     """Spans in which series are higher, and whether they grow there; those that grow begin where the growth does."""
     for s in levels(y, kin):
         begin = ramp(y[s.series], s)
@@ -423,21 +421,17 @@ def _quantile(chance: float) -> float:
     return NormalDist().inv_cdf(1 - max(chance, 1e-16))
 
 
-def _shared(busy: Any) -> Any:
+def _shared(busy: Floats) -> Floats:
     """What the others did more than usual in a step, per rank: the median over them."""
-    deviation = np.sort(busy - np.median(busy, axis=1, keepdims=True), axis=0)
     own = busy - np.median(busy, axis=1, keepdims=True)
+    deviation = np.sort(own, axis=0)
     n = len(busy)
-    low, high = (n - 2) // 2, (n - 1) // 2
-
     # Leaving one of n sorted values out moves the middle by at most one place.
-    def left_out(place: int) -> Any:
-        return np.where(own <= deviation[place], deviation[place + 1], deviation[place])
-
-    return 0.5 * (left_out(low) + left_out(high))
+    below, above = (np.where(own <= deviation[at], deviation[at + 1], deviation[at]) for at in ((n - 2) // 2, (n - 1) // 2))
+    return np.asarray(0.5 * (below + above))
 
 
-def _extra(series: Any, span: Span) -> float:
+def _extra(series: Floats, span: Span) -> float:
     """Mean inside the span above the mean outside it."""
     inside = series[span.first : span.last + 1]
     return float(inside.mean() - (series.sum() - inside.sum()) / max(len(series) - len(inside), 1))

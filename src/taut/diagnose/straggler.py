@@ -9,13 +9,13 @@ their ends. Arrival order says rank, ending order says link, the endpoint that s
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from taut.core.ids import numbered
+from taut.core.array_types import Mask
+from taut.core.ids import numbered, weighed
+from taut.core.reporting import spell
 from taut.diagnose.as_before import links_before
-from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, spell
+from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered
 from taut.diagnose.late_ranks import absorbed
 from taut.diagnose.slowdowns import Place, shared_ends
 from taut.replay.ring import Ring, late_receivers, ring, without_slow_links
@@ -52,7 +52,7 @@ def _everywhere(e: Evidence, place: Place) -> bool:
     cls, count = numbered(g.gates.group, g.gates.name, g.gates.size)
     inside = (window >= place.first) & (window <= place.last)
     mean = [
-        np.bincount(cls[part], weights=took[part], minlength=count) / np.maximum(np.bincount(cls[part], minlength=count), 1)
+        weighed(cls[part], took[part], count) / np.maximum(np.bincount(cls[part], minlength=count), 1)
         for part in (inside, ~inside)
     ]
     known = np.minimum(*mean) > 0
@@ -69,7 +69,7 @@ def _since(e: Evidence, place: Place) -> Finding:
     rows, usual = change.ops, change.value
     text = ", ".join(f"{s}:{r}" for s, r in place.links)
     owners = place.owners if len(place.links) > 1 else set()
-    names = np.bincount(graph.ops.name[rows], weights=np.maximum(graph.work_ns[rows] - usual, 0))
+    names = weighed(graph.ops.name[rows], np.maximum(graph.work_ns[rows] - usual, 0))
     classes = tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0)
     where = f" (they share rank {min(owners)}: its network interface)" if len(owners) == 1 else ""
     how = "now and then take far longer" if place.spikes else "take longer"
@@ -94,12 +94,12 @@ def _links(e: Evidence) -> list[Finding]:
     return _link_finding(e, rings, mask, float(score[slow].min())) if slow.any() else []
 
 
-def _link_finding(e: Evidence, rings: Ring, slow: Any, score: float) -> list[Finding]:
+def _link_finding(e: Evidence, rings: Ring, slow: Mask, score: float) -> list[Finding]:
     """One finding for the slow links of a run, with what the rings would be without them."""
     graph, rows = e.graph, rings.rows
     window = graph.window[rows]
     late = np.where(slow, rings.late_ns, 0)
-    per_window = np.bincount(window, weights=late, minlength=len(graph.steps))
+    per_window = weighed(window, late, len(graph.steps))
     spans = episodes(per_window - 0.1 * per_window.max(), most=1)
     if not spans:
         return []

@@ -9,12 +9,13 @@ Whitney's test at 1 %).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import LEAST_INSIDE, LEAST_STEPS
-from taut.diagnose.finding import Evidence, Finding, spell
+from taut.core.reporting import spell
+from taut.diagnose.finding import Evidence, Finding
 from taut.graph import Graph
 
 MODE = "partial synchronisation loss"
@@ -75,7 +76,7 @@ def apart(graph: Graph) -> Apart | None:
     return Apart(tuple(slow.tolist()), tuple(rest.tolist()), first, last - 1, chance, float(off[first:last].max()))
 
 
-def _meeting(graph: Graph) -> Any:
+def _meeting(graph: Graph) -> Ints:
     """Rank × window: ranks that meet in a window, through whatever gates, have the same label."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -85,10 +86,11 @@ def _meeting(graph: Graph) -> Any:
     node, gate = graph.rank_index[rows] * windows + graph.window[rows], ranks * windows + graph.gate[rows]
     size = ranks * windows + len(graph.gates)
     links = coo_array((np.ones(len(rows), dtype=np.int8), (node, gate)), shape=(size, size))
-    return connected_components(links, directed=False)[1][: ranks * windows].reshape(ranks, windows)
+    label = np.asarray(connected_components(links, directed=False)[1])
+    return label[: ranks * windows].reshape(ranks, windows)
 
 
-def _longest(mask: Any) -> tuple[int, int] | None:
+def _longest(mask: Mask) -> tuple[int, int] | None:
     """The longest run of a mask (begin, end), if it is much longer than all the others."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
     runs = sorted(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True), key=lambda run: run[0] - run[1])
@@ -98,7 +100,7 @@ def _longest(mask: Any) -> tuple[int, int] | None:
     return runs[0] if runs[0][1] - runs[0][0] > LONGER * other else None
 
 
-def _begins(graph: Graph) -> Any:
+def _begins(graph: Graph) -> Floats:
     """Rank × window: when the first op began, ns."""
     begin = np.full(len(graph.ranks) * len(graph.steps), np.inf)
     np.minimum.at(begin, graph.rank_index * len(graph.steps) + graph.window, graph.ops.start_ns.astype(np.float64))
@@ -106,7 +108,7 @@ def _begins(graph: Graph) -> Any:
     return begin.reshape(len(graph.ranks), -1)
 
 
-def _longer(begin: Any, first: int, last: int) -> float:
+def _longer(begin: Floats, first: int, last: int) -> float:
     """By how much the steps of a group got longer while it was apart, ns."""
     took = np.diff(np.nanmedian(begin, axis=0))
     inside = took[first : max(last - 1, first + 1)]

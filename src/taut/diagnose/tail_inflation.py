@@ -10,14 +10,14 @@ Fan-outs whose root gathers answers are in ``answers.py``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from taut.core.ids import numbered
+from taut.core.array_types import Floats, Ints
+from taut.core.ids import numbered, weighed
 from taut.core.persistence import above_zero
+from taut.core.reporting import spell
 from taut.diagnose import fan_out_tails as answers
-from taut.diagnose.finding import Evidence, Finding, spell
+from taut.diagnose.finding import Evidence, Finding
 from taut.replay.timeline import Change
 
 MODE = "tail latency inflation"
@@ -37,7 +37,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
         return None
     gathered = answers.fan_outs(graph)[0] >= 0
     usual = _usual(evidence)
-    tested: list[tuple[Any, Any, Any, int]] = []
+    tested: list[tuple[Ints, Floats, int, int]] = []
     cls, count = numbered(graph.gates.name)
     for one in range(count):
         mine = np.flatnonzero((cls == one) & (usual > 0) & ~gathered)
@@ -51,7 +51,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     return [*found, *(asked or ())] if tested or asked is not None else None
 
 
-def _usual(e: Evidence) -> Any:
+def _usual(e: Evidence) -> Floats:
     """Per gate: the median transfer of its class, ns."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
@@ -64,7 +64,7 @@ def _usual(e: Evidence) -> Any:
     return describe_cells(e.slower.gates[2], *group_sort(cls, count))[0][cls]
 
 
-def _matched(e: Evidence, usual: Any, narrow: Any, wide: Any, draws: int) -> tuple[Any, Any]:
+def _matched(e: Evidence, usual: Floats, narrow: Ints, wide: Ints, draws: int) -> tuple[Ints, Floats]:
     """Wide gates, and of each the longest of so many narrow ones of its step, in medians of their class."""
     window, _, took = e.slower.gates
     rng = np.random.default_rng(len(wide))
@@ -79,13 +79,13 @@ def _matched(e: Evidence, usual: Any, narrow: Any, wide: Any, draws: int) -> tup
     return wide, relative[first[:, None] + np.arange(draws)].max(axis=1)
 
 
-def _compared(e: Evidence, usual: Any, wide: Any, longest: Any, fewer: int, tests: int) -> Finding | None:
+def _compared(e: Evidence, usual: Floats, wide: Ints, longest: Floats, fewer: int, tests: int) -> Finding | None:
     """Hold the wide gates against what independent tails would give in the same steps."""
     graph, (window, _, took) = e.graph, e.slower.gates
     apart = np.log(np.maximum(took[wide] / usual[wide], 1e-9) / np.maximum(longest, 1e-9))
     centre = float(np.median(apart))
     steps = numbered(window[wide])[0]
-    score, chance = above_zero(np.bincount(steps, weights=apart - centre) / np.bincount(steps))
+    score, chance = above_zero(weighed(steps, apart - centre) / np.bincount(steps))
     chance = min(1.0, tests * chance)
     # What lies as far above the middle as the null lets it lie below, or above, is ordinary.
     limit = max(-float(np.quantile(apart - centre, 1 - HIGH)), 0.0)
@@ -111,7 +111,7 @@ def _compared(e: Evidence, usual: Any, wide: Any, longest: Any, fewer: int, test
     )  # fmt: skip
 
 
-def _inflation(sample: Any) -> float:
+def _inflation(sample: Floats) -> float:
     """Upper quantile over median."""
     top, middle = np.quantile(sample, (HIGH, 0.5))
     return float(top / max(middle, 1e-9))
