@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from build import MS, Do, analyze, barriers, job, play
 from jobs import jobs, nonsense
+from taut.core.array_types import Ints
 from taut.core.tables import Kind, Trace
-from taut.ledger import Prices
-from taut.ledger.charge import FATES
+from taut.ledger import CATEGORIES, Prices, charge
+from taut.ledger.charge import FATES, Category, Context
 from taut.replay.blame import PARTS
 from taut.run import Analysis
 
@@ -151,3 +152,51 @@ def test_many_ranks_for_years_do_not_overflow() -> None:
     assert done.ledger.total_rank_ns > 2**63
     assert_conserved_exactly(done)
     assert sum(entry["rank_ns"] for entry in done.result["ledger"]["entries"]) == done.ledger.total_rank_ns
+
+
+def checkpoints(c: Context) -> dict[str, Ints]:
+    """A made-up fate: all work of the class ``save``."""
+    return c.work(np.array([name == "save" for name in c.graph.names])[c.graph.ops.name])
+
+
+def half_the_waits(c: Context) -> dict[str, Ints]:
+    """Another: half of every fault wait and of every structural one."""
+    return {part: c.time[part] // 2 for part in ("fault_ns", "structural_ns")}
+
+
+@pytest.mark.parametrize("at", [0, 1, 5, 7, 8, len(CATEGORIES)])
+def test_a_new_fate_keeps_the_law_wherever_its_line_stands(at: int) -> None:
+    """Entries close, the power of every other fate stays its own, and so do joules where the new one draws as much."""
+    slow = "fwd 5 | save 4 | AR 1"
+    done = analyze(job(lambda step: {0: "fwd 5 | AR 1", 1: slow if step > 4 else "fwd 5 | save 1 | AR 1"}, steps=8))
+    prices = Prices(Decimal("2.5"), "EUR", load_w=500, stall_w=200, idle_w=90)
+    before = charge(done.graph, done.observed, done.blame, prices)
+    for new in (Category("checkpoint save", "load", checkpoints), Category("half of the waits", "stall", half_the_waits)):
+        ledger = charge(done.graph, done.observed, done.blame, prices, (*CATEGORIES[:at], new, *CATEGORIES[at:]))
+        assert ledger.closes
+        assert ledger.total_rank_ns == before.total_rank_ns
+        lines, old = ({line["fate"]: line for line in one.entries()} for one in (ledger, before))
+        assert sum(line["rank_ns"] for line in lines.values()) == len(done.graph.ranks) * done.observed.wall_ns
+        assert sum(Decimal(line["money"]) for line in lines.values()) == Decimal(ledger.price(ledger.total_rank_ns) or "")
+        assert sum(line["joules"] for line in lines.values()) == pytest.approx(sum(line["joules"] for line in old.values()))
+        for fate in FATES:
+            if old[fate]["rank_ns"] and lines[fate]["rank_ns"]:
+                assert lines[fate]["joules"] / lines[fate]["rank_ns"] == pytest.approx(
+                    old[fate]["joules"] / old[fate]["rank_ns"]
+                )
+        assert lines[new.fate]["rank_ns"] > 0 or at > 0
+        if at == 0 and new.claim is checkpoints:
+            assert lines[new.fate]["rank_ns"] == (5 * 1 + 3 * 4) * MS
+        energy = ledger.energy(done.graph.steps)
+        assert energy is not None
+        assert energy.joules.sum() == pytest.approx(sum(line["joules"] for line in lines.values()))
+        assert (energy.ideal_joules <= energy.joules).all()
+
+
+def test_what_no_fate_claims_is_unexplained() -> None:
+    """Without the line of transfers their time is still in the ledger, where everybody sees it."""
+    done = analyze(job({0: "fwd 5 | AR 2", 1: "fwd 5 | AR 2"}))
+    fewer = tuple(one for one in CATEGORIES if one.fate != "exposed transfer")
+    ledger = charge(done.graph, done.observed, done.blame, categories=fewer)
+    assert ledger.closes
+    assert ledger.by_fate["unexplained"] == 4 * MS

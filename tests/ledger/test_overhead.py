@@ -14,11 +14,13 @@ from actions import table
 from build import MS, Do, analyze, job, play
 from jobs import jobs, nonsense
 from taut.core.tables import Action, Attempt, Kind, Trace, Verb
-from taut.ledger.charge import CONTROL
+from taut.ledger.charge import FATES
 from taut.run import Analysis
 
 STEP = 22
 """Milliseconds of a step of the job below."""
+
+CONTROL = FATES.index("control overhead")
 
 
 def paused(rank: int = 2, step: int = 3, ms: int = 40, steps: int = 6, **about: Any) -> Trace:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask, Texts
 from taut.core.tables import NULL, Table
 from taut.ledger.charge import Prices, spread
 from taut.ledger.ended_by import ended_by
@@ -40,24 +41,24 @@ class Attempts:
 
     told: Table
     """The attempts of the jobs that are counted, as the logs tell them."""
-    rows: Any
+    rows: Ints
     """Of each attempt that ran, its row in ``told``."""
-    job: Any
+    job: Ints
     """Of each attempt that ran, the index of its job, as in ``names``."""
     names: list[str]
-    begin_ns: Any
-    end_ns: Any
-    last: Any
+    begin_ns: Ints
+    end_ns: Ints
+    last: Mask
     """True for the last attempt of a job."""
-    held: Any
+    held: Ints
     """What each attempt held, and the most that its job ever held."""
-    most: Any
-    fates: dict[str, Any]
+    most: Ints
+    fates: dict[str, Ints]
     """Wall time of every attempt by fate, ns; what lay before it is not among them."""
-    gap_ns: Any
-    gap_held: Any
-    executed: Any
-    discarded: Any
+    gap_ns: Ints
+    gap_held: Mask
+    executed: Ints
+    discarded: Ints
     """Steps executed and discarded, NULL where not known."""
     guessed: int
     """Attempts of which it is not told from which step they resumed, and which are taken to have done so from the last save."""
@@ -65,17 +66,17 @@ class Attempts:
     left_out: int
     """Jobs that do not tell what the others are counted in."""
     prices: Prices
-    ended_by: Any
+    ended_by: Texts
     """The controller that ended each attempt; None where nobody decided it, or no log of decisions is there."""
 
     @cached_property
-    def again(self) -> Any:
+    def again(self) -> Mask:
         """Attempts that were made because a controller had ended the one before."""
         decided = np.array([who is not None for who in self.ended_by.tolist()], dtype=bool)
         return np.concatenate([[False], (self.job[1:] == self.job[:-1]) & decided[:-1]])
 
     @cached_property
-    def cells(self) -> dict[str, Any]:
+    def cells(self) -> dict[str, Texts]:
         """Rank time of every attempt by fate, exact integers."""
         held, most = self.held.astype(object), self.most.astype(object)
         out = {fate: held * ns.astype(object) for fate, ns in self.fates.items()}
@@ -89,7 +90,7 @@ class Attempts:
         return out
 
     @cached_property
-    def free(self) -> dict[str, Any]:
+    def free(self) -> dict[str, Texts]:
         """Of these, what the job did not hold: it costs nothing."""
         most, span = self.most.astype(object), (self.end_ns - self.begin_ns).astype(object)
         gap = np.where(self.gap_held, 0, self.gap_ns.astype(object) * most)
@@ -150,7 +151,7 @@ class Attempts:
             for (fate, ns), held, cost in zip(self.by_fate.items(), paid, money, strict=True)
         ]
 
-    def discarded_steps(self) -> Any:
+    def discarded_steps(self) -> Mask | None:
         """Of every executed step whether it was discarded, attempt after attempt; None where a job's steps are not known."""
         known = (self.executed >= 0) & (self.discarded >= 0)
         count = int(self.executed[known].sum())
@@ -203,11 +204,11 @@ def charge_attempts(
     )  # fmt: skip
 
 
-def _places(kept: Any, rows: Any) -> Any:
+def _places(kept: Mask, rows: Ints) -> Ints:
     return (np.cumsum(kept) - 1)[rows]
 
 
-def _held(t: Table, job: Any, jobs: int, ran: Any, world: int | None) -> tuple[Any, str, Any]:
+def _held(t: Table, job: Ints, jobs: int, ran: Mask, world: int | None) -> tuple[Ints, str, Mask]:
     """What each attempt held in the best unit that the jobs tell, that unit, and which jobs tell it."""
     count = t.accelerators.astype(np.int64)
     told = {str(unit) for unit in t.unit[ran & (count > 0)].tolist()}
@@ -222,7 +223,7 @@ def _held(t: Table, job: Any, jobs: int, ran: Any, world: int | None) -> tuple[A
     return np.where(same, count, 0), unit, tells
 
 
-def _serial(job: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
+def _serial(job: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Starts and ends that do not overlap within a job, and the end of what came before (NULL for the first)."""
     begin, stop, before = start.astype(np.int64), end.astype(np.int64), np.full(len(job), NULL, dtype=np.int64)
     for i in range(1, len(job)):
@@ -233,7 +234,7 @@ def _serial(job: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
     return begin, stop, before
 
 
-def _resumed(t: Table, job: Any) -> tuple[Any, int]:
+def _resumed(t: Table, job: Ints) -> tuple[Ints, int]:
     """Step that each attempt resumed from: told, else the last save before it, else its first step; NULL if none is known."""
     out, guessed, saved = t.resumed_step.astype(np.int64), 0, NULL
     for i in range(len(job)):
@@ -250,7 +251,7 @@ def _resumed(t: Table, job: Any) -> tuple[Any, int]:
     return out, guessed
 
 
-def _back(resumed: Any, job: Any) -> Any:
+def _back(resumed: Ints, job: Ints) -> Ints:
     """The earliest step that a later attempt of the job went back to; NULL if not known."""
     out, lowest = np.full(len(job), NULL, dtype=np.int64), NULL
     for i in range(len(job) - 2, -1, -1):
@@ -264,7 +265,7 @@ def _back(resumed: Any, job: Any) -> Any:
     return out
 
 
-def _cut(t: Table, begin: Any, end: Any, last: Any, resumed: Any, back: Any) -> tuple[dict[str, Any], Any, Any]:
+def _cut(t: Table, begin: Ints, end: Ints, last: Mask, resumed: Ints, back: Ints) -> tuple[dict[str, Ints], Ints, Ints]:
     """Every attempt's time by fate, and the steps it executed and lost."""
     span, outcome = end - begin, t.outcome
     well = np.isin(outcome, WENT_WELL)
@@ -303,7 +304,7 @@ def _cut(t: Table, begin: Any, end: Any, last: Any, resumed: Any, back: Any) -> 
     return fates, executed, np.where(executed >= 0, np.minimum(again, executed), NULL)
 
 
-def _lost_from(t: Table, begin: Any, end: Any, step_ns: Any, base: Any, back: Any) -> tuple[Any, Any]:
+def _lost_from(t: Table, begin: Ints, end: Ints, step_ns: Ints, base: Ints, back: Ints) -> tuple[Ints, Mask]:
     """When the work began that a later attempt did again, and whether that is known."""
     timed = (t.first_step_ns >= 0) & (step_ns > 0)
     by_step = t.first_step_ns + np.clip((back - t.first_step).astype(np.float64) * step_ns, -9e18, 9e18)

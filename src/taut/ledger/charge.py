@@ -6,18 +6,20 @@ in the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from taut.core.ids import numbered, sums, total
+from taut.core.array_types import Ints, Mask
+from taut.core.ids import numbered, sums, total, weighed
 from taut.core.tables import NULL, Kind, Table, col
+from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
-from taut.replay.blame import Blame
+from taut.replay.blame import PARTS, Blame
 from taut.replay.exposed import Exposed, exposed
 from taut.replay.timeline import Timeline
 
@@ -39,77 +41,92 @@ class Cell:
 
 @dataclass(frozen=True)
 class Context:
-    """What a claim may look at: exposed time per op, and how its wait was split."""
+    """What a claim may look at: the graph, and the exposed time around each op, ns."""
 
     graph: Graph
     blame: Blame
-    working: Any
-    waiting: Any
-    idle: Any
-    parts: dict[str, Any]
-    """Exposed wait per op, by part of the wait."""
+    time: dict[str, Ints]
+    """Exposed time per op by its source: ``work``, ``idle`` before it, each part of its wait, and what controllers took."""
     overhead: Overhead | None = None
-    """What controllers took: it is in none of the others."""
+    """What controllers took: it is in none of the other sources."""
 
     @cached_property
-    def slow(self) -> Any:
+    def slow(self) -> Ints:
         """Exposed compute above its reference."""
-        over = (self.graph.ops.kind == Kind.COMPUTE) & (self.blame.excess_ns > 0) & (self.working > 0)
-        rows = np.flatnonzero(over)
+        work = self.time["work"]
+        rows = np.flatnonzero((self.graph.ops.kind == Kind.COMPUTE) & (self.blame.excess_ns > 0) & (work > 0))
         share = np.minimum(self.blame.excess_ns[rows] / np.maximum(self.graph.work_ns[rows], 1), 1)
         out = np.zeros(len(self.graph), dtype=np.int64)
-        slow = np.floor(self.working[rows] * share).astype(np.int64)
-        out[rows] = np.minimum(slow, self.working[rows])  # floats round up beyond 2⁵³ ns
+        slow = np.floor(work[rows] * share).astype(np.int64)
+        out[rows] = np.minimum(slow, work[rows])  # floats round up beyond 2⁵³ ns
         return out
 
+    @cached_property
+    def uncalled(self) -> Mask:
+        """Ops before which the rank was free for other requests: a call from another rank had not come yet."""
+        ops = self.graph.ops
+        return np.asarray(self.graph.trace.told & (ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank))
 
-def _productive(c: Context) -> Any:
-    return np.where(c.graph.ops.kind == Kind.COMPUTE, c.working, 0) - c.slow
+    def work(self, mask: Mask) -> dict[str, Ints]:
+        """The exposed work of some ops."""
+        return {"work": np.where(mask, self.time["work"], 0)}
 
 
-def _meets(c: Context) -> Any:
+Claim: TypeAlias = Callable[[Context], Mapping[str, Ints]]
+"""What a fate claims of each source of time (see ``Context.time``), ns per op."""
+
+
+@dataclass(frozen=True)
+class Category:
+    """One fate: what it is called, how much power a rank draws meanwhile, and which time it claims."""
+
+    fate: str
+    power: Literal["load", "stall", "idle"]
+    claim: Claim
+
+
+def _source(name: str) -> Claim:
+    """A claim of one source of time, whatever the op."""
+    return lambda c: {name: c.time[name]} if name in c.time else {}
+
+
+def _nothing(_: Context) -> dict[str, Ints]:
+    return {}
+
+
+def _productive(c: Context) -> dict[str, Ints]:
+    return {"work": np.where(c.graph.ops.kind == Kind.COMPUTE, c.time["work"], 0) - c.slow}
+
+
+def _meets(c: Context) -> Mask:
     return np.isin(c.graph.ops.kind, (Kind.COMMUNICATE, Kind.SYNCHRONISE))
 
 
-def _transfer(c: Context) -> Any:
-    return np.where(_meets(c) & (c.graph.gate >= 0), c.working, 0)
+def _host(c: Context) -> dict[str, Ints]:
+    idle = np.where(c.uncalled, 0, c.time["idle"])
+    return {**c.work(c.graph.ops.kind == Kind.COORDINATE), "idle": idle, "gap_ns": c.time["gap_ns"]}
 
 
-def _undivided(c: Context) -> Any:
-    return np.where(_meets(c) & (c.graph.gate < 0), c.working, 0)
-
-
-def _idle(c: Context) -> Any:
-    """Time before a call from another rank came: the rank was free for other requests."""
-    ops = c.graph.ops
-    called = (ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank)
-    return np.where(called & c.graph.trace.told, c.idle, 0)
-
-
-def _host(c: Context) -> Any:
-    return np.where(c.graph.ops.kind == Kind.COORDINATE, c.working, 0) + c.idle - _idle(c) + c.parts["gap_ns"]
-
-
-CATEGORIES: tuple[tuple[str, Callable[[Context], Any]], ...] = (
-    ("productive", _productive),
-    ("slow compute", lambda c: c.slow),
-    ("exposed transfer", _transfer),
-    ("communication undivided", _undivided),
-    ("fault wait", lambda c: c.parts["fault_ns"]),
-    ("jitter wait", lambda c: c.parts["jitter_ns"]),
-    ("structural wait", lambda c: c.parts["structural_ns"]),
-    ("gap", _host),
-    ("unexplained", lambda c: c.parts["unexplained_ns"]),
-    ("unobserved", lambda c: np.zeros(len(c.graph), dtype=np.int64)),
-    ("idle", _idle),
-    ("control overhead", lambda c: np.zeros(len(c.graph), dtype=np.int64) if c.overhead is None else c.overhead.ns),
-    ("discarded", lambda c: np.zeros(len(c.graph), dtype=np.int64) if c.overhead is None else c.overhead.discarded_ns),
+CATEGORIES: tuple[Category, ...] = (
+    Category("productive", "load", _productive),
+    Category("slow compute", "load", lambda c: {"work": c.slow}),
+    Category("exposed transfer", "stall", lambda c: c.work(_meets(c) & (c.graph.gate >= 0))),
+    Category("communication undivided", "stall", lambda c: c.work(_meets(c) & (c.graph.gate < 0))),
+    Category("fault wait", "stall", _source("fault_ns")),
+    Category("jitter wait", "stall", _source("jitter_ns")),
+    Category("structural wait", "stall", _source("structural_ns")),
+    Category("gap", "idle", _host),
+    Category("unexplained", "idle", _source("unexplained_ns")),
+    Category("unobserved", "idle", _nothing),
+    Category("idle", "idle", _source("idle")),
+    Category("control overhead", "idle", _source("control")),
+    Category("discarded", "load", _source("discarded")),
 )
-FATES = tuple(name for name, _ in CATEGORIES)
-CONTROL, DISCARDED = FATES.index("control overhead"), FATES.index("discarded")
-AVOIDABLE = tuple(FATES.index(fate) for fate in ("slow compute", "fault wait", "jitter wait"))
+"""All fates, in the order in which they claim: of each source of time the first claim wins, and what nobody claims is
+unexplained. Everything else names a fate by its word, so a new line may stand anywhere."""
+FATES = tuple(one.fate for one in CATEGORIES)
+AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
-LOAD, STALL, IDLE = (0, 1, 12), (2, 3, 4, 5, 6), (7, 8, 9, 10, 11)
 
 
 @dataclass(frozen=True)
@@ -135,13 +152,13 @@ class Prices:
         value = (self.tokens_in * (read or 0) + self.tokens_out * (written or 0)) / 1_000_000
         return str(value.quantize(Decimal("0.000001"), rounding=ROUND_HALF_EVEN))
 
-    def watts(self, fate: int) -> float | None:
-        """Power of a rank while it lives this fate."""
+    @property
+    def watts(self) -> dict[str, float] | None:
+        """Power of a rank by the class of power of its fate; None where no power is given."""
         if self.load_w is None:
             return None
         stall = self.load_w if self.stall_w is None else self.stall_w
-        idle = stall if self.idle_w is None else self.idle_w
-        return self.load_w if fate in LOAD else stall if fate in STALL else idle
+        return {"load": self.load_w, "stall": stall, "idle": stall if self.idle_w is None else self.idle_w}
 
 
 @dataclass(frozen=True)
@@ -155,11 +172,13 @@ class Ledger:
     prices: Prices
     overhead: Overhead | None = None
     """What controllers took, where the trace has actions."""
+    categories: tuple[Category, ...] = CATEGORIES
+    """The fates that the codes of the cells stand for."""
 
     @cached_property
     def by_fate(self) -> dict[str, int]:
         """Rank-ns per fate, every fate listed."""
-        return {name: total(self.cells.rank_ns[self.cells.fate == i]) for i, name in enumerate(FATES)}
+        return {one.fate: total(self.cells.rank_ns[self.cells.fate == i]) for i, one in enumerate(self.categories)}
 
     @property
     def closes(self) -> bool:
@@ -169,24 +188,23 @@ class Ledger:
     def entries(self) -> list[dict[str, Any]]:
         """One line per fate: rank-ns, joules, money, carbon; money closes to the total to the last digit."""
         money = spread(self.prices.gpu_hour, list(self.by_fate.values()))
-        out = []
-        for i, (fate, rank_ns) in enumerate(self.by_fate.items()):
-            watts = self.prices.watts(i)
-            joules = None if watts is None else rank_ns * 1e-9 * watts
-            carbon = self.prices.kg_co2e_per_kwh
+        watts, carbon = self.prices.watts, self.prices.kg_co2e_per_kwh
+        out: list[dict[str, Any]] = []
+        for one, cost in zip(self.categories, money, strict=True):
+            rank_ns = self.by_fate[one.fate]
+            joules = None if watts is None else rank_ns * 1e-9 * watts[one.power]
             kg = None if joules is None or carbon is None else joules / 3.6e6 * carbon
-            out.append({"fate": fate, "rank_ns": rank_ns, "joules": joules, "money": money[i], "kg_co2e": kg})
+            out.append({"fate": one.fate, "rank_ns": rank_ns, "joules": joules, "money": cost, "kg_co2e": kg})
         return out
 
-    def joules_by_step(self, steps: Any) -> tuple[Any, Any]:
+    def energy(self, steps: Ints) -> StepEnergy | None:
         """Joules of every step, and of what of it remains where every op takes its reference; None without power."""
-        if self.prices.load_w is None:
-            return None, None
-        watts = np.array([self.prices.watts(fate) for fate in range(len(FATES))])
-        joules = self.cells.rank_ns * 1e-9 * watts[self.cells.fate]
-        at, stays = np.searchsorted(steps, self.cells.step), ~np.isin(self.cells.fate, AVOIDABLE)
-        both = (np.bincount(at, weights=joules * part, minlength=len(steps)) for part in (1, stays))
-        return next(both), next(both)
+        if self.prices.watts is None:
+            return None
+        watts = np.array([self.prices.watts[one.power] for one in self.categories])
+        stays = np.array([one.fate not in AVOIDABLE for one in self.categories])[self.cells.fate]
+        joules, at = self.cells.rank_ns * 1e-9 * watts[self.cells.fate], np.searchsorted(steps, self.cells.step)
+        return StepEnergy(weighed(at, joules, len(steps)), weighed(at, joules * stays, len(steps)))
 
     def price(self, rank_ns: int) -> str | None:
         """Money for some rank-time, six decimals."""
@@ -209,99 +227,110 @@ def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
     return [str((Decimal(x) * unit).quantize(unit)) for x in floor]
 
 
-def charge(graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None) -> Ledger:
+def charge(
+    graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None, categories: tuple[Category, ...] = CATEGORIES
+) -> Ledger:
     """Give every rank-nanosecond of the observed timeline its fate."""
     shown = exposed(graph, observed)
-    context = Context(graph, blame, shown.working, shown.waiting, shown.idle, _exposed_parts(blame, shown.waiting))
+    time = {"work": shown.working, "idle": shown.idle, **_exposed_parts(blame, shown.waiting)}
+    context = Context(graph, blame, time)
     if len(graph.trace.actions):
         context = _controlled(context, observed, shown)
-    cells = _cells(context, shown.tail, shown.begin, len(shown.stop))
+    cells = _cells(context, shown, categories)
     hidden = blame.totals["wait_ns"] - total(shown.waiting)
-    return Ledger(cells, total(shown.stop) * len(graph.ranks), hidden, prices or Prices(), context.overhead)
+    whole = total(shown.stop) * len(graph.ranks)
+    return Ledger(cells, whole, hidden, prices or Prices(), context.overhead, categories)
 
 
 def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
-    """The same with what controllers took taken out of everything else."""
+    """The same with what controllers took as sources of their own."""
     from taut.ledger.overhead import overhead
 
-    found = overhead(c.graph, observed, c.blame, shown, _idle(c), c.parts["gap_ns"])
-    return replace(
-        c, working=c.working - found.own_ns - found.discarded_ns, idle=c.idle - found.pause_ns, overhead=found,
-        parts={**c.parts, "gap_ns": c.parts["gap_ns"] - found.wait_ns},
-    )  # fmt: skip
+    time = c.time
+    found = overhead(c.graph, observed, c.blame, shown, np.where(c.uncalled, time["idle"], 0), time["gap_ns"])
+    time = time | {
+        "work": time["work"] - found.own_ns - found.discarded_ns,
+        "idle": time["idle"] - found.pause_ns,
+        "gap_ns": time["gap_ns"] - found.wait_ns,
+        "control": found.ns,
+        "discarded": found.discarded_ns,
+    }
+    return replace(c, time=time, overhead=found)
 
 
-def _exposed_parts(blame: Blame, waiting: Any) -> dict[str, Any]:
+def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, Ints]:
     """The exposed part of every wait, split as the whole wait is; cumulative rounding leaves no remainder."""
-    from taut.replay.blame import PARTS
-
     waits = blame.waits
-    exposed = waiting[waits.op].astype(np.float64)
+    shown = waiting[waits.op]
     whole = np.maximum(waits.wait_ns, 1).astype(np.float64)
     out, running, given = {}, np.zeros(len(waits)), np.zeros(len(waits), dtype=np.int64)
     for part in PARTS:
         running = running + waits.columns[part]
-        upto = np.floor(exposed * (running / whole) + 1e-9).astype(np.int64)
-        upto = np.minimum(upto, waiting[waits.op])  # floats round up beyond 2⁵³ ns
-        if part == PARTS[-1]:
-            upto = waiting[waits.op]
+        upto = np.floor(shown.astype(np.float64) * (running / whole) + 1e-9).astype(np.int64)
+        upto = shown if part == PARTS[-1] else np.minimum(upto, shown)  # floats round up beyond 2⁵³ ns
         out[part] = np.zeros(len(waiting), dtype=np.int64)
         out[part][waits.op] = upto - given
         given = upto
     return out
 
 
-def _cells(context: Context, tail: Any, begin: Any, segments: int) -> Table:
-    graph = context.graph
-    ranks = len(graph.ranks)
-    index = graph.rank_index
-    rows: list[tuple[Any, ...]] = []
-    cell, cells = numbered(index, graph.window, graph.ops.name)
+def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str, Ints]]:
+    """Every fate with what it gets of the time around each op, ns: of each source the first claim wins."""
+    left = dict(c.time)
+    for one in categories:
+        got = np.zeros(len(c.graph), dtype=np.int64)
+        for source, claim in one.claim(c).items():
+            if source not in left:
+                continue
+            if claim is left[source]:
+                got += left.pop(source)
+            else:
+                taken = np.minimum(claim, left[source])
+                got += taken
+                left[source] = left[source] - taken
+        yield one.fate, got
+    for rest in left.values():
+        yield "unexplained", rest
+
+
+def _grouped(*keys: Ints) -> tuple[Ints, Ints]:
+    """The group of each op that has the same keys, and one op of each group."""
+    cell, cells = numbered(*keys)
     member = np.zeros(cells, dtype=np.int64)
-    member[cell] = np.arange(len(graph))
-    for fate, (_, claim) in enumerate(CATEGORIES):
-        ns = claim(context)
+    member[cell] = np.arange(len(cell))
+    return cell, member
+
+
+def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Table:
+    """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
+    graph, ranks = c.graph, len(c.graph.ranks)
+    code = {one.fate: i for i, one in enumerate(categories)}
+    none = np.broadcast_to(np.int64(NULL), len(graph))
+    actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
+    rows: list[tuple[Ints, ...]] = []
+    by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
+    for fate, ns in _claimed(c, categories):
         if not ns.any():
             continue
-        mine, count, some, action = cell, cells, member, np.int64(NULL)
-        if fate in (CONTROL, DISCARDED) and context.overhead is not None:
-            action = context.overhead.action if fate == CONTROL else context.overhead.attempt
-            mine, count = numbered(cell, action)
-            some = np.zeros(count, dtype=np.int64)
-            some[mine] = np.arange(len(graph))
-        summed = sums(mine, ns, count)
+        action = actions.get(fate, none)
+        cell, member = _grouped(by_class[0], action) if fate in actions else by_class
+        summed = sums(cell, ns, len(member))
         used = np.flatnonzero(summed)
-        first = some[used]
-        rows.append(
-            (
-                index[first],
-                graph.window[first],
-                fate,
-                graph.ops.name[first],
-                summed[used],
-                np.broadcast_to(action, len(graph))[first],
-            )
-        )
-    last_window = np.zeros(segments, dtype=np.int64)
-    last_window[graph.segment] = np.arange(len(graph.segment))
-    # A service that a request does not need, or needs no more, is free for others.
-    over, absent = np.flatnonzero(tail), begin[:-1] == begin[1:]
-    fates = np.where(absent[over], FATES.index("unobserved"), FATES.index("unexplained"))
-    fates = np.full(len(over), FATES.index("idle")) if graph.trace.told else fates
+        op = member[used]
+        fates = np.full(len(op), code[fate])
+        rows.append((graph.rank_index[op], graph.window[op], fates, graph.ops.name[op], summed[used], action[op]))
+    over = np.flatnonzero(shown.tail)
     if len(over):
-        rows.append(
-            (over % ranks, last_window[over // ranks], fates, np.full(len(over), -1), tail[over], np.full(len(over), NULL))
-        )
+        last_window = np.zeros(len(shown.stop), dtype=np.int64)
+        last_window[graph.segment] = np.arange(len(graph.segment))
+        absent = (shown.begin[:-1] == shown.begin[1:])[over]
+        fates = np.where(absent, code["unobserved"], code["unexplained"])
+        if graph.trace.told:  # a service that a request does not need, or needs no more, is free for others
+            fates = np.full(len(over), code["idle"])
+        nameless = np.full(len(over), NULL)
+        rows.append((over % ranks, last_window[over // ranks], fates, nameless, shown.tail[over], nameless))
     if not rows:
         return Table(Cell, {}, 0)
-    return Table(
-        Cell,
-        {
-            "rank": graph.ranks[np.concatenate([r[0] for r in rows])],
-            "step": graph.steps[np.concatenate([r[1] for r in rows])],
-            "fate": np.concatenate([np.broadcast_to(r[2], len(r[0])) for r in rows]),
-            "name": np.concatenate([r[3] for r in rows]),
-            "rank_ns": np.concatenate([r[4] for r in rows]),
-            **({"action": np.concatenate([r[5] for r in rows])} if context.overhead is not None else {}),
-        },
-    )
+    rank, window, fates, name, ns, action = (np.concatenate(column) for column in zip(*rows, strict=True))
+    columns = {"rank": graph.ranks[rank], "step": graph.steps[window], "fate": fates, "name": name, "rank_ns": ns}
+    return Table(Cell, columns | ({} if c.overhead is None else {"action": action}))

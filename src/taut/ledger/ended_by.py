@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Texts
 from taut.core.tables import NULL, Table
 
 NEAR_NS = 1_000_000_000
@@ -22,7 +22,7 @@ _PERSON = re.compile(r"user|uid \d+")
 _LIMIT = re.compile(r"time ?out|time limit", re.IGNORECASE)
 
 
-def ended_by(attempts: Table, actions: Table) -> Any:
+def ended_by(attempts: Table, actions: Table) -> Texts:
     """Of each attempt the controller that ended it (empty where the log does not name it); None where nobody decided it."""
     out = np.full(len(attempts), None, dtype=object)
     against, again = _told(actions)

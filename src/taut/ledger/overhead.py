@@ -9,13 +9,13 @@ and host work of a rank while a controller is at work on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from taut.control.call_attempts import attempt_of
 from taut.control.on_graph import LONGEST_NS, Projection, project
-from taut.core.ids import numbered, total
+from taut.core.array_types import Ints
+from taut.core.ids import numbered, total, weighed
 from taut.core.tables import NULL, Kind
 from taut.diagnose.discarded_calls import thrown_away
 from taut.graph import Graph
@@ -30,39 +30,39 @@ class Overhead:
     """Per op, ns: what controllers took of the exposed time around it."""
 
     on: Projection
-    pause_ns: Any
+    pause_ns: Ints
     """Of the idle time before it."""
-    wait_ns: Any
+    wait_ns: Ints
     """Of its exposed wait."""
-    own_ns: Any
+    own_ns: Ints
     """Of its exposed work: all or nothing."""
-    action: Any
+    action: Ints
     """Row of the action, -1 for none; of several the one before the pause."""
-    discarded_ns: Any
+    discarded_ns: Ints
     """Of its exposed work what was thrown away: it belongs to an attempt whose result nobody used."""
-    attempt: Any
+    attempt: Ints
     """Row of that attempt, -1 for none."""
 
     @property
-    def ns(self) -> Any:
+    def ns(self) -> Ints:
         """All overhead."""
         return self.pause_ns + self.wait_ns + self.own_ns
 
-    def rank_ns(self, rows: Any) -> int:
+    def rank_ns(self, rows: Ints) -> int:
         """What some actions took, and what was thrown away of them."""
         return total(self.ns[np.isin(self.action, rows)]) + total(self.discarded_ns[np.isin(self.attempt, rows)])
 
-    def controller(self, ops: Any) -> str | None:
+    def controller(self, ops: Ints) -> str | None:
         """Who took most of the time before some ops; None where nobody did."""
         before = self.pause_ns[ops] + self.own_ns[ops]
         if not before.any():
             return None
         names = self.on.graph.trace.actions.controller[self.action[ops[before > 0]]].astype(str)
         words, which = np.unique(names, return_inverse=True)
-        return str(words[int(np.argmax(np.bincount(which, weights=before[before > 0])))]) or None
+        return str(words[int(np.argmax(weighed(which, before[before > 0])))]) or None
 
 
-def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, free: Any, gap_wait_ns: Any) -> Overhead:
+def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, free: Ints, gap_wait_ns: Ints) -> Overhead:
     """What the actions of a trace took. ``free`` is idle time that is nobody's loss, ``gap_wait_ns`` exposed wait for gaps."""
     on = project(graph)
     own = _own(on)
@@ -80,7 +80,7 @@ def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, fre
     return Overhead(on, pause, wait, own_ns, action, np.where((gone >= 0) & (own < 0), shown.working, 0), gone)
 
 
-def _above_usual(graph: Graph, idle: Any, hit: Any) -> Any:
+def _above_usual(graph: Graph, idle: Ints, hit: Ints) -> Ints:
     """Idle time before some ops above what is usual where nobody acted; 0 where it is no longer than that gets anywhere.
 
     Usual is the median of the class on the rank, else on any rank, else nothing.
@@ -100,7 +100,7 @@ def _above_usual(graph: Graph, idle: Any, hit: Any) -> Any:
     return np.where(idle[hit] > longest[of_all], idle[hit] - usual, 0)
 
 
-def _middle(cell: Any, cells: int, values: Any) -> tuple[Any, Any]:
+def _middle(cell: Ints, cells: int, values: Ints) -> tuple[Ints, Ints]:
     """(lower median, largest) of the values of each cell, -1 where it has none."""
     order = np.lexsort((values, cell))
     count = np.bincount(cell, minlength=cells)
@@ -113,7 +113,7 @@ def _middle(cell: Any, cells: int, values: Any) -> tuple[Any, Any]:
     )
 
 
-def _waits(graph: Graph, observed: Timeline, blame: Blame, pause: Any, gap_wait_ns: Any) -> tuple[Any, Any]:
+def _waits(graph: Graph, observed: Timeline, blame: Blame, pause: Ints, gap_wait_ns: Ints) -> tuple[Ints, Ints]:
     """Of each op's exposed wait what a pause caused, and the op with the longest of these pauses, -1 for none."""
     from taut.replay.wait_kernels import part_of_gaps
 
@@ -129,23 +129,24 @@ def _waits(graph: Graph, observed: Timeline, blame: Blame, pause: Any, gap_wait_
     return ns, cause
 
 
-def _own(on: Projection) -> Any:
+def _own(on: Projection) -> Ints:
     """Of each op the action whose controller did it, -1 for none."""
-    out = on.inside(np.flatnonzero(on.graph.ops.kind == Kind.COORDINATE))
+    out: Ints = on.inside(np.flatnonzero(on.graph.ops.kind == Kind.COORDINATE))
     _back_off(on, out)
     return out
 
 
-def _thrown_away(on: Projection) -> Any:
+def _thrown_away(on: Projection) -> Ints:
     """Of each op the attempt that it belongs to, where nobody used the result; -1 for none."""
     actions = on.graph.trace.actions
     # What lies inside another attempt that was thrown away has no time of its own.
     rows = np.flatnonzero(thrown_away(actions) & (on.segment >= 0) & (actions.busy_ns > 0))
     end = on.begin_ns[rows] + np.minimum(actions.busy_ns[rows], LONGEST_NS)
-    return attempt_of(on.graph, rows, on.segment[rows], on.begin_ns[rows], end)
+    out: Ints = attempt_of(on.graph, rows, on.segment[rows], on.begin_ns[rows], end)
+    return out
 
 
-def _back_off(on: Projection, out: Any) -> None:
+def _back_off(on: Projection, out: Ints) -> None:
     """Ops that fill the time from the end of a failed attempt to the next, on the rank that tries again."""
     graph, actions = on.graph, on.graph.trace.actions
     before = actions.parent

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from taut.control.on_graph import LONGEST_NS, axis_ns
+from taut.core.array_types import Ints
 from taut.core.ids import total
 from taut.diagnose.discarded_calls import thrown_away
 from taut.graph import Graph
@@ -40,7 +41,7 @@ def controlled(graph: Graph, ledger: Ledger) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _rows(graph: Graph, one: Mapping[str, Any]) -> Any:
+def _rows(graph: Graph, one: Mapping[str, Any]) -> Ints:
     """The actions of a relation: those of its controllers on its target, and of its knob where that is what they fight over."""
     actions = graph.trace.actions
     mine = np.ones(len(actions), dtype=bool)
@@ -53,7 +54,7 @@ def _rows(graph: Graph, one: Mapping[str, Any]) -> Any:
     return np.flatnonzero(mine)
 
 
-def _zone(graph: Graph, taken: Overhead, rows: Any) -> dict[str, Any] | None:
+def _zone(graph: Graph, taken: Overhead, rows: Ints) -> dict[str, Any] | None:
     """Where a relation lies on the graph; None where none of its actions does."""
     on, zero = taken.on, axis_ns(graph)
     rows = rows[on.place[rows] >= 0]
@@ -78,12 +79,12 @@ def _zone(graph: Graph, taken: Overhead, rows: Any) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _steps(graph: Graph, segments: Any) -> list[int] | None:
+def _steps(graph: Graph, segments: Ints) -> list[int] | None:
     """First and last step in which actions lie, where steps have times of their own and time alone does not tell."""
     return [int(graph.steps[segments.min()]), int(graph.steps[segments.max()])] if graph.trace.relative else None
 
 
-def ops_of(graph: Graph, zone: Mapping[str, Any]) -> Any:
+def ops_of(graph: Graph, zone: Mapping[str, Any]) -> Ints:
     """The ops of a zone."""
     zero = axis_ns(graph)
     if zero is None:
@@ -97,7 +98,7 @@ def ops_of(graph: Graph, zone: Mapping[str, Any]) -> Any:
     return np.flatnonzero(inside)
 
 
-def _priced(one: dict[str, Any], graph: Graph, ledger: Ledger, rows: Any) -> dict[str, Any]:
+def _priced(one: dict[str, Any], graph: Graph, ledger: Ledger, rows: Ints) -> dict[str, Any]:
     """The relation with money: its rank time, as the logs tell it or else as the ledger does, and its tokens."""
     cost, zone = dict(one["cost"]), one["zone"]
     if cost["rank_ns"] is None and zone is not None:
@@ -113,7 +114,7 @@ def _priced(one: dict[str, Any], graph: Graph, ledger: Ledger, rows: Any) -> dic
     }  # fmt: skip
 
 
-def _tokens(graph: Graph, ledger: Ledger, rows: Any, count: int) -> str | None:
+def _tokens(graph: Graph, ledger: Ledger, rows: Ints, count: int) -> str | None:
     """Money for the tokens of a relation: of its actions, or of those thrown away, whichever have that many."""
     actions = graph.trace.actions
     for some in (rows, rows[thrown_away(actions)[rows]]):
@@ -123,7 +124,7 @@ def _tokens(graph: Graph, ledger: Ledger, rows: Any, count: int) -> str | None:
     return None
 
 
-def _by(graph: Graph, ledger: Ledger, fate: str, ns: Any, action: Any) -> dict[str, Any]:
+def _by(graph: Graph, ledger: Ledger, fate: str, ns: Ints, action: Ints) -> dict[str, Any]:
     """One fate of the ledger, and by controller."""
     entry = next(e for e in ledger.entries() if e["fate"] == fate)
     ops = np.flatnonzero(ns)
