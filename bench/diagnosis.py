@@ -62,9 +62,9 @@ def evidence(noise: Any) -> Evidence:
 
 
 TESTS: dict[str, tuple[float, Callable[[Evidence], bool]]] = {
-    "a rank's level": (0.02, lambda e: any(not p.spikes for p in e.slower.ranks)),
-    "a rank's spikes": (0.02, lambda e: any(p.spikes for p in e.slower.ranks)),
-    "all ranks' level": (0.01, lambda e: bool(e.slower.everywhere)),
+    "a rank's level": (0.02, lambda e: any(not p.spikes for p in e.slowdowns.ranks)),
+    "a rank's spikes": (0.02, lambda e: any(p.spikes for p in e.slowdowns.ranks)),
+    "all ranks' level": (0.01, lambda e: bool(e.slowdowns.on_all_ranks)),
     "any finding listed": (0.05, lambda e: bool(diagnose(e))),
 }
 """Nominal size of each: a rank is searched in its whole work and in each class, hence twice 1 %."""

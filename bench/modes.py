@@ -24,7 +24,7 @@ from taut.diagnose import tail_inflation as tail
 from taut.diagnose.detectors import Evidence, diagnose
 from taut.diagnose.late_ranks import recurring
 from taut.diagnose.straggler import local_links
-from taut.diagnose.synchronisation import apart
+from taut.diagnose.synchronisation import split_group
 from taut.graph import Graph, link
 from taut.replay.blame import blame
 from taut.replay.ring import late_receivers, ring
@@ -296,7 +296,7 @@ def sizes(count: int, seed: int) -> None:
         for name, happens in APART.items():
             jobs = healthy(rng, count, draw)
             happens(jobs, rng)
-            hits[name] = sum(apart(graph) is not None for graph in graphs(jobs))
+            hits[name] = sum(split_group(graph) is not None for graph in graphs(jobs))
         for name, (_, cells) in rows.items():
             cells.append(percent(hits[name], count))
         print(f"{k + 1} of {len(NULLS)} nulls", file=sys.stderr)

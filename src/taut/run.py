@@ -171,7 +171,7 @@ def analyze_trace(
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free)
         evidence = Evidence(graph, observed, blamed, prepared)
-        diagnosed = beside(lambda: (diagnose(evidence), evidence.early))
+        diagnosed = beside(lambda: (diagnose(evidence), evidence.early_warnings))
         ledger = charge(graph, observed, blamed, prices)
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)

@@ -107,7 +107,7 @@ def test_a_warning_is_no_finding_and_one_quiet_line() -> None:
     assert entry["confidence"] > 0.99
     assert done.findings == []
     said = " ".join(render(done.result, Screen(width=120)).split())
-    assert f"early warning, no finding yet: rank 2, steps 0–{last}: it keeps" in said
+    assert f"early warning, no finding yet: rank 2, steps 0–{last}: from one step" in said
 
 
 def test_short_runs_are_not_tested() -> None:
@@ -115,7 +115,7 @@ def test_short_runs_are_not_tested() -> None:
     assert job(1, None, LEAST_STEPS).result["early_warning"] is not None
 
 
-def test_a_degradation_that_announced_itself_says_so() -> None:
+def test_a_degradation_after_an_early_warning_says_so() -> None:
     """The memory of rank 2 grows for 250 steps, then its work does: what is known to have changed is not looked at."""
     said = []
     for seed in range(6):
@@ -124,7 +124,7 @@ def test_a_degradation_that_announced_itself_says_so() -> None:
         work[250:, 2] += np.arange(1, STEPS - 249)
         found = analyze(barriers(MS * work, 5 * MS)).findings
         assert [(f.mode, f.ranks) for f in found] == [("silent degradation", (2,))]
-        said.append("it announced itself" in found[0].because)
+        said.append("there was an early warning" in found[0].because)
     assert sum(said) >= 2
 
 

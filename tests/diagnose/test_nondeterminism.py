@@ -10,8 +10,8 @@ import pytest
 
 from build import barriers, job
 from taut.core.tables import Trace
-from taut.diagnose.nondeterminism import Timing, finding, sets, timing
-from taut.diagnose.repeats import Repeat, repeat, unlike
+from taut.diagnose.nondeterminism import Timing, same_graph_sets, timing, timing_finding
+from taut.diagnose.repeats import Repeat, repeat, structure_differences
 from taut.graph import link
 from taut.replay.timeline import replay
 
@@ -34,12 +34,12 @@ def pace(level: float, seed: int, noise: float = 0.02, steps: int = 24) -> Repea
 
 
 def test_a_repeat_has_no_difference_whatever_its_timing() -> None:
-    assert unlike(run(noise=0.1, seed=1), run(noise=0.1, seed=2)) == []
+    assert structure_differences(run(noise=0.1, seed=1), run(noise=0.1, seed=2)) == []
 
 
 def test_another_order_of_gates_is_named_with_rank_place_and_step() -> None:
     swapped = "fwd 5 | AG:32 1 | bwd 8 | AR:64 2"
-    found = unlike(run(), run({0: swapped, 1: swapped}))
+    found = structure_differences(run(), run({0: swapped, 1: swapped}))
     assert [(u.what, u.rank, u.name, u.before, u.after) for u in found] == [
         ("gate order", rank, "all-reduce", "all-reduce 64 B in all", "all-gather 32 B in all") for rank in (0, 1)
     ]
@@ -47,19 +47,19 @@ def test_another_order_of_gates_is_named_with_rank_place_and_step() -> None:
 
 
 def test_a_class_that_only_one_run_has_is_named() -> None:
-    found = unlike(run(), run({0: SCRIPT, 1: SCRIPT + " | log 1"}))
+    found = structure_differences(run(), run({0: SCRIPT, 1: SCRIPT + " | log 1"}))
     assert [(u.what, u.rank, u.name, u.before, u.after) for u in found] == [("class", 1, "log", None, 6)]
 
 
 def test_another_count_is_named_and_leaves_the_graph_the_same() -> None:
     longer = job(lambda step: {0: SCRIPT, 1: SCRIPT + (" | fwd 1" if step == 3 else "")}, 6)
-    (found,) = unlike(run(), reduced(longer))
+    (found,) = structure_differences(run(), reduced(longer))
     assert (found.what, found.rank, found.name, found.before, found.after) == ("count", 1, "fwd", 6, 7)
     assert (found.step, found.steps, found.graph) == (3, 1, False)
 
 
 def test_a_missing_rank_is_another_graph() -> None:
-    found = unlike(run(), run({0: SCRIPT, 1: SCRIPT, 2: SCRIPT}))
+    found = structure_differences(run(), run({0: SCRIPT, 1: SCRIPT, 2: SCRIPT}))
     assert [(u.what, u.rank) for u in found] == [("rank", 2)]
 
 
@@ -67,17 +67,17 @@ def test_the_rest_of_an_op_that_the_reader_cut_is_no_structure() -> None:
     ops = {0: "fwd 5 | AR 2", 1: "fwd 5 | AR 2"}
     cut = job({0: "fwd 5 | AR 2 | REST 1", 1: "fwd 5 | AR 2"}, 6)
     cut = Trace(**{**vars(cut), "names": [name.replace("REST", "bwd (after)") for name in cut.names]})
-    assert unlike(run(ops), reduced(cut)) == []
+    assert structure_differences(run(ops), reduced(cut)) == []
 
 
 def test_runs_are_repeats_if_their_graph_is_the_same() -> None:
     other = run({0: "fwd 5 | AG 2", 1: "fwd 5 | AG 2"})
-    assert sets([run(), other, run(seed=5, noise=0.1), other]) == [[0, 2], [1, 3]]
+    assert same_graph_sets([run(), other, run(seed=5, noise=0.1), other]) == [[0, 2], [1, 3]]
 
 
 def judged(repeats: list[Repeat]) -> tuple[Timing, Any]:
     seen = timing(repeats, range(len(repeats)))
-    return seen, finding(repeats, seen, seen.p)
+    return seen, timing_finding(repeats, seen, seen.p)
 
 
 def test_repeats_that_differ_by_more_than_their_jitter_are_a_finding() -> None:

@@ -16,7 +16,7 @@ ROWS = 20
 
 def non_determinism(rows: Sequence[ComparedRun], repeats: Sequence[Repeat]) -> NonDeterminism:
     """How the runs differ in structure from the first, and in timing from their repeats."""
-    seen = [timing(repeats, chosen) for chosen in sets(repeats) if len(chosen) > 1]
+    seen = [timing(repeats, chosen) for chosen in same_graph_sets(repeats) if len(chosen) > 1]
     q = corrected([one.p for one in seen])
     findings = [finding(repeats, one, value) for one, value in zip(seen, q, strict=True)]
     return NonDeterminism(

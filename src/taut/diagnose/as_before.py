@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Ints
 from taut.core.change_points import LEAST_OUTSIDE
-from taut.diagnose.slowdowns import Place, Slower
+from taut.diagnose.slowdowns import Place, Slowdowns
 from taut.graph import Graph
 from taut.replay.timeline import Change
 
@@ -20,67 +20,61 @@ SHARED = 0.5
 """A rank whose own work grew by this share of what its transfers grew by is slow itself: its network is not to blame."""
 
 
-def takes(slower: Slower, rank: Place, links: Place) -> bool:
-    """Whether slow transfers are the work of a slow rank among those whose links they are."""
+def caused_by_rank(slowdowns: Slowdowns, rank: Place, links: Place) -> bool:
+    """Whether slow transfers come from a slow rank at one end of their links."""
     together = min(rank.last, links.last) >= max(rank.first, links.first)
-    number = int(slower.graph.ranks[rank.rank])
+    number = int(slowdowns.graph.ranks[rank.rank])
     touched = any(number in pair for pair in links.links) and (not links.owners or number in links.owners)
     enough = together and touched and rank.extra_ns >= SHARED * links.extra_ns
-    return enough and slower.holds_up(rank.rank, links.first, links.last)
+    return enough and slowdowns.slows_all_transfers(rank.rank, links.first, links.last)
 
 
-def rank_before(slower: Slower, place: Place, peers_ns: Floats) -> tuple[Change, ...]:
-    """A rank's own work and gaps as before, and the transfers that it holds up."""
-    graph = slower.graph
-    usual = slower.outside(graph.work_ns, place.first, place.last)
-    mine = np.flatnonzero((graph.rank_index == place.rank) & slower.own & _within(graph, place))
+def rank_before(slowdowns: Slowdowns, place: Place, peers_ns: Floats) -> tuple[Change, ...]:
+    """A rank's own work and gaps as before, and the transfers that it holds up; its peers' work where its past is not known."""
+    graph = slowdowns.graph
+    usual = slowdowns.outside(graph.work_ns, place.first, place.last)
+    mine = np.flatnonzero((graph.rank_index == place.rank) & slowdowns.own & place.holds(graph.window))
     work = np.where(np.isnan(usual), peers_ns, usual)
-    return _set(mine, "work", work, f"rank {int(graph.ranks[place.rank])} as before"), *pauses_before(slower, place, usual)
+    reason = f"rank {int(graph.ranks[place.rank])} as before"
+    return _set(mine, "work", work, reason), *pauses_before(slowdowns, place, usual)
 
 
-def pauses_before(slower: Slower, place: Place, usual: Floats | None = None) -> tuple[Change, ...]:
+def pauses_before(slowdowns: Slowdowns, place: Place, usual: Floats | None = None) -> tuple[Change, ...]:
     """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up.
 
     ``usual``: what ops take in the other steps, where that is known already.
     """
-    graph, within = slower.graph, _within(slower.graph, place)
-    few = slower.windows - (place.last - place.first + 1) < LEAST_OUTSIDE
+    graph, within = slowdowns.graph, place.holds(slowdowns.graph.window)
+    few = slowdowns.windows - (place.last - place.first + 1) < LEAST_OUTSIDE
     last = -1 if few else place.last
-    gap = slower.outside(graph.gap_ns, place.first, last)
-    work = slower.outside(graph.work_ns, place.first, last) if few or usual is None else usual
-    held = slower.held_up(place)
-    for links in slower.links:
-        held = held | links.gates if takes(slower, place, links) else held & ~links.gates
+    gap = slowdowns.outside(graph.gap_ns, place.first, last)
+    work = slowdowns.outside(graph.work_ns, place.first, last) if few or usual is None else usual
+    held = slowdowns.held_up(place)
+    for links in slowdowns.links:
+        held = held | links.gates if caused_by_rank(slowdowns, place, links) else held & ~links.gates
     reason = f"rank {int(graph.ranks[place.rank])} as before"
     transfers = np.flatnonzero(within & (graph.gate >= 0) & np.append(held, False)[graph.gate])
     mine = np.flatnonzero((graph.rank_index == place.rank) & within)
     return _set(mine, "gap", gap, reason), _set(transfers, "work", work, reason)
 
 
-def _within(graph: Graph, place: Place) -> Mask:
-    return (graph.window >= place.first) & (graph.window <= place.last)
-
-
-def links_before(slower: Slower, place: Place) -> Change:
+def links_before(slowdowns: Slowdowns, place: Place) -> Change:
     """Transfers of the groups that slow links hold up, as before."""
-    graph = slower.graph
-    inside = _within(graph, place) & (graph.gate >= 0)
-    inside &= place.gates[np.maximum(graph.gate, 0)]
-    usual = slower.outside(graph.work_ns, place.first, place.last, inside)
-    text = ", ".join(f"{s}:{r}" for s, r in place.links)
-    return _set(np.flatnonzero(inside), "work", usual, f"link {text} as before")
+    graph = slowdowns.graph
+    inside = place.holds(graph.window) & (graph.gate >= 0) & np.append(place.gates, False)[graph.gate]
+    usual = slowdowns.outside(graph.work_ns, place.first, place.last, inside)
+    return _set(np.flatnonzero(inside), "work", usual, f"link {', '.join(place.link_names)} as before")
 
 
 def as_before(graph: Graph, peers_ns: Floats, dimension: str, labels: Sequence[str]) -> list[Change]:
     """What the named ranks or links would be, had they not become slow; nothing where they did not."""
-    slower = Slower(graph)
+    slowdowns = Slowdowns(graph)
     if dimension == "rank":
-        mine = [place for place in slower.ranks if str(int(graph.ranks[place.rank])) in labels]
-        return [change for place in mine for change in rank_before(slower, place, peers_ns)]
+        mine = [place for place in slowdowns.ranks if str(int(graph.ranks[place.rank])) in labels]
+        return [change for place in mine for change in rank_before(slowdowns, place, peers_ns)]
     if dimension == "link":
         # Mending one of several links leaves the ring at the speed of the others: peers, not the past, tell what that gives.
-        named = [place for place in slower.links if all(f"{s}:{r}" in labels for s, r in place.links)]
-        return [links_before(slower, place) for place in named]
+        return [links_before(slowdowns, place) for place in slowdowns.links if set(place.link_names) <= set(labels)]
     return []
 
 

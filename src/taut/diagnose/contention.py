@@ -4,9 +4,9 @@ Null hypothesis: among transfers of one class (group, name, bytes, place in the 
 another group is in progress at one of their ranks take no longer than those that open alone. Ranks of the durations inside
 each class, so neither size nor place nor class can make it; summed over the classes of a step, because steps are the
 sample: what one step does to all its transfers is seen once, and steps that resemble their neighbours say less
-(``steady.py``). What is under way *when a transfer opens* is counted, as long as that class *usually* takes: a transfer
-that takes longer meets more others, and demand that lengthens all transfers makes them meet more often; neither proves
-anything.
+(``core/persistence.py``). What is under way *when a transfer opens* is counted, as long as that class *usually* takes: a
+transfer that takes longer meets more others, and demand that lengthens all transfers makes them meet more often; neither
+proves anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import distinct, numbered, weighed
 from taut.core.persistence import above_zero
 from taut.core.reporting import spell
-from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.class_medians import class_medians
+from taut.diagnose.finding import Evidence, Finding, top_classes
 from taut.graph import Graph
 from taut.replay.timeline import Change
 
@@ -36,31 +37,33 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     graph = evidence.graph
     if not len(graph.gates) or len(distinct(graph.gates.group)) < 2:
         return None
-    took = evidence.slower.gates[2]
+    window, _, took = evidence.slowdowns.gates
     company, cls, count = _company(graph, took)
     tested = _tested(company, cls, count)
     if not tested.any():
         return None
-    score, chance = _stratified(took[tested], company[tested], cls[tested], count, evidence.slower.gates[0][tested])
-    ratio = _ratio(took[tested], company[tested], cls[tested], count)
+    score, chance = _stratified(took[tested], company[tested], cls[tested], count, window[tested])
+    together, alone = (class_medians(took, cls, count, tested & some) for some in (company, ~company))
+    ratio = float(np.nanmedian(together / np.maximum(alone, 1.0)))
     if chance >= FALSE_ALARMS or ratio < SLOWER:
         return []
-    alone = _median(took, cls, count, ~company & tested)[cls]
-    slow = tested & company & (took > alone)
-    rows = np.flatnonzero((graph.gate >= 0) & slow[np.maximum(graph.gate, 0)])
-    usual = np.minimum(graph.work_ns[rows], np.rint(alone[graph.gate[rows]])).astype(np.int64)
-    names = weighed(graph.ops.name[rows], graph.work_ns[rows] - usual)
-    at = graph.window[rows]
+    slow = tested & company & (took > alone[cls])
+    rows = np.flatnonzero((graph.gate >= 0) & np.append(slow, False)[graph.gate])
+    usual = np.minimum(graph.work_ns[rows], np.rint(alone[cls][graph.gate[rows]])).astype(np.int64)
+    lost = graph.work_ns[rows] - usual
     return [
         Finding(
-            MODE, (), (), (), tuple(graph.names[i] for i in np.argsort(-names)[:3] if names[i] > 0),
-            (int(graph.steps[at.min()]), int(graph.steps[at.max()])), int((graph.work_ns[rows] - usual).sum()), 0, 1 - chance,
-            f"{int(slow.sum())} transfers that open while others of the same ranks are under way take {ratio:.1f} times as "
-            f"long as the same transfers alone ({spell(float(np.median(alone[slow])))}), at the same size and place in the "
-            f"step ({score:.1f} standard errors over {int(tested.sum())} transfers)",
+            mode=MODE,
+            classes=top_classes(graph, rows, lost),
+            steps=evidence.steps_of(rows),
+            lost_rank_ns=int(lost.sum()),
+            confidence=1 - chance,
+            because=f"{int(slow.sum())} transfers that open while another transfer of the same ranks is under way take "
+            f"{ratio:.1f} times as long as the same transfers alone ({spell(float(np.median(alone[cls][slow])))}; same class, "
+            f"bytes and place in the step; {score:.1f} standard errors over {int(tested.sum())} transfers)",
             changes=(Change(rows, "work", "set", usual, "transfers as if alone"),),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _company(graph: Graph, took: Floats) -> tuple[Mask, Ints, int]:
@@ -71,7 +74,7 @@ def _company(graph: Graph, took: Floats) -> tuple[Mask, Ints, int]:
     place[gate] = graph.place[rows]
     cls, count = numbered(graph.gates.group, graph.gates.name, graph.gates.size, place)
     opens = graph.ops.end_ns[rows] - graph.work_ns[rows]
-    usual = np.rint(_median(took, cls, count, np.ones(gates, dtype=bool)))[cls[gate]].astype(np.int64)
+    usual = np.rint(class_medians(took, cls, count))[cls[gate]].astype(np.int64)
     lane = numbered(graph.rank_index[rows], graph.segment[graph.window[rows]])[0]
     group = numbered(lane, graph.gates.group[gate])[0]
     # A group's own transfers queue by design.
@@ -108,16 +111,3 @@ def _stratified(took: Floats, company: Mask, cls: Ints, count: int, window: Ints
     agree = (company - share[cls]) * (rank / (n + 1)[cls] - 0.5)
     steps = numbered(window)[0]
     return above_zero(weighed(steps, agree))
-
-
-def _ratio(took: Floats, company: Mask, cls: Ints, count: int) -> float:
-    """How many times as long those in company take, in the typical class."""
-    together, alone = (_median(took, cls, count, mask) for mask in (company, ~company))
-    return float(np.nanmedian(together / np.maximum(alone, 1.0)))
-
-
-def _median(took: Floats, cls: Ints, count: int, mask: Mask) -> Floats:
-    from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells
-
-    return describe_cells(took[mask], *group_sort(cls[mask], count))[0]

@@ -8,12 +8,10 @@ import numpy as np
 
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.trend import corrected
-from taut.diagnose import contention, degradation, energy, hang, imbalance, straggler, synchronisation
-from taut.diagnose import stalls as stall
-from taut.diagnose import tail_inflation as tail
-from taut.diagnose.finding import Evidence, Finding, recovered, worth
+from taut.diagnose import contention, degradation, energy, hang, imbalance, stalls, straggler, synchronisation, tail_inflation
+from taut.diagnose.finding import Evidence, Finding, recovered, why_listed
 
-DETECTORS = (straggler, degradation, stall, synchronisation, contention, tail, imbalance, energy, hang)
+DETECTORS = (straggler, degradation, stalls, synchronisation, contention, tail_inflation, imbalance, energy, hang)
 FALSE_DISCOVERIES = 0.05
 """Share of the findings of many runs that may be false."""
 MOST_HIDDEN = 8
@@ -24,24 +22,22 @@ def diagnose(evidence: Evidence) -> list[Finding]:
     """All findings of a run that are worth listing, the most recoverable first."""
     found: list[Finding] = []
     hidden: list[Finding] = []
-    for finding in _discovered([detector.detect(evidence) for detector in DETECTORS]):
+    for finding in _significant([detector.detect(evidence) for detector in DETECTORS]):
         saved = recovered(evidence, finding.changes)
-        first, last = np.searchsorted(evidence.graph.steps, finding.steps)
-        why = (
-            f"; {finding.certain}"
-            if finding.certain
-            else worth(int(saved.sum()), int(saved[first : last + 1].sum()), evidence.observed, int(first), int(last))
-        )
-        priced = replace(finding, recoverable_wall_ns=int(saved.sum()), because=finding.because + (why or ""))
-        (hidden if why is None else found).append(priced)
-    found += _behind(evidence, found, hidden)
+        first, last = map(int, np.searchsorted(evidence.graph.steps, finding.steps))
+        why: str | None = f"; {finding.certain}"
+        if not finding.certain:
+            why = why_listed(int(saved.sum()), int(saved[first : last + 1].sum()), evidence.observed, first, last)
+        replayed = replace(finding, recoverable_wall_ns=int(saved.sum()), because=finding.because + (why or ""))
+        (hidden if why is None else found).append(replayed)
+    found += _exposed_by_others(evidence, found, hidden)
     return sorted(found, key=lambda f: (f.mode != hang.MODE, -f.recoverable_wall_ns, f.id))
 
 
-def _discovered(by_mode: list[list[Finding] | None]) -> list[Finding]:
-    """Findings that stand when all that was tested is counted (Benjamini–Hochberg).
+def _significant(by_mode: list[list[Finding] | None]) -> list[Finding]:
+    """Findings whose false discovery rate over all detectors is small enough (Benjamini–Hochberg).
 
-    A detector has corrected for its own places and spans; one that tested and found nothing counts all the same.
+    A detector has corrected for its own places and spans; one that tested and found nothing counts as a chance of one.
     """
     findings = [finding for found in by_mode for finding in found or ()]
     silent = sum(found == [] for found in by_mode)
@@ -49,7 +45,7 @@ def _discovered(by_mode: list[list[Finding] | None]) -> list[Finding]:
     return [finding for finding, value in zip(findings, q, strict=False) if (value or 0.0) <= FALSE_DISCOVERIES]
 
 
-def _behind(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> list[Finding]:
+def _exposed_by_others(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> list[Finding]:
     """Findings that cost something only once the others are mended: fixing the slowest exposes the second slowest."""
     if not found:
         return []
@@ -59,7 +55,7 @@ def _behind(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> 
     for finding in sorted(hidden, key=lambda f: -f.lost_rank_ns)[:MOST_HIDDEN]:
         then = evidence.observed.wall_ns - int(recovered(evidence, [*mended, *finding.changes]).sum())
         if left - then >= LISTED_SHARE * left:
-            why = f"; hidden behind the other findings: once they are mended it recovers {spell(left - then)} more"
+            why = f"; alone it saves next to nothing, but once the other findings are mended it saves {spell(left - then)} more"
             out.append(replace(finding, because=finding.because + why))
             mended, left = [*mended, *finding.changes], then
     return out

@@ -53,7 +53,7 @@ POINTS = 40
 
 
 @dataclass(frozen=True)
-class Warned:
+class EarlyWarning:
     """One series that slows down in windows 0 … last."""
 
     rank: int
@@ -68,13 +68,16 @@ class Warned:
     """Kendall's tau of autocorrelation and variance in rolling windows against time."""
 
     @property
-    def said(self) -> str:
-        """What was seen, in the words of a sentence."""
-        (before, after), more = self.memory, self.variance
-        return f"it keeps {after:.2f} of a deviation from step to step, not {before:.2f}, and varies {more:.1f} times as much"
+    def text(self) -> str:
+        """What was seen, as a part of a sentence."""
+        before, after = self.memory
+        return (
+            f"from one step to the next {after:.2f} of a deviation remains ({before:.2f} in the first half), and it varies "
+            f"{self.variance:.1f} times as much"
+        )
 
 
-def warned(e: Evidence) -> list[Warned] | None:
+def early_warnings(e: Evidence) -> list[EarlyWarning] | None:
     """Series that slow down, the clearest first; None where no series is long enough."""
     series = list(_series(e))
     found = [one for rank, y in series if (one := slowing(y, rank, len(series))) is not None]
@@ -86,33 +89,33 @@ def _series(e: Evidence) -> Iterator[tuple[int, Floats]]:
     g, windows, ranks = e.graph, len(e.graph.steps), len(e.graph.ranks)
     if windows < LEAST_STEPS:
         return
-    own = e.slower.own
+    own = e.slowdowns.own
     busy = weighed((g.rank_index * windows + g.window)[own], g.work_ns[own], ranks * windows)
     busy = busy.reshape(ranks, windows)
     job = np.median(busy, axis=0)
-    until = min([windows, *(place.first for place in e.slower.everywhere)])
+    until = min([windows, *(place.first for place in e.slowdowns.on_all_ranks)])
     if until >= LEAST_STEPS:
         yield -1, job[:until]
     for rank in range(ranks) if ranks > 2 else ():
-        until = min([windows, *(place.first for place in e.slower.ranks if place.rank == rank)])
+        until = min([windows, *(place.first for place in e.slowdowns.ranks if place.rank == rank)])
         if until >= LEAST_STEPS:
             yield rank, (busy[rank] - job)[:until]
 
 
-def slowing(y: Floats, rank: int = -1, tests: int = 1) -> Warned | None:
+def slowing(y: Floats, rank: int = -1, tests: int = 1) -> EarlyWarning | None:
     """Whether one series loses its restoring force."""
     y = np.asarray(y, dtype=np.float64)
     rest = residuals(y[None])
     memory, spread = _slopes(rest)
     if not memory[0] > SCREEN or not spread[0] > 0:
         return None
-    wilder, steady = (_slopes(residuals(surrogates(rest[0], len(y), grows))) for grows in (True, False))
-    chances = _beyond(float(memory[0]), wilder[0]), _beyond(float(spread[0]), steady[1])
+    growing, constant = (_slopes(residuals(surrogates(rest[0], len(y), grows))) for grows in (True, False))
+    chances = _beyond(float(memory[0]), growing[0]), _beyond(float(spread[0]), constant[1])
     if tests * chances[0] >= FALSE_ALARMS or chances[1] >= RISES:
         return None
     first, second = np.array_split(rest[0], 2)
     ratio = float((second**2).mean() / max((first**2).mean(), 1e-12))
-    return Warned(rank, len(y) - 1, tests * chances[0], (_lag_one(first), _lag_one(second)), ratio, taus(rest[0]))
+    return EarlyWarning(rank, len(y) - 1, tests * chances[0], (_lag_one(first), _lag_one(second)), ratio, taus(rest[0]))
 
 
 def residuals(y: Floats) -> Floats:

@@ -3,7 +3,7 @@
 Signature: a loop of edges between power, clock, temperature and the rank's own step time, each of the sign that a
 governor gives it, with a loop gain near or above one: such a loop overshoots and swings instead of settling.
 
-Null hypothesis, per loop: at least one of its edges is not there (``lagged.py`` has the null of an edge). A loop is as
+Null hypothesis, per loop: at least one of its edges is not there (``core/lagged.py`` has the null of an edge). A loop is as
 likely as its least likely edge (intersection–union test), corrected for the loops and ranks of the run.
 
 Alternatives it excludes. Load that power and step time both follow: it moves the two in the same direction, a loop in
@@ -18,9 +18,11 @@ from typing import Literal
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Ints
+from taut.core.ids import numbered
 from taut.core.lagged import Edge, goes_with, leads, without_period
 from taut.core.reporting import spell
+from taut.diagnose.class_medians import class_medians
 from taut.diagnose.finding import Evidence, Finding, recovered
 from taut.diagnose.metric_steps import Steps, steps_of
 from taut.graph import Graph
@@ -34,7 +36,7 @@ LEAST_STEPS = 40
 """Steps, or blocks of steps, that a loop needs to show."""
 NEAR = 0.5
 """A loop gain whose interval does not reach this settles by itself: after two steps less than a quarter is left."""
-HELD = 0.2
+UNTHROTTLED = 0.2
 """The share of steps with the highest clock (or the shortest for their energy) that stand for a rank not held back."""
 POWER, CLOCK, TEMPERATURE = "power_w", "clock_mhz", "temperature_c"
 DRAWS = 2000
@@ -45,7 +47,8 @@ DRAWS = 2000
 class Loop:
     """One loop of one rank."""
 
-    words: str
+    path: str
+    """The quantities that it goes through."""
     chance: float
     gain: dict[str, float]
     lever: Floats
@@ -75,21 +78,21 @@ def loops(steps: Steps) -> list[Loop]:
     if min(np.ptp(series[POWER]), np.ptp(series["step"])) <= 0:
         return []
     s = dict(zip(series, without_period(list(series.values())), strict=True))
-    quick = _given(s["energy"], -s["step"]), "shortest for their energy", ("work imbalance",)
-    out = [_loop("power → step time → power", quick, leads(s[POWER], s["step"], 1, (s["energy"],)), _lowers(s))]
+    quick = _less_line(s["energy"], -s["step"]), "shortest for their energy", ("work imbalance",)
+    out = [_loop("power → step time → power", quick, leads(s[POWER], s["step"], 1, (s["energy"],)), _step_lowers_power(s))]
     if CLOCK not in s or np.ptp(s[CLOCK]) <= 0:
         return out
     fast = s[CLOCK], "with the highest clock", ()
-    slower = goes_with(s[CLOCK], s["step"], -1)
+    longer = goes_with(s[CLOCK], s["step"], -1)
     by_clock = leads(s[POWER], s[CLOCK], -1), goes_with(s[CLOCK], s[POWER], 1)
-    out.append(_loop("power → clock → step time and power", fast, *by_clock, slower))
+    out.append(_loop("power → clock → step time and power", fast, *by_clock, longer))
     if TEMPERATURE in s and np.ptp(s[TEMPERATURE]) > 0:
         by_heat = leads(s[TEMPERATURE], s[CLOCK], -1), leads(s[CLOCK], s[TEMPERATURE], 1)
-        out.append(_loop("temperature → clock → step time and temperature", fast, *by_heat, slower))
+        out.append(_loop("temperature → clock → step time and temperature", fast, *by_heat, longer))
     return out
 
 
-def _lowers(s: dict[str, Floats]) -> Edge:
+def _step_lowers_power(s: dict[str, Floats]) -> Edge:
     """A longer step lowers power: in the same step, or in the next, where the sensor averages or the load hides it.
 
     By how much follows from the same energy over a longer time: measured, it would be mixed with what the load does.
@@ -98,67 +101,56 @@ def _lowers(s: dict[str, Floats]) -> Edge:
     return Edge(min(1.0, 2 * chance), -float(s[POWER].mean() / s["step"].mean()), 0.0)
 
 
-def _given(known: Floats, values: Floats) -> Floats:
+def _less_line(known: Floats, values: Floats) -> Floats:
     """What is left of values when a straight line over something known is taken out."""
     x = known - known.mean()
     return np.asarray(values - values.mean() - x * float(x @ values) / max(float(x @ x), 1e-300))
 
 
-def _loop(words: str, free: tuple[Floats, str, tuple[str, ...]], there: Edge, back: Edge, *others: Edge) -> Loop:
+def _loop(path: str, free: tuple[Floats, str, tuple[str, ...]], there: Edge, back: Edge, *others: Edge) -> Loop:
     """There and back give the gain; what else must hold counts for the chance."""
     rng = np.random.default_rng(0)
     draws = rng.normal(there.slope, there.error, DRAWS) * rng.normal(back.slope, back.error, DRAWS)
     low, high = np.quantile(-draws, (0.025, 0.975))
     value = -there.slope * back.slope
     gain = {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
-    return Loop(words, max(edge.chance for edge in (there, back, *others)), gain, *free)
+    return Loop(path, max(edge.chance for edge in (there, back, *others)), gain, *free)
 
 
 def _finding(e: Evidence, steps: dict[int, Steps], found: dict[int, Loop], tests: int) -> Finding:
     graph = e.graph
-    changes = [c for index, loop in found.items() for c in _let_go(graph, index, loop, steps[index])]
+    changes = [c for index, loop in found.items() for c in _unthrottled(graph, index, loop, steps[index])]
     surest = min(found, key=lambda index: found[index].chance)
-    loop, one = found[surest], steps[surest]
-    low, high = np.quantile(one.metrics[POWER], (0.05, 0.95))
-    ranks = tuple(int(graph.ranks[index]) for index in sorted(found))
-    gain, saved = loop.gain, recovered(e, changes)
-    per_step = spell(float(saved.sum()) / len(graph.steps))
+    loop, gain = found[surest], found[surest].gain
+    low, high = np.quantile(steps[surest].metrics[POWER], (0.05, 0.95))
+    saved = int(recovered(e, changes).sum())
     return Finding(
-        MODE, ranks, (), tuple(sorted({int(s) for s in graph.members.stage[sorted(found)] if s >= 0})), (),
-        (int(graph.steps[0]), int(graph.steps[-1])), int(saved.sum()) * len(graph.ranks), 0,
-        1 - min(1.0, loop.chance * tests),
-        f"on rank {int(graph.ranks[surest])} {loop.words} close a loop with a gain of {gain['value']:.2f} a step "
-        f"({gain['lo']:.2f} to {gain['hi']:.2f}; from one on it overshoots): power swings between {low:.0f} and {high:.0f} W, "
-        f"and steps are {per_step} longer than in the fifth of them {loop.held}",
-        changes=tuple(changes), alternatives=loop.alternatives,
-    )  # fmt: skip
+        mode=MODE,
+        ranks=tuple(int(graph.ranks[index]) for index in sorted(found)),
+        stages=tuple(sorted({int(s) for s in graph.members.stage[sorted(found)] if s >= 0})),
+        steps=e.steps(0, -1),
+        lost_rank_ns=saved * len(graph.ranks),
+        confidence=1 - min(1.0, loop.chance * tests),
+        because=f"on rank {int(graph.ranks[surest])} power swings between {low:.0f} and {high:.0f} W, and steps are "
+        f"{spell(saved / len(graph.steps))} longer than in the fifth of them {loop.held}: {loop.path} is a loop with a gain of "
+        f"{gain['value']:.2f} a step ({gain['lo']:.2f} to {gain['hi']:.2f}; from one on it overshoots)",
+        changes=tuple(changes),
+        alternatives=loop.alternatives,
+    )
 
 
-def _let_go(graph: Graph, index: int, loop: Loop, steps: Steps) -> list[Change]:
+def _unthrottled(graph: Graph, index: int, loop: Loop, steps: Steps) -> list[Change]:
     """The rank's own work and gaps as in the steps in which the loop did not hold it back."""
-    from taut.core.ids import numbered
-
     lever = np.repeat(loop.lever, steps.block)
     free = np.zeros(len(graph.steps), dtype=bool)
-    free[steps.window] = lever >= np.quantile(lever, 1 - HELD)
+    free[steps.window] = lever >= np.quantile(lever, 1 - UNTHROTTLED)
     mine = np.flatnonzero((graph.rank_index == index) & (graph.gate < 0))
-    ops = graph.ops
-    cls, count = numbered(ops.name[mine], ops.size[mine], graph.place[mine])
+    cls, count = numbered(graph.ops.name[mine], graph.ops.size[mine], graph.place[mine])
     reason = f"rank {int(graph.ranks[index])} as in steps in which it is not held back"
     parts: tuple[tuple[Literal["work", "gap"], Ints], ...] = (("work", graph.work_ns[mine]), ("gap", graph.gap_ns[mine]))
     out = []
     for what, values in parts:
-        usual = _medians(values, cls, count, free[graph.window[mine]])[cls]
+        usual = class_medians(values, cls, count, free[graph.window[mine]])[cls]
         known = np.isfinite(usual)
         out.append(Change(mine[known], what, "set", np.rint(usual[known]).astype(np.int64), reason))
     return out
-
-
-def _medians(values: Ints, cls: Ints, count: int, use: Mask) -> Floats:
-    """Median of each class over the rows in use; NaN where there is none."""
-    order = np.lexsort((values[use], cls[use]))
-    number = np.bincount(cls[use], minlength=count)
-    first = np.concatenate([[0], np.cumsum(number)[:-1]])
-    ordered = np.append(values[use][order].astype(np.float64), 0.0)
-    middle = 0.5 * (ordered[first + np.maximum(number - 1, 0) // 2] + ordered[first + number // 2])
-    return np.where(number > 0, middle, np.nan)

@@ -58,7 +58,7 @@ def fan_outs(graph: Graph) -> tuple[Ints, Ints]:
     return root, graph.gates.members - (root >= 0)
 
 
-def _behind(graph: Graph, root: Ints, rows: Ints, limit: int) -> tuple[Ints, Ints]:
+def _late_work(graph: Graph, root: Ints, rows: Ints, limit: int) -> tuple[Ints, Ints]:
     """What makes answers late: the longest work in the lane of each late one, and how long it takes without being late."""
     ops = graph.ops
     over = ops.start_ns[rows] - ops.start_ns[root[graph.gate[rows]]] - limit
@@ -91,18 +91,20 @@ def _compared(e: Evidence, took: Floats, fans: tuple[Ints, Ints], narrow: Ints, 
     if chance >= FALSE_ALARMS or not len(tail):
         return None
     rows = np.flatnonzero((graph.gate >= 0) & np.isin(graph.gate, tail))
-    rows, usual = _behind(graph, root, rows, round(limit))
+    rows, usual = _late_work(graph, root, rows, round(limit))
     if not len(rows):
         return None
-    at = graph.window[rows]
     name = graph.names[int(graph.gates.name[wide[0]])]
     return Finding(
-        MODE, (), (), (), (name,), (int(graph.steps[at.min()]), int(graph.steps[at.max()])),
-        int((graph.work_ns[rows] - usual).sum()), 0, 1 - chance,
-        f"{name} among {more} ranks has a tail of {seen:.1f} times its median, where independent tails of {fewer} ranks "
-        f"would give {float(np.median(expected)):.1f}: {len(tail)} of {len(wide)} take longer than {spell(limit)}",
+        mode=MODE,
+        classes=(name,),
+        steps=e.steps_of(rows),
+        lost_rank_ns=int((graph.work_ns[rows] - usual).sum()),
+        confidence=1 - chance,
+        because=f"{name} among {more} ranks has a tail of {seen:.1f} times its median, where independent tails of {fewer} "
+        f"ranks would give {float(np.median(expected)):.1f}: {len(tail)} of {len(wide)} take longer than {spell(limit)}",
         changes=(Change(rows, "work", "set", usual, f"{name} with independent tails"),),
-    )  # fmt: skip
+    )
 
 
 def _inflation(samples: Floats | Ints, high: float) -> Floats:

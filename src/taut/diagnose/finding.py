@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
+from taut.core.ids import weighed
 from taut.core.reporting import LISTED_SHARE
-from taut.diagnose.slowdowns import Slower
+from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed, exposed
 from taut.replay.timeline import Batch, Change, Timeline, replay
 
 if TYPE_CHECKING:
-    from taut.diagnose.early_warning import Warned
-    from taut.diagnose.synchronisation import Apart
+    from taut.diagnose.early_warning import EarlyWarning
+    from taut.diagnose.synchronisation import SplitGroup
 
 EPISODE_SHARE = 0.05
 """A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
@@ -43,9 +44,9 @@ class Evidence:
     batch: Batch
 
     @cached_property
-    def slower(self) -> Slower:
+    def slowdowns(self) -> Slowdowns:
         """What became slower during the run, and since when."""
-        return Slower(self.graph)
+        return Slowdowns(self.graph)
 
     @cached_property
     def exposed(self) -> Exposed:
@@ -53,46 +54,55 @@ class Evidence:
         return exposed(self.graph, self.observed)
 
     @cached_property
-    def apart(self) -> Apart | None:
-        """A group of ranks that fell out of step with the others."""
-        from taut.diagnose.synchronisation import apart
+    def split(self) -> SplitGroup | None:
+        """A group of ranks that no longer meets the others."""
+        from taut.diagnose.synchronisation import split_group
 
-        return apart(self.graph)
+        return split_group(self.graph)
 
     @cached_property
-    def early(self) -> list[Warned] | None:
+    def early_warnings(self) -> list[EarlyWarning] | None:
         """Series that recover ever more slowly: evidence of what may come, no finding."""
-        from taut.diagnose.early_warning import warned
+        from taut.diagnose.early_warning import early_warnings
 
-        return warned(self)
+        return early_warnings(self)
 
     @cached_property
-    def late(self) -> list[Finding]:
+    def late_ranks(self) -> list[Finding]:
         """Ranks that are late by their own work, of whatever mode: several detectors ask."""
         from taut.diagnose.late_ranks import late_ranks
 
         return late_ranks(self)
 
+    def steps(self, first: int, last: int) -> tuple[int, int]:
+        """Numbers of the first and the last step of a span of windows."""
+        return int(self.graph.steps[first]), int(self.graph.steps[last])
 
-@dataclass(frozen=True)
+    def steps_of(self, ops: Ints) -> tuple[int, int]:
+        """Numbers of the first and the last step that some ops lie in."""
+        at = self.graph.window[ops]
+        return self.steps(int(at.min()), int(at.max()))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One failure mode at one place in one span of steps."""
 
     mode: str
-    ranks: tuple[int, ...]
-    links: tuple[str, ...]
-    stages: tuple[int, ...]
-    classes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    links: tuple[str, ...] = ()
+    stages: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
     steps: tuple[int, int]
     lost_rank_ns: int
-    recoverable_wall_ns: int
+    recoverable_wall_ns: int = 0
+    """Known once the changes are replayed."""
     confidence: float
     because: str
     changes: tuple[Change, ...] = field(default=(), repr=False, compare=False)
     """What mending it would change: replayed, it gives the recoverable wall time."""
     alternatives: tuple[str, ...] = ()
-    """What else it may be, where these traces cannot tell; the reason says which measurement would."""
-
+    """Other failure modes it may be, where these traces cannot tell; ``because`` says which measurement would."""
     certain: str = ""
     """Why it is listed whatever it recovers; empty if that is to be weighed."""
 
@@ -103,14 +113,14 @@ class Finding:
         return "f-" + hashlib.sha256(place.encode()).hexdigest()[:10]
 
 
-def worth(recovered: int, in_span: int, observed: Timeline, first: int, last: int) -> str | None:
-    """Why a finding is worth listing, '' if by its share of the wall, None if it is not."""
+def why_listed(recovered: int, in_span: int, observed: Timeline, first: int, last: int) -> str | None:
+    """Why a finding is listed: '' if for its share of the wall, None if it is not listed."""
     if recovered >= LISTED_SHARE * observed.wall_ns:
         return ""
     spent = int(observed.window_ns[first : last + 1].sum())
     if last - first + 1 >= EPISODE_STEPS and in_span >= EPISODE_SHARE * spent:
         share = 100 * recovered / max(observed.wall_ns, 1)
-        return f"; {share:.1f} % of the run, but {100 * in_span / spent:.0f} % of these {last - first + 1} steps"
+        return f"; mending it saves {share:.1f} % of the run, {100 * in_span / spent:.0f} % of these {last - first + 1} steps"
     return None
 
 
@@ -120,8 +130,14 @@ def confidence(score: float, tests: int) -> float:
 
 
 def recovered(evidence: Evidence, changes: Sequence[Change]) -> Ints:
-    """Wall time per window that replaying the changes saves, gaps of the others kept, ns."""
+    """Wall time per window that the changes save when they are replayed, ns."""
     return evidence.observed.window_ns - replay(evidence.graph, changes).window_ns
+
+
+def top_classes(graph: Graph, ops: Indices | Mask, weights: Numbers) -> tuple[str, ...]:
+    """The (at most three) class names that hold most of the weight of some ops."""
+    total = weighed(graph.ops.name[ops], weights)
+    return tuple(graph.names[i] for i in np.argsort(-total)[:3] if total[i] > 0)
 
 
 def episodes(score: Floats, most: int = 4) -> list[tuple[int, int]]:
@@ -129,11 +145,11 @@ def episodes(score: Floats, most: int = 4) -> list[tuple[int, int]]:
 
     Quiet windows count against a span, so a single blip far from the others does not stretch it.
     """
-    left = np.asarray(score, dtype=np.float64).copy()
+    left = np.array(score, dtype=np.float64)
     whole = left[left > 0].sum()
     out: list[tuple[int, int]] = []
     for _ in range(most):
-        best, best_sum, begin, running = (0, -1), 0.0, 0, 0.0
+        best, best_sum, begin, running = (0, -1), 0.0, 0, 0.0  # Kadane: a span that sums to less than nothing is dropped
         for i, value in enumerate(left):
             if running <= 0:
                 begin, running = i, 0.0

@@ -39,15 +39,20 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     stopped = calls.stopped
     if not stopped:
         return None  # exact: there is no chance to correct for
-    waiting = sorted(calls.waits_for)
+    waiting, last = sorted(calls.waits_for), int(evidence.graph.steps[-1])
     names = Counter(call.name for rank in waiting for call in calls.open[rank] if call.missing & stopped)
-    classes, last = tuple(name for name, _ in names.most_common(3)), int(evidence.graph.steps[-1])
     return [
         Finding(
-            MODE, tuple(sorted(stopped)), (), (), classes, (last, last), calls.lost_ns(waiting), 0, 1.0,
-            calls.say(stopped, waiting), certain="the job stopped: nothing more is done until they are mended",
+            mode=MODE,
+            ranks=tuple(sorted(stopped)),
+            classes=tuple(name for name, _ in names.most_common(3)),
+            steps=(last, last),
+            lost_rank_ns=calls.lost_ns(waiting),
+            confidence=1.0,
+            because=calls.describe(stopped, waiting),
+            certain="the job stopped: nothing more is done until they are mended",
         )
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True)
@@ -253,8 +258,8 @@ class Calls:
         last = int(self.table.created_ns.max())
         return sum(max(last - self.open[rank][0].created_ns, 0) for rank in waiting)
 
-    def say(self, stopped: set[int], waiting: list[int]) -> str:
-        """Who, where, and what shows it."""
+    def describe(self, stopped: set[int], waiting: list[int]) -> str:
+        """Who stopped, at which gate, and what shows it."""
         parts = []
         for rank in sorted(stopped)[:NAMED]:
             gates = Counter(
@@ -263,21 +268,21 @@ class Calls:
             where = ""
             if gates:
                 (name, (group, seq, _)), count = gates[0]
-                where = f" did not come to {name} {seq} of group {self.trace.groups[group]}, where {_ranks(count)} for it"
+                where = f" did not call {name} {seq} of group {self.trace.groups[group]}, where {_ranks(count)} for it"
             parts.append(f"rank {rank}{where}: {self._why(rank)}")
         more = f"; and {len(stopped) - NAMED} more" if len(stopped) > NAMED else ""
-        return "; ".join(parts) + more + f"; {_ranks(len(waiting))}, each for these or for one that waits for them"
+        return "; ".join(parts) + more + f"; {_ranks(len(waiting))} for them, or for a rank that does"
 
     def _why(self, rank: int) -> str:
         if rank not in self.dumped:
             return "it left no dump"
         if rank in self._odd:
-            return "it made another call than the others did at the same place"
+            return "at the same place it made another call than the other members"
         if rank not in self.open:
             return "none of its calls is open, so it stopped outside communication (host, input, exception)"
         call = self.open[rank][0]
         if rank in self.waits_for:
-            return "it waits, too, but all others that wait in the same call made more calls since"
+            return "it waits, too, but all others that wait in the same call have made more calls since then"
         return f"its oldest open call, {call.name} {call.gate[1]}, was completed by the others, so its device stopped"
 
 

@@ -2,13 +2,14 @@
 
 Signature: runs with the same classes and the same order of gates on every rank, whose step times differ between runs by
 more than steps differ within them. Null hypothesis: all repeats have one level; each has its own spread, tails and
-redness (``differ.py``); FALSE_ALARMS for each set of repeats, Benjamini–Hochberg over the sets. Alternatives: a drift
+redness (``core/differences.py``); FALSE_ALARMS for each set of repeats, Benjamini–Hochberg over the sets. Alternatives: a drift
 over the runs (the trend tests of ``taut compare``), and a fault in one run, which shows as one rank that holds most of
 what differs. A finding is listed when the slower runs lost at least LISTED_SHARE of the wall against the middle run.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from taut.core.differences import differ
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.trend import corrected
 from taut.diagnose.finding import Finding
-from taut.diagnose.repeats import Repeat, unlike
+from taut.diagnose.repeats import Repeat, structure_differences
 
 MODE = "non-determinism"
 MODES = (MODE,)
@@ -56,11 +57,11 @@ class Timing:
     spots: tuple[Spot, ...] = ()
 
 
-def sets(runs: Sequence[Repeat]) -> list[list[int]]:
+def same_graph_sets(runs: Sequence[Repeat]) -> list[list[int]]:
     """Which runs are the same graph: same ranks, classes and order of gates."""
     out: list[list[int]] = []
     for i, run in enumerate(runs):
-        alike = (s for s in out if not any(u.graph for u in unlike(runs[s[0]], run)))
+        alike = (s for s in out if not any(one.graph for one in structure_differences(runs[s[0]], run)))
         found = next(alike, None)
         out.append([i]) if found is None else found.append(i)
     return out
@@ -100,7 +101,7 @@ def _spots(repeats: Sequence[Repeat]) -> tuple[Spot, ...]:
     )
 
 
-def finding(runs: Sequence[Repeat], seen: Timing, q: float | None) -> Finding | None:
+def timing_finding(runs: Sequence[Repeat], seen: Timing, q: float | None) -> Finding | None:
     """The finding, if the repeats differ beyond chance and it matters."""
     if seen.p is None or q is None or q > FALSE_ALARMS or seen.between is None:
         return None
@@ -109,25 +110,27 @@ def finding(runs: Sequence[Repeat], seen: Timing, q: float | None) -> Finding | 
     lost = np.maximum(step - usual, 0) * [len(r.steps) for r in repeats]
     if lost.sum() < LISTED_SHARE * sum(float(r.step_ns.sum()) for r in repeats):
         return None
-    ranks, alone = _ranks(seen.spots)
-    where = f", most of it on rank {ranks[0]}" if alone else ""
-    names = tuple(dict.fromkeys(spot.name for spot in seen.spots))[:3]
+    rank = _rank_alone(seen.spots)
+    where = "" if rank is None else f", most of it on rank {rank}"
     return Finding(
-        MODE, ranks if alone else (), (), (), names,
-        (int(min(r.steps[0] for r in repeats)), int(max(r.steps[-1] for r in repeats))),
-        int(lost.sum()) * len(repeats[0].ranks), int(lost.sum()), 1 - seen.p,
-        f"{len(repeats)} runs of one graph (same classes, same order of gates) take {spell(step.min())} to {spell(step.max())} "
-        f"a step: {100 * seen.between[0]:.1f} % between runs against {100 * seen.within:.1f} % within them{where}",
-        alternatives=("straggler cascade",) if alone else (),
-    )  # fmt: skip
+        mode=MODE,
+        ranks=() if rank is None else (rank,),
+        classes=tuple(dict.fromkeys(spot.name for spot in seen.spots))[:3],
+        steps=(int(min(r.steps[0] for r in repeats)), int(max(r.steps[-1] for r in repeats))),
+        lost_rank_ns=int(lost.sum()) * len(repeats[0].ranks),
+        recoverable_wall_ns=int(lost.sum()),
+        confidence=1 - seen.p,
+        because=f"a step takes {spell(step.min())} to {spell(step.max())} in {len(repeats)} runs of one graph (same classes, "
+        f"same order of gates): steps differ by {100 * seen.between[0]:.1f} % between runs and by {100 * seen.within:.1f} % "
+        f"within them{where}",
+        alternatives=() if rank is None else ("straggler cascade",),
+    )
 
 
-def _ranks(spots: Sequence[Spot]) -> tuple[tuple[int, ...], bool]:
-    """The rank with most of what differs, and whether it holds most of it."""
-    sums: dict[int, float] = {}
+def _rank_alone(spots: Sequence[Spot]) -> int | None:
+    """The rank that holds most of what differs; None where no rank does."""
+    sums: dict[int, float] = defaultdict(float)
     for spot in spots:
-        sums[spot.rank] = sums.get(spot.rank, 0.0) + spot.between_ns[0]
-    if not sums:
-        return (), False
-    top = max(sums, key=lambda rank: (sums[rank], -rank))
-    return (top,), len(sums) == 1 or sums[top] > MOST * sum(sums.values())
+        sums[spot.rank] += spot.between_ns[0]
+    top = max(sums, key=lambda rank: (sums[rank], -rank), default=None)
+    return top if top is not None and (len(sums) == 1 or sums[top] > MOST * sum(sums.values())) else None

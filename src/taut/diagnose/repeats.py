@@ -77,20 +77,20 @@ def _orders(graph: Graph) -> tuple[list[tuple[Meeting, ...]], Ints]:
 
 
 @dataclass(frozen=True)
-class Unlike:
+class StructureDifference:
     """One difference of structure between two runs."""
 
     what: str
     """``rank``, ``class``, ``count`` or ``gate order``."""
     rank: int
-    name: str | None
+    name: str | None = None
     """The class; of a gate order the one that the first run has at the first place that differs."""
-    before: int | str | None
-    after: int | str | None
+    before: int | str | None = None
+    after: int | str | None = None
     """Ops: all of a class, or in the steps compared; of a gate order the gates at that place; None where it is absent."""
-    step: int | None
+    step: int | None = None
     """First step that differs; None where the runs differ as a whole."""
-    steps: int | None
+    steps: int | None = None
     """Steps that differ."""
 
     @property
@@ -99,12 +99,13 @@ class Unlike:
         return self.what != "count"
 
 
-def unlike(a: Repeat, b: Repeat) -> list[Unlike]:
+def structure_differences(a: Repeat, b: Repeat) -> list[StructureDifference]:
     """All differences of structure between two runs, in the steps that both have."""
     alone = sorted(set(a.ranks.tolist()) ^ set(b.ranks.tolist()))
     at = _common(a.steps, b.steps)
+    ranks = ((rank, *(1 if rank in run.ranks else None for run in (a, b))) for rank in alone)
     return [
-        *(Unlike("rank", r, None, 1 if r in a.ranks else None, 1 if r in b.ranks else None, None, None) for r in alone),
+        *(StructureDifference("rank", rank, None, before, after) for rank, before, after in ranks),
         *_classes(a, b, at),
         *_gates(a, b, at),
     ]
@@ -119,22 +120,23 @@ def _common(a: Ints, b: Ints) -> tuple[Ints, Ints]:
     return shorter, shorter
 
 
-def _classes(a: Repeat, b: Repeat, at: tuple[Ints, Ints]) -> Iterator[Unlike]:
+def _classes(a: Repeat, b: Repeat, at: tuple[Ints, Ints]) -> Iterator[StructureDifference]:
     ranks = set(a.ranks.tolist()) & set(b.ranks.tolist())
     for name, rank in sorted(a.rows.keys() ^ b.rows.keys(), key=lambda key: (key[1], key[0])):
         if rank in ranks and not name.endswith(REST):
             before, after = (int(run.ops[run.rows[name, rank]].sum()) if (name, rank) in run.rows else None for run in (a, b))
-            yield Unlike("class", rank, name, before, after, None, None)
+            yield StructureDifference("class", rank, name, before, after)
     both = sorted(a.rows.keys() & b.rows.keys(), key=lambda key: (key[1], key[0]))
     mine, theirs = (run.ops[[run.rows[key] for key in both]][:, k] for run, k in zip((a, b), at, strict=True))
     for i in np.flatnonzero((mine != theirs).any(axis=1)).tolist():
+        name, rank = both[i]
         where = np.flatnonzero(mine[i] != theirs[i])
-        if not both[i][0].endswith(REST):
-            step = int(a.steps[at[0][where[0]]])
-            yield Unlike("count", both[i][1], both[i][0], int(mine[i].sum()), int(theirs[i].sum()), step, len(where))
+        if not name.endswith(REST):
+            before, after, step = int(mine[i].sum()), int(theirs[i].sum()), int(a.steps[at[0][where[0]]])
+            yield StructureDifference("count", rank, name, before, after, step, len(where))
 
 
-def _gates(a: Repeat, b: Repeat, at: tuple[Ints, Ints]) -> Iterator[Unlike]:
+def _gates(a: Repeat, b: Repeat, at: tuple[Ints, Ints]) -> Iterator[StructureDifference]:
     number = {order: i for i, order in enumerate(b.orders)}
     same = np.array([number.get(order, -1) for order in a.orders], dtype=np.int64)
     for rank in np.intersect1d(a.ranks, b.ranks).tolist():
@@ -143,12 +145,12 @@ def _gates(a: Repeat, b: Repeat, at: tuple[Ints, Ints]) -> Iterator[Unlike]:
         if len(where):
             one, other = a.orders[mine[where[0]]], b.orders[theirs[where[0]]]
             place = next((i for i, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
-            before, after = (_say(order[place]) if place < len(order) else None for order in (one, other))
+            before, after = (_gate_text(order[place]) if place < len(order) else None for order in (one, other))
             name = one[place][0] if place < len(one) else None
-            yield Unlike("gate order", rank, name, before, after, int(a.steps[at[0][where[0]]]), len(where))
+            yield StructureDifference("gate order", rank, name, before, after, int(a.steps[at[0][where[0]]]), len(where))
 
 
-def _say(meeting: Meeting) -> str:
+def _gate_text(meeting: Meeting) -> str:
     name, size, peer, group = meeting
     return (
         name + (f" {size} B" if size >= 0 else "") + (f" with {peer}" if peer >= 0 else "") + (f" in {group}" if group else "")

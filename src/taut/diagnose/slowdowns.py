@@ -6,6 +6,7 @@ no peers, and because peers are slow too when a whole gate is. What all ranks sh
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints, Mask, Numbers
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import (
     LEAST_OUTSIDE,
     LEAST_STEPS,
@@ -27,9 +28,12 @@ from taut.core.change_points import (
     outliers,
     ramp,
 )
+from taut.core.group_kernels import group_sort
 from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
+from taut.diagnose.class_medians import class_medians
 from taut.graph import Graph
+from taut.replay.wait_kernels import describe_cells
 from taut.replay.whatif import link_ends
 
 LATE = 0.5
@@ -85,6 +89,15 @@ class Place:
         return self.extra_ns * (self.last - self.first + 1)
 
     @property
+    def link_names(self) -> tuple[str, ...]:
+        """Its links, as ``sender:receiver``."""
+        return tuple(f"{sender}:{receiver}" for sender, receiver in self.links)
+
+    def holds(self, window: Indices) -> Mask:
+        """Which windows lie in its span."""
+        return (window >= self.first) & (window <= self.last)
+
+    @property
     def owners(self) -> set[int]:
         """Ranks that all the links share: whose network interface it may be."""
         return shared_ends(self.links)
@@ -96,8 +109,8 @@ def shared_ends(links: Iterable[tuple[int, int]]) -> set[int]:
     return set.intersection(*ends) if ends else set()
 
 
-class Slower:
-    """The series of a graph, and what changed in them."""
+class Slowdowns:
+    """The series of a graph (work of ranks, transfers of groups, per step), and what changed in them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -112,14 +125,9 @@ class Slower:
 
     def outside(self, values: Ints, first: int, last: int, but: Mask | None = None) -> Floats:
         """Median of an op's class outside windows first … last or outside ``but`` (a mask of ops); NaN where there is none."""
-        from taut.core.group_kernels import group_sort
-        from taut.replay.wait_kernels import describe_cells
-
-        cls, count = self.classes
         window = self.graph.window
         use = (window < first) | (window > last) if but is None else ~but
-        order, begin = group_sort(cls[use], count)
-        return describe_cells(values[use], order, begin)[0][cls]
+        return class_medians(values, *self.classes, use)[self.classes[0]]
 
     def _table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
         return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
@@ -166,7 +174,7 @@ class Slower:
         return chosen, took.reshape(len(chosen), self.count, self.windows)
 
     @cached_property
-    def everywhere(self) -> list[Place]:
+    def on_all_ranks(self) -> list[Place]:
         """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
@@ -184,12 +192,12 @@ class Slower:
         """Ranks that take longer by themselves: all the time since some step, or now and then."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        found: dict[int, list[Place]] = {}
+        found: dict[int, list[Place]] = defaultdict(list)
         for y in self._busy, self._by_name:
             for s, grows in _shaped(y, np.arange(len(y)) // self.count):
                 extra, rank = _extra(y[s.series], s), s.series % self.count
-                found.setdefault(rank, []).append(Place(s.first, s.last, s.score, False, extra, s.tests, rank, grows=grows))
-        return [*map(_together, found.values()), *self._stalls(set(found))]
+                found[rank].append(Place(s.first, s.last, s.score, False, extra, s.tests, rank, grows=grows))
+        return [*map(_joined, found.values()), *self._stalls(set(found))]
 
     def _stalls(self, known: set[int]) -> list[Place]:
         """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
@@ -205,7 +213,7 @@ class Slower:
                 continue
             mine = self.stopped(rank)
             at = np.concatenate([np.flatnonzero(spikes[rank]), self.gates[0][mine]])
-            span = Span(rank, int(at.min()), int(at.max()), _quantile(chance))
+            span = Span(rank, int(at.min()), int(at.max()), _score(chance))
             out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=mine))
         return out
 
@@ -243,8 +251,8 @@ class Slower:
         mine = self._gates_of(rank)
         return mine & np.isin(np.arange(len(mine)), self._hiccups[0])
 
-    def holds_up(self, rank: int, first: int, last: int) -> bool:
-        """Whether all transfers that a rank takes part in take longer in a span: its doing, not that of one of its links."""
+    def slows_all_transfers(self, rank: int, first: int, last: int) -> bool:
+        """Whether all transfers that a rank takes part in take longer in a span: then it is slow, not one of its links."""
         window, _, high = self.gates
         group, count = self._groups
         mine = self._gates_of(rank)
@@ -258,7 +266,7 @@ class Slower:
     def held_up(self, place: Place) -> Mask:
         """Mask over the gates of a slow rank whose transfers take longer while it is slow: groups that meet it, one by one."""
         out = place.gates if len(place.gates) else np.zeros(len(self.graph.gates), dtype=bool)
-        inside = _between(self.windows, place.first, place.last + 1)
+        inside = place.holds(np.arange(self.windows))
         if not len(out) or self.windows < LEAST_STEPS or inside.all():
             return out
         window, _, high = self.gates
@@ -299,18 +307,15 @@ class Slower:
         group, _ = self._groups
         gates = np.isin(group, [span.series for span in together])
         slower = {span: _extra(total[span.series], span) for span in together}
-        late: dict[tuple[int, int], float] = {}
+        late: dict[tuple[int, int], float] = defaultdict(float)
         for span in sorted(together, key=lambda s: -slower[s]):
             for pair, extra in self._late_links(group == span.series, span, slower[span]).items():
-                late[pair] = late.get(pair, 0.0) + extra
+                late[pair] += extra
         links = tuple(pair for pair, extra in late.items() if extra >= MINOR * max(late.values()))
         if len(links) > 1 and not shared_ends(links):
             # Two places at once, noise in a small group, or a delay that the ring passes on: where most lateness meets.
-            weight: dict[int, float] = {}
-            for pair in links:
-                for end in pair:
-                    weight[end] = weight.get(end, 0.0) + late[pair]
-            owner = max(weight, key=lambda r: weight[r])
+            ends = dict.fromkeys(end for pair in links for end in pair)
+            owner = max(ends, key=lambda end: sum(late[pair] for pair in links if end in pair))
             links = tuple(pair for pair in links if owner in pair)
         return Place(worst.first, worst.last, worst.score, False, sum(slower.values()), worst.tests, links=links, gates=gates)
 
@@ -336,9 +341,6 @@ class Slower:
     @cached_property
     def _hiccups(self) -> tuple[Ints, Ints]:
         """Gates whose transfer took far longer than their class does, and the index of the rank that ended last in each."""
-        from taut.core.group_kernels import group_sort
-        from taut.replay.wait_kernels import describe_cells
-
         g = self.graph
         if not len(g.gates):
             return (np.zeros(0, dtype=np.int64),) * 2
@@ -369,8 +371,8 @@ class Slower:
             return None
         slot, where = np.searchsorted(gates, g.gate[rows]).clip(0, len(gates) - 1), g.rank_index[rows]
         ended_last = (gates[slot] == g.gate[rows]) & (last[slot] == where)
-        hit = np.stack([sender[ended_last], receiver[ended_last]], axis=1)
-        every = np.unique(np.stack([sender, receiver], axis=1), axis=0)
+        links = np.stack([sender, receiver], axis=1)
+        hit, every = links[ended_last], np.unique(links, axis=0)
         chance, owner = min((self._chance(hit, every, rank), rank) for rank in np.unique(hit).tolist())
         if chance >= FALSE_ALARMS:
             return None
@@ -380,8 +382,8 @@ class Slower:
         window, _, high = self.gates
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
-        links = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
-        return Place(int(at.min()), int(at.max()), _quantile(chance), True, extra, links=links, gates=mine)
+        pairs = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
+        return Place(int(at.min()), int(at.max()), _score(chance), True, extra, links=pairs, gates=mine)
 
     def _chance(self, hit: Ints, every: Ints, rank: int) -> float:
         """Chance that links of one rank are hit that often, if every link is as likely to be."""
@@ -391,16 +393,13 @@ class Slower:
 
 def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:
     """Other series that are higher in the very span of the worst: what is known need not be searched for."""
-    inside = _between(y.shape[1], worst.first, worst.last + 1)
+    at = np.arange(y.shape[1])
+    inside = (at >= worst.first) & (at <= worst.last)
     more = y[:, inside].mean(axis=1) - y[:, ~inside].mean(axis=1)
     score = more / (noise(y, np.arange(len(y))) * np.sqrt(1 / inside.sum() + 1 / (~inside).sum()))
     grew = np.median(y[:, inside], axis=1) >= GREW * np.median(y[:, ~inside], axis=1)
     rows = np.flatnonzero((score > ALSO) & grew & (y > 0).all(axis=1))
     return [Span(int(i), worst.first, worst.last, float(score[i])) for i in rows if i not in known]
-
-
-def _between(n: int, a: int, b: int) -> Mask:
-    return (np.arange(n) >= a) & (np.arange(n) < b)
 
 
 def _shaped(y: Floats, kin: Ints) -> Iterator[tuple[Span, bool]]:
@@ -410,13 +409,13 @@ def _shaped(y: Floats, kin: Ints) -> Iterator[tuple[Span, bool]]:
         yield (s, False) if begin is None else (replace(s, first=begin), True)
 
 
-def _together(places: list[Place]) -> Place:
+def _joined(places: list[Place]) -> Place:
     """What a rank's series say of it: the largest says how much, the clearest in which shape."""
     largest, clearest = max(places, key=lambda p: p.total_ns), max(places, key=lambda p: p.score)
     return replace(largest, grows=True, first=clearest.first) if clearest.grows else replace(largest, grows=False)
 
 
-def _quantile(chance: float) -> float:
+def _score(chance: float) -> float:
     """A chance as standard errors of a normal variable."""
     return NormalDist().inv_cdf(1 - max(chance, 1e-16))
 

@@ -27,8 +27,8 @@ LONGER = 2
 
 
 @dataclass(frozen=True)
-class Apart:
-    """A group of ranks (indices) that lost the others in windows first … last."""
+class SplitGroup:
+    """A group of ranks (indices) that meets no others in windows first … last."""
 
     ranks: tuple[int, ...]
     others: tuple[int, ...]
@@ -43,8 +43,8 @@ class Apart:
         return rank in self.ranks and min(last, self.last) >= max(first, self.first)
 
 
-def apart(graph: Graph) -> Apart | None:
-    """The group that fell out of step, if any did."""
+def split_group(graph: Graph) -> SplitGroup | None:
+    """The group that no longer meets the others, if there is one."""
     if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 4 or graph.trace.relative or not len(graph.gates):
         return None
     widest = np.zeros(len(graph.steps), dtype=np.int64)
@@ -73,7 +73,7 @@ def apart(graph: Graph) -> Apart | None:
     chance = float(mannwhitneyu(off[first + 1 : last], np.delete(off, slice(first, last)), alternative="greater").pvalue)
     if not chance < FALSE_ALARMS:
         return None
-    return Apart(tuple(slow.tolist()), tuple(rest.tolist()), first, last - 1, chance, float(off[first:last].max()))
+    return SplitGroup(tuple(slow.tolist()), tuple(rest.tolist()), first, last - 1, chance, float(off[first:last].max()))
 
 
 def _meeting(graph: Graph) -> Ints:
@@ -118,20 +118,23 @@ def _longer(begin: Floats, first: int, last: int) -> float:
 
 def detect(evidence: Evidence) -> list[Finding] | None:
     """At most one finding, with what its ranks do more than before."""
-    lost = evidence.apart
-    if lost is None:
+    split, graph = evidence.split, evidence.graph
+    if split is None:
         return None
-    graph = evidence.graph
-    slow = [f for f in evidence.late if f.mode == MODE]
-    ranks, others = ([int(graph.ranks[r]) for r in some] for some in (lost.ranks, lost.others))
-    steps = int(graph.steps[lost.first]), int(graph.steps[lost.last])
+    slow = [f for f in evidence.late_ranks if f.mode == MODE]
+    ranks, others = ([int(graph.ranks[r]) for r in some] for some in (split.ranks, split.others))
+    steps = evidence.steps(split.first, split.last)
     return [
         Finding(
-            MODE, tuple(ranks), (), (), tuple(dict.fromkeys(name for f in slow for name in f.classes))[:3], steps,
-            sum(f.lost_rank_ns for f in slow), 0, 1 - lost.chance,
-            f"from step {steps[0]} on ranks {ranks} no longer meet ranks {others} at any gate, as they did before; the two "
-            f"groups came up to {spell(lost.apart_ns)} apart (chance {lost.chance:.1g} if they were as close as before)",
+            mode=MODE,
+            ranks=tuple(ranks),
+            classes=tuple(dict.fromkeys(name for f in slow for name in f.classes))[:3],
+            steps=steps,
+            lost_rank_ns=sum(f.lost_rank_ns for f in slow),
+            confidence=1 - split.chance,
+            because=f"from step {steps[0]} on, ranks {ranks} meet ranks {others} at no gate any more; the two groups are up to "
+            f"{spell(split.apart_ns)} apart (chance {split.chance:.1g} if they were as close as before)",
             changes=tuple(change for f in slow for change in f.changes),
-            certain="what the ranks compute no longer agrees, whatever time it costs",
+            certain="results of the two groups no longer agree, whatever time it costs",
         )
-    ]  # fmt: skip
+    ]

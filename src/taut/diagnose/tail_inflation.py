@@ -3,9 +3,9 @@
 Null hypothesis: a gate of n members takes as long as the longest of n/m gates of m members, the narrowest fan-out of the
 same class name. Every wide gate is held against the longest of so many narrow ones of its own step, each measured in the
 median of its class (group, bytes, place in the step), so neither sizes nor demand that lengthens a whole step make a tail.
-Under the null the logarithm of the two's ratio is symmetric about its median; a tail pulls its mean up (``steady.py``,
-Bonferroni over the fan-outs compared). Where a step has too few narrow gates, nothing is tested.
-Fan-outs whose root gathers answers are in ``answers.py``.
+Under the null the logarithm of the two's ratio is symmetric about its median; a tail pulls its mean up
+(``core/persistence.py``, Bonferroni over the fan-outs compared). Where a step has too few narrow gates, nothing is tested.
+Fan-outs whose root gathers answers are in ``fan_out_tails.py``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
 from taut.core.persistence import above_zero
 from taut.core.reporting import spell
-from taut.diagnose import fan_out_tails as answers
+from taut.diagnose import fan_out_tails
+from taut.diagnose.class_medians import class_medians
+from taut.diagnose.fan_out_tails import FALSE_ALARMS, LEAST, MODE
 from taut.diagnose.finding import Evidence, Finding
 from taut.replay.timeline import Change
 
-MODE = "tail latency inflation"
 MODES = (MODE,)
-FALSE_ALARMS = 0.01
-"""Chance that a job whose tails are independent is said to have inflated ones."""
-LEAST = 40
-"""Gates of a fan-out below which it has no tail to speak of."""
 HIGH = 0.95
 """Quantile that is the tail."""
 
@@ -35,7 +32,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     graph = evidence.graph
     if not len(graph.gates):
         return None
-    gathered = answers.fan_outs(graph)[0] >= 0
+    gathered = fan_out_tails.fan_outs(graph)[0] >= 0
     usual = _usual(evidence)
     tested: list[tuple[Ints, Floats, int, int]] = []
     cls, count = numbered(graph.gates.name)
@@ -47,26 +44,23 @@ def detect(evidence: Evidence) -> list[Finding] | None:
             matched = _matched(evidence, usual, mine[members == wide[0]], mine[members == n], round(n / wide[0]))
             tested += [(*matched, wide[0], len(wide) - 1)] if len(matched[0]) >= LEAST else []
     found = [finding for one in tested if (finding := _compared(evidence, usual, *one)) is not None]
-    asked = answers.detect(evidence) if gathered.any() else None
+    asked = fan_out_tails.detect(evidence) if gathered.any() else None
     return [*found, *(asked or ())] if tested or asked is not None else None
 
 
 def _usual(e: Evidence) -> Floats:
     """Per gate: the median transfer of its class, ns."""
-    from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells
-
     g = e.graph
     rows = np.flatnonzero(g.gate >= 0)
     place = np.zeros(len(g.gates), dtype=np.int64)
     place[g.gate[rows]] = g.place[rows]
     cls, count = numbered(g.gates.group, g.gates.name, g.gates.size, place)
-    return describe_cells(e.slower.gates[2], *group_sort(cls, count))[0][cls]
+    return class_medians(e.slowdowns.gates[2], cls, count)[cls]
 
 
 def _matched(e: Evidence, usual: Floats, narrow: Ints, wide: Ints, draws: int) -> tuple[Ints, Floats]:
     """Wide gates, and of each the longest of so many narrow ones of its step, in medians of their class."""
-    window, _, took = e.slower.gates
+    window, _, took = e.slowdowns.gates
     rng = np.random.default_rng(len(wide))
     narrow = rng.permutation(narrow)
     narrow = narrow[np.argsort(window[narrow], kind="stable")]
@@ -81,7 +75,7 @@ def _matched(e: Evidence, usual: Floats, narrow: Ints, wide: Ints, draws: int) -
 
 def _compared(e: Evidence, usual: Floats, wide: Ints, longest: Floats, fewer: int, tests: int) -> Finding | None:
     """Hold the wide gates against what independent tails would give in the same steps."""
-    graph, (window, _, took) = e.graph, e.slower.gates
+    graph, (window, _, took) = e.graph, e.slowdowns.gates
     apart = np.log(np.maximum(took[wide] / usual[wide], 1e-9) / np.maximum(longest, 1e-9))
     centre = float(np.median(apart))
     steps = numbered(window[wide])[0]
@@ -97,18 +91,20 @@ def _compared(e: Evidence, usual: Floats, wide: Ints, longest: Floats, fewer: in
     ordinary[wide] = np.where(tail, took[wide] * np.exp(-above), 0.0)
     rows = np.flatnonzero((graph.gate >= 0) & (ordinary[graph.gate] > 0))
     kept = np.minimum(graph.work_ns[rows], np.rint(ordinary[graph.gate[rows]])).astype(np.int64)
-    at = graph.window[rows]
     name = graph.names[int(graph.gates.name[wide[0]])]
     seen, expected = (_inflation(x) for x in (took[wide] / usual[wide], longest))
     return Finding(
-        MODE, (), (), (), (name,), (int(graph.steps[at.min()]), int(graph.steps[at.max()])),
-        int((graph.work_ns[rows] - kept).sum()), 0, 1 - chance,
-        f"{name} among {int(graph.gates.members[wide[0]])} ranks has a tail of {seen:.1f} times its median, where the longest "
-        f"among as many ranks in groups of {fewer} has {expected:.1f} in the same steps: {int(tail.sum())} of {len(wide)} take "
-        f"longer than independent tails explain, up to {spell(float((took[wide] - ordinary[wide])[tail].max()))} "
-        f"({score:.1f} standard errors)",
+        mode=MODE,
+        classes=(name,),
+        steps=e.steps_of(rows),
+        lost_rank_ns=int((graph.work_ns[rows] - kept).sum()),
+        confidence=1 - chance,
+        because=f"{name} among {int(graph.gates.members[wide[0]])} ranks has a tail of {seen:.1f} times its median, where the "
+        f"longest among as many ranks in groups of {fewer} has {expected:.1f} in the same steps: {int(tail.sum())} of "
+        f"{len(wide)} take longer than independent tails explain, up to "
+        f"{spell(float((took[wide] - ordinary[wide])[tail].max()))} ({score:.1f} standard errors)",
         changes=(Change(rows, "work", "set", kept, f"{name} with independent tails"),),
-    )  # fmt: skip
+    )
 
 
 def _inflation(sample: Floats) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from taut.diagnose.detectors import Finding
-from taut.diagnose.early_warning import Warned
+from taut.diagnose.early_warning import EarlyWarning
 from taut.diagnose.job_regime import PAYS
 from taut.graph import Graph
 from taut.ledger import Ledger
@@ -29,7 +29,7 @@ class Computed:
     batch: Batch
     whatif: WhatIf
     findings: list[Finding]
-    early: list[Warned] | None
+    early: list[EarlyWarning] | None
     """Series that recover ever more slowly: what may come; None where the run is too short to tell."""
     ledger: Ledger
     digest: str

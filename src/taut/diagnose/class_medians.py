@@ -1,0 +1,14 @@
+"""Medians of classes of ops or gates: the usual duration that excess is measured against."""
+
+from __future__ import annotations
+
+from taut.core.array_types import Floats, Ints, Mask, Numbers
+from taut.core.group_kernels import group_sort
+from taut.replay.wait_kernels import describe_cells
+
+
+def class_medians(values: Numbers, cls: Ints, count: int, use: Mask | None = None) -> Floats:
+    """The median of each class over the rows in use (all of them if none are named); NaN where a class has none."""
+    if use is not None:
+        values, cls = values[use], cls[use]
+    return describe_cells(values, *group_sort(cls, count))[0]
