@@ -10,7 +10,6 @@ import pytest
 
 from build import MS, analyze, barriers
 from taut.core.tables import Member, Metric, Table, Trace
-from taut.diagnose.components import summary
 
 Sample = tuple[str, int, str, list[float], float, str]
 
@@ -96,11 +95,12 @@ def test_the_sentence_names_who_is_not_inside_and_who_has_no_limit() -> None:
     cool = ("rank 0", 0, "temperature_c", [60.0] * 3, 90.0, "vendor")
     link = ("leaf1", -1, "errors", [1.0], NONE, "")
     assert analyze(measured(hot, cool, link)).result["verdict"]["components"] == (
-        "1 of 2 components inside their limits, of 1 more no limit is known; rank 1 is not: temperature_c 95 above 90 "
+        "1 of 2 components inside their limits, 1 more without a known limit; rank 1 is not: temperature_c 95 above 90 "
         "(vendor); no loss was found"
     )
 
 
 def test_components_without_any_limit() -> None:
-    rows = [{"component": "a", "inside": None}, {"component": "b", "inside": None}]
-    assert summary(rows, 0.38) == "2 components measured, no limit known; the job loses 38 %"
+    assert analyze(measured(("a", -1, "x", [1.0], NONE, ""), ("b", -1, "x", [1.0], NONE, ""))).result["verdict"][
+        "components"
+    ] == ("2 components measured, no limit known; no loss was found")

@@ -8,12 +8,12 @@ an accelerator that waits in a collective reads as fully used, nor for temperatu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.graph import Graph
+from taut.result.types import Component
 
 FLOORS = ("utilisation_share", "clock_mhz", "memory_clock_mhz")
 """Metrics whose limit is the least they should be; of all others it is the most."""
@@ -30,8 +30,8 @@ DEFAULT = "default: "
 """Opens the source of a limit that no file named."""
 
 
-def components(graph: Graph) -> list[dict[str, Any]]:
-    """One row per component and metric, as the JSON contract has it; empty without metrics."""
+def components(graph: Graph) -> list[Component]:
+    """One row per component and metric; empty without metrics."""
     return [_row(graph, *series) for series in _series(graph)]
 
 
@@ -63,16 +63,22 @@ def _traced(graph: Graph, time_ns: Ints) -> Mask:
     return (time_ns >= first) & (time_ns <= last)
 
 
-def _row(graph: Graph, component: str, rank: int, metric: str, values: Floats, given: tuple[Floats, str]) -> dict[str, Any]:
+def _row(graph: Graph, component: str, rank: int, metric: str, values: Floats, given: tuple[Floats, str]) -> Component:
     value, how = _value(metric, values)
     limit, source = _limit(graph, rank, metric, *given)
     least = metric in FLOORS
-    inside = None if limit is None else bool(value >= limit if least else value <= limit)
-    return {
-        "component": component, "rank": rank if rank >= 0 else None, "metric": metric, "value": value, "value_is": how,
-        "limit": limit, "limit_is": None if limit is None else "at least" if least else "at most", "limit_source": source,
-        "inside": inside, "samples": len(values),
-    }  # fmt: skip
+    return Component(
+        component=component,
+        rank=rank if rank >= 0 else None,
+        metric=metric,
+        value=value,
+        value_is=how,
+        limit=limit,
+        limit_is=None if limit is None else "at least" if least else "at most",
+        limit_source=source,
+        inside=None if limit is None else bool(value >= limit if least else value <= limit),
+        samples=len(values),
+    )
 
 
 def _value(metric: str, values: Floats) -> tuple[float, str]:
@@ -98,30 +104,27 @@ def _limit(graph: Graph, rank: int, metric: str, limit: Floats, source: str) -> 
     return None, None
 
 
-def summary(rows: list[dict[str, Any]], lost_share: float) -> str | None:
+def summary(rows: list[Component], lost_share: float) -> str | None:
     """The component view in one sentence beside the share of the wall that mending all findings saves; None without metrics."""
     if not rows:
         return None
-    state: dict[str, bool | None] = {}
-    for row in rows:
-        before = state.get(row["component"])
-        state[row["component"]] = row["inside"] if before is None else before and row["inside"] is not False
-    judged = [name for name, inside in state.items() if inside is not None]
-    outside = [name for name in judged if not state[name]]
-    unknown = len(state) - len(judged)
+    judged = {row.component for row in rows if row.inside is not None}
+    beyond = {row.component: row for row in reversed(rows) if row.inside is False}  # the first row of each that is
+    outside = [name for name in dict.fromkeys(row.component for row in rows) if name in beyond]
+    components = len({row.component for row in rows})
+    unknown = components - len(judged)
     loses = f"the job loses {100 * lost_share:.0f} %" if lost_share > 0 else "no loss was found"
     if not judged:
-        return f"{_many(len(state))} measured, no limit known; {loses}"
-    without = f", of {unknown} more no limit is known" if unknown else ""
+        return f"{_many(components)} measured, no limit known; {loses}"
+    without = f", {unknown} more without a known limit" if unknown else ""
+    inside = f"{len(judged) - len(outside)} of {_many(len(judged))} inside their limits{without}"
     if not outside:
-        return f"{len(judged)} of {_many(len(judged))} inside their limits{without}; {loses}"
-    row = next(r for r in rows if r["component"] == outside[0] and r["inside"] is False)
+        return f"{inside}; {loses}"
+    row = beyond[outside[0]]
     more = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
-    beyond = "below" if row["limit_is"] == "at least" else "above"
-    return (
-        f"{len(judged) - len(outside)} of {_many(len(judged))} inside their limits{without}; {outside[0]}{more} is not: "
-        f"{row['metric']} {row['value']:.4g} {beyond} {row['limit']:.4g} ({row['limit_source']}); {loses}"
-    )
+    side = "below" if row.limit_is == "at least" else "above"
+    limit = f"{row.metric} {row.value:.4g} {side} {row.limit:.4g} ({row.limit_source})"
+    return f"{inside}; {outside[0]}{more} is not: {limit}; {loses}"
 
 
 def _many(count: int) -> str:

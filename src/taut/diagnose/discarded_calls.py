@@ -7,12 +7,13 @@ lies inside an attempt that was thrown away is counted there. Exact accounting: 
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
 
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import Table, Trace
+from taut.result.types import DiscardedCalls, Redundant
 
 INSTEAD = ("attempt", "model")
 """Knobs of actions that take the place of the attempt before."""
@@ -30,21 +31,27 @@ def thrown_away(actions: Table) -> Mask:
     return gone
 
 
-def redundant(trace: Trace) -> dict[str, Any] | None:
-    """Calls for nothing: how many, how long, how many tokens, and of which kind; None where calls are not recorded."""
+def redundant(trace: Trace) -> Redundant | None:
+    """Calls for nothing: how many, how long, how many tokens, of which kind; not priced. None where no calls are recorded."""
     if "calls" not in trace.counts:
         return None
     gone = trace.actions.take(thrown_away(trace.actions))
     busy, counts = int(gone.busy_ns.sum()), trace.counts
-    return {
-        "calls": len(gone), "of_calls": counts["calls"], "busy_ns": busy,
-        "share": busy / max(counts["call ns"], 1),
-        "tokens_in": _sum(gone.tokens_in, counts.get("tokens in")),
-        "tokens_out": _sum(gone.tokens_out, counts.get("tokens out")),
-        "of_tokens_in": counts.get("tokens in"), "of_tokens_out": counts.get("tokens out"),
-        "unmetered_calls": int(((gone.tokens_in < 0) & (gone.tokens_out < 0)).sum()),
-        "by": _by_kind(gone),
-    }  # fmt: skip
+    of_tokens = counts.get("tokens in"), counts.get("tokens out")
+    return Redundant(
+        calls=len(gone),
+        of_calls=counts["calls"],
+        busy_ns=busy,
+        share=busy / max(counts["call ns"], 1),
+        tokens_in=_sum(gone.tokens_in, of_tokens[0]),
+        tokens_out=_sum(gone.tokens_out, of_tokens[1]),
+        of_tokens_in=of_tokens[0],
+        of_tokens_out=of_tokens[1],
+        unmetered_calls=int(((gone.tokens_in < 0) & (gone.tokens_out < 0)).sum()),
+        by=_by_kind(gone),
+        money=None,
+        currency=None,
+    )
 
 
 def _sum(counts: Ints, of: int | None) -> int | None:
@@ -53,18 +60,22 @@ def _sum(counts: Ints, of: int | None) -> int | None:
     return int(known.sum()) if len(known) or (of is not None and not len(counts)) else None
 
 
-def _by_kind(gone: Table) -> list[dict[str, Any]]:
+def _by_kind(gone: Table) -> list[DiscardedCalls]:
     """The same by class of call and by what became of it, the longest first."""
-    rows: dict[tuple[str, str], list[int]] = {}
+    rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, key in enumerate(zip(gone.target.tolist(), gone.outcome.tolist(), strict=True)):
-        rows.setdefault(key, []).append(row)
-    out: list[dict[str, Any]] = []
+        rows[key].append(row)
+    out = []
     for (target, outcome), at in rows.items():
         mine = gone.take(np.array(at, dtype=np.int64))
         out.append(
-            {
-                "class": target, "outcome": outcome, "calls": len(mine), "busy_ns": int(mine.busy_ns.sum()),
-                "tokens_in": _sum(mine.tokens_in, None), "tokens_out": _sum(mine.tokens_out, None),
-            }
-        )  # fmt: skip
-    return sorted(out, key=lambda row: (-row["busy_ns"], row["class"], row["outcome"]))[:MOST_KINDS]
+            DiscardedCalls(
+                op_class=target,
+                outcome=outcome,
+                calls=len(mine),
+                busy_ns=int(mine.busy_ns.sum()),
+                tokens_in=_sum(mine.tokens_in, None),
+                tokens_out=_sum(mine.tokens_out, None),
+            )
+        )
+    return sorted(out, key=lambda row: (-row.busy_ns, row.op_class, row.outcome))[:MOST_KINDS]

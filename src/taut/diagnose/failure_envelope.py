@@ -8,7 +8,6 @@ every op at reference, gaps out, transfers out, ranks even), so that they sum to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, weighed
 from taut.core.interval import LEVEL, drawn, estimate
 from taut.core.tables import Kind
+from taut.diagnose.estimate_entry import entry
 from taut.diagnose.finding import Finding
 from taut.diagnose.job_regime import mended
 from taut.diagnose.more_ranks import Meetings, latest, meetings
@@ -23,6 +23,7 @@ from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.mixtures import grid
 from taut.replay.timeline import Batch
+from taut.result.types import Envelope, EnvelopeCell, EnvelopePoint, Estimate
 
 RANKS = (1.0, 4.0, 16.0)
 """Times as many ranks at each full rendezvous."""
@@ -36,7 +37,7 @@ LEAST_STEPS, LEAST_RANKS = 4, 3
 """Fewer steps, or fewer ranks of one role, tell no envelope."""
 
 
-def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> dict[str, Any] | None:
+def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> Envelope | None:
     """The job's point and the map around it; None where the input is too small to tell."""
     g = batch.graph
     met = meetings(g) if len(g.steps) >= LEAST_STEPS else None
@@ -48,23 +49,24 @@ def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> dict[st
     if spread is None:
         return None
     members = np.bincount(g.window[g.gate >= 0], minlength=len(g.steps)) / len(g.ranks)
-    intensity = estimate(lambda s: members[s].mean(axis=-1), len(members))
+    intensity = entry(estimate(lambda s: members[s].mean(axis=-1), len(members)))
     if intensity is None:
         return None
-    point = {
-        "ranks": {"value": len(g.ranks), "lo": len(g.ranks), "hi": len(g.ranks)},
-        "heterogeneity": spread, "intensity": intensity,
-    }  # fmt: skip
+    ranks, value = len(g.ranks), spread.value
     where = [(c, h, i) for c in RANKS for h in HETEROGENEITY for i in INTENSITY]
     losses, shares = _losses(batch, met, own, (usual, work, gap), where)
-    rows = [
-        {
-            "ranks": round(len(g.ranks) * c), "heterogeneity": spread["value"] * h, "intensity": float(members.mean()) * i,
-            "dominates": LOSSES[int(np.argmax(loss))] if loss.max() > 0 else None, "loss_share": float(share),
-        }
+    cells = [
+        EnvelopeCell(
+            ranks=round(ranks * c),
+            heterogeneity=value * h,
+            intensity=float(members.mean()) * i,
+            dominates=LOSSES[int(np.argmax(loss))] if loss.max() > 0 else None,
+            loss_share=float(share),
+        )
         for (c, h, i), loss, share in zip(where, losses, shares, strict=True)
-    ]  # fmt: skip
-    return {"point": point, "map": rows}
+    ]
+    point = EnvelopePoint(ranks=Estimate(value=ranks, lo=ranks, hi=ranks), heterogeneity=spread, intensity=intensity)
+    return Envelope(point=point, map=cells)
 
 
 def _losses(
@@ -135,7 +137,7 @@ def _even(graph: Graph, own: Ints) -> float:
     return float(busy.reshape(len(graph.ranks), lanes, windows).max(axis=1).mean(axis=0).sum())
 
 
-def _heterogeneity(graph: Graph, own: Ints) -> dict[str, float] | None:
+def _heterogeneity(graph: Graph, own: Ints) -> Estimate | None:
     """Robust coefficient of variation of ranks' work within a class (role and name), weighted by work, with its interval."""
     names, windows = len(graph.names), len(graph.steps)
     key = (graph.rank_index * names + graph.ops.name) * windows + graph.window
@@ -151,7 +153,7 @@ def _heterogeneity(graph: Graph, own: Ints) -> dict[str, float] | None:
     if not np.isfinite(value):
         return None
     low, high = np.nanquantile(again, LEVEL)
-    return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
+    return Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))
 
 
 def _variation(groups: list[Floats]) -> float:

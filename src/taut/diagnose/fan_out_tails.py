@@ -10,8 +10,6 @@ shuffled between requests, rank by rank.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from taut.core.array_types import Floats, Ints
@@ -21,6 +19,7 @@ from taut.diagnose.finding import Evidence, Finding
 from taut.graph import Graph
 from taut.graph.gate_matching import ROOT_TAKES
 from taut.replay.timeline import Change
+from taut.result.types import Tail
 
 MODE = "tail latency inflation"
 FALSE_ALARMS = 0.01
@@ -113,7 +112,7 @@ def _inflation(samples: Floats | Ints, high: float) -> Floats:
     return np.asarray(top / np.maximum(middle, 1.0))
 
 
-def tails(graph: Graph) -> list[dict[str, Any]] | None:
+def tails(graph: Graph) -> list[Tail] | None:
     """Every fan-out of answers, by class and width: its tail, and that of independent calls; None where there are none."""
     root, width = fan_outs(graph)
     if not (root >= 0).any():
@@ -128,10 +127,10 @@ def tails(graph: Graph) -> list[dict[str, Any]] | None:
         if len(gates):
             rows = order[(begin[gates][:, None] + np.arange(int(width[gates[0]]) + 1)).ravel()].reshape(len(gates), -1)
             out.append(_tail(graph, root[gates], rows))
-    return sorted(out, key=lambda row: (row["class"], row["fan_out"]))
+    return sorted(out, key=lambda row: (row.op_class, row.fan_out))
 
 
-def _tail(graph: Graph, root: Ints, rows: Ints) -> dict[str, Any]:
+def _tail(graph: Graph, root: Ints, rows: Ints) -> Tail:
     """One class and width; calls of fewer requests than have a tail get no prediction."""
     ops = graph.ops
     answers = rows[rows != root[:, None]].reshape(len(root), -1)
@@ -141,14 +140,19 @@ def _tail(graph: Graph, root: Ints, rows: Ints) -> dict[str, Any]:
     high = 0.99 if len(root) >= 200 else 0.95
     longest = latency.max(axis=1)
     top, middle = (round(float(np.quantile(longest, q))) for q in (high, 0.5))
-    seen, enough = float(_inflation(longest, high)), len(root) >= LEAST
-    expected = _shuffled(latency, high) if enough else None
-    return {
-        "class": graph.names[int(ops.name[root[0]])], "fan_out": answers.shape[1], "gates": len(root), "quantile": high,
-        "p50_ns": middle, "high_ns": top, "ratio": seen,
-        "independent_ratio": None if expected is None else float(np.median(expected)),
-        "chance": None if expected is None else float((1 + np.count_nonzero(expected >= seen)) / (len(expected) + 1)),
-    }  # fmt: skip
+    seen = float(_inflation(longest, high))
+    expected = _shuffled(latency, high) if len(root) >= LEAST else None
+    return Tail(
+        op_class=graph.names[int(ops.name[root[0]])],
+        fan_out=answers.shape[1],
+        gates=len(root),
+        quantile=high,
+        p50_ns=middle,
+        high_ns=top,
+        ratio=seen,
+        independent_ratio=None if expected is None else float(np.median(expected)),
+        chance=None if expected is None else float((1 + np.count_nonzero(expected >= seen)) / (len(expected) + 1)),
+    )
 
 
 def _shuffled(latency: Ints, high: float) -> Floats:

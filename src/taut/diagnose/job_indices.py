@@ -11,10 +11,12 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.interval import Estimate, estimate, over, share
+from taut.diagnose.estimate_entry import entry
 from taut.replay.blame import Blame
 from taut.replay.excess import Excess, excess, reached
 from taut.replay.timeline import Timeline
 from taut.replay.whatif import WhatIf
+from taut.result.types import Indices
 
 LEAST_STEPS = 8
 """Fewer steps tell no quantiles."""
@@ -95,21 +97,21 @@ def indices(
     energy: StepEnergy | None = None,
     discarded: Mask | None = None,
     kept: float = 1.0,
-) -> dict[str, Estimate | None]:
+) -> Indices:
     """All indices of a run.
 
     Energy comes from the ledger; which executed steps were ``discarded`` (flags), and the share ``kept``, from a
     progress log. Without a log the steps of the trace count as kept.
     """
     late = excess(blame)
-    return {
-        "effective_throughput_ratio": effective_throughput_ratio(whatif),
-        "energy_per_useful_step": energy_per_useful_step(energy, kept),
-        "runtime_variance_index": runtime_variance_index(observed),
-        "sync_delay_amplification": sync_delay_amplification(blame, gap_free, late),
-        "replay_probability": None if discarded is None else replay_probability(discarded),
-        "straggler_cascade_rate": straggler_cascade_rate(blame, gap_free, late),
-    }
+    return Indices(
+        effective_throughput_ratio=entry(effective_throughput_ratio(whatif)),
+        energy_per_useful_step=entry(energy_per_useful_step(energy, kept)),
+        runtime_variance_index=entry(runtime_variance_index(observed)),
+        sync_delay_amplification=entry(sync_delay_amplification(blame, gap_free, late)),
+        replay_probability=None if discarded is None else entry(replay_probability(discarded)),
+        straggler_cascade_rate=entry(straggler_cascade_rate(blame, gap_free, late)),
+    )
 
 
 def replay_probability(discarded: Mask) -> Estimate | None:

@@ -7,7 +7,6 @@ as wide; docs/indices.md derives what that says about one accelerator more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.mixtures import grid
 from taut.replay.timeline import Batch, changed
+from taut.result.types import Estimate, Regime
 
 PAYS = 0.5
 """The next accelerator pays while it brings at least this share of what one without jitter would bring."""
@@ -29,22 +29,20 @@ FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 LEAST_STEPS = 4
 """Fewer steps tell no regime."""
 
-UNKNOWN: dict[str, Any] = {"class": None, "reserve": None, "marginal_return": None, "pays": PAYS}
 
-
-def regime(batch: Batch, blame: Blame, findings: Sequence[Finding], pays: float = PAYS) -> dict[str, Any]:
+def regime(batch: Batch, blame: Blame, findings: Sequence[Finding], pays: float = PAYS) -> Regime:
     """Class, reserve, and what the next accelerator brings today; None where no full rendezvous tells."""
     g = batch.graph
     met = meetings(g) if len(g.ranks) > 1 and len(g.steps) >= LEAST_STEPS else None
     if met is None:
-        return {**UNKNOWN, "pays": pays}
+        return Regime(kind=None, reserve=None, marginal_return=None, pays=pays)
     walls, wider = _walls(batch, blame, findings, met)
     steps = np.concatenate([np.arange(len(g.steps))[None], drawn(len(g.steps))])
     back = _returns(walls[steps].sum(axis=1), wider[steps].sum(axis=1))
     reserve, today = _crossing(back, pays), back[:, FACTORS.index(1.0)]
     found = _estimate(reserve, FACTORS[-1])
-    kind = "unstable" if found["value"] < 1 else "stable" if found["lo"] >= STABLE else "marginal"
-    return {"class": kind, "reserve": found, "marginal_return": _estimate(today), "pays": pays}
+    kind = "unstable" if reserve[0] < 1 else "stable" if (found.lo or 0.0) >= STABLE else "marginal"
+    return Regime(kind=kind, reserve=found, marginal_return=_estimate(today), pays=pays)
 
 
 def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Ints, Ints, Ints]:
@@ -93,8 +91,8 @@ def _crossing(back: Floats, pays: float) -> Floats:
     return np.asarray(between)
 
 
-def _estimate(values: Floats, most: float | None = None) -> dict[str, Any]:
+def _estimate(values: Floats, most: float | None = None) -> Estimate:
     """The first value with the interval of the others; open above where the value is at the end of what was tried."""
     value, (low, high) = float(values[0]), np.quantile(values[1:], LEVEL)
     top = None if most is not None and max(value, high) >= most else max(float(high), value)
-    return {"value": value, "lo": min(float(low), value), "hi": top}
+    return Estimate(value=value, lo=min(float(low), value), hi=top)

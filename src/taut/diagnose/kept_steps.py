@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,8 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, occurrence, weighed
 from taut.core.interval import DRAWS, LEVEL, Estimate, estimate, share
 from taut.core.tables import Table
+from taut.diagnose.estimate_entry import entry
+from taut.result.types import LossEnds, Progress
 
 HOUR_NS = 3_600_000_000_000
 """An hour in ns."""
@@ -80,7 +81,7 @@ def executed(log: Table) -> Executed | None:
     return Executed(step[order], discarded, ~discarded & ~any_rank(idle), loss / counted, total(log.tokens, log.tokens >= 0)[0])
 
 
-def progress(log: Table, ranks: int, step_ns: float) -> dict[str, Any] | None:
+def progress(log: Table, ranks: int, step_ns: float) -> Progress | None:
     """What the log says, for the report; None without one.
 
     Hours come from the log's own times, else from the mean length of the traced steps.
@@ -93,17 +94,17 @@ def progress(log: Table, ranks: int, step_ns: float) -> dict[str, Any] | None:
     kept = np.flatnonzero(done.useful & np.isfinite(done.loss))
     tenth = max(1, len(kept) // END)
     first, last = (float(np.median(done.loss[part])) if len(part) else None for part in (kept[:tenth], kept[-tenth:]))
-    return {
-        "executed_steps": count,
-        "kept_steps": int(done.useful.sum()),
-        "discarded_steps": int(done.discarded.sum()),
-        "rank_hours": hours if hours > 0 else None,
-        "timed_by": "log" if timed is not None else "trace",
-        "kept_steps_per_rank_hour": _scaled(share(done.useful), count, hours),
-        "tokens_per_rank_hour": _tokens(done, hours),
-        "loss": {"first": first, "last": last},
-        "loss_change_per_rank_hour": _change(done.loss[kept], tenth, hours),
-    }
+    return Progress(
+        executed_steps=count,
+        kept_steps=int(done.useful.sum()),
+        discarded_steps=int(done.discarded.sum()),
+        rank_hours=hours if hours > 0 else None,
+        timed_by="log" if timed is not None else "trace",
+        kept_steps_per_rank_hour=entry(_scaled(share(done.useful), count, hours)),
+        tokens_per_rank_hour=entry(_tokens(done, hours)),
+        loss=LossEnds(first=first, last=last),
+        loss_change_per_rank_hour=entry(_change(done.loss[kept], tenth, hours)),
+    )
 
 
 def _span_ns(log: Table) -> float | None:

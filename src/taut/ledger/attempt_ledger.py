@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from taut.core.array_types import Ints, Mask, Texts
 from taut.core.tables import NULL, Table
 from taut.ledger.charge import Prices, spread
 from taut.ledger.ended_by import ended_by
+from taut.result.types import AttemptEntry
 
 FATES = (
     "kept", "unfinished", "discarded", "discarded at most", "checkpoint save", "restore", "hold/init", "detect+recover",
@@ -135,19 +135,13 @@ class Attempts:
         known = firsts[(t.submit_ns[firsts] >= 0) & (t.start_ns[firsts] >= t.submit_ns[firsts])]
         return int(sum((t.start_ns[known] - t.submit_ns[known]).tolist())) if len(known) else None
 
-    def entries(self) -> list[dict[str, Any]]:
+    def entries(self) -> list[AttemptEntry]:
         """One line per fate, in rank-ns and money; what was not held costs nothing."""
         priced = self.prices.gpu_hour if self.unit == "accelerator" else None
         paid = [ns - (sum(self.free[fate].tolist()) if fate in self.free else 0) for fate, ns in self.by_fate.items()]
         money = spread(priced, paid)
         return [
-            {
-                "fate": fate,
-                "rank_ns": ns,
-                "held": held > 0 or (ns == 0 and fate not in FREE),
-                "held_rank_ns": held,
-                "money": cost,
-            }
+            AttemptEntry(fate=fate, rank_ns=ns, held=held > 0 or (ns == 0 and fate not in FREE), held_rank_ns=held, money=cost)
             for (fate, ns), held, cost in zip(self.by_fate.items(), paid, money, strict=True)
         ]
 

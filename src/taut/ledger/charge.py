@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from taut.graph import Graph
 from taut.replay.blame import PARTS, Blame
 from taut.replay.exposed import Exposed, exposed
 from taut.replay.timeline import Timeline
+from taut.result.types import LedgerEntry
 
 if TYPE_CHECKING:
     from taut.ledger.overhead import Overhead
@@ -185,16 +186,16 @@ class Ledger:
         """True when the cells sum to ranks × wall exactly."""
         return sum(self.by_fate.values()) == self.total_rank_ns
 
-    def entries(self) -> list[dict[str, Any]]:
+    def entries(self) -> list[LedgerEntry]:
         """One line per fate: rank-ns, joules, money, carbon; money closes to the total to the last digit."""
         money = spread(self.prices.gpu_hour, list(self.by_fate.values()))
         watts, carbon = self.prices.watts, self.prices.kg_co2e_per_kwh
-        out: list[dict[str, Any]] = []
+        out = []
         for one, cost in zip(self.categories, money, strict=True):
             rank_ns = self.by_fate[one.fate]
             joules = None if watts is None else rank_ns * 1e-9 * watts[one.power]
             kg = None if joules is None or carbon is None else joules / 3.6e6 * carbon
-            out.append({"fate": one.fate, "rank_ns": rank_ns, "joules": joules, "money": cost, "kg_co2e": kg})
+            out.append(LedgerEntry(fate=one.fate, rank_ns=rank_ns, joules=joules, money=cost, kg_co2e=kg))
         return out
 
     def energy(self, steps: Ints) -> StepEnergy | None:
