@@ -44,7 +44,7 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: Binar
 
 def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:
     """What lies in a zone: its ops, their waits, and what controllers did meanwhile. Arrows from outside are left out."""
-    from taut.ledger.zones import ops_of
+    from msgspec import convert
 
     rows = ops_of(graph, to_builtins(zone))
     place = np.full(len(graph) + 1, NULL, dtype=np.int64)

@@ -119,7 +119,7 @@ def _control(a: Computed) -> ControlResult | None:
     """Relations between controllers, where they lie on the graph and what they cost; None without actions."""
     if a.ledger.overhead is None:
         return None
-    from taut.ledger.zones import controlled
+    from taut.ledger.zones import control_on_graph
 
     return convert(controlled(a.graph, a.ledger), ControlResult)
 
