@@ -84,7 +84,7 @@ def _compared(e: Evidence, took: Floats, fans: tuple[Ints, Ints], narrow: Ints, 
     null = base[(rng.random((DRAWS, len(wide))) ** (1 / draws) * len(base)).astype(np.int64)]
     expected = _inflation(null, high)
     seen = float(_inflation(took[wide][None, :], high)[0])
-    chance = min(1.0, tests * (1 + np.count_nonzero(expected >= seen)) / (DRAWS + 1))
+    chance = min(1.0, tests * (1 + int(np.count_nonzero(expected >= seen))) / (DRAWS + 1))
     limit = float(np.quantile(null, high))
     tail = wide[took[wide] > limit]
     if chance >= FALSE_ALARMS or not len(tail):

@@ -165,5 +165,5 @@ def test_the_zone_of_retries_is_their_request() -> None:
     assert zones
     for zone in zones:
         assert zone["ranks"] == [0, 1], "the client that tries again, and the model"
-        assert zone["steps"] == [0, 0]
+        assert tuple(zone["steps"]) == (0, 0)
         assert (zone["first_ns"], zone["last_ns"]) == (BASE + 10 * MS, BASE + 130 * MS)
