@@ -94,7 +94,7 @@ def test_what_a_preemption_took_is_control_overhead_and_costs_only_what_was_held
     (entry,) = [e for e in ledger.entries() if e["fate"] == "control overhead"]
     assert (entry["held"], entry["money"]) == (True, "0.152000"), "8 × 19 s at a thousandth a second"
     assert sum(Decimal(e["money"]) for e in ledger.entries()) == Decimal("5.6")
-    found = block(ledger.told, ledger)
+    found = block(ledger.recorded, ledger)
     assert found is not None
     cost = DecidedCost(discarded_rank_ns=1600 * S, control_overhead_rank_ns=952 * S)
     assert found.decided_by == {"slurmctld": cost}
@@ -248,7 +248,7 @@ def test_every_rank_nanosecond_has_one_fate(rows: list[dict[str, Any]], world: i
     assert list(ledger.by_fate) == list(FATES)
     assert all(ns >= 0 for column in ledger.cells.values() for ns in column.tolist())
     assert sum(ledger.by_fate.values()) == ledger.total_rank_ns == total
-    assert all((ledger.cells[fate] >= free).all() for fate, free in ledger.free.items())
+    assert all((ledger.cells[fate] >= free).all() for fate, free in ledger.not_held.items())
     assert (ledger.discarded <= np.maximum(ledger.executed, -1)).all()
 
 

@@ -5,7 +5,7 @@ apart, as a delay. An attempt is cut, in this order, into the time before its fi
 from its last sign of progress to its end (detect+recover), its saves, and the rest. Of the rest, what a later attempt did
 again is *discarded*: from the step that it resumed from to the end. The re-execution is ordinary, or it would count twice.
 Where no checkpoint is known, all of an attempt that was not the last may be lost: *discarded at most*, an upper bound.
-Where a controller ended an attempt (``decided.py``), the time until the next is under way is *control overhead*.
+Where a controller ended an attempt (``ended_by.py``), the time until the next is under way is *control overhead*.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FATES = (
 """kept: work that counted, or whose fate is still open; unfinished: work of a last attempt that did not complete, after its
 last checkpoint; control overhead: from where a controller ended an attempt to where the next was under way; unallocated: fewer
 accelerators than the job's largest attempt had; down: no attempt ran, and nobody had decided so."""
-FREE = ("unallocated", "down")
+NOT_HELD = ("unallocated", "down")
 """Fates in which the job held no accelerator."""
 UNITS = ("accelerator", "task", "cpu", "node", "")
 """What is counted, the best first; without any, each attempt counts as one."""
@@ -39,10 +39,10 @@ WENT_WELL = ("completed", "running", "pending", "")
 class Attempts:
     """The attempts that ran, in order of job and start, each with its time cut into fates."""
 
-    told: Table
-    """The attempts of the jobs that are counted, as the logs tell them."""
+    recorded: Table
+    """The attempts of the jobs that are counted, as the logs have them."""
     rows: Ints
-    """Of each attempt that ran, its row in ``told``."""
+    """Of each attempt that ran, its row in ``recorded``."""
     job: Ints
     """Of each attempt that ran, the index of its job, as in ``names``."""
     names: list[str]
@@ -61,16 +61,16 @@ class Attempts:
     discarded: Ints
     """Steps executed and discarded, NULL where not known."""
     guessed: int
-    """Attempts of which it is not told from which step they resumed, and which are taken to have done so from the last save."""
+    """Attempts whose logs do not say from which step they resumed; they are taken to have done so from the last save."""
     unit: str
     left_out: int
-    """Jobs that do not tell what the others are counted in."""
+    """Jobs whose logs do not count what the others are counted in."""
     prices: Prices
     ended_by: Texts
     """The controller that ended each attempt; None where nobody decided it, or no log of decisions is there."""
 
     @cached_property
-    def again(self) -> Mask:
+    def restarted(self) -> Mask:
         """Attempts that were made because a controller had ended the one before."""
         decided = np.array([who is not None for who in self.ended_by.tolist()], dtype=bool)
         return np.concatenate([[False], (self.job[1:] == self.job[:-1]) & decided[:-1]])
@@ -78,26 +78,24 @@ class Attempts:
     @cached_property
     def cells(self) -> dict[str, Texts]:
         """Rank time of every attempt by fate, exact integers."""
-        held, most = self.held.astype(object), self.most.astype(object)
-        out = {fate: held * ns.astype(object) for fate, ns in self.fates.items()}
-        out["detect+recover"] = out["detect+recover"] + np.where(
-            self.gap_held & ~self.again, self.gap_ns.astype(object) * most, 0
-        )
-        out["control overhead"] = np.where(self.again, out["restore"] + out["hold/init"] + self.gap_ns.astype(object) * most, 0)
+        held, gap = self.held.astype(object), self.most.astype(object) * self.gap_ns  # Python's integers: no overflow
+        out: dict[str, Texts] = {fate: held * ns for fate, ns in self.fates.items()}
+        out["detect+recover"] = out["detect+recover"] + np.where(self.gap_held & ~self.restarted, gap, 0)
+        out["control overhead"] = np.where(self.restarted, out["restore"] + out["hold/init"] + gap, 0)
         for fate in ("restore", "hold/init"):
-            out[fate] = np.where(self.again, 0, out[fate])
-        out["unallocated"], out["down"] = self.free["unallocated"], self.free["down"]
-        return out
+            out[fate] = np.where(self.restarted, 0, out[fate])
+        return out | {fate: self.not_held[fate] for fate in NOT_HELD}
 
     @cached_property
-    def free(self) -> dict[str, Texts]:
+    def not_held(self) -> dict[str, Texts]:
         """Of these, what the job did not hold: it costs nothing."""
-        most, span = self.most.astype(object), (self.end_ns - self.begin_ns).astype(object)
-        gap = np.where(self.gap_held, 0, self.gap_ns.astype(object) * most)
+        most = self.most.astype(object)
+        gap = np.where(self.gap_held, 0, most * self.gap_ns)
         return {
-            "unallocated": (most - self.held.astype(object)) * span, "down": np.where(self.again, 0, gap),
-            "control overhead": np.where(self.again, gap, 0),
-        }  # fmt: skip
+            "unallocated": (most - self.held) * (self.end_ns - self.begin_ns),
+            "down": np.where(self.restarted, 0, gap),
+            "control overhead": np.where(self.restarted, gap, 0),
+        }
 
     @cached_property
     def by_fate(self) -> dict[str, int]:
@@ -107,15 +105,12 @@ class Attempts:
     @cached_property
     def total_rank_ns(self) -> int:
         """Accelerators × (first start → last end), over all jobs."""
-        total = 0
-        for a, b in self.spans:
-            total += int(self.most[a]) * int(self.end_ns[b - 1] - self.begin_ns[a])
-        return total
+        return sum(int(self.most[a]) * int(self.end_ns[b - 1] - self.begin_ns[a]) for a, b in self.spans)
 
     @property
     def held_rank_ns(self) -> int:
         """What was burned: the whole without the time in which nothing was held."""
-        return self.total_rank_ns - sum(sum(ns.tolist()) for ns in self.free.values())
+        return self.total_rank_ns - sum(sum(ns.tolist()) for ns in self.not_held.values())
 
     @property
     def closes(self) -> bool:
@@ -131,17 +126,19 @@ class Attempts:
     @cached_property
     def queue_ns(self) -> int | None:
         """Delay between submission and first start, over all jobs that tell both; None if none does."""
-        t, firsts = self.told, self.rows[[a for a, _ in self.spans]] if len(self.rows) else self.rows
+        t, firsts = self.recorded, self.rows[[a for a, _ in self.spans]] if len(self.rows) else self.rows
         known = firsts[(t.submit_ns[firsts] >= 0) & (t.start_ns[firsts] >= t.submit_ns[firsts])]
         return int(sum((t.start_ns[known] - t.submit_ns[known]).tolist())) if len(known) else None
 
     def entries(self) -> list[AttemptEntry]:
         """One line per fate, in rank-ns and money; what was not held costs nothing."""
         priced = self.prices.gpu_hour if self.unit == "accelerator" else None
-        paid = [ns - (sum(self.free[fate].tolist()) if fate in self.free else 0) for fate, ns in self.by_fate.items()]
+        paid = [ns - (sum(self.not_held[fate].tolist()) if fate in self.not_held else 0) for fate, ns in self.by_fate.items()]
         money = spread(priced, paid)
         return [
-            AttemptEntry(fate=fate, rank_ns=ns, held=held > 0 or (ns == 0 and fate not in FREE), held_rank_ns=held, money=cost)
+            AttemptEntry(
+                fate=fate, rank_ns=ns, held=held > 0 or (ns == 0 and fate not in NOT_HELD), held_rank_ns=held, money=cost
+            )
             for (fate, ns), held, cost in zip(self.by_fate.items(), paid, money, strict=True)
         ]
 
@@ -187,28 +184,40 @@ def charge_attempts(
     held = np.where(held > 0, held, most[job])
     last = np.concatenate([job[1:] != job[:-1], [True]])
     resumed, guessed = _resumed(t, job)
-    back = _back(resumed, job)
+    back = _rolled_back_to(resumed, job)
     fates, executed, discarded = _cut(t, begin, end, last, resumed, back)
-    gap = np.where(before >= 0, begin - before, 0)
-    left_out = len(np.unique(every[ran])) - len(np.unique(job))
     decided = np.full(len(attempts), None, dtype=object) if actions is None else ended_by(attempts, actions)
+    kept = counted[every]
     return Attempts(
-        attempts.take(counted[every]), _places(counted[every], rows), job, names, begin, end, last, held, most[job], fates, gap,
-        t.held == 1, executed, discarded, guessed, unit, left_out, prices or Prices(), decided[rows],
-    )  # fmt: skip
-
-
-def _places(kept: Mask, rows: Ints) -> Ints:
-    return (np.cumsum(kept) - 1)[rows]
+        recorded=attempts.take(kept),
+        rows=(np.cumsum(kept) - 1)[rows],
+        job=job,
+        names=names,
+        begin_ns=begin,
+        end_ns=end,
+        last=last,
+        held=held,
+        most=most[job],
+        fates=fates,
+        gap_ns=np.where(before >= 0, begin - before, 0),
+        gap_held=t.held == 1,
+        executed=executed,
+        discarded=discarded,
+        guessed=guessed,
+        unit=unit,
+        left_out=len(np.unique(every[ran])) - len(np.unique(job)),
+        prices=prices or Prices(),
+        ended_by=decided[rows],
+    )
 
 
 def _held(t: Table, job: Ints, jobs: int, ran: Mask, world: int | None) -> tuple[Ints, str, Mask]:
     """What each attempt held in the best unit that the jobs tell, that unit, and which jobs tell it."""
     count = t.accelerators.astype(np.int64)
-    told = {str(unit) for unit in t.unit[ran & (count > 0)].tolist()}
-    if "accelerator" not in told and world and jobs == 1:
+    recorded = {str(unit) for unit in t.unit[ran & (count > 0)].tolist()}
+    if "accelerator" not in recorded and world and jobs == 1:
         return np.full(len(t), world, dtype=np.int64), "accelerator", np.ones(1, dtype=bool)
-    unit = next(unit for unit in UNITS if unit in told or unit == "")
+    unit = next(unit for unit in UNITS if unit in recorded or unit == "")
     if not unit:
         return np.ones(len(t), dtype=np.int64), "", np.ones(jobs, dtype=bool)
     same = (t.unit == unit) & (count > 0)
@@ -229,7 +238,7 @@ def _serial(job: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _resumed(t: Table, job: Ints) -> tuple[Ints, int]:
-    """Step that each attempt resumed from: told, else the last save before it, else its first step; NULL if none is known."""
+    """Step that each attempt resumed from: recorded, else the last save before it, else its first step; NULL if not known."""
     out, guessed, saved = t.resumed_step.astype(np.int64), 0, NULL
     for i in range(len(job)):
         first = i == 0 or job[i] != job[i - 1]
@@ -245,7 +254,7 @@ def _resumed(t: Table, job: Ints) -> tuple[Ints, int]:
     return out, guessed
 
 
-def _back(resumed: Ints, job: Ints) -> Ints:
+def _rolled_back_to(resumed: Ints, job: Ints) -> Ints:
     """The earliest step that a later attempt of the job went back to; NULL if not known."""
     out, lowest = np.full(len(job), NULL, dtype=np.int64), NULL
     for i in range(len(job) - 2, -1, -1):

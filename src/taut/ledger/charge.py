@@ -130,6 +130,10 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
 
 
+MONEY_UNIT, HOUR_NS = Decimal("0.000001"), Decimal(3_600_000_000_000)
+"""The smallest amount that is told, in units of the currency; an hour in ns."""
+
+
 @dataclass(frozen=True)
 class Prices:
     """Rates given by the user; what is None stays unpriced."""
@@ -150,8 +154,7 @@ class Prices:
         """Money for some tokens, six decimals; None without a price or without a count."""
         if self.tokens_in is None or self.tokens_out is None or (read is None and written is None):
             return None
-        value = (self.tokens_in * (read or 0) + self.tokens_out * (written or 0)) / 1_000_000
-        return str(value.quantize(Decimal("0.000001"), rounding=ROUND_HALF_EVEN))
+        return _amount((self.tokens_in * (read or 0) + self.tokens_out * (written or 0)) / 1_000_000)
 
     @property
     def watts(self) -> dict[str, float] | None:
@@ -211,21 +214,23 @@ class Ledger:
         """Money for some rank-time, six decimals."""
         if self.prices.gpu_hour is None:
             return None
-        value = self.prices.gpu_hour * rank_ns / Decimal(3_600_000_000_000)
-        return str(value.quantize(Decimal("0.000001"), rounding=ROUND_HALF_EVEN))
+        return _amount(self.prices.gpu_hour * rank_ns / HOUR_NS)
+
+
+def _amount(value: Decimal) -> str:
+    return str(value.quantize(MONEY_UNIT, rounding=ROUND_HALF_EVEN))
 
 
 def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
     """Money for parts of some rank time, six decimals; by largest remainder the parts sum to the rounded total."""
     if gpu_hour is None:
         return [None] * len(rank_ns)
-    unit = Decimal("0.000001")
-    exact = [gpu_hour * ns / Decimal(3_600_000_000_000) / unit for ns in rank_ns]
+    exact = [gpu_hour * ns / HOUR_NS / MONEY_UNIT for ns in rank_ns]
     floor = [int(x) for x in exact]
     short = int(sum(exact, Decimal(0)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
     for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
         floor[i] += 1
-    return [str((Decimal(x) * unit).quantize(unit)) for x in floor]
+    return [_amount(Decimal(x) * MONEY_UNIT) for x in floor]
 
 
 def charge(

@@ -25,28 +25,28 @@ _LIMIT = re.compile(r"time ?out|time limit", re.IGNORECASE)
 def ended_by(attempts: Table, actions: Table) -> Texts:
     """Of each attempt the controller that ended it (empty where the log does not name it); None where nobody decided it."""
     out = np.full(len(attempts), None, dtype=object)
-    against, again = _told(actions)
+    against, restarts = _decisions(actions)
     job, start = [*attempts.job.tolist(), None], [*attempts.start_ns.tolist(), NULL]
     for row, (end, outcome) in enumerate(zip(attempts.end_ns.tolist(), attempts.outcome.tolist(), strict=True)):
         if outcome == "completed" or end < 0:
             continue
-        told = against.get(job[row], [])
-        near = told[bisect_left(told, (end - NEAR_NS, "")) : bisect_left(told, (end + NEAR_NS + 1, ""))]
+        mine = against.get(job[row], [])
+        near = mine[bisect_left(mine, (end - NEAR_NS, "")) : bisect_left(mine, (end + NEAR_NS + 1, ""))]
         if near:
             out[row] = min(near, key=lambda one: abs(one[0] - end))[1]
         elif job[row + 1] == job[row]:
-            out[row] = again.get((job[row], start[row + 1]))
+            out[row] = restarts.get((job[row], start[row + 1]))
     return out
 
 
-def _told(actions: Table) -> tuple[dict[str, list[tuple[int, str]]], dict[tuple[str, int], str]]:
+def _decisions(actions: Table) -> tuple[dict[str, list[tuple[int, str]]], dict[tuple[str, int], str]]:
     """Decisions against jobs as (time, controller), and restarts because of a limit by job and time."""
     against: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    again: dict[tuple[str, int], str] = {}
+    restarts: dict[tuple[str, int], str] = {}
     keys = ("work", "target", "time_ns", "controller", "attempt", "direction", "trigger")
     for work, target, at, who, attempt, way, why in zip(*(actions.columns[key].tolist() for key in keys), strict=True):
         if attempt > 0 and _LIMIT.match(why):
-            again[work or target, int(at)] = who
+            restarts[work or target, int(at)] = who
         elif attempt < 0 and way < 0 and not _FAULT.search(why) and not _PERSON.fullmatch(who):
             against[work or target].append((int(at), who))
-    return {job: sorted(told) for job, told in against.items()}, again
+    return {job: sorted(times) for job, times in against.items()}, restarts

@@ -75,7 +75,7 @@ def _discarded_by(ledger: Attempts | None) -> dict[str, int] | None:
         return None
     lost: Counter[str] = Counter()
     for word, known, bound in zip(
-        ledger.told.outcome[ledger.rows], ledger.cells["discarded"], ledger.cells["discarded at most"], strict=True
+        ledger.recorded.outcome[ledger.rows], ledger.cells["discarded"], ledger.cells["discarded at most"], strict=True
     ):
         lost[word or "not told"] += int(known + bound)
     return {word: ns for word, ns in lost.most_common() if ns}
