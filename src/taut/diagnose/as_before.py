@@ -45,6 +45,7 @@ def pauses_before(slowdowns: Slowdowns, place: Place, usual: Floats | None = Non
     ``usual``: what ops take in the other steps, where that is known already.
     """
     graph, within = slowdowns.graph, place.holds(slowdowns.graph.window)
+    # Where hardly any other steps are left, the median over all of them stands for before.
     few = slowdowns.windows - (place.last - place.first + 1) < LEAST_OUTSIDE
     last = -1 if few else place.last
     gap = slowdowns.outside(graph.gap_ns, place.first, last)

@@ -41,6 +41,7 @@ def _series(graph: Graph) -> Iterator[tuple[str, int, str, Floats, tuple[Floats,
     if not len(table):
         return
     inside = _traced(graph, table.time_ns)
+    # Samples of a series lie together: a series ends where component or metric changes.
     new = (table.component[1:] != table.component[:-1]) | (table.metric[1:] != table.metric[:-1])
     edges = np.concatenate([[0], np.flatnonzero(new) + 1, [len(table)]])
     for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):

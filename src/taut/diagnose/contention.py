@@ -108,6 +108,7 @@ def _stratified(took: Floats, company: Mask, cls: Ints, count: int, window: Ints
     rank[order] = np.arange(len(took)) - begin[cls[order]] + 1.0
     n = np.bincount(cls, minlength=count).astype(np.float64)
     share = weighed(cls, company, count) / np.maximum(n, 1)
+    # Wilcoxon's statistic stratified by class (van Elteren): ranks are scaled by n + 1, so that classes weigh alike.
     agree = (company - share[cls]) * (rank / (n + 1)[cls] - 0.5)
     steps = numbered(window)[0]
     return above_zero(weighed(steps, agree))

@@ -40,6 +40,7 @@ def _significant(by_mode: list[list[Finding] | None]) -> list[Finding]:
     A detector has corrected for its own places and spans; one that tested and found nothing counts as a chance of one.
     """
     findings = [finding for found in by_mode for finding in found or ()]
+    # None is no test: the traces do not have what the detector needs.
     silent = sum(found == [] for found in by_mode)
     q = corrected([*(1 - finding.confidence for finding in findings), *[1.0] * silent])
     return [finding for finding, value in zip(findings, q, strict=False) if (value or 0.0) <= FALSE_DISCOVERIES]

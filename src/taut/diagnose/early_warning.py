@@ -123,8 +123,10 @@ def residuals(y: Floats) -> Floats:
     n, y = y.shape[-1], _without_hiccups(y)
     at = np.arange(n) - 0.5 * (n - 1)
     count, time, square, level, moment = (_recent(x) for x in (np.ones(n), at, at * at, y, at * y))
+    # Least squares through the values in the window, from running sums.
     slope = (count * moment - time * level) / np.maximum(count * square - time**2, 1e-9)
     rest = y - (level - slope * time) / count - slope * at
+    # The line goes through its own last value: the residual there is too small by that point's leverage.
     rest = (rest / np.sqrt(np.maximum(1 - (4 * count - 2) / (count * (count + 1)), 1e-3)))[..., BURN:]
     return np.asarray(rest / np.maximum(1.4826 * np.median(np.abs(rest), axis=-1, keepdims=True), 1e-12))
 
@@ -163,6 +165,7 @@ def surrogates(rest: Floats, n: int, grows: bool = False) -> Floats:
     """
     rng = np.random.default_rng(n)
     rho = _lag_one(rest)
+    # Kendall's bias of a lag-1 autocorrelation, for each parameter that was taken out before.
     rho = float(np.clip(rho + (1 + 4 * rho) * REMOVED / len(rest), 0.0, REDDEST))
     innovations = rest[1:] - rho * rest[:-1]
     at = np.linspace(-0.5, 0.5, len(innovations))
@@ -172,6 +175,7 @@ def surrogates(rest: Floats, n: int, grows: bool = False) -> Floats:
     drawn = rng.choice(innovations - innovations.mean(), (DRAWS, n + warm))
     drawn[:, warm:] *= np.exp(growth * np.linspace(-0.5, 0.5, n))
     drawn[:, :warm] *= np.exp(-0.5 * growth)
+    # The recurrence of AR(1), all surrogates at once; the warm-up forgets the start at zero.
     for k in range(1, n + warm):
         drawn[:, k] += rho * drawn[:, k - 1]
     return drawn[:, warm:]

@@ -110,6 +110,7 @@ def _less_line(known: Floats, values: Floats) -> Floats:
 def _loop(path: str, free: tuple[Floats, str, tuple[str, ...]], there: Edge, back: Edge, *others: Edge) -> Loop:
     """There and back give the gain; what else must hold counts for the chance."""
     rng = np.random.default_rng(0)
+    # The gain is a product of two uncertain slopes: its interval is drawn.
     draws = rng.normal(there.slope, there.error, DRAWS) * rng.normal(back.slope, back.error, DRAWS)
     low, high = np.quantile(-draws, (0.025, 0.975))
     value = -there.slope * back.slope

@@ -83,6 +83,7 @@ def _losses(
     after = [np.where(own, usual, 0), np.where(own, 0, usual), None, within, unequal, g.work_ns - work, quickest]
     prepared = grid(batch, before, after)
     at = np.searchsorted(batch.short.ops, met.rows)
+    # Lateness depends on how unequal ranks are: arrivals are replayed once for each factor.
     spreads = (0.0, *HETEROGENEITY)
     tried = np.zeros((len(after), len(spreads) + 1))
     tried[:3] = 1.0
@@ -161,6 +162,7 @@ def _variation(groups: list[Floats]) -> float:
     apart = weight = 0.0
     for group in groups:
         middle = np.median(group, axis=0)
+        # 1.4826 turns a median absolute deviation into the standard deviation of a normal distribution.
         apart += len(group) * float(1.4826 * np.median(np.abs(group - middle), axis=0).sum())
         weight += len(group) * float(middle.sum())
     return apart / weight if weight > 0 else float("nan")

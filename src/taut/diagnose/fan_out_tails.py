@@ -67,6 +67,7 @@ def _late_work(graph: Graph, root: Ints, rows: Ints, limit: int) -> tuple[Ints, 
     first, last = (np.searchsorted(cell[by_cell], cell[late], side) for side in ("left", "right"))
     found: dict[int, int] = {}
     for a, b, extra in zip(first.tolist(), last.tolist(), over.tolist(), strict=True):
+        # An answer is late because of the longest work in its lane.
         longest = int(max(by_cell[a:b].tolist(), key=lambda op: int(graph.work_ns[op])))
         found[longest] = max(int(graph.work_ns[longest]) - extra, 0)
     return np.array(list(found), dtype=np.int64), np.array(list(found.values()), dtype=np.int64)
@@ -134,6 +135,7 @@ def _tail(graph: Graph, root: Ints, rows: Ints) -> Tail:
     """One class and width; calls of fewer requests than have a tail get no prediction."""
     ops = graph.ops
     answers = rows[rows != root[:, None]].reshape(len(root), -1)
+    # Columns are ranks, rows requests: shuffling a column keeps what the rank is like.
     by_rank = np.argsort(ops.rank[answers], axis=1, kind="stable")
     answers = np.take_along_axis(answers, by_rank, axis=1)
     latency = ops.start_ns[answers] - ops.start_ns[root][:, None]

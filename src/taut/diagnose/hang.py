@@ -207,6 +207,7 @@ class Calls:
     def stopped(self) -> set[int]:
         """Ranks that are waited for without excuse."""
         late = set().union(*self.waits_for.values()) if self.waits_for else set()
+        # First who waits for nobody, then who stopped earlier than all others in the same call, then who called something else.
         found = {rank for rank in late if rank not in self.waits_for}
         found |= {rank for rank in late - found if self._fell_behind(rank)}
         found |= self._odd
@@ -234,6 +235,7 @@ class Calls:
         odd: set[int] = set()
         for kinds in made.values():
             (usual, count), *rest = Counter(kinds.values()).most_common()
+            # Without a majority nobody knows which call was the wrong one.
             if rest and 2 * count > len(kinds):
                 odd |= {rank for rank, kind in kinds.items() if kind != usual}
         return odd

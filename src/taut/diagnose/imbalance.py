@@ -166,6 +166,7 @@ def stages(e: Evidence) -> list[Finding] | None:
     mean = work.mean(axis=0)
     longest = int(np.argmax(np.median(work, axis=1)))
     over = work[longest] / np.maximum(mean, 1.0)
+    # Logarithms: twice and half as long are equally far from the mean.
     above = np.log(np.maximum(over, 1e-9)) - np.log(LONGER)
     chance = len(known) * above_zero(above)[1]
     if not chance < FALSE_ALARMS:

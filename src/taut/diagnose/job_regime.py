@@ -38,6 +38,7 @@ def regime(batch: Batch, blame: Blame, findings: Sequence[Finding], pays: float 
         return Regime(kind=None, reserve=None, marginal_return=None, pays=pays)
     walls, wider = _walls(batch, blame, findings, met)
     steps = np.concatenate([np.arange(len(g.steps))[None], drawn(len(g.steps))])
+    # The first row is the run as it is, the others its resamples: one interval for all that follows.
     back = _returns(walls[steps].sum(axis=1), wider[steps].sum(axis=1))
     reserve, today = _crossing(back, pays), back[:, FACTORS.index(1.0)]
     found = _estimate(reserve, FACTORS[-1])
@@ -68,6 +69,7 @@ def _walls(batch: Batch, blame: Blame, findings: Sequence[Finding], met: Meeting
     late = latest(met, stray, (1.0, 2.0))
     later = np.zeros(len(g))
     later[met.rows] = np.maximum(late[:, 1] - late[:, 0], 0.0)
+    # A gate with twice the members opens later by as much as the last of twice as many is later.
     wide = prepared.with_after(later)
     one, factors = np.ones(len(FACTORS)), np.array(FACTORS)
     both = wide.walls(np.concatenate([[one, factors, 0 * one], [one, factors, factors]], axis=1))

@@ -56,12 +56,14 @@ def executed(log: Table) -> Executed | None:
     lost, place = np.zeros(len(log), dtype=bool), np.zeros(len(log), dtype=np.int64)
     begins = np.searchsorted(rank, np.arange(ranks + 1))
     for a, b in pairwise(begins.tolist()):
+        # A step is lost if the same or an earlier one is executed after it.
         later = np.minimum.accumulate(log.step[a:b][::-1])[::-1]
         lost[a : b - 1] = later[1:] <= log.step[a : b - 1]
         place[a:b] = np.arange(b - a)
-    told = np.isfinite(log.loss)
-    logs_loss = weighed(rank, told) > 0
-    idle = (log.kept == SKIPPED) | (~told & (logs_loss[rank] | ~told.any()))
+    has_loss = np.isfinite(log.loss)
+    logs_loss = weighed(rank, has_loss) > 0
+    # A missing loss counts against a step only on ranks that log losses, or where nobody does.
+    idle = (log.kept == SKIPPED) | (~has_loss & (logs_loss[rank] | ~has_loss.any()))
     first = np.full(tries, len(log), dtype=np.int64)
     np.minimum.at(first, attempt, place)
     order = np.lexsort((np.arange(tries), first))
@@ -77,7 +79,7 @@ def executed(log: Table) -> Executed | None:
     step = np.zeros(tries, dtype=np.int64)
     step[attempt] = log.step
     discarded = any_rank(lost | (log.kept == 0))
-    loss, counted = total(log.loss, told)
+    loss, counted = total(log.loss, has_loss)
     return Executed(step[order], discarded, ~discarded & ~any_rank(idle), loss / counted, total(log.tokens, log.tokens >= 0)[0])
 
 

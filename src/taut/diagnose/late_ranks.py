@@ -85,6 +85,7 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
     graph, caused = e.graph, _caused(e)
     score = _excess_score(e).reshape(len(graph.ranks), -1)
     late = np.flatnonzero(caused.sum(axis=1) > 0).tolist()
+    # In a run too short to recur in, one step has to do.
     least = RECURS if len(graph.steps) >= LEAST_STEPS else 1
     spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if np.count_nonzero(caused[r, a : b + 1]) >= least]
     return [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
@@ -160,6 +161,7 @@ def _excess_score(e: Evidence) -> Floats:
     def total(values: Floats) -> Floats:
         return weighed(cells[own], np.nan_to_num(values[own]), size)
 
+    # Variation within a rank is independent from op to op, so squares add up; ranks that differ do so in every op.
     spread = np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
     return total(e.blame.excess_ns) - NOISE * spread
 

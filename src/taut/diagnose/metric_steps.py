@@ -86,6 +86,7 @@ def _blocks(begin: Ints, end: Ints, took: Floats, found: dict[str, tuple[Ints, F
     """Steps in the smallest blocks in which every metric was sampled; None if too few are left."""
     window = np.flatnonzero(begin <= end)
     begin, end, took = begin[window], end[window], took[window]
+    # Sensors may be slower than steps: blocks are doubled until nearly each holds a sample.
     block = 1
     while len(begin) // block >= least:
         count = len(begin) // block

@@ -74,6 +74,7 @@ def largest(pool: Floats, n: float) -> float:
     """Expected largest of n draws from a sorted pool."""
     size = len(pool)
     inside = min(n, max(size / TAIL, 2.0))
+    # The largest of n draws is among the first k of the sorted pool with chance (k ÷ size)ⁿ.
     upto = (np.arange(size + 1) / size) ** inside
     value = float(pool @ np.diff(upto))
     return max(value, 0.0) * (_score(n) / _score(inside) if n > inside else 1.0)

@@ -73,6 +73,7 @@ def timing(runs: Sequence[Repeat], chosen: Sequence[int]) -> Timing:
     times = [r.step_ns[None, :].astype(np.float64) for r in repeats]
     middle = tuple(float(np.median(t)) for t in times)
     level = float(np.mean(middle))
+    # Half of the distance of these quantiles is the standard deviation of a normal distribution.
     within = float(np.median([np.subtract(*np.quantile(t, (0.84, 0.16))) / 2 for t in times])) / level
     found = differ(times)
     if found is None:
@@ -106,6 +107,7 @@ def timing_finding(runs: Sequence[Repeat], seen: Timing, q: float | None) -> Fin
     if seen.p is None or q is None or q > FALSE_ALARMS or seen.between is None:
         return None
     repeats, step = [runs[i] for i in seen.runs], np.array(seen.step_ns)
+    # The lower of two middle runs: half of the runs are then as good as usual or better.
     usual = float(np.sort(step)[(len(step) - 1) // 2])
     lost = np.maximum(step - usual, 0) * [len(r.steps) for r in repeats]
     if lost.sum() < LISTED_SHARE * sum(float(r.step_ns.sum()) for r in repeats):

@@ -68,6 +68,7 @@ def _orders(graph: Graph) -> tuple[list[tuple[Meeting, ...]], Ints]:
     cells = len(graph.ranks) * windows
     ends = np.cumsum(np.bincount(rank[met] * windows + graph.window[met], minlength=cells))
     known: dict[bytes, int] = {}
+    # Orders of gates repeat from step to step: each is kept once, by the bytes of its tokens.
     which = [
         known.setdefault(token[begin:end].tobytes(), len(known))
         for begin, end in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True)

@@ -179,6 +179,7 @@ class Slowdowns:
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
         names, took = self._took
+        # A lower quartile grows only if nearly all ranks do, the quickest too.
         alike = [np.quantile(one[one.any(axis=1)], ALIKE, axis=0, method="lower") for one in took]
         middle = np.array(alike).reshape(len(names), self.windows)
         return [
@@ -205,6 +206,7 @@ class Slowdowns:
         out = []
         above = self._busy - np.median(self._busy, axis=1, keepdims=True)
         place, weight = np.nonzero(spikes)[0], above[spikes]
+        # One spike is an accident: ranks with two or more are asked, those with the longest stops first.
         often = np.flatnonzero(np.bincount(place, minlength=self.count) >= 2)
         total = weighed(place, weight, self.count)
         for rank in often[np.argsort(-total[often], kind="stable")][:MOST_STALLS].tolist():
@@ -260,6 +262,7 @@ class Slowdowns:
         took = [weighed(group[mine & part], high[mine & part], count) for part in (inside, ~inside)]
         steps = last - first + 1
         during, before = took[0] / steps, took[1] / max(self.windows - steps, 1)
+        # Groups with little traffic are noisy, and do not decide.
         matter = before >= MATTERS * before.sum()
         return bool((during[matter] >= GREW * before[matter]).all())
 
@@ -275,6 +278,7 @@ class Slowdowns:
         total = self._table(high[mine], group[mine], count, window[mine])
         met = np.flatnonzero(total.any(axis=1))
         z = clipped(total[met])
+        # Difference of means in standard errors; the span is given, so there is no search to correct for.
         more = (z[:, inside].mean(axis=1) - z[:, ~inside].mean(axis=1)) / np.sqrt(1 / inside.sum() + 1 / (~inside).sum())
         return out | (mine & np.isin(group, met[more > HELD]))
 
@@ -289,6 +293,7 @@ class Slowdowns:
         total = self._table(high, group, count, window)
         found = [s for s in levels(total) if (total[s.series] > 0).all()]
         out = []
+        # Groups that are slow at the same time are explained together, the worst first.
         while found:
             worst = max(found, key=lambda s: _extra(total[s.series], s))
             together = [s for s in found if min(s.last, worst.last) - max(s.first, worst.first) > 0]
@@ -330,6 +335,7 @@ class Slowdowns:
         series = self._table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
+        # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
         if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
             return {}  # all end together: the ring is slower, none of its links more than the others
         chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
@@ -396,6 +402,7 @@ def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:
     at = np.arange(y.shape[1])
     inside = (at >= worst.first) & (at <= worst.last)
     more = y[:, inside].mean(axis=1) - y[:, ~inside].mean(axis=1)
+    # Each series by its own noise: groups move different amounts of data.
     score = more / (noise(y, np.arange(len(y))) * np.sqrt(1 / inside.sum() + 1 / (~inside).sum()))
     grew = np.median(y[:, inside], axis=1) >= GREW * np.median(y[:, ~inside], axis=1)
     rows = np.flatnonzero((score > ALSO) & grew & (y > 0).all(axis=1))

@@ -54,6 +54,7 @@ def _elsewhere_too(e: Evidence, place: Place) -> bool:
         weighed(cls[part], took[part], count) / np.maximum(np.bincount(cls[part], minlength=count), 1)
         for part in (inside, ~inside)
     ]
+    # Growth is compared class by class, so that sizes and names do not matter.
     known = np.minimum(*mean) > 0
     grew = np.where(known, mean[0] / np.where(known, mean[1], 1.0) - 1, np.nan)
     here, there = np.unique(cls[place.gates & touched]), np.setdiff1d(cls[~touched], cls[touched])
@@ -101,6 +102,7 @@ def _all_along(e: Evidence) -> list[Finding]:
     slow = slow_ranks[graph.rank_index[rows]]
     late = np.where(slow, rings.late_ns, 0)
     per_window = weighed(window, late, len(graph.steps))
+    # Windows with less than a tenth of the worst lateness count against a span.
     spans = episodes(per_window - 0.1 * per_window.max(), most=1)
     if not spans:
         return []

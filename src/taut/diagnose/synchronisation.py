@@ -61,6 +61,7 @@ def split_group(graph: Graph) -> SplitGroup | None:
     groups = [group for group in groups if len(group) > 1]
     if len(groups) < 2:
         return None
+    # Of the groups that are left, the one whose steps got longest is the one that fell behind.
     begin = _begins(graph)
     longer = [_longer(begin[group], first, last) for group in groups]
     slow = groups[int(np.argmax(longer))]
@@ -85,6 +86,7 @@ def _meeting(graph: Graph) -> Ints:
     rows = np.flatnonzero(graph.gate >= 0)
     node, gate = graph.rank_index[rows] * windows + graph.window[rows], ranks * windows + graph.gate[rows]
     size = ranks * windows + len(graph.gates)
+    # Ranks in windows and gates are nodes, taking part is an edge: who is connected meets, directly or through others.
     links = coo_array((np.ones(len(rows), dtype=np.int8), (node, gate)), shape=(size, size))
     label = np.asarray(connected_components(links, directed=False)[1])
     return label[: ranks * windows].reshape(ranks, windows)

@@ -62,6 +62,7 @@ def _matched(e: Evidence, usual: Floats, narrow: Ints, wide: Ints, draws: int) -
     """Wide gates, and of each the longest of so many narrow ones of its step, in medians of their class."""
     window, _, took = e.slowdowns.gates
     rng = np.random.default_rng(len(wide))
+    # Which of a step's narrow gates are drawn is drawn with a seed: their order in the step is not random.
     narrow = rng.permutation(narrow)
     narrow = narrow[np.argsort(window[narrow], kind="stable")]
     begin, end = (np.searchsorted(window[narrow], window[wide], side) for side in ("left", "right"))

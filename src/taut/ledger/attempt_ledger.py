@@ -79,7 +79,7 @@ class Attempts:
     def cells(self) -> dict[str, Texts]:
         """Rank time of every attempt by fate, exact integers."""
         held, gap = self.held.astype(object), self.most.astype(object) * self.gap_ns  # Python's integers: no overflow
-        out: dict[str, Texts] = {fate: held * ns for fate, ns in self.fates.items()}
+        out: dict[str, Texts] = {fate: np.multiply(held, ns) for fate, ns in self.fates.items()}
         out["detect+recover"] = out["detect+recover"] + np.where(self.gap_held & ~self.restarted, gap, 0)
         out["control overhead"] = np.where(self.restarted, out["restore"] + out["hold/init"] + gap, 0)
         for fate in ("restore", "hold/init"):
@@ -148,6 +148,7 @@ class Attempts:
         count = int(self.executed[known].sum())
         if not known.any() or count == 0:
             return None
+        # Every n-th flag of an attempt: the share stays, and blocks stay in order.
         thin = max(1, -(-count // MOST_FLAGS))
         flags = [
             np.arange(0, n, thin) >= n - d
@@ -282,11 +283,14 @@ def _cut(t: Table, begin: Ints, end: Ints, last: Mask, resumed: Ints, back: Ints
     base = np.where(resumed >= 0, np.minimum(resumed, np.maximum(t.first_step, 0)), np.maximum(t.first_step - 1, 0))
     ahead = np.maximum(t.first_step - base, 1)
     # In floating point, because a hostile log may name any step; what comes out is clipped to the attempt.
+    # The first step in the log ended then: it began as many steps earlier as it lies ahead of the checkpoint.
     ready = np.where(stepped, t.first_step_ns - np.minimum(ahead.astype(np.float64) * step_ns, 9e18), begin)
     initial = np.where(stepped, np.clip(ready - begin, 0, span), 0).astype(np.int64)
     restore = np.minimum(np.maximum(t.restore_took_ns, 0), np.where(stepped, initial, span))
     initial = np.maximum(initial, restore)
+    # An attempt fell if another followed though it did not complete, or if its outcome says so.
     fell = (~last & ~(outcome == "completed")) | ~well
+    # After the last step one more may have been under way: only what is longer is detection.
     detect = np.where(fell & (t.last_step_ns >= 0), np.clip(end - t.last_step_ns - step_ns, 0, span - initial), 0)
     save = np.minimum(np.maximum(t.save_took_ns, 0), span - initial - detect)
     active = span - initial - detect - save
@@ -310,6 +314,7 @@ def _cut(t: Table, begin: Ints, end: Ints, last: Mask, resumed: Ints, back: Ints
 def _lost_from(t: Table, begin: Ints, end: Ints, step_ns: Ints, base: Ints, back: Ints) -> tuple[Ints, Mask]:
     """When the work began that a later attempt did again, and whether that is known."""
     timed = (t.first_step_ns >= 0) & (step_ns > 0)
+    # From the best source to the worst: went back to its start, time of the save, pace of the steps, share of the steps.
     by_step = t.first_step_ns + np.clip((back - t.first_step).astype(np.float64) * step_ns, -9e18, 9e18)
     share = np.clip((t.last_step - back) / np.maximum(t.last_step - base, 1), 0, 1)
     choices = [

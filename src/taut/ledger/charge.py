@@ -227,6 +227,7 @@ def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
         return [None] * len(rank_ns)
     exact = [gpu_hour * ns / HOUR_NS / MONEY_UNIT for ns in rank_ns]
     floor = [int(x) for x in exact]
+    # Units that rounding down lost go to the lines with the largest remainders.
     short = int(sum(exact, Decimal(0)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
     for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
         floor[i] += 1
@@ -271,6 +272,7 @@ def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, Ints]:
     whole = np.maximum(waits.wait_ns, 1).astype(np.float64)
     out, running, given = {}, np.zeros(len(waits)), np.zeros(len(waits), dtype=np.int64)
     for part in PARTS:
+        # Running sums are rounded, not parts: what one part loses the next one gets.
         running = running + waits.columns[part]
         upto = np.floor(shown.astype(np.float64) * (running / whole) + 1e-9).astype(np.int64)
         upto = shown if part == PARTS[-1] else np.minimum(upto, shown)  # floats round up beyond 2⁵³ ns
@@ -288,6 +290,7 @@ def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str
         for source, claim in one.claim(c).items():
             if source not in left:
                 continue
+            # A whole source changes hands without arithmetic: most claims are of this kind.
             if claim is left[source]:
                 got += left.pop(source)
             else:
@@ -329,6 +332,7 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
     if len(over):
         last_window = np.zeros(len(shown.stop), dtype=np.int64)
         last_window[graph.segment] = np.arange(len(graph.segment))
+        # A rank without any op in a segment was not observed; after its last op nothing explains its time.
         absent = (shown.begin[:-1] == shown.begin[1:])[over]
         fates = np.where(absent, code["unobserved"], code["unexplained"])
         if graph.trace.told:  # a service that a request does not need, or needs no more, is free for others

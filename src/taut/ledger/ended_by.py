@@ -45,6 +45,7 @@ def _decisions(actions: Table) -> tuple[dict[str, list[tuple[int, str]]], dict[t
     restarts: dict[tuple[str, int], str] = {}
     keys = ("work", "target", "time_ns", "controller", "attempt", "direction", "trigger")
     for work, target, at, who, attempt, way, why in zip(*(actions.columns[key].tolist() for key in keys), strict=True):
+        # A restart names its own trigger; what acts against a job has a direction below zero.
         if attempt > 0 and _LIMIT.match(why):
             restarts[work or target, int(at)] = who
         elif attempt < 0 and way < 0 and not _FAULT.search(why) and not _PERSON.fullmatch(who):

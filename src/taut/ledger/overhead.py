@@ -72,6 +72,7 @@ def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, fre
     hit, by = on.next_ops(np.flatnonzero(on.interferes))
     pause = np.zeros(len(graph), dtype=np.int64)
     after = np.minimum(idle[hit], graph.ops.start_ns[hit] - on.begin_ns[by])
+    # Only what lies after the action, and only above what is usual without one.
     pause[hit] = np.minimum(np.maximum(after, 0), _above_usual(graph, idle, hit))
     action[hit] = np.where(pause[hit] > 0, by, action[hit])
     wait, cause = _waits(graph, observed, blame, pause, gap_wait_ns)
@@ -102,6 +103,7 @@ def _above_usual(graph: Graph, idle: Ints, hit: Ints) -> Ints:
 
 def _middle(cell: Ints, cells: int, values: Ints) -> tuple[Ints, Ints]:
     """(lower median, largest) of the values of each cell, -1 where it has none."""
+    # Sorted by cell and value, the median of a cell lies half its rows before its last.
     order = np.lexsort((values, cell))
     count = np.bincount(cell, minlength=cells)
     last = np.cumsum(count) - 1
@@ -123,6 +125,7 @@ def _waits(graph: Graph, observed: Timeline, blame: Blame, pause: Ints, gap_wait
         return ns, cause
     part, most = part_of_gaps(waits.op, waits.gap_ns, observed.bound, observed.opener, graph.gap_ns, blame.gap_reference, pause)
     exposed = gap_wait_ns[waits.op]
+    # Floats may round up: a part is never more than what is exposed.
     share = np.where(part == waits.gap_ns, exposed, np.floor(exposed * (part / waits.gap_ns)).astype(np.int64))
     ns[waits.op] = np.minimum(share, exposed)
     cause[waits.op] = np.where(ns[waits.op] > 0, most, NULL)
