@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -66,7 +66,9 @@ class Context:
     def uncalled(self) -> Mask:
         """Ops before which the rank was free for other requests: a call from another rank had not come yet."""
         ops = self.graph.ops
-        return np.asarray(self.graph.trace.told & (ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank))
+        if not self.graph.trace.told:
+            return np.zeros(len(ops), dtype=bool)
+        return np.asarray((ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank))
 
     def work(self, mask: Mask) -> dict[str, Ints]:
         """The exposed work of some ops."""
@@ -104,7 +106,7 @@ def _meets(c: Context) -> Mask:
 
 
 def _host(c: Context) -> dict[str, Ints]:
-    idle = np.where(c.uncalled, 0, c.time["idle"])
+    idle = np.where(c.uncalled, 0, c.time["idle"]) if c.graph.trace.told else c.time["idle"]
     return {**c.work(c.graph.ops.kind == Kind.COORDINATE), "idle": idle, "gap_ns": c.time["gap_ns"]}
 
 
@@ -286,18 +288,18 @@ def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str
     """Every fate with what it gets of the time around each op, ns: of each source the first claim wins."""
     left = dict(c.time)
     for one in categories:
-        got = np.zeros(len(c.graph), dtype=np.int64)
+        taken = []
         for source, claim in one.claim(c).items():
-            if source not in left:
-                continue
-            # A whole source changes hands without arithmetic: most claims are of this kind.
-            if claim is left[source]:
-                got += left.pop(source)
-            else:
-                taken = np.minimum(claim, left[source])
-                got += taken
-                left[source] = left[source] - taken
-        yield one.fate, got
+            rest = left.pop(source, None)
+            if rest is None:
+                continue  # fates before took all of it
+            part = claim
+            if claim is not rest:  # else a whole source changes hands, without arithmetic: most claims are of this kind
+                part = np.minimum(claim, rest)
+                left[source] = rest - part
+            taken.append(part)
+        if taken:
+            yield one.fate, reduce(np.add, taken)
     for rest in left.values():
         yield "unexplained", rest
 
