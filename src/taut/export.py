@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
-from msgspec import to_builtins
 
 from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
@@ -44,9 +43,9 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: Binar
 
 def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:
     """What lies in a zone: its ops, their waits, and what controllers did meanwhile. Arrows from outside are left out."""
-    from msgspec import convert
+    from taut.ledger.zones import ops_of
 
-    rows = ops_of(graph, to_builtins(zone))
+    rows = ops_of(graph, zone)
     place = np.full(len(graph) + 1, NULL, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     ranks = np.flatnonzero(np.isin(graph.ranks, zone.ranks))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taut.core.trend import corrected
-from taut.diagnose.nondeterminism import Timing, finding, sets, timing
-from taut.diagnose.repeats import Repeat, unlike
+from taut.diagnose.nondeterminism import Timing, same_graph_sets, timing, timing_finding
+from taut.diagnose.repeats import Repeat, structure_differences
 from taut.result.finding_result import finding_result
 from taut.result.types import ComparedRun, Difference, Estimate, NonDeterminism, RepeatedClass, Repeats, Structure
 
@@ -18,7 +18,7 @@ def non_determinism(rows: Sequence[ComparedRun], repeats: Sequence[Repeat]) -> N
     """How the runs differ in structure from the first, and in timing from their repeats."""
     seen = [timing(repeats, chosen) for chosen in same_graph_sets(repeats) if len(chosen) > 1]
     q = corrected([one.p for one in seen])
-    findings = [finding(repeats, one, value) for one, value in zip(seen, q, strict=True)]
+    findings = [timing_finding(repeats, one, value) for one, value in zip(seen, q, strict=True)]
     return NonDeterminism(
         structure=[_structure(rows, repeats, i) for i in range(1, len(repeats))],
         repeats=[_timing(rows, one, value) for one, value in zip(seen, q, strict=True)],
@@ -27,7 +27,7 @@ def non_determinism(rows: Sequence[ComparedRun], repeats: Sequence[Repeat]) -> N
 
 
 def _structure(rows: Sequence[ComparedRun], repeats: Sequence[Repeat], i: int) -> Structure:
-    found = unlike(repeats[0], repeats[i])
+    found = structure_differences(repeats[0], repeats[i])
     return Structure(
         run=rows[i].run,
         against=rows[0].run,

@@ -29,11 +29,9 @@ from taut.result.types import (
     Cause,
     Clock,
     Collective,
-    Component,
     ControlResult,
     Coupling,
     EarlyWarning,
-    Envelope,
     Estimate,
     Explained,
     Fidelity,
@@ -41,10 +39,8 @@ from taut.result.types import (
     GateRow,
     Indices,
     Job,
-    LedgerEntry,
     LedgerResult,
     Money,
-    Progress,
     Redundant,
     Regime,
     Tail,
@@ -84,17 +80,17 @@ def report(a: Computed) -> AnalysisResult:
         collectives=_undivided(a),
         findings=[_finding(f, a) for f in a.findings],
         early_warning=_early(a),
-        components=convert(parts, list[Component]),
+        components=parts,
         recoverable_wall_ns=a.recoverable_wall_ns,
         indices=_indices(a),
-        regime=convert(regime(a.batch, a.blame, a.findings, a.pays), Regime),
-        envelope=convert(envelope(a.batch, a.blame, a.findings), Envelope | None) if a.ask_envelope else None,
+        regime=regime(a.batch, a.blame, a.findings, a.pays),
+        envelope=envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
         redundant=_redundant(a),
-        tails=convert(tails(g), list[Tail] | None),
-        progress=convert(progress(g.trace.progress, g.trace.world_size or len(g.ranks), step_ns), Progress | None),
+        tails=tails(g),
+        progress=progress(g.trace.progress, g.trace.world_size or len(g.ranks), step_ns),
         ledger=LedgerResult(
             total_rank_ns=a.ledger.total_rank_ns,
-            entries=convert(a.ledger.entries(), list[LedgerEntry]),
+            entries=a.ledger.entries(),
             currency=a.ledger.prices.currency,
             closes=a.ledger.closes,
             hidden_wait_rank_ns=a.ledger.hidden_wait_rank_ns,
@@ -121,7 +117,7 @@ def _control(a: Computed) -> ControlResult | None:
         return None
     from taut.ledger.zones import control_on_graph
 
-    return convert(controlled(a.graph, a.ledger), ControlResult)
+    return control_on_graph(a.graph, a.ledger)
 
 
 def _attempts(a: Computed) -> AttemptsResult | None:
@@ -182,8 +178,8 @@ def _redundant(a: Computed) -> Redundant | None:
     found, prices = redundant(a.graph.trace), a.ledger.prices
     if found is None:
         return None
-    money = prices.tokens(found["tokens_in"], found["tokens_out"])
-    return convert({**found, "money": money, "currency": prices.token_currency if money is not None else None}, Redundant)
+    money = prices.tokens(found.tokens_in, found.tokens_out)
+    return replace(found, money=money, currency=prices.token_currency if money is not None else None)
 
 
 def _waits(a: Computed) -> Waits:
@@ -228,7 +224,7 @@ def _early(a: Computed) -> list[EarlyWarning] | None:
             autocorrelation_tau=one.tau[0],
             variance_tau=one.tau[1],
             confidence=1 - one.chance,
-            because=one.said,
+            because=one.text,
         )
         for one in a.early
     ]
@@ -363,11 +359,10 @@ def _undivided(a: Computed) -> list[Collective]:
 def _indices(a: Computed) -> Indices:
     done = executed(a.graph.trace.progress)
     told = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
-    found = indices(
-        a.observed, a.gap_free, a.blame, a.whatif, *a.ledger.joules_by_step(a.graph.steps),
+    return indices(
+        a.observed, a.gap_free, a.blame, a.whatif, a.ledger.energy(a.graph.steps),
         discarded=told if done is None else done.discarded, kept=_kept(told) if done is None else done.kept,
     )  # fmt: skip
-    return convert(found, Indices)
 
 
 def _kept(discarded: Mask | None) -> float:

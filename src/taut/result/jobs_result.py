@@ -12,7 +12,6 @@ from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
 from taut.result.types import (
     AnalysisResult,
-    AttemptEntry,
     AttemptRow,
     AttemptsResult,
     AttemptSteps,
@@ -45,7 +44,7 @@ def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None =
         wall_ns=_wall(ledger) if alone else None,
         total_rank_ns=ledger.total_rank_ns if ledger else None,
         held_rank_ns=ledger.held_rank_ns if ledger else None,
-        entries=convert(ledger.entries(), list[AttemptEntry]) if ledger else [],
+        entries=ledger.entries() if ledger else [],
         currency=ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
         closes=ledger.closes if ledger else None,
         queue_ns=ledger.queue_ns if ledger else None,
@@ -88,7 +87,7 @@ def _decided_by(ledger: Attempts | None) -> dict[str, DecidedCost] | None:
     discarded: Counter[str] = Counter()
     overhead: Counter[str] = Counter()
     lost, over = ledger.cells["discarded"] + ledger.cells["discarded at most"], ledger.cells["control overhead"]
-    for row in np.flatnonzero(ledger.again).tolist():
+    for row in np.flatnonzero(ledger.restarted).tolist():
         name = ledger.ended_by[row - 1] or "not told"
         discarded[name] += int(lost[row - 1])
         overhead[name] += int(over[row])
@@ -134,9 +133,9 @@ def _worst(ledger: Attempts | None) -> list[RestartedJob]:
 
 
 def _job(ledger: Attempts, a: int, b: int, lost: Ints) -> RestartedJob:
-    rows, t = ledger.rows[a:b], ledger.told
+    rows, t = ledger.rows[a:b], ledger.recorded
     held = sum(int(sum(column[a:b])) for column in ledger.cells.values())
-    held -= sum(int(sum(column[a:b])) for column in ledger.free.values())
+    held -= sum(int(sum(column[a:b])) for column in ledger.not_held.values())
     return RestartedJob(
         job=str(t.job[rows[0]]),
         name=str(t.name[rows[0]]) or None,
