@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from msgspec import convert
 
 from actions import table
 from build import MS, Do, analyze, play
@@ -61,7 +60,7 @@ def test_a_conflict_that_holds_the_job_up_is_the_verdict() -> None:
 def test_the_ops_of_a_zone_are_those_of_its_ranks_and_its_time() -> None:
     done = fought(preempted())
     zone = done.result["control"]["relations"][0]["zone"]
-    ops = ops_of(done.graph, convert(zone, Zone))
+    ops = ops_of(done.graph, zone)
     assert len(ops) == zone["ops"]
     assert set(done.graph.ops.rank[ops].tolist()) == {2}
     rest = np.setdiff1d(np.flatnonzero(done.graph.ops.rank == 2), ops)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from spans import CLIENT, CONSUMER, MS, PRODUCER, SERVER, Spans, chat
 from taut.core.errors import InputRefused
@@ -96,7 +97,7 @@ def test_calls_side_by_side_are_gathered_by_their_caller() -> None:
     done = laws(trace)
     gate = done.graph.gates.take(done.graph.gates.verb == Verb.GATHER)
     assert (gate.members.tolist(), gate.last_rank.tolist()) == ([4], [1])
-    assert done.result["tails"] == [
+    assert to_builtins(done.result["tails"]) == [
         {
             "class": "web handle fan-out", "fan_out": 3, "gates": 1, "quantile": 0.95, "p50_ns": 7_500_000,
             "high_ns": 7_500_000, "ratio": 1.0, "independent_ratio": None, "chance": None,
