@@ -299,13 +299,16 @@ def _cut(t: Table, begin: Ints, end: Ints, last: Mask, resumed: Ints, back: Ints
     unfinished = last & fell
     lost = np.where(unfinished, np.where(t.saved_ns >= 0, np.clip(end - detect - t.saved_ns, 0, active), active), lost)
     lost = np.where(~last & fell & ~known, active, lost)
-    zero = np.zeros(len(span), dtype=np.int64)
     fates = {
-        "kept": active - lost, "unfinished": np.where(unfinished, lost, 0),
-        "discarded": np.where(~last & known, lost, 0), "discarded at most": np.where(~last & ~known, lost, 0),
-        "checkpoint save": save, "restore": restore, "hold/init": initial - restore, "detect+recover": detect,
-        "control overhead": zero, "unallocated": zero, "down": zero,
-    }  # fmt: skip
+        "kept": active - lost,
+        "unfinished": np.where(unfinished, lost, 0),
+        "discarded": np.where(~last & known, lost, 0),
+        "discarded at most": np.where(~last & ~known, lost, 0),
+        "checkpoint save": save,
+        "restore": restore,
+        "hold/init": initial - restore,
+        "detect+recover": detect,
+    }
     executed = np.where(t.last_step >= 0, np.maximum(t.last_step - base, 0), NULL)
     again = np.where(last | ~fell, 0, np.where(back >= 0, np.clip(t.last_step - np.maximum(back, base), 0, None), NULL))
     return fates, executed, np.where(executed >= 0, np.minimum(again, executed), NULL)
