@@ -237,9 +237,14 @@ def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
 
 
 def charge(
-    graph: Graph, observed: Timeline, blame: Blame, prices: Prices | None = None, categories: tuple[Category, ...] = CATEGORIES
+    graph: Graph,
+    observed: Timeline,
+    blame: Blame,
+    prices: Prices | None = None,
+    categories: tuple[Category, ...] | None = None,
 ) -> Ledger:
-    """Give every rank-nanosecond of the observed timeline its fate."""
+    """Give every rank-nanosecond of the observed timeline its fate: one of CATEGORIES, unless others are given."""
+    categories = categories or CATEGORIES
     shown = exposed(graph, observed)
     time = {"work": shown.working, "idle": shown.idle, **_exposed_parts(blame, shown.waiting)}
     context = Context(graph, blame, time)

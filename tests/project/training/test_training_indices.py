@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from taut.diagnose import job_indices as measured
@@ -81,7 +82,7 @@ def test_a_full_graph_of_the_job_measures_the_same(noise: Noise, job: dict[str, 
     observed = replay(graph)
     theirs = measured.indices(observed, observed, blame(graph, observed, observed), decompose(graph))
     for name in ("effective_throughput_ratio", "runtime_variance_index"):
-        ours, other = index(made, name), told(theirs[name])
+        ours, other = index(made, name), told(to_builtins(theirs[name]))
         assert max(ours.lo, other.lo) <= min(ours.hi, other.hi), name
         assert ours.value == pytest.approx(other.value, rel=0.004), name
 
