@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import convert
+from msgspec.structs import replace
 
 from taut.core.array_types import Mask
 from taut.core.ids import least, numbered
@@ -42,8 +43,6 @@ from taut.result.types import (
     LedgerResult,
     Money,
     Redundant,
-    Regime,
-    Tail,
     Waits,
     WhatIf,
     Window,

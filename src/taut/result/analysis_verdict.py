@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from msgspec import to_builtins
 
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
@@ -59,9 +58,9 @@ def _fought(a: Computed, controlled: ControlResult | None) -> str | None:
     """What controllers did to the job, where that is the largest loss and nothing hangs."""
     if controlled is None or any(f.mode == "hang" for f in a.findings):
         return None
-    from taut.ledger.zones import said
+    from taut.ledger.zones import control_verdict
 
-    return said(to_builtins(controlled), a.ledger)
+    return control_verdict(controlled, a.ledger)
 
 
 STRUCTURAL = 5
