@@ -14,7 +14,7 @@ from taut.project.loops.advice import advise, sweep
 from taut.project.loops.plants import PLANTED
 from taut.project.loops.scenario import Scenario
 from taut.project.loops.simulate import play
-from taut.project.loops.workload import COUNT_PER_RUN, WORKLOAD
+from taut.project.loops.workload import COUNT_PER_RUN, WORKLOAD, forecast
 from taut.project.with_policies import changed, policies_of
 from taut.project.workload import Estimate
 from taut.read.scenario_file import load
@@ -37,7 +37,7 @@ def scenarios(seeds: int) -> Iterator[str]:
     for name in SHIPPED:
         s = scenario(name)
         both = s, changed(s, policies_of(WORKLOAD, ",".join(s.about.policies)))
-        before, after = (WORKLOAD.forecast(one, count=seeds * COUNT_PER_RUN).indices() for one in both)
+        before, after = (forecast(one, count=seeds * COUNT_PER_RUN).indices() for one in both)
         yield f"\n| {name} | as it is | with its policies | declared |\n|---|---:|---:|---:|"
         for key in before:
             if before[key] is not None or after[key] is not None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -25,7 +24,8 @@ from taut.project.training.forecast import at, forecast, noisy
 from taut.project.training.sampled_replica import mean_step_ns, rate
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_plan import plan
-from taut.project.training.workload import WORKLOAD
+from taut.project.training.workload import WORKLOAD, Training
+from taut.project.workload import Sampling
 from taut.read.scenario_file import load
 from taut.replay.timeline import replay
 
@@ -74,6 +74,11 @@ def by_graph(s: Scenario, seed: int) -> float:
     return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
 
 
+class Replayed(Training):
+    def rate(self, s: Scenario, how: Sampling) -> float:
+        return by_graph(s, how.seed)
+
+
 def beside(s: Scenario, seeds: int) -> None:
     quick = [mean_step_ns(s, plan(s), seed) / 1e6 for seed in range(seeds)]
     grid = [float(forecast(s, count=8, seed=1000 + seed).step_ns.mean()) / 1e6 for seed in range(seeds)]
@@ -95,12 +100,12 @@ def main() -> None:
         for name, s in {
             "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.8, dp=8, tp=2), "dp 4, pp 2": small(1.2, dp=4, pp=2),
         }.items():  # fmt: skip
-            grid, graph = threshold(WORKLOAD, s), threshold(replace(WORKLOAD, rate=by_graph, sketch=None), s, seed=1)
+            grid, graph = threshold(WORKLOAD, s), threshold(Replayed(), s, Sampling(seed=1))
             print(f"| {name} | {grid.ranks} ({grid.lo}–{grid.hi}) | {graph.ranks} ({graph.lo}–{graph.hi}) |", flush=True)
         return
     for name, s in SCENARIOS.items():
         begun = time.process_time()
-        found = [threshold(WORKLOAD, s, seed=seed) for seed in range(asked.seeds)]
+        found = [threshold(WORKLOAD, s, Sampling(seed=seed)) for seed in range(asked.seeds)]
         took = (time.process_time() - begun) / asked.seeds
         place, lo, hi = (np.array([getattr(one, key) for one in found], float) for key in ("ranks", "lo", "hi"))
         inside = (lo[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])

@@ -83,7 +83,7 @@ def _scenario(
     from taut.read.scenario_file import load
 
     table, text = load(scenario)
-    advice = advice or (evidence is not None and workload_of(table, scenario).advice is not None)
+    advice = advice or (evidence is not None and workload_of(table, scenario).has_advice)
     result = forecast(
         scenario, ranks=ranks, policies=policies or None, steps=steps, seed=seed, envelope=envelope, advice=advice,
         progress=stage,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from taut.core.array_types import Floats
 from taut.core.errors import UsageError
 from taut.project.questions import questions
 from taut.project.training.forecast import SEED
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.sensitivity import around
-from taut.project.with_policies import compare, play
-from taut.project.workload import workload_of
+from taut.project.with_policies import assess, compare
+from taut.project.workload import Sampling, workload_of
 
 __all__ = ["Scenario", "parse", "project_table"]
 
@@ -19,7 +20,7 @@ __all__ = ["Scenario", "parse", "project_table"]
 def project_table(
     table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
     count: int | None = None, seed: int = SEED, cores: int = 1, envelope: bool = False,
-    advice: bool = False, measured: Callable[[str], Any] | None = None, stage: Callable[[str], None] | None = None,
+    advice: bool = False, measured: Callable[[str], Floats] | None = None, stage: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What ``taut project`` prints: a scenario at its own scale or at these, and beside itself with policies.
 
@@ -30,24 +31,23 @@ def project_table(
     called with what is at work.
     """
     kind = workload_of(table, label)
-    if advice and kind.advice is None:
+    if advice and not kind.has_advice:
         raise UsageError("--advice separates control loops; this scenario has none")
     s, defaults = kind.parse(table, label, text)
-    how = kind.given(s, measured, label, text) if kind.given else {}
+    how = Sampling(count, seed, cores, kind.noise_from_run(s, measured, label, text))
     placed = [kind.at(s, n) for n in ranks or [kind.ranks(s)]]
     for one in placed:
-        if kind.fits:
-            kind.fits(one, label, text)
-    made = [kind.forecast(one, count=count, seed=seed, cores=cores, **how) for one in placed]
-    own = play(kind, placed[0], count=count, seed=seed, cores=cores, answer=made[0], **how)
-    said = [",".join(s.about.policies)] if policies is None and s.about.policies else policies or []
+        kind.check_memory(one, label, text)
+    made = [kind.forecast(one, how) for one in placed]
+    own = assess(kind, placed[0], how, made[0])
+    compared = [",".join(s.about.policies)] if policies is None and s.about.policies else policies or []
     result = {
         "scenario": s.name, "workload": kind.name, "defaults": defaults, "forecasts": [one.entry() for one in made],
         "indices": own.indices(), "regime": own.regime, "threshold": own.threshold,
-        "policies": [compare(kind, own, one, count=count, seed=seed, cores=cores, **how) for one in said],
+        "policies": [compare(kind, own, one, how) for one in compared],
     }  # fmt: skip
     if envelope:
-        result["envelope"] = around(placed[0], seed=seed, **how)
-    if advice and kind.advice:
+        result["envelope"] = around(placed[0], how)
+    if advice:
         result |= kind.advice(placed[0], seed, stage or (lambda what: None))
     return {**result, "questions": questions(result)}

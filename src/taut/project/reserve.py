@@ -7,14 +7,15 @@ jitter may grow before those that there are do not pay, on average.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from taut.project.marginal_gain import PAYS, Curve, Rule, rule, smallest, spread
-from taut.project.workload import Estimate, Workload
+from taut.core.array_types import Floats
+from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
+from taut.project.workload import DEFAULT, Estimate, S, Sampling, Workload
 
 STABLE = 2.0
 """Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
@@ -47,17 +48,17 @@ class Reserve:
         }  # fmt: skip
 
 
-def reserve(
-    kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, asked: Rule | None = None, **how: Any
-) -> Reserve:
+def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, asked: Rule[S] | None = None) -> Reserve:
     """The factor of jitter at which one accelerator more stops paying, at its own scale; ``asked``: the rule, if known."""
-    asked, curve = asked or rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how, cores=cores)
-    given = kind.demand is not None and kind.demand(s)
-    ranks = kind.ranks(s) if given else _around(curve, asked, smallest(kind, s))
+    asked, curve = asked or rule(kind, s, how, pays), Curve(kind, s, how)
+    fixed = kind.has_fixed_demand(s)
+    ranks = kind.ranks(s) if fixed else _around(curve, asked, kind.smallest(s))
 
-    def back(times: float) -> Any:
-        louder = replace(curve, scenario=kind.louder(s, times), asked={})
-        return asked.level(louder, ranks) if given else asked.back(louder, ranks)
+    def back(factor: float) -> Floats:
+        jittery = Curve(kind, kind.scale_jitter(s, factor), how)
+        found = asked.level(jittery, ranks) if fixed else asked.back(jittery, ranks)
+        assert found is not None, "_around() chose ranks that fit the job"
+        return found
 
     points = {1.0: back(1.0)}
     for times in UP if points[1.0][0] >= 1 else DOWN:
@@ -73,7 +74,7 @@ def reserve(
     near = spread(today)
     return Reserve(
         regime(estimate), word(value), estimate, Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
-        asked.share, GIVEN if given else asked.says,
+        asked.share, GIVEN if fixed else asked.says,
     )  # fmt: skip
 
 
@@ -89,14 +90,14 @@ def word(value: float) -> str:
     return "depleted" if value < 1 else "thin" if value < STABLE else "adequate"
 
 
-def _around(curve: Curve, asked: Rule, least: int) -> int:
+def _around(curve: Curve[S], asked: Rule[S], least: int) -> int:
     """Ranks that with twice as many lie around the scenario's own; on one side of it where they cannot be dealt."""
     ranks = curve.kind.ranks(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
     return next((n for n in (below, max(ranks // 2, least), ranks) if asked.back(curve, n) is not None), least)
 
 
-def _between(points: dict[float, Any]) -> float | None:
+def _between(points: dict[float, Floats]) -> float | None:
     """The factor midway between those around the crossing; None where they are near, or nothing is crossed."""
     at = sorted(points)
     paid = [points[k][0] >= 1 for k in at]
@@ -106,7 +107,7 @@ def _between(points: dict[float, Any]) -> float | None:
     return sqrt(at[i - 1] * at[i])
 
 
-def _crossing(points: dict[float, Any]) -> Any:
+def _crossing(points: dict[float, Floats]) -> Floats:
     """The factor at which the return falls below what pays, for each set of seeds, linear between factors."""
     at = np.array(sorted(points))
     back = np.stack([points[k] for k in at])

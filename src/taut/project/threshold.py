@@ -6,14 +6,15 @@ Scales are doubled from the smallest whole job on until accelerators do not pay 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from typing import Any
 
 import numpy as np
 
-from taut.project.marginal_gain import PAYS, Curve, Rule, rule, smallest, spread
-from taut.project.workload import Workload
+from taut.core.array_types import Floats
+from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
+from taut.project.workload import DEFAULT, S, Sampling, Workload
 
 MOST_RANKS = 1 << 16
 """The largest scale tried, or twice the scenario's own."""
@@ -49,11 +50,11 @@ class Threshold:
 
 
 def threshold(
-    kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, asked: Rule | None = None, **how: Any
+    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, asked: Rule[S] | None = None
 ) -> Threshold:
     """The scale beyond which one accelerator more does not pay, and what another seed says; ``asked``: the rule, if known."""
-    curve, least = Curve(kind, s, seed, how, cores=cores), smallest(kind, s)
-    asked = asked or rule(kind, s, pays, seed, **how)
+    curve, least = Curve(kind, s, how), kind.smallest(s)
+    asked = asked or rule(kind, s, how, pays)
     points, tried = _scanned(curve, asked, least, kind.ranks(s))
     found = _crossed(points, least)
     while found is not None and (middle := _between(points, found, least)) is not None:
@@ -72,13 +73,13 @@ def threshold(
     return Threshold(asked.says, round(ranks), lo, hi, tried, _side(curve, ranks, least)[1], before, after, rows)
 
 
-def _scanned(curve: Curve, asked: Rule, least: int, own: int) -> tuple[dict[int, Any], int]:
+def _scanned(curve: Curve[S], asked: Rule[S], least: int, own: int) -> tuple[dict[int, Floats], int]:
     """Ranks → what one more brings over what it must, doubled until nothing can pay; and the largest scale that was asked.
 
     Below the scenario's own scale nothing is settled: where demand is given, few ranks may serve none of it.
     """
     most = max(MOST_RANKS, 2 * own)
-    points: dict[int, Any] = {}
+    points: dict[int, Floats] = {}
     ranks = least
     while 2 * ranks <= most or not points:
         back = asked.back(curve, ranks)
@@ -91,7 +92,7 @@ def _scanned(curve: Curve, asked: Rule, least: int, own: int) -> tuple[dict[int,
     return points, ranks
 
 
-def _crossed(points: dict[int, Any], least: int) -> Any:
+def _crossed(points: dict[int, Floats], least: int) -> Floats | None:
     """Log scale beyond which one more never pays again, for each set of seeds; None where it pays to the end.
 
     Between two scales the return is linear in the log of the scale; a set of seeds that pays to the end crosses nowhere.
@@ -112,7 +113,7 @@ def _crossed(points: dict[int, Any], least: int) -> Any:
     return out
 
 
-def _between(points: dict[int, Any], found: Any, least: int) -> int | None:
+def _between(points: dict[int, Floats], found: Floats, least: int) -> int | None:
     """Ranks midway between the neighbours of the crossing; None where they are near enough, or nothing lies between."""
     at = np.array(sorted(points))
     i = int(np.searchsorted(np.log(at) + log(2) / 2, found[0]))
@@ -122,11 +123,10 @@ def _between(points: dict[int, Any], found: Any, least: int) -> int | None:
     return middle if at[i - 1] < middle < at[i] else None
 
 
-def _side(curve: Curve, ranks: float, least: int) -> tuple[dict[str, Any], bool | None]:
+def _side(curve: Curve[S], ranks: float, least: int) -> tuple[dict[str, Any], bool | None]:
     """What dominates at about so many ranks, and whether the fabric is known to be that large."""
     kind, whole = curve.kind, max(round(ranks / least), 1) * least
-    near = next((n for n in (whole, *sorted(curve.asked, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
+    near = next((n for n in (whole, *sorted(curve.known, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
     s = kind.at(curve.scenario, near)
-    made = kind.sketch(s, curve.seed, **curve.how) if kind.sketch is not None else kind.forecast(s, seed=curve.seed)
-    entry = made.entry()
+    entry = kind.sketch(s, replace(curve.how, count=None)).entry()
     return {"ranks": near, "dominant": entry.get("dominant"), "terms": entry.get("terms")}, entry.get("in_range")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from taut.core.errors import UsageError
 from taut.project.marginal_gain import rule
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
-from taut.project.workload import Answer, Estimate, Policy, Workload
+from taut.project.workload import Answer, Estimate, Policy, S, Sampling, Workload
 
 
 @dataclass(frozen=True)
-class Played:
-    """A scenario at its own scale: what it gives, where it stands, how far it goes."""
+class Assessment(Generic[S]):
+    """A scenario at its own scale: its forecast, regime and threshold."""
 
-    scenario: Any
+    scenario: S
     answer: Answer
     regime: Mapping[str, Any]
     threshold: Mapping[str, Any] | None
@@ -27,21 +27,20 @@ class Played:
         return {name: _entry(found) for name, found in self.answer.indices().items()}
 
 
-def play(
-    kind: Workload, s: Any, *, count: int | None, seed: int, cores: int = 1, answer: Answer | None = None, **how: Any
-) -> Played:  # fmt: skip
-    """Everything that is said about one scenario; ``answer`` where it has been played already."""
-    answer = answer or kind.forecast(s, count=count, seed=seed, cores=cores, **how)
-    if kind.regime:
-        return Played(s, answer, kind.regime(s, seed), None)
-    know = {"asked": rule(kind, s, seed=seed, **how), "seed": seed, "cores": cores, **how}
-    return Played(s, answer, reserve(kind, s, **know).entry(), threshold(kind, s, **know).entry())
+def assess(kind: Workload[S], s: S, how: Sampling, answer: Answer | None = None) -> Assessment[S]:
+    """Everything that is said about one scenario; ``answer`` where there is a forecast already."""
+    answer = answer or kind.forecast(s, how)
+    own = kind.regime(s, how.seed)
+    if own is not None:
+        return Assessment(s, answer, own, None)
+    asked = rule(kind, s, how)
+    return Assessment(s, answer, reserve(kind, s, how, asked=asked).entry(), threshold(kind, s, how, asked=asked).entry())
 
 
-def policies_of(kind: Workload, said: str) -> list[tuple[Policy, float | None]]:
+def policies_of(kind: Workload[S], text: str) -> list[tuple[Policy[S], float | None]]:
     """``overlap=0.9,spares`` → the policies and their values."""
     found = []
-    for part in said.split(","):
+    for part in text.split(","):
         name, _, value = part.strip().partition("=")
         policy = kind.policies.get(name)
         if policy is None:
@@ -54,24 +53,22 @@ def policies_of(kind: Workload, said: str) -> list[tuple[Policy, float | None]]:
     return found
 
 
-def changed(s: Any, chosen: Sequence[tuple[Policy, float | None]]) -> Any:
+def changed(s: S, chosen: Sequence[tuple[Policy[S], float | None]]) -> S:
     """The scenario with all of these, in that order."""
     for policy, value in chosen:
         s = policy.apply(s, value)
     return s
 
 
-def compare(
-    kind: Workload, before: Played, said: str, *, count: int | None, seed: int, cores: int = 1, **how: Any
-) -> dict[str, Any]:  # fmt: skip
+def compare(kind: Workload[S], before: Assessment[S], text: str, how: Sampling) -> dict[str, Any]:
     """The scenario beside itself with these policies together."""
-    chosen = policies_of(kind, said)
-    after = play(kind, changed(before.scenario, chosen), count=count, seed=seed, cores=cores, **how)
+    chosen = policies_of(kind, text)
+    after = assess(kind, changed(before.scenario, chosen), how)
     one, other = before.answer.indices(), after.answer.indices()
     ratios = {name: ratio(one[name], other[name]) for name in one}
-    said_of = [{"name": p.name, "value": value, "says": p.says, "costs": p.costs or None} for p, value in chosen]
+    described = [{"name": p.name, "value": value, "says": p.says, "costs": p.costs or None} for p, value in chosen]
     return {
-        "name": said, "policies": said_of,
+        "name": text, "policies": described,
         "indices": {"baseline": before.indices(), "with": after.indices(), "ratio": ratios},
         "regime": {"baseline": before.regime["class"], "with": after.regime["class"]},
         "reserve": {"baseline": before.regime.get("reserve"), "with": after.regime.get("reserve")},

@@ -9,7 +9,7 @@ import pytest
 
 from taut.project.training.loss_regions import elasticities, provisioned, regimes, synchronised
 from taut.project.training.scenario import Noise, Scenario, parse
-from taut.project.training.workload import failing, ideal
+from taut.project.training.workload import WORKLOAD, failing
 from taut.read.scenario_file import load
 
 change = msgspec.structs.replace
@@ -42,7 +42,7 @@ def test_everything_better_brings_something_or_nothing(small: Scenario) -> None:
 
 def test_shares_of_the_time_add_up(small: Scenario) -> None:
     """Where nothing strays or fails, time is peak, memory, bandwidth, latency and kernels: elasticities sum to at most one."""
-    brought = gains(ideal(small))
+    brought = gains(WORKLOAD.ideal(small))
     total = sum(gain["value"] for gain in brought.values())
     assert 0.2 < total <= 1.01
 
@@ -116,6 +116,6 @@ def test_replicas_meet_the_target_and_the_cost_of_a_unit_tells(small: Scenario) 
 
 
 def test_a_job_as_planned_needs_nothing(small: Scenario) -> None:
-    only = provisioned(ideal(small))
+    only = provisioned(WORKLOAD.ideal(small))
     assert [row["what"] for row in only] == ["as it stands"]
     assert only[0]["hides_share"] == pytest.approx(0.0)

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from taut.project.marginal_gain import PAYS, Curve, rule, smallest, spread
+from taut.project.marginal_gain import PAYS, Curve, rule, spread
 from taut.project.reserve import STABLE
-from taut.project.training.sampled_replica import rate, sketch
 from taut.project.training.scenario import Scenario
-from taut.project.training.workload import WORKLOAD, failing, ideal, louder
-from taut.project.workload import Estimate
+from taut.project.training.workload import WORKLOAD, failing
+from taut.project.workload import DEFAULT, Estimate, Sampling
 
 SCALES, HETEROGENEITY, INTENSITY = (1, 4, 16), (1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
 """Times as many ranks; times as far as ranks differ for good; times as many synchronisations a token."""
@@ -29,14 +28,14 @@ FAR = 4
 """Times as many replicas as there are: more are not tried to make up for losses."""
 
 
-def regimes(s: Scenario, *, pays: float = PAYS, seed: int = 0, **how: Any) -> list[dict[str, Any]]:
+def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list[dict[str, Any]]:
     """The map: at each scale, heterogeneity and synchronisation intensity what is lost, to what most, and the regime.
 
     Lost is what the smallest whole job, in which nothing strays or fails, does not lose.
     """
-    asked, least = rule(WORKLOAD, s, pays, seed, **how), smallest(WORKLOAD, s)
-    quiet = WORKLOAD.at(ideal(s), least)
-    best, usual = rate(quiet, seed, **how) / least, _spent(quiet, seed, **how)
+    asked, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
+    quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
+    best, usual = WORKLOAD.rate(quiet, how) / least, _spent(quiet, how)
     rows: list[dict[str, Any]] = []
     for intensity in INTENSITY:
         often = synchronised(s, intensity)
@@ -44,28 +43,28 @@ def regimes(s: Scenario, *, pays: float = PAYS, seed: int = 0, **how: Any) -> li
             continue
         for apart in HETEROGENEITY:
             here = unequal(often, apart)
-            now, then = (Curve(WORKLOAD, louder(here, times), seed, how, MAP_SEEDS) for times in (1.0, STABLE))
+            now, then = (Curve(WORKLOAD, WORKLOAD.scale_jitter(here, factor), how, MAP_SEEDS) for factor in (1.0, STABLE))
             for scale in SCALES:
                 ranks = s.job.world * scale
                 around = max(round(ranks / sqrt(2) / least), 1) * least
                 back = [asked.back(curve, around) for curve in (now, then)]
-                if back[0] is None or now.rates(ranks) is None:
+                if back[0] is None or back[1] is None or now.rates(ranks) is None:
                     continue
                 kind = "unstable" if back[0][0] < 1 else "stable" if back[1][0] >= 1 else "marginal"
-                spent = _spent(WORKLOAD.at(here, ranks), seed, **how)
+                spent = _spent(WORKLOAD.at(here, ranks), how)
                 lost = {name: ns - usual[name] for name, ns in spent.items() if name != "compute"}
                 rows.append({
                     "ranks": ranks, "heterogeneity": apart, "intensity": intensity,
                     "dominates": max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
-                    "loss_share": 1 - float(now.rates(ranks)[0]) / ranks / best, "class": kind,
+                    "loss_share": 1 - float(now.known_rates(ranks)[0]) / ranks / best, "class": kind,
                     "marginal_return": float(back[0][0]) * asked.share,
                 })  # fmt: skip
     return rows
 
 
-def _spent(s: Scenario, seed: int, **how: Any) -> dict[str, float]:
+def _spent(s: Scenario, how: Sampling) -> dict[str, float]:
     """Where the time of a micro-batch goes on the busiest stage, and what failures add to it, ns."""
-    made = sketch(s, seed, **how)
+    made = WORKLOAD.sketch(s, how)
     terms = {**made.terms, "failures": float(made.step_ns.mean()) * (1 / max(made.kept, 1e-9) - 1)}
     return {name: ns / s.job.micro_batches for name, ns in terms.items()}
 
@@ -98,7 +97,7 @@ def knobs(s: Scenario) -> Iterator[Knob]:
         yield f"bandwidth of {place}", _tier(i, "gb_per_s", MORE), MORE
         if tier.latency_us:
             yield f"latency of {place}", _tier(i, "latency_us", 1 / MORE), MORE
-    yield "jitter", lambda s: louder(s, 1 / MORE), MORE
+    yield "jitter", lambda s: WORKLOAD.scale_jitter(s, 1 / MORE), MORE
     yield "failure rates", lambda s: failing(s, 1 / MORE), MORE
     yield "spares", lambda s: replace(s, failure=replace(s.failure, spares=s.failure.spares + 1)), None
     yield "memory bandwidth", _device("memory_gb_per_s"), MORE
@@ -119,13 +118,13 @@ def _device(name: str) -> Callable[[Scenario], Scenario]:
     return lambda s: replace(s, device=replace(s.device, **{name: getattr(s.device, name) * MORE}))
 
 
-def elasticities(s: Scenario, *, seed: int = 0, **how: Any) -> list[dict[str, Any]]:
+def elasticities(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
     """Percent more useful rate, and percent less cost of a unit, for each percent that a part is better (or for one more)."""
-    base = Curve(WORKLOAD, s, seed, how, SEEDS).rates(s.job.world)
+    base = Curve(WORKLOAD, s, how, SEEDS).known_rates(s.job.world)
     rows = []
     for name, better, times in knobs(s):
         changed = better(s)
-        after = Curve(WORKLOAD, changed, seed, how, SEEDS).rates(s.job.world)
+        after = Curve(WORKLOAD, changed, how, SEEDS).known_rates(s.job.world)
         by = 0.01 if times is None else log(times)
         gain = np.log(after / base) / by
         dearer = log(cost(changed) / cost(s)) / by
@@ -143,19 +142,18 @@ def _estimate(values: Any) -> Estimate:
 
 def cost(s: Scenario) -> float:
     """What the job costs a second: money where it is priced, else the accelerators held."""
-    assert WORKLOAD.money is not None
-    return WORKLOAD.money(s)[1] or s.job.world + s.failure.spares * s.fabric.node
+    return WORKLOAD.value_and_cost(s)[1] or s.job.world + s.failure.spares * s.fabric.node
 
 
-def provisioned(s: Scenario, *, seed: int = 0, **how: Any) -> list[dict[str, Any]]:
+def provisioned(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
     """What capacity held in excess buys, and what it hides: the job as it stands, with more replicas, with more spares.
 
     The plan is what the job would deliver if nothing strayed or failed, at what it costs. Replicas are added until the target
     is met: then throughput looks as planned, and only the cost of a unit and ``hides_share``, the part of what the
     replicas could do that is lost, tell.
     """
-    ranks, target = s.job.world, rate(ideal(s), seed, **how)
-    curve = Curve(WORKLOAD, s, seed, how, SEEDS)
+    ranks, target = s.job.world, WORKLOAD.rate(WORKLOAD.ideal(s), how)
+    curve = Curve(WORKLOAD, s, how, SEEDS)
 
     def row(what: str, extra: int, held: Scenario, reached: float) -> dict[str, Any]:
         return {
@@ -164,23 +162,23 @@ def provisioned(s: Scenario, *, seed: int = 0, **how: Any) -> list[dict[str, Any
             "hides_share": 1 - reached / target * ranks / held.job.world,
         }  # fmt: skip
 
-    now, needed = float(curve.rates(ranks)[0]), _needed(curve, target)
+    now, needed = float(curve.known_rates(ranks)[0]), _needed(curve, target)
     rows = [row("as it stands", 0, s, now)]
     if needed > ranks:
-        rows.append(row("replicas", needed - ranks, WORKLOAD.at(s, needed), float(curve.rates(needed)[0])))
-    for n in SPARES if sketch(s, seed, **how).lives is not None else ():
+        rows.append(row("replicas", needed - ranks, WORKLOAD.at(s, needed), float(curve.known_rates(needed)[0])))
+    for n in SPARES if WORKLOAD.sketch(s, how).lives is not None else ():
         held = replace(s, failure=replace(s.failure, spares=s.failure.spares + n))
-        reached = float(Curve(WORKLOAD, held, seed, how, SEEDS).rates(ranks)[0])
+        reached = float(Curve(WORKLOAD, held, how, SEEDS).known_rates(ranks)[0])
         rows.append(row("spares", n * s.fabric.node, held, reached))
     return rows
 
 
-def _needed(curve: Curve, target: float) -> int:
+def _needed(curve: Curve[Scenario], target: float) -> int:
     """The fewest ranks that deliver so much; FAR times as many as there are, or as many as can be dealt, if those do not."""
-    s: Scenario = curve.scenario
+    s = curve.scenario
     dp, replica = s.job.dp, s.job.world // s.job.dp
     while dp < FAR * s.job.dp:
-        guess = min(max(ceil(dp * target / float(curve.rates(dp * replica)[0])), dp), FAR * s.job.dp)
+        guess = min(max(ceil(dp * target / float(curve.known_rates(dp * replica)[0])), dp), FAR * s.job.dp)
         if guess == dp or curve.rates(guess * replica) is None:
             break
         dp = guess

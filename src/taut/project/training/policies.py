@@ -20,7 +20,7 @@ from taut.project.workload import Policy
 Change = Callable[[Scenario, Any], Scenario]
 
 
-def _flag(name: str, says: str, costs: str, change: Callable[[Scenario], Scenario]) -> Policy:
+def _flag(name: str, says: str, costs: str, change: Callable[[Scenario], Scenario]) -> Policy[Scenario]:
     """A policy that takes no value."""
 
     def apply(s: Scenario, value: float | None) -> Scenario:
@@ -37,7 +37,7 @@ MOST_NODES = 100_000
 
 def _count(
     name: str, says: str, costs: str, change: Change, usual: Callable[[Scenario], int], least: int = 1, most: int = MOST_NODES
-) -> Policy:
+) -> Policy[Scenario]:
     """A policy that takes a whole number, or has a usual one."""
 
     def apply(s: Scenario, value: float | None) -> Scenario:
@@ -48,7 +48,7 @@ def _count(
     return Policy(name, says, apply, costs)
 
 
-def _amount(name: str, says: str, costs: str, change: Change, usual: float, low: float, high: float) -> Policy:
+def _amount(name: str, says: str, costs: str, change: Change, usual: float, low: float, high: float) -> Policy[Scenario]:
     """A policy that takes a number between two, or a usual one."""
 
     def apply(s: Scenario, value: float | None) -> Scenario:
@@ -183,4 +183,4 @@ ALL = (
             lambda s, share: _policy(s, power_floor_share=share), 0.6, 0.0, 1.0),
 )  # fmt: skip
 
-POLICIES: dict[str, Policy] = {policy.name: policy for policy in ALL}
+POLICIES: dict[str, Policy[Scenario]] = {policy.name: policy for policy in ALL}

@@ -10,19 +10,20 @@ from taut.project.fabric.fabric_growth import choices, gap, path
 from taut.project.fabric.traffic import moved
 from taut.project.training.loss_regions import elasticities, provisioned, regimes
 from taut.project.training.scenario import Scenario
+from taut.project.workload import DEFAULT, Described, Sampling
 
 TOPOLOGIES, OVERSUBSCRIPTIONS = ("fat-tree", "rail-optimised", "rail-only"), (1.0, 2.0, 4.0)
 SIZES = (1, 2, 4, 8)
 """Times its own ranks that a scenario grows to."""
 
 
-def around(s: Any, *, seed: int = 0, **how: Any) -> dict[str, list[dict[str, Any]]]:
+def around(s: Described, how: Sampling = DEFAULT) -> dict[str, list[dict[str, Any]]]:
     """Rows by what they are about."""
     if not isinstance(s, Scenario):
         raise UsageError("--envelope maps what lies around training jobs; this scenario is none")
     ranks = [s.job.world * times for times in SIZES]
     return {
-        "regimes": regimes(s, seed=seed, **how), "elasticities": elasticities(s, seed=seed, **how),
-        "capacity in excess": provisioned(s, seed=seed, **how), "fabrics": choices(s, TOPOLOGIES, OVERSUBSCRIPTIONS),
+        "regimes": regimes(s, how), "elasticities": elasticities(s, how),
+        "capacity in excess": provisioned(s, how), "fabrics": choices(s, TOPOLOGIES, OVERSUBSCRIPTIONS),
         "growth": path(s, ranks), "bytes moved": moved(s), "next generation on this fabric": list(gap(s, ranks)),
     }  # fmt: skip

@@ -26,7 +26,7 @@ def _deadline(s: AgentScenario, value: float) -> AgentScenario:
     return replace(s, agents=replace(s.agents, deadline_s=limit, deadline_propagates=True, cancels=True))
 
 
-def _policy(name: str, default: float, low: float, high: float, says: str, costs: str, change: Change) -> Policy:
+def _policy(name: str, default: float, low: float, high: float, says: str, costs: str, change: Change) -> Policy[AgentScenario]:
     def apply(s: AgentScenario, value: float | None) -> AgentScenario:
         found = default if value is None else value
         if not low <= found <= high:

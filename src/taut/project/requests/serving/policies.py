@@ -21,7 +21,7 @@ def _sets(**values: Callable[[ServingScenario, float], Any]) -> Callable[[Servin
 def _policy(
     name: str, default: float, low: float, high: float, says: str, costs: str,
     change: Callable[[ServingScenario, float], ServingScenario],
-) -> Policy:  # fmt: skip
+) -> Policy[ServingScenario]:  # fmt: skip
     """A policy whose value lies in a range; whole numbers where it counts things."""
 
     def apply(s: ServingScenario, value: float | None) -> ServingScenario:
