@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from taut.project.policy import Policy
 from taut.project.reserve import regime, reserve, word
 from taut.project.strict_toml import About
 from taut.project.threshold import threshold
 from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.workload import WORKLOAD
-from taut.project.workload import Answer, Estimate, Policy, Sampling, Workload
+from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.read.scenario_file import load
 
 change = msgspec.structs.replace

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from taut.project.noise import table
+from taut.project.policy import Policy
 from taut.project.strict_toml import About
 from taut.project.threshold import threshold
 from taut.project.training import generate
@@ -18,7 +19,7 @@ from taut.project.training.sampled_replica import rate
 from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.step_plan import plan
 from taut.project.training.workload import WORKLOAD, Training
-from taut.project.workload import Answer, Estimate, Policy, Sampling, Workload
+from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.read.scenario_file import load
 from taut.replay.timeline import replay
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.core.errors import UsageError
-from taut.project.workload import DEFAULT, S, Sampling, Workload
+from taut.project.policy import S
+from taut.project.workload import DEFAULT, Sampling, Workload
 
 PAYS = 0.5
 """The next accelerator pays while it brings at least this share of one without jitter and failures (docs/indices.md)."""

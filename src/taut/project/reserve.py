@@ -15,7 +15,8 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
-from taut.project.workload import DEFAULT, Estimate, S, Sampling, Workload
+from taut.project.policy import S
+from taut.project.workload import DEFAULT, Estimate, Sampling, Workload
 
 STABLE = 2.0
 """Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""

@@ -14,7 +14,8 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
-from taut.project.workload import DEFAULT, S, Sampling, Workload
+from taut.project.policy import S
+from taut.project.workload import DEFAULT, Sampling, Workload
 
 MOST_RANKS = 1 << 16
 """The largest scale tried, or twice the scenario's own."""

@@ -8,9 +8,10 @@ from typing import Any, Generic
 
 from taut.core.errors import UsageError
 from taut.project.marginal_gain import rule
+from taut.project.policy import Policy, S
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
-from taut.project.workload import Answer, Estimate, Policy, S, Sampling, Workload
+from taut.project.workload import Answer, Estimate, Sampling, Workload
 
 
 @dataclass(frozen=True)

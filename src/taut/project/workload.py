@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from taut.core.errors import InputRefused, UsageError
-from taut.project.strict_toml import About
+from taut.project.policy import Described, Policy, S
 
 if TYPE_CHECKING:
     from taut.core.array_types import Floats
@@ -35,21 +35,6 @@ INDICES = (
     "replay_probability", "straggler_cascade_rate",
 )  # fmt: skip
 """The six; control scenarios have their own (``taut.control``)."""
-
-
-class Described(Protocol):
-    """What every scenario has, whatever it describes."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def about(self) -> About:
-        """What it is for, and the policies it is compared with."""
-
-
-S = TypeVar("S", bound=Described)
 
 
 @dataclass(frozen=True)
@@ -79,19 +64,6 @@ class Answer(Protocol):
 
     def indices(self) -> Mapping[str, Estimate | None]:
         """The indices by name; None for what this workload does not have."""
-
-
-@dataclass(frozen=True)
-class Policy(Generic[S]):
-    """A change of a scenario, by name: ``--policy local-steps=8``."""
-
-    name: str
-    says: str
-    """What it does, in a line."""
-    apply: Callable[[S, float | None], S]
-    """Scenario and the value given, if any → scenario."""
-    costs: str = ""
-    """What it costs convergence, or risks; empty where it has no such price."""
 
 
 class Workload(Protocol[S]):

@@ -109,7 +109,7 @@ def test_what_cannot_be_or_would_do_nothing_is_refused(policy: str, said: str) -
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("packed", 1.0, "policy packed takes no value"),
+        ("packed", 1.0, "policy packed=1: it takes no value"),
         ("clones", 1.5, r"policy clones=1\.5: give a whole number from 2 to 100000"),
         ("local-steps", 1e5, r"policy local-steps=100000: give a whole number from 1 to 1000"),
         ("semi-synchronous", 1e9, r"policy semi-synchronous=1e\+09: give a whole number from 1 to 1000"),

@@ -8,9 +8,10 @@ from typing import Any
 from taut.core.errors import UsageError
 from taut.project.fabric.fabric_growth import choices, gap, path
 from taut.project.fabric.traffic import moved
+from taut.project.policy import Described
 from taut.project.training.loss_regions import elasticities, provisioned, regimes
 from taut.project.training.scenario import Scenario
-from taut.project.workload import DEFAULT, Described, Sampling
+from taut.project.workload import DEFAULT, Sampling
 
 TOPOLOGIES, OVERSUBSCRIPTIONS = ("fat-tree", "rail-optimised", "rail-only"), (1.0, 2.0, 4.0)
 SIZES = (1, 2, 4, 8)
