@@ -10,7 +10,9 @@ with ``--grid``, mean steps of the sampled replica stand beside those of the gri
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +21,6 @@ import numpy as np
 from taut.project.noise import table
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
-from taut.project.training import generate
 from taut.project.training.forecast import at, forecast, noisy
 from taut.project.training.sampled_replica import mean_step_ns, rate
 from taut.project.training.scenario import Scenario, parse
@@ -67,10 +68,12 @@ def small(spread: float, **job: Any) -> Scenario:
 
 
 def by_graph(s: Scenario, seed: int) -> float:
+    import full_graph
+
     if s.noise.distribution == "none":
         return rate(s, seed)
     p = plan(s)
-    made = generate.graph(s, noisy(s, p, seed), 200, seed, by="layer", p=p, one=table(s.noise))
+    made = full_graph.graph(s, noisy(s, p, seed), 200, seed, by="layer", p=p, one=table(s.noise))
     return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
 
 
@@ -97,6 +100,7 @@ def main() -> None:
             beside(at(SCENARIOS["gpt-175b as shipped"], ranks), asked.seeds)
         return
     if asked.graph:
+        sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
         for name, s in {
             "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.8, dp=8, tp=2), "dp 4, pp 2": small(1.2, dp=4, pp=2),
         }.items():  # fmt: skip

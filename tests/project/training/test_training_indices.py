@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+import full_graph
 from taut.diagnose import job_indices as measured
-from taut.project.training import generate
 from taut.project.training.forecast import Forecast, forecast
 from taut.project.training.grid import Grid, steps
 from taut.project.training.scenario import Device, Fabric, Failure, Job, Model, Noise, Scenario, Tier
@@ -77,7 +77,7 @@ def test_all_six_are_there_and_say_so_where_they_are_not_known() -> None:
 def test_a_full_graph_of_the_job_measures_the_same(noise: Noise, job: dict[str, Any]) -> None:
     s, count = scenario(noise, **job), 150
     made = forecast(s, count=count, seed=4)
-    graph = generate.graph(s, made.trail.grid, count, seed=4, p=plan(s))
+    graph = full_graph.graph(s, made.trail.grid, count, seed=4, p=plan(s))
     observed = replay(graph)
     theirs = measured.indices(observed, observed, blame(graph, observed, observed), decompose(graph))
     for name in ("effective_throughput_ratio", "runtime_variance_index"):

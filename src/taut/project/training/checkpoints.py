@@ -52,23 +52,3 @@ def best_s(save_s: float, mtbf_s: float) -> float:
             break
         p += less
     return save_s + mtbf_s * p
-
-
-def young_s(save_s: float, mtbf_s: float) -> float:
-    """Young's work between two saves, to first order."""
-    return sqrt(2 * mtbf_s * save_s)
-
-
-def daly_s(save_s: float, mtbf_s: float, down_s: float, restore_s: float) -> float:
-    """Daly's period as it is commonly quoted: the save included, the restart added to the time between failures."""
-    return sqrt(2 * (mtbf_s + down_s + restore_s) * save_s) + save_s
-
-
-def first_order_s(save_s: float, mtbf_s: float, down_s: float, restore_s: float) -> float:
-    """The refined first-order period: the restart taken off the time between failures."""
-    return sqrt(2 * max(mtbf_s - down_s - restore_s, 0.0) * save_s)
-
-
-def kept_share(mtbf_s: float, lost_s: float, interval_s: float, save_s: float) -> float:
-    """Share of the time that is training and stays, to first order: a failure costs ``lost_s`` and half an interval."""
-    return (1 - (lost_s + interval_s / 2) / mtbf_s) / (1 + save_s / interval_s)

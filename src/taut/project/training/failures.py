@@ -63,26 +63,6 @@ def nodes_of(s: Scenario) -> int:
     return ceil(s.job.world / s.fabric.node)
 
 
-class Hit(NamedTuple):
-    """What one failure of a domain takes of a job, on average over its units."""
-
-    ranks: float
-    replicas: float
-    """Data-parallel replicas that lose a rank; a job that could drop replicas would keep the others."""
-    stages: float
-    """Pipeline stages that do."""
-
-
-def hit(s: Scenario, domain: Domain) -> Hit:
-    """Which part of a job a failure takes: ranks lie on nodes in the order tensor, context, data, pipeline."""
-    j = s.job
-    rank = np.arange(j.world if domain.nodes else 0)
-    unit, inner = rank // (max(domain.nodes, 1) * s.fabric.node), j.tp * j.cp
-    replica, stage = rank // inner % j.dp, rank // (inner * j.dp)
-    each = (len(rank), len(np.unique(unit * j.dp + replica)), len(np.unique(unit * j.pp + stage)))
-    return Hit(*(n / domain.units for n in each))
-
-
 class Between(NamedTuple):
     """A mean over lives, and what 90 % of them lie between."""
 
@@ -129,19 +109,9 @@ class Lives:
         return self._over(self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1), self.nodes)
 
     @property
-    def delivered(self) -> Between:
-        """Work that stays, at full speed, over all that was held for it, spares included."""
-        return self._over(self.node_us[:, PRODUCTIVE], self.nodes + self.spares)
-
-    @property
     def unfinished(self) -> int:
         """Lives that were given up: failures came faster than the job got on."""
         return int((self.counts[:, FINISHED] == 0).sum())
-
-    @property
-    def wall_s(self) -> Between:
-        """How long the job takes."""
-        return between(self.counts[:, WALL] / US)
 
     def _over(self, node_us: Any, nodes: int) -> Between:
         return between(node_us / (nodes * self.counts[:, WALL]))

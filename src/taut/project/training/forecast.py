@@ -5,7 +5,6 @@ More ranks are more replicas. With weak scaling each has as much to do as before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,8 +218,3 @@ def term_ns(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]
         "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,
     }  # fmt: skip
     return {**known, "jitter": mean - sum(known.values())}
-
-
-def forecasts(s: Scenario, ranks: Sequence[int], **how: Any) -> list[Forecast]:
-    """The scenario at each of these scales."""
-    return [forecast(at(s, n), **how) for n in ranks]
