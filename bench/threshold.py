@@ -21,7 +21,7 @@ import numpy as np
 from taut.project.noise import table
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
-from taut.project.training.forecast import at, forecast, noisy
+from taut.project.training.forecast import at, forecast, with_noise
 from taut.project.training.sampled_replica import mean_step_ns, rate
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_plan import plan
@@ -73,7 +73,7 @@ def by_graph(s: Scenario, seed: int) -> float:
     if s.noise.distribution == "none":
         return rate(s, seed)
     p = plan(s)
-    made = full_graph.graph(s, noisy(s, p, seed), 200, seed, by="layer", p=p, one=table(s.noise))
+    made = full_graph.graph(s, with_noise(s, p, seed), 200, seed, by="layer", p=p, one=table(s.noise))
     return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
-from taut.project.training.failures import live
+from taut.project.training.failures import simulate_jobs
 from taut.project.training.scenario import Failure
 
 Row = tuple[str, str, float | None, float, float | None]
@@ -100,7 +100,7 @@ def llama(folder: Path) -> Iterator[Row]:
     mu = mtbf_s(sum(per.values()), GPUS / DEVICES)
     for name, assumed in ASSUMPTIONS:
         f = replace(assumed, **{f"{domain}_per_1000_node_days": rate for domain, rate in per.items()})
-        kept = live(f, GPUS // DEVICES, DEVICES, 0.9 * DAYS * 86400, count=100, seed=1).kept
+        kept = simulate_jobs(f, GPUS // DEVICES, DEVICES, 0.9 * DAYS * 86400, count=100, seed=1).kept
         said = f"effective time, assumed: {name} ({100 * kept.low:.1f}–{100 * kept.high:.1f} %)"
         yield "Llama 3 §3.3.4", said, 0.9, kept.mean, None
     yield "Llama 3 §3.3.4", "most that an interruption may cost at 90 %, min", None, 0.1 * mu / 60, None

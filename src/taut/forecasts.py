@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
-
+from taut.core.array_types import Floats
 from taut.core.tables import Kind
 from taut.project.measured.from_run import from_run
 from taut.project.measured.scaled_run import learn
-from taut.project.noise import strays
+from taut.project.noise import residuals
 from taut.project.projection import project_table
 from taut.read.scenario_file import load
 from taut.stored import open_run, refusing_runs
@@ -40,10 +39,10 @@ def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool 
     with refusing_runs(run):
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
-        return from_run(learn(opened.graph), to_builtins(opened.result), scales, same_hosts=same_hosts, seed=seed)
+        return from_run(learn(opened.graph), opened.result, scales, same_hosts=same_hosts, seed=seed)
 
 
-def _residuals(run: str) -> Any:
+def _residuals(run: str) -> Floats:
     """How the work of a finished run strays from its reference."""
     opened = open_run(run)
-    return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
+    return residuals(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)

@@ -14,7 +14,7 @@ from taut.project.noise import table
 from taut.project.policy import Policy
 from taut.project.strict_toml import About
 from taut.project.threshold import threshold
-from taut.project.training.forecast import noisy
+from taut.project.training.forecast import with_noise
 from taut.project.training.sampled_replica import rate
 from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.step_plan import plan
@@ -91,7 +91,7 @@ def by_graph(s: Scenario, seed: int) -> float:
     if s.noise.distribution == "none":
         return rate(s, seed)
     p = plan(s)
-    made = full_graph.graph(s, noisy(s, p, seed), 120, seed, by="layer", p=p, one=table(s.noise))
+    made = full_graph.graph(s, with_noise(s, p, seed), 120, seed, by="layer", p=p, one=table(s.noise))
     return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
 
 

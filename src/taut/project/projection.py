@@ -18,10 +18,20 @@ __all__ = ["Scenario", "parse", "project_table"]
 
 
 def project_table(
-    table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
-    count: int | None = None, seed: int = SEED, cores: int = 1, envelope: bool = False,
-    advice: bool = False, measured: Callable[[str], Floats] | None = None, stage: Callable[[str], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    table: Mapping[str, Any],
+    label: str,
+    text: str = "",
+    *,
+    ranks: Sequence[int] = (),
+    policies: Sequence[str] | None = None,
+    count: int | None = None,
+    seed: int = SEED,
+    cores: int = 1,
+    envelope: bool = False,
+    advice: bool = False,
+    measured: Callable[[str], Floats] | None = None,
+    stage: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
     """What ``taut project`` prints: a scenario at its own scale or at these, and beside itself with policies.
 
     ``envelope`` adds what lies around a training job, ``advice`` what separates control loops. ``count`` steps are drawn, or

@@ -74,9 +74,13 @@ def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = P
     estimate = Estimate(value, max(value - width, 0.0), None if value + width >= UP[-1] else value + width)
     near = spread(today)
     return Reserve(
-        regime(estimate), word(value), estimate, Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
-        asked.share, GIVEN if fixed else asked.says,
-    )  # fmt: skip
+        regime(estimate),
+        word(value),
+        estimate,
+        Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
+        asked.share,
+        GIVEN if fixed else asked.says,
+    )
 
 
 def regime(found: Estimate) -> str:

@@ -19,7 +19,7 @@ from taut.core.tables import Kind, Trace, Verb
 from taut.graph import Graph, link
 from taut.project.measured.scaled_run import Forecast, learn
 from taut.project.noise import table
-from taut.project.training.grid import Grid, steps
+from taut.project.training.grid import Grid, Sync, steps
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Noise
 from taut.replay.timeline import replay
@@ -143,7 +143,7 @@ def test_the_grid_says_the_same_of_a_barrier() -> None:
     rows = np.stack([table(Noise(distribution="measured", run="here"), measured=own / own.mean())] * 2)
     ours = Grid(program("gpipe", 1, 1, 1), np.zeros((2, 1)), np.array([[own.mean()], [0.0]]), rows, 0.0, 32)
     grown = moved * (31 * ALPHA_NS + 31 / 32 * 4096 * BETA_NS) / (7 * ALPHA_NS + 7 / 8 * 4096 * BETA_NS)
-    took = steps(ours, 2000, 5, sync_ns=grown)
+    took = steps(ours, 2000, 5, Sync(sync_ns=grown))
     assert forecast(graph, 32).mean_ns[0] == pytest.approx(took.mean(), rel=0.01)
 
 

@@ -15,7 +15,7 @@ from taut.core.errors import UsageError
 from taut.project.noise import longest_mean, table
 from taut.project.training import failures as module
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
-from taut.project.training.failures import Lives, domains, live, restore_s, work_between_s
+from taut.project.training.failures import JobHistories, domains, restore_s, simulate_jobs, work_between_s
 from taut.project.training.job_history import FATES, lives
 from taut.project.training.scenario import Failure, Noise
 
@@ -39,7 +39,7 @@ failures = st.builds(
 @settings(max_examples=60)
 @given(failures, st.integers(1, 9), st.integers(0, 1 << 40))
 def test_every_node_us_has_one_fate(f: Failure, nodes: int, seed: int) -> None:
-    them = live(f, nodes, 8, 20_000.0, step_s=3.0, count=2, seed=seed)
+    them = simulate_jobs(f, nodes, 8, 20_000.0, step_s=3.0, count=2, seed=seed)
     by_fate = them.node_us * them.devices
     assert (by_fate >= 0).all()
     assert by_fate.sum(axis=1).tolist() == them.total_rank_us.tolist()
@@ -49,8 +49,8 @@ def test_every_node_us_has_one_fate(f: Failure, nodes: int, seed: int) -> None:
     assert sum(them.rank_s.values()) * 1e6 == pytest.approx(them.total_rank_us.mean())
 
 
-def all_nodes(f: Failure, nodes: int, work_s: float, count: int, seed: int = 1) -> Lives:
-    return live(f, nodes, 8, work_s, count=count, seed=seed)
+def all_nodes(f: Failure, nodes: int, work_s: float, count: int, seed: int = 1) -> JobHistories:
+    return simulate_jobs(f, nodes, 8, work_s, count=count, seed=seed)
 
 
 def near(values: Any, expected: float) -> bool:
@@ -144,7 +144,7 @@ def test_restoring_nodes_share_the_storage() -> None:
 
 def test_a_cold_start_and_heat_are_slow_compute() -> None:
     f = Failure(warmup_share=0.5, warmup_steps=100, heat_share=0.1, heat_steps=1000)
-    them = live(f, 4, 8, 1e5, step_s=2.0, count=1)
+    them = simulate_jobs(f, 4, 8, 1e5, step_s=2.0, count=1)
     warm, hot = 0.5 * 200, 0.1 * (1e5 - 2000)
     assert them.rank_s["slow compute"] / 32 == pytest.approx(warm + hot, rel=1e-6)
     assert them.kept.mean == pytest.approx(1.0)
@@ -183,9 +183,9 @@ def test_the_same_seed_gives_the_same_lives_compiled_or_not(monkeypatch: pytest.
 
 def test_nothing_and_too_much_are_refused() -> None:
     with pytest.raises(UsageError, match="more than nothing"):
-        live(Failure(), 4, 8, 0.0)
+        simulate_jobs(Failure(), 4, 8, 0.0)
     with pytest.raises(UsageError, match="give less work"):
-        live(Failure(), 1 << 20, 8, 1e10)
+        simulate_jobs(Failure(), 1 << 20, 8, 1e10)
 
 
 def test_lives_are_summed_up_with_an_interval() -> None:

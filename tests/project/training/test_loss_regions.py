@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from taut.project.training.loss_regions import elasticities, provisioned, regimes, synchronised
+from taut.project.training.loss_regions import elasticities, excess_capacity, regimes, synchronised
 from taut.project.training.scenario import Noise, Scenario, parse
-from taut.project.training.workload import WORKLOAD, failing
+from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.read.scenario_file import load
 
 change = msgspec.structs.replace
@@ -52,7 +52,7 @@ def test_a_job_without_jitter_gains_nothing_from_less(small: Scenario) -> None:
 
 
 def test_a_job_that_never_fails_gains_nothing_from_spares_and_quicker_checkpoints(small: Scenario) -> None:
-    brought = gains(failing(small, 0.0))
+    brought = gains(scale_failures(small, 0.0))
     assert {brought[name]["value"] for name in ("failure rates", "spares", "checkpoint time")} == {0.0}
 
 
@@ -67,7 +67,7 @@ def test_bandwidth_brings_less_the_more_there_is(small: Scenario) -> None:
 
 
 def test_spares_cost_even_where_they_bring_nothing(small: Scenario) -> None:
-    row = next(row for row in elasticities(failing(small, 0.0)) if row["knob"] == "spares")
+    row = next(row for row in elasticities(scale_failures(small, 0.0)) if row["knob"] == "spares")
     assert row["cost_per_unit"]["value"] > 0
 
 
@@ -86,9 +86,9 @@ def test_the_map_loses_more_with_scale_heterogeneity_and_intensity(small: Scenar
 
 
 def test_what_dominates_is_what_was_put_there(small: Scenario) -> None:
-    unequal = change(failing(small, 0.0), noise=change(QUIET, ranks_spread=0.1))
+    unequal = change(scale_failures(small, 0.0), noise=change(QUIET, ranks_spread=0.1))
     assert {row["dominates"] for row in regimes(unequal) if row["intensity"] == 1} == {"jitter"}
-    broken = change(failing(small, 4.0), noise=QUIET)
+    broken = change(scale_failures(small, 4.0), noise=QUIET)
     assert {row["dominates"] for row in regimes(broken) if row["intensity"] == 1 and row["ranks"] > 32} == {"failures"}
 
 
@@ -103,7 +103,7 @@ def test_intensity_is_synchronisations_a_token(small: Scenario) -> None:
 
 
 def test_replicas_meet_the_target_and_the_cost_of_a_unit_tells(small: Scenario) -> None:
-    rows = provisioned(small)
+    rows = excess_capacity(small)
     now, more = rows[0], rows[1]
     assert not now["met"]
     assert (more["what"], more["met"]) == ("replicas", True)
@@ -116,6 +116,6 @@ def test_replicas_meet_the_target_and_the_cost_of_a_unit_tells(small: Scenario) 
 
 
 def test_a_job_as_planned_needs_nothing(small: Scenario) -> None:
-    only = provisioned(WORKLOAD.ideal(small))
+    only = excess_capacity(WORKLOAD.ideal(small))
     assert [row["what"] for row in only] == ["as it stands"]
     assert only[0]["hides_share"] == pytest.approx(0.0)

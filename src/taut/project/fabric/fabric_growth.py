@@ -110,9 +110,12 @@ def path(s: Scenario, ranks: Sequence[int]) -> list[Row]:
 def faster(device: Device, times: float) -> Device:
     """A device that does everything so many times as fast; its host keeps up."""
     return replace(
-        device, peak_tflops=device.peak_tflops * times, memory_gb_per_s=device.memory_gb_per_s * times,
-        kernel_us=device.kernel_us / times, host_layer_us=device.host_layer_us / times,
-    )  # fmt: skip
+        device,
+        peak_tflops=device.peak_tflops * times,
+        memory_gb_per_s=device.memory_gb_per_s * times,
+        kernel_us=device.kernel_us / times,
+        host_layer_us=device.host_layer_us / times,
+    )
 
 
 def wider(fabric: Fabric, node: float, beyond: float) -> Fabric:

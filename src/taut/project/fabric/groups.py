@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.project.fabric import topology
 from taut.project.fabric.collective_time import ALGORITHMS, last_of, rounds, time_ns
 from taut.project.fabric.flow import rates
@@ -48,8 +48,8 @@ class Round:
 
     share: float
     """Of the bytes that a member sends."""
-    src: Any
-    dst: Any
+    src: Ints
+    dst: Ints
     times: int = 1
     """Rounds that it stands for."""
 
@@ -58,8 +58,15 @@ def net_of(s: Scenario) -> Net:
     """The groups of a scenario on its fabric; what a sweep asks for again and again is laid out once."""
     j = s.job
     cut = Job(
-        global_batch=j.dp, dp=j.dp, tp=j.tp, cp=j.cp, ep=j.ep, pp=j.pp, shard=j.shard, virtual_pp=min(j.virtual_pp, 2),
-    )  # fmt: skip
+        global_batch=j.dp,
+        dp=j.dp,
+        tp=j.tp,
+        cp=j.cp,
+        ep=j.ep,
+        pp=j.pp,
+        shard=j.shard,
+        virtual_pp=min(j.virtual_pp, 2),
+    )
     return _laid(cut, s.fabric)
 
 
@@ -85,7 +92,7 @@ class Net:
             "shard": (shard, inner), "replica": (j.dp // shard, inner * shard),
         }  # fmt: skip
         """Of each axis: members of a group, and how far apart their numbers are."""
-        self._devices: dict[str, Any] = {}
+        self._devices: dict[str, Ints] = {}
         self._here: dict[str, int] = {}
         self._paces: dict[tuple[str, str], Pace] = {}
 
@@ -93,7 +100,7 @@ class Net:
         """Ranks of one group."""
         return int(self.groups(axis).shape[1])
 
-    def groups(self, axis: str) -> Any:
+    def groups(self, axis: str) -> Ints:
         """Devices of every group of an axis, a row each, in the order of their ring.
 
         ``dp/inside`` are the parts of a dp group on one node, ``dp/across`` those that hold the same place on its nodes.
@@ -103,7 +110,7 @@ class Net:
             self._devices[axis] = self._cut(self.groups(name), name, part) if part else self._placed(name)
         return self._devices[axis]
 
-    def _placed(self, axis: str) -> Any:
+    def _placed(self, axis: str) -> Ints:
         """Groups on their devices; ranks that fill no group are left out."""
         j, (members, apart) = self.job, self.axes[axis]
         outer = j.world if axis in ("tp", "cp", "pp") else j.dp * j.tp * j.cp
@@ -112,7 +119,7 @@ class Net:
         node = self.topology.node
         return self.seats[rank // node] * node + rank % node if self.topology.depth > 1 else rank
 
-    def _cut(self, groups: Any, axis: str, part: str) -> Any:
+    def _cut(self, groups: Ints, axis: str, part: str) -> Ints:
         here, apart = self.here(axis), self.axes[axis][1]
         cut = groups.reshape(-1, apart, groups.shape[1] // here, here)
         if part == "inside":
@@ -147,7 +154,7 @@ class Net:
         algorithms = best if tier.algorithm == "best" else (tier.algorithm,)
         return min((self._algorithm_ns(verb, axis, size, one), one) for one in algorithms)
 
-    def moved(self, verb: str, axis: str, size: float) -> Any:
+    def moved(self, verb: str, axis: str, size: float) -> Floats:
         """Bytes that a collective of all groups of an axis sends, per tier: the outermost that they cross."""
         out = np.zeros(self.topology.depth)
         if self.members(axis) <= 1:
@@ -254,7 +261,7 @@ class Net:
         slowest = int(np.argmin(rate))
         return Pace(level, float(1 / (share / rate).sum()), float(np.average(latency, weights=times)), slowest)
 
-    def _flows(self, src: Any, dst: Any) -> tuple[Any, topology.Routes]:
+    def _flows(self, src: Ints, dst: Ints) -> tuple[Floats, topology.Routes]:
         routes = self.topology.route(src.ravel(), dst.ravel())
         return rates(routes.start, routes.link, self.topology.capacity), routes
 
@@ -296,7 +303,7 @@ class Net:
     def _scattered(self) -> bool:
         return self.fabric.placement == "scattered"
 
-    def _sampled(self, axis: str, span: int) -> Any:
+    def _sampled(self, axis: str, span: int) -> Ints:
         """Groups, or parts of them that are a multiple of ``span`` members long, that stand for all."""
         groups, apart = self.groups(axis), self._apart(axis)
         if self._scattered and span * apart > self.topology.node:

@@ -17,7 +17,7 @@ DOUBLINGS = 10
 
 def from_run(
     m: Measured, result: Mapping[str, Any], ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What ``taut project --from RUN`` prints; ``result`` is what the analysis of the run said."""
     said = m.entry(ranks, same_hosts=same_hosts, seed=seed)
     said |= {"workload": "measured", "indices": result["indices"], "regime": result["regime"]}

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats, Ints
 
 TAILS = ("normal", "exponential")
 """How jitter goes on beyond what was seen: both have the measured mean excess over the last tenth."""
@@ -31,16 +32,16 @@ class Strays:
     A track is one gate of a step over all steps; tracks of one pool are alike.
     """
 
-    track: Any
+    track: Ints
     """Per gate that grows: its track."""
-    window: Any
-    pool: Any
+    window: Ints
+    pool: Ints
     """Per track."""
-    jitter_ns: Any
+    jitter_ns: Floats
     """NaN where a replica was not there."""
-    lasting_ns: Any
+    lasting_ns: Floats
     """Tracks × replicas."""
-    last_ns: Any
+    last_ns: Floats
     """Per gate: how much later than the mean the last one was."""
     rho: float
     """Correlation of a replica's jitter between the gates of a step."""
@@ -54,7 +55,9 @@ class Strays:
         return int(count.min()) if len(count) else 0
 
 
-def strays(gate: Any, replica: Any, arrived: Any, track: Any, window: Any, pool: Any, replicas: int, windows: int) -> Strays:
+def strays(
+    gate: Ints, replica: Ints, arrived: Floats, track: Ints, window: Ints, pool: Ints, replicas: int, windows: int
+) -> Strays:
     """Split arrivals (one per op: its gate, its replica, when) of gates with a track and a window each."""
     gates = len(track)
     when = np.full((gates, replicas), -np.inf)
@@ -78,7 +81,7 @@ def _given_back(replicas: int) -> float:
     return sqrt(replicas / max(replicas - 1, 1))
 
 
-def _remembered(jitter: Any) -> tuple[float, float]:
+def _remembered(jitter: Floats) -> tuple[float, float]:
     """(correlation between the gates of a step, between steps), neither below nothing."""
     spread = np.sqrt(np.maximum(np.nansum(jitter**2, axis=(1, 2)) / np.maximum(np.isfinite(jitter).sum(axis=(1, 2)), 1), 1e-9))
     z = np.nan_to_num(jitter / spread[:, None, None])
@@ -89,7 +92,7 @@ def _remembered(jitter: Any) -> tuple[float, float]:
     return float(np.clip(rho, 0.0, 1.0)), float(np.clip(phi, 0.0, 0.95))
 
 
-def lateness(s: Strays, more: int, windows: Any, tail: str, seed: int) -> Any:
+def lateness(s: Strays, more: int, windows: Ints, tail: str, seed: int) -> Floats:
     """How much later each gate opens when ``more`` replicas join: draws × gates, ns. Draw i sees the windows ``windows[i]``."""
     from scipy.special import log_ndtr
 
@@ -115,7 +118,7 @@ LISTED = 4096
 """Replicas whose lasting difference is drawn one by one; more of them are as many times these."""
 
 
-def _chances(s: Strays, draws: int, rng: Any) -> Any:
+def _chances(s: Strays, draws: int, rng: np.random.Generator) -> Floats:
     """Standard normal numbers, draws × gates: shared by the gates of a step as jitter is, and lasting over steps as it does.
 
     Gates of one pool and step (the groups of other stages, of other tensor-parallel members) have one number.
@@ -128,7 +131,7 @@ def _chances(s: Strays, draws: int, rng: Any) -> Any:
     return each[s.window, :, s.pool[s.track]].T
 
 
-def _widths(s: Strays, draws: int, rng: Any) -> Any:
+def _widths(s: Strays, draws: int, rng: np.random.Generator) -> Floats:
     """Standard deviation of what replicas differ by for good, draws × pools, ns.
 
     Means over steps differ by it and by what jitter leaves in them; few replicas tell its square as χ² has it.
@@ -141,11 +144,12 @@ def _widths(s: Strays, draws: int, rng: Any) -> Any:
     count = np.isfinite(s.jitter_ns).sum(axis=(1, 2))
     noise = np.bincount(s.pool, weights=np.nansum(s.jitter_ns**2, axis=(1, 2)) / np.maximum(count, 1), minlength=pools) / tracks
     steady = windows * (1 - s.phi) / (1 + s.phi)
-    drawn = found * (free / rng.chisquare(free, draws))[:, None]
-    return np.sqrt(np.maximum(drawn - noise / max(steady, 1.0), 0.0))
+    drawn: Floats = found * (free / rng.chisquare(free, draws))[:, None]
+    left: Floats = np.maximum(drawn - noise / max(steady, 1.0), 0.0)
+    return np.sqrt(left)
 
 
-def _last_of(values: Any, lasting: Any, more: int, tail: str, back: float) -> tuple[Any, Any]:
+def _last_of(values: Floats, lasting: Floats, more: int, tail: str, back: float) -> tuple[Floats, Floats]:
     """(x, log of the chance that all of ``more`` replicas come before x): each has its lasting lateness plus jitter.
 
     A mean of few takes more from an exponential tail than from a spread, once more the same factor.
@@ -163,14 +167,14 @@ def _last_of(values: Any, lasting: Any, more: int, tail: str, back: float) -> tu
     return x, np.maximum.accumulate(np.log1p(-np.clip(upper, 0.0, 1 - 1e-9)) @ count)
 
 
-def _tail(values: Any) -> tuple[float, float, float]:
+def _tail(values: Floats) -> tuple[float, float, float]:
     """(where the tail of sorted values begins, share of them beyond, their mean excess)."""
     beyond = min(max(TAIL_LEAST, round(TAIL_SHARE * len(values))), len(values) // 2)
     start = float(values[-beyond - 1])
     return start, beyond / len(values), max(float((values[-beyond:] - start).mean()), 1.0)
 
 
-def _beyond(excess: Any, share: float, tail: str) -> Any:
+def _beyond(excess: Floats, share: float, tail: str) -> Floats:
     """Chance of more than this many mean excesses beyond the start of the tail, given that it is reached."""
     if tail == "exponential":
         return np.exp(-np.maximum(excess, 0.0))
@@ -178,4 +182,5 @@ def _beyond(excess: Any, share: float, tail: str) -> Any:
 
     z = -float(ndtri(share))
     mean = float(np.exp(-z * z / 2) / sqrt(2 * np.pi) / share) - z
-    return ndtr(-(z + np.maximum(excess, 0.0) * mean)) / share
+    left: Floats = ndtr(-(z + np.maximum(excess, 0.0) * mean)) / share
+    return left

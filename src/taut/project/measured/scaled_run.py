@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Numbers
 from taut.core.errors import UsageError
 from taut.core.ids import least, numbered
 from taut.core.interval import drawn
@@ -88,17 +89,17 @@ class Measured:
     batch: Batch
     meeting: Meeting
     transfers: Transfers
-    moves: Any
+    moves: Ints
     """Per op: its class among the transfers that grow, -1 for none."""
-    usual_ns: Any
-    work_ns: Any
-    gap_ns: Any
-    quick_ns: Any
+    usual_ns: Numbers
+    work_ns: Numbers
+    gap_ns: Numbers
+    quick_ns: Numbers
     """Per op: the quickest of its class."""
-    quick_gap_ns: Any
-    stall_ns: Any
+    quick_gap_ns: Numbers
+    stall_ns: Floats
     """Per op: what of its work lies far out of its class: rare, and not known to come with messages."""
-    stall_gap_ns: Any
+    stall_gap_ns: Floats
     ideal_ns: float
     mended: tuple[str, ...]
     """Findings that were mended."""
@@ -164,19 +165,31 @@ def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int
     cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place)
     ideal = replay(graph, [Change(slice(None), "work", "set", across(graph))], gaps=False)
     return Measured(
-        graph, prepared, met, transfers, moves, usual, work, gap, least(cls, classes, work)[cls], least(cls, classes, gap)[cls],
-        _far_out(work, cls, classes), _far_out(gap, cls, classes),
-        float(ideal.window_ns.mean()), tuple(f"{f.mode}, {_where(f)}" for f in findings),
-    )  # fmt: skip
+        graph,
+        prepared,
+        met,
+        transfers,
+        moves,
+        usual,
+        work,
+        gap,
+        least(cls, classes, work)[cls],
+        least(cls, classes, gap)[cls],
+        _far_out(work, cls, classes),
+        _far_out(gap, cls, classes),
+        float(ideal.window_ns.mean()),
+        tuple(f"{f.mode}, {_where(f)}" for f in findings),
+    )
 
 
-def _far_out(values: Any, cls: Any, classes: int) -> Any:
+def _far_out(values: Numbers, cls: Ints, classes: int) -> Floats:
     """Per op: what of a value lies far out of its class."""
     order = np.lexsort((values, cls))
     count = np.bincount(cls, minlength=classes)
     first = np.cumsum(count) - count
     low, high = (values[order][first + (q * (count - 1)).astype(np.int64)] for q in (0.25, 0.75))
-    return np.maximum(values - (high + FAR * (high - low))[cls], 0.0)
+    found: Floats = np.maximum(values - (high + FAR * (high - low))[cls], 0.0)
+    return found
 
 
 def _where(finding: Finding) -> str:
@@ -186,7 +199,7 @@ def _where(finding: Finding) -> str:
     return ", ".join(finding.classes) or "the job"
 
 
-def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
+def _transfers(graph: Graph, met: Meeting, work: Numbers) -> tuple[Ints, Transfers]:
     """(class of every op among the transfers that grow, these classes)."""
     gates, windows = graph.gates, len(graph.steps)
     backend = graph.trace.backend
@@ -194,7 +207,7 @@ def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
     growing = np.flatnonzero(met.grows)
     rows = np.flatnonzero(met.grows[graph.gate] & (graph.gate >= 0)) if len(growing) else growing
     if not len(rows):
-        return moves, Transfers((), *(np.zeros(0),) * 2, np.zeros((0, windows)), np.zeros(0), backend)
+        return moves, Transfers((), growing, growing, np.zeros((0, windows)), np.zeros(0), backend)
     of_gate = np.zeros(len(gates), dtype=np.int64)
     of_gate[growing], classes = numbered(gates.verb[growing], met.members[growing], gates.size[growing])
     moves[rows] = of_gate[graph.gate[rows]]
@@ -210,9 +223,13 @@ def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
             took[k, graph.window[part[0]]] = np.median(work[part])
     weight = np.bincount(moves[rows], weights=work[rows], minlength=classes)
     return moves, Transfers(
-        tuple(verb_of(int(v), backend) for v in gates.verb[first]), met.members[first], gates.size[first], took,
-        weight / max(weight.sum(), 1.0), backend,
-    )  # fmt: skip
+        tuple(verb_of(int(v), backend) for v in gates.verb[first]),
+        met.members[first],
+        gates.size[first],
+        took,
+        weight / max(weight.sum(), 1.0),
+        backend,
+    )
 
 
 def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:

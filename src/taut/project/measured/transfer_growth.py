@@ -8,10 +8,10 @@ the forecast carries it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import Verb
 from taut.project.fabric.collective_time import ALGORITHMS, rounds
 
@@ -30,12 +30,12 @@ class Transfers:
     """Classes of collectives whose groups grow."""
 
     verb: tuple[str, ...]
-    members: Any
-    size: Any
+    members: Ints
+    size: Ints
     """Bytes; -1 where they were not recorded."""
-    took_ns: Any
+    took_ns: Floats
     """Classes × windows: median transfer; of the whole run where a window has none."""
-    weight: Any
+    weight: Floats
     """Per class: share of the time that all of them take."""
     backend: str
 
@@ -51,12 +51,12 @@ class Transfers:
         a_round = a_round[a_round > 0]
         return len(a_round) > 1 and bool(a_round.max() >= UNLIKE * a_round.min())
 
-    def bytes_a_round(self, members: Any) -> Any:
+    def bytes_a_round(self, members: Ints) -> Floats:
         """Bytes a member sends in a round of a ring."""
         messages, sent = self.rounds(members, "ring")
         return sent / np.maximum(messages, 1)
 
-    def rounds(self, members: Any, algorithm: str) -> tuple[Any, Any]:
+    def rounds(self, members: Ints, algorithm: str) -> tuple[Floats, Floats]:
         """(rounds, bytes a member sends) per class; a barrier sends nothing, in a tree; unknown sizes count as one."""
         pairs = [
             rounds(v, "halving-doubling", int(n), 0.0) if v == "barrier" else rounds(v, algorithm, int(n), max(float(s), 1.0))
@@ -65,7 +65,7 @@ class Transfers:
         messages, sent = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return messages, sent
 
-    def grown(self, factor: float, windows: Any, at: Any, best: Any) -> Any:
+    def grown(self, factor: float, windows: Ints, at: Floats, best: Mask) -> Floats:
         """How many times as long each class takes with ``factor`` times the members: draws × classes.
 
         A draw sees the windows ``windows[i]``, lies at ``at[i]`` of what is possible where sizes do not tell, and takes the
@@ -80,7 +80,7 @@ class Transfers:
         now = _time(alpha, beta, here)
         return np.where(now > 0, np.where(best[:, None], quick, ring) / np.where(now > 0, now, 1.0), 1.0)
 
-    def _fitted(self, windows: Any, here: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _fitted(self, windows: Ints, here: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """Latency and time of a byte, draws × 1: least squares of relative errors, neither below nothing."""
         known = np.flatnonzero(self.size > 0)
         took = np.maximum(np.median(self.took_ns[known][:, windows], axis=2).T, 1.0)
@@ -94,7 +94,7 @@ class Transfers:
         )
         return alpha[:, None], beta[:, None]
 
-    def _assumed(self, windows: Any, at: Any, here: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _assumed(self, windows: Ints, at: Floats, here: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """The same where one size cannot tell, draws × classes."""
         took = np.maximum(np.median(self.took_ns[:, windows], axis=2).T, 1.0)
         r, b = here
@@ -109,7 +109,7 @@ class Transfers:
         return share * took / np.maximum(r, 1.0), np.where(b > 0, (1 - share) * took / np.maximum(b, 1e-9), 0.0)
 
 
-def _time(alpha: Any, beta: Any, of: tuple[Any, Any]) -> Any:
+def _time(alpha: Floats, beta: Floats, of: tuple[Floats, Floats]) -> Floats:
     return alpha * of[0] + beta * of[1]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Floats
 from taut.core.ids import numbered, occurrence
 from taut.graph import Graph
 from taut.graph.gate_matching import EVERYBODY
@@ -42,7 +43,7 @@ class Widened:
         self.rows = np.flatnonzero(self.meets & grows[m.graph.gate]) if len(grows) else np.zeros(0, dtype=np.int64)
         self.gate, self.gates = numbered(m.graph.gate[self.rows])
 
-    def crowded(self, share: Any) -> Any:
+    def crowded(self, share: float) -> float:
         """How many times as long everything takes that grows with the crowd."""
         return 1 + share * (self.crowd - 1)
 
@@ -52,12 +53,12 @@ class Widened:
         stall = np.where(self.grows, 0.0, m.stall_ns)
         return grid(m.batch, [m.quick_gap_ns, self.gap, m.stall_gap_ns], [self.quick, self.rest, stall])
 
-    def _transfer(self, grown: Any, crowd: float, power: float) -> Any:
+    def _transfer(self, grown: Floats, crowd: float, power: float) -> Floats:
         """Work of the transfers that grow, per op."""
         more = crowd * (grown[self.m.moves] if len(grown) else np.ones(len(self.moved)))
         return np.where(self.grows, self.moved * more + self.m.stall_ns * more**power, 0.0)
 
-    def strays(self, grown: Any) -> Strays | None:
+    def strays(self, grown: Floats) -> Strays | None:
         """How replicas stray at the gates that grow."""
         g, met = self.m.graph, self.m.meeting
         if not self.gates:
@@ -80,9 +81,9 @@ class Widened:
             self.gate, met.replica[g.rank_index[self.rows]], arrived[at], track, window, of_track, met.replicas, len(g.steps)
         )
 
-    def walls(self, grown: Any, share: Any, power: Any, late: Any) -> Any:
+    def walls(self, grown: Floats, share: Floats, power: Floats, late: Floats) -> Floats:
         """Step lengths, windows × draws, ns: each with its transfers, its share, its power, and its lateness at the gates."""
-        plain, out, crowd = self._plain(), [], self.crowded(share)
+        plain, out, crowd = self._plain(), [], 1 + share * (self.crowd - 1)
         for first in range(0, len(grown), COLUMNS):
             some = np.arange(first, min(first + COLUMNS, len(grown)))
             after = [self._late(self._transfer(grown[i], crowd[i], power[i]), late[i]) for i in some]
@@ -90,12 +91,12 @@ class Widened:
             out.append(plain.with_after(*after).walls(mixed))
         return np.concatenate(out, axis=1)
 
-    def _late(self, work: Any, late: Any) -> Any:
+    def _late(self, work: Floats, late: Floats) -> Floats:
         if len(late):
             work[self.rows] += late[self.gate]
         return work
 
-    def terms(self, grown: Any, late: Any, mean_ns: float) -> dict[str, float]:
+    def terms(self, grown: Floats, late: Floats, mean_ns: float) -> dict[str, float]:
         """What the mean step is made of: losses come off one after the other, so that they sum to it."""
         m, crowd = self.m, self.crowded(0.5)
         work = self.quick + self.rest * crowd + np.where(self.grows, 0.0, m.stall_ns * crowd**0.5)
@@ -113,7 +114,7 @@ class Widened:
         return dict(zip(TERMS, [even, *lost.tolist()], strict=True))
 
 
-def _even(graph: Graph, own: Any) -> float:
+def _even(graph: Graph, own: Floats) -> float:
     """A step if all ranks had the same work: the busiest lane of each rank, mean over ranks and steps, ns."""
     cell, cells = numbered(graph.rank_index, graph.window, graph.ops.lane)
     busy, where = np.bincount(cell, weights=own, minlength=cells), np.zeros(cells, dtype=np.int64)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats
 from taut.project.marginal_gain import PAYS, Curve, rule, spread
 from taut.project.reserve import STABLE
 from taut.project.training.scenario import Scenario
-from taut.project.training.workload import WORKLOAD, failing
+from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.project.workload import DEFAULT, Estimate, Sampling
 
 SCALES, HETEROGENEITY, INTENSITY = (1, 4, 16), (1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
@@ -98,7 +99,7 @@ def knobs(s: Scenario) -> Iterator[Knob]:
         if tier.latency_us:
             yield f"latency of {place}", _tier(i, "latency_us", 1 / MORE), MORE
     yield "jitter", lambda s: WORKLOAD.scale_jitter(s, 1 / MORE), MORE
-    yield "failure rates", lambda s: failing(s, 1 / MORE), MORE
+    yield "failure rates", lambda s: scale_failures(s, 1 / MORE), MORE
     yield "spares", lambda s: replace(s, failure=replace(s.failure, spares=s.failure.spares + 1)), None
     yield "memory bandwidth", _device("memory_gb_per_s"), MORE
     yield "peak", _device("peak_tflops"), MORE
@@ -135,7 +136,7 @@ def elasticities(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
     return rows
 
 
-def _estimate(values: Any) -> Estimate:
+def _estimate(values: Floats) -> Estimate:
     width = spread(values)
     return Estimate(float(values[0]), float(values[0]) - width, float(values[0]) + width)
 
@@ -145,7 +146,7 @@ def cost(s: Scenario) -> float:
     return WORKLOAD.value_and_cost(s)[1] or s.job.world + s.failure.spares * s.fabric.node
 
 
-def provisioned(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
+def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
     """What capacity held in excess buys, and what it hides: the job as it stands, with more replicas, with more spares.
 
     The plan is what the job would deliver if nothing strayed or failed, at what it costs. Replicas are added until the target
@@ -166,7 +167,7 @@ def provisioned(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
     rows = [row("as it stands", 0, s, now)]
     if needed > ranks:
         rows.append(row("replicas", needed - ranks, WORKLOAD.at(s, needed), float(curve.known_rates(needed)[0])))
-    for n in SPARES if WORKLOAD.sketch(s, how).lives is not None else ():
+    for n in SPARES if WORKLOAD.sketch(s, how).histories is not None else ():
         held = replace(s, failure=replace(s.failure, spares=s.failure.spares + n))
         reached = float(Curve(WORKLOAD, held, how, SEEDS).known_rates(ranks)[0])
         rows.append(row("spares", n * s.fabric.node, held, reached))

@@ -371,7 +371,7 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
          "give at least three tiers"),
         (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
          "give its tier two uplinks or more, in a tree or on rails"),
-        *gates(s.policy, j), *_acts(s),
+        *gates(s.policy, j), *_policy_contradictions(s),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
 
@@ -396,7 +396,7 @@ def gates(p: Policies, j: Job) -> Sequence[Contradiction]:
     )  # fmt: skip
 
 
-def _acts(s: Scenario) -> Sequence[Contradiction]:
+def _policy_contradictions(s: Scenario) -> Sequence[Contradiction]:
     """Policies that would do nothing, or cannot be."""
     p, j, d = s.policy, s.job, s.device
     return (

@@ -9,7 +9,7 @@ from taut.core.errors import UsageError
 from taut.project.fabric.fabric_growth import choices, gap, path
 from taut.project.fabric.traffic import moved
 from taut.project.policy import Described
-from taut.project.training.loss_regions import elasticities, provisioned, regimes
+from taut.project.training.loss_regions import elasticities, excess_capacity, regimes
 from taut.project.training.scenario import Scenario
 from taut.project.workload import DEFAULT, Sampling
 
@@ -25,6 +25,6 @@ def around(s: Described, how: Sampling = DEFAULT) -> dict[str, list[dict[str, An
     ranks = [s.job.world * times for times in SIZES]
     return {
         "regimes": regimes(s, how), "elasticities": elasticities(s, how),
-        "capacity in excess": provisioned(s, how), "fabrics": choices(s, TOPOLOGIES, OVERSUBSCRIPTIONS),
+        "capacity in excess": excess_capacity(s, how), "fabrics": choices(s, TOPOLOGIES, OVERSUBSCRIPTIONS),
         "growth": path(s, ranks), "bytes moved": moved(s), "next generation on this fabric": list(gap(s, ranks)),
     }  # fmt: skip

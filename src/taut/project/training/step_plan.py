@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats
 from taut.project.fabric.collective_time import time_ns
 from taut.project.fabric.groups import Net, net_of
 from taut.project.training import device_work as work
-from taut.project.training import policy_effects as acts
+from taut.project.training import policy_effects as effects
 from taut.project.training.scenario import Scenario
 
 
@@ -20,9 +21,9 @@ from taut.project.training.scenario import Scenario
 class Plan:
     """Times of one replica, ns, and how many rendezvous are in them."""
 
-    forward_ns: Any
+    forward_ns: Floats
     """Per chunk: one micro-batch through its layers, transfers inside the stage included."""
-    backward_ns: Any
+    backward_ns: Floats
     transfer_ns: tuple[float, float]
     """Of these, the transfers of one chunk, forward and backward."""
     gates: tuple[int, int]
@@ -51,7 +52,7 @@ def _known(*parts: Any) -> Plan:
 
 
 def _planned(s: Scenario, net: Net) -> Plan:
-    s = replace(s, device=acts.device(s))
+    s = replace(s, device=effects.capped_device(s))
     m, j = s.model, s.job
     one = work.layer(s)
     each = sum(net.ns(*one) for one in inside(s))
@@ -73,9 +74,15 @@ def _planned(s: Scenario, net: Net) -> Plan:
     pressed = _compressed_ns(s, net) / j.steps_between_syncs
     hop = net.ns(*passed(s)) if j.pp > 1 else 0.0
     return Plan(
-        forwards, backwards, (layers * (each + gather[0]), layers * (each * (1 + again) + gather[1])),
-        (gates * layers, gates * layers * (1 + again)), hop, sync - hidden + pressed, hidden, work.optimiser_ns(s),
-    )  # fmt: skip
+        forwards,
+        backwards,
+        (layers * (each + gather[0]), layers * (each * (1 + again) + gather[1])),
+        (gates * layers, gates * layers * (1 + again)),
+        hop,
+        sync - hidden + pressed,
+        hidden,
+        work.optimiser_ns(s),
+    )
 
 
 def _activation_bytes(s: Scenario) -> float:

@@ -22,7 +22,7 @@ FEWEST = 100
 """Residuals below which nothing is drawn from them."""
 
 
-def failing(s: Scenario, factor: float) -> Scenario:
+def scale_failures(s: Scenario, factor: float) -> Scenario:
     """The scenario with every failure rate scaled."""
     rates = {name: getattr(s.failure, name) * factor for name in s.failure.__struct_fields__ if "_per_1000_" in name}
     return replace(s, failure=replace(s.failure, **rates))
@@ -61,7 +61,7 @@ class Training(Workload[Scenario]):
 
     def ideal(self, s: Scenario) -> Scenario:
         """No jitter, no slow devices, no failures."""
-        quiet = failing(self.scale_jitter(s, 0.0), 0.0)
+        quiet = scale_failures(self.scale_jitter(s, 0.0), 0.0)
         return replace(quiet, noise=replace(quiet.noise, slow_share=0.0))
 
     def smallest(self, s: Scenario) -> int:
