@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.project.fabric import fabric_growth as growth
-from taut.project.fabric.traffic import moved
+from taut.project.fabric.traffic import traffic
 from taut.project.training.forecast import at
 from taut.project.training.scenario import Fabric, Tier, parse
 from taut.read.scenario_file import load
@@ -43,11 +43,11 @@ names = ["fat-tree", "rail-optimised", "rail-only", "dragonfly", "torus"]
 money = ["step_ns", "network_price", "device_cost_per_unit", "network_cost_per_unit", "cost_per_unit"]
 show(growth.choices(job, names, [1.0, 4.0], [1.0, 16.0]), ["topology", "oversubscription", "latency_times", *money])
 sizes = [192, 768, 3072, 12288, 49152]
-show(growth.path(job, sizes), ["ranks", "new_tiers", "added_price", "network_price", "units_per_s", "scaling", "cost_per_unit"])
-show(moved(job), ["kind", "tier", "bytes_per_step", "joules_per_step"])
+show(growth.growth(job, sizes), ["ranks", "new_tiers", "added_price", "network_price", "units_per_s", "scaling", "cost_per_unit"])
+show(traffic(job), ["kind", "tier", "bytes_per_step", "joules_per_step"])
 gaps = ["ranks", "generation", "exposed_today", "exposed_on_todays_network", "bandwidth_times", "gb_per_s_per_tflops"]
-show(list(growth.gap(job, sizes[:4])), gaps)
+show(list(growth.bandwidth_needed(job, sizes[:4])), gaps)
 quick = replace(job, fabric=replace(job.fabric, tiers=(replace(tiers[0], latency_us=0.0), *tiers[1:])))
-show(list(growth.gap(quick, sizes[:4])), gaps)
+show(list(growth.bandwidth_needed(quick, sizes[:4])), gaps)
 sharded = replace(job, job=replace(job.job, tp=1, pp=1, dp=1536, sharding="zero3", overlap_share=0.8))
-show(list(growth.gap(at(sharded, 768), [768, 1536])), gaps)
+show(list(growth.bandwidth_needed(at(sharded, 768), [768, 1536])), gaps)

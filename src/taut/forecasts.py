@@ -12,7 +12,8 @@ from taut.core.tables import Kind
 from taut.project.measured.from_run import from_run
 from taut.project.measured.scaled_run import learn
 from taut.project.noise import residuals
-from taut.project.projection import project_table
+from taut.project.projection import Asked, project_table
+from taut.project.workload import Sampling
 from taut.read.scenario_file import load
 from taut.stored import open_run, refusing_runs
 
@@ -28,10 +29,9 @@ def project(
     ``envelope`` adds what lies around a training job, ``advice`` what separates control loops.
     """
     table, text = load(scenario)
-    return project_table(
-        table, str(scenario), text, ranks=ranks, policies=policies, count=steps, seed=seed, cores=os.cpu_count() or 1,
-        envelope=envelope, advice=advice, measured=_residuals, stage=progress,
-    )  # fmt: skip
+    asked = Asked(ranks, policies, envelope, advice)
+    how = Sampling(steps, seed, os.cpu_count() or 1)
+    return project_table(table, str(scenario), text, asked, how, measured=_residuals, stage=progress)
 
 
 def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:

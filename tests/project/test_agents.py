@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
-from taut.project.projection import project_table
+from taut.project.projection import Asked, project_table
 from taut.project.requests.agents.scenario import AgentScenario, parse
 from taut.project.requests.agents.task_kernels import IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, OUTCOMES, PLAN
 from taut.project.requests.agents.tasks import Tasks, alone_ns, call_ns, run, still
@@ -211,7 +211,7 @@ def test_contradictions_are_refused(change: dict[str, Any], why: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_forecast_through_the_front_door() -> None:
-    once, again = (project_table(table(noise={}), "test", ranks=[4, 8]) for _ in range(2))
+    once, again = (project_table(table(noise={}), "test", asked=Asked(ranks=[4, 8])) for _ in range(2))
     assert once == again
     assert [entry["ranks"] for entry in once["forecasts"]] == [4, 8]
 

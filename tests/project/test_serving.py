@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
-from taut.project.projection import project_table
+from taut.project.projection import Asked, project_table
 from taut.project.requests.serving.iteration_time import pace
 from taut.project.requests.serving.request_draws import draw, modulation
 from taut.project.requests.serving.scenario import ServingScenario, parse
@@ -302,7 +302,7 @@ def test_contradictions_are_refused(change: dict[str, Any], where: str) -> None:
 
 def test_the_same_seed_gives_the_same_forecast_through_the_front_door() -> None:
     given = table(serving={"replicas": 2}, noise=EXPONENTIAL)
-    once, again = (project_table(given, "test", ranks=[2, 4]) for _ in range(2))
+    once, again = (project_table(given, "test", asked=Asked(ranks=[2, 4])) for _ in range(2))
     assert once == again
     assert [entry["ranks"] for entry in once["forecasts"]] == [2, 4]
 

@@ -124,9 +124,9 @@ def implies(compared: Mapping[str, Any]) -> list[str]:
         said.append(f"The regime stays {regimes['with']}.")
     far = [(compared["threshold"][side] or {}).get("ranks") for side in ("baseline", "with")]
     if far[0] and far[1]:
-        said.append(f"The next accelerator stops paying at {far[1]:,} ranks instead of {far[0]:,}.")
+        said.append(f"One more accelerator stops paying at {far[1]:,} ranks instead of {far[0]:,}.")
     elif far[0]:
-        said.append(f"The next accelerator no longer stops paying at {far[0]:,} ranks, nor at any scale tried.")
+        said.append(f"One more accelerator pays at every scale tried, no longer only up to {far[0]:,} ranks.")
     return said
 
 

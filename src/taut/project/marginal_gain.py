@@ -97,13 +97,13 @@ def best(kind: Workload[S], s: S, how: Sampling) -> tuple[float, int]:
 class Rule(Generic[S]):
     """When one accelerator more pays."""
 
-    says: str
-    back: Callable[[Curve[S], int], Floats | None]
+    text: str
+    gain: Callable[[Curve[S], int], Floats | None]
     """What it brings over what it must bring, from so many ranks to twice as many; None where the ranks do not fit the job."""
-    level: Callable[[Curve[S], int], Floats]
+    mean_gain: Callable[[Curve[S], int], Floats]
     """The same of all accelerators on average: where that is below 1, more of them cannot pay."""
     share: float = 1.0
-    """What ``back`` is multiplied by to be the marginal return."""
+    """What ``gain`` is multiplied by to be the marginal return."""
 
 
 def rule(kind: Workload[S], s: S, how: Sampling, pays: float = PAYS) -> Rule[S]:
@@ -114,27 +114,27 @@ def rule(kind: Workload[S], s: S, how: Sampling, pays: float = PAYS) -> Rule[S]:
     brings, ranks = best(kind, s, how)
     base = max(brings * pays, 1e-300)
     says = (
-        f"one accelerator more pays while it brings at least {pays:g} of what one brings at best, without jitter and failures "
-        f"({ranks:,} ranks)"
+        f"one more accelerator pays while it adds at least {100 * pays:g} % of what one adds at best, "
+        f"without jitter and failures ({ranks:,} ranks)"
     )
 
-    def back(curve: Curve[S], ranks: int) -> Floats | None:
+    def gain(curve: Curve[S], ranks: int) -> Floats | None:
         found = curve.marginal(ranks)
         return None if found is None else found / base
 
-    return Rule(says, back, lambda curve, ranks: curve.known_rates(ranks) / ranks / base, pays)
+    return Rule(says, gain, lambda curve, ranks: curve.known_rates(ranks) / ranks / base, pays)
 
 
 def _by_money(kind: Workload[S], worth: float) -> Rule[S]:
     def cost(curve: Curve[S], ranks: int) -> float:
         return kind.value_and_cost(kind.at(curve.scenario, ranks))[1] or 0.0
 
-    def back(curve: Curve[S], ranks: int) -> Floats | None:
+    def gain(curve: Curve[S], ranks: int) -> Floats | None:
         found = curve.marginal(ranks)
         return None if found is None else worth * found * ranks / (cost(curve, 2 * ranks) - cost(curve, ranks))
 
-    says = "one accelerator more pays while the work it brings is worth more than it and its energy cost"
-    return Rule(says, back, lambda curve, ranks: worth * curve.known_rates(ranks) / cost(curve, ranks))
+    says = "one more accelerator pays while the work it adds is worth more than it and its energy cost"
+    return Rule(says, gain, lambda curve, ranks: worth * curve.known_rates(ranks) / cost(curve, ranks))
 
 
 def spread(values: Floats) -> float:

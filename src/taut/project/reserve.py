@@ -22,7 +22,7 @@ STABLE = 2.0
 """Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
 UP, DOWN = (4.0, 16.0), (0.5, 0.25, 0.0)
 """Factors of jitter that are tried; a reserve beyond the last is said to be at least that."""
-GIVEN = "accelerators pay while they bring on average at least that share of what they bring at best, without jitter"
+GIVEN = "accelerators pay while they add on average at least that share of what they add at best, without jitter"
 NEAR = 2.0
 """Factors on both sides of the reserve come as near to each other as this."""
 
@@ -49,27 +49,29 @@ class Reserve:
         }  # fmt: skip
 
 
-def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, asked: Rule[S] | None = None) -> Reserve:
-    """The factor of jitter at which one accelerator more stops paying, at its own scale; ``asked``: the rule, if known."""
-    asked, curve = asked or rule(kind, s, how, pays), Curve(kind, s, how)
+def reserve(
+    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None
+) -> Reserve:
+    """The factor of jitter at which one accelerator more stops paying, at its own scale; ``decision``: the rule, if known."""
+    decision, curve = decision or rule(kind, s, how, pays), Curve(kind, s, how)
     fixed = kind.has_fixed_demand(s)
-    ranks = kind.ranks(s) if fixed else _around(curve, asked, kind.smallest(s))
+    ranks = kind.ranks(s) if fixed else _around(curve, decision, kind.smallest(s))
 
-    def back(factor: float) -> Floats:
+    def gain(factor: float) -> Floats:
         jittery = Curve(kind, kind.scale_jitter(s, factor), how)
-        found = asked.level(jittery, ranks) if fixed else asked.back(jittery, ranks)
+        found = decision.mean_gain(jittery, ranks) if fixed else decision.gain(jittery, ranks)
         assert found is not None, "_around() chose ranks that fit the job"
         return found
 
-    points = {1.0: back(1.0)}
+    points = {1.0: gain(1.0)}
     for times in UP if points[1.0][0] >= 1 else DOWN:
-        points[times] = back(times)
+        points[times] = gain(times)
         if (points[times][0] >= 1) != (points[1.0][0] >= 1):
             break
     while (middle := _between(points)) is not None:
-        points[middle] = back(middle)
+        points[middle] = gain(middle)
     found = _crossing(points)
-    width, today = spread(found), points[1.0] * asked.share
+    width, today = spread(found), points[1.0] * decision.share
     value = float(found[0])
     estimate = Estimate(value, max(value - width, 0.0), None if value + width >= UP[-1] else value + width)
     near = spread(today)
@@ -78,8 +80,8 @@ def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = P
         word(value),
         estimate,
         Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
-        asked.share,
-        GIVEN if fixed else asked.says,
+        decision.share,
+        GIVEN if fixed else decision.text,
     )
 
 
@@ -95,11 +97,11 @@ def word(value: float) -> str:
     return "depleted" if value < 1 else "thin" if value < STABLE else "adequate"
 
 
-def _around(curve: Curve[S], asked: Rule[S], least: int) -> int:
+def _around(curve: Curve[S], decision: Rule[S], least: int) -> int:
     """Ranks that with twice as many lie around the scenario's own; on one side of it where they cannot be dealt."""
     ranks = curve.kind.ranks(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
-    return next((n for n in (below, max(ranks // 2, least), ranks) if asked.back(curve, n) is not None), least)
+    return next((n for n in (below, max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None), least)
 
 
 def _between(points: dict[float, Floats]) -> float | None:

@@ -42,7 +42,7 @@ class Threshold:
     after: dict[str, Any] | None
     """… and at twice."""
     curve: tuple[dict[str, float], ...]
-    """Marginal return at the scales that were asked."""
+    """Marginal return at the scales that were tried."""
 
     def entry(self) -> dict[str, Any]:
         """As ``--json`` says it."""
@@ -51,31 +51,31 @@ class Threshold:
 
 
 def threshold(
-    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, asked: Rule[S] | None = None
+    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None
 ) -> Threshold:
-    """The scale beyond which one accelerator more does not pay, and what another seed says; ``asked``: the rule, if known."""
+    """The scale beyond which one accelerator more does not pay, and what another seed says; ``decision``: its rule."""
     curve, least = Curve(kind, s, how), kind.smallest(s)
-    asked = asked or rule(kind, s, how, pays)
-    points, tried = _scanned(curve, asked, least, kind.ranks(s))
+    decision = decision or rule(kind, s, how, pays)
+    points, tried = _scanned(curve, decision, least, kind.ranks(s))
     found = _crossed(points, least)
     while found is not None and (middle := _between(points, found, least)) is not None:
-        back = asked.back(curve, middle)
+        back = decision.gain(curve, middle)
         if back is None:
             break
         points[middle] = back
         found = _crossed(points, least)
-    rows = tuple({"ranks": a * sqrt(2), "marginal_return": float(points[a][0]) * asked.share} for a in sorted(points))
+    rows = tuple({"ranks": a * sqrt(2), "marginal_return": float(points[a][0]) * decision.share} for a in sorted(points))
     if found is None or not points:
-        return Threshold(asked.says, None, None, None, tried, _side(curve, tried, least)[1], None, None, rows)
+        return Threshold(decision.text, None, None, None, tried, _side(curve, tried, least)[1], None, None, rows)
     ranks = exp(found[0])
     width = spread(found)
     lo, hi = (max(least, round(ranks * exp(side * width))) if np.isfinite(width) else None for side in (-1, 1))
     before, after = (_side(curve, ranks * times, least)[0] for times in (0.5, 2.0))
-    return Threshold(asked.says, round(ranks), lo, hi, tried, _side(curve, ranks, least)[1], before, after, rows)
+    return Threshold(decision.text, round(ranks), lo, hi, tried, _side(curve, ranks, least)[1], before, after, rows)
 
 
-def _scanned(curve: Curve[S], asked: Rule[S], least: int, own: int) -> tuple[dict[int, Floats], int]:
-    """Ranks → what one more brings over what it must, doubled until nothing can pay; and the largest scale that was asked.
+def _scanned(curve: Curve[S], decision: Rule[S], least: int, own: int) -> tuple[dict[int, Floats], int]:
+    """Ranks → what one more adds over what it must, doubled until nothing can pay; and the largest scale tried.
 
     Below the scenario's own scale nothing is settled: where demand is given, few ranks may serve none of it.
     """
@@ -83,12 +83,12 @@ def _scanned(curve: Curve[S], asked: Rule[S], least: int, own: int) -> tuple[dic
     points: dict[int, Floats] = {}
     ranks = least
     while 2 * ranks <= most or not points:
-        back = asked.back(curve, ranks)
+        back = decision.gain(curve, ranks)
         if back is None:
             break
         points[ranks] = back
         ranks *= 2
-        if ranks > own and asked.level(curve, ranks)[0] < 1:
+        if ranks > own and decision.mean_gain(curve, ranks)[0] < 1:
             break
     return points, ranks
 

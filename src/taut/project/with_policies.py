@@ -34,8 +34,10 @@ def assess(kind: Workload[S], s: S, how: Sampling, answer: Answer | None = None)
     own = kind.regime(s, how.seed)
     if own is not None:
         return Assessment(s, answer, own, None)
-    asked = rule(kind, s, how)
-    return Assessment(s, answer, reserve(kind, s, how, asked=asked).entry(), threshold(kind, s, how, asked=asked).entry())
+    decision = rule(kind, s, how)
+    return Assessment(
+        s, answer, reserve(kind, s, how, decision=decision).entry(), threshold(kind, s, how, decision=decision).entry()
+    )
 
 
 def policies_of(kind: Workload[S], text: str) -> list[tuple[Policy[S], float | None]]:

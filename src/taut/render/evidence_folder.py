@@ -146,7 +146,7 @@ def _standing(compared: Mapping[str, Any]) -> Iterator[str]:
         yield f"| reserve (times that jitter may grow) | {number(reserve['baseline'])} | {number(reserve['with'])} |"
     far = compared["threshold"]
     if far["baseline"] or far["with"]:
-        yield f"| the next accelerator stops paying at | {_scale(far['baseline'])} | {_scale(far['with'])} |"
+        yield f"| one more accelerator stops paying at | {_scale(far['baseline'])} | {_scale(far['with'])} |"
     for name, key in (("cost of a unit", "cost_per_unit"), ("energy of a unit, J", "energy_per_unit_j")):
         sides = [compared["forecast"][side].get(key) for side in ("baseline", "with")]
         if any(side is not None for side in sides):

@@ -53,9 +53,9 @@ def _stands(result: Mapping[str, Any]) -> ConsoleRenderable | None:
 def _room(reserve: Mapping[str, Any]) -> str:
     """What the reserve says."""
     if reserve["value"] <= 0:
-        return ": one accelerator more would not pay even without jitter"
+        return ": one more accelerator would not pay even without jitter"
     if reserve["value"] < 1:
-        return f": one accelerator more does not pay; with {_times(reserve)} the jitter it would"
+        return f": one more accelerator does not pay; with {_times(reserve)} the jitter it would"
     return f": jitter may grow {_times(reserve)} before accelerators stop paying"
 
 
@@ -63,8 +63,8 @@ def threshold(far: Mapping[str, Any]) -> str:
     """Where the next accelerator stops paying, in a sentence."""
     if far.get("ranks") is None:
         upto = f" up to {far['tried']:,} ranks" if far.get("tried") else ""
-        return f"The next accelerator pays{upto} ({far['rule']})."
-    text = f"The next accelerator stops paying at {far['ranks']:,} ranks"
+        return f"One more accelerator pays{upto} ({far['rule']})."
+    text = f"One more accelerator stops paying at {far['ranks']:,} ranks"
     if far.get("lo") is not None:
         text += f" ({far['lo']:,}–{far['hi']:,})" if far.get("hi") is not None else f" ({far['lo']:,} at least)"
     return f"{text}: {far['rule']}."

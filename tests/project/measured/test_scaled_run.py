@@ -195,7 +195,7 @@ def pairs(ranks: int, tensor: int, count: int = 12) -> Trace:
 
 def test_tensor_parallel_groups_stay_and_data_parallel_ones_grow() -> None:
     m = learn(link(pairs(8, 2)), ())
-    assert m.meeting.said == ("groups of 2 ranks 1 apart stay", "groups of 4 ranks 2 apart grow")
+    assert m.meeting.text == ("groups of 2 ranks 1 apart stay", "groups of 4 ranks 2 apart grow")
     assert m.meeting.replicas == 4
     assert sorted(m.transfers.members.tolist()) == [4, 4]
     with pytest.raises(UsageError, match="multiple of 2"):
@@ -204,7 +204,7 @@ def test_tensor_parallel_groups_stay_and_data_parallel_ones_grow() -> None:
 
 def test_the_caller_may_name_the_groups_that_grow() -> None:
     m = learn(link(pairs(8, 2)), (), apart=1)
-    assert m.meeting.said == ("groups of 2 ranks 1 apart grow", "groups of 4 ranks 2 apart stay")
+    assert m.meeting.text == ("groups of 2 ranks 1 apart grow", "groups of 4 ranks 2 apart stay")
     assert m.meeting.replicas == 2
     with pytest.raises(UsageError, match="3 apart"):
         learn(link(pairs(8, 2)), (), apart=3)

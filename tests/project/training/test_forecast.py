@@ -17,6 +17,7 @@ from taut.project.training.device_work import memory_gb, parameters
 from taut.project.training.forecast import at, forecast
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_time import step_ns
+from taut.project.workload import Sampling
 from taut.read.scenario_file import load
 
 
@@ -105,7 +106,7 @@ def test_noise_is_drawn_from_a_finished_run(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["forecasts"][0]["terms"]["jitter"] > 0
     table["noise"] = {"distribution": "measured", "run": "elsewhere"}
     with pytest.raises(InputRefused, match=r"noise\.run: 0 ops with a reference"):
-        project_table(table, "gpt-175b", text, count=5)
+        project_table(table, "gpt-175b", text, how=Sampling(count=5))
 
 
 def test_a_job_that_does_not_fit_its_devices_is_refused() -> None:

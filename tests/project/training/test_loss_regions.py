@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from taut.project.training.loss_regions import elasticities, excess_capacity, regimes, synchronised
+from taut.project.training.loss_regions import elasticities, excess_capacity, regimes, scale_synchronisation
 from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.read.scenario_file import load
@@ -93,13 +93,13 @@ def test_what_dominates_is_what_was_put_there(small: Scenario) -> None:
 
 
 def test_intensity_is_synchronisations_a_token(small: Scenario) -> None:
-    fewer, more = synchronised(small, 0.25), synchronised(small, 4.0)
+    fewer, more = scale_synchronisation(small, 0.25), scale_synchronisation(small, 4.0)
     assert fewer is not None
     assert more is not None
     assert fewer.job.steps_between_syncs == 4
     assert more.job.global_batch == 16
-    assert synchronised(fewer, 4.0) == small
-    assert synchronised(change(small, job=change(small.job, global_batch=8)), 4.0) is None
+    assert scale_synchronisation(fewer, 4.0) == small
+    assert scale_synchronisation(change(small, job=change(small.job, global_batch=8)), 4.0) is None
 
 
 def test_replicas_meet_the_target_and_the_cost_of_a_unit_tells(small: Scenario) -> None:

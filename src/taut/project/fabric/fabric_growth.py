@@ -80,7 +80,7 @@ def _cube(nodes: int) -> tuple[int, ...]:
     return min(((a, b, nodes // a // b) for a in divisors for b in divisors if nodes // a % b == 0), key=lambda c: (sum(c), c))
 
 
-def path(s: Scenario, ranks: Sequence[int]) -> list[Row]:
+def growth(s: Scenario, ranks: Sequence[int]) -> list[Row]:
     """Growth from size to size: what each expansion adds to the network's price (ports bought before are kept), what it
     reaches, which tiers it needs for the first time, and what a further unit a second costs in network."""
     rows: list[Row] = []
@@ -138,14 +138,14 @@ def _free(fabric: Fabric) -> Fabric:
     return replace(fabric, tiers=tiers)
 
 
-def gap(s: Scenario, ranks: Sequence[int], generations: Sequence[float] = (2.0, 4.0)) -> Iterator[Row]:
+def bandwidth_needed(s: Scenario, ranks: Sequence[int], generations: Sequence[float] = (2.0, 4.0)) -> Iterator[Row]:
     """Devices so many times as fast, node and all, on today's network: what of a step transfers then are, and how many
     times the network's bandwidth keeps that share where it is today. None: latency alone takes more, no bandwidth will."""
     for n, times in product(ranks, generations):
         today = at(s, n)
         before = exposed(today)
         later = replace(today, device=faster(s.device, times), fabric=wider(s.fabric, times, 1.0))
-        needed = _bisect(later, before)
+        needed = _bandwidth_for(later, before)
         beyond = s.fabric.tiers[min(1, len(s.fabric.tiers) - 1)].gb_per_s
         yield {
             "ranks": n, "generation": times, "exposed_today": before, "exposed_on_todays_network": exposed(later),
@@ -155,7 +155,7 @@ def gap(s: Scenario, ranks: Sequence[int], generations: Sequence[float] = (2.0, 
         }  # fmt: skip
 
 
-def _bisect(s: Scenario, share: float) -> float | None:
+def _bandwidth_for(s: Scenario, share: float) -> float | None:
     """Bandwidth beyond the node, as a multiple, at which transfers are this share of a step."""
 
     def more(times: float) -> bool:

@@ -67,11 +67,11 @@ def net_of(s: Scenario) -> Net:
         shard=j.shard,
         virtual_pp=min(j.virtual_pp, 2),
     )
-    return _laid(cut, s.fabric)
+    return _cached_net(cut, s.fabric)
 
 
 @lru_cache(maxsize=512)
-def _laid(job: Job, fabric: Fabric) -> Net:
+def _cached_net(job: Job, fabric: Fabric) -> Net:
     return Net(job, fabric)
 
 
@@ -120,13 +120,13 @@ class Net:
         return self.seats[rank // node] * node + rank % node if self.topology.depth > 1 else rank
 
     def _cut(self, groups: Ints, axis: str, part: str) -> Ints:
-        here, apart = self.here(axis), self.axes[axis][1]
+        here, apart = self.members_per_node(axis), self.axes[axis][1]
         cut = groups.reshape(-1, apart, groups.shape[1] // here, here)
         if part == "inside":
             return cut.transpose(0, 2, 1, 3).reshape(-1, here)
         return cut.transpose(0, 3, 1, 2).reshape(-1, groups.shape[1] // here)
 
-    def here(self, axis: str) -> int:
+    def members_per_node(self, axis: str) -> int:
         """Members of a group on one node, if every node has as many of them, else 1."""
         if axis not in self._here:
             node = self.groups(axis) // self.topology.node
@@ -138,7 +138,7 @@ class Net:
     def _apart(self, axis: str) -> int:
         """Groups that lie side by side, member beside member."""
         name, _, part = axis.partition("/")
-        return self.axes[name][1] * (self.here(name) if part == "across" else 1)
+        return self.axes[name][1] * (self.members_per_node(name) if part == "across" else 1)
 
     def ns(self, verb: str, axis: str, size: float) -> float:
         """Time of a collective of all groups of an axis at once, each over ``size`` bytes."""
@@ -148,23 +148,25 @@ class Net:
         """(time, algorithm) of the quickest that the tier has."""
         tier, _ = self.rate(axis)
         if tier.protocols:
-            served = [one for one in tier.protocols if _serves(one, verb)]
-            return min((self._protocol_ns(verb, axis, size, one), one.algorithm) for one in served)
+            usable = [one for one in tier.protocols if _supports(one, verb)]
+            return min((self._protocol_ns(verb, axis, size, one), one.algorithm) for one in usable)
         best = (*ALGORITHMS, "hierarchical")
         algorithms = best if tier.algorithm == "best" else (tier.algorithm,)
         return min((self._algorithm_ns(verb, axis, size, one), one) for one in algorithms)
 
-    def moved(self, verb: str, axis: str, size: float) -> Floats:
+    def bytes_per_tier(self, verb: str, axis: str, size: float) -> Floats:
         """Bytes that a collective of all groups of an axis sends, per tier: the outermost that they cross."""
         out = np.zeros(self.topology.depth)
         if self.members(axis) <= 1:
             return out
-        algorithm, here = self._quickest(verb, axis, size)[1], self.here(axis)
+        algorithm, here = self._quickest(verb, axis, size)[1], self.members_per_node(axis)
         if verb in ("send", "all-to-all"):
             algorithm = verb
         elif algorithm == "hierarchical" and 1 < here < self.members(axis):
             halves = ("reduce-scatter", "all-gather") if verb == "all-reduce" else (verb,)
-            return self.moved(verb, f"{axis}/across", size / here) + sum(self.moved(h, f"{axis}/inside", size) for h in halves)
+            return self.bytes_per_tier(verb, f"{axis}/across", size / here) + sum(
+                self.bytes_per_tier(h, f"{axis}/inside", size) for h in halves
+            )
         kind = "ring" if algorithm in ("hierarchical", "in-switch") else algorithm
         # A tree moves what a ring does: a member sends all it has once, most of them to their neighbours.
         sent = rounds(verb, "in-switch" if algorithm == "in-switch" else "ring", self.members(axis), size)[1]
@@ -181,7 +183,7 @@ class Net:
 
     def _algorithm_ns(self, verb: str, axis: str, size: float, algorithm: str) -> float:
         if algorithm == "hierarchical" and verb not in ("send", "all-to-all"):
-            here = self.here(axis)
+            here = self.members_per_node(axis)
             if 1 < here < self.members(axis):
                 return self._hierarchical_ns(verb, axis, size, here)
         name = "ring" if algorithm == "hierarchical" else algorithm
@@ -313,5 +315,5 @@ class Net:
         return groups[: bundles * apart, :members]
 
 
-def _serves(one: Protocol, verb: str) -> bool:
+def _supports(one: Protocol, verb: str) -> bool:
     return one.algorithm != "in-switch" or verb not in ("send", "all-to-all")

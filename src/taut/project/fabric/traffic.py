@@ -9,7 +9,7 @@ import numpy as np
 
 from taut.project.fabric.groups import Net, net_of
 from taut.project.training.scenario import Scenario
-from taut.project.training.step_plan import Transfer, gathered, inside, passed, synchronised
+from taut.project.training.step_plan import Transfer, layer_transfers, sharding_transfers, stage_transfer, sync_transfers
 
 KINDS = {
     "tp": "tensor parallel", "cp": "context parallel", "ep": "expert parallel", "dp": "data parallel", "shard": "sharded state",
@@ -17,7 +17,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def moved(s: Scenario) -> list[dict[str, Any]]:
+def traffic(s: Scenario) -> list[dict[str, Any]]:
     """Per kind of transfer and tier: bytes that all ranks together send through it in a step, and the energy of that.
 
     A byte counts at the outermost tier that it crosses; its energy is null where that tier has none (``pj_per_bit``).
@@ -25,7 +25,7 @@ def moved(s: Scenario) -> list[dict[str, Any]]:
     net = net_of(s)
     bytes_of: dict[str, Any] = {}
     for one, times in _step(s, net):
-        found = times * net.moved(*one)
+        found = times * net.bytes_per_tier(*one)
         bytes_of[KINDS[one.axis]] = bytes_of.get(KINDS[one.axis], np.zeros(len(found))) + found
     return [
         {
@@ -42,7 +42,7 @@ def joules(s: Scenario) -> float | None:
     """Energy of what a step moves; None where a tier that it crosses does not say."""
     if all(tier.pj_per_bit is None for tier in s.fabric.tiers):
         return None
-    found = [row["joules_per_step"] for row in moved(s)]
+    found = [row["joules_per_step"] for row in traffic(s)]
     return None if None in found else float(sum(found))
 
 
@@ -50,12 +50,12 @@ def _step(s: Scenario, net: Net) -> Iterator[tuple[Transfer, float]]:
     """The transfers of a step, and how often every rank takes part in each."""
     j = s.job
     passes = s.model.layers // j.pp * j.micro_batches
-    for one in inside(s):
+    for one in layer_transfers(s):
         yield one, passes * (3 if j.recompute == "full" else 2)
-    for way in gathered(s):
+    for way in sharding_transfers(s):
         yield from ((one, passes) for one in way)
-    for one in synchronised(s, net):
+    for one in sync_transfers(s, net):
         yield one, 1 / j.steps_between_syncs
     if j.pp > 1:
         chunks = j.pp * j.virtual_pp
-        yield passed(s), 2 * j.micro_batches * (chunks - 1) / (j.pp if j.virtual_pp > 1 else j.pp - 1)
+        yield stage_transfer(s), 2 * j.micro_batches * (chunks - 1) / (j.pp if j.virtual_pp > 1 else j.pp - 1)

@@ -30,7 +30,7 @@ def threshold(m: Measured, *, same_hosts: bool = False, seed: int = 0) -> dict[s
     scales = [m.ranks << k for k in range(DOUBLINGS + 1)]
     made = m.forecasts(scales, same_hosts=same_hosts, seed=seed)
     value, late, early = (crossing(made, which) for which in range(3))
-    rule = f"one accelerator more brings less than {PAYS:g} of one that nothing holds up"
+    rule = f"one more accelerator adds less than {100 * PAYS:g} % of the throughput of one that never waits"
     found = {"ranks": value, "lo": early, "hi": late, "rule": rule, "tried": scales[-1]}
     return {**found, "in_range": value is not None and next(f.in_range for f in made if f.ranks >= value)}
 

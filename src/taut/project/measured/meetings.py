@@ -33,7 +33,7 @@ class Meeting:
     replica: Ints
     """Per rank (as an index): its replica."""
     replicas: int
-    said: tuple[str, ...]
+    text: tuple[str, ...]
     """What was taken to grow and what to stay, in words."""
 
 
@@ -56,8 +56,8 @@ def meeting(graph: Graph, apart: int | None = None) -> Meeting:
     kept = [s for s, g in zip(sets, grow, strict=True) if not g]
     replica = _joined(ranks, kept)
     members = np.where(gates.expected > 0, gates.expected, gates.members).astype(np.int64)
-    said = tuple(sorted({_spelt(s, n, g, h) for s, n, g, h in zip(sets, strides, grow, hop, strict=True)}))
-    return Meeting(grow[which], members, which, replica, int(replica.max()) + 1, said)
+    text = tuple(sorted({_describe(s, n, g, h) for s, n, g, h in zip(sets, strides, grow, hop, strict=True)}))
+    return Meeting(grow[which], members, which, replica, int(replica.max()) + 1, text)
 
 
 def _sets(graph: Graph) -> tuple[Ints, list[Ints]]:
@@ -97,7 +97,7 @@ def _chosen(strides: list[int], apart: int | None) -> int:
     return apart
 
 
-def _spelt(members: Ints, stride: int, grows: bool, hop: bool) -> str:
+def _describe(members: Ints, stride: int, grows: bool, hop: bool) -> str:
     if hop:
         return "hops between stages stay: replicas grow, stages do not"
     where = f"groups of {len(members)} ranks {stride} apart" if stride else f"groups of {len(members)} ranks"

@@ -26,7 +26,7 @@ POINTS, BINS = 256, 32
 
 
 @dataclass(frozen=True)
-class Strays:
+class Residuals:
     """Deviations of replicas' arrivals from the mean of their gate, split; tracks × windows × replicas, ns.
 
     A track is one gate of a step over all steps; tracks of one pool are alike.
@@ -55,13 +55,20 @@ class Strays:
         return int(count.min()) if len(count) else 0
 
 
-def strays(
-    gate: Ints, replica: Ints, arrived: Floats, track: Ints, window: Ints, pool: Ints, replicas: int, windows: int
-) -> Strays:
-    """Split arrivals (one per op: its gate, its replica, when) of gates with a track and a window each."""
+@dataclass(frozen=True)
+class Arrivals:
+    """When replicas came to gates, a row for each op."""
+
+    gate: Ints
+    replica: Ints
+    arrived_ns: Floats
+
+
+def residuals(at: Arrivals, track: Ints, window: Ints, pool: Ints, replicas: int, windows: int) -> Residuals:
+    """Arrivals split into what is common, lasting and jitter; gates have a track and a window each, tracks a pool."""
     gates = len(track)
     when = np.full((gates, replicas), -np.inf)
-    np.maximum.at(when, (gate, replica), arrived)
+    np.maximum.at(when, (at.gate, at.replica), at.arrived_ns)
     there = np.isfinite(when)
     when = np.where(there, when, 0.0)
     few = np.maximum(there.sum(axis=1), 1)
@@ -70,18 +77,18 @@ def strays(
     cells[track, window] = apart
     seen = np.maximum(np.isfinite(cells).sum(axis=1), 1)
     lasting = np.nansum(cells, axis=1) / seen
-    # A mean of few takes part of the spread with it: the roots give it back.
-    back = _given_back(replicas)
+    # The mean of few takes part of the spread with it, as in Bessel's correction: the roots give it back.
+    back = _spread_correction(replicas)
     jitter = (cells - lasting[:, None]) * back * np.sqrt(seen / np.maximum(seen - 1, 1))[:, None]
     last = np.where(there, apart, -np.inf).max(axis=1)
-    return Strays(track, window, pool, jitter, lasting * back, last, *_remembered(jitter))
+    return Residuals(track, window, pool, jitter, lasting * back, last, *_correlations(jitter))
 
 
-def _given_back(replicas: int) -> float:
+def _spread_correction(replicas: int) -> float:
     return sqrt(replicas / max(replicas - 1, 1))
 
 
-def _remembered(jitter: Floats) -> tuple[float, float]:
+def _correlations(jitter: Floats) -> tuple[float, float]:
     """(correlation between the gates of a step, between steps), neither below nothing."""
     spread = np.sqrt(np.maximum(np.nansum(jitter**2, axis=(1, 2)) / np.maximum(np.isfinite(jitter).sum(axis=(1, 2)), 1), 1e-9))
     z = np.nan_to_num(jitter / spread[:, None, None])
@@ -92,13 +99,13 @@ def _remembered(jitter: Floats) -> tuple[float, float]:
     return float(np.clip(rho, 0.0, 1.0)), float(np.clip(phi, 0.0, 0.95))
 
 
-def lateness(s: Strays, more: int, windows: Ints, tail: str, seed: int) -> Floats:
+def lateness(s: Residuals, more: int, windows: Ints, tail: str, seed: int) -> Floats:
     """How much later each gate opens when ``more`` replicas join: draws × gates, ns. Draw i sees the windows ``windows[i]``."""
     from scipy.special import log_ndtr
 
     rng = np.random.default_rng(seed)
     draws, pools = len(windows), int(s.pool.max()) + 1
-    level, back = log_ndtr(_chances(s, draws, rng)), _given_back(s.lasting_ns.shape[1])
+    level, back = log_ndtr(_chances(s, draws, rng)), _spread_correction(s.lasting_ns.shape[1])
     wide = _widths(s, draws, rng)
     # Few replicas do not tell the mean of all either.
     lasting = rng.standard_normal((draws, min(more, LISTED))) + rng.standard_normal((draws, 1)) / sqrt(s.lasting_ns.shape[1])
@@ -118,7 +125,7 @@ LISTED = 4096
 """Replicas whose lasting difference is drawn one by one; more of them are as many times these."""
 
 
-def _chances(s: Strays, draws: int, rng: np.random.Generator) -> Floats:
+def _chances(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
     """Standard normal numbers, draws × gates: shared by the gates of a step as jitter is, and lasting over steps as it does.
 
     Gates of one pool and step (the groups of other stages, of other tensor-parallel members) have one number.
@@ -131,7 +138,7 @@ def _chances(s: Strays, draws: int, rng: np.random.Generator) -> Floats:
     return each[s.window, :, s.pool[s.track]].T
 
 
-def _widths(s: Strays, draws: int, rng: np.random.Generator) -> Floats:
+def _widths(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
     """Standard deviation of what replicas differ by for good, draws × pools, ns.
 
     Means over steps differ by it and by what jitter leaves in them; few replicas tell its square as χ² has it.

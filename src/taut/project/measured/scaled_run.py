@@ -1,9 +1,9 @@
 """From measurement to projection: a measured job with more replicas of itself, under weak scaling.
 
-A rank keeps its work, its gaps and its place in the pipeline; what grows is whom it meets. At every gate that grows, the
-replicas that were measured are joined by others that stray as these do (``strays.py``), and transfers take the rounds and
-bytes of the larger group (``transfers.py``). The measured graph is replayed with both, once for every draw of what was not
-measured exactly. Findings are mended first: a fault is not structure.
+A rank keeps its work, its gaps and its place in the pipeline; what grows is whom it meets. At every gate that grows, further
+replicas join with the same residuals (``residuals.py``), and transfers take the rounds and bytes of the larger group
+(``transfer_growth.py``). The measured graph is replayed with both, once for every draw of what was not measured exactly.
+Findings are mended first: a fault is not structure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from taut.diagnose.detectors import Evidence, Finding, diagnose
 from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.project.measured.meetings import Meeting, meeting
-from taut.project.measured.residuals import TAILS, Strays, lateness
+from taut.project.measured.residuals import TAILS, Residuals, lateness
 from taut.project.measured.transfer_growth import Transfers, verb_of
 from taut.project.measured.widened_graph import Widened
 from taut.replay.blame import blame
@@ -127,7 +127,7 @@ class Measured:
         t = self.transfers
         sizes = (
             "latency and bandwidth were fitted to collectives of different sizes"
-            if t.told_apart
+            if t.sizes_differ
             else "collectives of one size do not tell latency from bandwidth: the share was drawn from what networks are like"
         )
         hosts = (
@@ -138,7 +138,7 @@ class Measured:
         )
         return [
             "weak scaling: a rank keeps its work and its gaps",
-            *self.meeting.said,
+            *self.meeting.text,
             "further replicas stray at gates as the measured ones do; beyond what was seen jitter goes on as a normal or an "
             "exponential tail",
             *([sizes] if len(t.verb) else []),
@@ -150,7 +150,7 @@ class Measured:
 
 
 def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int | None = None) -> Measured:
-    """What a graph says about more ranks; ``apart`` names the groups that grow (see ``meeting.py``)."""
+    """What a graph says about more ranks; ``apart`` names the groups that grow (see ``meetings.py``)."""
     if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 2:
         raise UsageError(f"{len(graph.steps)} steps of {len(graph.ranks)} ranks tell no jitter; give a run of at least "
                          f"{LEAST_STEPS} steps and 2 ranks")  # fmt: skip
@@ -240,7 +240,7 @@ def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
     at, share, power = (rng.permutation(evenly) for _ in range(3))
     best = (np.arange(DRAWS) % 2 == 0) & (not m.transfers.gloo)
     grown = m.transfers.grown(job.factor, windows, at, best)
-    met = job.strays(np.median(grown, axis=0)) if more > 0 and m.meeting.replicas > 1 else None
+    met = job.residuals(np.median(grown, axis=0)) if more > 0 and m.meeting.replicas > 1 else None
     late = [np.zeros((DRAWS, 0)) if met is None else lateness(met, more, windows, tail, seed) for tail in TAILS]
     walls = np.stack([job.walls(grown, share, power, tail) for tail in late])
     means = walls[:, windows, np.arange(DRAWS)[:, None]].mean(axis=2)
@@ -249,7 +249,7 @@ def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
     steps = np.median(np.quantile(walls, (0.1, 0.5, 0.9), axis=1), axis=(1, 2))
     terms = job.terms(np.median(grown, axis=0), np.mean(late, axis=(0, 1)), value)
     interval = value, min(float(low.min()), value), max(float(high.max()), value)
-    beyond = tuple(_beyond(m, ranks, met, interval, terms["transfer"] / value))
+    beyond = tuple(_warnings(m, ranks, met, interval, terms["transfer"] / value))
     return Forecast(ranks, tuple(steps.tolist()), interval, m.ideal_ns, terms, beyond)
 
 
@@ -263,7 +263,7 @@ def _replicas(m: Measured, ranks: int) -> int:
     return ranks // each
 
 
-def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, float, float], moved: float) -> list[str]:
+def _warnings(m: Measured, ranks: int, met: Residuals | None, interval: tuple[float, float, float], moved: float) -> list[str]:
     """Why a forecast is a guess."""
     out = []
     if ranks > RANGE * m.ranks:
@@ -277,9 +277,9 @@ def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, 
         out.append(f"{len(m.graph.ranks)} of {m.ranks} ranks were traced: the others are taken to be like them")
     t = m.transfers
     if ranks > m.ranks and len(t.verb) and (t.size > 0).any():
-        now, then = t.bytes_a_round(t.members), t.bytes_a_round(np.rint(t.members * ranks / m.ranks))
+        now, then = t.bytes_per_round(t.members), t.bytes_per_round(np.rint(t.members * ranks / m.ranks))
         if (then > 0).any() and then[then > 0].min() * RANGE < now[now > 0].min():
             out.append("messages would be shorter than those seen")
-    if moved > UNSURE and not t.told_apart and ranks > m.ranks and interval[2] - interval[1] > UNSURE * interval[0]:
+    if moved > UNSURE and not t.sizes_differ and ranks > m.ranks and interval[2] - interval[1] > UNSURE * interval[0]:
         out.append("collectives of one size do not tell latency from bandwidth")
     return out

@@ -45,13 +45,13 @@ class Transfers:
         return self.backend == "gloo"
 
     @property
-    def told_apart(self) -> bool:
+    def sizes_differ(self) -> bool:
         """Whether their sizes tell latency from bandwidth."""
-        a_round = self.bytes_a_round(self.members)[self.size > 0]
+        a_round = self.bytes_per_round(self.members)[self.size > 0]
         a_round = a_round[a_round > 0]
         return len(a_round) > 1 and bool(a_round.max() >= UNLIKE * a_round.min())
 
-    def bytes_a_round(self, members: Ints) -> Floats:
+    def bytes_per_round(self, members: Ints) -> Floats:
         """Bytes a member sends in a round of a ring."""
         messages, sent = self.rounds(members, "ring")
         return sent / np.maximum(messages, 1)
@@ -74,7 +74,7 @@ class Transfers:
         if not len(self.verb):
             return np.ones((len(at), 0))
         here, then = self.rounds(self.members, "ring"), np.rint(self.members * factor)
-        alpha, beta = self._fitted(windows, here) if self.told_apart else self._assumed(windows, at, here)
+        alpha, beta = self._fitted(windows, here) if self.sizes_differ else self._assumed(windows, at, here)
         ring = _time(alpha, beta, self.rounds(then, "ring"))
         quick = np.minimum.reduce([_time(alpha, beta, self.rounds(then, a)) for a in ALGORITHMS])
         now = _time(alpha, beta, here)

@@ -10,7 +10,7 @@ from taut.core.array_types import Floats
 from taut.core.ids import numbered, occurrence
 from taut.graph import Graph
 from taut.graph.gate_matching import EVERYBODY
-from taut.project.measured.residuals import Strays, strays
+from taut.project.measured.residuals import Arrivals, Residuals, residuals
 from taut.replay.mixtures import Grid, grid
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Widened:
         self.rows = np.flatnonzero(self.meets & grows[m.graph.gate]) if len(grows) else np.zeros(0, dtype=np.int64)
         self.gate, self.gates = numbered(m.graph.gate[self.rows])
 
-    def crowded(self, share: float) -> float:
+    def crowd_factor(self, share: float) -> float:
         """How many times as long everything takes that grows with the crowd."""
         return 1 + share * (self.crowd - 1)
 
@@ -58,12 +58,12 @@ class Widened:
         more = crowd * (grown[self.m.moves] if len(grown) else np.ones(len(self.moved)))
         return np.where(self.grows, self.moved * more + self.m.stall_ns * more**power, 0.0)
 
-    def strays(self, grown: Floats) -> Strays | None:
+    def residuals(self, grown: Floats) -> Residuals | None:
         """How replicas stray at the gates that grow."""
         g, met = self.m.graph, self.m.meeting
         if not self.gates:
             return None
-        crowd = self.crowded(0.5)
+        crowd = self.crowd_factor(0.5)
         mixed = np.array([[1.0], [crowd], [crowd**0.5], [1.0]])
         arrived = self._plain().with_after(self._transfer(grown, crowd, 0.5)).arrivals(mixed)[:, 0]
         first = np.zeros(self.gates, dtype=np.int64)
@@ -77,9 +77,8 @@ class Widened:
         of_track = np.zeros(tracks, dtype=np.int64)
         of_track[track] = pool
         at = np.searchsorted(self.m.batch.short.ops, self.rows)
-        return strays(
-            self.gate, met.replica[g.rank_index[self.rows]], arrived[at], track, window, of_track, met.replicas, len(g.steps)
-        )
+        arrivals = Arrivals(self.gate, met.replica[g.rank_index[self.rows]], arrived[at])
+        return residuals(arrivals, track, window, of_track, met.replicas, len(g.steps))
 
     def walls(self, grown: Floats, share: Floats, power: Floats, late: Floats) -> Floats:
         """Step lengths, windows × draws, ns: each with its transfers, its share, its power, and its lateness at the gates."""
@@ -98,7 +97,7 @@ class Widened:
 
     def terms(self, grown: Floats, late: Floats, mean_ns: float) -> dict[str, float]:
         """What the mean step is made of: losses come off one after the other, so that they sum to it."""
-        m, crowd = self.m, self.crowded(0.5)
+        m, crowd = self.m, self.crowd_factor(0.5)
         work = self.quick + self.rest * crowd + np.where(self.grows, 0.0, m.stall_ns * crowd**0.5)
         usual = m.quick_ns + crowd * np.maximum(m.usual_ns - m.quick_ns, 0)
         own = np.where(self.meets, 0.0, usual)
@@ -109,12 +108,12 @@ class Widened:
         #                  as it is, no jitter, no gaps, no transfers
         share = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float64)
         walls = ready.walls(share).mean(axis=0)
-        even = min(_even(m.graph, own), walls[-1])
+        even = min(_balanced_ns(m.graph, own), walls[-1])
         lost = (walls - np.append(walls[1:], even)) * (mean_ns - even) / max(walls[0] - even, 1.0)
         return dict(zip(TERMS, [even, *lost.tolist()], strict=True))
 
 
-def _even(graph: Graph, own: Floats) -> float:
+def _balanced_ns(graph: Graph, own: Floats) -> float:
     """A step if all ranks had the same work: the busiest lane of each rank, mean over ranks and steps, ns."""
     cell, cells = numbered(graph.rank_index, graph.window, graph.ops.lane)
     busy, where = np.bincount(cell, weights=own, minlength=cells), np.zeros(cells, dtype=np.int64)

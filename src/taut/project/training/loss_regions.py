@@ -1,6 +1,6 @@
 """Around a training scenario: which loss dominates where, what each part of the machine is worth, what spare capacity hides.
 
-All of it asks the quick rate (``quick.py``) with the same seeds before and after a change, so that draws cancel.
+All of it asks the quick rate (``sampled_replica.py``) with the same seeds before and after a change, so that draws cancel.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list
 
     Lost is what the smallest whole job, in which nothing strays or fails, does not lose.
     """
-    asked, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
+    decision, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
     quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
     best, usual = WORKLOAD.rate(quiet, how) / least, _spent(quiet, how)
     rows: list[dict[str, Any]] = []
     for intensity in INTENSITY:
-        often = synchronised(s, intensity)
+        often = scale_synchronisation(s, intensity)
         if often is None:
             continue
         for apart in HETEROGENEITY:
-            here = unequal(often, apart)
+            here = scale_heterogeneity(often, apart)
             now, then = (Curve(WORKLOAD, WORKLOAD.scale_jitter(here, factor), how, MAP_SEEDS) for factor in (1.0, STABLE))
             for scale in SCALES:
                 ranks = s.job.world * scale
                 around = max(round(ranks / sqrt(2) / least), 1) * least
-                back = [asked.back(curve, around) for curve in (now, then)]
+                back = [decision.gain(curve, around) for curve in (now, then)]
                 if back[0] is None or back[1] is None or now.rates(ranks) is None:
                     continue
                 kind = "unstable" if back[0][0] < 1 else "stable" if back[1][0] >= 1 else "marginal"
@@ -58,7 +58,7 @@ def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list
                     "ranks": ranks, "heterogeneity": apart, "intensity": intensity,
                     "dominates": max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
                     "loss_share": 1 - float(now.known_rates(ranks)[0]) / ranks / best, "class": kind,
-                    "marginal_return": float(back[0][0]) * asked.share,
+                    "marginal_return": float(back[0][0]) * decision.share,
                 })  # fmt: skip
     return rows
 
@@ -70,13 +70,13 @@ def _spent(s: Scenario, how: Sampling) -> dict[str, float]:
     return {name: ns / s.job.micro_batches for name, ns in terms.items()}
 
 
-def unequal(s: Scenario, times: float) -> Scenario:
+def scale_heterogeneity(s: Scenario, times: float) -> Scenario:
     """Ranks that differ for good so many times as far, or so many times as many of them older."""
     n = s.noise
     return replace(s, noise=replace(n, ranks_spread=n.ranks_spread * times, slow_share=min(n.slow_share * times, 1.0)))
 
 
-def synchronised(s: Scenario, times: float) -> Scenario | None:
+def scale_synchronisation(s: Scenario, times: float) -> Scenario | None:
     """So many times as many synchronisations a token: fewer by local steps, more by smaller batches; None if not whole."""
     j = s.job
     every = j.steps_between_syncs / times
