@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+
+from msgspec import convert, to_builtins
 
 from taut.core.array_types import Floats
 from taut.core.tables import Kind
@@ -15,13 +16,14 @@ from taut.project.noise import residuals
 from taut.project.projection import Asked, project_table
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
+from taut.result.types import Estimate, ProjectResult, Regime
 from taut.stored import open_run, refusing_runs
 
 
 def project(
     scenario: str | Path, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None, steps: int | None = None,
     seed: int = 0, envelope: bool = False, advice: bool = False, progress: Callable[[str], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> ProjectResult:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
@@ -34,12 +36,14 @@ def project(
     return project_table(table, str(scenario), text, asked, how, measured=_residuals, stage=progress)
 
 
-def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
+def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> ProjectResult:
     """What ``taut project --from RUN --json`` prints: the job of a finished run at other scales."""
     with refusing_runs(run):
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
-        return from_run(learn(opened.graph), opened.result, scales, same_hosts=same_hosts, seed=seed)
+        indices = convert(to_builtins(opened.result["indices"]), dict[str, Estimate | None])
+        regime = convert(to_builtins(opened.result["regime"]), Regime | None)
+        return from_run(learn(opened.graph), indices, regime, scales, same_hosts=same_hosts, seed=seed)
 
 
 def _residuals(run: str) -> Floats:

@@ -96,7 +96,7 @@ def test_jitter_that_doubles_the_step_is_the_reserve(slope: float, bears: float)
 
 def test_a_job_that_jitter_does_not_touch_bears_the_most_that_is_tried() -> None:
     found = reserve(Slope(0.0), Ranks(64))
-    assert found.reserve == Estimate(16.0, 16.0, None)
+    assert found.reserve == Estimate(16.0, 16.0, None).as_result()
     assert found.kind == "stable"
 
 

@@ -22,6 +22,7 @@ from taut.project.training.workload import WORKLOAD, Training
 from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.read.scenario_file import load
 from taut.replay.timeline import replay
+from taut.result.types import Forecast, Quantiles
 
 change = msgspec.structs.replace
 
@@ -48,8 +49,11 @@ class Ranks(NamedTuple):
     name: str = "ranks"
     about: About = About()
 
-    def entry(self) -> dict[str, Any]:
-        return {"dominant": "x"}
+    def entry(self) -> Forecast:
+        return Forecast(
+            ranks=self.ranks, step_ns=Quantiles(p10=1.0, p50=1.0, p90=1.0), mean_step_ns=None, tflops_per_device=None, mfu=None,
+            effective_throughput_ratio=None, cost_per_unit=None, energy_per_unit_j=None, dominant="x", in_range=True,
+        )  # fmt: skip
 
     def indices(self) -> dict[str, Estimate | None]:
         return {}
@@ -113,7 +117,7 @@ def test_half_of_a_linear_job_at_the_scale_where_its_slope_is_half() -> None:
 
 def test_a_job_that_loses_nothing_pays_as_far_as_was_tried() -> None:
     found = threshold(Speed(lambda n: n), ONE)
-    assert found.entry()["ranks"] is None
+    assert found.ranks is None
     assert found.tried >= 65_536
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from taut.cli.common import print_object, progress, show, shown_and_kept
 from taut.cli.options import HIGHEST, Target, scales
 from taut.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from taut.result.types import ProjectResult
 
 
 @click.command(short_help="Say what a scenario gives at other scales and with policies.")
@@ -64,7 +67,7 @@ def project(
     shown_and_kept(lambda: _show(result, as_json), write, "the evidence", remedy, quiet)
 
 
-def _show(result: dict[str, Any], as_json: bool) -> None:
+def _show(result: ProjectResult, as_json: bool) -> None:
     if as_json:
         print_object(result)
         return
@@ -76,7 +79,7 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
 def _scenario(
     scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, advice: bool, steps: int | None, seed: int,
     evidence: str | None, stage: Callable[[str], None],
-) -> tuple[dict[str, Any], Callable[[], Path] | None]:  # fmt: skip
+) -> tuple[ProjectResult, Callable[[], Path] | None]:  # fmt: skip
     """The result, and what writes its evidence, if that is asked for, and returns its first page."""
     from taut.forecasts import project as forecast
     from taut.project.workload import workload_of

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import UNSET, convert
+
 from taut.core.array_types import Floats
 from taut.core.errors import UsageError
 from taut.project.questions import questions
 from taut.project.training.sensitivity import sensitivity
 from taut.project.with_policies import assess, compare
-from taut.project.workload import DEFAULT, Sampling, workload_of
+from taut.project.workload import DEFAULT, Sampling, forecast_of, workload_of
+from taut.result.types import Advice, ProjectResult, Swept
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def project_table(
     *,
     measured: Callable[[str], Floats] | None = None,
     stage: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
+) -> ProjectResult:
     """What ``taut project`` prints: a scenario at its own scale or at others, and beside itself with policies.
 
     ``measured`` reads the residuals of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
@@ -57,13 +60,20 @@ def project_table(
     made = [kind.forecast(one, how) for one in placed]
     own = assess(kind, placed[0], how, made[0])
     compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
-    result = {
-        "scenario": s.name, "workload": kind.name, "defaults": defaults, "forecasts": [one.entry() for one in made],
-        "indices": own.indices(), "regime": own.regime, "threshold": own.threshold,
-        "policies": [compare(kind, own, one, how) for one in compared],
-    }  # fmt: skip
-    if asked.envelope:
-        result["envelope"] = sensitivity(placed[0], how)
-    if asked.advice:
-        result |= kind.advice(placed[0], how.seed, stage or (lambda what: None))
-    return {**result, "questions": questions(result)}
+    forecasts = [forecast_of(one) for one in made]
+    indices = own.indices()
+    extra = kind.advice(placed[0], how.seed, stage or (lambda what: None)) if asked.advice else {}
+    return ProjectResult(
+        scenario=s.name,
+        workload=kind.name,
+        defaults=defaults,
+        forecasts=forecasts,
+        indices=indices,
+        regime=own.regime,
+        threshold=own.threshold,
+        policies=[compare(kind, own, one, how) for one in compared],
+        questions=questions(forecasts[0], indices, own.regime, own.threshold),
+        envelope=sensitivity(placed[0], how) if asked.envelope else UNSET,
+        advice=convert(extra["advice"], list[Advice]) if asked.advice else UNSET,
+        sweep=convert(extra["sweep"], list[Swept]) if asked.advice else UNSET,
+    )

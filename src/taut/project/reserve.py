@@ -7,9 +7,7 @@ jitter may grow before those that there are do not pay, on average.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from taut.core.array_types import Floats
 from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
 from taut.project.policy import S
 from taut.project.workload import DEFAULT, Estimate, Sampling, Workload
+from taut.result.types import Regime
 
 STABLE = 2.0
 """Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
@@ -27,31 +26,7 @@ NEAR = 2.0
 """Factors on both sides of the reserve come as near to each other as this."""
 
 
-@dataclass(frozen=True)
-class Reserve:
-    """How many times as much jitter a scenario bears."""
-
-    kind: str
-    """Regime: stable, marginal or unstable."""
-    word: str
-    """depleted (below 1), thin (below 2) or adequate."""
-    reserve: Estimate
-    marginal_return: Estimate
-    """Today, over what pays if money is the rule."""
-    pays: float
-    rule: str
-
-    def entry(self) -> dict[str, Any]:
-        """As ``--json`` says it."""
-        return {
-            "class": self.kind, "word": self.word, "reserve": self.reserve.entry(),
-            "marginal_return": self.marginal_return.entry(), "pays": self.pays, "rule": self.rule,
-        }  # fmt: skip
-
-
-def reserve(
-    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None
-) -> Reserve:
+def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None) -> Regime:
     """The factor of jitter at which one accelerator more stops paying, at its own scale; ``decision``: the rule, if known."""
     decision, curve = decision or rule(kind, s, how, pays), Curve(kind, s, how)
     fixed = kind.has_fixed_demand(s)
@@ -75,13 +50,13 @@ def reserve(
     value = float(found[0])
     estimate = Estimate(value, max(value - width, 0.0), None if value + width >= UP[-1] else value + width)
     near = spread(today)
-    return Reserve(
-        regime(estimate),
-        word(value),
-        estimate,
-        Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
-        decision.share,
-        GIVEN if fixed else decision.text,
+    return Regime(
+        kind=regime(estimate),
+        word=word(value),
+        reserve=estimate.as_result(),
+        marginal_return=Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near).as_result(),
+        pays=decision.share,
+        rule=GIVEN if fixed else decision.text,
     )
 
 

@@ -6,48 +6,21 @@ Scales are doubled from the smallest whole job on until accelerators do not pay 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, log, sqrt
-from typing import Any
 
 import numpy as np
 
 from taut.core.array_types import Floats
 from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
 from taut.project.policy import S
-from taut.project.workload import DEFAULT, Sampling, Workload
+from taut.project.workload import DEFAULT, Sampling, Workload, forecast_of
+from taut.result.types import CurvePoint, Side, Threshold
 
 MOST_RANKS = 1 << 16
 """The largest scale tried, or twice the scenario's own."""
 NEAR = 1.5
 """Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so."""
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """The scale at which one accelerator more stops paying."""
-
-    rule: str
-    ranks: int | None
-    """None where it pays at every scale tried."""
-    lo: int | None
-    hi: int | None
-    """None where it might not be reached."""
-    tried: int
-    """The largest scale tried."""
-    in_range: bool | None
-    """Whether the fabric is known to be that large."""
-    before: dict[str, Any] | None
-    """What dominates at half of the scale …"""
-    after: dict[str, Any] | None
-    """… and at twice."""
-    curve: tuple[dict[str, float], ...]
-    """Marginal return at the scales that were tried."""
-
-    def entry(self) -> dict[str, Any]:
-        """As ``--json`` says it."""
-        out = {name: getattr(self, name) for name in ("ranks", "lo", "hi", "rule", "tried", "in_range", "before", "after")}
-        return {**out, "curve": list(self.curve)}
 
 
 def threshold(
@@ -64,14 +37,25 @@ def threshold(
             break
         points[middle] = back
         found = _crossed(points, least)
-    rows = tuple({"ranks": a * sqrt(2), "marginal_return": float(points[a][0]) * decision.share} for a in sorted(points))
+    rows = [CurvePoint(ranks=a * sqrt(2), marginal_return=float(points[a][0]) * decision.share) for a in sorted(points)]
     if found is None or not points:
-        return Threshold(decision.text, None, None, None, tried, _side(curve, tried, least)[1], None, None, rows)
-    ranks = exp(found[0])
-    width = spread(found)
+        known = _side(curve, tried, least)[1]
+        return Threshold(
+            ranks=None, lo=None, hi=None, rule=decision.text, tried=tried, in_range=known, before=None, after=None, curve=rows
+        )
+    ranks, width = exp(found[0]), spread(found)
     lo, hi = (max(least, round(ranks * exp(side * width))) if np.isfinite(width) else None for side in (-1, 1))
-    before, after = (_side(curve, ranks * times, least)[0] for times in (0.5, 2.0))
-    return Threshold(decision.text, round(ranks), lo, hi, tried, _side(curve, ranks, least)[1], before, after, rows)
+    return Threshold(
+        ranks=round(ranks),
+        lo=lo,
+        hi=hi,
+        rule=decision.text,
+        tried=tried,
+        in_range=_side(curve, ranks, least)[1],
+        before=_side(curve, ranks * 0.5, least)[0],
+        after=_side(curve, ranks * 2.0, least)[0],
+        curve=rows,
+    )
 
 
 def _scanned(curve: Curve[S], decision: Rule[S], least: int, own: int) -> tuple[dict[int, Floats], int]:
@@ -124,10 +108,9 @@ def _between(points: dict[int, Floats], found: Floats, least: int) -> int | None
     return middle if at[i - 1] < middle < at[i] else None
 
 
-def _side(curve: Curve[S], ranks: float, least: int) -> tuple[dict[str, Any], bool | None]:
+def _side(curve: Curve[S], ranks: float, least: int) -> tuple[Side, bool | None]:
     """What dominates at about so many ranks, and whether the fabric is known to be that large."""
     kind, whole = curve.kind, max(round(ranks / least), 1) * least
     near = next((n for n in (whole, *sorted(curve.known, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
-    s = kind.at(curve.scenario, near)
-    entry = kind.sketch(s, replace(curve.how, count=None)).entry()
-    return {"ranks": near, "dominant": entry.get("dominant"), "terms": entry.get("terms")}, entry.get("in_range")
+    made = forecast_of(kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)))
+    return Side(ranks=near, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None), made.in_range

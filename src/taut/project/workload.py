@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
+
 from taut.core.errors import InputRefused, UsageError
 from taut.project.policy import Described, Policy, S
+from taut.result import types
 
 if TYPE_CHECKING:
     from taut.core.array_types import Floats
@@ -26,8 +29,12 @@ class Estimate(NamedTuple):
     hi: float | None = None
 
     def entry(self) -> dict[str, float | None]:
-        """As ``--json`` says it."""
+        """Its keys in ``--json``."""
         return self._asdict()
+
+    def as_result(self) -> types.Estimate:
+        """Its part of the result."""
+        return types.Estimate(value=self.value, lo=self.lo, hi=self.hi)
 
 
 INDICES = (
@@ -59,11 +66,20 @@ class Answer(Protocol):
     def ranks(self) -> int:
         """How many it was asked for."""
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the words of ``--json``."""
+    def entry(self) -> types.Forecast | dict[str, Any]:
+        """Its part of the result, or the keys of it."""
 
     def indices(self) -> Mapping[str, Estimate | None]:
         """The indices by name; None for what this workload does not have."""
+
+
+def forecast_of(answer: Answer) -> types.Forecast:
+    """The part of the result that an answer is."""
+    found = answer.entry()
+    if isinstance(found, types.Forecast):
+        return found
+    mean = found["mean_step_ns"]
+    return msgspec.convert({**found, "mean_step_ns": mean if mean and mean["value"] is not None else None}, types.Forecast)
 
 
 class Workload(Protocol[S]):
@@ -136,7 +152,7 @@ class Workload(Protocol[S]):
         """Whether however many ranks there are share a given demand; else each brings its own."""
         return False
 
-    def regime(self, s: S, seed: int) -> Mapping[str, Any] | None:
+    def regime(self, s: S, seed: int) -> types.Regime | Mapping[str, Any] | None:
         """Its class and reserve, where these do not follow from accelerators and jitter; then it has no threshold."""
         return None
 

@@ -104,18 +104,18 @@ def _compared(one: Mapping[str, Any]) -> ConsoleRenderable:
     """Indices before and after, and the regime."""
     table = _table(("index", "left"), "as it stands", "with", "ratio")
     indices = one["indices"]
-    for name, before in indices["baseline"].items():
+    for name, before in indices["without"].items():
         ratio = indices["ratio"][name]
         after = indices["with"][name]
         table.add_row(name.replace("_", " "), number(before), number(after), "–" if ratio is None else f"{ratio:.2f}")
     for name, key in (("unit cost", "cost_per_unit"), ("unit energy, J", "energy_per_unit_j")):
-        before, after = (one["forecast"][side].get(key) for side in ("baseline", "with"))
+        before, after = (one["forecast"][side].get(key) for side in ("without", "with"))
         if before and after:
             table.add_row(name, number(before), number(after), f"{after / before:.2f}")
-    table.add_row("regime", safe(one["regime"]["baseline"] or "–"), safe(one["regime"]["with"] or "–"), "")
+    table.add_row("regime", safe(one["regime"]["without"] or "–"), safe(one["regime"]["with"] or "–"), "")
     reserve = one.get("reserve") or {}
-    if reserve.get("baseline") and reserve.get("with"):
-        table.add_row("reserve", number(reserve["baseline"]), number(reserve["with"]), "")
+    if reserve.get("without") and reserve.get("with"):
+        table.add_row("reserve", number(reserve["without"]), number(reserve["with"]), "")
     return table
 
 
@@ -128,7 +128,7 @@ def _rows(about: str, rows: Sequence[Mapping[str, Any]]) -> list[ConsoleRenderab
     for row in rows[:ROWS]:
         table.add_row(*(_cell(name, row[name]) for name in names))
     more = f", {ROWS} of {len(rows)}" if len(rows) > ROWS else ""
-    return [Text(about.capitalize() + more, style="bold"), table]
+    return [Text(about.replace("_", " ").capitalize() + more, style="bold"), table]
 
 
 def _separated(result: Mapping[str, Any]) -> list[ConsoleRenderable]:

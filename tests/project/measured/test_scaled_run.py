@@ -127,13 +127,10 @@ def test_a_rare_stall_is_not_multiplied_as_transfers_are() -> None:
 
 
 def test_the_entry_has_the_keys_of_the_contract() -> None:
-    whole = learn(law(4, 30, 0), ()).entry([8])
-    assert {"scenario", "defaults", "forecasts", "threshold", "policies"} <= set(whole)
-    entry = whole["forecasts"][0]
-    assert {"ranks", "step_ns", "tflops_per_device", "mfu", "effective_throughput_ratio", "cost_per_unit", "energy_per_unit_j",
-            "dominant", "in_range"} <= set(entry)  # fmt: skip
-    assert entry["mfu"] is None
-    assert sum(entry["terms_ns"].values()) == pytest.approx(entry["mean_step_ns"]["value"])
+    entry = learn(law(4, 30, 0), ()).forecasts([8])[0].entry()
+    assert (entry.ranks, entry.mfu) == (8, None)
+    assert entry.mean_step_ns is not None
+    assert sum((entry.terms_ns or {}).values()) == pytest.approx(entry.mean_step_ns.value)
 
 
 def test_the_grid_says_the_same_of_a_barrier() -> None:

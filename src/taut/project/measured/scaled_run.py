@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from taut.project.measured.widened_graph import Widened
 from taut.replay.blame import blame
 from taut.replay.reference import across
 from taut.replay.timeline import Batch, Change, batch, replay
+from taut.result import types
 
 DRAWS = 60
 """Draws behind an interval, for each tail."""
@@ -69,16 +69,25 @@ class Forecast:
         """The largest of the terms."""
         return max(self.terms_ns, key=lambda term: self.terms_ns[term])
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the keys of the JSON contract; what a trace does not say is null."""
-        value, low, high = self.mean_ns
-        ratio = {"value": self.ideal_ns / value, "lo": self.ideal_ns / high, "hi": self.ideal_ns / low}
-        return {
-            "ranks": self.ranks, "step_ns": dict(zip(("p10", "p50", "p90"), self.step_ns, strict=True)),
-            "mean_step_ns": {"value": value, "lo": low, "hi": high}, "tflops_per_device": None, "mfu": None,
-            "effective_throughput_ratio": ratio, "cost_per_unit": None, "energy_per_unit_j": None,
-            "dominant": self.dominant, "terms_ns": self.terms_ns, "in_range": self.in_range, "beyond": list(self.beyond),
-        }  # fmt: skip
+    def entry(self) -> types.Forecast:
+        """Its part of the result; what a trace does not say is None."""
+        (value, low, high), (p10, p50, p90) = self.mean_ns, self.step_ns
+        return types.Forecast(
+            ranks=self.ranks,
+            step_ns=types.Quantiles(p10=p10, p50=p50, p90=p90),
+            mean_step_ns=types.Estimate(value=value, lo=low, hi=high),
+            tflops_per_device=None,
+            mfu=None,
+            effective_throughput_ratio=types.Estimate(
+                value=self.ideal_ns / value, lo=self.ideal_ns / high, hi=self.ideal_ns / low
+            ),
+            cost_per_unit=None,
+            energy_per_unit_j=None,
+            dominant=self.dominant,
+            terms_ns=self.terms_ns,
+            in_range=self.in_range,
+            beyond=list(self.beyond),
+        )
 
 
 @dataclass(frozen=True)
@@ -112,15 +121,6 @@ class Measured:
     def forecasts(self, ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0) -> list[Forecast]:
         """A forecast for each number of ranks; with ``same_hosts`` they share the hosts that were measured."""
         return [_forecast(self, n, same_hosts, seed) for n in ranks]
-
-    def entry(self, ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
-        """What ``taut project --from RUN --json`` prints; a trace has no scenario to default, and tries no policies."""
-        forecasts = self.forecasts(ranks, same_hosts=same_hosts, seed=seed)
-        return {
-            "scenario": self.graph.trace.name, "defaults": [], "forecasts": [f.entry() for f in forecasts], "threshold": None,
-            "policies": [], "measured": {"ranks": self.ranks, "steps": len(self.graph.steps)},
-            "assumed": self.assumed(same_hosts),
-        }  # fmt: skip
 
     def assumed(self, same_hosts: bool = False) -> list[str]:
         """What every forecast rests on, one line each."""

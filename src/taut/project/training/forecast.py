@@ -6,7 +6,6 @@ More ranks are more replicas. With weak scaling each has as much to do as before
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from taut.project.training.scenario import Scenario, gates
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import sending, split_work, without_noise
 from taut.project.workload import Estimate
+from taut.result import types
 
 STEPS, SEED = 200, 0
 MOST_OPS, FEWEST_STEPS = 20_000_000, 40
@@ -83,8 +83,8 @@ class Forecast:
         """Whether the fabric is known to be that large."""
         return self.ranks <= self.scenario.fabric.tiers[-1].devices
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the words of ``--json``."""
+    def entry(self) -> types.Forecast:
+        """Its part of the result."""
         s = self.scenario
         if self.kept <= 0:
             why = f"on {self.ranks:,} ranks failures come before any work is saved: nothing of it is kept"
@@ -99,24 +99,33 @@ class Forecast:
         watts = network.whole(s)[1]
         joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
         late, penalty = self._late(), s.price.penalty
-        return {
-            "ranks": self.ranks,
-            "step_ns": {"p10": float(low), "p50": float(middle), "p90": float(high)},
-            "mean_step_ns": {"value": mean, "lo": float(mean - error), "hi": float(mean + error)},
-            "tflops_per_device": flops / 1e3, "mfu": flops / 1e3 / s.device.peak_tflops,
-            "effective_throughput_ratio": self.noiseless_ns / mean * self.kept * effects.batch_share(s),
-            "availability": None if self.histories is None else Estimate(*self.histories.kept).entry(),
-            "cost_per_unit": None if price is None else price / 3600 * seconds * self._paid(),
-            "currency": s.price.currency or None, "energy_per_unit_j": joules,
-            "network_cost_per_unit": times(seconds, network.per_s(s)), "network_w": watts,
-            "movement_energy_per_unit_j": times(1 / units / self.kept, joules_moved(s)),
-            "energy_cost_per_unit": times(joules / 3.6e6, s.price.kwh),
-            "kg_co2e_per_unit": times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
-            "penalty_per_unit": None if late is None else times(late / units, penalty),
-            "tokens_per_s": self.tokens_per_s, "effective_batch_share": effects.batch_share(s),
-            "staleness_updates": effects.staleness(s), "extra_work_share": self.copied, "power_swing_w": self._swing_w(),
-            "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
-        }  # fmt: skip
+        return types.Forecast(
+            ranks=self.ranks,
+            step_ns=types.Quantiles(p10=float(low), p50=float(middle), p90=float(high)),
+            mean_step_ns=types.Estimate(value=mean, lo=float(mean - error), hi=float(mean + error)),
+            tflops_per_device=flops / 1e3,
+            mfu=flops / 1e3 / s.device.peak_tflops,
+            effective_throughput_ratio=self.noiseless_ns / mean * self.kept * effects.batch_share(s),
+            availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
+            cost_per_unit=None if price is None else price / 3600 * seconds * self._paid(),
+            currency=s.price.currency or None,
+            energy_per_unit_j=joules,
+            network_cost_per_unit=times(seconds, network.per_s(s)),
+            network_w=watts,
+            movement_energy_per_unit_j=times(1 / units / self.kept, joules_moved(s)),
+            energy_cost_per_unit=times(joules / 3.6e6, s.price.kwh),
+            kg_co2e_per_unit=times(joules / 3.6e6, s.price.kg_co2e_per_kwh),
+            late_share=late,
+            penalty_per_unit=None if late is None else times(late / units, penalty),
+            tokens_per_s=self.tokens_per_s,
+            effective_batch_share=effects.batch_share(s),
+            staleness_updates=effects.staleness(s),
+            extra_work_share=self.copied,
+            power_swing_w=self._swing_w(),
+            terms={name: ns / mean for name, ns in self.terms.items()},
+            dominant=self.dominant,
+            in_range=self.in_range,
+        )
 
     def indices(self) -> dict[str, Estimate | None]:
         """All six, see ``indices.py``."""

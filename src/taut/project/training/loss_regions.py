@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import ceil, log, sqrt
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from taut.project.reserve import STABLE
 from taut.project.training.scenario import Scenario
 from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.project.workload import DEFAULT, Estimate, Sampling
+from taut.result.types import Elasticity, LossRegion, SpareCapacity
 
 SCALES, HETEROGENEITY, INTENSITY = (1, 4, 16), (1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
 """Times as many ranks; times as far as ranks differ for good; times as many synchronisations a token."""
@@ -29,7 +29,7 @@ FAR = 4
 """Times as many replicas as there are: more are not tried to make up for losses."""
 
 
-def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list[dict[str, Any]]:
+def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list[LossRegion]:
     """The map: at each scale, heterogeneity and synchronisation intensity what is lost, to what most, and the regime.
 
     Lost is what the smallest whole job, in which nothing strays or fails, does not lose.
@@ -37,7 +37,7 @@ def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list
     decision, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
     quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
     best, usual = WORKLOAD.rate(quiet, how) / least, _spent(quiet, how)
-    rows: list[dict[str, Any]] = []
+    rows = []
     for intensity in INTENSITY:
         often = scale_synchronisation(s, intensity)
         if often is None:
@@ -54,12 +54,17 @@ def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list
                 kind = "unstable" if back[0][0] < 1 else "stable" if back[1][0] >= 1 else "marginal"
                 spent = _spent(WORKLOAD.at(here, ranks), how)
                 lost = {name: ns - usual[name] for name, ns in spent.items() if name != "compute"}
-                rows.append({
-                    "ranks": ranks, "heterogeneity": apart, "intensity": intensity,
-                    "dominates": max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
-                    "loss_share": 1 - float(now.known_rates(ranks)[0]) / ranks / best, "class": kind,
-                    "marginal_return": float(back[0][0]) * decision.share,
-                })  # fmt: skip
+                rows.append(
+                    LossRegion(
+                        ranks=ranks,
+                        heterogeneity=apart,
+                        intensity=intensity,
+                        dominates=max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
+                        loss_share=1 - float(now.known_rates(ranks)[0]) / ranks / best,
+                        kind=kind,
+                        marginal_return=float(back[0][0]) * decision.share,
+                    )
+                )
     return rows
 
 
@@ -119,7 +124,7 @@ def _device(name: str) -> Callable[[Scenario], Scenario]:
     return lambda s: replace(s, device=replace(s.device, **{name: getattr(s.device, name) * MORE}))
 
 
-def elasticities(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
+def elasticities(s: Scenario, how: Sampling = DEFAULT) -> list[Elasticity]:
     """Percent more useful rate, and percent less cost of a unit, for each percent that a part is better (or for one more)."""
     base = Curve(WORKLOAD, s, how, SEEDS).known_rates(s.job.world)
     rows = []
@@ -129,10 +134,14 @@ def elasticities(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
         by = 0.01 if times is None else log(times)
         gain = np.log(after / base) / by
         dearer = log(cost(changed) / cost(s)) / by
-        rows.append({
-            "knob": name, "per": "one more" if times is None else "percent",
-            "rate": _estimate(gain).entry(), "cost_per_unit": _estimate(dearer - gain).entry(),
-        })  # fmt: skip
+        rows.append(
+            Elasticity(
+                knob=name,
+                per="one more" if times is None else "percent",
+                rate=_estimate(gain).as_result(),
+                cost_per_unit=_estimate(dearer - gain).as_result(),
+            )
+        )
     return rows
 
 
@@ -146,7 +155,7 @@ def cost(s: Scenario) -> float:
     return WORKLOAD.value_and_cost(s)[1] or s.job.world + s.failure.spares * s.fabric.node
 
 
-def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]]:
+def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[SpareCapacity]:
     """What capacity held in excess buys, and what it hides: the job as it stands, with more replicas, with more spares.
 
     The plan is what the job would deliver if nothing strayed or failed, at what it costs. Replicas are added until the target
@@ -156,12 +165,16 @@ def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[dict[str, Any]
     ranks, target = s.job.world, WORKLOAD.rate(WORKLOAD.ideal(s), how)
     curve = Curve(WORKLOAD, s, how, SEEDS)
 
-    def row(what: str, extra: int, held: Scenario, reached: float) -> dict[str, Any]:
-        return {
-            "what": what, "extra_ranks": extra, "extra_share": extra / ranks, "target_share": reached / target,
-            "met": reached >= target, "cost_per_unit_change": cost(held) / reached / (cost(s) / target) - 1,
-            "hides_share": 1 - reached / target * ranks / held.job.world,
-        }  # fmt: skip
+    def row(what: str, extra: int, held: Scenario, reached: float) -> SpareCapacity:
+        return SpareCapacity(
+            what=what,
+            extra_ranks=extra,
+            extra_share=extra / ranks,
+            target_share=reached / target,
+            met=reached >= target,
+            cost_per_unit_change=cost(held) / reached / (cost(s) / target) - 1,
+            hides_share=1 - reached / target * ranks / held.job.world,
+        )
 
     now, needed = float(curve.known_rates(ranks)[0]), _needed(curve, target)
     rows = [row("as it stands", 0, s, now)]
