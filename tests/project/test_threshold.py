@@ -1,4 +1,4 @@
-"""Where the next accelerator stops paying: the rule, its limits, and the same scale from full graphs."""
+"""Where one more accelerator stops paying: the rule, its limits, and the same scale from full graphs."""
 
 from __future__ import annotations
 

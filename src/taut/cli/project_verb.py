@@ -36,8 +36,8 @@ def project(
     scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], envelope: bool,
     advice: bool, evidence: str | None, steps: int | None, seed: int, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where the
-    next accelerator stops paying, and what policies change.
+    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where
+    one more accelerator stops paying, and what policies change.
 
     SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (taut scenarios).
 

@@ -20,10 +20,10 @@ from msgspec import to_builtins
 
 from taut.result.types import ProjectResult
 
+# σ₀ of the convention.
 SIGMA = 0.00190643
-"""σ₀ of the convention."""
+# How far an index lies from losing nothing: shares that are best at 1, multiples that are best at 1, rates best at 0.
 SHARE, MULTIPLE, RATE = "1 − index", "index − 1", "index"
-"""How far an index lies from losing nothing: shares that are best at 1, multiples that are best at 1, rates best at 0."""
 RISKS = {
     "effective_throughput_ratio": SHARE, "energy_per_useful_step": MULTIPLE, "runtime_variance_index": RATE,
     "sync_delay_amplification": MULTIPLE, "replay_probability": RATE, "straggler_cascade_rate": RATE,

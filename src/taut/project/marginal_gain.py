@@ -1,4 +1,4 @@
-"""What one accelerator more brings: useful rates of a scenario at its scales, and their slope.
+"""What one more accelerator adds: useful rates of a scenario at its scales, and their slope.
 
 Rates are drawn with several seeds, the same ones at every scale, so that differences between scales are not those between
 draws. Everything is computed for the mean over all seeds and over all but one of them; how far the latter lie apart tells
@@ -20,13 +20,13 @@ from taut.core.errors import UsageError
 from taut.project.policy import S
 from taut.project.workload import DEFAULT, Sampling, Workload
 
+# One more accelerator pays while it adds at least this share of one without jitter and failures (docs/indices.md).
 PAYS = 0.5
-"""The next accelerator pays while it brings at least this share of one without jitter and failures (docs/indices.md)."""
 SEEDS = 4
+# By seeds: of so few, 95 in 100 lie within so many standard errors (Student's t).
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 6: 2.571}
-"""By seeds: of so few, 95 in 100 lie within so many standard errors (Student's t)."""
+# An interval that holds what another seed says, not only the mean of all: both stray.
 ANOTHER = sqrt(2.0)
-"""An interval that holds what another seed says, not only the mean of all: both stray."""
 
 
 @dataclass
@@ -76,6 +76,7 @@ class Curve(Generic[S]):
         if one is None or two is None:
             return None
         added = (two - one) / ranks
+        # With X = n · x(n), dX/dn = x · (1 + d ln x / d ln n); x at √2·n is the geometric mean of both ends.
         one, two = np.maximum(one / ranks, 1e-300), np.maximum(two / (2 * ranks), 1e-300)
         return np.where(2 * one < two, added, np.sqrt(one * two) * (1 + np.log2(two / one)))
 
@@ -95,7 +96,7 @@ def best(kind: Workload[S], s: S, how: Sampling) -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class Rule(Generic[S]):
-    """When one accelerator more pays."""
+    """When one more accelerator pays."""
 
     text: str
     gain: Callable[[Curve[S], int], Floats | None]
@@ -142,5 +143,6 @@ def spread(values: Floats) -> float:
     n = len(values) - 1
     if not np.isfinite(values).all():
         return float("inf")
+    # Jackknife standard error of the mean over seeds.
     error = sqrt((n - 1) / n * float(((values[1:] - values[1:].mean()) ** 2).sum()))
     return ANOTHER * STUDENT[n] * error

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats, Mask, Numbers
 from taut.project.training.scenario import Noise
 
+# Points of a table, and the log odds of its ends: chances of one in ten thousand million.
 POINTS, REACH = 2049, 23.0
-"""Points of a table, and the log odds of its ends: chances of one in ten thousand million."""
 GRID = np.linspace(-REACH, REACH, POINTS)
+# Sums that are drawn to know their distribution.
 DRAWN = 1 << 16
-"""Sums that are drawn to know their distribution."""
 EULER = 0.5772156649015329
+# Keys of ``[noise]`` that are amplitudes.
 SCALED_KEYS = ("spread", "times", "step_spread", "ranks_spread", "drift_share")
-"""Keys of ``[noise]`` that are amplitudes."""
 
 
 def scaled(noise: Noise, times: float) -> Noise:
@@ -46,14 +46,17 @@ def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | Non
     if kind == "exponential":
         return 1 + c * (-np.log(upper) - 1)
     if kind == "gumbel":
+        # A Gumbel variable has the variance (pi · scale)² / 6 and the mean scale · Euler's constant.
         scale = c * sqrt(6) / pi
         return 1 + scale * (-np.log(-np.log1p(-upper)) - EULER)
     if kind == "pareto":
         a = noise.tail
+        # Pareto with exponent a has the mean a / (a - 1): scaled to a mean of 1 first.
         return np.maximum(1 + noise.times * (upper ** (-1 / a) * (a - 1) / a - 1), 0.0)
     z: Floats = np.where(chance < 0.5, ndtri(chance), -ndtri(upper))
     if kind == "gaussian":
         return np.maximum(1 + c * z, 0.0)
+    # A lognormal variable of mean 1 and coefficient of variation c has sigma² = log(1 + c²), mu = -sigma² / 2.
     wide = log1p(c * c)
     return np.exp(sqrt(wide) * z - wide / 2)
 
@@ -109,6 +112,7 @@ def _doubled(one: Floats, parts: int, rng: np.random.Generator, drawn: int) -> F
     """
     chance = (np.arange(drawn) + rng.random(drawn)) / drawn
     doubled, total = np.interp(np.log(chance) - np.log1p(-chance), GRID, one), np.zeros(drawn)
+    # Binary exponentiation: sums of 1, 2, 4 … parts, added where the bit of parts is set.
     for bit in range(parts.bit_length()):
         doubled = doubled + rng.permutation(doubled) if bit else doubled
         if parts >> bit & 1:
@@ -130,6 +134,7 @@ def _fresh(one: Floats, parts: int, rng: np.random.Generator, drawn: int) -> Flo
 
 def longest_mean(quantiles: Floats, members: float) -> float:
     """Expected longest of so many draws from a table."""
+    # P(longest of n < x) = P(one < x)^n, and log P of a log odds x is -log(1 + exp(-x)).
     edges = np.append(GRID[:-1] + (GRID[1] - GRID[0]) / 2, np.inf)
     below = np.exp(-members * np.log1p(np.exp(-edges)))
     return float(quantiles @ np.diff(below, prepend=0.0))
@@ -176,6 +181,7 @@ class Slowness:
         if self.by_speed:
             self.lasting = np.sort(self.lasting, axis=None).reshape(self.shape)
             pace = self.lasting.max(axis=(1, 2), keepdims=True)
+            # Work by speed: the harmonic mean keeps the total work of all replicas.
             self.lasting /= pace * (1 / pace).mean()
 
     def __call__(self, step: int) -> Floats:
@@ -185,6 +191,7 @@ class Slowness:
         if n.step_spread:
             factor = factor * (1 + n.step_spread * rng.standard_normal(self.shape))
         if self.drift is not None:
+            # An Ornstein-Uhlenbeck process sampled once a step: stationary, with the correlation `left` from step to step.
             left = exp(-1 / n.drift_steps)
             self.drift = left * self.drift + sqrt(1 - left * left) * rng.standard_normal(self.shape)
             factor = factor * (1 + n.drift_share * self.drift)

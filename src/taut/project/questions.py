@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from taut.result.types import Estimate, Forecast, Question, Regime, Threshold
 
 UNKNOWN = "not measured"
+# Terms of a step that are waiting for others.
 WAITING = ("synchronisation", "jitter", "wait", "fan-out", "queue")
-"""Terms of a step that are waiting for others."""
 
 
 def questions(

@@ -1,7 +1,7 @@
-"""Reserve and regime of a scenario: how much jitter may still grow before the next accelerator stops paying.
+"""Reserve and regime of a scenario: how much jitter may still grow before one more accelerator stops paying.
 
 The same rule as for a measured run (``diagnose/job_regime.py``, docs/indices.md), with the jitter of the scenario scaled
-instead of a graph's. Where demand is given, it may well be served without one accelerator more; there the reserve is how much
+instead of a graph's. Where demand is given, it may well be served without one more accelerator; there the reserve is how much
 jitter may grow before those that there are do not pay, on average.
 """
 
@@ -17,17 +17,17 @@ from taut.project.policy import S
 from taut.project.workload import DEFAULT, Estimate, Sampling, Workload
 from taut.result.types import Regime
 
+# Stable: jitter may surely grow this many times. Unstable: one more accelerator does not pay today (reserve below 1).
 STABLE = 2.0
-"""Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
+# Factors of jitter that are tried; a reserve beyond the last is said to be at least that.
 UP, DOWN = (4.0, 16.0), (0.5, 0.25, 0.0)
-"""Factors of jitter that are tried; a reserve beyond the last is said to be at least that."""
 GIVEN = "accelerators pay while they add on average at least that share of what they add at best, without jitter"
+# Factors on both sides of the reserve come as near to each other as this.
 NEAR = 2.0
-"""Factors on both sides of the reserve come as near to each other as this."""
 
 
 def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None) -> Regime:
-    """The factor of jitter at which one accelerator more stops paying, at its own scale; ``decision``: the rule, if known."""
+    """The factor of jitter at which one more accelerator stops paying, at its own scale; ``decision``: the rule, if known."""
     decision, curve = decision or rule(kind, s, how, pays), Curve(kind, s, how)
     fixed = kind.has_fixed_demand(s)
     ranks = kind.ranks(s) if fixed else _around(curve, decision, kind.smallest(s))
@@ -39,6 +39,7 @@ def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = P
         return found
 
     points = {1.0: gain(1.0)}
+    # Upwards where one more pays today, else downwards; the first change of sign ends the search.
     for times in UP if points[1.0][0] >= 1 else DOWN:
         points[times] = gain(times)
         if (points[times][0] >= 1) != (points[1.0][0] >= 1):

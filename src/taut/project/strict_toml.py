@@ -14,24 +14,24 @@ from msgspec import Meta, Struct
 
 from taut.core.errors import InputRefused
 
+# Nothing that a scenario counts is more; products of a few of them stay finite.
 MOST_COUNT = 10**12
-"""Nothing that a scenario counts is more; products of a few of them stay finite."""
 Count = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Some = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
+# Nothing that a scenario tells is more, in any unit; infinity is no number.
 MOST = 1e30
-"""Nothing that a scenario tells is more, in any unit; infinity is no number."""
 Positive = Annotated[float, Meta(gt=0, le=MOST)]
 NotNegative = Annotated[float, Meta(ge=0, le=MOST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+# How many times as much, or as long.
 Times = Annotated[float, Meta(ge=1, le=1e6)]
-"""How many times as much, or as long."""
+# A time that something takes in the life of a job: at most four months.
 Seconds = Annotated[float, Meta(ge=0, le=1e7)]
-"""A time that something takes in the life of a job: at most four months."""
+# Failures in 1000 days of a unit; at the most of them a unit fails every quarter of an hour.
 FailureRate = Annotated[float, Meta(ge=0, le=1e5)]
-"""Failures in 1000 days of a unit; at the most of them a unit fails every quarter of an hour."""
 
+# (whether it holds, the key to look at, why, the way out).
 Contradiction = tuple[bool, str, str, str]
-"""(whether it holds, the key to look at, why, the way out)."""
 
 
 class Strict(Struct, forbid_unknown_fields=True, frozen=True):

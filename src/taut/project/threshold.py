@@ -1,4 +1,4 @@
-"""Where the next accelerator stops paying: the scale beyond which it brings less than it must, and what dominates around it.
+"""Where one more accelerator stops paying: the scale beyond which it brings less than it must, and what dominates around it.
 
 Scales are doubled from the smallest whole job on until accelerators do not pay even on average; then the place is bisected.
 ``docs/threshold.md`` derives the rule.
@@ -17,16 +17,16 @@ from taut.project.policy import S
 from taut.project.workload import DEFAULT, Sampling, Workload, forecast_of
 from taut.result.types import CurvePoint, Side, Threshold
 
+# The largest scale tried, or twice the scenario's own.
 MOST_RANKS = 1 << 16
-"""The largest scale tried, or twice the scenario's own."""
+# Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so.
 NEAR = 1.5
-"""Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so."""
 
 
 def threshold(
     kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None
 ) -> Threshold:
-    """The scale beyond which one accelerator more does not pay, and what another seed says; ``decision``: its rule."""
+    """The scale beyond which one more accelerator does not pay, and what another seed says; ``decision``: its rule."""
     curve, least = Curve(kind, s, how), kind.smallest(s)
     decision = decision or rule(kind, s, how, pays)
     points, tried = _scanned(curve, decision, least, kind.ranks(s))
@@ -66,6 +66,7 @@ def _scanned(curve: Curve[S], decision: Rule[S], least: int, own: int) -> tuple[
     most = max(MOST_RANKS, 2 * own)
     points: dict[int, Floats] = {}
     ranks = least
+    # Doubling from the smallest job; the return may dip and recover (a new tier), so the last crossing counts.
     while 2 * ranks <= most or not points:
         back = decision.gain(curve, ranks)
         if back is None:
@@ -93,6 +94,7 @@ def _crossed(points: dict[int, Floats], least: int) -> Floats | None:
             out[k] = np.inf
         elif len(paid):
             i = paid[-1]
+            # Linear interpolation in the log of the scale.
             part = (back[i, k] - 1) / (back[i, k] - back[i + 1, k])
             out[k] = place[i] + part * (place[i + 1] - place[i])
     return out

@@ -37,11 +37,11 @@ class Estimate(NamedTuple):
         return types.Estimate(value=self.value, lo=self.lo, hi=self.hi)
 
 
+# The six; control scenarios have their own (``taut.control``).
 INDICES = (
     "effective_throughput_ratio", "energy_per_useful_step", "runtime_variance_index", "sync_delay_amplification",
     "replay_probability", "straggler_cascade_rate",
 )  # fmt: skip
-"""The six; control scenarios have their own (``taut.control``)."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ def fewest(replicas: int, load: str) -> int:
     return -(-replicas // 4) if load == "fixed" else 1
 
 
+# Key of a file → folder of this room whose ``workload.py`` has its ``WORKLOAD``.
 KEYS = {"job": "training", "serving": "requests.serving", "agents": "requests.agents", "loops": "loops"}
-"""Key of a file → folder of this room whose ``workload.py`` has its ``WORKLOAD``."""
 
 
 def workload_of(table: Mapping[str, Any], label: str) -> Workload[Described]:

@@ -21,8 +21,8 @@ from taut.project.training.scenario import Device, Fabric, Scenario
 from taut.project.training.step_time import step_ns
 from taut.result.types import FabricCost, Growth, NextGeneration
 
+# Times as much bandwidth as today, beyond which a fabric is taken not to help.
 MOST = 1e4
-"""Times as much bandwidth as today, beyond which a fabric is taken not to help."""
 
 
 class Priced(Struct, frozen=True, kw_only=True):

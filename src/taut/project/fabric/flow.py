@@ -12,10 +12,10 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.core.jit import kernel
 
+# Links on all routes together up to which solving a round as arrays takes less than compiling would.
 FEW = 100_000
-"""Links on all routes together up to which solving a round as arrays takes less than compiling would."""
+# Links whose shares differ by less, relative to them, fill at once: rounding makes no order.
 TIE = 1e-12
-"""Links whose shares differ by less, relative to them, fill at once: rounding makes no order."""
 
 
 def rates(start: Ints, link: Ints, capacity: Floats) -> Floats:
@@ -33,6 +33,7 @@ def filled(start: Ints, link: Ints, capacity: Floats) -> Floats:
     active = np.bincount(link, minlength=len(known))
     while len(link):
         share = np.where(active > 0, (capacity - used) / np.maximum(active, 1), np.inf)
+        # Progressive filling: the link with the smallest fair share saturates next.
         level = share.min()
         done = np.zeros(flows, dtype=bool)
         done[flow[(share <= level * (1 + TIE))[link]]] = True

@@ -20,12 +20,12 @@ from taut.project.fabric.collective_time import ALGORITHMS, last_of, rounds, tim
 from taut.project.fabric.flow import rates
 from taut.project.training.scenario import Fabric, Job, Protocol, Scenario, Tier
 
+# Packed groups repeat: those of so many ranks stand for all, if no group is larger.
 SAMPLE = 8192
-"""Packed groups repeat: those of so many ranks stand for all, if no group is larger."""
+# Flows that are solved for one pattern: of more rounds than they suffice for, some stand for all …
 MOST_FLOWS = 1 << 18
-"""Flows that are solved for one pattern: of more rounds than they suffice for, some stand for all …"""
+# … but never fewer than these.
 FEWEST_ROUNDS = 3
-"""… but never fewer than these."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +281,7 @@ class Net:
             wraps = self.job.virtual_pp > 1
             yield Round(1.0, groups if wraps else groups[:, :-1], np.roll(groups, -1, 1) if wraps else groups[:, 1:])
         else:
+            # Rounds of an all-to-all are shifts 1 … n-1; evenly spread ones stand for all.
             many = min(n - 1, max(FEWEST_ROUNDS, MOST_FLOWS // some.size))
             for shift in 1 + (np.arange(many) * 2 + 1) * (n - 1) // (2 * many):
                 yield Round(1.0, groups, np.roll(groups, -shift, axis=1))

@@ -20,8 +20,8 @@ import numpy as np
 from taut.core.array_types import Floats, Ints, Mask
 from taut.project.training.scenario import Fabric
 
+# Links of flows, one array for each place on the way; -1 where a flow has none there.
 Columns = list[Ints]
-"""Links of flows, one array for each place on the way; -1 where a flow has none there."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +252,7 @@ class Torus(Topology):
         hops = np.zeros(len(src), np.int64)
         for dimension, side in enumerate(self.sides):
             ahead = (goal[dimension] - at[dimension]) % side
+            # Half way round both directions are as long: nodes take them in turn.
             back = (2 * ahead > side) | ((2 * ahead == side) & (at[dimension] % 2 == 1))
             left = np.where(back, side - ahead, ahead)
             hops += left
@@ -289,6 +290,7 @@ def _routes(inside: Columns, far: Ints, beyond: Columns, level: Ints, latency_us
 
 def _hash(src: Ints, dst: Ints, stripe: int, level: int) -> Ints:
     """What a switch makes of a flow's addresses: the same every time, and as good as drawn."""
+    # Odd constants spread each address over all bits before the finaliser mixes them (as in ECMP hashing).
     x = (src * 0x9E3779B1 + dst * 0x85EBCA77 + stripe * 0xC2B2AE3D + level * 0x27D4EB2F) & 0xFFFFFFFF
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
     x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF

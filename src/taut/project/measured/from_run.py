@@ -11,8 +11,8 @@ from taut.project.measured.scaled_run import Forecast, Measured
 from taut.project.questions import questions
 from taut.result.types import Estimate, MeasuredJob, ProjectResult, Regime, Threshold
 
+# How often the measured ranks are doubled in search of the threshold.
 DOUBLINGS = 10
-"""How often the measured ranks are doubled in search of the threshold."""
 
 
 def from_run(

@@ -64,6 +64,7 @@ def _sets(graph: Graph) -> tuple[Ints, list[Ints]]:
     """(number of each gate's set of ranks, the sets as indices of ranks)."""
     rows = np.flatnonzero(graph.gate >= 0)
     gate, rank = graph.gate[rows], graph.rank_index[rows]
+    # A random mark for each rank: gates with the same members have the same sum of marks.
     mark = np.random.default_rng(0).integers(1, 1 << 62, len(graph.ranks), dtype=np.int64)
     key = np.zeros(len(graph.gates), dtype=np.int64)
     np.add.at(key, gate, mark[rank])

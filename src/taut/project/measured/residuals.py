@@ -15,14 +15,14 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 
+# How jitter goes on beyond what was seen: both have the measured mean excess over the last tenth.
 TAILS = ("normal", "exponential")
-"""How jitter goes on beyond what was seen: both have the measured mean excess over the last tenth."""
+# Share of the jitter that is its tail …
 TAIL_SHARE = 0.1
-"""Share of the jitter that is its tail …"""
+# … or so many of the largest, if that is more.
 TAIL_LEAST = 10
-"""… or so many of the largest, if that is more."""
+# Points of a distribution's table, and bins for what replicas differ by for good.
 POINTS, BINS = 256, 32
-"""Points of a distribution's table, and bins for what replicas differ by for good."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ def _correlations(jitter: Floats) -> tuple[float, float]:
     z = np.nan_to_num(jitter / spread[:, None, None])
     power = max(float((z**2).mean()), 1e-9)
     n = len(z)
+    # Variance of a mean of n: (1 + (n - 1) rho) / n of the single variance; solved for rho.
     rho = (n * float((z.mean(axis=0) ** 2).mean()) / power - 1) / (n - 1) if n > 1 else 0.0
     phi = float((z[:, 1:] * z[:, :-1]).mean()) / power if z.shape[1] > 1 else 0.0
     return float(np.clip(rho, 0.0, 1.0)), float(np.clip(phi, 0.0, 0.95))
@@ -121,8 +122,8 @@ def lateness(s: Residuals, more: int, windows: Ints, tail: str, seed: int) -> Fl
     return np.maximum(out - s.last_ns, 0.0)
 
 
+# Replicas whose lasting difference is drawn one by one; more of them are as many times these.
 LISTED = 4096
-"""Replicas whose lasting difference is drawn one by one; more of them are as many times these."""
 
 
 def _chances(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
@@ -150,7 +151,9 @@ def _widths(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
     found = np.bincount(s.pool, weights=(s.lasting_ns**2).sum(axis=1) / replicas, minlength=pools) / tracks
     count = np.isfinite(s.jitter_ns).sum(axis=(1, 2))
     noise = np.bincount(s.pool, weights=np.nansum(s.jitter_ns**2, axis=(1, 2)) / np.maximum(count, 1), minlength=pools) / tracks
+    # Effective number of independent steps of an AR(1) series.
     steady = windows * (1 - s.phi) / (1 + s.phi)
+    # The sample variance of few replicas is chi-squared: its reciprocal draws the true one.
     drawn: Floats = found * (free / rng.chisquare(free, draws))[:, None]
     left: Floats = np.maximum(drawn - noise / max(steady, 1.0), 0.0)
     return np.sqrt(left)
@@ -187,6 +190,7 @@ def _beyond(excess: Floats, share: float, tail: str) -> Floats:
         return np.exp(-np.maximum(excess, 0.0))
     from scipy.special import ndtr, ndtri
 
+    # Mean excess of a normal variable beyond z (inverse Mills ratio minus z) scales the tail.
     z = -float(ndtri(share))
     mean = float(np.exp(-z * z / 2) / sqrt(2 * np.pi) / share) - z
     left: Floats = ndtr(-(z + np.maximum(excess, 0.0) * mean)) / share

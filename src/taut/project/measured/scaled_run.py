@@ -29,18 +29,18 @@ from taut.replay.reference import across
 from taut.replay.timeline import Batch, Change, batch, replay
 from taut.result import types
 
+# Draws behind an interval, for each tail.
 DRAWS = 60
-"""Draws behind an interval, for each tail."""
+# Quantiles of the draws that are the ends of an interval: it covers 90 %; the tails' intervals are joined.
 LEVEL = (0.05, 0.95)
-"""Quantiles of the draws that are the ends of an interval: it covers 90 %; the tails' intervals are joined."""
+# Fewer steps tell no jitter.
 LEAST_STEPS = 4
-"""Fewer steps tell no jitter."""
+# A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that.
 RANGE = 4.0
-"""A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that."""
+# Transfers that take this share of a step, and leave its mean open by as much, must be told by more than one size.
 UNSURE = 0.1
-"""Transfers that take this share of a step, and leave its mean open by as much, must be told by more than one size."""
+# Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out).
 FAR = 3.0
-"""Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out)."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,7 @@ def _far_out(values: Numbers, cls: Ints, classes: int) -> Floats:
     order = np.lexsort((values, cls))
     count = np.bincount(cls, minlength=classes)
     first = np.cumsum(count) - count
+    # Quartiles of each class, read off the sorted values.
     low, high = (values[order][first + (q * (count - 1)).astype(np.int64)] for q in (0.25, 0.75))
     found: Floats = np.maximum(values - (high + FAR * (high - low))[cls], 0.0)
     return found

@@ -15,14 +15,14 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import Verb
 from taut.project.fabric.collective_time import ALGORITHMS, rounds
 
+# Bytes a round must differ by this factor between classes to tell latency from bandwidth.
 UNLIKE = 4.0
-"""Bytes a round must differ by this factor between classes to tell latency from bandwidth."""
+# A message takes from … to …, whatever its size: through the kernel's TCP, between accelerators, or nobody knows how.
 LATENCY_NS = {"gloo": (1e4, 1e6), "nccl": (1e3, 5e4), "": (1e3, 1e6)}
-"""A message takes from … to …, whatever its size: through the kernel's TCP, between accelerators, or nobody knows how."""
+# A byte travels at this rate.
 RATE_GB_PER_S = (0.1, 1000.0)
-"""A byte travels at this rate."""
+# Neither is less than this share of a transfer.
 LEAST = 1e-3
-"""Neither is less than this share of a transfer."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Transfers:
         took = np.maximum(np.median(self.took_ns[known][:, windows], axis=2).T, 1.0)
         r, b, w = here[0][known] / took, here[1][known] / took, self.weight[known]
         rr, rb, bb, r1, b1 = ((w * x).sum(axis=1) for x in (r * r, r * b, b * b, r, b))
+        # Normal equations of two unknowns; a negative solution is replaced by the fit of the other alone.
         determinant = rr * bb - rb * rb
         alpha, beta = (r1 * bb - b1 * rb) / determinant, (b1 * rr - r1 * rb) / determinant
         alpha, beta = (
@@ -104,6 +105,7 @@ class Transfers:
         low = np.maximum(low, np.where(sized, 1 - b / RATE_GB_PER_S[0] / took, 0.0))
         high = np.minimum(high, np.where(sized, 1 - b / RATE_GB_PER_S[1] / took, 1.0))
         low, high = (np.clip(x, LEAST, 1 - LEAST) for x in (low, high))
+        # Evenly in log odds between the bounds: no share is preferred.
         odds = np.log(low / (1 - low)) * (1 - at[:, None]) + np.log(high / (1 - high)) * at[:, None]
         share = 1 / (1 + np.exp(-odds))
         return share * took / np.maximum(r, 1.0), np.where(b > 0, (1 - share) * took / np.maximum(b, 1e-9), 0.0)

@@ -16,10 +16,10 @@ from taut.replay.mixtures import Grid, grid
 if TYPE_CHECKING:
     from taut.project.measured.scaled_run import Measured
 
+# Replays side by side.
 COLUMNS = 12
-"""Replays side by side."""
+# Gates of a kind in a step that have a pool of their own; of more, all share one.
 MOST_TURNS = 64
-"""Gates of a kind in a step that have a pool of their own; of more, all share one."""
 TERMS = ("compute", "jitter wait", "gap", "transfer", "structural wait")
 
 
@@ -105,6 +105,7 @@ class Widened:
         astray = self._late(np.where(self.meets, 0.0, work - usual), late)
         gap = m.quick_gap_ns + self.gap * crowd + m.stall_gap_ns * crowd**0.5
         ready = grid(m.batch, [gap, None, None, None], [None, own, moved, astray])
+        # Columns of the replay: each takes one more loss off.
         #                  as it is, no jitter, no gaps, no transfers
         share = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float64)
         walls = ready.walls(share).mean(axis=0)

@@ -30,6 +30,7 @@ def expected_s(
     """Expected time of a job that saves once every period, the save included; exact where the periods come out even."""
     if isinf(mtbf_s):
         return work_s * period_s / (period_s - save_s)
+    # Daly 2006: (mtbf + down) · exp(restore / mtbf) · (exp(period / mtbf) - 1) for each period.
     each = (mtbf_s + down_s) * exp(restore_s / mtbf_s) * expm1(period_s / mtbf_s)
     return each * work_s / (period_s - save_s)
 
@@ -46,6 +47,7 @@ def best_s(save_s: float, mtbf_s: float) -> float:
     if ratio > 30:
         return save_s + mtbf_s
     p = min(sqrt(2 * ratio), 1 - exp(-1 - ratio))
+    # Newton on log(1 - p) + p + ratio = 0; quadratic, so that a few of the 60 steps are used.
     for _ in range(60):
         less = (log1p(-p) + p + ratio) * (1 - p) / p
         if abs(less) <= 1e-15 * p:

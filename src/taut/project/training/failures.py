@@ -23,8 +23,8 @@ from taut.project.training.job_history import COUNTS, FATES, FINISHED, PRODUCTIV
 from taut.project.training.scenario import Failure, Noise, Scenario
 
 US = 1e6
+# A history is given up when it has lasted so many times its work (sooner where integers of µs end).
 PATIENCE = 100
-"""A history is given up when it has lasted so many times its work (sooner where integers of µs end)."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,7 @@ def simulate_jobs(
     """Draw histories of a job that has so much work to do, measured at full speed (nothing cold, hot, slow or lost)."""
     if work_s < 1 / US or step_s <= 0 or count < 1:
         raise UsageError(f"work {work_s} s, step {step_s} s, {count} histories: give more than nothing of each")
+    # Node-microseconds are 64-bit integers: their sum over nodes must stay below 2^61.
     limit_s = min(PATIENCE * (work_s + f.checkpoint_s), (1 << 61) / US / (nodes + f.spares))
     if limit_s < 4 * work_s:
         raise UsageError(f"{nodes + f.spares:,} nodes × {work_s:.3g} s of work are more than taut counts in µs; give less work")

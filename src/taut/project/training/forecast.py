@@ -28,12 +28,12 @@ from taut.project.workload import Estimate
 from taut.result import types
 
 STEPS, SEED = 200, 0
+# Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says.
 MOST_OPS, FEWEST_STEPS = 20_000_000, 40
-"""Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says."""
+# Work over which failures are counted, and histories drawn.
 WORK_S, HISTORIES = 30 * 86400.0, 60
-"""Work over which failures are counted, and histories drawn."""
+# A unit of delivered work is a million tokens.
 UNIT_TOKENS = 1e6
-"""A unit of delivered work is a million tokens."""
 
 
 @dataclass(frozen=True)

@@ -95,11 +95,13 @@ def simulate_step(
     n = len(before)
     end = np.empty(n)
     key = step_key(seed, step)
+    # Tables are even in log odds, so a look-up is one logarithm and one multiplication.
     scale = (points - 1) / (2 * reach)
     copies = 0
     for r in range(first, last):
         mine = replica_key(key, r)
         for i in range(n):
+            # Max-plus recurrence: an op begins when the op before it on its stage and the op it needs have ended.
             t = begin[r]
             if before[i] >= 0:
                 t = end[before[i]]
@@ -110,6 +112,7 @@ def simulate_step(
             took = fixed[c]
             if drawn[c] > 0:
                 strays = slow[r, stage[i]] * look_up(op_key(mine, i), tables[which[c]], scale, points, reach)
+                # Speculative execution: the copy starts when the op is late, and the earlier end counts.
                 if strays > late:
                     again = look_up(op_key(mine, n + i), tables[which[c]], scale, points, reach)
                     again = min(again * slow[(r + 1) % len(slow), stage[i]], strays - late)
@@ -192,6 +195,7 @@ class Grid:
             self.late,
         )
         first, last = some or (0, self.replicas)
+        # More parts than cores: replicas differ in how many copies they make, and a late part would hold up the pool.
         parts = min(parts, last - first) if pool else 1
         cuts = [first + (last - first) * k // parts for k in range(parts + 1)]
 
@@ -215,6 +219,7 @@ class Gate:
 
 def fastest(count: int) -> Gate:
     """Everybody waits for the ``count`` fastest; the others are cancelled."""
+    # A partition finds the count-th arrival without sorting the others.
     return Gate(lambda met: np.broadcast_to(np.partition(met[-1], count - 1, axis=0)[count - 1], met[-1].shape))
 
 
@@ -228,10 +233,10 @@ def stale(bound: int) -> Gate:
     return Gate(lambda met: np.maximum(met[-1], met[0].max(axis=0)) if len(met) == bound + 1 else met[-1], bound + 1)
 
 
+# Everybody waits for the last.
 barrier = stale(0)
-"""Everybody waits for the last."""
+# Nobody waits: replicas run apart, and as much work as a step has is done when it is on average.
 free = Gate(lambda met: met[-1], counts=np.mean)
-"""Nobody waits: replicas run apart, and as much work as a step has is done when it is on average."""
 
 
 def hierarchical(group: int, bound: int) -> Gate:

@@ -20,8 +20,8 @@ DOWN, SPARE, HOLD, SAVE, RESTORE, RECOVER, DISCARDED, PRODUCTIVE, SLOW = range(l
 COUNTS = ("wall_us", "failures", "taken", "waited", "broken", "finished")
 WALL, FAILURES, TAKEN, WAITED, BROKEN, FINISHED = range(len(COUNTS))
 NEVER = 1 << 60
+# Failures after which a history is given up.
 MOST_FAILURES = 100_000
-"""Failures after which a history is given up."""
 
 
 @kernel()
@@ -37,6 +37,7 @@ def took(work: int, slow: float, bend: Floats) -> int:
     ``bend`` is how much slower a cold start is, the work it fades over, how much slower a hot machine is, the work it gets
     hot over.
     """
+    # Integral of 1 + slow + warm-up·exp(-x/W) + heat·(1 - exp(-x/H)) over the work x.
     t = work * (1.0 + slow + bend[2])
     if bend[1] > 0:
         t += bend[0] * bend[1] * -expm1(-work / bend[1])
@@ -48,6 +49,7 @@ def took(work: int, slow: float, bend: Floats) -> int:
 @kernel()
 def reached(until: int, part: int, block: int, late: int, most: int, slow: float, bend: Floats) -> int:
     """How many saves had begun ``late`` or longer before a time; a part of work lies before each."""
+    # Bisection: the time until a save grows with its number.
     low, high = 0, min(most, (until + block) // (part + block))
     while low < high:
         middle = (low + high + 1) // 2
@@ -61,6 +63,7 @@ def reached(until: int, part: int, block: int, late: int, most: int, slow: float
 @kernel()
 def slowness(worst: float, table: Floats, points: int, reach: float) -> float:
     """How much slower than the mean a node is whose log chance is given."""
+    # Log odds of the chance exp(worst): log p - log(1 - p).
     at = (worst - log(-expm1(worst)) + reach) * ((points - 1) / (2 * reach))
     at = min(max(at, 0.0), points - 1.0)
     k = min(int(at), points - 2)
@@ -75,6 +78,7 @@ def redrawn(worst: float, share: float, nodes: int, a: float, b: float, c: float
     """
     if share <= 0:
         return worst
+    # The slowest was redrawn: of the others that stayed, all were faster than it, which lowers their log chance.
     if b < share:
         others = (1 - share) * (nodes - 1)
         worst = worst + log(c) / others if others > 0 else -inf
@@ -94,6 +98,7 @@ def earliest(when: Ints, entries: int) -> int:
 @kernel()
 def let_pass(now: int, until: int, pool: Ints, when: Ints, many: Ints, book: Ints) -> int:
     """Book spares and broken nodes until a time; nodes repaired in it become spares. ``pool``: free, broken, entries."""
+    # Repairs in order of time; each ends a stretch in which spares and broken nodes are constant.
     while pool[2] > 0:
         i = earliest(when, pool[2])
         if when[i] > until:
@@ -117,6 +122,7 @@ def attempt(run: int, rest: int, part: int, block: int, save: int, slow: float, 
     A save blocks for ``block`` and is written ``save`` after it began; with nothing left to hide under, the last one blocks
     in whole.
     """
+    # A save follows every part but the last, which waits for its save in whole.
     saves = (rest + part - 1) // part
     last = took(rest, slow, bend) + (saves - 1) * block
     if run >= last + save:
@@ -179,11 +185,14 @@ def job_histories(
         key = mix(mix(seed & 0xFFFFFFFF) ^ ((one * 0x9E3779B9 + 0x7F4A7C15) & 0xFFFFFFFF))
         mine, n, now, done, reads, failures = book[one], 0, 0, 0, 0, 0
         pool[0], pool[1], pool[2] = spares, 0, 0
+        # The slowest of n independent nodes has the log chance log(u) / n.
         worst = log(chance(key, 0)) / nodes
         while True:
+            # Eight numbers of the stream for each attempt, used or not: attempts stay independent.
             n += 8
             left = NEVER
             if rate > 0:
+                # Failures without memory: exponential time to the next.
                 left = int(-log(chance(key, n)) / rate)
             begun = now
             if left >= reads:
@@ -227,6 +236,7 @@ def job_histories(
             mine[RECOVER] += nodes * reschedule
             now = let_pass(now, now + reschedule, pool, when, many, mine)
             reads = restore
+            # A restart redraws at least the nodes that broke.
             renewed = max(share, lost / nodes)
             worst = redrawn(worst, renewed, nodes, chance(key, n + 4), chance(key, n + 5), chance(key, n + 6))
         count[one, WALL], count[one, FAILURES] = now, failures

@@ -19,14 +19,14 @@ from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.project.workload import DEFAULT, Estimate, Sampling
 from taut.result.types import Elasticity, LossRegion, SpareCapacity
 
+# Times as many ranks; times as far as ranks differ for good; times as many synchronisations a token.
 SCALES, HETEROGENEITY, INTENSITY = (1, 4, 16), (1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
-"""Times as many ranks; times as far as ranks differ for good; times as many synchronisations a token."""
 MAP_SEEDS, SEEDS = 2, 4
+# What a part of the machine is made better by to see what that brings.
 MORE = 1.1
-"""What a part of the machine is made better by to see what that brings."""
 SPARES = (1, 2, 4, 8, 16)
+# Times as many replicas as there are: more are not tried to make up for losses.
 FAR = 4
-"""Times as many replicas as there are: more are not tried to make up for losses."""
 
 
 def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list[LossRegion]:
@@ -92,8 +92,8 @@ def scale_synchronisation(s: Scenario, times: float) -> Scenario | None:
     return replace(s, job=replace(j, steps_between_syncs=1, global_batch=round(j.global_batch * every))) if whole else None
 
 
+# (what is made better, how, times as good; None for one more).
 Knob = tuple[str, Callable[[Scenario], Scenario], float | None]
-"""(what is made better, how, times as good; None for one more)."""
 
 
 def knobs(s: Scenario) -> Iterator[Knob]:

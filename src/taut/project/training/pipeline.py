@@ -115,6 +115,7 @@ def turn_of(k: int, gpipe: int, stage: int, stages: int, per_stage: int, m: int)
     chunks a stage, ``stages`` micro-batches go through each chunk before the next comes.
     """
     each = per_stage * m
+    # Warm-up of 1F1B: as many forwards as stages lie behind; interleaved ones (Narayanan et al. 2021) add a round per chunk.
     ahead = stages - 1 - stage if per_stage == 1 else 2 * (stages - 1 - stage) + (per_stage - 1) * stages
     ahead = each if gpipe else min(ahead, each)
     direction, nth = FORWARD, k

@@ -16,8 +16,8 @@ from taut.project.policy import Policy, Value, number, switch, whole_number
 from taut.project.training import device_work as work
 from taut.project.training.scenario import MOST_STEPS, Scenario, contradictions
 
+# Of a policy that takes replicas or nodes.
 MOST_NODES = 100_000
-"""Of a policy that takes replicas or nodes."""
 
 
 def _policy(s: Scenario, **keys: Value) -> Scenario:
@@ -78,8 +78,8 @@ def _in_memory(s: Scenario) -> Scenario:
     return _failure(s, checkpoint_s=took_s, restore_s=took_s, restore_nodes=0)
 
 
+# Share of a pass that buckets hide under: an assumption, the last of ten has nothing left to hide under.
 OVERLAP = 0.9
-"""Share of a pass that buckets hide under: an assumption, the last of ten has nothing left to hide under."""
 
 ALL: tuple[Policy[Scenario], ...] = (
     whole_number("hierarchical-barrier", _group, 1, MOST_NODES,

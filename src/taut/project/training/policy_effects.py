@@ -13,10 +13,10 @@ from taut.project.noise import GRID, Slowness
 from taut.project.training.grid import Gate, barrier, fastest, first_of, free, hierarchical, ring, stale
 from taut.project.training.scenario import Device, Scenario
 
+# Draws that tell what an op usually takes.
 DRAWN = 1 << 14
-"""Draws that tell what an op usually takes."""
+# Power beyond that of waiting goes with the cube of the clock: capacitance × voltage² × clock, voltage with the clock.
 CUBE = 3
-"""Power beyond that of waiting goes with the cube of the clock: capacitance × voltage² × clock, voltage with the clock."""
 
 
 def gate(s: Scenario) -> Gate:
@@ -43,6 +43,7 @@ def capped_device(s: Scenario) -> Device:
     """The device at the power it is allowed: products take longer, what moves through memory does not."""
     d, p = s.device, s.policy
     load = d.load_w * p.power_cap_share
+    # Dynamic power beyond the idle one goes with the cube of the clock.
     clock = ((load - d.stall_w) / (d.load_w - d.stall_w)) ** (1 / CUBE) if p.power_cap_share < 1 else 1.0
     return replace(
         d,

@@ -25,24 +25,24 @@ from taut.project.training.scenario import Failure, Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import split_work, without_noise
 
+# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, dealt by speed.
 Shape = tuple[str, int, int, int, int, int, bool]
-"""Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, dealt by speed."""
+# Ops that a sample may take, and how many replicas are drawn whatever that says.
 OPS, FEWEST, MOST = 1_500_000, 250, 1 << 15
-"""Ops that a sample may take, and how many replicas are drawn whatever that says."""
+# Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds.
 CELLS = 1 << 12
-"""Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds."""
+# Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
-"""Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little."""
+# Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
 DEVICES = 200
-"""Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …"""
+# … times of replicas that are put together then, and the fewest meetings.
 GATED, MEETINGS = 1 << 15, 20
-"""… times of replicas that are put together then, and the fewest meetings."""
+# Share of a sample that tells how its upper end goes on.
 TAIL = 0.2
-"""Share of a sample that tells how its upper end goes on."""
+# Normal score of the table's end.
 FARTHEST = 7.0
-"""Normal score of the table's end."""
+# Failures that are enough to know their mean cost.
 FAILURES, FEWEST_HISTORIES = 2000, 3
-"""Failures that are enough to know their mean cost."""
 
 
 @kernel()
@@ -87,6 +87,7 @@ def replica_times(
                 x = (op_key(mine, i) + 0.5) / 4294967296.0
                 at = x * cells
                 k = int(at)
+                # Inside, cells of equal chance need no logarithm; the first and last cell hold the tails.
                 if 0 < k < cells - 1:
                     part = at - k
                     stray = even[which[c], k] + part * (even[which[c], k + 1] - even[which[c], k])
@@ -148,6 +149,7 @@ def _gate_ns(s: Scenario, quantiles: Floats) -> float:
         return longest_mean(quantiles, 1)
     if s.policy.gate == "barrier":
         return longest_mean(quantiles, many)
+    # P(the (many - dropped)-th of many draws comes before x) is a regularised incomplete beta function.
     edges = np.append(odds(GRID[:-1] + (GRID[1] - GRID[0]) / 2)[0], 1.0)
     dropped = s.policy.backup_replicas
     return float(quantiles @ np.diff(betainc(many - dropped, dropped + 1, edges), prepend=0.0))
@@ -162,6 +164,7 @@ def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = Non
     j, every = s.job, s.job.steps_between_syncs
     ends, later = _sampled_ends(s, p, seed, measured)
     rng = np.random.default_rng((seed, 4))
+    # More replicas than sampled devices: each sampled one stands for as many of them.
     who = rng.permutation(np.arange(j.dp) * len(later) // j.dp) if j.dp > len(later) else rng.permutation(len(later))[: j.dp]
     lasting = later[np.sort(who) if s.policy.deal_by_speed else who]
     count = 2 * min(max(GATED // j.dp, MEETINGS), 4 * MEETINGS) * every
@@ -264,6 +267,7 @@ def _extrapolated(values: Floats) -> Floats:
     out = np.interp(GRID, np.log(chance) - np.log1p(-chance), values)
     few = int(n * TAIL)
     x, y = ndtri(chance[-few:]), values[-few:]
+    # Least squares in normal scores: a straight line would be a normal tail.
     c, b, a = np.polyfit(x, y, 2)
     if b + 2 * c * FARTHEST < 0:
         c, (b, a) = 0.0, np.polyfit(x, y, 1)
@@ -280,6 +284,7 @@ def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | Non
     if per_s == 0:
         return None
     many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_HISTORIES), HISTORIES))
+    # Rounding the step lets scales share their histories (an lru_cache); only warm-up and heat are counted in steps.
     digits = 2 if s.failure.warmup_share or s.failure.heat_share else 0  # only what comes by and by is counted in steps
     return _cached_histories(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
 

@@ -31,8 +31,8 @@ from taut.project.strict_toml import (  # fmt: skip
 
 __all__ = ["About", "Scenario", "parse", "place"]
 
+# Steps between two meetings, or that replicas may be apart: a forecast plays all of them, several times.
 MOST_STEPS = 1000
-"""Steps between two meetings, or that replicas may be apart: a forecast plays all of them, several times."""
 
 
 class Model(Strict, frozen=True):

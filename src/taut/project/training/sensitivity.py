@@ -13,8 +13,8 @@ from taut.project.workload import DEFAULT, Sampling
 from taut.result.types import Surroundings
 
 TOPOLOGIES, OVERSUBSCRIPTIONS = ("fat-tree", "rail-optimised", "rail-only"), (1.0, 2.0, 4.0)
+# Times its own ranks that a scenario grows to.
 SIZES = (1, 2, 4, 8)
-"""Times its own ranks that a scenario grows to."""
 
 
 def sensitivity(s: Described, how: Sampling = DEFAULT) -> Surroundings:

@@ -23,13 +23,13 @@ from taut.project.training.job_history import DISCARDED, HOLD, PRODUCTIVE, RECOV
 from taut.project.workload import Estimate
 from taut.replay.blame import FALSE_ALARMS
 
+# Steps × groups whose making is kept, and the steps that are kept at least and at most: the first ones.
 ROOM, FEWEST, MOST = 1 << 20, 8, 4096
-"""Steps × groups whose making is kept, and the steps that are kept at least and at most: the first ones."""
+# Other draws of the devices, and the steps that are simulated on each of them: fewer where they would take longer than a
+# third of the job's own, more where replicas meet more seldom.
 DEVICE_DRAWS, DEVICE_DRAW_STEPS = 8, 4
-"""Other draws of the devices, and the steps that are simulated on each of them: fewer where they would take longer than a
-third of the job's own, more where replicas meet more seldom."""
+# A normal distribution's standard deviation in median absolute deviations.
 MAD = 1.4826
-"""A normal distribution's standard deviation in median absolute deviations."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ class StepRecord:
 def _leave_one_out(values: Floats) -> Floats:
     """Per column, the median of all the other rows."""
     n = len(values)
+    # The median without row i needs one sort: its neighbours move by one where the own value lies before them.
     order = np.sort(values, axis=0)
     place = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
 
@@ -233,6 +234,7 @@ def straggler_cascade_rate(record: StepRecord) -> Estimate | None:
     if replicas * stages < 2:
         return None
     excess = record.work_ns - record.reference_ns
+    # Bonferroni: the false alarms allowed in all are divided among all steps and groups.
     level = NormalDist().inv_cdf(1 - FALSE_ALARMS / excess.size)
     beyond = np.where(excess > level * record.spread_ns, excess, 0.0).reshape(len(excess), -1)
     top = beyond.argmax(axis=1)
@@ -285,6 +287,7 @@ def _widened(found: Estimate, record: StepRecord, per_step: Callable[[StepRecord
     if not record.other_devices or found.lo is None or found.hi is None:
         return found
     seen = np.array([per_step(other, took).mean() for other, took in record.other_devices])
+    # Two independent errors add in squares: resampled steps, and other draws of devices.
     more = Z * abs(found.value) * float(seen.std(ddof=1)) / max(abs(float(seen.mean())), 1e-9)
     low, high = (float(np.hypot(found.value - end, more)) for end in (found.lo, found.hi))
     return Estimate(found.value, found.value - low, found.value + high)

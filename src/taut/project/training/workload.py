@@ -18,8 +18,8 @@ from taut.project.training.sampled_replica import sketch
 from taut.project.training.scenario import Scenario, parse, place
 from taut.project.workload import Sampling, Workload
 
+# Residuals below which nothing is drawn from them.
 FEWEST = 100
-"""Residuals below which nothing is drawn from them."""
 
 
 def scale_failures(s: Scenario, factor: float) -> Scenario:
