@@ -75,5 +75,12 @@ def project_table(
         questions=questions(forecasts[0], indices, own.regime, own.threshold),
         envelope=sensitivity(placed[0], how) if asked.envelope else UNSET,
         advice=convert(extra["advice"], list[Advice]) if asked.advice else UNSET,
-        sweep=convert(extra["sweep"], list[Swept]) if asked.advice else UNSET,
+        sweep=[_swept(row) for row in extra["sweep"]] if asked.advice else UNSET,
     )
+
+
+def _swept(row: Swept | dict[str, Any]) -> Swept:
+    if isinstance(row, Swept):
+        return row
+    own = ("ranks", "worse")
+    return Swept(ranks=row["ranks"], worse=row["worse"], indices={k: v for k, v in row.items() if k not in own})
