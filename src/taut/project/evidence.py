@@ -106,13 +106,13 @@ def evidence(name: str, table: Mapping[str, Any], project: ProjectResult, *, see
         out["compared"] = {
             "policies": compared["policies"], **transitions(compared, declared),
             **{key: compared[key] for key in ("forecast", "regime", "reserve", "threshold")},
-            "declared_regime": about.get("declared_regime"), "implies": implies(compared),
+            "declared_regime": about.get("declared_regime"), "implies": consequences(compared),
         }  # fmt: skip
     out["digests"] = {part: _digest(out[part]) for part in ("definition", "forecast", "indices", "compared")}
     return out
 
 
-def implies(compared: Mapping[str, Any]) -> list[str]:
+def consequences(compared: Mapping[str, Any]) -> list[str]:
     """What follows for a decision, in sentences that hold whatever the numbers are."""
     before, after = compared["forecast"]["without"], compared["forecast"]["with"]
     out = []

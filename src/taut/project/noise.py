@@ -1,4 +1,4 @@
-"""How work strays: distributions as tables of quantiles, so that a draw is a look-up whatever the distribution is.
+"""Noise of work: distributions as tables of quantiles, so that a draw is a look-up whatever the distribution is.
 
 A table holds the quantiles of work over its mean at GRID points that lie evenly in log odds; between them it is linear,
 beyond them it goes on as it ended. What several ranks do between two rendezvous counts as the longest of them, and a
@@ -28,7 +28,7 @@ SCALED_KEYS = ("spread", "times", "step_spread", "ranks_spread", "drift_share")
 
 
 def scaled(noise: Noise, times: float) -> Noise:
-    """Noise that strays so many times as far; 0 is none."""
+    """Noise with its amplitudes multiplied; 0 is none."""
     kind = "none" if times == 0 else noise.distribution
     return replace(noise, distribution=kind, **{name: getattr(noise, name) * times for name in SCALED_KEYS})
 
@@ -168,7 +168,7 @@ class Slowness:
     by_speed: bool = False
     """Whether devices of like speed are together, and replicas get work by the speed of their slowest."""
     draw: int = 0
-    """Which draw of devices it is; what strays from step to step is the same in all of them."""
+    """Which draw of devices it is; what varies from step to step is the same in all of them."""
     lasting: Floats = field(init=False)
     drift: Floats | None = field(init=False)
 

@@ -96,16 +96,16 @@ def _defaults(kind: type[Struct], given: Mapping[str, Any], path: str = "") -> I
 
 def _refused(whole: type[Struct], error: msgspec.ValidationError, label: str, text: str) -> InputRefused:
     """What msgspec says, with the line and the way out."""
-    said, _, where = str(error).partition(" - at `")
+    message, _, where = str(error).partition(" - at `")
     path = where.rstrip("`").removeprefix("$").lstrip(".")
-    unknown = re.search(r"unknown field `(\w+)`", said)
-    missing = re.search(r"missing required field `(\w+)`", said)
+    unknown = re.search(r"unknown field `(\w+)`", message)
+    missing = re.search(r"missing required field `(\w+)`", message)
     key = ".".join(filter(None, (path, (unknown or missing or [None, ""])[1])))
     if unknown:
         return InputRefused(place(label, text, key), f"no such key: {key}", f"known here: {', '.join(_known(whole, path))}")
     if missing:
         return InputRefused(place(label, text, path), f"{key} is missing", "give it, with the unit its name carries")
-    return InputRefused(place(label, text, key), f"{key}: {said[:1].lower()}{said[1:]}", "correct the value")
+    return InputRefused(place(label, text, key), f"{key}: {message[:1].lower()}{message[1:]}", "correct the value")
 
 
 def _known(kind: Any, path: str) -> list[str]:

@@ -68,7 +68,7 @@ def policies_of(kind: Workload[S], text: str) -> list[tuple[Policy[S], float | N
     return found
 
 
-def changed(s: S, chosen: Sequence[tuple[Policy[S], float | None]]) -> S:
+def apply_policies(s: S, chosen: Sequence[tuple[Policy[S], float | None]]) -> S:
     """The scenario with all of these, in that order."""
     for policy, value in chosen:
         s = policy.apply(s, value)
@@ -78,7 +78,7 @@ def changed(s: S, chosen: Sequence[tuple[Policy[S], float | None]]) -> S:
 def compare(kind: Workload[S], before: Assessment[S], text: str, how: Sampling) -> PolicyComparison:
     """The scenario beside itself with these policies together."""
     chosen = policies_of(kind, text)
-    after = assess(kind, changed(before.scenario, chosen), how)
+    after = assess(kind, apply_policies(before.scenario, chosen), how)
     one, other = before.answer.indices(), after.answer.indices()
     reserves = [side.regime.reserve or None for side in (before, after)]
     return PolicyComparison(

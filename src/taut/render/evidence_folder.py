@@ -179,7 +179,7 @@ def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"| {name.replace('_', ' ')} | {said['without']:g} → {said['with']:g} | "
             f"{' → '.join('–' if one is None else format(one['value'], '.3g') for one in ours)} | "
-            f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('baseline', 'with'))} |"
+            f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('without', 'with'))} |"
         )
     if compared.get("declared_regime"):
         now = f"{compared['regime']['without']} → {compared['regime']['with']}"

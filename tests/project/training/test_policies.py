@@ -90,7 +90,7 @@ def test_every_key_does_something(gpt: Scenario, keys: dict[str, Any]) -> None:
         ("slack = 2", "does nothing at a gate 'barrier'"),
         ('gate = "ring"', "a gate 'ring' needs 1 or more"),
         ('gate = "hierarchical"\nslack = 1\ngroup_replicas = 3', "16 replicas cannot meet in groups of 3"),
-        ("clones = 3", "16 replicas cannot be dealt out 3 to a task"),
+        ("clones = 3", "16 replicas cannot be divided into groups of 3 clones"),
         ("priority = true", "nothing overlaps"),
         ("power_cap_share = 0.1", "leaves a device"),
         ("power_cap_share = 0.5\npower_floor_share = 0.6", "lies above the cap"),

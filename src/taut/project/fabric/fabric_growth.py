@@ -2,7 +2,7 @@
 generation of devices would need of it.
 
 Times are those of a step without noise: a fabric changes transfers and what is late in them (``Tier.jitter_us``), not how
-work strays. Money is what devices cost by the hour plus what the network costs over its life; null where no price is given.
+work varies. Money is what devices cost by the hour plus what the network costs over its life; null where no price is given.
 """
 
 from __future__ import annotations

@@ -103,9 +103,9 @@ class Measured:
     usual_ns: Numbers
     work_ns: Numbers
     gap_ns: Numbers
-    quick_ns: Numbers
+    fastest_ns: Numbers
     """Per op: the quickest of its class."""
-    quick_gap_ns: Numbers
+    fastest_gap_ns: Numbers
     stall_ns: Floats
     """Per op: what of its work lies far out of its class: rare, and not known to come with messages."""
     stall_gap_ns: Floats

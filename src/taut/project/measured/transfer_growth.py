@@ -76,9 +76,9 @@ class Transfers:
         here, then = self.rounds(self.members, "ring"), np.rint(self.members * factor)
         alpha, beta = self._fitted(windows, here) if self.sizes_differ else self._assumed(windows, at, here)
         ring = _time(alpha, beta, self.rounds(then, "ring"))
-        quick = np.minimum.reduce([_time(alpha, beta, self.rounds(then, a)) for a in ALGORITHMS])
+        fastest = np.minimum.reduce([_time(alpha, beta, self.rounds(then, a)) for a in ALGORITHMS])
         now = _time(alpha, beta, here)
-        return np.where(now > 0, np.where(best[:, None], quick, ring) / np.where(now > 0, now, 1.0), 1.0)
+        return np.where(now > 0, np.where(best[:, None], fastest, ring) / np.where(now > 0, now, 1.0), 1.0)
 
     def _fitted(self, windows: Ints, here: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """Latency and time of a byte, draws × 1: least squares of relative errors, neither below nothing."""

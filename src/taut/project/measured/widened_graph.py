@@ -35,10 +35,10 @@ class Widened:
         self.m, self.factor, self.crowd = m, factor, crowd
         self.meets, self.grows = m.graph.gate >= 0, m.moves >= 0
         own = m.work_ns - m.stall_ns
-        self.quick = np.where(self.meets, 0.0, m.quick_ns)
-        self.rest = np.where(self.grows, 0.0, own - self.quick)
+        self.fastest = np.where(self.meets, 0.0, m.fastest_ns)
+        self.rest = np.where(self.grows, 0.0, own - self.fastest)
         self.moved = np.where(self.grows, own, 0.0)
-        self.gap = m.gap_ns - m.stall_gap_ns - m.quick_gap_ns
+        self.gap = m.gap_ns - m.stall_gap_ns - m.fastest_gap_ns
         grows = m.meeting.grows & np.isin(m.graph.gates.verb, EVERYBODY)
         self.rows = np.flatnonzero(self.meets & grows[m.graph.gate]) if len(grows) else np.zeros(0, dtype=np.int64)
         self.gate, self.gates = numbered(m.graph.gate[self.rows])
@@ -51,7 +51,7 @@ class Widened:
         """The job ready to replay, without the transfers that grow: what stays, what grows with the crowd, stalls."""
         m = self.m
         stall = np.where(self.grows, 0.0, m.stall_ns)
-        return grid(m.batch, [m.quick_gap_ns, self.gap, m.stall_gap_ns], [self.quick, self.rest, stall])
+        return grid(m.batch, [m.fastest_gap_ns, self.gap, m.stall_gap_ns], [self.fastest, self.rest, stall])
 
     def _transfer(self, grown: Floats, crowd: float, power: float) -> Floats:
         """Work of the transfers that grow, per op."""
@@ -98,12 +98,12 @@ class Widened:
     def terms(self, grown: Floats, late: Floats, mean_ns: float) -> dict[str, float]:
         """What the mean step is made of: losses come off one after the other, so that they sum to it."""
         m, crowd = self.m, self.crowd_factor(0.5)
-        work = self.quick + self.rest * crowd + np.where(self.grows, 0.0, m.stall_ns * crowd**0.5)
-        usual = m.quick_ns + crowd * np.maximum(m.usual_ns - m.quick_ns, 0)
+        work = self.fastest + self.rest * crowd + np.where(self.grows, 0.0, m.stall_ns * crowd**0.5)
+        usual = m.fastest_ns + crowd * np.maximum(m.usual_ns - m.fastest_ns, 0)
         own = np.where(self.meets, 0.0, usual)
         moved = self._transfer(grown, crowd, 0.5) + np.where(self.meets, work, 0.0)
         astray = self._late(np.where(self.meets, 0.0, work - usual), late)
-        gap = m.quick_gap_ns + self.gap * crowd + m.stall_gap_ns * crowd**0.5
+        gap = m.fastest_gap_ns + self.gap * crowd + m.stall_gap_ns * crowd**0.5
         ready = grid(m.batch, [gap, None, None, None], [None, own, moved, astray])
         # Columns of the replay: each takes one more loss off.
         #                  as it is, no jitter, no gaps, no transfers

@@ -128,7 +128,7 @@ class Forecast:
         )
 
     def indices(self) -> dict[str, Estimate | None]:
-        """All six, see ``indices.py``."""
+        """All six, see ``training_indices.py``."""
         assert self.record is not None, "a sketch tells no indices"
         device, steps, alone, record = effects.capped_device(self.scenario), self.step_ns, self.noiseless_ns, self.record
         watts, counts = (device.load_w, device.stall_w), effects.batch_share(self.scenario)
@@ -170,7 +170,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
     dp = ranks // replica
     batch = s.job.global_batch // s.job.dp * dp if s.job.scaling == "weak" else s.job.global_batch
     if batch % (dp * s.job.micro_batch):
-        raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be dealt to {dp} replicas in micro-batches")
+        raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be divided among {dp} replicas in micro-batches")
     there = replace(s, job=replace(s.job, dp=dp, global_batch=batch))
     for wrong, key, why, remedy in gates(there.policy, there.job):
         if wrong:
@@ -209,7 +209,7 @@ def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | Non
 
 
 def with_noise(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> Grid:
-    """The grid of a scenario: work strays between any two rendezvous, ranks differ for good."""
+    """The grid of a scenario: work varies between any two rendezvous, ranks differ for good."""
     j, chunks = s.job, len(p.forward_ns)
     members = j.tp * j.cp
     layers = max(s.model.layers // chunks, 1)

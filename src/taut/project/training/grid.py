@@ -111,16 +111,16 @@ def simulate_step(
             c = cell[i]
             took = fixed[c]
             if drawn[c] > 0:
-                strays = slow[r, stage[i]] * look_up(op_key(mine, i), tables[which[c]], scale, points, reach)
+                ratio = slow[r, stage[i]] * look_up(op_key(mine, i), tables[which[c]], scale, points, reach)
                 # Speculative execution: the copy starts when the op is late, and the earlier end counts.
-                if strays > late:
+                if ratio > late:
                     again = look_up(op_key(mine, n + i), tables[which[c]], scale, points, reach)
-                    again = min(again * slow[(r + 1) % len(slow), stage[i]], strays - late)
-                    strays = late + again
+                    again = min(again * slow[(r + 1) % len(slow), stage[i]], ratio - late)
+                    ratio = late + again
                     copied[r, stage[i]] += drawn[c] * again
                     copies += 1
-                work[r, stage[i]] += drawn[c] * strays
-                took += drawn[c] * strays
+                work[r, stage[i]] += drawn[c] * ratio
+                took += drawn[c] * ratio
             end[i] = t + took
             ends[r, stage[i]] = end[i]
     return copies

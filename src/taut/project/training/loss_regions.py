@@ -1,6 +1,6 @@
 """Around a training scenario: which loss dominates where, what each part of the machine is worth, what spare capacity hides.
 
-All of it asks the quick rate (``sampled_replica.py``) with the same seeds before and after a change, so that draws cancel.
+All of it asks the fast rate (``sampled_replica.py``) with the same seeds before and after a change, so that draws cancel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAR = 4
 def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list[LossRegion]:
     """The map: at each scale, heterogeneity and synchronisation intensity what is lost, to what most, and the regime.
 
-    Lost is what the smallest whole job, in which nothing strays or fails, does not lose.
+    Lost is what the smallest whole job, without jitter and failures, does not lose.
     """
     decision, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
     quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
@@ -158,7 +158,7 @@ def cost(s: Scenario) -> float:
 def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[SpareCapacity]:
     """What capacity held in excess buys, and what it hides: the job as it stands, with more replicas, with more spares.
 
-    The plan is what the job would deliver if nothing strayed or failed, at what it costs. Replicas are added until the target
+    The plan is what the job would deliver without jitter and failures, at what it costs. Replicas are added until the target
     is met: then throughput looks as planned, and only the cost of a unit and ``hides_share``, the part of what the
     replicas could do that is lost, tell.
     """

@@ -1,6 +1,6 @@
 """What the keys of ``[policy]`` do to the engine: gates, copies, power; and what they cost a job's convergence.
 
-Transfers that are compressed or go by priority are in ``plan.py``, work that is dealt by speed is in ``noise.py``.
+Transfers that are compressed or go by priority are in ``step_plan.py``, work that is dealt by speed is in ``noise.py``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def copy_threshold(s: Scenario, tables: Floats, slowness: Slowness, seed: int) -
         return np.inf
     rng = np.random.default_rng((seed, 3))
     u = rng.random((2, DRAWN // 2))
-    strays = np.concatenate([np.interp(np.log(x) - np.log1p(-x), GRID, row) for x, row in zip(u, tables, strict=True)])
-    return float(np.quantile(strays * rng.choice(slowness(0).ravel(), DRAWN), s.policy.copy_after))
+    ratios = np.concatenate([np.interp(np.log(x) - np.log1p(-x), GRID, row) for x, row in zip(u, tables, strict=True)])
+    return float(np.quantile(ratios * rng.choice(slowness(0).ravel(), DRAWN), s.policy.copy_after))
 
 
 def capped_device(s: Scenario) -> Device:

@@ -25,7 +25,7 @@ from taut.project.training.scenario import Failure, Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import split_work, without_noise
 
-# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, dealt by speed.
+# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed.
 Shape = tuple[str, int, int, int, int, int, bool]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
 OPS, FEWEST, MOST = 1_500_000, 250, 1 << 15
@@ -104,7 +104,7 @@ def replica_times(
 
 
 def rate(s: Scenario, seed: int, measured: Floats | None = None) -> float:
-    """Tokens a second that count; ``measured`` are the strays of a run, as in ``forecast``."""
+    """Tokens a second that count; ``measured`` are the residuals of a run, as in ``forecast``."""
     return sketch(s, seed, measured).tokens_per_s
 
 
@@ -130,8 +130,8 @@ def _needs_history(s: Scenario) -> bool:
 
 def mean_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> float:
     """Expected step: the slowest of the replicas, the synchronisation, the optimiser."""
-    strays = b"" if measured is None else np.asarray(measured, float).tobytes()
-    return _gate_ns(s, _replica_quantiles(s, p, seed, strays)) + p.sync_ns + p.optimiser_ns
+    residuals = b"" if measured is None else np.asarray(measured, float).tobytes()
+    return _gate_ns(s, _replica_quantiles(s, p, seed, residuals)) + p.sync_ns + p.optimiser_ns
 
 
 def _gate_ns(s: Scenario, quantiles: Floats) -> float:
@@ -177,9 +177,9 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
     """(sampled ends of the stages of a replica; how much later they are on devices that differ for good)."""
     j = s.job
     fixed, drawn = split_work(p)
-    strays = b"" if measured is None else np.asarray(measured, float).tobytes()
+    residuals = b"" if measured is None else np.asarray(measured, float).tobytes()
     layers, members = max(s.model.layers // len(p.forward_ns), 1), j.tp * j.cp
-    tables = np.stack([_table(_op_noise(s.noise), members, max(n, layers), strays) for n in p.gates])
+    tables = np.stack([_table(_op_noise(s.noise), members, max(n, layers), residuals) for n in p.gates])
     late = effects.copy_threshold(s, tables, Slowness(s.noise, (FEWEST, j.pp, members), seed, s.policy.deal_by_speed), seed)
     shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed)
     return _cached_ends(shape, fixed.tobytes(), drawn.tobytes(), tables.tobytes(), late, s.noise, seed)
@@ -189,16 +189,16 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
 def _cached_ends(
     shape: Shape, fixed: bytes, drawn: bytes, tables: bytes, late: float, noise: Noise, seed: int
 ) -> tuple[Floats, Floats]:
-    schedule, pp, virtual_pp, micro_batches, members, _, dealt = shape
+    schedule, pp, virtual_pp, micro_batches, members, _, by_speed = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // len(todo), FEWEST), MOST)
     expect(many * len(todo))
-    sure, mean, strays = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
+    sure, mean, quantiles = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
     fleeting = replace(noise, ranks_spread=0.0, slow_share=0.0, drift_share=0.0)
     passing = Slowness(fleeting, (many, pp, members), seed)
-    ends = Grid(todo, sure, mean, strays, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
-    usual = np.array([[longest_mean(one, 1)] for one in strays]) * np.ones(POINTS)
-    lasting = Slowness(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, dealt)
+    ends = Grid(todo, sure, mean, quantiles, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
+    usual = np.array([[longest_mean(one, 1)] for one in quantiles]) * np.ones(POINTS)
+    lasting = Slowness(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, by_speed)
     differ = Grid(todo, sure, mean, usual, 0.0, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
     return ends, differ - Grid(todo, sure, mean, usual, 0.0, 1).step(np.zeros(1), 0, seed)
 
@@ -217,13 +217,13 @@ def _replica_quantiles(s: Scenario, p: Plan, seed: int, measured: bytes) -> Floa
 def _cached_quantiles(
     shape: Shape, fixed: bytes, drawn: bytes, parts: tuple[int, ...], noise: Noise, seed: int, measured: bytes
 ) -> Floats:
-    schedule, pp, virtual_pp, micro_batches, members, every, dealt = shape
+    schedule, pp, virtual_pp, micro_batches, members, every, by_speed = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // (len(todo) * every), FEWEST), MOST)
     expect(many * every * len(todo))
     tables = np.stack([_table(_op_noise(noise), members, n, measured) for n in parts])
     even = np.stack([np.interp(np.arange(CELLS + 1) / CELLS, odds(GRID)[0], one) for one in tables])
-    slowness, out = Slowness(noise, (many, pp, members), seed, dealt), np.zeros(many)
+    slowness, out = Slowness(noise, (many, pp, members), seed, by_speed), np.zeros(many)
     for step in range(every):
         replica_times(
             todo.before,
