@@ -16,7 +16,7 @@ from taut.project.noise import longest_mean, table
 from taut.project.training import failures as module
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.failures import JobHistories, domains, restore_s, simulate_jobs, work_between_s
-from taut.project.training.job_history import FATES, lives
+from taut.project.training.job_history import FATES, job_histories
 from taut.project.training.scenario import Failure, Noise
 
 RATES = ("device_per_1000_node_days", "node_per_1000_node_days", "software_per_1000_node_days", "rack_per_1000_rack_days",
@@ -177,7 +177,7 @@ def test_the_same_seed_gives_the_same_lives_compiled_or_not(monkeypatch: pytest.
     many = all_nodes(f, 50, 1e6, 400)
     assert (many.node_us[:3] == few.node_us).all()
     assert (all_nodes(f, 50, 1e6, 3, seed=2).node_us != few.node_us).any()
-    monkeypatch.setattr(module, "lives", lives.plain)
+    monkeypatch.setattr(module, "job_histories", job_histories.plain)
     assert (all_nodes(f, 50, 1e6, 3).node_us == few.node_us).all()
 
 
