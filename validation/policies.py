@@ -20,7 +20,7 @@ from msgspec import structs
 
 from taut.project.noise import GRID, table
 from taut.project.requests.fan_out import fan_out, hedged, percentile
-from taut.project.training.checkpoints import best_s, daly_s, expected_s, young_s
+from taut.project.training.checkpoints import best_s, expected_s
 from taut.project.training.failures import simulate_jobs
 from taut.project.training.grid import Gate, Grid, Sync, barrier, fastest, first_of, free, ring, steps
 from taut.project.training.job_history import PRODUCTIVE
@@ -119,7 +119,8 @@ def checkpoints(_: int) -> Iterator[Row]:
     )  # fmt: skip
     mu = 1000 * 86400 / (6.5 * nodes)
     periods = {
-        "best": best_s(save, mu), "Young": young_s(save, mu) + save, "Daly": daly_s(save, mu, down, restore), "an hour": 3600.0,
+        "best": best_s(save, mu), "Young": sqrt(2 * mu * save) + save,
+        "Daly": sqrt(2 * (mu + down + restore) * save) + save, "an hour": 3600.0,
     }  # fmt: skip
     for name, period in periods.items():
         made = simulate_jobs(structs.replace(f, checkpoint_every_s=period), nodes, 8, 30 * 86400.0, count=400, seed=1)
