@@ -86,12 +86,10 @@ def print_object(result: object) -> None:
 
 def show(render: Callable[[Any, Any], str], result: Any) -> None:
     """What a renderer makes of a result, on this screen."""
-    from msgspec import to_builtins
-
     from taut.render.analysis_screen import Screen
 
     screen = Screen.of(sys.stdout)
-    write_out(render(to_builtins(result), screen), color=screen.styled)
+    write_out(render(result, screen), color=screen.styled)
 
 
 def write_out(data: str | bytes, color: bool | None = None) -> None:

@@ -71,9 +71,11 @@ def _show(result: ProjectResult, as_json: bool) -> None:
     if as_json:
         print_object(result)
         return
+    from msgspec import to_builtins
+
     from taut.render.forecast_screen import render_forecasts
 
-    show(render_forecasts, result)
+    show(render_forecasts, to_builtins(result))
 
 
 def _scenario(
