@@ -422,8 +422,7 @@ class EnvelopeCell(Part, frozen=True, kw_only=True):
     ranks: int
     heterogeneity: float
     intensity: float
-    dominates: str | None
-    """None where nothing is lost."""
+    dominates: str
     loss_share: float
     """0–1"""
 
