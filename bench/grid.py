@@ -1,15 +1,14 @@
 """The grid at scale, and sweeps over parallelism.
 
-python bench/grid.py [--cores 2] [--steps 1000] [--library torch --device cuda]
+python bench/grid.py [--cores 2] [--steps 1000]
 
 131,072 ranks (dp 1,024 × pp 16 × tp 8), 32 micro-batches under 1f1b, a draw for every tensor-parallel group, micro-batch
-and direction. With a library, the same steps on it, and how far its numbers are from those of the compiled kernel.
+and direction.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import resource
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from taut.project.noise import table
-from taut.project.training import arrays, grid
+from taut.project.training import grid
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_time import step_ns
@@ -66,19 +65,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--library", choices=("numpy", "torch", "cupy"))
-    parser.add_argument("--device", default="")
     args = parser.parse_args()
     job = large()
     print("| what | wall s | CPU s | peak GiB |\n|---|---|---|---|")
     grid.steps(job, 2, 1)
     name = f"{DP * PP * TP:,} ranks × {args.steps:,} steps, {args.cores} cores"
-    expected = cost(name, lambda: grid.steps(job, args.steps, 1, cores=args.cores))
-    if args.library:
-        lib = arrays.Library(importlib.import_module(args.library), args.device)
-        arrays.steps(job, 2, 1, lib=lib)
-        took = cost(f"the same on {args.library} {args.device}", lambda: arrays.steps(job, args.steps, 1, lib=lib))
-        print(f"\nlargest relative difference: {np.abs(took / expected - 1).max():.1e}")
+    cost(name, lambda: grid.steps(job, args.steps, 1, cores=args.cores))
     scenarios = configurations()
     step_ns(scenarios[0])
     cpu = time.process_time()

@@ -14,8 +14,8 @@ from taut.project.loops.advice import advise, sweep
 from taut.project.loops.plants import PLANTED
 from taut.project.loops.scenario import Scenario
 from taut.project.loops.simulate import play
-from taut.project.loops.workload import COUNT_PER_RUN, WORKLOAD
-from taut.project.with_policies import changed, policies_of
+from taut.project.loops.workload import COUNT_PER_RUN, WORKLOAD, forecast
+from taut.project.with_policies import apply_policies, policies_of
 from taut.project.workload import Estimate
 from taut.read.scenario_file import load
 
@@ -36,8 +36,8 @@ def scenario(name: str) -> Scenario:
 def scenarios(seeds: int) -> Iterator[str]:
     for name in SHIPPED:
         s = scenario(name)
-        both = s, changed(s, policies_of(WORKLOAD, ",".join(s.about.policies)))
-        before, after = (WORKLOAD.forecast(one, count=seeds * COUNT_PER_RUN).indices() for one in both)
+        both = s, apply_policies(s, policies_of(WORKLOAD, ",".join(s.about.policies)))
+        before, after = (forecast(one, count=seeds * COUNT_PER_RUN).indices() for one in both)
         yield f"\n| {name} | as it is | with its policies | declared |\n|---|---:|---:|---:|"
         for key in before:
             if before[key] is not None or after[key] is not None:
@@ -55,7 +55,7 @@ def advice(seeds: int) -> Iterator[str]:
 
 
 def most(effect: Mapping[str, Mapping[str, Any]]) -> str:
-    """The four indices that changed most."""
+    """The four indices that apply_policies most."""
     known = [(abs(e["change"]["value"]), key, e) for key, e in effect.items() if e["change"]]
     return "; ".join(
         f"{spell(key)} {e['before']:.2f} → {e['after']:.2f}" for _, key, e in sorted(known, key=lambda k: -k[0])[:4]

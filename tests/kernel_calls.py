@@ -95,7 +95,7 @@ def projection() -> None:
     from taut.project.requests.agents.tasks import run as run_agents
     from taut.project.requests.serving.scenario import parse as parse_serving
     from taut.project.requests.serving.servers import run as run_serving
-    from taut.project.training.failures import live
+    from taut.project.training.failures import simulate_jobs
     from taut.project.training.forecast import forecast
     from taut.project.training.sampled_replica import rate
     from taut.project.training.scenario import Failure, parse
@@ -111,7 +111,7 @@ def projection() -> None:
         rate(small, 1)
     often = Failure(node_per_1000_node_days=30000.0, spares=1, repair_hours=5.0, restore_s=30.0, checkpoint_s=30.0,
                     warmup_steps=5.0, warmup_share=0.25, heat_steps=50.0, placement_spread=0.1, redrawn_share=0.25)  # fmt: skip
-    live(often, 4, 8, 20_000.0, step_s=3.0, count=2, seed=1)
+    simulate_jobs(often, 4, 8, 20_000.0, step_s=3.0, count=2, seed=1)
     table, text = load("latency-inference")
     table["serving"] = {**table["serving"], "replicas": 2}
     table["arrivals"] = {"per_s": 20.0, "prompt_tokens": 500, "generated_tokens": 8, "generated_spread": 0.5}

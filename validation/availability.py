@@ -13,12 +13,13 @@ import argparse
 import csv
 from collections import Counter
 from collections.abc import Iterator
+from math import sqrt
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from taut.project.training.checkpoints import best_s, daly_s, expected_s, first_order_s, kept_share, mtbf_s, young_s
-from taut.project.training.failures import live
+from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
+from taut.project.training.failures import simulate_jobs
 from taut.project.training.scenario import Failure
 
 Row = tuple[str, str, float | None, float, float | None]
@@ -45,6 +46,26 @@ ASSUMPTIONS: tuple[tuple[str, Failure], ...] = (
     ("10 min to detect", replace(ASSUMED, detect_s=600)),
     ("no spares", replace(ASSUMED, spares=0)),
 )
+
+
+def young_s(save_s: float, mtbf_s: float) -> float:
+    """Young's work between two saves, to first order."""
+    return sqrt(2 * mtbf_s * save_s)
+
+
+def daly_s(save_s: float, mtbf_s: float, down_s: float, restore_s: float) -> float:
+    """Daly's period as it is commonly quoted: the save included, the restart added to the time between failures."""
+    return sqrt(2 * (mtbf_s + down_s + restore_s) * save_s) + save_s
+
+
+def first_order_s(save_s: float, mtbf_s: float, down_s: float, restore_s: float) -> float:
+    """The refined first-order period: the restart taken off the time between failures."""
+    return sqrt(2 * max(mtbf_s - down_s - restore_s, 0.0) * save_s)
+
+
+def kept_share(mtbf_s: float, lost_s: float, interval_s: float, save_s: float) -> float:
+    """Share of the time that is training and stays, to first order: a failure costs ``lost_s`` and half an interval."""
+    return (1 - (lost_s + interval_s / 2) / mtbf_s) / (1 + save_s / interval_s)
 
 
 def table(folder: Path, name: str) -> list[dict[str, str]]:
@@ -79,7 +100,7 @@ def llama(folder: Path) -> Iterator[Row]:
     mu = mtbf_s(sum(per.values()), GPUS / DEVICES)
     for name, assumed in ASSUMPTIONS:
         f = replace(assumed, **{f"{domain}_per_1000_node_days": rate for domain, rate in per.items()})
-        kept = live(f, GPUS // DEVICES, DEVICES, 0.9 * DAYS * 86400, count=100, seed=1).kept
+        kept = simulate_jobs(f, GPUS // DEVICES, DEVICES, 0.9 * DAYS * 86400, count=100, seed=1).kept
         said = f"effective time, assumed: {name} ({100 * kept.low:.1f}–{100 * kept.high:.1f} %)"
         yield "Llama 3 §3.3.4", said, 0.9, kept.mean, None
     yield "Llama 3 §3.3.4", "most that an interruption may cost at 90 %, min", None, 0.1 * mu / 60, None

@@ -20,9 +20,9 @@ from msgspec import structs
 
 from taut.project.noise import GRID, table
 from taut.project.requests.fan_out import fan_out, hedged, percentile
-from taut.project.training.checkpoints import best_s, daly_s, expected_s, young_s
-from taut.project.training.failures import live
-from taut.project.training.grid import Gate, Grid, barrier, fastest, first_of, free, ring, steps
+from taut.project.training.checkpoints import best_s, expected_s
+from taut.project.training.failures import simulate_jobs
+from taut.project.training.grid import Gate, Grid, Sync, barrier, fastest, first_of, free, ring, steps
 from taut.project.training.job_history import PRODUCTIVE
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Failure, Noise
@@ -43,7 +43,7 @@ def grid(noise: Noise, ranks: int) -> Grid:
 
 def drawn(made: Grid, count: int, gate: Gate = barrier, every: int = 1) -> tuple[float, float]:
     """Mean step, and what it may be off by."""
-    took = steps(made, count // every * every, 7, gate=gate, every=every)
+    took = steps(made, count // every * every, 7, sync=Sync(gate=gate, every=every))
     parts = took.reshape(-1, every).mean(axis=1)
     parts = parts[len(parts) % 20 :].reshape(20, -1).mean(axis=1)  # neighbours at a loose gate depend on each other
     return float(parts.mean()), ERRORS * float(parts.std()) / sqrt(19)
@@ -119,10 +119,11 @@ def checkpoints(_: int) -> Iterator[Row]:
     )  # fmt: skip
     mu = 1000 * 86400 / (6.5 * nodes)
     periods = {
-        "best": best_s(save, mu), "Young": young_s(save, mu) + save, "Daly": daly_s(save, mu, down, restore), "an hour": 3600.0,
+        "best": best_s(save, mu), "Young": sqrt(2 * mu * save) + save,
+        "Daly": sqrt(2 * (mu + down + restore) * save) + save, "an hour": 3600.0,
     }  # fmt: skip
     for name, period in periods.items():
-        made = live(structs.replace(f, checkpoint_every_s=period), nodes, 8, 30 * 86400.0, count=400, seed=1)
+        made = simulate_jobs(structs.replace(f, checkpoint_every_s=period), nodes, 8, 30 * 86400.0, count=400, seed=1)
         kept = made.node_us[:, PRODUCTIVE] / (nodes * made.count("wall_us"))
         expected = 1 / expected_s(1.0, period, save, mu, down, restore)
         error = ERRORS * float(kept.std()) / sqrt(len(kept))

@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 
 from taut.project.noise import table
-from taut.project.training.forecast import noisy
-from taut.project.training.grid import Gate, Grid, barrier, ring, stale, steps
+from taut.project.training.forecast import with_noise
+from taut.project.training.grid import Gate, Grid, Sync, barrier, ring, stale, steps
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario
 from taut.project.training.step_plan import plan
@@ -64,7 +64,7 @@ def theory(replicas: int) -> Iterator[tuple[str, float | None, float, float]]:
         "ring, slack 4": 1 + (replicas - 1) / (4 * replicas),
     }  # fmt: skip
     for name, (gate, every) in GATES.items():
-        yield name, known.get(name), *settled(steps(grid, 2 * COUNT, 1, gate=gate, every=every))
+        yield name, known.get(name), *settled(steps(grid, 2 * COUNT, 1, sync=Sync(gate=gate, every=every)))
 
 
 def engine(replicas: int, noise: Noise) -> Iterator[tuple[str, float, float]]:
@@ -73,7 +73,7 @@ def engine(replicas: int, noise: Noise) -> Iterator[tuple[str, float, float]]:
     p = plan(s)
     alone = step_ns(s, p) - p.sync_ns
     for name, (gate, every) in GATES.items():
-        value, error = settled(steps(noisy(s, p, 1), COUNT, 1, gate=gate, every=every, after_ns=p.optimiser_ns))
+        value, error = settled(steps(with_noise(s, p, 1), COUNT, 1, sync=Sync(gate=gate, every=every, after_ns=p.optimiser_ns)))
         yield name, value / alone, error / alone
 
 

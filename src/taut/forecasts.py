@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from msgspec import to_builtins
+from msgspec import convert, to_builtins
 
+from taut.core.array_types import Floats
 from taut.core.tables import Kind
 from taut.project.measured.from_run import from_run
 from taut.project.measured.scaled_run import learn
-from taut.project.noise import strays
-from taut.project.projection import project_table
+from taut.project.noise import residuals
+from taut.project.projection import Asked, project_table
+from taut.project.workload import Sampling
 from taut.read.scenario_file import load
+from taut.result.types import Estimate, ProjectResult, Regime
 from taut.stored import open_run, refusing_runs
 
 
 def project(
     scenario: str | Path, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None, steps: int | None = None,
     seed: int = 0, envelope: bool = False, advice: bool = False, progress: Callable[[str], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> ProjectResult:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
@@ -29,21 +31,22 @@ def project(
     ``envelope`` adds what lies around a training job, ``advice`` what separates control loops.
     """
     table, text = load(scenario)
-    return project_table(
-        table, str(scenario), text, ranks=ranks, policies=policies, count=steps, seed=seed, cores=os.cpu_count() or 1,
-        envelope=envelope, advice=advice, measured=_residuals, stage=progress,
-    )  # fmt: skip
+    asked = Asked(ranks, policies, envelope, advice)
+    how = Sampling(steps, seed, os.cpu_count() or 1)
+    return project_table(table, str(scenario), text, asked, how, measured=_residuals, stage=progress)
 
 
-def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
+def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> ProjectResult:
     """What ``taut project --from RUN --json`` prints: the job of a finished run at other scales."""
     with refusing_runs(run):
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
-        return from_run(learn(opened.graph), to_builtins(opened.result), scales, same_hosts=same_hosts, seed=seed)
+        indices = convert(to_builtins(opened.result["indices"]), dict[str, Estimate | None])
+        regime = convert(to_builtins(opened.result["regime"]), Regime | None)
+        return from_run(learn(opened.graph), indices, regime, scales, same_hosts=same_hosts, seed=seed)
 
 
-def _residuals(run: str) -> Any:
+def _residuals(run: str) -> Floats:
     """How the work of a finished run strays from its reference."""
     opened = open_run(run)
-    return strays(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
+    return residuals(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)

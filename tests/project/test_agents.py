@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
-from taut.project.projection import project_table
+from taut.project.projection import Asked, project_table
 from taut.project.requests.agents.scenario import AgentScenario, parse
 from taut.project.requests.agents.task_kernels import IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, OUTCOMES, PLAN
 from taut.project.requests.agents.tasks import Tasks, alone_ns, call_ns, run, still
-from taut.project.requests.agents.workload import WORKLOAD, at, forecast, louder, rate
+from taut.project.requests.agents.workload import WORKLOAD, at, forecast, rate, scale_jitter
 from taut.project.workload import INDICES
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0, "price_per_hour": 3.0}
@@ -179,7 +179,7 @@ def test_scales_share_or_multiply_the_tasks() -> None:
 
 def test_louder_tools_miss_deadlines() -> None:
     s = scenario(agents={"turns": 3, "deadline_s": 20.0}, tools={"count": 4, "p50_s": 1.0, "p99_s": 6.0}, noise={})
-    assert rate(louder(s, 0.0), 1) > rate(s, 1) > rate(louder(s, 2.0), 1)
+    assert rate(scale_jitter(s, 0.0), 1) > rate(s, 1) > rate(scale_jitter(s, 2.0), 1)
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOAD.policies))
@@ -211,7 +211,7 @@ def test_contradictions_are_refused(change: dict[str, Any], why: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_forecast_through_the_front_door() -> None:
-    once, again = (project_table(table(noise={}), "test", ranks=[4, 8]) for _ in range(2))
+    once, again = (project_table(table(noise={}), "test", asked=Asked(ranks=[4, 8])) for _ in range(2))
     assert once == again
     assert [entry["ranks"] for entry in once["forecasts"]] == [4, 8]
 

@@ -53,7 +53,7 @@ def test_evidence_is_whole_and_the_same_when_made_again(tmp_path: Path) -> None:
         digest, name = line.split()
         assert sha256(made[0][name]).hexdigest() == digest
     found = json.loads(made[0]["evidence.json"])
-    assert found["compared"]["regime"].keys() == {"baseline", "with"}
+    assert found["compared"]["regime"].keys() == {"without", "with"}
     assert len(found["compared"]["indices"]) == 6
     assert len(found["questions"]) == 6
     page = made[0]["README.md"].decode()
@@ -73,9 +73,9 @@ def test_policies_are_compared_one_by_one_or_together() -> None:
     both = json.loads(run("gpt-175b", "--steps", "10", "--policy", "overlap", "--policy", "overlap,spares=16", "--json", "-q"))
     assert [one["name"] for one in both["policies"]] == ["overlap", "overlap,spares=16"]
     for one in both["policies"]:
-        before, after = (one["indices"][side]["effective_throughput_ratio"]["value"] for side in ("baseline", "with"))
+        before, after = (one["indices"][side]["effective_throughput_ratio"]["value"] for side in ("without", "with"))
         assert one["indices"]["ratio"]["effective_throughput_ratio"] == pytest.approx(after / before)
-        assert one["regime"].keys() == {"baseline", "with"}
+        assert one["regime"].keys() == {"without", "with"}
 
 
 def test_an_unknown_policy_is_refused_with_those_there_are() -> None:

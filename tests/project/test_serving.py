@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
-from taut.project.projection import project_table
+from taut.project.projection import Asked, project_table
 from taut.project.requests.serving.iteration_time import pace
 from taut.project.requests.serving.request_draws import draw, modulation
 from taut.project.requests.serving.scenario import ServingScenario, parse
 from taut.project.requests.serving.servers import Played, run
-from taut.project.requests.serving.workload import WORKLOAD, ServingForecast, at, forecast, louder, rate
+from taut.project.requests.serving.workload import WORKLOAD, ServingForecast, at, forecast, rate, scale_jitter
 from taut.project.workload import INDICES
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0}
@@ -184,10 +184,10 @@ def test_the_index_of_dispersion_is_met() -> None:
 
 def test_louder_arrivals_stray_as_much_farther() -> None:
     s = scenario(arrivals={"per_s": 10.0})
-    came = [draw(louder(s, k), 50_000, 1.0, 1).came_ns for k in (1, 2)]
+    came = [draw(scale_jitter(s, k), 50_000, 1.0, 1).came_ns for k in (1, 2)]
     spread = [np.diff(np.searchsorted(one, np.arange(0, 4e12, 1e11))).var() for one in came]
     assert spread[1] / spread[0] == pytest.approx(4, rel=0.05)
-    quiet = louder(s, 0.0)
+    quiet = scale_jitter(s, 0.0)
     assert np.ptp(np.diff(draw(quiet, 1000, 1.0, 1).came_ns)) < 1e-3
     assert quiet.noise.distribution == "none"
 
@@ -263,7 +263,7 @@ def test_scales_share_or_multiply_the_load() -> None:
 
 def test_jitter_costs_promises() -> None:
     s = chat(arrivals={"per_s": 60.0}, promise={"ttft_ms": 100.0})
-    assert rate(louder(s, 0.0), 1) > rate(louder(s, 3.0), 1)
+    assert rate(scale_jitter(s, 0.0), 1) > rate(scale_jitter(s, 3.0), 1)
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOAD.policies))
@@ -302,7 +302,7 @@ def test_contradictions_are_refused(change: dict[str, Any], where: str) -> None:
 
 def test_the_same_seed_gives_the_same_forecast_through_the_front_door() -> None:
     given = table(serving={"replicas": 2}, noise=EXPONENTIAL)
-    once, again = (project_table(given, "test", ranks=[2, 4]) for _ in range(2))
+    once, again = (project_table(given, "test", asked=Asked(ranks=[2, 4])) for _ in range(2))
     assert once == again
     assert [entry["ranks"] for entry in once["forecasts"]] == [2, 4]
 

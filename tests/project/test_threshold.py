@@ -1,25 +1,28 @@
-"""Where the next accelerator stops paying: the rule, its limits, and the same scale from full graphs."""
+"""Where one more accelerator stops paying: the rule, its limits, and the same scale from full graphs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import pytest
 
+import full_graph
 from taut.project.noise import table
+from taut.project.policy import Policy
+from taut.project.strict_toml import About
 from taut.project.threshold import threshold
-from taut.project.training import generate
-from taut.project.training.forecast import noisy
+from taut.project.training.forecast import with_noise
 from taut.project.training.sampled_replica import rate
 from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.step_plan import plan
-from taut.project.training.workload import WORKLOAD
-from taut.project.workload import Workload
+from taut.project.training.workload import WORKLOAD, Training
+from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.read.scenario_file import load
 from taut.replay.timeline import replay
+from taut.result.types import Forecast, Quantiles
 
 change = msgspec.structs.replace
 
@@ -39,24 +42,73 @@ def one() -> Scenario:
     return parse(raw, "one", text)[0]
 
 
-def drawn(speed: Any) -> Workload:
+class Ranks(NamedTuple):
+    """So many ranks; also what they give."""
+
+    ranks: int
+    name: str = "ranks"
+    about: About = About()
+
+    def entry(self) -> Forecast:
+        return Forecast(
+            ranks=self.ranks, step_ns=Quantiles(p10=1.0, p50=1.0, p90=1.0), mean_step_ns=None, tflops_per_device=None, mfu=None,
+            effective_throughput_ratio=None, cost_per_unit=None, energy_per_unit_j=None, dominant="x", in_range=True,
+        )  # fmt: skip
+
+    def indices(self) -> dict[str, Estimate | None]:
+        return {}
+
+
+class Speed(Workload[Ranks]):
     """A workload whose rate at n ranks is given, whatever the seed."""
 
-    def at(n: int, ranks: int) -> int:
-        return ranks
+    name = "speed"
+    policies: Mapping[str, Policy[Ranks]] = {}
 
-    def nothing(*_: Any, **__: Any) -> Any:
-        return type("Answer", (), {"ranks": 1, "entry": lambda self: {"dominant": "x"}, "indices": lambda self: {}})()
+    def __init__(self, speed: Callable[[int], float]) -> None:
+        self.speed = speed
 
-    return Workload(
-        "drawn", lambda *_: (1, []), lambda n: n, at, nothing, lambda n, times: n, lambda n, seed: float(speed(n)),
-        smallest=lambda n: 1,
-    )  # fmt: skip
+    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[Ranks, list[str]]:
+        raise NotImplementedError
+
+    def forecast(self, s: Ranks, how: Sampling) -> Answer:
+        return s
+
+    def ranks(self, s: Ranks) -> int:
+        return s.ranks
+
+    def at(self, s: Ranks, ranks: int) -> Ranks:
+        return Ranks(ranks)
+
+    def scale_jitter(self, s: Ranks, factor: float) -> Ranks:
+        return s
+
+    def rate(self, s: Ranks, how: Sampling) -> float:
+        return float(self.speed(s.ranks))
+
+
+ONE = Ranks(1)
+
+
+def by_graph(s: Scenario, seed: int) -> float:
+    """The rate of a job whose every rank, op and gate is replayed."""
+    if s.noise.distribution == "none":
+        return rate(s, seed)
+    p = plan(s)
+    made = full_graph.graph(s, with_noise(s, p, seed), 120, seed, by="layer", p=p, one=table(s.noise))
+    return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
+
+
+class Replayed(Training):
+    """Training whose rates come from full graphs."""
+
+    def rate(self, s: Scenario, how: Sampling) -> float:
+        return by_graph(s, how.seed)
 
 
 def test_half_of_a_linear_job_at_the_scale_where_its_slope_is_half() -> None:
     """X = n ÷ (1 + n ÷ 1000): dX/dn = 1 ÷ (1 + n ÷ 1000)², which is a half at n = 414."""
-    found = threshold(drawn(lambda n: n / (1 + n / 1000)), 1)
+    found = threshold(Speed(lambda n: n / (1 + n / 1000)), ONE)
     assert found.ranks == pytest.approx(414, rel=0.03)
     assert (found.lo, found.hi) == (found.ranks, found.ranks)
     back = [row["marginal_return"] for row in found.curve]
@@ -64,34 +116,26 @@ def test_half_of_a_linear_job_at_the_scale_where_its_slope_is_half() -> None:
 
 
 def test_a_job_that_loses_nothing_pays_as_far_as_was_tried() -> None:
-    found = threshold(drawn(lambda n: n), 1)
-    assert found.entry()["ranks"] is None
+    found = threshold(Speed(lambda n: n), ONE)
+    assert found.ranks is None
     assert found.tried >= 65_536
 
 
 def test_a_dip_that_is_made_good_is_no_threshold() -> None:
     """The first doubling costs a third of the rate for good (a network comes in), and nothing after it."""
-    found = threshold(drawn(lambda n: n if n == 1 else n / 1.5 / (1 + n / 10_000)), 1)
+    found = threshold(Speed(lambda n: n if n == 1 else n / 1.5 / (1 + n / 10_000)), ONE)
     assert found.curve[0]["marginal_return"] < 0.5
     assert found.ranks == pytest.approx(1547, rel=0.04)
 
 
 def test_a_job_that_never_pays_has_its_threshold_at_the_smallest_scale() -> None:
-    assert threshold(drawn(lambda n: n**0.1), 1).ranks == 1
+    assert threshold(Speed(lambda n: n**0.1), ONE).ranks == 1
 
 
 def test_full_graphs_give_the_same_scale(one: Scenario) -> None:
     """Every rank, every op, every gate, replayed, against the sampled replica: the same rule, within a fifth."""
-
-    def by_graph(s: Scenario, seed: int) -> float:
-        if s.noise.distribution == "none":
-            return rate(s, seed)
-        p = plan(s)
-        made = generate.graph(s, noisy(s, p, seed), 120, seed, by="layer", p=p, one=table(s.noise))
-        return s.job.global_batch * s.model.sequence * 1e9 / float(replay(made).window_ns.mean())
-
     quick = threshold(WORKLOAD, one)
-    graph = threshold(replace(WORKLOAD, rate=by_graph, sketch=None), one, seed=1)
+    graph = threshold(Replayed(), one, Sampling(seed=1))
     assert quick.ranks is not None
     assert graph.ranks is not None
     assert 16 < quick.ranks <= 64
@@ -100,7 +144,7 @@ def test_full_graphs_give_the_same_scale(one: Scenario) -> None:
 
 def test_another_seed_lies_in_the_interval(one: Scenario) -> None:
     first = threshold(WORKLOAD, one)
-    others = np.array([threshold(WORKLOAD, one, seed=seed).ranks for seed in range(1, 20)])
+    others = np.array([threshold(WORKLOAD, one, Sampling(seed=seed)).ranks for seed in range(1, 20)])
     assert first.lo is not None
     assert first.hi is not None
     assert ((first.lo <= others) & (others <= first.hi)).mean() >= 0.8

@@ -36,8 +36,10 @@ def test_what_could_not_be_checked_or_removed_is_said() -> None:
 
 
 def test_a_page_has_a_row_for_each() -> None:
-    swept = [{"ranks": 8, "worse": [], "effective_capacity": 0.5}, {"ranks": 16, "worse": ["effective_capacity"],
-              "effective_capacity": 0.3}]  # fmt: skip
+    swept = [
+        {"ranks": 8, "worse": [], "indices": {"effective_capacity": 0.5}},
+        {"ranks": 16, "worse": ["effective_capacity"], "indices": {"effective_capacity": 0.3}},
+    ]
     page = "\n".join(advice_page([ROW], swept))
     assert "| conflict on pool | 2 of 3 | **one-owner** | `autoscaler.saver.target` 0.9 → – |" in page
     assert "| 16 | 0.30 | effective capacity |" in page

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from taut.cli.common import print_object, progress, show, shown_and_kept
 from taut.cli.options import HIGHEST, Target, scales
 from taut.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from taut.result.types import ProjectResult
 
 
 @click.command(short_help="Say what a scenario gives at other scales and with policies.")
@@ -33,8 +36,8 @@ def project(
     scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], envelope: bool,
     advice: bool, evidence: str | None, steps: int | None, seed: int, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where the
-    next accelerator stops paying, and what policies change.
+    """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where
+    one more accelerator stops paying, and what policies change.
 
     SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (taut scenarios).
 
@@ -64,26 +67,28 @@ def project(
     shown_and_kept(lambda: _show(result, as_json), write, "the evidence", remedy, quiet)
 
 
-def _show(result: dict[str, Any], as_json: bool) -> None:
+def _show(result: ProjectResult, as_json: bool) -> None:
     if as_json:
         print_object(result)
         return
+    from msgspec import to_builtins
+
     from taut.render.forecast_screen import render_forecasts
 
-    show(render_forecasts, result)
+    show(render_forecasts, to_builtins(result))
 
 
 def _scenario(
     scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, advice: bool, steps: int | None, seed: int,
     evidence: str | None, stage: Callable[[str], None],
-) -> tuple[dict[str, Any], Callable[[], Path] | None]:  # fmt: skip
+) -> tuple[ProjectResult, Callable[[], Path] | None]:  # fmt: skip
     """The result, and what writes its evidence, if that is asked for, and returns its first page."""
     from taut.forecasts import project as forecast
     from taut.project.workload import workload_of
     from taut.read.scenario_file import load
 
     table, text = load(scenario)
-    advice = advice or (evidence is not None and workload_of(table, scenario).advice is not None)
+    advice = advice or (evidence is not None and workload_of(table, scenario).has_advice)
     result = forecast(
         scenario, ranks=ranks, policies=policies or None, steps=steps, seed=seed, envelope=envelope, advice=advice,
         progress=stage,

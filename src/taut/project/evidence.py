@@ -16,11 +16,14 @@ from statistics import mean, pstdev
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 
+from taut.result.types import ProjectResult
+
+# σ₀ of the convention.
 SIGMA = 0.00190643
-"""σ₀ of the convention."""
+# How far an index lies from losing nothing: shares that are best at 1, multiples that are best at 1, rates best at 0.
 SHARE, MULTIPLE, RATE = "1 − index", "index − 1", "index"
-"""How far an index lies from losing nothing: shares that are best at 1, multiples that are best at 1, rates best at 0."""
 RISKS = {
     "effective_throughput_ratio": SHARE, "energy_per_useful_step": MULTIPLE, "runtime_variance_index": RATE,
     "sync_delay_amplification": MULTIPLE, "replay_probability": RATE, "straggler_cascade_rate": RATE,
@@ -49,19 +52,21 @@ def damping(before: float | None, after: float | None) -> tuple[float | None, fl
 
 
 def transitions(compared: Mapping[str, Any], declared: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
-    """Per index: baseline, with, ratio, what the literature declares, risks, κ and ξ; then their dispersion."""
-    one, other = compared["indices"]["baseline"], compared["indices"]["with"]
+    """Per index: without, with, ratio, what the literature declares, risks, κ and ξ; then their dispersion."""
+    one, other = compared["indices"]["without"], compared["indices"]["with"]
     rows = {}
     for name in one:
         before, after = _value(one[name]), _value(other[name])
         kappa, xi = damping(risk(name, before), risk(name, after))
-        said = declared.get(name)
+        stated = declared.get(name)
         rows[name] = {
-            "baseline": one[name], "with": other[name], "ratio": compared["indices"]["ratio"][name],
-            "risk_is": RISKS.get(name, RATE), "risk_baseline": risk(name, before), "risk_with": risk(name, after),
+            "without": one[name], "with": other[name], "ratio": compared["indices"]["ratio"][name],
+            "risk_is": RISKS.get(name, RATE), "risk_without": risk(name, before), "risk_with": risk(name, after),
             "damping_quotient": kappa, "mode_magnitude": xi,
-            "declared": None if said is None else {"baseline": said[0], "with": said[1]},
-            "difference": None if said is None else {"baseline": _minus(before, said[0]), "with": _minus(after, said[1])},
+            "declared": None if stated is None else {"without": stated[0], "with": stated[1]},
+            "difference": None
+            if stated is None
+            else {"without": _difference(before, stated[0]), "with": _difference(after, stated[1])},
         }  # fmt: skip
     return {"indices": rows, "dispersion": _dispersion(rows)}
 
@@ -79,13 +84,13 @@ def _value(found: Mapping[str, float | None] | None) -> float | None:
     return None if found is None else found["value"]
 
 
-def _minus(ours: float | None, theirs: float) -> float | None:
+def _difference(ours: float | None, theirs: float) -> float | None:
     return None if ours is None else ours - theirs
 
 
-def evidence(name: str, table: Mapping[str, Any], result: Mapping[str, Any], *, seed: int, steps: int | None) -> dict[str, Any]:
+def evidence(name: str, table: Mapping[str, Any], project: ProjectResult, *, seed: int, steps: int | None) -> dict[str, Any]:
     """Everything that is written down about a scenario beside its first comparison; ``table`` is its whole definition."""
-    about = table.get("about") or {}
+    result, about = to_builtins(project), table.get("about") or {}
     compared = result["policies"][0] if result["policies"] else None
     plain = f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
     out = {
@@ -101,36 +106,36 @@ def evidence(name: str, table: Mapping[str, Any], result: Mapping[str, Any], *, 
         out["compared"] = {
             "policies": compared["policies"], **transitions(compared, declared),
             **{key: compared[key] for key in ("forecast", "regime", "reserve", "threshold")},
-            "declared_regime": about.get("declared_regime"), "implies": implies(compared),
+            "declared_regime": about.get("declared_regime"), "implies": consequences(compared),
         }  # fmt: skip
     out["digests"] = {part: _digest(out[part]) for part in ("definition", "forecast", "indices", "compared")}
     return out
 
 
-def implies(compared: Mapping[str, Any]) -> list[str]:
+def consequences(compared: Mapping[str, Any]) -> list[str]:
     """What follows for a decision, in sentences that hold whatever the numbers are."""
-    before, after = compared["forecast"]["baseline"], compared["forecast"]["with"]
-    said = []
+    before, after = compared["forecast"]["without"], compared["forecast"]["with"]
+    out = []
     cost = [side.get("cost_per_unit") for side in (before, after)]
     if all(cost):
-        said.append(f"A unit of delivered work costs {_more(cost[1] / cost[0])}.")
+        out.append(f"A unit of delivered work costs {_change(cost[1] / cost[0])}.")
     energy = [side.get("energy_per_unit_j") for side in (before, after)]
     if all(energy):
-        said.append(f"It takes {_more(energy[1] / energy[0])} energy.")
+        out.append(f"It takes {_change(energy[1] / energy[0])} energy.")
     regimes = compared["regime"]
-    if regimes["baseline"] != regimes["with"]:
-        said.append(f"The regime changes from {regimes['baseline']} to {regimes['with']}.")
+    if regimes["without"] != regimes["with"]:
+        out.append(f"The regime changes from {regimes['without']} to {regimes['with']}.")
     elif regimes["with"]:
-        said.append(f"The regime stays {regimes['with']}.")
-    far = [(compared["threshold"][side] or {}).get("ranks") for side in ("baseline", "with")]
+        out.append(f"The regime stays {regimes['with']}.")
+    far = [(compared["threshold"][side] or {}).get("ranks") for side in ("without", "with")]
     if far[0] and far[1]:
-        said.append(f"The next accelerator stops paying at {far[1]:,} ranks instead of {far[0]:,}.")
+        out.append(f"One more accelerator stops paying at {far[1]:,} ranks instead of {far[0]:,}.")
     elif far[0]:
-        said.append(f"The next accelerator no longer stops paying at {far[0]:,} ranks, nor at any scale tried.")
-    return said
+        out.append(f"One more accelerator pays at every scale tried, no longer only up to {far[0]:,} ranks.")
+    return out
 
 
-def _more(quotient: float) -> str:
+def _change(quotient: float) -> str:
     share = abs(quotient - 1)
     if share < 0.005:
         return "as much"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Floats
 from taut.diagnose.job_indices import NORMAL_WIDTH
 
 AT = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -21,14 +20,14 @@ def times(amount: float | None, rate: float | None, unit: float = 1.0) -> float 
     return None if rate is None or amount is None else amount * rate * unit
 
 
-def quantiles(values: Any, unit: float = 1.0) -> dict[str, float | None]:
+def quantiles(values: Floats, unit: float = 1.0) -> dict[str, float | None]:
     """Quantiles by name; None of nothing."""
     if not len(values):
         return dict.fromkeys(AT)
     return {name: float(value) * unit for name, value in zip(AT, np.quantile(values, list(AT.values())), strict=True)}
 
 
-def variance_index(took: Any) -> float | None:
+def variance_index(took: Floats) -> float | None:
     """(q95 − q05) ÷ (3.29 q50) of times, as docs/indices.md defines it; None of fewer than eight."""
     took = took[np.isfinite(took)]
     if len(took) < 8:

@@ -1,4 +1,4 @@
-"""How work strays: distributions as tables of quantiles, so that a draw is a look-up whatever the distribution is.
+"""Noise of work: distributions as tables of quantiles, so that a draw is a look-up whatever the distribution is.
 
 A table holds the quantiles of work over its mean at GRID points that lie evenly in log odds; between them it is linear,
 beyond them it goes on as it ended. What several ranks do between two rendezvous counts as the longest of them, and a
@@ -9,31 +9,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import exp, pi, sqrt
-from typing import Any
+from math import exp, log1p, pi, sqrt
 
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats, Mask, Numbers
 from taut.project.training.scenario import Noise
 
+# Points of a table, and the log odds of its ends: chances of one in ten thousand million.
 POINTS, REACH = 2049, 23.0
-"""Points of a table, and the log odds of its ends: chances of one in ten thousand million."""
 GRID = np.linspace(-REACH, REACH, POINTS)
+# Sums that are drawn to know their distribution.
 DRAWN = 1 << 16
-"""Sums that are drawn to know their distribution."""
 EULER = 0.5772156649015329
-STRAYING = ("spread", "times", "step_spread", "ranks_spread", "drift_share")
-"""Keys of noise that say how far something strays."""
+# Keys of ``[noise]`` that are amplitudes.
+SCALED_KEYS = ("spread", "times", "step_spread", "ranks_spread", "drift_share")
 
 
 def scaled(noise: Noise, times: float) -> Noise:
-    """Noise that strays so many times as far; 0 is none."""
-    kind: Any = "none" if times == 0 else noise.distribution
-    return replace(noise, distribution=kind, **{name: getattr(noise, name) * times for name in STRAYING})
+    """Noise with its amplitudes multiplied; 0 is none."""
+    kind = "none" if times == 0 else noise.distribution
+    return replace(noise, distribution=kind, **{name: getattr(noise, name) * times for name in SCALED_KEYS})
 
 
-def quantile(noise: Noise, chance: Any, upper: Any, measured: Any = None) -> Any:
+def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | None = None) -> Floats:
     """Work over its mean that is not exceeded with this chance; ``upper`` is one minus it, where that is known better."""
     from scipy.special import ndtri
 
@@ -41,35 +41,39 @@ def quantile(noise: Noise, chance: Any, upper: Any, measured: Any = None) -> Any
     if kind == "none":
         return np.ones_like(chance)
     if kind == "measured":
+        assert measured is not None, "residuals of the run in noise.run"
         return np.maximum(1 + noise.times * (np.quantile(measured, chance) - 1), 0.0)
     if kind == "exponential":
         return 1 + c * (-np.log(upper) - 1)
     if kind == "gumbel":
+        # A Gumbel variable has the variance (pi · scale)² / 6 and the mean scale · Euler's constant.
         scale = c * sqrt(6) / pi
         return 1 + scale * (-np.log(-np.log1p(-upper)) - EULER)
     if kind == "pareto":
         a = noise.tail
+        # Pareto with exponent a has the mean a / (a - 1): scaled to a mean of 1 first.
         return np.maximum(1 + noise.times * (upper ** (-1 / a) * (a - 1) / a - 1), 0.0)
-    z = np.where(chance < 0.5, ndtri(chance), -ndtri(upper))
+    z: Floats = np.where(chance < 0.5, ndtri(chance), -ndtri(upper))
     if kind == "gaussian":
         return np.maximum(1 + c * z, 0.0)
-    wide = np.log1p(c * c)
+    # A lognormal variable of mean 1 and coefficient of variation c has sigma² = log(1 + c²), mu = -sigma² / 2.
+    wide = log1p(c * c)
     return np.exp(sqrt(wide) * z - wide / 2)
 
 
-def strays(work_ns: Any, reference_ns: Any, compute: Any) -> Any:
+def residuals(work_ns: Numbers, reference_ns: Floats, compute: Mask) -> Floats:
     """Work of a measured run's compute ops over their references, where they have one, scaled to a mean of one."""
     known = compute & (np.nan_to_num(reference_ns) > 0) & (work_ns > 0)
     ratio = work_ns[known] / reference_ns[known]
     return ratio / ratio.mean() if len(ratio) else ratio
 
 
-def odds(x: Any) -> tuple[Any, Any]:
+def odds(x: Floats) -> tuple[Floats, Floats]:
     """(chance, one minus it) of log odds."""
     return 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))
 
 
-def longest(noise: Noise, members: int, measured: Any = None) -> Any:
+def longest(noise: Noise, members: int, measured: Floats | None = None) -> Floats:
     """Quantiles at GRID of the longest of so many ranks."""
     upper = odds(GRID)[1]
     # The n-th root of a chance near one loses its digits; one minus it does not.
@@ -77,20 +81,22 @@ def longest(noise: Noise, members: int, measured: Any = None) -> Any:
     return quantile(noise, np.clip(1 - each, 1e-300, 1.0), np.clip(each, 1e-300, 1.0), measured)
 
 
-def table(noise: Noise, members: int = 1, parts: int = 1, seed: int = 0, measured: Any = None, drawn: int = DRAWN) -> Any:
+def table(
+    noise: Noise, members: int = 1, parts: int = 1, seed: int = 0, measured: Floats | None = None, drawn: int = DRAWN
+) -> Floats:
     """Quantiles at GRID of the mean of so many parts, each the longest of so many ranks; sums are known from so many draws."""
     if measured is not None:
         return _summed(noise, members, parts, seed, measured, drawn)
-    return _known(replace(noise, step_spread=0.0, ranks_spread=0.0, drift_share=0.0), members, parts, seed, drawn).copy()
+    return _cached_table(replace(noise, step_spread=0.0, ranks_spread=0.0, drift_share=0.0), members, parts, seed, drawn).copy()
 
 
 @lru_cache(maxsize=64)
-def _known(noise: Noise, members: int, parts: int, seed: int, drawn: int) -> Any:
+def _cached_table(noise: Noise, members: int, parts: int, seed: int, drawn: int) -> Floats:
     """What scales and policies ask for again and again."""
     return _summed(noise, members, parts, seed, None, drawn)
 
 
-def _summed(noise: Noise, members: int, parts: int, seed: int, measured: Any, drawn: int) -> Any:
+def _summed(noise: Noise, members: int, parts: int, seed: int, measured: Floats | None, drawn: int) -> Floats:
     one = longest(noise, members, measured)
     if parts <= 1 or noise.distribution == "none":
         return one
@@ -99,13 +105,14 @@ def _summed(noise: Noise, members: int, parts: int, seed: int, measured: Any, dr
     return _smooth(np.sort(_fresh(one, parts, rng, drawn) if heavy else _doubled(one, parts, rng, drawn)))
 
 
-def _doubled(one: Any, parts: int, rng: Any, drawn: int) -> Any:
+def _doubled(one: Floats, parts: int, rng: np.random.Generator, drawn: int) -> Floats:
     """Means of so many parts: draws that lie evenly, added to themselves in another order for 2, 4, 8 … parts.
 
     Quick, and the mean is met; but a draw is in as many sums as there are parts, and so must not decide any.
     """
     chance = (np.arange(drawn) + rng.random(drawn)) / drawn
     doubled, total = np.interp(np.log(chance) - np.log1p(-chance), GRID, one), np.zeros(drawn)
+    # Binary exponentiation: sums of 1, 2, 4 … parts, added where the bit of parts is set.
     for bit in range(parts.bit_length()):
         doubled = doubled + rng.permutation(doubled) if bit else doubled
         if parts >> bit & 1:
@@ -113,7 +120,7 @@ def _doubled(one: Any, parts: int, rng: Any, drawn: int) -> Any:
     return total / parts
 
 
-def _fresh(one: Any, parts: int, rng: Any, drawn: int) -> Any:
+def _fresh(one: Floats, parts: int, rng: np.random.Generator, drawn: int) -> Floats:
     """Means of so many parts, each drawn anew."""
     total = np.zeros(drawn)
     for _ in range(min(parts, 64)):
@@ -125,14 +132,15 @@ def _fresh(one: Any, parts: int, rng: Any, drawn: int) -> Any:
     return mean
 
 
-def longest_mean(quantiles: Any, members: float) -> float:
+def longest_mean(quantiles: Floats, members: float) -> float:
     """Expected longest of so many draws from a table."""
+    # P(longest of n < x) = P(one < x)^n, and log P of a log odds x is -log(1 + exp(-x)).
     edges = np.append(GRID[:-1] + (GRID[1] - GRID[0]) / 2, np.inf)
     below = np.exp(-members * np.log1p(np.exp(-edges)))
     return float(quantiles @ np.diff(below, prepend=0.0))
 
 
-def _smooth(values: Any) -> Any:
+def _smooth(values: Floats) -> Floats:
     """Quantiles at GRID of sorted draws; beyond the draws the last hundredth on either side tells how it goes on."""
     n = len(values)
     chance = (np.arange(n) + 0.5) / n
@@ -147,7 +155,7 @@ def _smooth(values: Any) -> Any:
 
 
 @dataclass
-class Sway:
+class Slowness:
     """How much longer groups of ranks take in a step: for good, in that step, and slowly drifting; the slowest member counts.
 
     Steps are asked for in order, because a drift has a past.
@@ -157,31 +165,33 @@ class Sway:
     shape: tuple[int, int, int]
     """Replicas, stages, members of a group."""
     seed: int
-    dealt: bool = False
+    by_speed: bool = False
     """Whether devices of like speed are together, and replicas get work by the speed of their slowest."""
-    hand: int = 0
-    """Which draw of devices it is; what strays from step to step is the same in all of them."""
-    habit: Any = field(init=False)
-    drift: Any = field(init=False)
+    draw: int = 0
+    """Which draw of devices it is; what varies from step to step is the same in all of them."""
+    lasting: Floats = field(init=False)
+    drift: Floats | None = field(init=False)
 
     def __post_init__(self) -> None:
-        rng, n = np.random.default_rng((self.seed, 1, self.hand)), self.noise
-        self.habit = 1 + n.ranks_spread * rng.standard_normal(self.shape)
+        rng, n = np.random.default_rng((self.seed, 1, self.draw)), self.noise
+        self.lasting = 1 + n.ranks_spread * rng.standard_normal(self.shape)
         if n.slow_share:
-            self.habit *= np.where(rng.random(self.shape) < n.slow_share, n.slow_factor, 1.0)
+            self.lasting *= np.where(rng.random(self.shape) < n.slow_share, n.slow_factor, 1.0)
         self.drift = rng.standard_normal(self.shape) if n.drift_share else None
-        if self.dealt:
-            self.habit = np.sort(self.habit, axis=None).reshape(self.shape)
-            pace = self.habit.max(axis=(1, 2), keepdims=True)
-            self.habit /= pace * (1 / pace).mean()
+        if self.by_speed:
+            self.lasting = np.sort(self.lasting, axis=None).reshape(self.shape)
+            pace = self.lasting.max(axis=(1, 2), keepdims=True)
+            # Work by speed: the harmonic mean keeps the total work of all replicas.
+            self.lasting /= pace * (1 / pace).mean()
 
-    def __call__(self, step: int) -> Any:
+    def __call__(self, step: int) -> Floats:
         """Replicas × stages: the factor of a step."""
-        n, factor = self.noise, self.habit
+        n, factor = self.noise, self.lasting
         rng = np.random.default_rng((self.seed, 2, step))
         if n.step_spread:
             factor = factor * (1 + n.step_spread * rng.standard_normal(self.shape))
         if self.drift is not None:
+            # An Ornstein-Uhlenbeck process sampled once a step: stationary, with the correlation `left` from step to step.
             left = exp(-1 / n.drift_steps)
             self.drift = left * self.drift + sqrt(1 - left * left) * rng.standard_normal(self.shape)
             factor = factor * (1 + n.drift_share * self.drift)

@@ -3,51 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import UNSET, convert
+
+from taut.core.array_types import Floats
 from taut.core.errors import UsageError
 from taut.project.questions import questions
-from taut.project.training.forecast import SEED
-from taut.project.training.scenario import Scenario, parse
-from taut.project.training.sensitivity import around
-from taut.project.with_policies import compare, play
-from taut.project.workload import workload_of
+from taut.project.training.sensitivity import sensitivity
+from taut.project.with_policies import assess, compare
+from taut.project.workload import DEFAULT, Sampling, forecast_of, workload_of
+from taut.result.types import Advice, ProjectResult, Swept
 
-__all__ = ["Scenario", "parse", "project_table"]
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about a scenario."""
+
+    ranks: Sequence[int] = ()
+    """Other scales than its own."""
+    policies: Sequence[str] | None = None
+    """``NAME``, ``NAME=VALUE`` or several with commas, which are taken together; None takes those that the scenario names."""
+    envelope: bool = False
+    """Also what lies around a training job."""
+    advice: bool = False
+    """Also what separates control loops."""
+
+
+NOTHING_ELSE = Asked()
 
 
 def project_table(
-    table: Mapping[str, Any], label: str, text: str = "", *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
-    count: int | None = None, seed: int = SEED, cores: int = 1, envelope: bool = False,
-    advice: bool = False, measured: Callable[[str], Any] | None = None, stage: Callable[[str], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """What ``taut project`` prints: a scenario at its own scale or at these, and beside itself with policies.
+    table: Mapping[str, Any],
+    label: str,
+    text: str = "",
+    asked: Asked = NOTHING_ELSE,
+    how: Sampling = DEFAULT,
+    *,
+    measured: Callable[[str], Floats] | None = None,
+    stage: Callable[[str], None] | None = None,
+) -> ProjectResult:
+    """What ``taut project`` prints: a scenario at its own scale or at others, and beside itself with policies.
 
-    ``envelope`` adds what lies around a training job, ``advice`` what separates control loops. ``count`` steps are drawn, or
-    as many as the size of the job allows.
-    ``policies`` are ``NAME``, ``NAME=VALUE`` or several of them with commas, which are taken together; None takes those that
-    the scenario names. ``measured`` gives the strays of a run folder, for scenarios whose noise was measured. ``stage`` is
-    called with what is at work.
+    ``measured`` reads the residuals of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
+    being computed.
     """
     kind = workload_of(table, label)
-    if advice and kind.advice is None:
+    if asked.advice and not kind.has_advice:
         raise UsageError("--advice separates control loops; this scenario has none")
     s, defaults = kind.parse(table, label, text)
-    how = kind.given(s, measured, label, text) if kind.given else {}
-    placed = [kind.at(s, n) for n in ranks or [kind.ranks(s)]]
+    how = replace(how, residuals=kind.noise_from_run(s, measured, label, text))
+    placed = [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]]
     for one in placed:
-        if kind.fits:
-            kind.fits(one, label, text)
-    made = [kind.forecast(one, count=count, seed=seed, cores=cores, **how) for one in placed]
-    own = play(kind, placed[0], count=count, seed=seed, cores=cores, answer=made[0], **how)
-    said = [",".join(s.about.policies)] if policies is None and s.about.policies else policies or []
-    result = {
-        "scenario": s.name, "workload": kind.name, "defaults": defaults, "forecasts": [one.entry() for one in made],
-        "indices": own.indices(), "regime": own.regime, "threshold": own.threshold,
-        "policies": [compare(kind, own, one, count=count, seed=seed, cores=cores, **how) for one in said],
-    }  # fmt: skip
-    if envelope:
-        result["envelope"] = around(placed[0], seed=seed, **how)
-    if advice and kind.advice:
-        result |= kind.advice(placed[0], seed, stage or (lambda what: None))
-    return {**result, "questions": questions(result)}
+        kind.check_memory(one, label, text)
+    made = [kind.forecast(one, how) for one in placed]
+    own = assess(kind, placed[0], how, made[0])
+    compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
+    forecasts = [forecast_of(one) for one in made]
+    indices = own.indices()
+    extra = kind.advice(placed[0], how.seed, stage or (lambda what: None)) if asked.advice else {}
+    return ProjectResult(
+        scenario=s.name,
+        workload=kind.name,
+        defaults=defaults,
+        forecasts=forecasts,
+        indices=indices,
+        regime=own.regime,
+        threshold=own.threshold,
+        policies=[compare(kind, own, one, how) for one in compared],
+        questions=questions(forecasts[0], indices, own.regime, own.threshold),
+        envelope=sensitivity(placed[0], how) if asked.envelope else UNSET,
+        advice=convert(extra["advice"], list[Advice]) if asked.advice else UNSET,
+        sweep=[_swept(row) for row in extra["sweep"]] if asked.advice else UNSET,
+    )
+
+
+def _swept(row: Swept | dict[str, Any]) -> Swept:
+    if isinstance(row, Swept):
+        return row
+    own = ("ranks", "worse")
+    return Swept(ranks=row["ranks"], worse=row["worse"], indices={k: v for k, v in row.items() if k not in own})

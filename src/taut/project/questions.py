@@ -7,58 +7,60 @@ of the result it was taken from; what the result does not hold is *not measured*
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from taut.result.types import Estimate, Forecast, Question, Regime, Threshold
 
 UNKNOWN = "not measured"
+# Terms of a step that are waiting for others.
 WAITING = ("synchronisation", "jitter", "wait", "fan-out", "queue")
-"""Terms of a step that are waiting for others."""
 
 
-def questions(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def questions(
+    own: Forecast, indices: Mapping[str, Estimate | None], regime: Regime | None, threshold: Threshold | None
+) -> list[Question]:
     """The six questions with what the result says."""
-    own, indices = result["forecasts"][0], result.get("indices") or {}
-    regime, far = result.get("regime") or {}, result.get("threshold") or {}
-    waits = _waiting(own)
+    stable = regime.reserve or None if regime else None
+    known = "inside what the fabric is known for" if own.in_range else "beyond what is known, so a guess"
+    rows = (
+        ("How stable is the structure under load?", stable,
+         f"{regime.kind if regime else None}: jitter may grow this many times before accelerators stop paying",
+         "regime.reserve"),
+        ("Under what conditions does it stay economically viable?", _scale(threshold), threshold.rule if threshold else "",
+         "threshold"),
+        ("How is systemic non-determinism handled?", indices.get("runtime_variance_index"),
+         "spread of a step over its median, after everything the scenario does about it", "indices.runtime_variance_index"),
+        ("How can stability be assessed before capital is committed?", _relative(own.mean_step_ns),
+         f"mean step over its forecast: the width of this interval, {known}", "forecasts[0].mean_step_ns"),
+        ("What does the system assume about synchronisation at scale?", _waiting(own),
+         "share of a step spent waiting for others", "forecasts[0].terms"),
+        ("Which coupling does it expose, manage or hide?", indices.get("sync_delay_amplification"),
+         "delay of the whole per delay of its parts: above 1 the coupling is exposed, below 1 slack hides it",
+         "indices.sync_delay_amplification"),
+    )  # fmt: skip
     return [
-        _row("How stable is the structure under load?", regime.get("reserve"),
-             f"{regime.get('class')}: jitter may grow this many times before accelerators stop paying",
-             "regime.reserve"),
-        _row("Under what conditions does it stay economically viable?", _scale(far), far.get("rule") or "", "threshold"),
-        _row("How is systemic non-determinism handled?", indices.get("runtime_variance_index"),
-             "spread of a step over its median, after everything the scenario does about it", "indices.runtime_variance_index"),
-        _row("How can stability be assessed before capital is committed?", _relative(own.get("mean_step_ns")),
-             "mean step over its forecast: the width of this interval, "
-             + ("inside what the fabric is known for" if own.get("in_range") else "beyond what is known, so a guess"),
-             "forecasts[0].mean_step_ns"),
-        _row("What does the system assume about synchronisation at scale?",
-             None if waits is None else {"value": waits, "lo": None, "hi": None},
-             "share of a step spent waiting for others", "forecasts[0].terms"),
-        _row("Which coupling does it expose, manage or hide?", indices.get("sync_delay_amplification"),
-             "delay of the whole per delay of its parts: above 1 the coupling is exposed, below 1 slack hides it",
-             "indices.sync_delay_amplification"),
-    ]  # fmt: skip
+        Question(question=question, answer=found, says=UNKNOWN if found is None else says, taken_from=keys)
+        for question, found, says, keys in rows
+    ]
 
 
-def _row(question: str, found: Mapping[str, Any] | None, says: str, taken_from: str) -> dict[str, Any]:
-    known = found is not None and found.get("value") is not None
-    number = {key: (found or {}).get(key) for key in ("value", "lo", "hi")} if known else None
-    return {"question": question, "answer": number, "says": says if known else UNKNOWN, "from": taken_from}
-
-
-def _scale(far: Mapping[str, Any]) -> dict[str, Any] | None:
-    return {"value": far.get("ranks"), "lo": far.get("lo"), "hi": far.get("hi")} if far else None
-
-
-def _relative(mean: Mapping[str, float | None] | None) -> dict[str, float | None] | None:
-    """A mean and its bounds, as multiples of the mean; a mean of one step has no bounds."""
-    if not mean or not mean["value"]:
+def _scale(threshold: Threshold | None) -> Estimate | None:
+    if threshold is None or threshold.ranks is None:
         return None
-    return {key: None if (at := mean[key]) is None else at / mean["value"] for key in ("value", "lo", "hi")}
+    return Estimate(value=threshold.ranks, lo=threshold.lo, hi=threshold.hi)
 
 
-def _waiting(own: Mapping[str, Any]) -> float | None:
-    terms = own.get("terms") or own.get("terms_ns")
+def _relative(mean: Estimate | None) -> Estimate | None:
+    """A mean and its bounds, as multiples of the mean; a mean of one step has no bounds."""
+    if mean is None or not mean.value:
+        return None
+    lo, hi = (None if end is None else end / mean.value for end in (mean.lo, mean.hi))
+    return Estimate(value=1.0, lo=lo, hi=hi)
+
+
+def _waiting(own: Forecast) -> Estimate | None:
+    """Share of a step that is waiting for others."""
+    terms = own.terms or own.terms_ns
     if not terms:
         return None
     total = sum(terms.values()) or 1.0
-    return float(sum(part for name, part in terms.items() if any(word in name for word in WAITING)) / total)
+    return Estimate(value=sum(part for name, part in terms.items() if any(word in name for word in WAITING)) / total)

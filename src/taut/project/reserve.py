@@ -1,80 +1,64 @@
-"""Reserve and regime of a scenario: how much jitter may still grow before the next accelerator stops paying.
+"""Reserve and regime of a scenario: how much jitter may still grow before one more accelerator stops paying.
 
 The same rule as for a measured run (``diagnose/job_regime.py``, docs/indices.md), with the jitter of the scenario scaled
-instead of a graph's. Where demand is given, it may well be served without one accelerator more; there the reserve is how much
+instead of a graph's. Where demand is given, it may well be served without one more accelerator; there the reserve is how much
 jitter may grow before those that there are do not pay, on average.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
-from taut.project.marginal_gain import PAYS, Curve, Rule, rule, smallest, spread
-from taut.project.workload import Estimate, Workload
+from taut.core.array_types import Floats
+from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
+from taut.project.policy import S
+from taut.project.workload import DEFAULT, Estimate, Sampling, Workload
+from taut.result.types import Regime
 
+# Stable: jitter may surely grow this many times. Unstable: one more accelerator does not pay today (reserve below 1).
 STABLE = 2.0
-"""Stable: jitter may surely grow this many times. Unstable: the next accelerator does not pay today (reserve below 1)."""
+# Factors of jitter that are tried; a reserve beyond the last is said to be at least that.
 UP, DOWN = (4.0, 16.0), (0.5, 0.25, 0.0)
-"""Factors of jitter that are tried; a reserve beyond the last is said to be at least that."""
-GIVEN = "accelerators pay while they bring on average at least that share of what they bring at best, without jitter"
+GIVEN = "accelerators pay while they add on average at least that share of what they add at best, without jitter"
+# Factors on both sides of the reserve come as near to each other as this.
 NEAR = 2.0
-"""Factors on both sides of the reserve come as near to each other as this."""
 
 
-@dataclass(frozen=True)
-class Reserve:
-    """How many times as much jitter a scenario bears."""
+def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None) -> Regime:
+    """The factor of jitter at which one more accelerator stops paying, at its own scale; ``decision``: the rule, if known."""
+    decision, curve = decision or rule(kind, s, how, pays), Curve(kind, s, how)
+    fixed = kind.has_fixed_demand(s)
+    ranks = kind.ranks(s) if fixed else _around(curve, decision, kind.smallest(s))
 
-    kind: str
-    """Regime: stable, marginal or unstable."""
-    word: str
-    """depleted (below 1), thin (below 2) or adequate."""
-    reserve: Estimate
-    marginal_return: Estimate
-    """Today, over what pays if money is the rule."""
-    pays: float
-    rule: str
+    def gain(factor: float) -> Floats:
+        jittery = Curve(kind, kind.scale_jitter(s, factor), how)
+        found = decision.mean_gain(jittery, ranks) if fixed else decision.gain(jittery, ranks)
+        assert found is not None, "_around() chose ranks that fit the job"
+        return found
 
-    def entry(self) -> dict[str, Any]:
-        """As ``--json`` says it."""
-        return {
-            "class": self.kind, "word": self.word, "reserve": self.reserve.entry(),
-            "marginal_return": self.marginal_return.entry(), "pays": self.pays, "rule": self.rule,
-        }  # fmt: skip
-
-
-def reserve(
-    kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, asked: Rule | None = None, **how: Any
-) -> Reserve:
-    """The factor of jitter at which one accelerator more stops paying, at its own scale; ``asked``: the rule, if known."""
-    asked, curve = asked or rule(kind, s, pays, seed, **how), Curve(kind, s, seed, how, cores=cores)
-    given = kind.demand is not None and kind.demand(s)
-    ranks = kind.ranks(s) if given else _around(curve, asked, smallest(kind, s))
-
-    def back(times: float) -> Any:
-        louder = replace(curve, scenario=kind.louder(s, times), asked={})
-        return asked.level(louder, ranks) if given else asked.back(louder, ranks)
-
-    points = {1.0: back(1.0)}
+    points = {1.0: gain(1.0)}
+    # Upwards where one more pays today, else downwards; the first change of sign ends the search.
     for times in UP if points[1.0][0] >= 1 else DOWN:
-        points[times] = back(times)
+        points[times] = gain(times)
         if (points[times][0] >= 1) != (points[1.0][0] >= 1):
             break
     while (middle := _between(points)) is not None:
-        points[middle] = back(middle)
+        points[middle] = gain(middle)
     found = _crossing(points)
-    width, today = spread(found), points[1.0] * asked.share
+    width, today = spread(found), points[1.0] * decision.share
     value = float(found[0])
     estimate = Estimate(value, max(value - width, 0.0), None if value + width >= UP[-1] else value + width)
     near = spread(today)
-    return Reserve(
-        regime(estimate), word(value), estimate, Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near),
-        asked.share, GIVEN if given else asked.says,
-    )  # fmt: skip
+    return Regime(
+        kind=regime(estimate),
+        word=word(value),
+        reserve=estimate.as_result(),
+        marginal_return=Estimate(float(today[0]), float(today[0]) - near, float(today[0]) + near).as_result(),
+        pays=decision.share,
+        rule=GIVEN if fixed else decision.text,
+    )
 
 
 def regime(found: Estimate) -> str:
@@ -89,14 +73,14 @@ def word(value: float) -> str:
     return "depleted" if value < 1 else "thin" if value < STABLE else "adequate"
 
 
-def _around(curve: Curve, asked: Rule, least: int) -> int:
+def _around(curve: Curve[S], decision: Rule[S], least: int) -> int:
     """Ranks that with twice as many lie around the scenario's own; on one side of it where they cannot be dealt."""
     ranks = curve.kind.ranks(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
-    return next((n for n in (below, max(ranks // 2, least), ranks) if asked.back(curve, n) is not None), least)
+    return next((n for n in (below, max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None), least)
 
 
-def _between(points: dict[float, Any]) -> float | None:
+def _between(points: dict[float, Floats]) -> float | None:
     """The factor midway between those around the crossing; None where they are near, or nothing is crossed."""
     at = sorted(points)
     paid = [points[k][0] >= 1 for k in at]
@@ -106,7 +90,7 @@ def _between(points: dict[float, Any]) -> float | None:
     return sqrt(at[i - 1] * at[i])
 
 
-def _crossing(points: dict[float, Any]) -> Any:
+def _crossing(points: dict[float, Floats]) -> Floats:
     """The factor at which the return falls below what pays, for each set of seeds, linear between factors."""
     at = np.array(sorted(points))
     back = np.stack([points[k] for k in at])

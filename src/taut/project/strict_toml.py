@@ -14,24 +14,24 @@ from msgspec import Meta, Struct
 
 from taut.core.errors import InputRefused
 
+# Nothing that a scenario counts is more; products of a few of them stay finite.
 MOST_COUNT = 10**12
-"""Nothing that a scenario counts is more; products of a few of them stay finite."""
 Count = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Some = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
+# Nothing that a scenario tells is more, in any unit; infinity is no number.
 MOST = 1e30
-"""Nothing that a scenario tells is more, in any unit; infinity is no number."""
 Positive = Annotated[float, Meta(gt=0, le=MOST)]
 NotNegative = Annotated[float, Meta(ge=0, le=MOST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+# How many times as much, or as long.
 Times = Annotated[float, Meta(ge=1, le=1e6)]
-"""How many times as much, or as long."""
+# A time that something takes in the life of a job: at most four months.
 Seconds = Annotated[float, Meta(ge=0, le=1e7)]
-"""A time that something takes in the life of a job: at most four months."""
+# Failures in 1000 days of a unit; at the most of them a unit fails every quarter of an hour.
 FailureRate = Annotated[float, Meta(ge=0, le=1e5)]
-"""Failures in 1000 days of a unit; at the most of them a unit fails every quarter of an hour."""
 
+# (whether it holds, the key to look at, why, the way out).
 Contradiction = tuple[bool, str, str, str]
-"""(whether it holds, the key to look at, why, the way out)."""
 
 
 class Strict(Struct, forbid_unknown_fields=True, frozen=True):
@@ -96,16 +96,16 @@ def _defaults(kind: type[Struct], given: Mapping[str, Any], path: str = "") -> I
 
 def _refused(whole: type[Struct], error: msgspec.ValidationError, label: str, text: str) -> InputRefused:
     """What msgspec says, with the line and the way out."""
-    said, _, where = str(error).partition(" - at `")
+    message, _, where = str(error).partition(" - at `")
     path = where.rstrip("`").removeprefix("$").lstrip(".")
-    unknown = re.search(r"unknown field `(\w+)`", said)
-    missing = re.search(r"missing required field `(\w+)`", said)
+    unknown = re.search(r"unknown field `(\w+)`", message)
+    missing = re.search(r"missing required field `(\w+)`", message)
     key = ".".join(filter(None, (path, (unknown or missing or [None, ""])[1])))
     if unknown:
         return InputRefused(place(label, text, key), f"no such key: {key}", f"known here: {', '.join(_known(whole, path))}")
     if missing:
         return InputRefused(place(label, text, path), f"{key} is missing", "give it, with the unit its name carries")
-    return InputRefused(place(label, text, key), f"{key}: {said[:1].lower()}{said[1:]}", "correct the value")
+    return InputRefused(place(label, text, key), f"{key}: {message[:1].lower()}{message[1:]}", "correct the value")
 
 
 def _known(kind: Any, path: str) -> list[str]:

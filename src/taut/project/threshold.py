@@ -1,4 +1,4 @@
-"""Where the next accelerator stops paying: the scale beyond which it brings less than it must, and what dominates around it.
+"""Where one more accelerator stops paying: the scale beyond which it brings less than it must, and what dominates around it.
 
 Scales are doubled from the smallest whole job on until accelerators do not pay even on average; then the place is bisected.
 ``docs/threshold.md`` derives the rule.
@@ -6,92 +6,79 @@ Scales are doubled from the smallest whole job on until accelerators do not pay 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from math import exp, log, sqrt
-from typing import Any
 
 import numpy as np
 
-from taut.project.marginal_gain import PAYS, Curve, Rule, rule, smallest, spread
-from taut.project.workload import Workload
+from taut.core.array_types import Floats
+from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
+from taut.project.policy import S
+from taut.project.workload import DEFAULT, Sampling, Workload, forecast_of
+from taut.result.types import CurvePoint, Side, Threshold
 
+# The largest scale tried, or twice the scenario's own.
 MOST_RANKS = 1 << 16
-"""The largest scale tried, or twice the scenario's own."""
+# Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so.
 NEAR = 1.5
-"""Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so."""
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """The scale at which one accelerator more stops paying."""
-
-    rule: str
-    ranks: int | None
-    """None where it pays at every scale tried."""
-    lo: int | None
-    hi: int | None
-    """None where it might not be reached."""
-    tried: int
-    """The largest scale tried."""
-    in_range: bool | None
-    """Whether the fabric is known to be that large."""
-    before: dict[str, Any] | None
-    """What dominates at half of the scale …"""
-    after: dict[str, Any] | None
-    """… and at twice."""
-    curve: tuple[dict[str, float], ...]
-    """Marginal return at the scales that were asked."""
-
-    def entry(self) -> dict[str, Any]:
-        """As ``--json`` says it."""
-        out = {name: getattr(self, name) for name in ("ranks", "lo", "hi", "rule", "tried", "in_range", "before", "after")}
-        return {**out, "curve": list(self.curve)}
 
 
 def threshold(
-    kind: Workload, s: Any, *, pays: float = PAYS, seed: int = 0, cores: int = 1, asked: Rule | None = None, **how: Any
+    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None
 ) -> Threshold:
-    """The scale beyond which one accelerator more does not pay, and what another seed says; ``asked``: the rule, if known."""
-    curve, least = Curve(kind, s, seed, how, cores=cores), smallest(kind, s)
-    asked = asked or rule(kind, s, pays, seed, **how)
-    points, tried = _scanned(curve, asked, least, kind.ranks(s))
+    """The scale beyond which one more accelerator does not pay, and what another seed says; ``decision``: its rule."""
+    curve, least = Curve(kind, s, how), kind.smallest(s)
+    decision = decision or rule(kind, s, how, pays)
+    points, tried = _scanned(curve, decision, least, kind.ranks(s))
     found = _crossed(points, least)
     while found is not None and (middle := _between(points, found, least)) is not None:
-        back = asked.back(curve, middle)
+        back = decision.gain(curve, middle)
         if back is None:
             break
         points[middle] = back
         found = _crossed(points, least)
-    rows = tuple({"ranks": a * sqrt(2), "marginal_return": float(points[a][0]) * asked.share} for a in sorted(points))
+    rows = [CurvePoint(ranks=a * sqrt(2), marginal_return=float(points[a][0]) * decision.share) for a in sorted(points)]
     if found is None or not points:
-        return Threshold(asked.says, None, None, None, tried, _side(curve, tried, least)[1], None, None, rows)
-    ranks = exp(found[0])
-    width = spread(found)
+        known = _side(curve, tried, least)[1]
+        return Threshold(
+            ranks=None, lo=None, hi=None, rule=decision.text, tried=tried, in_range=known, before=None, after=None, curve=rows
+        )
+    ranks, width = exp(found[0]), spread(found)
     lo, hi = (max(least, round(ranks * exp(side * width))) if np.isfinite(width) else None for side in (-1, 1))
-    before, after = (_side(curve, ranks * times, least)[0] for times in (0.5, 2.0))
-    return Threshold(asked.says, round(ranks), lo, hi, tried, _side(curve, ranks, least)[1], before, after, rows)
+    return Threshold(
+        ranks=round(ranks),
+        lo=lo,
+        hi=hi,
+        rule=decision.text,
+        tried=tried,
+        in_range=_side(curve, ranks, least)[1],
+        before=_side(curve, ranks * 0.5, least)[0],
+        after=_side(curve, ranks * 2.0, least)[0],
+        curve=rows,
+    )
 
 
-def _scanned(curve: Curve, asked: Rule, least: int, own: int) -> tuple[dict[int, Any], int]:
-    """Ranks → what one more brings over what it must, doubled until nothing can pay; and the largest scale that was asked.
+def _scanned(curve: Curve[S], decision: Rule[S], least: int, own: int) -> tuple[dict[int, Floats], int]:
+    """Ranks → what one more adds over what it must, doubled until nothing can pay; and the largest scale tried.
 
     Below the scenario's own scale nothing is settled: where demand is given, few ranks may serve none of it.
     """
     most = max(MOST_RANKS, 2 * own)
-    points: dict[int, Any] = {}
+    points: dict[int, Floats] = {}
     ranks = least
+    # Doubling from the smallest job; the return may dip and recover (a new tier), so the last crossing counts.
     while 2 * ranks <= most or not points:
-        back = asked.back(curve, ranks)
+        back = decision.gain(curve, ranks)
         if back is None:
             break
         points[ranks] = back
         ranks *= 2
-        if ranks > own and asked.level(curve, ranks)[0] < 1:
+        if ranks > own and decision.mean_gain(curve, ranks)[0] < 1:
             break
     return points, ranks
 
 
-def _crossed(points: dict[int, Any], least: int) -> Any:
+def _crossed(points: dict[int, Floats], least: int) -> Floats | None:
     """Log scale beyond which one more never pays again, for each set of seeds; None where it pays to the end.
 
     Between two scales the return is linear in the log of the scale; a set of seeds that pays to the end crosses nowhere.
@@ -107,12 +94,13 @@ def _crossed(points: dict[int, Any], least: int) -> Any:
             out[k] = np.inf
         elif len(paid):
             i = paid[-1]
+            # Linear interpolation in the log of the scale.
             part = (back[i, k] - 1) / (back[i, k] - back[i + 1, k])
             out[k] = place[i] + part * (place[i + 1] - place[i])
     return out
 
 
-def _between(points: dict[int, Any], found: Any, least: int) -> int | None:
+def _between(points: dict[int, Floats], found: Floats, least: int) -> int | None:
     """Ranks midway between the neighbours of the crossing; None where they are near enough, or nothing lies between."""
     at = np.array(sorted(points))
     i = int(np.searchsorted(np.log(at) + log(2) / 2, found[0]))
@@ -122,11 +110,9 @@ def _between(points: dict[int, Any], found: Any, least: int) -> int | None:
     return middle if at[i - 1] < middle < at[i] else None
 
 
-def _side(curve: Curve, ranks: float, least: int) -> tuple[dict[str, Any], bool | None]:
+def _side(curve: Curve[S], ranks: float, least: int) -> tuple[Side, bool | None]:
     """What dominates at about so many ranks, and whether the fabric is known to be that large."""
     kind, whole = curve.kind, max(round(ranks / least), 1) * least
-    near = next((n for n in (whole, *sorted(curve.asked, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
-    s = kind.at(curve.scenario, near)
-    made = kind.sketch(s, curve.seed, **curve.how) if kind.sketch is not None else kind.forecast(s, seed=curve.seed)
-    entry = made.entry()
-    return {"ranks": near, "dominant": entry.get("dominant"), "terms": entry.get("terms")}, entry.get("in_range")
+    near = next((n for n in (whole, *sorted(curve.known, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
+    made = forecast_of(kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)))
+    return Side(ranks=near, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None), made.in_range

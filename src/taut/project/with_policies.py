@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic
+
+from msgspec import convert
 
 from taut.core.errors import UsageError
 from taut.project.marginal_gain import rule
+from taut.project.policy import Policy, S
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
-from taut.project.workload import Answer, Estimate, Policy, Workload
+from taut.project.workload import Answer, Estimate, Sampling, Workload, forecast_of
+from taut.result import types
+from taut.result.types import (
+    AppliedPolicy,
+    Forecasts,
+    IndexSets,
+    PolicyComparison,
+    Regime,
+    Regimes,
+    Reserves,
+    Threshold,
+    Thresholds,
+)
 
 
 @dataclass(frozen=True)
-class Played:
-    """A scenario at its own scale: what it gives, where it stands, how far it goes."""
+class Assessment(Generic[S]):
+    """A scenario at its own scale: its forecast, regime and threshold."""
 
-    scenario: Any
+    scenario: S
     answer: Answer
-    regime: Mapping[str, Any]
-    threshold: Mapping[str, Any] | None
+    regime: Regime
+    threshold: Threshold | None
 
-    def indices(self) -> dict[str, Any]:
-        """The indices in the words of ``--json``."""
-        return {name: _entry(found) for name, found in self.answer.indices().items()}
-
-
-def play(
-    kind: Workload, s: Any, *, count: int | None, seed: int, cores: int = 1, answer: Answer | None = None, **how: Any
-) -> Played:  # fmt: skip
-    """Everything that is said about one scenario; ``answer`` where it has been played already."""
-    answer = answer or kind.forecast(s, count=count, seed=seed, cores=cores, **how)
-    if kind.regime:
-        return Played(s, answer, kind.regime(s, seed), None)
-    know = {"asked": rule(kind, s, seed=seed, **how), "seed": seed, "cores": cores, **how}
-    return Played(s, answer, reserve(kind, s, **know).entry(), threshold(kind, s, **know).entry())
+    def indices(self) -> dict[str, types.Estimate | None]:
+        """The indices as parts of the result."""
+        return {name: None if found is None else found.as_result() for name, found in self.answer.indices().items()}
 
 
-def policies_of(kind: Workload, said: str) -> list[tuple[Policy, float | None]]:
+def assess(kind: Workload[S], s: S, how: Sampling, answer: Answer | None = None) -> Assessment[S]:
+    """Everything that is said about one scenario; ``answer`` where there is a forecast already."""
+    answer = answer or kind.forecast(s, how)
+    own = kind.regime(s, how.seed)
+    if own is not None:
+        return Assessment(s, answer, convert(own, Regime), None)
+    decision = rule(kind, s, how)
+    return Assessment(s, answer, reserve(kind, s, how, decision=decision), threshold(kind, s, how, decision=decision))
+
+
+def policies_of(kind: Workload[S], text: str) -> list[tuple[Policy[S], float | None]]:
     """``overlap=0.9,spares`` → the policies and their values."""
     found = []
-    for part in said.split(","):
+    for part in text.split(","):
         name, _, value = part.strip().partition("=")
         policy = kind.policies.get(name)
         if policy is None:
@@ -54,30 +68,30 @@ def policies_of(kind: Workload, said: str) -> list[tuple[Policy, float | None]]:
     return found
 
 
-def changed(s: Any, chosen: Sequence[tuple[Policy, float | None]]) -> Any:
+def apply_policies(s: S, chosen: Sequence[tuple[Policy[S], float | None]]) -> S:
     """The scenario with all of these, in that order."""
     for policy, value in chosen:
         s = policy.apply(s, value)
     return s
 
 
-def compare(
-    kind: Workload, before: Played, said: str, *, count: int | None, seed: int, cores: int = 1, **how: Any
-) -> dict[str, Any]:  # fmt: skip
+def compare(kind: Workload[S], before: Assessment[S], text: str, how: Sampling) -> PolicyComparison:
     """The scenario beside itself with these policies together."""
-    chosen = policies_of(kind, said)
-    after = play(kind, changed(before.scenario, chosen), count=count, seed=seed, cores=cores, **how)
+    chosen = policies_of(kind, text)
+    after = assess(kind, apply_policies(before.scenario, chosen), how)
     one, other = before.answer.indices(), after.answer.indices()
-    ratios = {name: ratio(one[name], other[name]) for name in one}
-    said_of = [{"name": p.name, "value": value, "says": p.says, "costs": p.costs or None} for p, value in chosen]
-    return {
-        "name": said, "policies": said_of,
-        "indices": {"baseline": before.indices(), "with": after.indices(), "ratio": ratios},
-        "regime": {"baseline": before.regime["class"], "with": after.regime["class"]},
-        "reserve": {"baseline": before.regime.get("reserve"), "with": after.regime.get("reserve")},
-        "threshold": {"baseline": before.threshold, "with": after.threshold},
-        "forecast": {"baseline": before.answer.entry(), "with": after.answer.entry()},
-    }  # fmt: skip
+    reserves = [side.regime.reserve or None for side in (before, after)]
+    return PolicyComparison(
+        name=text,
+        policies=[AppliedPolicy(name=p.name, value=value, says=p.says, costs=p.costs or None) for p, value in chosen],
+        indices=IndexSets(
+            without=before.indices(), with_=after.indices(), ratio={name: ratio(one[name], other[name]) for name in one}
+        ),
+        regime=Regimes(without=before.regime.kind, with_=after.regime.kind),
+        reserve=Reserves(without=reserves[0], with_=reserves[1]),
+        threshold=Thresholds(without=before.threshold, with_=after.threshold),
+        forecast=Forecasts(without=forecast_of(before.answer), with_=forecast_of(after.answer)),
+    )
 
 
 def ratio(before: Estimate | None, after: Estimate | None) -> float | None:
@@ -85,7 +99,3 @@ def ratio(before: Estimate | None, after: Estimate | None) -> float | None:
     if before is None or after is None or before.value == 0:
         return None
     return after.value / before.value
-
-
-def _entry(found: Estimate | None) -> dict[str, float | None] | None:
-    return None if found is None else found.entry()

@@ -1,4 +1,4 @@
-"""What can be projected: a workload says how its scenarios are read, scaled, played and changed.
+"""What can be projected: a workload says how its scenarios are read, scaled, simulated and changed.
 
 The key of a TOML file tells which it is (``[job]`` trains, ``[serving]`` serves …). Everything above a workload (policies
 compared, the threshold, the reserve, evidence) asks only what is declared here.
@@ -7,11 +7,18 @@ compared, the threshold, the reserve, evidence) asks only what is declared here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from taut.core.errors import InputRefused
+import msgspec
+
+from taut.core.errors import InputRefused, UsageError
+from taut.project.policy import Described, Policy, S
+from taut.result import types
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Floats
 
 
 class Estimate(NamedTuple):
@@ -22,15 +29,34 @@ class Estimate(NamedTuple):
     hi: float | None = None
 
     def entry(self) -> dict[str, float | None]:
-        """As ``--json`` says it."""
+        """Its keys in ``--json``."""
         return self._asdict()
 
+    def as_result(self) -> types.Estimate:
+        """Its part of the result."""
+        return types.Estimate(value=self.value, lo=self.lo, hi=self.hi)
 
+
+# The six; control scenarios have their own (``taut.control``).
 INDICES = (
     "effective_throughput_ratio", "energy_per_useful_step", "runtime_variance_index", "sync_delay_amplification",
     "replay_probability", "straggler_cascade_rate",
 )  # fmt: skip
-"""The six; control scenarios have their own (``taut.control``)."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a forecast is drawn."""
+
+    count: int | None = None
+    """Steps, requests or tasks; as many as are right for the scenario where not given."""
+    seed: int = 0
+    cores: int = 1
+    residuals: Floats | None = None
+    """Measured work over its reference, where noise is drawn from a run."""
+
+
+DEFAULT = Sampling()
 
 
 class Answer(Protocol):
@@ -40,71 +66,99 @@ class Answer(Protocol):
     def ranks(self) -> int:
         """How many it was asked for."""
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the words of ``--json``."""
+    def entry(self) -> types.Forecast | dict[str, Any]:
+        """Its part of the result, or the keys of it."""
 
     def indices(self) -> Mapping[str, Estimate | None]:
         """The indices by name; None for what this workload does not have."""
 
 
-@dataclass(frozen=True)
-class Policy:
-    """A change of a scenario, by name: ``--policy local-steps=8``."""
+def forecast_of(answer: Answer) -> types.Forecast:
+    """The part of the result that an answer is."""
+    found = answer.entry()
+    if isinstance(found, types.Forecast):
+        return found
+    mean = found["mean_step_ns"]
+    return msgspec.convert({**found, "mean_step_ns": mean if mean and mean["value"] is not None else None}, types.Forecast)
+
+
+class Workload(Protocol[S]):
+    """One kind of scenario. Ranks are accelerators, whatever they do.
+
+    A workload either has a rate and jitter that can be scaled, from which threshold and reserve follow, or a regime of its own.
+    """
 
     name: str
-    says: str
-    """What it does, in a line."""
-    apply: Callable[[Any, float | None], Any]
-    """Scenario and the value given, if any → scenario."""
-    costs: str = ""
-    """What it costs convergence, or risks; empty where it has no such price."""
-
-
-def _unasked(*_: Any) -> Any:
-    """What a workload that has a regime of its own need not have."""
-    raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Workload:
-    """One kind of scenario. Ranks are accelerators, whatever they do."""
-
-    name: str
-    parse: Callable[[Mapping[str, Any], str, str], tuple[Any, list[str]]]
-    """(table, label, text) → (scenario, keys that took their defaults); refuses with the line."""
-    ranks: Callable[[Any], int]
-    """How many the scenario has as it stands."""
-    at: Callable[[Any, int], Any]
-    """The scenario on so many ranks; UsageError where they cannot be dealt."""
-    forecast: Callable[..., Answer]
-    """(scenario, count=, seed=, cores=) → what it gives; as many steps as are right for it where no count is given."""
-    louder: Callable[[Any, float], Any] = _unasked
-    """The scenario with its jitter scaled; 0 takes it out. Not asked where a workload has a regime of its own."""
-    rate: Callable[..., float] = _unasked
-    """(scenario, seed) → useful work a second, failures and waiting taken off; quick: the threshold asks often. Not asked
-    where a workload has a regime of its own."""
-    policies: Mapping[str, Policy] = field(default_factory=dict)
-    ideal: Callable[[Any], Any] | None = None
-    """The scenario in which nothing strays and nothing fails; where not given, that without jitter."""
-    smallest: Callable[[Any], int] | None = None
-    """The fewest ranks that make sense; where not given, the least divisor of its ranks that can be dealt."""
-    sketch: Callable[[Any, int], Answer] | None = None
-    """(scenario, seed) → a forecast as quick as ``rate``, of mean values; where not given, a plain forecast."""
-    money: Callable[[Any], tuple[float | None, float | None]] | None = None
-    """(what a unit of ``rate`` is worth for a second, what the scenario costs a second); None for what is not said."""
-    fits: Callable[[Any, str, str], None] | None = None
-    """(scenario, label, text): refuses what the devices cannot hold."""
-    given: Callable[..., dict[str, Any]] | None = None
-    """(scenario, measured, label, text) → what forecast, rate and sketch must know of a run that the file only names."""
-    demand: Callable[[Any], bool] | None = None
-    """Whether demand is given and shared by however many ranks there are; else each brings its own."""
+    policies: Mapping[str, Policy[S]]
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
-    regime: Callable[[Any, int], dict[str, Any]] | None = None
-    """(scenario, seed) → its class and reserve, where accelerators and jitter are not what it is about: then nobody
-    asks where the next one stops paying."""
-    advice: Callable[[Any, int, Callable[[str], None]], dict[str, Any]] | None = None
-    """(scenario, seed, what to call with each stage) → ``advice`` and ``sweep``, where there are loops to separate."""
+    has_advice: bool = False
+    """Whether ``--advice`` applies."""
+
+    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[S, list[str]]:
+        """The scenario, and the keys that took their defaults; refuses with the line."""
+
+    def ranks(self, s: S) -> int:
+        """How many the scenario has as it stands."""
+
+    def at(self, s: S, ranks: int) -> S:
+        """The scenario on so many ranks; UsageError where it cannot be spread over them."""
+
+    def forecast(self, s: S, how: Sampling) -> Answer:
+        """What it gives."""
+
+    def scale_jitter(self, s: S, factor: float) -> S:
+        """The scenario with its jitter scaled; 0 takes it out. Not called where the workload has a regime of its own."""
+        raise AssertionError(f"{self.name} has a regime of its own")
+
+    def rate(self, s: S, how: Sampling) -> float:
+        """Useful work a second, failures and waiting taken off; called often. Not called where there is an own regime."""
+        raise AssertionError(f"{self.name} has a regime of its own")
+
+    def ideal(self, s: S) -> S:
+        """The scenario without jitter and without failures."""
+        return self.scale_jitter(s, 0.0)
+
+    def smallest(self, s: S) -> int:
+        """The fewest ranks that make sense."""
+        ranks = self.ranks(s)
+        return next(n for n in range(1, ranks + 1) if ranks % n == 0 and self.can_run_on(s, n))
+
+    def can_run_on(self, s: S, ranks: int) -> bool:
+        """Whether the scenario can be spread over so many ranks."""
+        try:
+            self.at(s, ranks)
+        except UsageError:
+            return False
+        return True
+
+    def sketch(self, s: S, how: Sampling) -> Answer:
+        """A forecast of mean values, as fast as ``rate`` where the workload has one."""
+        return self.forecast(s, how)
+
+    def value_and_cost(self, s: S) -> tuple[float | None, float | None]:
+        """What a unit of ``rate`` is worth for a second, and what the scenario costs a second; None for what is not given."""
+        return None, None
+
+    def check_memory(self, s: S, label: str, text: str) -> None:
+        """Refuse what the devices cannot hold."""
+        return
+
+    def noise_from_run(self, s: S, measured: Callable[[str], Floats] | None, label: str, text: str) -> Floats | None:
+        """Residuals of the run that the scenario names for its noise, read with ``measured``; None where it names none."""
+        return None
+
+    def has_fixed_demand(self, s: S) -> bool:
+        """Whether however many ranks there are share a given demand; else each brings its own."""
+        return False
+
+    def regime(self, s: S, seed: int) -> types.Regime | Mapping[str, Any] | None:
+        """Its class and reserve, where these do not follow from accelerators and jitter; then it has no threshold."""
+        return None
+
+    def advice(self, s: S, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
+        """``advice`` and ``sweep``, where there are loops to separate; ``stage`` is called with what is being tried."""
+        return {}
 
 
 def fewest(replicas: int, load: str) -> int:
@@ -112,15 +166,15 @@ def fewest(replicas: int, load: str) -> int:
     return -(-replicas // 4) if load == "fixed" else 1
 
 
+# Key of a file → folder of this room whose ``workload.py`` has its ``WORKLOAD``.
 KEYS = {"job": "training", "serving": "requests.serving", "agents": "requests.agents", "loops": "loops"}
-"""Key of a file → folder of this room whose ``workload.py`` has its ``WORKLOAD``."""
 
 
-def workload_of(table: Mapping[str, Any], label: str) -> Workload:
+def workload_of(table: Mapping[str, Any], label: str) -> Workload[Described]:
     """The workload that a scenario file describes."""
     found = [key for key in KEYS if key in table]
     if len(found) != 1:
         why = f"describes {' and '.join(found)}" if found else "describes no workload"
         raise InputRefused(label, why, f"give exactly one of the tables {', '.join(f'[{key}]' for key in KEYS)}")
-    workload: Workload = import_module(f"taut.project.{KEYS[found[0]]}.workload").WORKLOAD
+    workload: Workload[Described] = import_module(f"taut.project.{KEYS[found[0]]}.workload").WORKLOAD
     return workload

@@ -114,13 +114,13 @@ def render_sweep(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
     table = _table(("ranks", "right"), *((COLUMNS[name], "right") for name in names), ("worse than above", "left"))
     for row in rows:
         short = ", ".join(COLUMNS.get(name, name) for name in row["worse"])
-        table.add_row(f"{row['ranks']:,}", *(_share(row[name]) for name in names), short or "–")
+        table.add_row(f"{row['ranks']:,}", *(_share(row["indices"][name]) for name in names), short or "–")
     return table
 
 
 def swept(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The indices that some row knows."""
-    return [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
+    return [name for name in COLUMNS if any(row["indices"].get(name) is not None for row in rows)]
 
 
 def worse(row: Mapping[str, Any]) -> str:
@@ -154,5 +154,5 @@ def advice_page(advice: Sequence[Mapping[str, Any]], sweep: Sequence[Mapping[str
     yield f"| accelerators | {' | '.join(name.replace('_', ' ') for name in names)} | surely worse than the row above |"
     yield f"|---:|{'---:|' * len(names)}---|"
     for row in sweep:
-        yield f"| {row['ranks']:,} | {' | '.join(_share(row[name]) for name in names)} | {worse(row)} |"
+        yield f"| {row['ranks']:,} | {' | '.join(_share(row['indices'][name]) for name in names)} | {worse(row)} |"
     yield ""

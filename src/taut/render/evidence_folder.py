@@ -134,21 +134,21 @@ def _indices(compared: Mapping[str, Any]) -> Iterator[str]:
     for name, row in compared["indices"].items():
         ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
         words = MEANS.get(name, "see docs/control.md")
-        yield f"| {name.replace('_', ' ')} | {number(row['baseline'])} | {number(row['with'])} | {ratio} | {words} |"
+        yield f"| {name.replace('_', ' ')} | {number(row['without'])} | {number(row['with'])} | {ratio} | {words} |"
     yield from ("", "Intervals hold 95 of 100 draws. A dash is not known: nothing in the scenario decides it.", "")
 
 
 def _standing(compared: Mapping[str, Any]) -> Iterator[str]:
     yield from ("| | as it stands | with |", "|---|---|---|")
-    yield f"| regime | {compared['regime']['baseline']} | {compared['regime']['with']} |"
+    yield f"| regime | {compared['regime']['without']} | {compared['regime']['with']} |"
     reserve = compared.get("reserve") or {}
-    if reserve.get("baseline") or reserve.get("with"):
-        yield f"| reserve (times that jitter may grow) | {number(reserve['baseline'])} | {number(reserve['with'])} |"
+    if reserve.get("without") or reserve.get("with"):
+        yield f"| reserve (times that jitter may grow) | {number(reserve['without'])} | {number(reserve['with'])} |"
     far = compared["threshold"]
-    if far["baseline"] or far["with"]:
-        yield f"| the next accelerator stops paying at | {_scale(far['baseline'])} | {_scale(far['with'])} |"
+    if far["without"] or far["with"]:
+        yield f"| one more accelerator stops paying at | {_scale(far['without'])} | {_scale(far['with'])} |"
     for name, key in (("cost of a unit", "cost_per_unit"), ("energy of a unit, J", "energy_per_unit_j")):
-        sides = [compared["forecast"][side].get(key) for side in ("baseline", "with")]
+        sides = [compared["forecast"][side].get(key) for side in ("without", "with")]
         if any(side is not None for side in sides):
             yield f"| {name} | {number(sides[0])} | {number(sides[1])} |"
     yield ""
@@ -175,14 +175,14 @@ def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
     yield "Declared there for such a system, for orientation; nothing here was tuned to it. Difference is computed − declared."
     yield from ("", "| index | declared | computed | difference |", "|---|---|---|---|")
     for name, row in rows.items():
-        said, ours, apart = row["declared"], (row["baseline"], row["with"]), row["difference"]
+        said, ours, apart = row["declared"], (row["without"], row["with"]), row["difference"]
         yield (
-            f"| {name.replace('_', ' ')} | {said['baseline']:g} → {said['with']:g} | "
+            f"| {name.replace('_', ' ')} | {said['without']:g} → {said['with']:g} | "
             f"{' → '.join('–' if one is None else format(one['value'], '.3g') for one in ours)} | "
-            f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('baseline', 'with'))} |"
+            f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('without', 'with'))} |"
         )
     if compared.get("declared_regime"):
-        now = f"{compared['regime']['baseline']} → {compared['regime']['with']}"
+        now = f"{compared['regime']['without']} → {compared['regime']['with']}"
         yield f"| regime | {' → '.join(compared['declared_regime'])} | {now} | |"
     yield ""
 
@@ -196,7 +196,7 @@ def _convention(compared: Mapping[str, Any]) -> Iterator[str]:
     )
     yield from ("", "| index | risk is | without | with | κ | ξ |", "|---|---|---:|---:|---:|---:|")
     for name, row in compared["indices"].items():
-        cells = [number(row[key]) for key in ("risk_baseline", "risk_with", "damping_quotient", "mode_magnitude")]
+        cells = [number(row[key]) for key in ("risk_without", "risk_with", "damping_quotient", "mode_magnitude")]
         yield f"| {name.replace('_', ' ')} | {row['risk_is']} | {' | '.join(cells)} |"
     yield ""
     for key, symbol in (("damping_quotient", "κ"), ("mode_magnitude", "ξ")):

@@ -53,9 +53,9 @@ def _stands(result: Mapping[str, Any]) -> ConsoleRenderable | None:
 def _room(reserve: Mapping[str, Any]) -> str:
     """What the reserve says."""
     if reserve["value"] <= 0:
-        return ": one accelerator more would not pay even without jitter"
+        return ": one more accelerator would not pay even without jitter"
     if reserve["value"] < 1:
-        return f": one accelerator more does not pay; with {_times(reserve)} the jitter it would"
+        return f": one more accelerator does not pay; with {_times(reserve)} the jitter it would"
     return f": jitter may grow {_times(reserve)} before accelerators stop paying"
 
 
@@ -63,8 +63,8 @@ def threshold(far: Mapping[str, Any]) -> str:
     """Where the next accelerator stops paying, in a sentence."""
     if far.get("ranks") is None:
         upto = f" up to {far['tried']:,} ranks" if far.get("tried") else ""
-        return f"The next accelerator pays{upto} ({far['rule']})."
-    text = f"The next accelerator stops paying at {far['ranks']:,} ranks"
+        return f"One more accelerator pays{upto} ({far['rule']})."
+    text = f"One more accelerator stops paying at {far['ranks']:,} ranks"
     if far.get("lo") is not None:
         text += f" ({far['lo']:,}–{far['hi']:,})" if far.get("hi") is not None else f" ({far['lo']:,} at least)"
     return f"{text}: {far['rule']}."
@@ -104,18 +104,18 @@ def _compared(one: Mapping[str, Any]) -> ConsoleRenderable:
     """Indices before and after, and the regime."""
     table = _table(("index", "left"), "as it stands", "with", "ratio")
     indices = one["indices"]
-    for name, before in indices["baseline"].items():
+    for name, before in indices["without"].items():
         ratio = indices["ratio"][name]
         after = indices["with"][name]
         table.add_row(name.replace("_", " "), number(before), number(after), "–" if ratio is None else f"{ratio:.2f}")
     for name, key in (("unit cost", "cost_per_unit"), ("unit energy, J", "energy_per_unit_j")):
-        before, after = (one["forecast"][side].get(key) for side in ("baseline", "with"))
+        before, after = (one["forecast"][side].get(key) for side in ("without", "with"))
         if before and after:
             table.add_row(name, number(before), number(after), f"{after / before:.2f}")
-    table.add_row("regime", safe(one["regime"]["baseline"] or "–"), safe(one["regime"]["with"] or "–"), "")
+    table.add_row("regime", safe(one["regime"]["without"] or "–"), safe(one["regime"]["with"] or "–"), "")
     reserve = one.get("reserve") or {}
-    if reserve.get("baseline") and reserve.get("with"):
-        table.add_row("reserve", number(reserve["baseline"]), number(reserve["with"]), "")
+    if reserve.get("without") and reserve.get("with"):
+        table.add_row("reserve", number(reserve["without"]), number(reserve["with"]), "")
     return table
 
 
@@ -128,7 +128,7 @@ def _rows(about: str, rows: Sequence[Mapping[str, Any]]) -> list[ConsoleRenderab
     for row in rows[:ROWS]:
         table.add_row(*(_cell(name, row[name]) for name in names))
     more = f", {ROWS} of {len(rows)}" if len(rows) > ROWS else ""
-    return [Text(about.capitalize() + more, style="bold"), table]
+    return [Text(about.replace("_", " ").capitalize() + more, style="bold"), table]
 
 
 def _separated(result: Mapping[str, Any]) -> list[ConsoleRenderable]:

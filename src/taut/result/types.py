@@ -1201,7 +1201,8 @@ class LossRegion(Part, frozen=True, kw_only=True):
     ranks: int
     heterogeneity: float
     intensity: float
-    dominates: str
+    dominates: str | None
+    """None where nothing is lost."""
     loss_share: float
     """0–1"""
     kind: str = field(name="class")

@@ -12,7 +12,7 @@ from taut.project.fabric.equipment import YEAR_S, parts, whole
 from taut.project.fabric.groups import Net
 from taut.project.training.forecast import forecast
 from taut.project.training.scenario import Fabric, Job, Price, Scenario, Tier, parse
-from taut.project.training.workload import louder
+from taut.project.training.workload import WORKLOAD
 from taut.read.scenario_file import load
 
 
@@ -115,7 +115,7 @@ def test_a_collective_waits_for_the_last_of_its_members(members: int) -> None:
     assert late == pytest.approx(drawn.mean(), abs=4 * drawn.std() / np.sqrt(2000))
 
 
-def test_louder_makes_the_network_louder_too(gpt: Scenario) -> None:
+def test_jitter_of_the_network_is_scaled_too(gpt: Scenario) -> None:
     shaky = replace(gpt, fabric=leaf_spine(jitter_us=5.0))
-    assert louder(shaky, 3.0).fabric.tiers[1].jitter_us == 15.0
-    assert louder(shaky, 0.0).fabric == replace(shaky.fabric, tiers=leaf_spine().tiers)
+    assert WORKLOAD.scale_jitter(shaky, 3.0).fabric.tiers[1].jitter_us == 15.0
+    assert WORKLOAD.scale_jitter(shaky, 0.0).fabric == replace(shaky.fabric, tiers=leaf_spine().tiers)

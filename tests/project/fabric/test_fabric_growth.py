@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from taut.project.fabric import fabric_growth as growth
-from taut.project.fabric.traffic import moved
+from taut.project.fabric.traffic import traffic
 from taut.project.training.forecast import forecast
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_time import step_ns
@@ -62,7 +62,7 @@ def test_a_torus_is_as_near_to_a_cube_as_it_can_be(nodes: int, sides: tuple[int,
 
 
 def test_growing_needs_a_tier_more_at_some_size_and_pays_for_it_there() -> None:
-    rows = growth.path(scenario(), [256, 512, 4096, 8192])
+    rows = growth.growth(scenario(), [256, 512, 4096, 8192])
     assert [row["new_tiers"] for row in rows] == [["node", "leaf"], ["spine"], [], ["core"]]
     assert [row["network_price"] / row["ranks"] for row in rows] == [2000.0, 4000.0, 4000.0, 6000.0]
     assert [row["added_price"] for row in rows] == [512e3, 2048e3 - 512e3, 16384e3 - 2048e3, 49152e3 - 16384e3]
@@ -72,7 +72,7 @@ def test_growing_needs_a_tier_more_at_some_size_and_pays_for_it_there() -> None:
 
 def test_bytes_are_those_of_the_collectives_at_the_tier_they_reach() -> None:
     s = scenario(dp=64, pp=2)
-    rows = {(row["kind"], row["tier"]): row for row in moved(s)}
+    rows = {(row["kind"], row["tier"]): row for row in traffic(s)}
     ranks, activation = 1024, 2 * 2048 * 4096
     tensor = rows["tensor parallel", "node"]
     assert tensor["bytes_per_step"] == pytest.approx(ranks * 2 * 2 * 7 / 8 * activation * 4 * 4 * 2)
@@ -87,14 +87,14 @@ def test_a_forecast_has_the_energy_of_its_bytes_where_every_tier_says_it() -> No
     s = scenario(dp=16)
     said = forecast(s, count=3).entry()
     units = 4 * 16 * 2048 / 1e6
-    assert said["movement_energy_per_unit_j"] == pytest.approx(sum(row["joules_per_step"] for row in moved(s)) / units)
+    assert said["movement_energy_per_unit_j"] == pytest.approx(sum(row["joules_per_step"] for row in traffic(s)) / units)
     assert forecast(scenario(dp=64), count=3).entry()["movement_energy_per_unit_j"] is None
 
 
 def test_scattered_ranks_move_the_same_bytes_further() -> None:
     near = scenario(dp=128)
     far = replace(near, fabric=replace(near.fabric, placement="scattered"))
-    total, spine = ([sum(r["bytes_per_step"] for r in moved(s) if r["tier"] in tiers) for s in (near, far)]
+    total, spine = ([sum(r["bytes_per_step"] for r in traffic(s) if r["tier"] in tiers) for s in (near, far)]
                     for tiers in (("node", "leaf", "spine"), ("spine",)))  # fmt: skip
     assert total[0] == pytest.approx(total[1])
     assert spine[1] > 10 * spine[0]
@@ -102,14 +102,14 @@ def test_scattered_ranks_move_the_same_bytes_further() -> None:
 
 @pytest.mark.parametrize("times", [2.0, 4.0])
 def test_without_latency_the_network_must_be_as_many_times_as_fast_as_the_devices(times: float) -> None:
-    (row,) = growth.gap(scenario(latency_us=0.0), [256], [times])
+    (row,) = growth.bandwidth_needed(scenario(latency_us=0.0), [256], [times])
     assert row["exposed_on_todays_network"] > row["exposed_today"] > 0
     assert row["bandwidth_times"] == pytest.approx(times, rel=2e-3)
     assert row["gb_per_s_per_tflops"] == pytest.approx(row["gb_per_s_per_tflops_today"], rel=2e-3)
 
 
 def test_latency_makes_the_gap_wider_until_no_bandwidth_closes_it() -> None:
-    few, many = growth.gap(scenario(latency_us=1.0), [64, 2048], [2.0])
+    few, many = growth.bandwidth_needed(scenario(latency_us=1.0), [64, 2048], [2.0])
     assert few["bandwidth_times"] > 2.0
     assert many["bandwidth_times"] is None or many["bandwidth_times"] > few["bandwidth_times"]
     assert growth.exposed(scenario(dp=1, tp=1, global_batch=4)) == 0.0

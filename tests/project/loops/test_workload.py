@@ -27,7 +27,7 @@ from taut.project.loops.scenario import (
     Scheduler,
     Trainer,
 )
-from taut.project.loops.workload import TRUE, WORKLOAD, spread
+from taut.project.loops.workload import TRUE, WORKLOAD, forecast, spread
 from taut.project.workload import workload_of
 from taut.read.scenario_file import load
 
@@ -82,7 +82,7 @@ def test_shipped_scenarios_are_forecast_with_and_without_their_policies(name: st
         word, _, value = policy.partition("=")
         short = WORKLOAD.policies[word].apply(short, float(value) if value else None)
     assert set(scenario.about.declared) <= {*TRUE, *NAMES}
-    answer = WORKLOAD.forecast(short, count=100)
+    answer = forecast(short, count=100)
     msgspec.json.encode(answer.entry())
     found = answer.indices()
     assert list(found) == [*TRUE, *NAMES]
@@ -94,7 +94,7 @@ def test_shipped_scenarios_are_forecast_with_and_without_their_policies(name: st
 
 
 def test_a_forecast_is_decided_by_its_seed() -> None:
-    first, again, other = (WORKLOAD.forecast(small(), seed=seed).entry() for seed in (1, 1, 9))
+    first, again, other = (forecast(small(), seed=seed).entry() for seed in (1, 1, 9))
     assert first == again
     assert first != other
 
@@ -134,7 +134,7 @@ def test_intervals_hold_further_runs() -> None:
 
 def test_a_system_that_answers_nothing_says_so() -> None:
     with pytest.raises(UsageError, match="no request was answered"):
-        WORKLOAD.forecast(small(pool=Pool(service_s=1e6))).entry()
+        forecast(small(pool=Pool(service_s=1e6))).entry()
 
 
 def test_advice_and_a_sweep_on_the_screen_and_in_the_evidence(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from taut.core.tables import Kind, Trace, Verb
 from taut.graph import Graph, link
 from taut.project.measured.scaled_run import Forecast, learn
 from taut.project.noise import table
-from taut.project.training.grid import Grid, steps
+from taut.project.training.grid import Grid, Sync, steps
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Noise
 from taut.replay.timeline import replay
@@ -127,13 +127,10 @@ def test_a_rare_stall_is_not_multiplied_as_transfers_are() -> None:
 
 
 def test_the_entry_has_the_keys_of_the_contract() -> None:
-    whole = learn(law(4, 30, 0), ()).entry([8])
-    assert {"scenario", "defaults", "forecasts", "threshold", "policies"} <= set(whole)
-    entry = whole["forecasts"][0]
-    assert {"ranks", "step_ns", "tflops_per_device", "mfu", "effective_throughput_ratio", "cost_per_unit", "energy_per_unit_j",
-            "dominant", "in_range"} <= set(entry)  # fmt: skip
-    assert entry["mfu"] is None
-    assert sum(entry["terms_ns"].values()) == pytest.approx(entry["mean_step_ns"]["value"])
+    entry = learn(law(4, 30, 0), ()).forecasts([8])[0].entry()
+    assert (entry.ranks, entry.mfu) == (8, None)
+    assert entry.mean_step_ns is not None
+    assert sum((entry.terms_ns or {}).values()) == pytest.approx(entry.mean_step_ns.value)
 
 
 def test_the_grid_says_the_same_of_a_barrier() -> None:
@@ -143,7 +140,7 @@ def test_the_grid_says_the_same_of_a_barrier() -> None:
     rows = np.stack([table(Noise(distribution="measured", run="here"), measured=own / own.mean())] * 2)
     ours = Grid(program("gpipe", 1, 1, 1), np.zeros((2, 1)), np.array([[own.mean()], [0.0]]), rows, 0.0, 32)
     grown = moved * (31 * ALPHA_NS + 31 / 32 * 4096 * BETA_NS) / (7 * ALPHA_NS + 7 / 8 * 4096 * BETA_NS)
-    took = steps(ours, 2000, 5, sync_ns=grown)
+    took = steps(ours, 2000, 5, Sync(sync_ns=grown))
     assert forecast(graph, 32).mean_ns[0] == pytest.approx(took.mean(), rel=0.01)
 
 
@@ -195,7 +192,7 @@ def pairs(ranks: int, tensor: int, count: int = 12) -> Trace:
 
 def test_tensor_parallel_groups_stay_and_data_parallel_ones_grow() -> None:
     m = learn(link(pairs(8, 2)), ())
-    assert m.meeting.said == ("groups of 2 ranks 1 apart stay", "groups of 4 ranks 2 apart grow")
+    assert m.meeting.text == ("groups of 2 ranks 1 apart stay", "groups of 4 ranks 2 apart grow")
     assert m.meeting.replicas == 4
     assert sorted(m.transfers.members.tolist()) == [4, 4]
     with pytest.raises(UsageError, match="multiple of 2"):
@@ -204,7 +201,7 @@ def test_tensor_parallel_groups_stay_and_data_parallel_ones_grow() -> None:
 
 def test_the_caller_may_name_the_groups_that_grow() -> None:
     m = learn(link(pairs(8, 2)), (), apart=1)
-    assert m.meeting.said == ("groups of 2 ranks 1 apart grow", "groups of 4 ranks 2 apart stay")
+    assert m.meeting.text == ("groups of 2 ranks 1 apart grow", "groups of 4 ranks 2 apart stay")
     assert m.meeting.replicas == 2
     with pytest.raises(UsageError, match="3 apart"):
         learn(link(pairs(8, 2)), (), apart=3)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.project.training.checkpoints import best_s, daly_s, expected_s, first_order_s, kept_share, mtbf_s, young_s
+from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 
 SAVE, DOWN, RESTORE = 600.0, 60.0, 600.0
 """Of the published table: ten minutes to save and to restore, one minute down; a node fails once in 125 years."""
@@ -33,11 +33,8 @@ PUBLISHED = """
 
 @pytest.mark.parametrize("row", PUBLISHED.split("\n")[1:-1])
 def test_the_published_periods(row: str) -> None:
-    nodes, young, daly, first, best = (int(x) for x in row.split())
+    nodes, *_, best = (int(x) for x in row.split())
     mu = 125 * 365 * 86400 / nodes
-    assert young_s(SAVE, mu) + SAVE == pytest.approx(young, abs=0.6)
-    assert daly_s(SAVE, mu, DOWN, RESTORE) == pytest.approx(daly, abs=0.6)
-    assert first_order_s(SAVE, mu, DOWN, RESTORE) == pytest.approx(first, abs=0.6)
     # The published optimum has lost digits where saves are cheap: up to 0.13 % at 2,048 nodes and fewer; ours takes less time.
     ours = best_s(SAVE, mu)
     assert ours == pytest.approx(best, abs=0.8 if nodes >= 8192 else 0.0013 * best)
@@ -79,10 +76,3 @@ def test_without_failures_there_is_nothing_to_save_for() -> None:
 def test_time_between_failures_at_a_measured_rate(devices: int, hours: str) -> None:
     digits = len(hours.partition(".")[2])
     assert f"{mtbf_s(6.50, devices / 8) / 3600:.{digits}f}" == hours
-
-
-def test_the_share_kept_is_the_exact_one_to_first_order() -> None:
-    mu, period, save, down, restore = 1e6, 6000.0, 60.0, 120.0, 300.0
-    exact = (period - save) / expected_s(period - save, period, save, mu, down, restore)
-    second = ((down + restore + period) / mu) ** 2
-    assert kept_share(mu, down + restore, period - save, save) == pytest.approx(exact, abs=second + 1e-4)

@@ -17,6 +17,7 @@ from taut.project.training.device_work import memory_gb, parameters
 from taut.project.training.forecast import at, forecast
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_time import step_ns
+from taut.project.workload import Sampling
 from taut.read.scenario_file import load
 
 
@@ -35,9 +36,9 @@ def test_terms_sum_to_the_mean_step_and_noise_only_adds(gpt: Scenario) -> None:
     done = forecast(gpt, count=20)
     assert sum(done.terms.values()) == pytest.approx(done.step_ns.mean())
     assert done.terms["jitter"] > 0
-    assert done.still_ns == pytest.approx(step_ns(gpt))
+    assert done.noiseless_ns == pytest.approx(step_ns(gpt))
     quiet = replace(gpt, noise=replace(gpt.noise, distribution="none", step_spread=0.0, ranks_spread=0.0))
-    assert forecast(quiet, count=3).step_ns.mean() == pytest.approx(done.still_ns)
+    assert forecast(quiet, count=3).step_ns.mean() == pytest.approx(done.noiseless_ns)
 
 
 def test_more_jitter_and_more_ranks_keep_less_throughput(gpt: Scenario) -> None:
@@ -50,9 +51,9 @@ def test_more_jitter_and_more_ranks_keep_less_throughput(gpt: Scenario) -> None:
 
 
 def test_a_job_of_which_no_work_is_kept_is_refused(gpt: Scenario) -> None:
-    failing = replace(gpt.failure, device_per_1000_node_days=1e5, detect_s=1e7)
+    scale_failures = replace(gpt.failure, device_per_1000_node_days=1e5, detect_s=1e7)
     with pytest.raises(InputRefused, match="failures come before any work is saved"):
-        forecast(replace(gpt, failure=failing), count=3).entry()
+        forecast(replace(gpt, failure=scale_failures), count=3).entry()
 
 
 def test_strong_scaling_shares_the_batch_and_weak_scaling_does_not(gpt: Scenario) -> None:
@@ -105,7 +106,7 @@ def test_noise_is_drawn_from_a_finished_run(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["forecasts"][0]["terms"]["jitter"] > 0
     table["noise"] = {"distribution": "measured", "run": "elsewhere"}
     with pytest.raises(InputRefused, match=r"noise\.run: 0 ops with a reference"):
-        project_table(table, "gpt-175b", text, count=5)
+        project_table(table, "gpt-175b", text, how=Sampling(count=5))
 
 
 def test_a_job_that_does_not_fit_its_devices_is_refused() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from taut.project.noise import table
-from taut.project.training.grid import Gate, Grid, barrier, fastest, ring, stale, steps
+from taut.project.training.grid import Gate, Grid, Sync, barrier, fastest, ring, stale, steps
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Noise
 
@@ -22,7 +22,7 @@ def one_op(noise: Noise, ranks: int, members: int = 1) -> Grid:
 
 def mean(noise: Noise, ranks: int, count: int = 3000, gate: Gate = barrier, every: int = 1) -> tuple[float, float]:
     """Mean time of a step, and four standard errors of it."""
-    took = steps(one_op(noise, ranks), count, 7, gate=gate, every=every)
+    took = steps(one_op(noise, ranks), count, 7, sync=Sync(gate=gate, every=every))
     return float(took.mean()), 4 * float(took.reshape(-1, every).sum(axis=1).std()) / every / sqrt(count / every)
 
 
@@ -73,7 +73,7 @@ def test_waiting_for_the_fastest_costs_less() -> None:
 
 def settled(ranks: int, gate: Gate, every: int = 1) -> tuple[float, float]:
     """Mean time of a step of exponential work once the start is forgotten, and four standard errors of it."""
-    took = steps(one_op(Noise(distribution="exponential", spread=1.0), ranks), 20_000, 7, gate=gate, every=every)
+    took = steps(one_op(Noise(distribution="exponential", spread=1.0), ranks), 20_000, 7, sync=Sync(gate=gate, every=every))
     parts = took[4000:].reshape(32, -1).mean(axis=1)  # neighbouring steps depend on each other, such long parts hardly do
     return float(parts.mean()), 4 * float(parts.std()) / sqrt(32)
 
@@ -94,7 +94,7 @@ def test_of_two_ranks_bounded_staleness_is_a_ring(bound: int) -> None:
 def test_bounded_staleness_lies_between_a_ring_and_local_steps(bound: int) -> None:
     """The same draws: a neighbour is one of all, and a barrier every few steps lets nobody further ahead."""
     ends = [
-        steps(one_op(Noise(distribution="exponential", spread=1.0), 32), 400, 5, gate=gate, every=every).cumsum()[
+        steps(one_op(Noise(distribution="exponential", spread=1.0), 32), 400, 5, sync=Sync(gate=gate, every=every)).cumsum()[
             bound :: bound + 1
         ]
         for gate, every in ((ring(bound + 1), 1), (stale(bound), 1), (barrier, bound + 1))
@@ -107,7 +107,9 @@ def test_no_slack_buys_back_a_rank_that_is_slow_for_good() -> None:
     grid = one_op(Noise(distribution="none"), 8)
     slow = np.where(np.arange(8) == 3, 2.0, 1.0)[:, None]
     for gate in (barrier, ring(4), stale(4)):
-        took = steps(Grid(grid.program, grid.fixed_ns, grid.drawn_ns, grid.tables, 0.0, 8, lambda _: slow), 200, gate=gate)
+        took = steps(
+            Grid(grid.program, grid.fixed_ns, grid.drawn_ns, grid.tables, 0.0, 8, lambda _: slow), 200, sync=Sync(gate=gate)
+        )
         assert took[-50:].mean() == pytest.approx(2.0)
 
 

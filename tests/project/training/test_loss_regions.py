@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from taut.project.training.loss_regions import elasticities, provisioned, regimes, synchronised
+from taut.project.training.loss_regions import elasticities, excess_capacity, regimes, scale_synchronisation
 from taut.project.training.scenario import Noise, Scenario, parse
-from taut.project.training.workload import failing, ideal
+from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.read.scenario_file import load
 
 change = msgspec.structs.replace
@@ -42,7 +42,7 @@ def test_everything_better_brings_something_or_nothing(small: Scenario) -> None:
 
 def test_shares_of_the_time_add_up(small: Scenario) -> None:
     """Where nothing strays or fails, time is peak, memory, bandwidth, latency and kernels: elasticities sum to at most one."""
-    brought = gains(ideal(small))
+    brought = gains(WORKLOAD.ideal(small))
     total = sum(gain["value"] for gain in brought.values())
     assert 0.2 < total <= 1.01
 
@@ -52,7 +52,7 @@ def test_a_job_without_jitter_gains_nothing_from_less(small: Scenario) -> None:
 
 
 def test_a_job_that_never_fails_gains_nothing_from_spares_and_quicker_checkpoints(small: Scenario) -> None:
-    brought = gains(failing(small, 0.0))
+    brought = gains(scale_failures(small, 0.0))
     assert {brought[name]["value"] for name in ("failure rates", "spares", "checkpoint time")} == {0.0}
 
 
@@ -67,7 +67,7 @@ def test_bandwidth_brings_less_the_more_there_is(small: Scenario) -> None:
 
 
 def test_spares_cost_even_where_they_bring_nothing(small: Scenario) -> None:
-    row = next(row for row in elasticities(failing(small, 0.0)) if row["knob"] == "spares")
+    row = next(row for row in elasticities(scale_failures(small, 0.0)) if row["knob"] == "spares")
     assert row["cost_per_unit"]["value"] > 0
 
 
@@ -86,24 +86,24 @@ def test_the_map_loses_more_with_scale_heterogeneity_and_intensity(small: Scenar
 
 
 def test_what_dominates_is_what_was_put_there(small: Scenario) -> None:
-    unequal = change(failing(small, 0.0), noise=change(QUIET, ranks_spread=0.1))
+    unequal = change(scale_failures(small, 0.0), noise=change(QUIET, ranks_spread=0.1))
     assert {row["dominates"] for row in regimes(unequal) if row["intensity"] == 1} == {"jitter"}
-    broken = change(failing(small, 4.0), noise=QUIET)
+    broken = change(scale_failures(small, 4.0), noise=QUIET)
     assert {row["dominates"] for row in regimes(broken) if row["intensity"] == 1 and row["ranks"] > 32} == {"failures"}
 
 
 def test_intensity_is_synchronisations_a_token(small: Scenario) -> None:
-    fewer, more = synchronised(small, 0.25), synchronised(small, 4.0)
+    fewer, more = scale_synchronisation(small, 0.25), scale_synchronisation(small, 4.0)
     assert fewer is not None
     assert more is not None
     assert fewer.job.steps_between_syncs == 4
     assert more.job.global_batch == 16
-    assert synchronised(fewer, 4.0) == small
-    assert synchronised(change(small, job=change(small.job, global_batch=8)), 4.0) is None
+    assert scale_synchronisation(fewer, 4.0) == small
+    assert scale_synchronisation(change(small, job=change(small.job, global_batch=8)), 4.0) is None
 
 
 def test_replicas_meet_the_target_and_the_cost_of_a_unit_tells(small: Scenario) -> None:
-    rows = provisioned(small)
+    rows = excess_capacity(small)
     now, more = rows[0], rows[1]
     assert not now["met"]
     assert (more["what"], more["met"]) == ("replicas", True)
@@ -116,6 +116,6 @@ def test_replicas_meet_the_target_and_the_cost_of_a_unit_tells(small: Scenario) 
 
 
 def test_a_job_as_planned_needs_nothing(small: Scenario) -> None:
-    only = provisioned(ideal(small))
+    only = excess_capacity(WORKLOAD.ideal(small))
     assert [row["what"] for row in only] == ["as it stands"]
     assert only[0]["hides_share"] == pytest.approx(0.0)

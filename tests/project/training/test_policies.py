@@ -14,10 +14,10 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric.groups import Net
 from taut.project.noise import table
 from taut.project.requests.fan_out import fan_out, hedged
-from taut.project.training import policy_effects as acts
+from taut.project.training import policy_effects as effects
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.forecast import at, forecast
-from taut.project.training.grid import Gate, Grid, barrier, fastest, first_of, free, hierarchical, ring, stale, steps
+from taut.project.training.grid import Gate, Grid, Sync, barrier, fastest, first_of, free, hierarchical, ring, stale, steps
 from taut.project.training.pipeline import program
 from taut.project.training.policies import POLICIES
 from taut.project.training.scenario import Fabric, Job, Noise, Policies, Scenario, Tier, parse
@@ -43,7 +43,7 @@ def one_op(noise: Noise, ranks: int) -> Grid:
 
 def mean(grid: Grid, gate: Gate = barrier, count: int = 3000, every: int = 1) -> Any:
     """Mean time of a step, with four standard errors."""
-    took = steps(grid, count, 7, gate=gate, every=every)
+    took = steps(grid, count, 7, sync=Sync(gate=gate, every=every))
     error = 4 * float(took.reshape(-1, every).sum(axis=1).std()) / every / sqrt(count / every)
     return pytest.approx(float(took.mean()), abs=error)
 
@@ -90,7 +90,7 @@ def test_every_key_does_something(gpt: Scenario, keys: dict[str, Any]) -> None:
         ("slack = 2", "does nothing at a gate 'barrier'"),
         ('gate = "ring"', "a gate 'ring' needs 1 or more"),
         ('gate = "hierarchical"\nslack = 1\ngroup_replicas = 3', "16 replicas cannot meet in groups of 3"),
-        ("clones = 3", "16 replicas cannot be dealt out 3 to a task"),
+        ("clones = 3", "16 replicas cannot be divided into groups of 3 clones"),
         ("priority = true", "nothing overlaps"),
         ("power_cap_share = 0.1", "leaves a device"),
         ("power_cap_share = 0.5\npower_floor_share = 0.6", "lies above the cap"),
@@ -109,7 +109,7 @@ def test_what_cannot_be_or_would_do_nothing_is_refused(policy: str, said: str) -
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("packed", 1.0, "policy packed takes no value"),
+        ("packed", 1.0, "policy packed=1: it takes no value"),
         ("clones", 1.5, r"policy clones=1\.5: give a whole number from 2 to 100000"),
         ("local-steps", 1e5, r"policy local-steps=100000: give a whole number from 1 to 1000"),
         ("semi-synchronous", 1e9, r"policy semi-synchronous=1e\+09: give a whole number from 1 to 1000"),
@@ -138,7 +138,7 @@ def test_one_gate_takes_the_place_of_another(gpt: Scenario) -> None:
 
 def test_what_is_dropped_or_done_twice_does_not_count(gpt: Scenario) -> None:
     both = POLICIES["backup-workers"].apply(POLICIES["clones"].apply(gpt, 2), 2)
-    assert acts.counts(both) == pytest.approx(6 / 16)
+    assert effects.batch_share(both) == pytest.approx(6 / 16)
     made = forecast(both, count=10)
     tokens = gpt.job.global_batch * gpt.model.sequence * 6 / 16 / (made.step_ns.mean() * 1e-9) * made.kept
     assert made.entry()["tokens_per_s"] == pytest.approx(tokens)
@@ -160,13 +160,13 @@ def test_spares_and_copies_are_paid_for(gpt: Scenario) -> None:
 def test_gates_that_are_the_same_open_alike() -> None:
     grid = one_op(Noise(distribution="lognormal", spread=0.2), 12)
     for same in ((hierarchical(1, 2), stale(2)), (hierarchical(12, 3), barrier), (first_of(1, ring(2)), ring(2))):
-        assert (steps(grid, 50, 3, gate=same[0]) == steps(grid, 50, 3, gate=same[1])).all()
+        assert (steps(grid, 50, 3, sync=Sync(gate=same[0])) == steps(grid, 50, 3, sync=Sync(gate=same[1]))).all()
 
 
 def test_looser_gates_wait_less() -> None:
     grid = one_op(Noise(distribution="lognormal", spread=0.2), 16)
     gates = (free, stale(4), hierarchical(4, 4), hierarchical(4, 1), barrier)
-    means = [float(steps(grid, 2000, 3, gate=gate).mean()) for gate in gates]
+    means = [float(steps(grid, 2000, 3, sync=Sync(gate=gate)).mean()) for gate in gates]
     assert means == sorted(means)
 
 
@@ -198,7 +198,7 @@ def test_a_late_op_begun_again_takes_the_sooner_of_two(late: float) -> None:
 def test_copies_are_counted() -> None:
     """Of exponential work that is late at 1, the copy and the rest of it race: half of the rest, and e⁻¹ of the ops."""
     grid = other(one_op(EXPONENTIAL, 20_000), late=1.0)
-    made = grid.play(np.zeros(20_000), 0, 3, np.ones((20_000, 1)))
+    made = grid.simulate(np.zeros(20_000), 0, 3, np.ones((20_000, 1)))
     assert made.copied.mean() == pytest.approx(exp(-1) / 2, abs=4 * made.copied.std() / sqrt(20_000))
 
 
@@ -212,18 +212,18 @@ def test_work_dealt_by_speed_takes_the_harmonic_mean(gpt: Scenario) -> None:
     noise = Noise(distribution="none", spread=0.0, step_spread=0.0, ranks_spread=0.0, slow_share=0.5, slow_factor=2.0)
     job = replace(gpt.job, dp=64, tp=1, pp=1, sharding="zero3", global_batch=64, micro_batch=1)
     s = replace(gpt, job=job, noise=noise)
-    grids = [forecast(one, count=2).trail for one in (s, POLICIES["deal-by-speed"].apply(s, None))]
-    plain, dealt = (trail.played[0].slow for trail in grids)
+    grids = [forecast(one, count=2).record for one in (s, POLICIES["deal-by-speed"].apply(s, None))]
+    plain, dealt = (record.kept[0].slow for record in grids)
     assert plain.max() == 2
     assert dealt == pytest.approx(1 / (1 / plain).mean())
 
 
 def test_a_capped_device_is_slower_by_the_cube_root(gpt: Scenario) -> None:
-    d = acts.device(POLICIES["power-smoothing"].apply(gpt, 0.8))
+    d = effects.capped_device(POLICIES["power-smoothing"].apply(gpt, 0.8))
     left = (0.8 * gpt.device.load_w - gpt.device.stall_w) / (gpt.device.load_w - gpt.device.stall_w)
     assert d.peak_tflops == pytest.approx(gpt.device.peak_tflops * left ** (1 / 3))
     assert d.load_w == pytest.approx(0.8 * gpt.device.load_w)
-    assert acts.device(gpt) == gpt.device
+    assert effects.capped_device(gpt) == gpt.device
 
 
 def test_fewer_bytes_take_less_time_and_cost_passes_through_memory(gpt: Scenario) -> None:

@@ -15,7 +15,7 @@ from taut.project.training.sampled_replica import mean_step_ns, rate, sketch
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_plan import plan
 from taut.project.training.step_time import step_ns
-from taut.project.training.workload import ideal
+from taut.project.training.workload import WORKLOAD
 from taut.read.scenario_file import load
 
 
@@ -60,7 +60,7 @@ def test_what_failures_leave_is_that_of_the_forecast(small: Scenario) -> None:
 
 
 def test_an_ideal_job_takes_its_still_step_and_keeps_everything(small: Scenario) -> None:
-    s = ideal(small)
+    s = WORKLOAD.ideal(small)
     assert rate(s, 0) == pytest.approx(s.job.global_batch * s.model.sequence / (step_ns(s) * 1e-9))
     assert sketch(s).kept == 1.0
     assert rate(small, 0) < rate(s, 0)

@@ -11,10 +11,10 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+import full_graph
 from taut.diagnose import job_indices as measured
-from taut.project.training import generate
 from taut.project.training.forecast import Forecast, forecast
-from taut.project.training.grid import Grid, steps
+from taut.project.training.grid import Grid
 from taut.project.training.scenario import Device, Fabric, Failure, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_plan import plan
 from taut.project.workload import INDICES, Estimate
@@ -78,7 +78,7 @@ def test_all_six_are_there_and_say_so_where_they_are_not_known() -> None:
 def test_a_full_graph_of_the_job_measures_the_same(noise: Noise, job: dict[str, Any]) -> None:
     s, count = scenario(noise, **job), 150
     made = forecast(s, count=count, seed=4)
-    graph = generate.graph(s, made.trail.grid, count, seed=4, p=plan(s))
+    graph = full_graph.graph(s, made.record.grid, count, seed=4, p=plan(s))
     observed = replay(graph)
     theirs = measured.indices(observed, observed, blame(graph, observed, observed), decompose(graph))
     for name in ("effective_throughput_ratio", "runtime_variance_index"):
@@ -92,16 +92,16 @@ def test_one_slow_replica_delays_everybody() -> None:
     made = forecast(scenario(Noise(distribution="gaussian", spread=0.005, step_spread=0.0, ranks_spread=0.0), dp=8), count=40)
     slow = np.ones((8, 1))
     slow[3] = 1.5
-    again = played_on(dataclasses.replace(made.trail.grid, slow=lambda step: slow), made, 40)
+    again = played_on(dataclasses.replace(made.record.grid, slow=lambda step: slow), made, 40)
     assert index(again, "sync_delay_amplification").value == pytest.approx(8, rel=0.05)
     assert index(again, "straggler_cascade_rate").value == 1.0
 
 
 def played_on(grid: Grid, made: Forecast, count: int) -> Forecast:
     """The steps of a forecast played again on another grid."""
-    trail = dataclasses.replace(made.trail, grid=grid, played=[])
-    drawn = steps(grid, count, trail.seed, after_ns=trail.after_ns, sync_ns=trail.sync_ns, seen=trail.add)
-    return dataclasses.replace(made, trail=trail, step_ns=drawn)
+    record = dataclasses.replace(made.record, grid=grid, kept=[])
+    drawn = record.simulate(count)
+    return dataclasses.replace(made, record=record, step_ns=drawn)
 
 
 def test_gaussian_jitter_is_amplified_by_the_largest_of_all_ranks() -> None:
@@ -118,10 +118,10 @@ def test_failures_discard_steps_and_every_kept_one_pays_for_them() -> None:
     for name in ("replay_probability", "energy_per_useful_step"):
         assert index(often, name).lo > index(seldom, name).hi
     lost = index(often, "replay_probability")
-    assert often.lives is not None
-    us = often.lives.rank_s
+    assert often.histories is not None
+    us = often.histories.rank_s
     assert lost.value == pytest.approx(us["discarded"] / (us["discarded"] + us["productive"]))
-    assert index(often, "effective_throughput_ratio").value == pytest.approx(often.lives.kept.mean)
+    assert index(often, "effective_throughput_ratio").value == pytest.approx(often.histories.kept.mean)
     waits = sum(us[fate] for fate in ("checkpoint save", "restore", "detect+recover", "hold/init"))
     most = (us["productive"] + us["discarded"] + waits) / us["productive"]
     assert 1 / (1 - lost.value) < index(often, "energy_per_useful_step").value < most

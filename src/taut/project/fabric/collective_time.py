@@ -42,17 +42,3 @@ def time_ns(verb: str, algorithm: str, members: int, size: float, gb_per_s: floa
 def last_of(members: int) -> float:
     """Mean of the longest of so many exponential delays of mean one: a harmonic number."""
     return fsum(1 / k for k in range(1, members + 1))
-
-
-def loggp_ring(members: int, size: int, latency: int, overhead: int, per_byte: int) -> int:
-    """Ring all-reduce in the LogGP model, exact."""
-    return 2 * (members - 1) * (latency + 2 * overhead + (size // members - 1) * per_byte)
-
-
-def loggp_halving_doubling(members: int, size: int, latency: int, overhead: int, per_byte: int) -> int:
-    """Recursive halving and doubling all-reduce in the LogGP model, exact: each half is half as long as the one before."""
-    total, part = 0, size
-    for _ in range(members.bit_length() - 1):
-        part //= 2
-        total += 2 * (latency + 2 * overhead + (part - 1) * per_byte)
-    return total

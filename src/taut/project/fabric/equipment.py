@@ -100,6 +100,7 @@ def _dragonfly(fabric: Fabric, devices: int) -> list[Part]:
         return out
     routers, full, rest = ceil(devices / router.devices), *divmod(devices, group.devices)
     each, last = group.devices // router.devices, ceil(rest / router.devices)
+    # A clique of r routers has r(r - 1)/2 cables; the last group may be smaller.
     pairs = full * each * (each - 1) // 2 + last * (last - 1) // 2
     local = pairs * ceil(group.gb_per_s / router.gb_per_s)
     globe = ceil(devices / group.oversubscription / 2) if devices > group.devices else 0

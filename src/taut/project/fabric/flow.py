@@ -7,24 +7,24 @@ no larger, shrinking. A route may name a link more than once: it then takes that
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.jit import kernel
 
+# Links on all routes together up to which solving a round as arrays takes less than compiling would.
 FEW = 100_000
-"""Links on all routes together up to which solving a round as arrays takes less than compiling would."""
+# Links whose shares differ by less, relative to them, fill at once: rounding makes no order.
 TIE = 1e-12
-"""Links whose shares differ by less, relative to them, fill at once: rounding makes no order."""
 
 
-def rates(start: Any, link: Any, capacity: Any) -> Any:
+def rates(start: Ints, link: Ints, capacity: Floats) -> Floats:
     """Rate of every flow; flow f crosses ``link[start[f] : start[f + 1]]``. One that crosses none has no limit."""
-    return fill(np.asarray(start, np.int64), np.asarray(link, np.int64), np.asarray(capacity, np.float64))
+    found: Floats = fill(np.asarray(start, np.int64), np.asarray(link, np.int64), np.asarray(capacity, np.float64))
+    return found
 
 
-def filled(start: Any, link: Any, capacity: Any) -> Any:
+def filled(start: Ints, link: Ints, capacity: Floats) -> Floats:
     """The same without a compiler: one pass over what still grows for every level at which links fill."""
     known, link = np.unique(link, return_inverse=True)
     capacity, flows = capacity[known], len(start) - 1
@@ -33,6 +33,7 @@ def filled(start: Any, link: Any, capacity: Any) -> Any:
     active = np.bincount(link, minlength=len(known))
     while len(link):
         share = np.where(active > 0, (capacity - used) / np.maximum(active, 1), np.inf)
+        # Progressive filling: the link with the smallest fair share saturates next.
         level = share.min()
         done = np.zeros(flows, dtype=bool)
         done[flow[(share <= level * (1 + TIE))[link]]] = True
@@ -46,7 +47,7 @@ def filled(start: Any, link: Any, capacity: Any) -> Any:
 
 
 @kernel()
-def sink(key: Any, item: Any, at: int, size: int) -> int:
+def sink(key: Floats, item: Ints, at: int, size: int) -> int:
     """Move an item of a heap down to where it belongs."""
     while 2 * at + 1 < size:
         child = 2 * at + 1
@@ -61,7 +62,7 @@ def sink(key: Any, item: Any, at: int, size: int) -> int:
 
 
 @kernel(plain=filled, small=FEW)
-def fill(start: Any, link: Any, capacity: Any) -> Any:
+def fill(start: Ints, link: Ints, capacity: Floats) -> Floats:
     """Progressive filling with a heap of links by the level at which they fill.
 
     That level only rises while other flows stop growing, so a link's key is looked at again when it comes up, not before.

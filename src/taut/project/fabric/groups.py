@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.project.fabric import topology
 from taut.project.fabric.collective_time import ALGORITHMS, last_of, rounds, time_ns
 from taut.project.fabric.flow import rates
 from taut.project.training.scenario import Fabric, Job, Protocol, Scenario, Tier
 
+# Packed groups repeat: those of so many ranks stand for all, if no group is larger.
 SAMPLE = 8192
-"""Packed groups repeat: those of so many ranks stand for all, if no group is larger."""
+# Flows that are solved for one pattern: of more rounds than they suffice for, some stand for all …
 MOST_FLOWS = 1 << 18
-"""Flows that are solved for one pattern: of more rounds than they suffice for, some stand for all …"""
+# … but never fewer than these.
 FEWEST_ROUNDS = 3
-"""… but never fewer than these."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Round:
 
     share: float
     """Of the bytes that a member sends."""
-    src: Any
-    dst: Any
+    src: Ints
+    dst: Ints
     times: int = 1
     """Rounds that it stands for."""
 
@@ -58,13 +58,20 @@ def net_of(s: Scenario) -> Net:
     """The groups of a scenario on its fabric; what a sweep asks for again and again is laid out once."""
     j = s.job
     cut = Job(
-        global_batch=j.dp, dp=j.dp, tp=j.tp, cp=j.cp, ep=j.ep, pp=j.pp, shard=j.shard, virtual_pp=min(j.virtual_pp, 2),
-    )  # fmt: skip
-    return _laid(cut, s.fabric)
+        global_batch=j.dp,
+        dp=j.dp,
+        tp=j.tp,
+        cp=j.cp,
+        ep=j.ep,
+        pp=j.pp,
+        shard=j.shard,
+        virtual_pp=min(j.virtual_pp, 2),
+    )
+    return _cached_net(cut, s.fabric)
 
 
 @lru_cache(maxsize=512)
-def _laid(job: Job, fabric: Fabric) -> Net:
+def _cached_net(job: Job, fabric: Fabric) -> Net:
     return Net(job, fabric)
 
 
@@ -85,7 +92,7 @@ class Net:
             "shard": (shard, inner), "replica": (j.dp // shard, inner * shard),
         }  # fmt: skip
         """Of each axis: members of a group, and how far apart their numbers are."""
-        self._devices: dict[str, Any] = {}
+        self._devices: dict[str, Ints] = {}
         self._here: dict[str, int] = {}
         self._paces: dict[tuple[str, str], Pace] = {}
 
@@ -93,7 +100,7 @@ class Net:
         """Ranks of one group."""
         return int(self.groups(axis).shape[1])
 
-    def groups(self, axis: str) -> Any:
+    def groups(self, axis: str) -> Ints:
         """Devices of every group of an axis, a row each, in the order of their ring.
 
         ``dp/inside`` are the parts of a dp group on one node, ``dp/across`` those that hold the same place on its nodes.
@@ -103,7 +110,7 @@ class Net:
             self._devices[axis] = self._cut(self.groups(name), name, part) if part else self._placed(name)
         return self._devices[axis]
 
-    def _placed(self, axis: str) -> Any:
+    def _placed(self, axis: str) -> Ints:
         """Groups on their devices; ranks that fill no group are left out."""
         j, (members, apart) = self.job, self.axes[axis]
         outer = j.world if axis in ("tp", "cp", "pp") else j.dp * j.tp * j.cp
@@ -112,14 +119,14 @@ class Net:
         node = self.topology.node
         return self.seats[rank // node] * node + rank % node if self.topology.depth > 1 else rank
 
-    def _cut(self, groups: Any, axis: str, part: str) -> Any:
-        here, apart = self.here(axis), self.axes[axis][1]
+    def _cut(self, groups: Ints, axis: str, part: str) -> Ints:
+        here, apart = self.members_per_node(axis), self.axes[axis][1]
         cut = groups.reshape(-1, apart, groups.shape[1] // here, here)
         if part == "inside":
             return cut.transpose(0, 2, 1, 3).reshape(-1, here)
         return cut.transpose(0, 3, 1, 2).reshape(-1, groups.shape[1] // here)
 
-    def here(self, axis: str) -> int:
+    def members_per_node(self, axis: str) -> int:
         """Members of a group on one node, if every node has as many of them, else 1."""
         if axis not in self._here:
             node = self.groups(axis) // self.topology.node
@@ -131,7 +138,7 @@ class Net:
     def _apart(self, axis: str) -> int:
         """Groups that lie side by side, member beside member."""
         name, _, part = axis.partition("/")
-        return self.axes[name][1] * (self.here(name) if part == "across" else 1)
+        return self.axes[name][1] * (self.members_per_node(name) if part == "across" else 1)
 
     def ns(self, verb: str, axis: str, size: float) -> float:
         """Time of a collective of all groups of an axis at once, each over ``size`` bytes."""
@@ -141,23 +148,25 @@ class Net:
         """(time, algorithm) of the quickest that the tier has."""
         tier, _ = self.rate(axis)
         if tier.protocols:
-            served = [one for one in tier.protocols if _serves(one, verb)]
-            return min((self._protocol_ns(verb, axis, size, one), one.algorithm) for one in served)
+            usable = [one for one in tier.protocols if _supports(one, verb)]
+            return min((self._protocol_ns(verb, axis, size, one), one.algorithm) for one in usable)
         best = (*ALGORITHMS, "hierarchical")
         algorithms = best if tier.algorithm == "best" else (tier.algorithm,)
         return min((self._algorithm_ns(verb, axis, size, one), one) for one in algorithms)
 
-    def moved(self, verb: str, axis: str, size: float) -> Any:
+    def bytes_per_tier(self, verb: str, axis: str, size: float) -> Floats:
         """Bytes that a collective of all groups of an axis sends, per tier: the outermost that they cross."""
         out = np.zeros(self.topology.depth)
         if self.members(axis) <= 1:
             return out
-        algorithm, here = self._quickest(verb, axis, size)[1], self.here(axis)
+        algorithm, here = self._quickest(verb, axis, size)[1], self.members_per_node(axis)
         if verb in ("send", "all-to-all"):
             algorithm = verb
         elif algorithm == "hierarchical" and 1 < here < self.members(axis):
             halves = ("reduce-scatter", "all-gather") if verb == "all-reduce" else (verb,)
-            return self.moved(verb, f"{axis}/across", size / here) + sum(self.moved(h, f"{axis}/inside", size) for h in halves)
+            return self.bytes_per_tier(verb, f"{axis}/across", size / here) + sum(
+                self.bytes_per_tier(h, f"{axis}/inside", size) for h in halves
+            )
         kind = "ring" if algorithm in ("hierarchical", "in-switch") else algorithm
         # A tree moves what a ring does: a member sends all it has once, most of them to their neighbours.
         sent = rounds(verb, "in-switch" if algorithm == "in-switch" else "ring", self.members(axis), size)[1]
@@ -174,7 +183,7 @@ class Net:
 
     def _algorithm_ns(self, verb: str, axis: str, size: float, algorithm: str) -> float:
         if algorithm == "hierarchical" and verb not in ("send", "all-to-all"):
-            here = self.here(axis)
+            here = self.members_per_node(axis)
             if 1 < here < self.members(axis):
                 return self._hierarchical_ns(verb, axis, size, here)
         name = "ring" if algorithm == "hierarchical" else algorithm
@@ -254,7 +263,7 @@ class Net:
         slowest = int(np.argmin(rate))
         return Pace(level, float(1 / (share / rate).sum()), float(np.average(latency, weights=times)), slowest)
 
-    def _flows(self, src: Any, dst: Any) -> tuple[Any, topology.Routes]:
+    def _flows(self, src: Ints, dst: Ints) -> tuple[Floats, topology.Routes]:
         routes = self.topology.route(src.ravel(), dst.ravel())
         return rates(routes.start, routes.link, self.topology.capacity), routes
 
@@ -272,6 +281,7 @@ class Net:
             wraps = self.job.virtual_pp > 1
             yield Round(1.0, groups if wraps else groups[:, :-1], np.roll(groups, -1, 1) if wraps else groups[:, 1:])
         else:
+            # Rounds of an all-to-all are shifts 1 … n-1; evenly spread ones stand for all.
             many = min(n - 1, max(FEWEST_ROUNDS, MOST_FLOWS // some.size))
             for shift in 1 + (np.arange(many) * 2 + 1) * (n - 1) // (2 * many):
                 yield Round(1.0, groups, np.roll(groups, -shift, axis=1))
@@ -296,7 +306,7 @@ class Net:
     def _scattered(self) -> bool:
         return self.fabric.placement == "scattered"
 
-    def _sampled(self, axis: str, span: int) -> Any:
+    def _sampled(self, axis: str, span: int) -> Ints:
         """Groups, or parts of them that are a multiple of ``span`` members long, that stand for all."""
         groups, apart = self.groups(axis), self._apart(axis)
         if self._scattered and span * apart > self.topology.node:
@@ -306,5 +316,5 @@ class Net:
         return groups[: bundles * apart, :members]
 
 
-def _serves(one: Protocol, verb: str) -> bool:
+def _supports(one: Protocol, verb: str) -> bool:
     return one.algorithm != "in-switch" or verb not in ("send", "all-to-all")

@@ -14,26 +14,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.project.training.scenario import Fabric
 
-Columns = list[Any]
-"""Links of flows, one array for each place on the way; -1 where a flow has none there."""
+# Links of flows, one array for each place on the way; -1 where a flow has none there.
+Columns = list[Ints]
 
 
 @dataclass(frozen=True)
 class Routes:
     """The ways of flows."""
 
-    start: Any
-    link: Any
+    start: Ints
+    link: Ints
     """Flow f crosses link[start[f] : start[f + 1]]."""
-    level: Any
+    level: Ints
     """Outermost tier that a flow crosses."""
-    latency_us: Any
+    latency_us: Floats
 
 
 class Topology(ABC):
@@ -45,7 +45,7 @@ class Topology(ABC):
         self.node = fabric.node if self.depth > 1 else max(fabric.node, devices)
         self.nodes = prod(fabric.torus) if fabric.topology == "torus" and self.depth > 1 else -(-devices // self.node)
         self.striped = self.depth > 1 and tiers[1].striped
-        self._made: list[Any] = []
+        self._made: list[Floats] = []
         self._links = 0
         self.inner = self.pair(self.nodes * self.node, tiers[0].gb_per_s)
         self.ports: list[tuple[int, int, int]] = []
@@ -82,7 +82,7 @@ class Topology(ABC):
                 self.ports.append((level, *self.pair(self.nodes * self.node // unit, unit * tier.gb_per_s)))
             least = min(least, tier.gb_per_s)
 
-    def route(self, src: Any, dst: Any) -> Routes:
+    def route(self, src: Ints, dst: Ints) -> Routes:
         """The ways from devices to as many others."""
         src, dst = np.atleast_1d(np.asarray(src, np.int64)), np.atleast_1d(np.asarray(dst, np.int64))
         away = src // self.node != dst // self.node
@@ -95,7 +95,7 @@ class Topology(ABC):
             beyond, level[far], latency[far] = self._beyond(src[far], dst[far])
         return _routes(columns, far, beyond, level, latency)
 
-    def _beyond(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
+    def _beyond(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """What a flow crosses between leaving its node and entering the receiver's."""
         via = self.via(src, dst)
         forwarded = via != src
@@ -112,15 +112,15 @@ class Topology(ABC):
     def lay(self) -> None:
         """Make the links between nodes."""
 
-    def via(self, src: Any, dst: Any) -> Any:
+    def via(self, src: Ints, dst: Ints) -> Ints:
         """The device of the sender's node from which a flow leaves, if it does not stripe."""
         return src
 
     @abstractmethod
-    def across(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
+    def across(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """(links between two nodes, outermost tier crossed, latency in µs)."""
 
-    def latency(self, level: Any) -> Any:
+    def latency(self, level: Ints) -> Floats:
         """Latency of messages whose outermost tier is this: beyond the outermost as in it, and never less than further in."""
         return np.maximum.accumulate([tier.latency_us for tier in self.tiers])[np.minimum(level, self.depth - 1)]
 
@@ -149,11 +149,11 @@ class FatTree(Topology):
         cables = tier.uplinks or 1
         return self.pair(islands * self.split[level] * cables, carried / cables * (stripes if tier.uplinks else 1))
 
-    def switch(self, device: Any, level: int) -> Any:
+    def switch(self, device: Ints, level: int) -> Ints:
         """Number of the switch of a tier above a device."""
         return device // self.tiers[level].devices * self.split[level] + device % self.node % self.split[level]
 
-    def across(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
+    def across(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """Up to the first switch above both, and down."""
         columns: Columns = []
         reach = np.ones(len(src), np.int64)
@@ -168,7 +168,7 @@ class FatTree(Topology):
                 columns += [_where(apart, link + switch * max(cables, 1) + cable) for link, switch in ((up, a), (down, b))]
         return columns, reach, self.latency(reach)
 
-    def _cable(self, drawn: Any, a: Any, b: Any, level: int) -> Any:
+    def _cable(self, drawn: Ints, a: Ints, b: Ints, level: int) -> Ints:
         """Which cable a flow between two switches takes; a weak one that was taken out leaves its flows to the others."""
         cables = max(self.tiers[level].uplinks, 1)
         cable = drawn % cables
@@ -190,7 +190,7 @@ class RailOnly(FatTree):
     def _split(self, level: int) -> int:
         return self.node if level >= 1 and not self.striped else 1
 
-    def via(self, src: Any, dst: Any) -> Any:
+    def via(self, src: Ints, dst: Ints) -> Ints:
         """The device of the sender's node that is on the receiver's rail."""
         return src if self.striped else src - src % self.node + dst % self.node
 
@@ -210,7 +210,7 @@ class Dragonfly(Topology):
         leaving = group.devices * router.gb_per_s / group.oversubscription
         self.globe = self.links(self.groups**2, leaving / max(self.groups - 1, 1))
 
-    def across(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
+    def across(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """To the router that leads to the other group, over, and on to the receiver's router."""
         (g, r), (h, s) = (divmod(device // self.tiers[1].devices, self.routers) for device in (src, dst))
         far = g != h
@@ -224,7 +224,7 @@ class Dragonfly(Topology):
         level = 1 + ((g != h) | (r != s)) + far
         return columns, level, self.latency(level)
 
-    def _gateway(self, group: Any, other: Any, turn: Any) -> Any:
+    def _gateway(self, group: Ints, other: Ints, turn: Ints) -> Ints:
         """Router of a group with a cable to another group; where there are several, by turns."""
         others = max(self.groups - 1, 1)
         place = (other - group - 1) % max(self.groups, 1)
@@ -245,13 +245,14 @@ class Torus(Topology):
         ways = 2 * len(self.sides)
         self.hop = self.links(self.nodes * ways, self.node * self.tiers[1].gb_per_s / max(ways, 1))
 
-    def across(self, src: Any, dst: Any) -> tuple[Columns, Any, Any]:
+    def across(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """Hop by hop."""
         at, goal = (list(np.unravel_index(device // self.node, self.sides)) for device in (src, dst))
         columns: Columns = []
         hops = np.zeros(len(src), np.int64)
         for dimension, side in enumerate(self.sides):
             ahead = (goal[dimension] - at[dimension]) % side
+            # Half way round both directions are as long: nodes take them in turn.
             back = (2 * ahead > side) | ((2 * ahead == side) & (at[dimension] % 2 == 1))
             left = np.where(back, side - ahead, ahead)
             hops += left
@@ -259,7 +260,7 @@ class Torus(Topology):
                 node = np.ravel_multi_index(at, self.sides)
                 columns.append(_where(step < left, self.hop + (node * len(self.sides) + dimension) * 2 + back))
                 at[dimension] = (at[dimension] + np.where(step < left, 1 - 2 * back, 0)) % side
-        return columns, np.ones(len(src), np.int64), hops * self.tiers[1].latency_us
+        return columns, np.ones(len(src), np.int64), hops.astype(np.float64) * self.tiers[1].latency_us
 
 
 TOPOLOGIES: dict[str, type[Topology]] = {
@@ -272,11 +273,11 @@ def lay(fabric: Fabric, devices: int) -> Topology:
     return TOPOLOGIES[fabric.topology](fabric, devices)
 
 
-def _where(there: Any, link: Any) -> Any:
+def _where(there: Mask, link: Ints) -> Ints:
     return np.where(there, link, -1)
 
 
-def _routes(inside: Columns, far: Any, beyond: Columns, level: Any, latency_us: Any) -> Routes:
+def _routes(inside: Columns, far: Ints, beyond: Columns, level: Ints, latency_us: Floats) -> Routes:
     """Routes from what all flows cross, and what those do that go far."""
     table = np.full((len(level), len(inside) + len(beyond)), -1)
     table[:, : len(inside)] = np.stack(inside, axis=1)
@@ -287,8 +288,9 @@ def _routes(inside: Columns, far: Any, beyond: Columns, level: Any, latency_us: 
     return Routes(start, table[used], level, latency_us)
 
 
-def _hash(src: Any, dst: Any, stripe: int, level: int) -> Any:
+def _hash(src: Ints, dst: Ints, stripe: int, level: int) -> Ints:
     """What a switch makes of a flow's addresses: the same every time, and as good as drawn."""
+    # Odd constants spread each address over all bits before the finaliser mixes them (as in ECMP hashing).
     x = (src * 0x9E3779B1 + dst * 0x85EBCA77 + stripe * 0xC2B2AE3D + level * 0x27D4EB2F) & 0xFFFFFFFF
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
     x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from taut.project.loops.scenario import Autoscaler, Scenario
-from taut.project.workload import Policy
+from taut.project.policy import Policy
 
 BUDGET = 0.1
 """Retries per first attempt (tokenRatio in the example of gRPC's proposal A6; Finagle's default budget is 0.2)."""

@@ -21,7 +21,7 @@ from taut.core.errors import UsageError
 from taut.project.loops.policies import POLICIES
 from taut.project.loops.scenario import Scenario, parse
 from taut.project.loops.simulate import Played, play
-from taut.project.workload import Estimate, Workload
+from taut.project.workload import Estimate, Sampling, Workload
 
 COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
 """Steps that a forecast is asked for: so many of them are one run."""
@@ -128,7 +128,7 @@ def judged(run: Played) -> dict[str, float | None]:
     }
 
 
-def forecast(s: Scenario, *, count: int | None = None, seed: int = 0, cores: int = 1) -> Forecast:
+def forecast(s: Scenario, *, count: int | None = None, seed: int = 0) -> Forecast:
     """Play a scenario from several seeds, one for every so many steps asked for."""
     runs = [play(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
     rows = [judged(run) for run in runs]
@@ -149,18 +149,38 @@ def at(s: Scenario, ranks: int) -> Scenario:
     return replace(s, pool=pool, loops=replace(s.loops, accelerators=ranks))
 
 
-def regime(s: Scenario, seed: int) -> dict[str, Any]:
-    """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
-    return {**control(play(s, seed).trace, seed=seed)["regime"], "reserve": None}
+class LoopsWorkload(Workload[Scenario]):
+    """A pool of replicas and the controllers that act on it."""
+
+    name = "loops"
+    policies = POLICIES
+    has_advice = True
+
+    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[Scenario, list[str]]:
+        """The scenario in a table."""
+        return parse(table, label, text)
+
+    def ranks(self, s: Scenario) -> int:
+        """Accelerators of the system."""
+        return s.accelerators
+
+    def at(self, s: Scenario, ranks: int) -> Scenario:
+        """More ranks are more replicas for the same demand."""
+        return at(s, ranks)
+
+    def forecast(self, s: Scenario, how: Sampling) -> Forecast:
+        """Several simulated runs."""
+        return forecast(s, count=how.count, seed=how.seed)
+
+    def regime(self, s: Scenario, seed: int) -> Mapping[str, Any]:
+        """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
+        return {**control(play(s, seed).trace, seed=seed)["regime"], "reserve": None}
+
+    def advice(self, s: Scenario, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
+        """What separates the loops, tried, and what more accelerators make worse."""
+        from taut.project.loops.advice import advise, sweep
+
+        return {"advice": advise(s, seed=seed, stage=stage), "sweep": sweep(s, seed=seed, stage=stage)}
 
 
-def advice(s: Scenario, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
-    """What separates the loops, tried, and what more accelerators make worse."""
-    from taut.project.loops.advice import advise, sweep
-
-    return {"advice": advise(s, seed=seed, stage=stage), "sweep": sweep(s, seed=seed, stage=stage)}
-
-
-WORKLOAD = Workload(
-    "loops", parse, lambda s: s.accelerators, at, forecast, policies=POLICIES, regime=regime, advice=advice
-)  # fmt: skip
+WORKLOAD = LoopsWorkload()

@@ -5,34 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import exp, log
-from typing import Any
 
 from taut.project.marginal_gain import PAYS
 from taut.project.measured.scaled_run import Forecast, Measured
 from taut.project.questions import questions
+from taut.result.types import Estimate, MeasuredJob, ProjectResult, Regime, Threshold
 
+# How often the measured ranks are doubled in search of the threshold.
 DOUBLINGS = 10
-"""How often the measured ranks are doubled in search of the threshold."""
 
 
 def from_run(
-    m: Measured, result: Mapping[str, Any], ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0
-) -> dict[str, Any]:  # fmt: skip
-    """What ``taut project --from RUN`` prints; ``result`` is what the analysis of the run said."""
-    said = m.entry(ranks, same_hosts=same_hosts, seed=seed)
-    said |= {"workload": "measured", "indices": result["indices"], "regime": result["regime"]}
-    said["threshold"] = threshold(m, same_hosts=same_hosts, seed=seed)
-    return {**said, "questions": questions(said)}
+    m: Measured,
+    indices: Mapping[str, Estimate | None],
+    regime: Regime | None,
+    ranks: Sequence[int],
+    *,
+    same_hosts: bool = False,
+    seed: int = 0,
+) -> ProjectResult:
+    """What ``taut project --from RUN`` prints; ``indices`` and ``regime`` are those of the run's analysis."""
+    forecasts = [one.entry() for one in m.forecasts(ranks, same_hosts=same_hosts, seed=seed)]
+    found = threshold(m, same_hosts=same_hosts, seed=seed)
+    return ProjectResult(
+        scenario=m.graph.trace.name,
+        workload="measured",
+        defaults=[],
+        forecasts=forecasts,
+        indices=dict(indices),
+        regime=regime,
+        threshold=found,
+        policies=[],
+        questions=questions(forecasts[0], indices, regime, found),
+        measured=MeasuredJob(ranks=m.ranks, steps=len(m.graph.steps)),
+        assumed=m.assumed(same_hosts),
+    )
 
 
-def threshold(m: Measured, *, same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Where one accelerator more stops paying: the forecast doubled until it does; the interval is that of its mean steps."""
+def threshold(m: Measured, *, same_hosts: bool = False, seed: int = 0) -> Threshold:
+    """Where one more accelerator stops paying: the forecast doubled until it does; the interval is that of its mean steps."""
     scales = [m.ranks << k for k in range(DOUBLINGS + 1)]
     made = m.forecasts(scales, same_hosts=same_hosts, seed=seed)
     value, late, early = (crossing(made, which) for which in range(3))
-    rule = f"one accelerator more brings less than {PAYS:g} of one that nothing holds up"
-    found = {"ranks": value, "lo": early, "hi": late, "rule": rule, "tried": scales[-1]}
-    return {**found, "in_range": value is not None and next(f.in_range for f in made if f.ranks >= value)}
+    return Threshold(
+        ranks=value,
+        lo=early,
+        hi=late,
+        rule=f"one more accelerator adds less than {100 * PAYS:g} % of the throughput of one that never waits",
+        tried=scales[-1],
+        in_range=value is not None and next(f.in_range for f in made if f.ranks >= value),
+    )
 
 
 def crossing(made: Sequence[Forecast], which: int) -> int | None:

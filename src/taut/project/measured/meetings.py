@@ -9,10 +9,10 @@ data-parallel, unless the caller names others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import UsageError
 from taut.core.tables import Verb
 from taut.graph import Graph
@@ -24,16 +24,16 @@ HOPS = (Verb.SEND, Verb.RECV)
 class Meeting:
     """The rendezvous of a graph, as far as they grow."""
 
-    grows: Any
+    grows: Mask
     """Per gate: whether more ranks mean more members."""
-    members: Any
+    members: Ints
     """Per gate: how many meet, untraced ones included where the group is known."""
-    which: Any
+    which: Ints
     """Per gate: number of the set of ranks that meets."""
-    replica: Any
+    replica: Ints
     """Per rank (as an index): its replica."""
     replicas: int
-    said: tuple[str, ...]
+    text: tuple[str, ...]
     """What was taken to grow and what to stay, in words."""
 
 
@@ -56,14 +56,15 @@ def meeting(graph: Graph, apart: int | None = None) -> Meeting:
     kept = [s for s, g in zip(sets, grow, strict=True) if not g]
     replica = _joined(ranks, kept)
     members = np.where(gates.expected > 0, gates.expected, gates.members).astype(np.int64)
-    said = tuple(sorted({_spelt(s, n, g, h) for s, n, g, h in zip(sets, strides, grow, hop, strict=True)}))
-    return Meeting(grow[which], members, which, replica, int(replica.max()) + 1, said)
+    text = tuple(sorted({_describe(s, n, g, h) for s, n, g, h in zip(sets, strides, grow, hop, strict=True)}))
+    return Meeting(grow[which], members, which, replica, int(replica.max()) + 1, text)
 
 
-def _sets(graph: Graph) -> tuple[Any, list[Any]]:
+def _sets(graph: Graph) -> tuple[Ints, list[Ints]]:
     """(number of each gate's set of ranks, the sets as indices of ranks)."""
     rows = np.flatnonzero(graph.gate >= 0)
     gate, rank = graph.gate[rows], graph.rank_index[rows]
+    # A random mark for each rank: gates with the same members have the same sum of marks.
     mark = np.random.default_rng(0).integers(1, 1 << 62, len(graph.ranks), dtype=np.int64)
     key = np.zeros(len(graph.gates), dtype=np.int64)
     np.add.at(key, gate, mark[rank])
@@ -73,7 +74,7 @@ def _sets(graph: Graph) -> tuple[Any, list[Any]]:
     return which.ravel(), [np.unique(rank[order[a:b]]) for a, b in begin.T]
 
 
-def _joined(ranks: int, sets: list[Any]) -> Any:
+def _joined(ranks: int, sets: list[Ints]) -> Ints:
     """Ranks joined by any of the sets: a number for each rank."""
     root = np.arange(ranks)
     for members in sets:
@@ -82,7 +83,7 @@ def _joined(ranks: int, sets: list[Any]) -> Any:
     return np.unique(root, return_inverse=True)[1].ravel()
 
 
-def _stride(members: Any) -> int:
+def _stride(members: Ints) -> int:
     """How far apart the numbers of a set's ranks are; 0 if not evenly."""
     steps = np.unique(np.diff(members))
     return int(steps[0]) if len(steps) == 1 else 0
@@ -97,7 +98,7 @@ def _chosen(strides: list[int], apart: int | None) -> int:
     return apart
 
 
-def _spelt(members: Any, stride: int, grows: bool, hop: bool) -> str:
+def _describe(members: Ints, stride: int, grows: bool, hop: bool) -> str:
     if hop:
         return "hops between stages stay: replicas grow, stages do not"
     where = f"groups of {len(members)} ranks {stride} apart" if stride else f"groups of {len(members)} ranks"

@@ -10,37 +10,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
+
+# How jitter goes on beyond what was seen: both have the measured mean excess over the last tenth.
 TAILS = ("normal", "exponential")
-"""How jitter goes on beyond what was seen: both have the measured mean excess over the last tenth."""
+# Share of the jitter that is its tail …
 TAIL_SHARE = 0.1
-"""Share of the jitter that is its tail …"""
+# … or so many of the largest, if that is more.
 TAIL_LEAST = 10
-"""… or so many of the largest, if that is more."""
+# Points of a distribution's table, and bins for what replicas differ by for good.
 POINTS, BINS = 256, 32
-"""Points of a distribution's table, and bins for what replicas differ by for good."""
 
 
 @dataclass(frozen=True)
-class Strays:
+class Residuals:
     """Deviations of replicas' arrivals from the mean of their gate, split; tracks × windows × replicas, ns.
 
     A track is one gate of a step over all steps; tracks of one pool are alike.
     """
 
-    track: Any
+    track: Ints
     """Per gate that grows: its track."""
-    window: Any
-    pool: Any
+    window: Ints
+    pool: Ints
     """Per track."""
-    jitter_ns: Any
+    jitter_ns: Floats
     """NaN where a replica was not there."""
-    lasting_ns: Any
+    lasting_ns: Floats
     """Tracks × replicas."""
-    last_ns: Any
+    last_ns: Floats
     """Per gate: how much later than the mean the last one was."""
     rho: float
     """Correlation of a replica's jitter between the gates of a step."""
@@ -54,11 +55,20 @@ class Strays:
         return int(count.min()) if len(count) else 0
 
 
-def strays(gate: Any, replica: Any, arrived: Any, track: Any, window: Any, pool: Any, replicas: int, windows: int) -> Strays:
-    """Split arrivals (one per op: its gate, its replica, when) of gates with a track and a window each."""
+@dataclass(frozen=True)
+class Arrivals:
+    """When replicas came to gates, a row for each op."""
+
+    gate: Ints
+    replica: Ints
+    arrived_ns: Floats
+
+
+def residuals(at: Arrivals, track: Ints, window: Ints, pool: Ints, replicas: int, windows: int) -> Residuals:
+    """Arrivals split into what is common, lasting and jitter; gates have a track and a window each, tracks a pool."""
     gates = len(track)
     when = np.full((gates, replicas), -np.inf)
-    np.maximum.at(when, (gate, replica), arrived)
+    np.maximum.at(when, (at.gate, at.replica), at.arrived_ns)
     there = np.isfinite(when)
     when = np.where(there, when, 0.0)
     few = np.maximum(there.sum(axis=1), 1)
@@ -67,35 +77,36 @@ def strays(gate: Any, replica: Any, arrived: Any, track: Any, window: Any, pool:
     cells[track, window] = apart
     seen = np.maximum(np.isfinite(cells).sum(axis=1), 1)
     lasting = np.nansum(cells, axis=1) / seen
-    # A mean of few takes part of the spread with it: the roots give it back.
-    back = _given_back(replicas)
+    # The mean of few takes part of the spread with it, as in Bessel's correction: the roots give it back.
+    back = _spread_correction(replicas)
     jitter = (cells - lasting[:, None]) * back * np.sqrt(seen / np.maximum(seen - 1, 1))[:, None]
     last = np.where(there, apart, -np.inf).max(axis=1)
-    return Strays(track, window, pool, jitter, lasting * back, last, *_remembered(jitter))
+    return Residuals(track, window, pool, jitter, lasting * back, last, *_correlations(jitter))
 
 
-def _given_back(replicas: int) -> float:
+def _spread_correction(replicas: int) -> float:
     return sqrt(replicas / max(replicas - 1, 1))
 
 
-def _remembered(jitter: Any) -> tuple[float, float]:
+def _correlations(jitter: Floats) -> tuple[float, float]:
     """(correlation between the gates of a step, between steps), neither below nothing."""
     spread = np.sqrt(np.maximum(np.nansum(jitter**2, axis=(1, 2)) / np.maximum(np.isfinite(jitter).sum(axis=(1, 2)), 1), 1e-9))
     z = np.nan_to_num(jitter / spread[:, None, None])
     power = max(float((z**2).mean()), 1e-9)
     n = len(z)
+    # Variance of a mean of n: (1 + (n - 1) rho) / n of the single variance; solved for rho.
     rho = (n * float((z.mean(axis=0) ** 2).mean()) / power - 1) / (n - 1) if n > 1 else 0.0
     phi = float((z[:, 1:] * z[:, :-1]).mean()) / power if z.shape[1] > 1 else 0.0
     return float(np.clip(rho, 0.0, 1.0)), float(np.clip(phi, 0.0, 0.95))
 
 
-def lateness(s: Strays, more: int, windows: Any, tail: str, seed: int) -> Any:
+def lateness(s: Residuals, more: int, windows: Ints, tail: str, seed: int) -> Floats:
     """How much later each gate opens when ``more`` replicas join: draws × gates, ns. Draw i sees the windows ``windows[i]``."""
     from scipy.special import log_ndtr
 
     rng = np.random.default_rng(seed)
     draws, pools = len(windows), int(s.pool.max()) + 1
-    level, back = log_ndtr(_chances(s, draws, rng)), _given_back(s.lasting_ns.shape[1])
+    level, back = log_ndtr(_chances(s, draws, rng)), _spread_correction(s.lasting_ns.shape[1])
     wide = _widths(s, draws, rng)
     # Few replicas do not tell the mean of all either.
     lasting = rng.standard_normal((draws, min(more, LISTED))) + rng.standard_normal((draws, 1)) / sqrt(s.lasting_ns.shape[1])
@@ -111,11 +122,11 @@ def lateness(s: Strays, more: int, windows: Any, tail: str, seed: int) -> Any:
     return np.maximum(out - s.last_ns, 0.0)
 
 
+# Replicas whose lasting difference is drawn one by one; more of them are as many times these.
 LISTED = 4096
-"""Replicas whose lasting difference is drawn one by one; more of them are as many times these."""
 
 
-def _chances(s: Strays, draws: int, rng: Any) -> Any:
+def _chances(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
     """Standard normal numbers, draws × gates: shared by the gates of a step as jitter is, and lasting over steps as it does.
 
     Gates of one pool and step (the groups of other stages, of other tensor-parallel members) have one number.
@@ -128,7 +139,7 @@ def _chances(s: Strays, draws: int, rng: Any) -> Any:
     return each[s.window, :, s.pool[s.track]].T
 
 
-def _widths(s: Strays, draws: int, rng: Any) -> Any:
+def _widths(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
     """Standard deviation of what replicas differ by for good, draws × pools, ns.
 
     Means over steps differ by it and by what jitter leaves in them; few replicas tell its square as χ² has it.
@@ -140,12 +151,15 @@ def _widths(s: Strays, draws: int, rng: Any) -> Any:
     found = np.bincount(s.pool, weights=(s.lasting_ns**2).sum(axis=1) / replicas, minlength=pools) / tracks
     count = np.isfinite(s.jitter_ns).sum(axis=(1, 2))
     noise = np.bincount(s.pool, weights=np.nansum(s.jitter_ns**2, axis=(1, 2)) / np.maximum(count, 1), minlength=pools) / tracks
+    # Effective number of independent steps of an AR(1) series.
     steady = windows * (1 - s.phi) / (1 + s.phi)
-    drawn = found * (free / rng.chisquare(free, draws))[:, None]
-    return np.sqrt(np.maximum(drawn - noise / max(steady, 1.0), 0.0))
+    # The sample variance of few replicas is chi-squared: its reciprocal draws the true one.
+    drawn: Floats = found * (free / rng.chisquare(free, draws))[:, None]
+    left: Floats = np.maximum(drawn - noise / max(steady, 1.0), 0.0)
+    return np.sqrt(left)
 
 
-def _last_of(values: Any, lasting: Any, more: int, tail: str, back: float) -> tuple[Any, Any]:
+def _last_of(values: Floats, lasting: Floats, more: int, tail: str, back: float) -> tuple[Floats, Floats]:
     """(x, log of the chance that all of ``more`` replicas come before x): each has its lasting lateness plus jitter.
 
     A mean of few takes more from an exponential tail than from a spread, once more the same factor.
@@ -163,19 +177,21 @@ def _last_of(values: Any, lasting: Any, more: int, tail: str, back: float) -> tu
     return x, np.maximum.accumulate(np.log1p(-np.clip(upper, 0.0, 1 - 1e-9)) @ count)
 
 
-def _tail(values: Any) -> tuple[float, float, float]:
+def _tail(values: Floats) -> tuple[float, float, float]:
     """(where the tail of sorted values begins, share of them beyond, their mean excess)."""
     beyond = min(max(TAIL_LEAST, round(TAIL_SHARE * len(values))), len(values) // 2)
     start = float(values[-beyond - 1])
     return start, beyond / len(values), max(float((values[-beyond:] - start).mean()), 1.0)
 
 
-def _beyond(excess: Any, share: float, tail: str) -> Any:
+def _beyond(excess: Floats, share: float, tail: str) -> Floats:
     """Chance of more than this many mean excesses beyond the start of the tail, given that it is reached."""
     if tail == "exponential":
         return np.exp(-np.maximum(excess, 0.0))
     from scipy.special import ndtr, ndtri
 
+    # Mean excess of a normal variable beyond z (inverse Mills ratio minus z) scales the tail.
     z = -float(ndtri(share))
     mean = float(np.exp(-z * z / 2) / sqrt(2 * np.pi) / share) - z
-    return ndtr(-(z + np.maximum(excess, 0.0) * mean)) / share
+    left: Floats = ndtr(-(z + np.maximum(excess, 0.0) * mean)) / share
+    return left

@@ -1,19 +1,19 @@
 """From measurement to projection: a measured job with more replicas of itself, under weak scaling.
 
-A rank keeps its work, its gaps and its place in the pipeline; what grows is whom it meets. At every gate that grows, the
-replicas that were measured are joined by others that stray as these do (``strays.py``), and transfers take the rounds and
-bytes of the larger group (``transfers.py``). The measured graph is replayed with both, once for every draw of what was not
-measured exactly. Findings are mended first: a fault is not structure.
+A rank keeps its work, its gaps and its place in the pipeline; what grows is whom it meets. At every gate that grows, further
+replicas join with the same residuals (``residuals.py``), and transfers take the rounds and bytes of the larger group
+(``transfer_growth.py``). The measured graph is replayed with both, once for every draw of what was not measured exactly.
+Findings are mended first: a fault is not structure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Numbers
 from taut.core.errors import UsageError
 from taut.core.ids import least, numbered
 from taut.core.interval import drawn
@@ -21,25 +21,26 @@ from taut.diagnose.detectors import Evidence, Finding, diagnose
 from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.project.measured.meetings import Meeting, meeting
-from taut.project.measured.residuals import TAILS, Strays, lateness
+from taut.project.measured.residuals import TAILS, Residuals, lateness
 from taut.project.measured.transfer_growth import Transfers, verb_of
 from taut.project.measured.widened_graph import Widened
 from taut.replay.blame import blame
 from taut.replay.reference import across
 from taut.replay.timeline import Batch, Change, batch, replay
+from taut.result import types
 
+# Draws behind an interval, for each tail.
 DRAWS = 60
-"""Draws behind an interval, for each tail."""
+# Quantiles of the draws that are the ends of an interval: it covers 90 %; the tails' intervals are joined.
 LEVEL = (0.05, 0.95)
-"""Quantiles of the draws that are the ends of an interval: it covers 90 %; the tails' intervals are joined."""
+# Fewer steps tell no jitter.
 LEAST_STEPS = 4
-"""Fewer steps tell no jitter."""
+# A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that.
 RANGE = 4.0
-"""A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that."""
+# Transfers that take this share of a step, and leave its mean open by as much, must be told by more than one size.
 UNSURE = 0.1
-"""Transfers that take this share of a step, and leave its mean open by as much, must be told by more than one size."""
+# Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out).
 FAR = 3.0
-"""Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out)."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,25 @@ class Forecast:
         """The largest of the terms."""
         return max(self.terms_ns, key=lambda term: self.terms_ns[term])
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the keys of the JSON contract; what a trace does not say is null."""
-        value, low, high = self.mean_ns
-        ratio = {"value": self.ideal_ns / value, "lo": self.ideal_ns / high, "hi": self.ideal_ns / low}
-        return {
-            "ranks": self.ranks, "step_ns": dict(zip(("p10", "p50", "p90"), self.step_ns, strict=True)),
-            "mean_step_ns": {"value": value, "lo": low, "hi": high}, "tflops_per_device": None, "mfu": None,
-            "effective_throughput_ratio": ratio, "cost_per_unit": None, "energy_per_unit_j": None,
-            "dominant": self.dominant, "terms_ns": self.terms_ns, "in_range": self.in_range, "beyond": list(self.beyond),
-        }  # fmt: skip
+    def entry(self) -> types.Forecast:
+        """Its part of the result; what a trace does not say is None."""
+        (value, low, high), (p10, p50, p90) = self.mean_ns, self.step_ns
+        return types.Forecast(
+            ranks=self.ranks,
+            step_ns=types.Quantiles(p10=p10, p50=p50, p90=p90),
+            mean_step_ns=types.Estimate(value=value, lo=low, hi=high),
+            tflops_per_device=None,
+            mfu=None,
+            effective_throughput_ratio=types.Estimate(
+                value=self.ideal_ns / value, lo=self.ideal_ns / high, hi=self.ideal_ns / low
+            ),
+            cost_per_unit=None,
+            energy_per_unit_j=None,
+            dominant=self.dominant,
+            terms_ns=self.terms_ns,
+            in_range=self.in_range,
+            beyond=list(self.beyond),
+        )
 
 
 @dataclass(frozen=True)
@@ -88,17 +98,17 @@ class Measured:
     batch: Batch
     meeting: Meeting
     transfers: Transfers
-    moves: Any
+    moves: Ints
     """Per op: its class among the transfers that grow, -1 for none."""
-    usual_ns: Any
-    work_ns: Any
-    gap_ns: Any
-    quick_ns: Any
+    usual_ns: Numbers
+    work_ns: Numbers
+    gap_ns: Numbers
+    fastest_ns: Numbers
     """Per op: the quickest of its class."""
-    quick_gap_ns: Any
-    stall_ns: Any
+    fastest_gap_ns: Numbers
+    stall_ns: Floats
     """Per op: what of its work lies far out of its class: rare, and not known to come with messages."""
-    stall_gap_ns: Any
+    stall_gap_ns: Floats
     ideal_ns: float
     mended: tuple[str, ...]
     """Findings that were mended."""
@@ -112,21 +122,12 @@ class Measured:
         """A forecast for each number of ranks; with ``same_hosts`` they share the hosts that were measured."""
         return [_forecast(self, n, same_hosts, seed) for n in ranks]
 
-    def entry(self, ranks: Sequence[int], *, same_hosts: bool = False, seed: int = 0) -> dict[str, Any]:
-        """What ``taut project --from RUN --json`` prints; a trace has no scenario to default, and tries no policies."""
-        forecasts = self.forecasts(ranks, same_hosts=same_hosts, seed=seed)
-        return {
-            "scenario": self.graph.trace.name, "defaults": [], "forecasts": [f.entry() for f in forecasts], "threshold": None,
-            "policies": [], "measured": {"ranks": self.ranks, "steps": len(self.graph.steps)},
-            "assumed": self.assumed(same_hosts),
-        }  # fmt: skip
-
     def assumed(self, same_hosts: bool = False) -> list[str]:
         """What every forecast rests on, one line each."""
         t = self.transfers
         sizes = (
             "latency and bandwidth were fitted to collectives of different sizes"
-            if t.told_apart
+            if t.sizes_differ
             else "collectives of one size do not tell latency from bandwidth: the share was drawn from what networks are like"
         )
         hosts = (
@@ -137,7 +138,7 @@ class Measured:
         )
         return [
             "weak scaling: a rank keeps its work and its gaps",
-            *self.meeting.said,
+            *self.meeting.text,
             "further replicas stray at gates as the measured ones do; beyond what was seen jitter goes on as a normal or an "
             "exponential tail",
             *([sizes] if len(t.verb) else []),
@@ -149,7 +150,7 @@ class Measured:
 
 
 def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int | None = None) -> Measured:
-    """What a graph says about more ranks; ``apart`` names the groups that grow (see ``meeting.py``)."""
+    """What a graph says about more ranks; ``apart`` names the groups that grow (see ``meetings.py``)."""
     if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 2:
         raise UsageError(f"{len(graph.steps)} steps of {len(graph.ranks)} ranks tell no jitter; give a run of at least "
                          f"{LEAST_STEPS} steps and 2 ranks")  # fmt: skip
@@ -164,19 +165,32 @@ def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int
     cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place)
     ideal = replay(graph, [Change(np.arange(len(graph)), "work", "set", across(graph))], gaps=False)
     return Measured(
-        graph, prepared, met, transfers, moves, usual, work, gap, least(cls, classes, work)[cls], least(cls, classes, gap)[cls],
-        _far_out(work, cls, classes), _far_out(gap, cls, classes),
-        float(ideal.window_ns.mean()), tuple(f"{f.mode}, {_where(f)}" for f in findings),
-    )  # fmt: skip
+        graph,
+        prepared,
+        met,
+        transfers,
+        moves,
+        usual,
+        work,
+        gap,
+        least(cls, classes, work)[cls],
+        least(cls, classes, gap)[cls],
+        _far_out(work, cls, classes),
+        _far_out(gap, cls, classes),
+        float(ideal.window_ns.mean()),
+        tuple(f"{f.mode}, {_where(f)}" for f in findings),
+    )
 
 
-def _far_out(values: Any, cls: Any, classes: int) -> Any:
+def _far_out(values: Numbers, cls: Ints, classes: int) -> Floats:
     """Per op: what of a value lies far out of its class."""
     order = np.lexsort((values, cls))
     count = np.bincount(cls, minlength=classes)
     first = np.cumsum(count) - count
+    # Quartiles of each class, read off the sorted values.
     low, high = (values[order][first + (q * (count - 1)).astype(np.int64)] for q in (0.25, 0.75))
-    return np.maximum(values - (high + FAR * (high - low))[cls], 0.0)
+    found: Floats = np.maximum(values - (high + FAR * (high - low))[cls], 0.0)
+    return found
 
 
 def _where(finding: Finding) -> str:
@@ -186,7 +200,7 @@ def _where(finding: Finding) -> str:
     return ", ".join(finding.classes) or "the job"
 
 
-def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
+def _transfers(graph: Graph, met: Meeting, work: Numbers) -> tuple[Ints, Transfers]:
     """(class of every op among the transfers that grow, these classes)."""
     gates, windows = graph.gates, len(graph.steps)
     backend = graph.trace.backend
@@ -194,7 +208,7 @@ def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
     growing = np.flatnonzero(met.grows)
     rows = np.flatnonzero(met.grows[graph.gate] & (graph.gate >= 0)) if len(growing) else growing
     if not len(rows):
-        return moves, Transfers((), *(np.zeros(0),) * 2, np.zeros((0, windows)), np.zeros(0), backend)
+        return moves, Transfers((), growing, growing, np.zeros((0, windows)), np.zeros(0), backend)
     of_gate = np.zeros(len(gates), dtype=np.int64)
     of_gate[growing], classes = numbered(gates.verb[growing], met.members[growing], gates.size[growing])
     moves[rows] = of_gate[graph.gate[rows]]
@@ -210,9 +224,13 @@ def _transfers(graph: Graph, met: Meeting, work: Any) -> tuple[Any, Transfers]:
             took[k, graph.window[part[0]]] = np.median(work[part])
     weight = np.bincount(moves[rows], weights=work[rows], minlength=classes)
     return moves, Transfers(
-        tuple(verb_of(int(v), backend) for v in gates.verb[first]), met.members[first], gates.size[first], took,
-        weight / max(weight.sum(), 1.0), backend,
-    )  # fmt: skip
+        tuple(verb_of(int(v), backend) for v in gates.verb[first]),
+        met.members[first],
+        gates.size[first],
+        took,
+        weight / max(weight.sum(), 1.0),
+        backend,
+    )
 
 
 def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
@@ -223,7 +241,7 @@ def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
     at, share, power = (rng.permutation(evenly) for _ in range(3))
     best = (np.arange(DRAWS) % 2 == 0) & (not m.transfers.gloo)
     grown = m.transfers.grown(job.factor, windows, at, best)
-    met = job.strays(np.median(grown, axis=0)) if more > 0 and m.meeting.replicas > 1 else None
+    met = job.residuals(np.median(grown, axis=0)) if more > 0 and m.meeting.replicas > 1 else None
     late = [np.zeros((DRAWS, 0)) if met is None else lateness(met, more, windows, tail, seed) for tail in TAILS]
     walls = np.stack([job.walls(grown, share, power, tail) for tail in late])
     means = walls[:, windows, np.arange(DRAWS)[:, None]].mean(axis=2)
@@ -232,7 +250,7 @@ def _forecast(m: Measured, ranks: int, same_hosts: bool, seed: int) -> Forecast:
     steps = np.median(np.quantile(walls, (0.1, 0.5, 0.9), axis=1), axis=(1, 2))
     terms = job.terms(np.median(grown, axis=0), np.mean(late, axis=(0, 1)), value)
     interval = value, min(float(low.min()), value), max(float(high.max()), value)
-    beyond = tuple(_beyond(m, ranks, met, interval, terms["transfer"] / value))
+    beyond = tuple(_warnings(m, ranks, met, interval, terms["transfer"] / value))
     return Forecast(ranks, tuple(steps.tolist()), interval, m.ideal_ns, terms, beyond)
 
 
@@ -246,7 +264,7 @@ def _replicas(m: Measured, ranks: int) -> int:
     return ranks // each
 
 
-def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, float, float], moved: float) -> list[str]:
+def _warnings(m: Measured, ranks: int, met: Residuals | None, interval: tuple[float, float, float], moved: float) -> list[str]:
     """Why a forecast is a guess."""
     out = []
     if ranks > RANGE * m.ranks:
@@ -260,9 +278,9 @@ def _beyond(m: Measured, ranks: int, met: Strays | None, interval: tuple[float, 
         out.append(f"{len(m.graph.ranks)} of {m.ranks} ranks were traced: the others are taken to be like them")
     t = m.transfers
     if ranks > m.ranks and len(t.verb) and (t.size > 0).any():
-        now, then = t.bytes_a_round(t.members), t.bytes_a_round(np.rint(t.members * ranks / m.ranks))
+        now, then = t.bytes_per_round(t.members), t.bytes_per_round(np.rint(t.members * ranks / m.ranks))
         if (then > 0).any() and then[then > 0].min() * RANGE < now[now > 0].min():
             out.append("messages would be shorter than those seen")
-    if moved > UNSURE and not t.told_apart and ranks > m.ranks and interval[2] - interval[1] > UNSURE * interval[0]:
+    if moved > UNSURE and not t.sizes_differ and ranks > m.ranks and interval[2] - interval[1] > UNSURE * interval[0]:
         out.append("collectives of one size do not tell latency from bandwidth")
     return out

@@ -8,21 +8,21 @@ the forecast carries it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import Verb
 from taut.project.fabric.collective_time import ALGORITHMS, rounds
 
+# Bytes a round must differ by this factor between classes to tell latency from bandwidth.
 UNLIKE = 4.0
-"""Bytes a round must differ by this factor between classes to tell latency from bandwidth."""
+# A message takes from … to …, whatever its size: through the kernel's TCP, between accelerators, or nobody knows how.
 LATENCY_NS = {"gloo": (1e4, 1e6), "nccl": (1e3, 5e4), "": (1e3, 1e6)}
-"""A message takes from … to …, whatever its size: through the kernel's TCP, between accelerators, or nobody knows how."""
+# A byte travels at this rate.
 RATE_GB_PER_S = (0.1, 1000.0)
-"""A byte travels at this rate."""
+# Neither is less than this share of a transfer.
 LEAST = 1e-3
-"""Neither is less than this share of a transfer."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Transfers:
     """Classes of collectives whose groups grow."""
 
     verb: tuple[str, ...]
-    members: Any
-    size: Any
+    members: Ints
+    size: Ints
     """Bytes; -1 where they were not recorded."""
-    took_ns: Any
+    took_ns: Floats
     """Classes × windows: median transfer; of the whole run where a window has none."""
-    weight: Any
+    weight: Floats
     """Per class: share of the time that all of them take."""
     backend: str
 
@@ -45,18 +45,18 @@ class Transfers:
         return self.backend == "gloo"
 
     @property
-    def told_apart(self) -> bool:
+    def sizes_differ(self) -> bool:
         """Whether their sizes tell latency from bandwidth."""
-        a_round = self.bytes_a_round(self.members)[self.size > 0]
+        a_round = self.bytes_per_round(self.members)[self.size > 0]
         a_round = a_round[a_round > 0]
         return len(a_round) > 1 and bool(a_round.max() >= UNLIKE * a_round.min())
 
-    def bytes_a_round(self, members: Any) -> Any:
+    def bytes_per_round(self, members: Ints) -> Floats:
         """Bytes a member sends in a round of a ring."""
         messages, sent = self.rounds(members, "ring")
         return sent / np.maximum(messages, 1)
 
-    def rounds(self, members: Any, algorithm: str) -> tuple[Any, Any]:
+    def rounds(self, members: Ints, algorithm: str) -> tuple[Floats, Floats]:
         """(rounds, bytes a member sends) per class; a barrier sends nothing, in a tree; unknown sizes count as one."""
         pairs = [
             rounds(v, "halving-doubling", int(n), 0.0) if v == "barrier" else rounds(v, algorithm, int(n), max(float(s), 1.0))
@@ -65,7 +65,7 @@ class Transfers:
         messages, sent = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return messages, sent
 
-    def grown(self, factor: float, windows: Any, at: Any, best: Any) -> Any:
+    def grown(self, factor: float, windows: Ints, at: Floats, best: Mask) -> Floats:
         """How many times as long each class takes with ``factor`` times the members: draws × classes.
 
         A draw sees the windows ``windows[i]``, lies at ``at[i]`` of what is possible where sizes do not tell, and takes the
@@ -74,18 +74,19 @@ class Transfers:
         if not len(self.verb):
             return np.ones((len(at), 0))
         here, then = self.rounds(self.members, "ring"), np.rint(self.members * factor)
-        alpha, beta = self._fitted(windows, here) if self.told_apart else self._assumed(windows, at, here)
+        alpha, beta = self._fitted(windows, here) if self.sizes_differ else self._assumed(windows, at, here)
         ring = _time(alpha, beta, self.rounds(then, "ring"))
-        quick = np.minimum.reduce([_time(alpha, beta, self.rounds(then, a)) for a in ALGORITHMS])
+        fastest = np.minimum.reduce([_time(alpha, beta, self.rounds(then, a)) for a in ALGORITHMS])
         now = _time(alpha, beta, here)
-        return np.where(now > 0, np.where(best[:, None], quick, ring) / np.where(now > 0, now, 1.0), 1.0)
+        return np.where(now > 0, np.where(best[:, None], fastest, ring) / np.where(now > 0, now, 1.0), 1.0)
 
-    def _fitted(self, windows: Any, here: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _fitted(self, windows: Ints, here: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """Latency and time of a byte, draws × 1: least squares of relative errors, neither below nothing."""
         known = np.flatnonzero(self.size > 0)
         took = np.maximum(np.median(self.took_ns[known][:, windows], axis=2).T, 1.0)
         r, b, w = here[0][known] / took, here[1][known] / took, self.weight[known]
         rr, rb, bb, r1, b1 = ((w * x).sum(axis=1) for x in (r * r, r * b, b * b, r, b))
+        # Normal equations of two unknowns; a negative solution is replaced by the fit of the other alone.
         determinant = rr * bb - rb * rb
         alpha, beta = (r1 * bb - b1 * rb) / determinant, (b1 * rr - r1 * rb) / determinant
         alpha, beta = (
@@ -94,7 +95,7 @@ class Transfers:
         )
         return alpha[:, None], beta[:, None]
 
-    def _assumed(self, windows: Any, at: Any, here: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _assumed(self, windows: Ints, at: Floats, here: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """The same where one size cannot tell, draws × classes."""
         took = np.maximum(np.median(self.took_ns[:, windows], axis=2).T, 1.0)
         r, b = here
@@ -104,12 +105,13 @@ class Transfers:
         low = np.maximum(low, np.where(sized, 1 - b / RATE_GB_PER_S[0] / took, 0.0))
         high = np.minimum(high, np.where(sized, 1 - b / RATE_GB_PER_S[1] / took, 1.0))
         low, high = (np.clip(x, LEAST, 1 - LEAST) for x in (low, high))
+        # Evenly in log odds between the bounds: no share is preferred.
         odds = np.log(low / (1 - low)) * (1 - at[:, None]) + np.log(high / (1 - high)) * at[:, None]
         share = 1 / (1 + np.exp(-odds))
         return share * took / np.maximum(r, 1.0), np.where(b > 0, (1 - share) * took / np.maximum(b, 1e-9), 0.0)
 
 
-def _time(alpha: Any, beta: Any, of: tuple[Any, Any]) -> Any:
+def _time(alpha: Floats, beta: Floats, of: tuple[Floats, Floats]) -> Floats:
     return alpha * of[0] + beta * of[1]
 
 

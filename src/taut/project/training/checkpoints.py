@@ -30,6 +30,7 @@ def expected_s(
     """Expected time of a job that saves once every period, the save included; exact where the periods come out even."""
     if isinf(mtbf_s):
         return work_s * period_s / (period_s - save_s)
+    # Daly 2006: (mtbf + down) · exp(restore / mtbf) · (exp(period / mtbf) - 1) for each period.
     each = (mtbf_s + down_s) * exp(restore_s / mtbf_s) * expm1(period_s / mtbf_s)
     return each * work_s / (period_s - save_s)
 
@@ -46,29 +47,10 @@ def best_s(save_s: float, mtbf_s: float) -> float:
     if ratio > 30:
         return save_s + mtbf_s
     p = min(sqrt(2 * ratio), 1 - exp(-1 - ratio))
+    # Newton on log(1 - p) + p + ratio = 0; quadratic, so that a few of the 60 steps are used.
     for _ in range(60):
         less = (log1p(-p) + p + ratio) * (1 - p) / p
         if abs(less) <= 1e-15 * p:
             break
         p += less
     return save_s + mtbf_s * p
-
-
-def young_s(save_s: float, mtbf_s: float) -> float:
-    """Young's work between two saves, to first order."""
-    return sqrt(2 * mtbf_s * save_s)
-
-
-def daly_s(save_s: float, mtbf_s: float, down_s: float, restore_s: float) -> float:
-    """Daly's period as it is commonly quoted: the save included, the restart added to the time between failures."""
-    return sqrt(2 * (mtbf_s + down_s + restore_s) * save_s) + save_s
-
-
-def first_order_s(save_s: float, mtbf_s: float, down_s: float, restore_s: float) -> float:
-    """The refined first-order period: the restart taken off the time between failures."""
-    return sqrt(2 * max(mtbf_s - down_s - restore_s, 0.0) * save_s)
-
-
-def kept_share(mtbf_s: float, lost_s: float, interval_s: float, save_s: float) -> float:
-    """Share of the time that is training and stays, to first order: a failure costs ``lost_s`` and half an interval."""
-    return (1 - (lost_s + interval_s / 2) / mtbf_s) / (1 + save_s / interval_s)

@@ -12,22 +12,23 @@ from math import ceil
 
 from taut.project.training.scenario import Device, Job, Model, Scenario
 
+# Bytes of a number in half precision.
 HALF = 2
-"""Bytes of a number in half precision."""
+# Rows and columns of a product that one processor computes at once.
 TILE = 128, 256
-"""Rows and columns of a product that one processor computes at once."""
+# Of what an unfilled last wave would lose by counting, this share is really lost: the rest is hidden or split up.
 WHOLE_WAVES = 0.5
-"""Of what an unfilled last wave would lose by counting, this share is really lost: the rest is hidden or split up."""
+# Kernels of a layer's forward pass that are no product; those of its attention core.
 ELEMENTWISE, ATTENTION = 8, 3
-"""Kernels of a layer's forward pass that are no product; those of its attention core."""
+# Bytes an optimiser step reads and writes for a parameter: gradient, master copy, two moments, the copy in half precision.
 OPTIMISER_BYTES = 36
-"""Bytes an optimiser step reads and writes for a parameter: gradient, master copy, two moments, the copy in half precision."""
+# Bytes that the optimiser keeps for a parameter: master copy and two moments in full precision.
 STATE_BYTES = 12
-"""Bytes that the optimiser keeps for a parameter: master copy and two moments in full precision."""
 
 
 def gemm_ns(d: Device, rows: int, columns: int, depth: int, batch: int = 1) -> float:
     """Time of ``batch`` products (rows × depth) · (depth × columns)."""
+    # Wave quantisation: the last wave of tiles leaves processors idle.
     tiles = ceil(rows / TILE[0]) * ceil(columns / TILE[1]) * batch
     filled = tiles / (ceil(tiles / d.processors) * d.processors)
     reached = d.gemm_share * depth / (depth + d.gemm_half_depth) * (1 - WHOLE_WAVES * (1 - filled))
@@ -153,6 +154,7 @@ def flops_per_step(m: Model, global_batch: int) -> float:
     """FLOPs a step needs, forward and backward, nothing computed twice."""
     tokens = float(global_batch) * m.sequence
     active = m.layers * (layer_parameters(m) - (0 if not m.experts else _idle_experts(m))) + m.vocab * m.hidden
+    # 6 FLOPs a parameter and token (2 forward, 4 backward), and 12·l·h·s for attention scores (Narayanan et al. 2021).
     return 6 * tokens * active + 12 * tokens * m.layers * m.hidden * m.sequence
 
 

@@ -1,4 +1,4 @@
-"""What fails, what it takes with it, and what a job keeps of its time: domains, and lives drawn over them.
+"""What fails, what it takes with it, and what a job keeps of its time: domains, and job histories drawn over them.
 
 A failure of a device or a node takes out the node, one of a rack, switch or pod everything below it; software takes out
 nothing. A synchronous job stops with any of its nodes: it is detected, nodes are taken from the spares or waited for, the
@@ -10,20 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, isinf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.jit import expect
 from taut.project.noise import GRID, REACH, table
 from taut.project.training.checkpoints import DAY_S, NODE_DAYS, best_s
-from taut.project.training.job_history import COUNTS, FATES, FINISHED, PRODUCTIVE, SLOW, WALL, lives
+from taut.project.training.job_history import COUNTS, FATES, FINISHED, PRODUCTIVE, SLOW, WALL, job_histories
 from taut.project.training.scenario import Failure, Noise, Scenario
 
 US = 1e6
+# A history is given up when it has lasted so many times its work (sooner where integers of µs end).
 PATIENCE = 100
-"""A life is given up when it has lasted so many times its work (sooner where integers of µs end)."""
 
 
 @dataclass(frozen=True)
@@ -63,28 +64,8 @@ def nodes_of(s: Scenario) -> int:
     return ceil(s.job.world / s.fabric.node)
 
 
-class Hit(NamedTuple):
-    """What one failure of a domain takes of a job, on average over its units."""
-
-    ranks: float
-    replicas: float
-    """Data-parallel replicas that lose a rank; a job that could drop replicas would keep the others."""
-    stages: float
-    """Pipeline stages that do."""
-
-
-def hit(s: Scenario, domain: Domain) -> Hit:
-    """Which part of a job a failure takes: ranks lie on nodes in the order tensor, context, data, pipeline."""
-    j = s.job
-    rank = np.arange(j.world if domain.nodes else 0)
-    unit, inner = rank // (max(domain.nodes, 1) * s.fabric.node), j.tp * j.cp
-    replica, stage = rank // inner % j.dp, rank // (inner * j.dp)
-    each = (len(rank), len(np.unique(unit * j.dp + replica)), len(np.unique(unit * j.pp + stage)))
-    return Hit(*(n / domain.units for n in each))
-
-
 class Between(NamedTuple):
-    """A mean over lives, and what 90 % of them lie between."""
+    """A mean over job histories, and what 90 % of them lie between."""
 
     mean: float
     low: float
@@ -92,29 +73,29 @@ class Between(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lives:
+class JobHistories:
     """What became of a job, drawn many times."""
 
     nodes: int
     spares: int
     devices: int
     """Ranks of a node."""
-    node_us: Any
-    """Lives × FATES: node-time, µs; integers that sum to (nodes + spares) × wall."""
-    counts: Any
-    """Lives × COUNTS."""
+    node_us: Ints
+    """Histories × FATES: node-time, µs; integers that sum to (nodes + spares) × wall."""
+    counts: Ints
+    """Histories × COUNTS."""
     every_s: float
     """From one checkpoint to the next at full speed, the blocking part of it included."""
 
-    def count(self, name: str) -> Any:
-        """One of COUNTS, a value for each life: wall_us; failures; nodes taken as replacements; failures that had to wait
+    def count(self, name: str) -> Ints:
+        """One of COUNTS, a value for each history: wall_us; failures; nodes taken as replacements; failures that had to wait
         for a repair; most nodes broken at once, that is the spares that never to wait would have taken; finished or given
         up."""
         return self.counts[:, COUNTS.index(name)]
 
     @property
-    def total_rank_us(self) -> Any:
-        """Ranks × wall of each life: what the fates sum to."""
+    def total_rank_us(self) -> Ints:
+        """Ranks × wall of each history: what the fates sum to."""
         return (self.nodes + self.spares) * self.devices * self.counts[:, WALL]
 
     @cached_property
@@ -129,25 +110,15 @@ class Lives:
         return self._over(self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1), self.nodes)
 
     @property
-    def delivered(self) -> Between:
-        """Work that stays, at full speed, over all that was held for it, spares included."""
-        return self._over(self.node_us[:, PRODUCTIVE], self.nodes + self.spares)
-
-    @property
     def unfinished(self) -> int:
-        """Lives that were given up: failures came faster than the job got on."""
+        """Histories that were given up: failures came faster than the job got on."""
         return int((self.counts[:, FINISHED] == 0).sum())
 
-    @property
-    def wall_s(self) -> Between:
-        """How long the job takes."""
-        return between(self.counts[:, WALL] / US)
-
-    def _over(self, node_us: Any, nodes: int) -> Between:
+    def _over(self, node_us: Ints, nodes: int) -> Between:
         return between(node_us / (nodes * self.counts[:, WALL]))
 
 
-def between(values: Any) -> Between:
+def between(values: Floats) -> Between:
     """Mean and the middle 90 %."""
     return Between(float(values.mean()), *(float(q) for q in np.quantile(values, (0.05, 0.95))))
 
@@ -169,10 +140,13 @@ def restore_s(f: Failure, nodes: int) -> float:
     return f.restore_s * max(1.0, nodes / f.restore_nodes if f.restore_nodes else 1.0)
 
 
-def live(f: Failure, nodes: int, devices: int, work_s: float, *, step_s: float = 1.0, count: int = 200, seed: int = 0) -> Lives:
-    """Draw the lives of a job that has so much work to do, measured at full speed (nothing cold, hot, slow or lost)."""
+def simulate_jobs(
+    f: Failure, nodes: int, devices: int, work_s: float, *, step_s: float = 1.0, count: int = 200, seed: int = 0
+) -> JobHistories:
+    """Draw histories of a job that has so much work to do, measured at full speed (nothing cold, hot, slow or lost)."""
     if work_s < 1 / US or step_s <= 0 or count < 1:
-        raise UsageError(f"work {work_s} s, step {step_s} s, {count} lives: give more than nothing of each")
+        raise UsageError(f"work {work_s} s, step {step_s} s, {count} histories: give more than nothing of each")
+    # Node-microseconds are 64-bit integers: their sum over nodes must stay below 2^61.
     limit_s = min(PATIENCE * (work_s + f.checkpoint_s), (1 << 61) / US / (nodes + f.spares))
     if limit_s < 4 * work_s:
         raise UsageError(f"{nodes + f.spares:,} nodes × {work_s:.3g} s of work are more than taut counts in µs; give less work")
@@ -187,14 +161,31 @@ def live(f: Failure, nodes: int, devices: int, work_s: float, *, step_s: float =
     bend = np.array([f.warmup_share, f.warmup_steps * step_s * US, f.heat_share, f.heat_steps * step_s * US])
     node_us, counts = np.zeros((count, len(FATES)), np.int64), np.zeros((count, len(COUNTS)), np.int64)
     when, many = np.zeros((2, nodes + f.spares), np.int64)
-    lives(
-        0, count, seed, nodes, f.spares, *(round(t * US) for t in times_s), per_s / US, np.cumsum(rate) / max(per_s, 1e-300),
-        units, sizes, repair, bend, f.redrawn_share, _differ(f.placement_spread), REACH, np.zeros(3, np.int64), when, many,
-        node_us, counts,
-    )  # fmt: skip
-    return Lives(nodes, f.spares, devices, node_us, counts, part_s + block_s)
+    job_histories(
+        0,
+        count,
+        seed,
+        nodes,
+        f.spares,
+        *(round(t * US) for t in times_s),
+        per_s / US,
+        np.cumsum(rate) / max(per_s, 1e-300),
+        units,
+        sizes,
+        repair,
+        bend,
+        f.redrawn_share,
+        _differ(f.placement_spread),
+        REACH,
+        np.zeros(3, np.int64),
+        when,
+        many,
+        node_us,
+        counts,
+    )
+    return JobHistories(nodes, f.spares, devices, node_us, counts, part_s + block_s)
 
 
-def _differ(spread: float) -> Any:
+def _differ(spread: float) -> Floats:
     """Quantiles of how long a node takes, over the mean."""
     return table(Noise("lognormal", spread)) if spread else np.ones(len(GRID))

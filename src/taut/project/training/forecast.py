@@ -5,35 +5,35 @@ More ranks are more replicas. With weak scaling each has as much to do as before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric import equipment as network
 from taut.project.fabric.traffic import joules as joules_moved
 from taut.project.figures import times
-from taut.project.noise import Sway, table
+from taut.project.noise import Slowness, table
 from taut.project.training import device_work as work
-from taut.project.training import policy_effects as acts
+from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
-from taut.project.training.failures import Lives, domains, live
-from taut.project.training.grid import Grid
+from taut.project.training.failures import JobHistories, domains, simulate_jobs
+from taut.project.training.grid import Grid, Sync
 from taut.project.training.scenario import Scenario, gates
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import sending, still, straying
+from taut.project.training.step_time import sending, split_work, without_noise
 from taut.project.workload import Estimate
+from taut.result import types
 
 STEPS, SEED = 200, 0
+# Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says.
 MOST_OPS, FEWEST_STEPS = 20_000_000, 40
-"""Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says."""
-WORK_S, LIVES = 30 * 86400.0, 60
-"""Work over which failures are counted, and lives drawn."""
+# Work over which failures are counted, and histories drawn.
+WORK_S, HISTORIES = 30 * 86400.0, 60
+# A unit of delivered work is a million tokens.
 UNIT_TOKENS = 1e6
-"""A unit of delivered work is a million tokens."""
 
 
 @dataclass(frozen=True)
@@ -41,34 +41,34 @@ class Forecast:
     """What a scenario gives at a scale."""
 
     ranks: int
-    step_ns: Any
+    step_ns: Floats
     """Drawn steps, ns."""
-    still_ns: float
+    noiseless_ns: float
     """The step without noise."""
     terms: dict[str, float]
     """Where a mean step goes on the busiest stage, ns; they sum to it."""
     scenario: Scenario
-    lives: Lives | None = None
+    histories: JobHistories | None = None
     """What failures make of the job; None where none are given."""
-    trail: indices.Trail | None = None
-    """What the first of these steps were made of; None where no grid was played."""
+    record: indices.StepRecord | None = None
+    """What the first of these steps were made of; None where no step was simulated."""
 
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return 1.0 if self.lives is None else self.lives.kept.mean
+        return 1.0 if self.histories is None else self.histories.kept.mean
 
     @property
     def copied(self) -> float:
         """Work of copies of late ops, as a share of all work."""
-        played = self.trail.played if self.trail else []
-        return float(sum(made.copied.sum() for made in played)) / max(float(sum(made.work.sum() for made in played)), 1.0)
+        kept = self.record.kept if self.record else []
+        return float(sum(made.copied.sum() for made in kept)) / max(float(sum(made.work.sum() for made in kept)), 1.0)
 
     @property
     def tokens_per_s(self) -> float:
         """Tokens a second that count: failures and dropped gradients taken off."""
         s = self.scenario
-        tokens = s.job.global_batch * s.model.sequence * acts.counts(s)
+        tokens = s.job.global_batch * s.model.sequence * effects.batch_share(s)
         return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
 
     @property
@@ -83,8 +83,8 @@ class Forecast:
         """Whether the fabric is known to be that large."""
         return self.ranks <= self.scenario.fabric.tiers[-1].devices
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the words of ``--json``."""
+    def entry(self) -> types.Forecast:
+        """Its part of the result."""
         s = self.scenario
         if self.kept <= 0:
             why = f"on {self.ranks:,} ranks failures come before any work is saved: nothing of it is kept"
@@ -93,43 +93,52 @@ class Forecast:
         low, middle, high = np.quantile(self.step_ns, (0.1, 0.5, 0.9))
         error = 1.96 * float(self.step_ns.std()) / np.sqrt(len(self.step_ns))
         flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
-        units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * acts.counts(s)
+        units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.kept
         watts = network.whole(s)[1]
         joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
         late, penalty = self._late(), s.price.penalty
-        return {
-            "ranks": self.ranks,
-            "step_ns": {"p10": float(low), "p50": float(middle), "p90": float(high)},
-            "mean_step_ns": {"value": mean, "lo": float(mean - error), "hi": float(mean + error)},
-            "tflops_per_device": flops / 1e3, "mfu": flops / 1e3 / s.device.peak_tflops,
-            "effective_throughput_ratio": self.still_ns / mean * self.kept * acts.counts(s),
-            "availability": None if self.lives is None else dict(zip(("value", "lo", "hi"), self.lives.kept, strict=True)),
-            "cost_per_unit": None if price is None else price / 3600 * seconds * self._paid(),
-            "currency": s.price.currency or None, "energy_per_unit_j": joules,
-            "network_cost_per_unit": times(seconds, network.per_s(s)), "network_w": watts,
-            "movement_energy_per_unit_j": times(1 / units / self.kept, joules_moved(s)),
-            "energy_cost_per_unit": times(joules / 3.6e6, s.price.kwh),
-            "kg_co2e_per_unit": times(joules / 3.6e6, s.price.kg_co2e_per_kwh), "late_share": late,
-            "penalty_per_unit": None if late is None else times(late / units, penalty),
-            "tokens_per_s": self.tokens_per_s, "effective_batch_share": acts.counts(s),
-            "staleness_updates": acts.staleness(s), "extra_work_share": self.copied, "power_swing_w": self._swing_w(),
-            "terms": {name: ns / mean for name, ns in self.terms.items()}, "dominant": self.dominant, "in_range": self.in_range,
-        }  # fmt: skip
+        return types.Forecast(
+            ranks=self.ranks,
+            step_ns=types.Quantiles(p10=float(low), p50=float(middle), p90=float(high)),
+            mean_step_ns=types.Estimate(value=mean, lo=float(mean - error), hi=float(mean + error)),
+            tflops_per_device=flops / 1e3,
+            mfu=flops / 1e3 / s.device.peak_tflops,
+            effective_throughput_ratio=self.noiseless_ns / mean * self.kept * effects.batch_share(s),
+            availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
+            cost_per_unit=None if price is None else price / 3600 * seconds * self._paid(),
+            currency=s.price.currency or None,
+            energy_per_unit_j=joules,
+            network_cost_per_unit=times(seconds, network.per_s(s)),
+            network_w=watts,
+            movement_energy_per_unit_j=times(1 / units / self.kept, joules_moved(s)),
+            energy_cost_per_unit=times(joules / 3.6e6, s.price.kwh),
+            kg_co2e_per_unit=times(joules / 3.6e6, s.price.kg_co2e_per_kwh),
+            late_share=late,
+            penalty_per_unit=None if late is None else times(late / units, penalty),
+            tokens_per_s=self.tokens_per_s,
+            effective_batch_share=effects.batch_share(s),
+            staleness_updates=effects.staleness(s),
+            extra_work_share=self.copied,
+            power_swing_w=self._swing_w(),
+            terms={name: ns / mean for name, ns in self.terms.items()},
+            dominant=self.dominant,
+            in_range=self.in_range,
+        )
 
     def indices(self) -> dict[str, Estimate | None]:
-        """All six, see ``indices.py``."""
-        assert self.trail is not None, "a sketch tells no indices"
-        device, steps, alone, trail = acts.device(self.scenario), self.step_ns, self.still_ns, self.trail
-        watts, counts = (device.load_w, device.stall_w), acts.counts(self.scenario)
+        """All six, see ``training_indices.py``."""
+        assert self.record is not None, "a sketch tells no indices"
+        device, steps, alone, record = effects.capped_device(self.scenario), self.step_ns, self.noiseless_ns, self.record
+        watts, counts = (device.load_w, device.stall_w), effects.batch_share(self.scenario)
         return {
-            "effective_throughput_ratio": indices.effective_throughput_ratio(trail, steps, alone, self.lives, counts),
-            "energy_per_useful_step": indices.energy_per_useful_step(trail, steps, alone, watts, self.lives, counts),
+            "effective_throughput_ratio": indices.effective_throughput_ratio(record, steps, alone, self.histories, counts),
+            "energy_per_useful_step": indices.energy_per_useful_step(record, steps, alone, watts, self.histories, counts),
             "runtime_variance_index": indices.runtime_variance_index(steps),
-            "sync_delay_amplification": indices.sync_delay_amplification(trail, steps),
-            "replay_probability": indices.replay_probability(self.lives),
-            "straggler_cascade_rate": indices.straggler_cascade_rate(trail),
+            "sync_delay_amplification": indices.sync_delay_amplification(record, steps),
+            "replay_probability": indices.replay_probability(self.histories),
+            "straggler_cascade_rate": indices.straggler_cascade_rate(record),
         }
 
     def _paid(self) -> float:
@@ -143,13 +152,13 @@ class Forecast:
 
     def _swing_w(self) -> float:
         """By how much the job's power falls when all of it waits."""
-        device = acts.device(self.scenario)
+        device = effects.capped_device(self.scenario)
         return (device.load_w - device.stall_w) * self.ranks
 
     def _watts(self) -> float:
         """Mean power of a device: under load while it computes, else stalled."""
         busy = min(1.0, self.terms["compute"] * (1 + self.copied) / max(float(self.step_ns.mean()), 1.0))
-        device = acts.device(self.scenario)
+        device = effects.capped_device(self.scenario)
         return device.load_w * busy + device.stall_w * (1 - busy)
 
 
@@ -161,7 +170,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
     dp = ranks // replica
     batch = s.job.global_batch // s.job.dp * dp if s.job.scaling == "weak" else s.job.global_batch
     if batch % (dp * s.job.micro_batch):
-        raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be dealt to {dp} replicas in micro-batches")
+        raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be divided among {dp} replicas in micro-batches")
     there = replace(s, job=replace(s.job, dp=dp, global_batch=batch))
     for wrong, key, why, remedy in gates(there.policy, there.job):
         if wrong:
@@ -169,45 +178,55 @@ def at(s: Scenario, ranks: int) -> Scenario:
     return there
 
 
-def usual(s: Scenario) -> int:
+def default_steps(s: Scenario) -> int:
     """Steps that are drawn if nobody says how many: STEPS, or as many as take MOST_OPS, a few at least."""
     ops = 2 * s.job.pp * s.job.virtual_pp * s.job.micro_batches * s.job.dp
     return max(min(STEPS, MOST_OPS // ops), FEWEST_STEPS)
 
 
-def forecast(s: Scenario, *, count: int | None = None, seed: int = SEED, cores: int = 1, measured: Any = None) -> Forecast:
-    """Play a scenario's steps."""
-    p, count = plan(s), count or usual(s)
-    grid = noisy(s, p, seed, measured)
+def forecast(
+    s: Scenario, *, count: int | None = None, seed: int = SEED, cores: int = 1, measured: Floats | None = None
+) -> Forecast:
+    """Simulated steps of a scenario, and its job histories."""
+    p, count = plan(s), count or default_steps(s)
+    grid = with_noise(s, p, seed, measured)
     every = s.job.steps_between_syncs
-    trail = indices.Trail(grid, acts.gate(s), every, p.sync_ns * every, p.optimiser_ns, seed, [])
-    drawn = trail.steps(count, cores)
-    alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
-    terms = term_ns(s, p, alone, float(drawn.mean()))
+    record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
+    drawn = record.simulate(count, cores)
+    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
-        s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _lives(s, float(drawn.mean()), seed), trail
+        s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record
     )
 
 
-def _lives(s: Scenario, step_ns: float, seed: int) -> Lives | None:
-    """The job's lives over WORK_S of work, if anything fails."""
+def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:
+    """The job's histories over WORK_S of work, if anything fails."""
     nodes = -(-s.job.world // s.fabric.node)
     if not any(domain.per_s > 0 for domain in domains(s.failure, nodes)):
         return None
-    return live(s.failure, nodes, s.fabric.node, WORK_S, step_s=step_ns * 1e-9, count=LIVES, seed=seed)
+    return simulate_jobs(s.failure, nodes, s.fabric.node, WORK_S, step_s=step_ns * 1e-9, count=HISTORIES, seed=seed)
 
 
-def noisy(s: Scenario, p: Plan, seed: int, measured: Any = None) -> Grid:
-    """The grid of a scenario: work strays between any two rendezvous, ranks differ for good."""
+def with_noise(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> Grid:
+    """The grid of a scenario: work varies between any two rendezvous, ranks differ for good."""
     j, chunks = s.job, len(p.forward_ns)
     members = j.tp * j.cp
     layers = max(s.model.layers // chunks, 1)
     tables = np.stack([table(s.noise, members, max(p.gates[d], layers), seed, measured) for d in (0, 1)])
-    sways = [Sway(s.noise, (j.dp, j.pp, members), seed, s.policy.deal_by_speed) for _ in range(2)]
-    return Grid(still(s, p).program, *straying(p), tables, 0.0, j.dp, sways[0], acts.late(s, tables, sways[1], seed))
+    slownesses = [Slowness(s.noise, (j.dp, j.pp, members), seed, s.policy.deal_by_speed) for _ in range(2)]
+    return Grid(
+        without_noise(s, p).program,
+        *split_work(p),
+        tables,
+        0.0,
+        j.dp,
+        slownesses[0],
+        effects.copy_threshold(s, tables, slownesses[1], seed),
+    )
 
 
-def term_ns(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]:
+def step_terms(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]:
     """The busiest stage's step: what it computes, sends and waits for."""
     j = s.job
     per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches
@@ -219,8 +238,3 @@ def term_ns(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, float]
         "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,
     }  # fmt: skip
     return {**known, "jitter": mean - sum(known.values())}
-
-
-def forecasts(s: Scenario, ranks: Sequence[int], **how: Any) -> list[Forecast]:
-    """The scenario at each of these scales."""
-    return [forecast(at(s, n), **how) for n in ranks]

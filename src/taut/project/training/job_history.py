@@ -1,15 +1,15 @@
-"""A job's life: it works, saves, fails, waits for nodes, restarts, until its work is done. Kernels over integers of µs.
+"""A job's history: it works, saves, fails, waits for nodes, restarts, until its work is done. Kernels over integers of µs.
 
 Only nodes at work (or restoring) fail. The last save that was written in whole is what a restart begins with; work done
 since is discarded. Every node-µs of the job's nodes and its spares is booked under one fate, so that they sum to nodes ×
-wall. Draws are hashes of seed, life and number, as in ``grid.py``.
+wall. Draws are hashes of seed, history and number, as in ``grid.py``.
 """
 
 from __future__ import annotations
 
 from math import expm1, inf, log
-from typing import Any
 
+from taut.core.array_types import Floats, Ints
 from taut.core.jit import kernel
 from taut.project.training.grid import mix
 
@@ -20,8 +20,8 @@ DOWN, SPARE, HOLD, SAVE, RESTORE, RECOVER, DISCARDED, PRODUCTIVE, SLOW = range(l
 COUNTS = ("wall_us", "failures", "taken", "waited", "broken", "finished")
 WALL, FAILURES, TAKEN, WAITED, BROKEN, FINISHED = range(len(COUNTS))
 NEVER = 1 << 60
+# Failures after which a history is given up.
 MOST_FAILURES = 100_000
-"""Failures after which a life is given up."""
 
 
 @kernel()
@@ -31,12 +31,13 @@ def chance(key: int, number: int) -> float:
 
 
 @kernel()
-def took(work: int, slow: float, bend: Any) -> int:
+def took(work: int, slow: float, bend: Floats) -> int:
     """Time of so much work from a restart on: warm-up comes on top and fades, heat comes by and by, the slowest node stays.
 
     ``bend`` is how much slower a cold start is, the work it fades over, how much slower a hot machine is, the work it gets
     hot over.
     """
+    # Integral of 1 + slow + warm-up·exp(-x/W) + heat·(1 - exp(-x/H)) over the work x.
     t = work * (1.0 + slow + bend[2])
     if bend[1] > 0:
         t += bend[0] * bend[1] * -expm1(-work / bend[1])
@@ -46,8 +47,9 @@ def took(work: int, slow: float, bend: Any) -> int:
 
 
 @kernel()
-def reached(until: int, part: int, block: int, late: int, most: int, slow: float, bend: Any) -> int:
+def reached(until: int, part: int, block: int, late: int, most: int, slow: float, bend: Floats) -> int:
     """How many saves had begun ``late`` or longer before a time; a part of work lies before each."""
+    # Bisection: the time until a save grows with its number.
     low, high = 0, min(most, (until + block) // (part + block))
     while low < high:
         middle = (low + high + 1) // 2
@@ -59,8 +61,9 @@ def reached(until: int, part: int, block: int, late: int, most: int, slow: float
 
 
 @kernel()
-def slowness(worst: float, table: Any, points: int, reach: float) -> float:
+def slowness(worst: float, table: Floats, points: int, reach: float) -> float:
     """How much slower than the mean a node is whose log chance is given."""
+    # Log odds of the chance exp(worst): log p - log(1 - p).
     at = (worst - log(-expm1(worst)) + reach) * ((points - 1) / (2 * reach))
     at = min(max(at, 0.0), points - 1.0)
     k = min(int(at), points - 2)
@@ -75,6 +78,7 @@ def redrawn(worst: float, share: float, nodes: int, a: float, b: float, c: float
     """
     if share <= 0:
         return worst
+    # The slowest was redrawn: of the others that stayed, all were faster than it, which lowers their log chance.
     if b < share:
         others = (1 - share) * (nodes - 1)
         worst = worst + log(c) / others if others > 0 else -inf
@@ -82,7 +86,7 @@ def redrawn(worst: float, share: float, nodes: int, a: float, b: float, c: float
 
 
 @kernel()
-def earliest(when: Any, entries: int) -> int:
+def earliest(when: Ints, entries: int) -> int:
     """The entry that comes back first."""
     first = 0
     for i in range(1, entries):
@@ -92,8 +96,9 @@ def earliest(when: Any, entries: int) -> int:
 
 
 @kernel()
-def let_pass(now: int, until: int, pool: Any, when: Any, many: Any, book: Any) -> int:
+def let_pass(now: int, until: int, pool: Ints, when: Ints, many: Ints, book: Ints) -> int:
     """Book spares and broken nodes until a time; nodes repaired in it become spares. ``pool``: free, broken, entries."""
+    # Repairs in order of time; each ends a stretch in which spares and broken nodes are constant.
     while pool[2] > 0:
         i = earliest(when, pool[2])
         if when[i] > until:
@@ -111,12 +116,13 @@ def let_pass(now: int, until: int, pool: Any, when: Any, many: Any, book: Any) -
 
 
 @kernel()
-def attempt(run: int, rest: int, part: int, block: int, save: int, slow: float, bend: Any, nodes: int, book: Any) -> int:
+def attempt(run: int, rest: int, part: int, block: int, save: int, slow: float, bend: Floats, nodes: int, book: Ints) -> int:
     """Book the work of one attempt that may run so long; returns the work that is kept, all of ``rest`` where it was done.
 
     A save blocks for ``block`` and is written ``save`` after it began; with nothing left to hide under, the last one blocks
     in whole.
     """
+    # A save follows every part but the last, which waits for its save in whole.
     saves = (rest + part - 1) // part
     last = took(rest, slow, bend) + (saves - 1) * block
     if run >= last + save:
@@ -140,26 +146,53 @@ def attempt(run: int, rest: int, part: int, block: int, save: int, slow: float, 
 
 
 @kernel()
-def lives(
-    first: int, last: int, seed: int, nodes: int, spares: int, work: int, part: int, block: int, save: int, detect: int,
-    reschedule: int, restore: int, limit: int, rate: float, upto: Any, units: Any, size: Any, repair: Any, bend: Any,
-    share: float, table: Any, reach: float, pool: Any, when: Any, many: Any, book: Any, count: Any,
-) -> int:  # fmt: skip
-    """Lives first … last; a row of ``book`` (node-µs by fate) and of ``count`` for each. Returns the failures of all.
+def job_histories(
+    first: int,
+    last: int,
+    seed: int,
+    nodes: int,
+    spares: int,
+    work: int,
+    part: int,
+    block: int,
+    save: int,
+    detect: int,
+    reschedule: int,
+    restore: int,
+    limit: int,
+    rate: float,
+    upto: Floats,
+    units: Ints,
+    size: Ints,
+    repair: Floats,
+    bend: Floats,
+    share: float,
+    table: Floats,
+    reach: float,
+    pool: Ints,
+    when: Ints,
+    many: Ints,
+    book: Ints,
+    count: Ints,
+) -> int:
+    """Histories first … last; a row of ``book`` (node-µs by fate) and of ``count`` for each. Returns the failures of all.
 
     Failures come at ``rate`` per µs; ``upto`` are the cumulative chances of their domains, each with its units, nodes in a
     unit and mean time of repair.
     """
     total = 0
-    for life in range(first, last):
-        key = mix(mix(seed & 0xFFFFFFFF) ^ ((life * 0x9E3779B9 + 0x7F4A7C15) & 0xFFFFFFFF))
-        mine, n, now, done, reads, failures = book[life], 0, 0, 0, 0, 0
+    for one in range(first, last):
+        key = mix(mix(seed & 0xFFFFFFFF) ^ ((one * 0x9E3779B9 + 0x7F4A7C15) & 0xFFFFFFFF))
+        mine, n, now, done, reads, failures = book[one], 0, 0, 0, 0, 0
         pool[0], pool[1], pool[2] = spares, 0, 0
+        # The slowest of n independent nodes has the log chance log(u) / n.
         worst = log(chance(key, 0)) / nodes
         while True:
+            # Eight numbers of the stream for each attempt, used or not: attempts stay independent.
             n += 8
             left = NEVER
             if rate > 0:
+                # Failures without memory: exponential time to the next.
                 left = int(-log(chance(key, n)) / rate)
             begun = now
             if left >= reads:
@@ -185,13 +218,13 @@ def lives(
                 many[pool[2]] = lost
                 pool[1] += lost
                 pool[2] += 1
-                count[life, BROKEN] = max(count[life, BROKEN], pool[1])
+                count[one, BROKEN] = max(count[one, BROKEN], pool[1])
             mine[RECOVER] += (nodes - lost) * detect
             now = let_pass(now, now + detect, pool, when, many, mine)
             missing = lost - min(lost, pool[0])
             pool[0] -= lost - missing
             if missing > 0:
-                count[life, WAITED] += 1
+                count[one, WAITED] += 1
             while missing > 0:
                 back = max(now, when[earliest(when, pool[2])])
                 mine[HOLD] += (nodes - missing) * (back - now)
@@ -199,14 +232,15 @@ def lives(
                 found = min(missing, pool[0])
                 pool[0] -= found
                 missing -= found
-            count[life, TAKEN] += lost
+            count[one, TAKEN] += lost
             mine[RECOVER] += nodes * reschedule
             now = let_pass(now, now + reschedule, pool, when, many, mine)
             reads = restore
+            # A restart redraws at least the nodes that broke.
             renewed = max(share, lost / nodes)
             worst = redrawn(worst, renewed, nodes, chance(key, n + 4), chance(key, n + 5), chance(key, n + 6))
-        count[life, WALL], count[life, FAILURES] = now, failures
+        count[one, WALL], count[one, FAILURES] = now, failures
         if done == work:
-            count[life, FINISHED] = 1
+            count[one, FINISHED] = 1
         total += failures
     return total

@@ -1,82 +1,87 @@
 """Around a training scenario: which loss dominates where, what each part of the machine is worth, what spare capacity hides.
 
-All of it asks the quick rate (``quick.py``) with the same seeds before and after a change, so that draws cancel.
+All of it asks the fast rate (``sampled_replica.py``) with the same seeds before and after a change, so that draws cancel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import ceil, log, sqrt
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
-from taut.project.marginal_gain import PAYS, Curve, rule, smallest, spread
+from taut.core.array_types import Floats
+from taut.project.marginal_gain import PAYS, Curve, rule, spread
 from taut.project.reserve import STABLE
-from taut.project.training.sampled_replica import rate, sketch
 from taut.project.training.scenario import Scenario
-from taut.project.training.workload import WORKLOAD, failing, ideal, louder
-from taut.project.workload import Estimate
+from taut.project.training.workload import WORKLOAD, scale_failures
+from taut.project.workload import DEFAULT, Estimate, Sampling
+from taut.result.types import Elasticity, LossRegion, SpareCapacity
 
+# Times as many ranks; times as far as ranks differ for good; times as many synchronisations a token.
 SCALES, HETEROGENEITY, INTENSITY = (1, 4, 16), (1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
-"""Times as many ranks; times as far as ranks differ for good; times as many synchronisations a token."""
 MAP_SEEDS, SEEDS = 2, 4
+# What a part of the machine is made better by to see what that brings.
 MORE = 1.1
-"""What a part of the machine is made better by to see what that brings."""
 SPARES = (1, 2, 4, 8, 16)
+# Times as many replicas as there are: more are not tried to make up for losses.
 FAR = 4
-"""Times as many replicas as there are: more are not tried to make up for losses."""
 
 
-def regimes(s: Scenario, *, pays: float = PAYS, seed: int = 0, **how: Any) -> list[dict[str, Any]]:
+def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list[LossRegion]:
     """The map: at each scale, heterogeneity and synchronisation intensity what is lost, to what most, and the regime.
 
-    Lost is what the smallest whole job, in which nothing strays or fails, does not lose.
+    Lost is what the smallest whole job, without jitter and failures, does not lose.
     """
-    asked, least = rule(WORKLOAD, s, pays, seed, **how), smallest(WORKLOAD, s)
-    quiet = WORKLOAD.at(ideal(s), least)
-    best, usual = rate(quiet, seed, **how) / least, _spent(quiet, seed, **how)
-    rows: list[dict[str, Any]] = []
+    decision, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
+    quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
+    best, usual = WORKLOAD.rate(quiet, how) / least, _spent(quiet, how)
+    rows = []
     for intensity in INTENSITY:
-        often = synchronised(s, intensity)
+        often = scale_synchronisation(s, intensity)
         if often is None:
             continue
         for apart in HETEROGENEITY:
-            here = unequal(often, apart)
-            now, then = (Curve(WORKLOAD, louder(here, times), seed, how, MAP_SEEDS) for times in (1.0, STABLE))
+            here = scale_heterogeneity(often, apart)
+            now, then = (Curve(WORKLOAD, WORKLOAD.scale_jitter(here, factor), how, MAP_SEEDS) for factor in (1.0, STABLE))
             for scale in SCALES:
                 ranks = s.job.world * scale
                 around = max(round(ranks / sqrt(2) / least), 1) * least
-                back = [asked.back(curve, around) for curve in (now, then)]
-                if back[0] is None or now.rates(ranks) is None:
+                back = [decision.gain(curve, around) for curve in (now, then)]
+                if back[0] is None or back[1] is None or now.rates(ranks) is None:
                     continue
                 kind = "unstable" if back[0][0] < 1 else "stable" if back[1][0] >= 1 else "marginal"
-                spent = _spent(WORKLOAD.at(here, ranks), seed, **how)
+                spent = _spent(WORKLOAD.at(here, ranks), how)
                 lost = {name: ns - usual[name] for name, ns in spent.items() if name != "compute"}
-                rows.append({
-                    "ranks": ranks, "heterogeneity": apart, "intensity": intensity,
-                    "dominates": max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
-                    "loss_share": 1 - float(now.rates(ranks)[0]) / ranks / best, "class": kind,
-                    "marginal_return": float(back[0][0]) * asked.share,
-                })  # fmt: skip
+                rows.append(
+                    LossRegion(
+                        ranks=ranks,
+                        heterogeneity=apart,
+                        intensity=intensity,
+                        dominates=max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
+                        loss_share=1 - float(now.known_rates(ranks)[0]) / ranks / best,
+                        kind=kind,
+                        marginal_return=float(back[0][0]) * decision.share,
+                    )
+                )
     return rows
 
 
-def _spent(s: Scenario, seed: int, **how: Any) -> dict[str, float]:
+def _spent(s: Scenario, how: Sampling) -> dict[str, float]:
     """Where the time of a micro-batch goes on the busiest stage, and what failures add to it, ns."""
-    made = sketch(s, seed, **how)
+    made = WORKLOAD.sketch(s, how)
     terms = {**made.terms, "failures": float(made.step_ns.mean()) * (1 / max(made.kept, 1e-9) - 1)}
     return {name: ns / s.job.micro_batches for name, ns in terms.items()}
 
 
-def unequal(s: Scenario, times: float) -> Scenario:
+def scale_heterogeneity(s: Scenario, times: float) -> Scenario:
     """Ranks that differ for good so many times as far, or so many times as many of them older."""
     n = s.noise
     return replace(s, noise=replace(n, ranks_spread=n.ranks_spread * times, slow_share=min(n.slow_share * times, 1.0)))
 
 
-def synchronised(s: Scenario, times: float) -> Scenario | None:
+def scale_synchronisation(s: Scenario, times: float) -> Scenario | None:
     """So many times as many synchronisations a token: fewer by local steps, more by smaller batches; None if not whole."""
     j = s.job
     every = j.steps_between_syncs / times
@@ -87,8 +92,8 @@ def synchronised(s: Scenario, times: float) -> Scenario | None:
     return replace(s, job=replace(j, steps_between_syncs=1, global_batch=round(j.global_batch * every))) if whole else None
 
 
+# (what is made better, how, times as good; None for one more).
 Knob = tuple[str, Callable[[Scenario], Scenario], float | None]
-"""(what is made better, how, times as good; None for one more)."""
 
 
 def knobs(s: Scenario) -> Iterator[Knob]:
@@ -98,8 +103,8 @@ def knobs(s: Scenario) -> Iterator[Knob]:
         yield f"bandwidth of {place}", _tier(i, "gb_per_s", MORE), MORE
         if tier.latency_us:
             yield f"latency of {place}", _tier(i, "latency_us", 1 / MORE), MORE
-    yield "jitter", lambda s: louder(s, 1 / MORE), MORE
-    yield "failure rates", lambda s: failing(s, 1 / MORE), MORE
+    yield "jitter", lambda s: WORKLOAD.scale_jitter(s, 1 / MORE), MORE
+    yield "failure rates", lambda s: scale_failures(s, 1 / MORE), MORE
     yield "spares", lambda s: replace(s, failure=replace(s.failure, spares=s.failure.spares + 1)), None
     yield "memory bandwidth", _device("memory_gb_per_s"), MORE
     yield "peak", _device("peak_tflops"), MORE
@@ -119,68 +124,75 @@ def _device(name: str) -> Callable[[Scenario], Scenario]:
     return lambda s: replace(s, device=replace(s.device, **{name: getattr(s.device, name) * MORE}))
 
 
-def elasticities(s: Scenario, *, seed: int = 0, **how: Any) -> list[dict[str, Any]]:
+def elasticities(s: Scenario, how: Sampling = DEFAULT) -> list[Elasticity]:
     """Percent more useful rate, and percent less cost of a unit, for each percent that a part is better (or for one more)."""
-    base = Curve(WORKLOAD, s, seed, how, SEEDS).rates(s.job.world)
+    base = Curve(WORKLOAD, s, how, SEEDS).known_rates(s.job.world)
     rows = []
     for name, better, times in knobs(s):
         changed = better(s)
-        after = Curve(WORKLOAD, changed, seed, how, SEEDS).rates(s.job.world)
+        after = Curve(WORKLOAD, changed, how, SEEDS).known_rates(s.job.world)
         by = 0.01 if times is None else log(times)
         gain = np.log(after / base) / by
         dearer = log(cost(changed) / cost(s)) / by
-        rows.append({
-            "knob": name, "per": "one more" if times is None else "percent",
-            "rate": _estimate(gain).entry(), "cost_per_unit": _estimate(dearer - gain).entry(),
-        })  # fmt: skip
+        rows.append(
+            Elasticity(
+                knob=name,
+                per="one more" if times is None else "percent",
+                rate=_estimate(gain).as_result(),
+                cost_per_unit=_estimate(dearer - gain).as_result(),
+            )
+        )
     return rows
 
 
-def _estimate(values: Any) -> Estimate:
+def _estimate(values: Floats) -> Estimate:
     width = spread(values)
     return Estimate(float(values[0]), float(values[0]) - width, float(values[0]) + width)
 
 
 def cost(s: Scenario) -> float:
     """What the job costs a second: money where it is priced, else the accelerators held."""
-    assert WORKLOAD.money is not None
-    return WORKLOAD.money(s)[1] or s.job.world + s.failure.spares * s.fabric.node
+    return WORKLOAD.value_and_cost(s)[1] or s.job.world + s.failure.spares * s.fabric.node
 
 
-def provisioned(s: Scenario, *, seed: int = 0, **how: Any) -> list[dict[str, Any]]:
+def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[SpareCapacity]:
     """What capacity held in excess buys, and what it hides: the job as it stands, with more replicas, with more spares.
 
-    The plan is what the job would deliver if nothing strayed or failed, at what it costs. Replicas are added until the target
+    The plan is what the job would deliver without jitter and failures, at what it costs. Replicas are added until the target
     is met: then throughput looks as planned, and only the cost of a unit and ``hides_share``, the part of what the
     replicas could do that is lost, tell.
     """
-    ranks, target = s.job.world, rate(ideal(s), seed, **how)
-    curve = Curve(WORKLOAD, s, seed, how, SEEDS)
+    ranks, target = s.job.world, WORKLOAD.rate(WORKLOAD.ideal(s), how)
+    curve = Curve(WORKLOAD, s, how, SEEDS)
 
-    def row(what: str, extra: int, held: Scenario, reached: float) -> dict[str, Any]:
-        return {
-            "what": what, "extra_ranks": extra, "extra_share": extra / ranks, "target_share": reached / target,
-            "met": reached >= target, "cost_per_unit_change": cost(held) / reached / (cost(s) / target) - 1,
-            "hides_share": 1 - reached / target * ranks / held.job.world,
-        }  # fmt: skip
+    def row(what: str, extra: int, held: Scenario, reached: float) -> SpareCapacity:
+        return SpareCapacity(
+            what=what,
+            extra_ranks=extra,
+            extra_share=extra / ranks,
+            target_share=reached / target,
+            met=reached >= target,
+            cost_per_unit_change=cost(held) / reached / (cost(s) / target) - 1,
+            hides_share=1 - reached / target * ranks / held.job.world,
+        )
 
-    now, needed = float(curve.rates(ranks)[0]), _needed(curve, target)
+    now, needed = float(curve.known_rates(ranks)[0]), _needed(curve, target)
     rows = [row("as it stands", 0, s, now)]
     if needed > ranks:
-        rows.append(row("replicas", needed - ranks, WORKLOAD.at(s, needed), float(curve.rates(needed)[0])))
-    for n in SPARES if sketch(s, seed, **how).lives is not None else ():
+        rows.append(row("replicas", needed - ranks, WORKLOAD.at(s, needed), float(curve.known_rates(needed)[0])))
+    for n in SPARES if WORKLOAD.sketch(s, how).histories is not None else ():
         held = replace(s, failure=replace(s.failure, spares=s.failure.spares + n))
-        reached = float(Curve(WORKLOAD, held, seed, how, SEEDS).rates(ranks)[0])
+        reached = float(Curve(WORKLOAD, held, how, SEEDS).known_rates(ranks)[0])
         rows.append(row("spares", n * s.fabric.node, held, reached))
     return rows
 
 
-def _needed(curve: Curve, target: float) -> int:
+def _needed(curve: Curve[Scenario], target: float) -> int:
     """The fewest ranks that deliver so much; FAR times as many as there are, or as many as can be dealt, if those do not."""
-    s: Scenario = curve.scenario
+    s = curve.scenario
     dp, replica = s.job.dp, s.job.world // s.job.dp
     while dp < FAR * s.job.dp:
-        guess = min(max(ceil(dp * target / float(curve.rates(dp * replica)[0])), dp), FAR * s.job.dp)
+        guess = min(max(ceil(dp * target / float(curve.known_rates(dp * replica)[0])), dp), FAR * s.job.dp)
         if guess == dp or curve.rates(guess * replica) is None:
             break
         dp = guess

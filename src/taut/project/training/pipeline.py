@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import UsageError
 from taut.core.jit import kernel
 
@@ -24,13 +24,13 @@ MOST_OPS = 50_000_000
 class Program:
     """Ops in an order that respects what they wait for; arrays of one row each."""
 
-    chunk: Any
-    micro: Any
-    direction: Any
-    stage: Any
-    before: Any
+    chunk: Ints
+    micro: Ints
+    direction: Ints
+    stage: Ints
+    before: Ints
     """Row of the op before on the same stage; -1 for the first."""
-    needs: Any
+    needs: Ints
     """Row of the op on another stage (or the own forward pass) whose result it needs; -1 for none."""
     stages: int
     chunks: int
@@ -39,17 +39,18 @@ class Program:
         return len(self.chunk)
 
     @cached_property
-    def cell(self) -> Any:
+    def cell(self) -> Ints:
         """Of each op, direction and chunk in one number."""
         return self.direction * self.chunks + self.chunk
 
     @cached_property
-    def takes(self) -> Any:
+    def takes(self) -> Mask:
         """Whether the input of each op comes from another stage."""
-        return (self.needs >= 0) & (self.stage[self.needs] != self.stage)
+        found: Mask = (self.needs >= 0) & (self.stage[self.needs] != self.stage)
+        return found
 
     @cached_property
-    def gives(self) -> Any:
+    def gives(self) -> Mask:
         """Whether the result of each op goes to another stage."""
         out = np.zeros(len(self), dtype=bool)
         out[self.needs[self.takes]] = True
@@ -72,7 +73,7 @@ def program(schedule: str, stages: int, chunks_per_stage: int, micro_batches: in
 
 
 @kernel()
-def follow(gpipe: int, stages: int, per_stage: int, m: int, rows: Any) -> int:
+def follow(gpipe: int, stages: int, per_stage: int, m: int, rows: Ints) -> int:
     """Let every stage go on until it needs what is not there yet, in turn; returns how many ops were written into rows.
 
     A row is (chunk, micro-batch, direction, stage, op before, op needed).
@@ -114,6 +115,7 @@ def turn_of(k: int, gpipe: int, stage: int, stages: int, per_stage: int, m: int)
     chunks a stage, ``stages`` micro-batches go through each chunk before the next comes.
     """
     each = per_stage * m
+    # Warm-up of 1F1B: as many forwards as stages lie behind; interleaved ones (Narayanan et al. 2021) add a round per chunk.
     ahead = stages - 1 - stage if per_stage == 1 else 2 * (stages - 1 - stage) + (per_stage - 1) * stages
     ahead = each if gpipe else min(ahead, each)
     direction, nth = FORWARD, k

@@ -6,82 +6,35 @@ work done twice. docs/policies.md lists them with the closed forms they are chec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 from math import isqrt
-from typing import Any
 
 from msgspec.structs import replace
 
 from taut.core.errors import UsageError
+from taut.project.policy import Policy, Value, number, switch, whole_number
 from taut.project.training import device_work as work
 from taut.project.training.scenario import MOST_STEPS, Scenario, contradictions
-from taut.project.workload import Policy
 
-Change = Callable[[Scenario, Any], Scenario]
-
-
-def _flag(name: str, says: str, costs: str, change: Callable[[Scenario], Scenario]) -> Policy:
-    """A policy that takes no value."""
-
-    def apply(s: Scenario, value: float | None) -> Scenario:
-        if value is not None:
-            raise UsageError(f"policy {name} takes no value: give it as {name}")
-        return _checked(name, change(s))
-
-    return Policy(name, says, apply, costs)
-
-
+# Of a policy that takes replicas or nodes.
 MOST_NODES = 100_000
-"""Of a policy that takes replicas or nodes."""
 
 
-def _count(
-    name: str, says: str, costs: str, change: Change, usual: Callable[[Scenario], int], least: int = 1, most: int = MOST_NODES
-) -> Policy:
-    """A policy that takes a whole number, or has a usual one."""
-
-    def apply(s: Scenario, value: float | None) -> Scenario:
-        if value is not None and not (least <= value <= most and value == int(value)):
-            raise UsageError(f"policy {name}={value:g}: give a whole number from {least} to {most}")
-        return _checked(name, change(s, usual(s) if value is None else int(value)))
-
-    return Policy(name, says, apply, costs)
-
-
-def _amount(name: str, says: str, costs: str, change: Change, usual: float, low: float, high: float) -> Policy:
-    """A policy that takes a number between two, or a usual one."""
-
-    def apply(s: Scenario, value: float | None) -> Scenario:
-        value = usual if value is None else value
-        if not low <= value <= high:
-            raise UsageError(f"policy {name}={value:g}: give a number from {low:g} to {high:g}")
-        return _checked(name, change(s, value))
-
-    return Policy(name, says, apply, costs)
-
-
-def _checked(name: str, s: Scenario) -> Scenario:
-    for wrong, key, why, remedy in contradictions(s):
-        if wrong:
-            raise UsageError(f"policy {name}: {key}: {why}; {remedy}")
-    return s
-
-
-def _policy(s: Scenario, **keys: Any) -> Scenario:
+def _policy(s: Scenario, **keys: Value) -> Scenario:
     return replace(s, policy=replace(s.policy, **keys))
 
 
-def _job(s: Scenario, **keys: Any) -> Scenario:
+def _job(s: Scenario, **keys: Value) -> Scenario:
     return replace(s, job=replace(s.job, **keys))
 
 
-def _failure(s: Scenario, **keys: Any) -> Scenario:
+def _failure(s: Scenario, **keys: Value) -> Scenario:
     return replace(s, failure=replace(s.failure, **keys))
 
 
 def _gate(s: Scenario, gate: str, **keys: int) -> Scenario:
     """Another gate in place of the one there was."""
-    return _policy(s, **{"gate": gate, "backup_replicas": 0, "slack": 0, "group_replicas": 0, **keys})
+    return _policy(s, gate=gate, **{"backup_replicas": 0, "slack": 0, "group_replicas": 0, **keys})
 
 
 def _distinct(s: Scenario) -> int:
@@ -125,62 +78,89 @@ def _in_memory(s: Scenario) -> Scenario:
     return _failure(s, checkpoint_s=took_s, restore_s=took_s, restore_nodes=0)
 
 
+# Share of a pass that buckets hide under: an assumption, the last of ten has nothing left to hide under.
 OVERLAP = 0.9
-"""Share of a pass that buckets hide under: an assumption, the last of ten has nothing left to hide under."""
 
-ALL = (
-    _count("hierarchical-barrier", "groups of so many replicas meet each step; between groups one step of slack",
-           "gradients of other groups come one update late",
-           lambda s, n: _gate(s, "hierarchical", group_replicas=n, slack=1), _group),
-    _count("semi-synchronous", "nobody is more than so many steps ahead of the slowest (stale synchronous)",
-           "gradients are up to that many updates stale; error grows with it (Ho et al. 2013)",
-           lambda s, n: _gate(s, "stale", slack=n), lambda s: 2, most=MOST_STEPS),
-    _count("ring", "a replica waits only for its neighbour, and what that did so many meetings ago, less one",
-           "replicas average with neighbours only: mixing takes about N² steps on a ring (Lian et al. 2017)",
-           lambda s, n: _gate(s, "ring", slack=n), lambda s: 2, most=MOST_STEPS),
-    _flag("asynchronous", "nobody waits: every replica updates the parameters when it is done",
-          "gradients are N − 1 updates stale on average, and the step size must fall with it",
-          lambda s: _gate(s, "none")),
-    _count("local-steps", "replicas synchronise every so many steps",
-           "replicas drift apart in between; the error of averaging grows with the steps (Stich 2019)",
-           lambda s, n: _job(s, steps_between_syncs=n), lambda s: 8, most=MOST_STEPS),
-    _count("backup-workers", "the slowest so many replicas are not waited for, and their gradients dropped",
-           "the batch is smaller by them (effective_batch_share), and what slow replicas hold is seen less",
-           lambda s, n: _gate(s, "fastest", backup_replicas=n), _few),
-    _count("clones", "so many replicas do the same work, and the first counts",
-           "the batch is so many times smaller on the same devices (effective_batch_share)",
-           lambda s, n: _policy(s, clones=n), lambda s: 2, least=2),
-    _amount("speculative", "work later than this quantile is begun again elsewhere, and the first to end counts",
-            "extra_work_share of the work is done twice, on devices that must be free",
-            lambda s, q: _policy(s, copy_after=q), 0.95, 0.01, 0.9999),
-    _amount("compression", "gradients take so many times fewer bytes on their way",
-            "needs error feedback to converge, and costs four passes through memory",
-            lambda s, ratio: _policy(s, compression_ratio=ratio), 4.0, 1.0, 1e4),
-    _amount("overlap", "data-parallel transfers hide under this share of the last backward pass",
-            "takes multiprocessors from the computation it hides under; not modelled",
-            lambda s, share: _job(s, overlap_share=share), OVERLAP, 0.0, 1.0),
-    _flag("priority", "what the next step needs first goes first: transfers hide under its forward pass too",
-          "no norm over all gradients before the first update", _prioritised),
-    _flag("packed", "the job's nodes lie side by side", "waits for such nodes to be free", _packed),
-    _flag("reroute", "a weak cable is taken out, and its flows go over the others", "less bandwidth until it is mended",
-          _rerouted),
-    _flag("deal-by-speed", "devices of like speed make up a replica, and replicas get work by their speed",
-          "gradients must be weighted by the work they stand for", lambda s: _policy(s, deal_by_speed=True)),
-    _amount("checkpoint-interval", "so many seconds from one checkpoint to the next; 0 or no value for the best",
-            "", lambda s, t: _failure(s, checkpoint_every_s=t), 0.0, 0.0, 1e9),
-    _amount("asynchronous-checkpoints", "this share of a checkpoint hides under work",
-            "memory for a copy; what was not written in whole is lost with a failure",
-            lambda s, share: _failure(s, checkpoint_overlap=share), 1.0, 0.0, 1.0),
-    _flag("memory-checkpoints", "checkpoints go to the memory of another node, over one port a device",
-          "a failure that takes both nodes goes back to storage (Wang et al. 2023); not modelled", _in_memory),
-    _count("spares", "so many nodes are held ready", "they cost as much as nodes that work",
-           lambda s, n: _failure(s, spares=n), _spares, least=0),
-    _amount("power-smoothing", "devices take at most this share of their power: less swing, slower products",
-            "slower in any case; the clock falls with the cube root of the power",
-            lambda s, share: _policy(s, power_cap_share=share), 0.8, 0.05, 1.0),
-    _amount("power-floor", "waiting devices burn at least this share of their power: less swing, no slower",
-            "energy for nothing (energy_per_unit_j)",
-            lambda s, share: _policy(s, power_floor_share=share), 0.6, 0.0, 1.0),
+ALL: tuple[Policy[Scenario], ...] = (
+    whole_number("hierarchical-barrier", _group, 1, MOST_NODES,
+                 "groups of so many replicas meet each step; between groups one step of slack",
+                 "gradients of other groups come one update late",
+                 lambda s, n: _gate(s, "hierarchical", group_replicas=n, slack=1)),
+    whole_number("semi-synchronous", lambda s: 2, 1, MOST_STEPS,
+                 "nobody is more than so many steps ahead of the slowest (stale synchronous)",
+                 "gradients are up to that many updates stale; error grows with it (Ho et al. 2013)",
+                 lambda s, n: _gate(s, "stale", slack=n)),
+    whole_number("ring", lambda s: 2, 1, MOST_STEPS,
+                 "a replica waits only for its neighbour, and what that did so many meetings ago, less one",
+                 "replicas average with neighbours only: mixing takes about N² steps on a ring (Lian et al. 2017)",
+                 lambda s, n: _gate(s, "ring", slack=n)),
+    switch("asynchronous", "nobody waits: every replica updates the parameters when it is done",
+           "gradients are N − 1 updates stale on average, and the step size must fall with it",
+           lambda s: _gate(s, "none")),
+    whole_number("local-steps", lambda s: 8, 1, MOST_STEPS, "replicas synchronise every so many steps",
+                 "replicas drift apart in between; the error of averaging grows with the steps (Stich 2019)",
+                 lambda s, n: _job(s, steps_between_syncs=n)),
+    whole_number("backup-workers", _few, 1, MOST_NODES,
+                 "the slowest so many replicas are not waited for, and their gradients dropped",
+                 "the batch is smaller by them (effective_batch_share), and what slow replicas hold is seen less",
+                 lambda s, n: _gate(s, "fastest", backup_replicas=n)),
+    whole_number("clones", lambda s: 2, 2, MOST_NODES, "so many replicas do the same work, and the first counts",
+                 "the batch is so many times smaller on the same devices (effective_batch_share)",
+                 lambda s, n: _policy(s, clones=n)),
+    number("speculative", 0.95, 0.01, 0.9999,
+           "work later than this quantile is begun again elsewhere, and the first to end counts",
+           "extra_work_share of the work is done twice, on devices that must be free",
+           lambda s, q: _policy(s, copy_after=q)),
+    number("compression", 4.0, 1.0, 1e4, "gradients take so many times fewer bytes on their way",
+           "needs error feedback to converge, and costs four passes through memory",
+           lambda s, ratio: _policy(s, compression_ratio=ratio)),
+    number("overlap", OVERLAP, 0.0, 1.0, "data-parallel transfers hide under this share of the last backward pass",
+           "takes multiprocessors from the computation it hides under; not modelled",
+           lambda s, share: _job(s, overlap_share=share)),
+    switch("priority", "what the next step needs first goes first: transfers hide under its forward pass too",
+           "no norm over all gradients before the first update",
+           _prioritised),
+    switch("packed", "the job's nodes lie side by side",
+           "waits for such nodes to be free",
+           _packed),
+    switch("reroute", "a weak cable is taken out, and its flows go over the others",
+           "less bandwidth until it is mended",
+           _rerouted),
+    switch("deal-by-speed", "devices of like speed make up a replica, and replicas get work by their speed",
+           "gradients must be weighted by the work they stand for",
+           lambda s: _policy(s, deal_by_speed=True)),
+    number("checkpoint-interval", 0.0, 0.0, 1e9, "so many seconds from one checkpoint to the next; 0 or no value for the best",
+           "",
+           lambda s, t: _failure(s, checkpoint_every_s=t)),
+    number("asynchronous-checkpoints", 1.0, 0.0, 1.0, "this share of a checkpoint hides under work",
+           "memory for a copy; what was not written in whole is lost with a failure",
+           lambda s, share: _failure(s, checkpoint_overlap=share)),
+    switch("memory-checkpoints", "checkpoints go to the memory of another node, over one port a device",
+           "a failure that takes both nodes goes back to storage (Wang et al. 2023); not modelled",
+           _in_memory),
+    whole_number("spares", _spares, 0, MOST_NODES, "so many nodes are held ready",
+                 "they cost as much as nodes that work",
+                 lambda s, n: _failure(s, spares=n)),
+    number("power-smoothing", 0.8, 0.05, 1.0, "devices take at most this share of their power: less swing, slower products",
+           "slower in any case; the clock falls with the cube root of the power",
+           lambda s, share: _policy(s, power_cap_share=share)),
+    number("power-floor", 0.6, 0.0, 1.0, "waiting devices burn at least this share of their power: less swing, no slower",
+           "energy for nothing (energy_per_unit_j)",
+           lambda s, share: _policy(s, power_floor_share=share)),
 )  # fmt: skip
 
-POLICIES: dict[str, Policy] = {policy.name: policy for policy in ALL}
+
+def _checked(policy: Policy[Scenario]) -> Policy[Scenario]:
+    """The policy, refused where its result would be a contradiction."""
+
+    def apply(s: Scenario, value: float | None) -> Scenario:
+        changed = policy.apply(s, value)
+        for wrong, key, why, remedy in contradictions(changed):
+            if wrong:
+                raise UsageError(f"--policy {policy.name}: {key}: {why}; {remedy}")
+        return changed
+
+    return dataclasses.replace(policy, apply=apply)
+
+
+POLICIES = {policy.name: _checked(policy) for policy in ALL}

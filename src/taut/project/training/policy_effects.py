@@ -1,23 +1,22 @@
 """What the keys of ``[policy]`` do to the engine: gates, copies, power; and what they cost a job's convergence.
 
-Transfers that are compressed or go by priority are in ``plan.py``, work that is dealt by speed is in ``noise.py``.
+Transfers that are compressed or go by priority are in ``step_plan.py``, work that is dealt by speed is in ``noise.py``.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from msgspec.structs import replace
 
-from taut.project.noise import GRID, Sway
+from taut.core.array_types import Floats
+from taut.project.noise import GRID, Slowness
 from taut.project.training.grid import Gate, barrier, fastest, first_of, free, hierarchical, ring, stale
 from taut.project.training.scenario import Device, Scenario
 
+# Draws that tell what an op usually takes.
 DRAWN = 1 << 14
-"""Draws that tell what an op usually takes."""
+# Power beyond that of waiting goes with the cube of the clock: capacitance × voltage² × clock, voltage with the clock.
 CUBE = 3
-"""Power beyond that of waiting goes with the cube of the clock: capacitance × voltage² × clock, voltage with the clock."""
 
 
 def gate(s: Scenario) -> Gate:
@@ -30,27 +29,31 @@ def gate(s: Scenario) -> Gate:
     return found if p.clones == 1 else first_of(p.clones, found)
 
 
-def late(s: Scenario, tables: Any, sway: Sway, seed: int) -> float:
+def copy_threshold(s: Scenario, tables: Floats, slowness: Slowness, seed: int) -> float:
     """Times its mean that an op takes at the quantile after which it is begun again; infinite without copies."""
     if s.policy.copy_after == 0:
         return np.inf
     rng = np.random.default_rng((seed, 3))
     u = rng.random((2, DRAWN // 2))
-    strays = np.concatenate([np.interp(np.log(x) - np.log1p(-x), GRID, row) for x, row in zip(u, tables, strict=True)])
-    return float(np.quantile(strays * rng.choice(sway(0).ravel(), DRAWN), s.policy.copy_after))
+    ratios = np.concatenate([np.interp(np.log(x) - np.log1p(-x), GRID, row) for x, row in zip(u, tables, strict=True)])
+    return float(np.quantile(ratios * rng.choice(slowness(0).ravel(), DRAWN), s.policy.copy_after))
 
 
-def device(s: Scenario) -> Device:
+def capped_device(s: Scenario) -> Device:
     """The device at the power it is allowed: products take longer, what moves through memory does not."""
     d, p = s.device, s.policy
     load = d.load_w * p.power_cap_share
+    # Dynamic power beyond the idle one goes with the cube of the clock.
     clock = ((load - d.stall_w) / (d.load_w - d.stall_w)) ** (1 / CUBE) if p.power_cap_share < 1 else 1.0
     return replace(
-        d, peak_tflops=d.peak_tflops * clock, load_w=load, stall_w=max(d.stall_w, d.load_w * p.power_floor_share),
-    )  # fmt: skip
+        d,
+        peak_tflops=d.peak_tflops * clock,
+        load_w=load,
+        stall_w=max(d.stall_w, d.load_w * p.power_floor_share),
+    )
 
 
-def counts(s: Scenario) -> float:
+def batch_share(s: Scenario) -> float:
     """Share of the batch whose gradients count: backups are dropped, clones do the same twice."""
     return 1 / s.policy.clones - s.policy.backup_replicas / s.job.dp
 

@@ -1,7 +1,7 @@
 """The grid's mean step and useful rate at any number of replicas, from one sample of a single replica.
 
 Replicas meet nobody between two synchronisations, so their times are draws from one distribution (what they differ by for
-good is drawn with each), and a step is the longest of as many as there are. One replica is played a few hundred times; the
+good is drawn with each), and a step is the longest of as many as there are. One replica is simulated a few hundred times; the
 expected longest of any number is then a look-up. What failures leave is drawn as in the forecast.
 """
 
@@ -9,46 +9,64 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import exp, log
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats, Ints
 from taut.core.jit import expect, kernel
-from taut.project.noise import GRID, POINTS, REACH, Sway, longest_mean, odds, table
-from taut.project.training import policy_effects as acts
-from taut.project.training.failures import Lives, domains, live, nodes_of
-from taut.project.training.forecast import LIVES, WORK_S, Forecast, term_ns
-from taut.project.training.grid import Grid, behind, op_key, replica_key, step_key
+from taut.project.noise import GRID, POINTS, REACH, Slowness, longest_mean, odds, table
+from taut.project.training import policy_effects as effects
+from taut.project.training.failures import JobHistories, domains, nodes_of, simulate_jobs
+from taut.project.training.forecast import HISTORIES, WORK_S, Forecast, step_terms
+from taut.project.training.grid import Grid, Sync, op_key, replica_key, step_key, step_lengths
 from taut.project.training.pipeline import program
-from taut.project.training.scenario import Noise, Scenario
+from taut.project.training.scenario import Failure, Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import still, straying
+from taut.project.training.step_time import split_work, without_noise
 
+# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed.
+Shape = tuple[str, int, int, int, int, int, bool]
+# Ops that a sample may take, and how many replicas are drawn whatever that says.
 OPS, FEWEST, MOST = 1_500_000, 250, 1 << 15
-"""Ops that a sample may take, and how many replicas are drawn whatever that says."""
+# Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds.
 CELLS = 1 << 12
-"""Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds."""
+# Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
-"""Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little."""
+# Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
 DEVICES = 200
-"""Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …"""
+# … times of replicas that are put together then, and the fewest meetings.
 GATED, MEETINGS = 1 << 15, 20
-"""… times of replicas that are put together then, and the fewest meetings."""
+# Share of a sample that tells how its upper end goes on.
 TAIL = 0.2
-"""Share of a sample that tells how its upper end goes on."""
+# Normal score of the table's end.
 FARTHEST = 7.0
-"""Normal score of the table's end."""
-FAILURES, FEWEST_LIVES = 2000, 3
-"""Failures that are enough to know their mean cost."""
+# Failures that are enough to know their mean cost.
+FAILURES, FEWEST_HISTORIES = 2000, 3
 
 
 @kernel()
-def spans(
-    before: Any, needs: Any, stage: Any, cell: Any, fixed: Any, drawn: Any, which: Any, tables: Any, even: Any, slow: Any,
-    step: int, seed: int, points: int, reach: float, out: Any,
-) -> int:  # fmt: skip
-    """Add to ``out`` how long each replica takes for a step: ``grid.play``, its look-ups without logarithms but at the ends."""
+def replica_times(
+    before: Ints,
+    needs: Ints,
+    stage: Ints,
+    cell: Ints,
+    fixed: Floats,
+    drawn: Floats,
+    which: Ints,
+    tables: Floats,
+    even: Floats,
+    slow: Floats,
+    step: int,
+    seed: int,
+    points: int,
+    reach: float,
+    out: Floats,
+) -> int:
+    """Add to ``out`` how long each replica takes for a step.
+
+    The recurrence of ``grid.simulate_step``; look-ups take logarithms only at the ends of a table.
+    """
     n, cells = len(before), even.shape[1] - 1
     end = np.empty(n)
     key = step_key(seed, step)
@@ -69,6 +87,7 @@ def spans(
                 x = (op_key(mine, i) + 0.5) / 4294967296.0
                 at = x * cells
                 k = int(at)
+                # Inside, cells of equal chance need no logarithm; the first and last cell hold the tails.
                 if 0 < k < cells - 1:
                     part = at - k
                     stray = even[which[c], k] + part * (even[which[c], k + 1] - even[which[c], k])
@@ -84,33 +103,38 @@ def spans(
     return n
 
 
-def rate(s: Scenario, seed: int, measured: Any = None) -> float:
-    """Tokens a second that count; ``measured`` are the strays of a run, as in ``forecast``."""
+def rate(s: Scenario, seed: int, measured: Floats | None = None) -> float:
+    """Tokens a second that count; ``measured`` are the residuals of a run, as in ``forecast``."""
     return sketch(s, seed, measured).tokens_per_s
 
 
-def sketch(s: Scenario, seed: int = 0, measured: Any = None) -> Forecast:
+def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Forecast:
     """A forecast of mean values: every step takes the expected time."""
     p = plan(s)
-    mean = (gated_step_ns if _other_gates(s) else mean_step_ns)(s, p, seed, measured)
-    alone = float(still(s, p).step(np.zeros(1), 0, 0).max())
+    mean = (gated_step_ns if _needs_history(s) else mean_step_ns)(s, p, seed, measured)
+    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
     return Forecast(
-        s.job.world, np.array([mean]), alone + p.sync_ns + p.optimiser_ns, term_ns(s, p, alone, mean), s, _lives(s, mean, seed)
+        s.job.world,
+        np.array([mean]),
+        alone + p.sync_ns + p.optimiser_ns,
+        step_terms(s, p, alone, mean),
+        s,
+        _job_histories(s, mean, seed),
     )
 
 
-def _other_gates(s: Scenario) -> bool:
+def _needs_history(s: Scenario) -> bool:
     """Whether what replicas did before decides how long they wait, or they help each other."""
     return s.policy.gate in ("ring", "stale", "hierarchical") or s.policy.copy_after > 0
 
 
-def mean_step_ns(s: Scenario, p: Plan, seed: int, measured: Any = None) -> float:
+def mean_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> float:
     """Expected step: the slowest of the replicas, the synchronisation, the optimiser."""
-    strays = b"" if measured is None else np.asarray(measured, float).tobytes()
-    return _met_ns(s, _replica(s, p, seed, strays)) + p.sync_ns + p.optimiser_ns
+    residuals = b"" if measured is None else np.asarray(measured, float).tobytes()
+    return _gate_ns(s, _replica_quantiles(s, p, seed, residuals)) + p.sync_ns + p.optimiser_ns
 
 
-def _met_ns(s: Scenario, quantiles: Any) -> float:
+def _gate_ns(s: Scenario, quantiles: Floats) -> float:
     """Expected time until a gate without a memory opens, of what one replica takes.
 
     The first of some clones counts; of these nobody waits, or all do for the last, or for the last that is not dropped.
@@ -125,98 +149,113 @@ def _met_ns(s: Scenario, quantiles: Any) -> float:
         return longest_mean(quantiles, 1)
     if s.policy.gate == "barrier":
         return longest_mean(quantiles, many)
+    # P(the (many - dropped)-th of many draws comes before x) is a regularised incomplete beta function.
     edges = np.append(odds(GRID[:-1] + (GRID[1] - GRID[0]) / 2)[0], 1.0)
     dropped = s.policy.backup_replicas
     return float(quantiles @ np.diff(betainc(many - dropped, dropped + 1, edges), prepend=0.0))
 
 
-def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Any = None) -> float:
+def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> float:
     """Mean step where replicas meet otherwise than at a barrier.
 
-    A replica's stages end as those of one that was played, another in every step, and later by what its devices are slower for
+    A replica's stages end as those of a simulated one, another in every step, and later by what its devices are slower for
     good. The first half of the steps is not counted: gates that let replicas run apart need time to hold them.
     """
     j, every = s.job, s.job.steps_between_syncs
-    ends, later = _played(s, p, seed, measured)
+    ends, later = _sampled_ends(s, p, seed, measured)
     rng = np.random.default_rng((seed, 4))
+    # More replicas than sampled devices: each sampled one stands for as many of them.
     who = rng.permutation(np.arange(j.dp) * len(later) // j.dp) if j.dp > len(later) else rng.permutation(len(later))[: j.dp]
     lasting = later[np.sort(who) if s.policy.deal_by_speed else who]
     count = 2 * min(max(GATED // j.dp, MEETINGS), 4 * MEETINGS) * every
     chosen = (ends[rng.integers(len(ends), size=j.dp)] + lasting for _ in range(count))
-    drawn = behind(chosen, acts.gate(s), every, p.sync_ns * every, p.optimiser_ns)
+    drawn = step_lengths(chosen, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns))
     return float(drawn[count // 2 :].mean())
 
 
-def _played(s: Scenario, p: Plan, seed: int, measured: Any) -> tuple[Any, Any]:
-    """(when the stages of a replica end, played again and again; by how much later those of devices that differ for good)."""
+def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> tuple[Floats, Floats]:
+    """(sampled ends of the stages of a replica; how much later they are on devices that differ for good)."""
     j = s.job
-    fixed, drawn = straying(p)
-    strays = b"" if measured is None else np.asarray(measured, float).tobytes()
+    fixed, drawn = split_work(p)
+    residuals = b"" if measured is None else np.asarray(measured, float).tobytes()
     layers, members = max(s.model.layers // len(p.forward_ns), 1), j.tp * j.cp
-    tables = np.stack([_table(_alone(s.noise), members, max(n, layers), strays) for n in p.gates])
-    late = acts.late(s, tables, Sway(s.noise, (FEWEST, j.pp, members), seed, s.policy.deal_by_speed), seed)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, s.policy.deal_by_speed)
-    return _ends(shape, fixed.tobytes(), drawn.tobytes(), tables.tobytes(), late, s.noise, seed)
+    tables = np.stack([_table(_op_noise(s.noise), members, max(n, layers), residuals) for n in p.gates])
+    late = effects.copy_threshold(s, tables, Slowness(s.noise, (FEWEST, j.pp, members), seed, s.policy.deal_by_speed), seed)
+    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed)
+    return _cached_ends(shape, fixed.tobytes(), drawn.tobytes(), tables.tobytes(), late, s.noise, seed)
 
 
 @lru_cache(maxsize=64)
-def _ends(
-    shape: tuple[Any, ...], fixed: bytes, drawn: bytes, tables: bytes, late: float, noise: Noise, seed: int
-) -> tuple[Any, Any]:  # fmt: skip
-    schedule, pp, virtual_pp, micro_batches, members, dealt = shape
+def _cached_ends(
+    shape: Shape, fixed: bytes, drawn: bytes, tables: bytes, late: float, noise: Noise, seed: int
+) -> tuple[Floats, Floats]:
+    schedule, pp, virtual_pp, micro_batches, members, _, by_speed = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // len(todo), FEWEST), MOST)
     expect(many * len(todo))
-    sure, mean, strays = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
+    sure, mean, quantiles = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
     fleeting = replace(noise, ranks_spread=0.0, slow_share=0.0, drift_share=0.0)
-    passing = Sway(fleeting, (many, pp, members), seed)
-    ends = Grid(todo, sure, mean, strays, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
-    usual = np.array([[longest_mean(one, 1)] for one in strays]) * np.ones(POINTS)
-    lasting = Sway(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, dealt)
+    passing = Slowness(fleeting, (many, pp, members), seed)
+    ends = Grid(todo, sure, mean, quantiles, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
+    usual = np.array([[longest_mean(one, 1)] for one in quantiles]) * np.ones(POINTS)
+    lasting = Slowness(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, by_speed)
     differ = Grid(todo, sure, mean, usual, 0.0, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
     return ends, differ - Grid(todo, sure, mean, usual, 0.0, 1).step(np.zeros(1), 0, seed)
 
 
-def _replica(s: Scenario, p: Plan, seed: int, measured: bytes) -> Any:
+def _replica_quantiles(s: Scenario, p: Plan, seed: int, measured: bytes) -> Floats:
     """Quantiles at GRID of a replica's mean step between two synchronisations."""
     j = s.job
-    fixed, drawn = straying(p)
+    fixed, drawn = split_work(p)
     layers = max(s.model.layers // len(p.forward_ns), 1)
     parts = tuple(max(n, layers) for n in p.gates)
     shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed)
-    return _drawn(shape, fixed.tobytes(), drawn.tobytes(), parts, s.noise, seed, measured)
+    return _cached_quantiles(shape, fixed.tobytes(), drawn.tobytes(), parts, s.noise, seed, measured)
 
 
 @lru_cache(maxsize=512)
-def _drawn(
-    shape: tuple[Any, ...], fixed: bytes, drawn: bytes, parts: tuple[int, ...], noise: Noise, seed: int, measured: bytes
-) -> Any:  # fmt: skip
-    schedule, pp, virtual_pp, micro_batches, members, every, dealt = shape
+def _cached_quantiles(
+    shape: Shape, fixed: bytes, drawn: bytes, parts: tuple[int, ...], noise: Noise, seed: int, measured: bytes
+) -> Floats:
+    schedule, pp, virtual_pp, micro_batches, members, every, by_speed = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // (len(todo) * every), FEWEST), MOST)
     expect(many * every * len(todo))
-    tables = np.stack([_table(_alone(noise), members, n, measured) for n in parts])
+    tables = np.stack([_table(_op_noise(noise), members, n, measured) for n in parts])
     even = np.stack([np.interp(np.arange(CELLS + 1) / CELLS, odds(GRID)[0], one) for one in tables])
-    sway, out = Sway(noise, (many, pp, members), seed, dealt), np.zeros(many)
+    slowness, out = Slowness(noise, (many, pp, members), seed, by_speed), np.zeros(many)
     for step in range(every):
-        spans(
-            todo.before, todo.needs, todo.stage, todo.cell, np.frombuffer(fixed), np.frombuffer(drawn),
-            np.repeat(np.arange(2), todo.chunks), tables, even, sway(step), step, seed, POINTS, REACH, out,
-        )  # fmt: skip
-    return _continued(np.sort(out / every))
+        replica_times(
+            todo.before,
+            todo.needs,
+            todo.stage,
+            todo.cell,
+            np.frombuffer(fixed),
+            np.frombuffer(drawn),
+            np.repeat(np.arange(2), todo.chunks),
+            tables,
+            even,
+            slowness(step),
+            step,
+            seed,
+            POINTS,
+            REACH,
+            out,
+        )
+    return _extrapolated(np.sort(out / every))
 
 
-def _alone(noise: Noise) -> Noise:
+def _op_noise(noise: Noise) -> Noise:
     """What of the noise belongs to single ops: the rest changes no table."""
     return Noise(noise.distribution, noise.spread, noise.tail, times=noise.times)
 
 
 @lru_cache(maxsize=128)
-def _table(noise: Noise, members: int, parts: int, measured: bytes) -> Any:
+def _table(noise: Noise, members: int, parts: int, measured: bytes) -> Floats:
     return table(noise, members, parts, measured=np.frombuffer(measured), drawn=SUMS)
 
 
-def _continued(values: Any) -> Any:
+def _extrapolated(values: Floats) -> Floats:
     """Quantiles at GRID of sorted draws, their upper end a parabola in normal scores.
 
     A line is a normal end, a parabola an exponential one; one that would turn down is taken as a line.
@@ -228,6 +267,7 @@ def _continued(values: Any) -> Any:
     out = np.interp(GRID, np.log(chance) - np.log1p(-chance), values)
     few = int(n * TAIL)
     x, y = ndtri(chance[-few:]), values[-few:]
+    # Least squares in normal scores: a straight line would be a normal tail.
     c, b, a = np.polyfit(x, y, 2)
     if b + 2 * c * FARTHEST < 0:
         c, (b, a) = 0.0, np.polyfit(x, y, 1)
@@ -237,17 +277,18 @@ def _continued(values: Any) -> Any:
     return out
 
 
-def _lives(s: Scenario, step_ns: float, seed: int) -> Lives | None:
-    """The job's lives, if anything fails; steps that are about as long share their draws: they matter little, or not at all."""
+def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:
+    """Job histories, if anything fails; steps that are about as long share them, because they matter little, or not at all."""
     nodes = nodes_of(s)
     per_s = sum(domain.per_s for domain in domains(s.failure, nodes))
     if per_s == 0:
         return None
-    many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_LIVES), LIVES))
+    many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_HISTORIES), HISTORIES))
+    # Rounding the step lets scales share their histories (an lru_cache); only warm-up and heat are counted in steps.
     digits = 2 if s.failure.warmup_share or s.failure.heat_share else 0  # only what comes by and by is counted in steps
-    return _lived(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
+    return _cached_histories(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
 
 
 @lru_cache(maxsize=2048)
-def _lived(failure: Any, nodes: int, devices: int, step_s: float, many: int, seed: int) -> Lives:
-    return live(failure, nodes, devices, WORK_S, step_s=step_s, count=many, seed=seed)
+def _cached_histories(failure: Failure, nodes: int, devices: int, step_s: float, many: int, seed: int) -> JobHistories:
+    return simulate_jobs(failure, nodes, devices, WORK_S, step_s=step_s, count=many, seed=seed)

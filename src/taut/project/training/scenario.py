@@ -31,8 +31,8 @@ from taut.project.strict_toml import (  # fmt: skip
 
 __all__ = ["About", "Scenario", "parse", "place"]
 
+# Steps between two meetings, or that replicas may be apart: a forecast simulates all of them, several times.
 MOST_STEPS = 1000
-"""Steps between two meetings, or that replicas may be apart: a forecast plays all of them, several times."""
 
 
 class Model(Strict, frozen=True):
@@ -193,7 +193,7 @@ class Fabric(Strict, frozen=True):
 
 
 class Noise(Strict, frozen=True):
-    """How work strays: relative to its mean, op by op, rank by rank, and slowly."""
+    """How work varies: relative to its mean, op by op, rank by rank, and slowly."""
 
     distribution: Literal["none", "gaussian", "lognormal", "exponential", "gumbel", "pareto", "measured"] = "lognormal"
     spread: NotNegative = 0.02
@@ -203,7 +203,7 @@ class Noise(Strict, frozen=True):
     run: str = ""
     """Run folder that measured noise is drawn from."""
     times: NotNegative = 1.0
-    """How many times as far as pareto or measured noise says an op's work strays."""
+    """How many times as far as pareto or measured noise says an op's work varies."""
     step_spread: NotNegative = 0.01
     """Standard deviation of what all ops of a rank in one step have in common, as a share of them."""
     ranks_spread: NotNegative = 0.005
@@ -371,7 +371,7 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
          "give at least three tiers"),
         (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
          "give its tier two uplinks or more, in a tree or on rails"),
-        *gates(s.policy, j), *_acts(s),
+        *gates(s.policy, j), *_policy_contradictions(s),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
 
@@ -380,7 +380,7 @@ def gates(p: Policies, j: Job) -> Sequence[Contradiction]:
     """What a gate needs, and keys that would do nothing at it."""
     distinct = j.dp // p.clones
     return (
-        (j.dp % p.clones != 0, "policy.clones", f"{j.dp} replicas cannot be dealt out {p.clones} to a task",
+        (j.dp % p.clones != 0, "policy.clones", f"{j.dp} replicas cannot be divided into groups of {p.clones} clones",
          "choose a divisor of dp"),
         ((p.gate == "fastest") != (p.backup_replicas > 0), "policy.backup_replicas", "go with the gate of the fastest",
          'set gate = "fastest" and backup_replicas together'),
@@ -396,7 +396,7 @@ def gates(p: Policies, j: Job) -> Sequence[Contradiction]:
     )  # fmt: skip
 
 
-def _acts(s: Scenario) -> Sequence[Contradiction]:
+def _policy_contradictions(s: Scenario) -> Sequence[Contradiction]:
     """Policies that would do nothing, or cannot be."""
     p, j, d = s.policy, s.job, s.device
     return (

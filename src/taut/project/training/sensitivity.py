@@ -3,26 +3,31 @@ fabrics as purchases, growth, bytes moved, and the gap that the next generation 
 
 from __future__ import annotations
 
-from typing import Any
-
 from taut.core.errors import UsageError
-from taut.project.fabric.fabric_growth import choices, gap, path
-from taut.project.fabric.traffic import moved
-from taut.project.training.loss_regions import elasticities, provisioned, regimes
+from taut.project.fabric.fabric_growth import bandwidth_needed, choices, growth
+from taut.project.fabric.traffic import traffic
+from taut.project.policy import Described
+from taut.project.training.loss_regions import elasticities, excess_capacity, regimes
 from taut.project.training.scenario import Scenario
+from taut.project.workload import DEFAULT, Sampling
+from taut.result.types import Surroundings
 
 TOPOLOGIES, OVERSUBSCRIPTIONS = ("fat-tree", "rail-optimised", "rail-only"), (1.0, 2.0, 4.0)
+# Times its own ranks that a scenario grows to.
 SIZES = (1, 2, 4, 8)
-"""Times its own ranks that a scenario grows to."""
 
 
-def around(s: Any, *, seed: int = 0, **how: Any) -> dict[str, list[dict[str, Any]]]:
-    """Rows by what they are about."""
+def sensitivity(s: Described, how: Sampling = DEFAULT) -> Surroundings:
+    """Regimes, elasticities, spare capacity, fabrics, growth, traffic and the next generation of devices."""
     if not isinstance(s, Scenario):
         raise UsageError("--envelope maps what lies around training jobs; this scenario is none")
     ranks = [s.job.world * times for times in SIZES]
-    return {
-        "regimes": regimes(s, seed=seed, **how), "elasticities": elasticities(s, seed=seed, **how),
-        "capacity in excess": provisioned(s, seed=seed, **how), "fabrics": choices(s, TOPOLOGIES, OVERSUBSCRIPTIONS),
-        "growth": path(s, ranks), "bytes moved": moved(s), "next generation on this fabric": list(gap(s, ranks)),
-    }  # fmt: skip
+    return Surroundings(
+        regimes=regimes(s, how),
+        elasticities=elasticities(s, how),
+        spare_capacity=excess_capacity(s, how),
+        fabrics=choices(s, TOPOLOGIES, OVERSUBSCRIPTIONS),
+        growth=growth(s, ranks),
+        traffic=traffic(s),
+        next_generation=list(bandwidth_needed(s, ranks)),
+    )

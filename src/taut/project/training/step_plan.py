@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats
 from taut.project.fabric.collective_time import time_ns
 from taut.project.fabric.groups import Net, net_of
 from taut.project.training import device_work as work
-from taut.project.training import policy_effects as acts
+from taut.project.training import policy_effects as effects
 from taut.project.training.scenario import Scenario
 
 
@@ -20,9 +21,9 @@ from taut.project.training.scenario import Scenario
 class Plan:
     """Times of one replica, ns, and how many rendezvous are in them."""
 
-    forward_ns: Any
+    forward_ns: Floats
     """Per chunk: one micro-batch through its layers, transfers inside the stage included."""
-    backward_ns: Any
+    backward_ns: Floats
     transfer_ns: tuple[float, float]
     """Of these, the transfers of one chunk, forward and backward."""
     gates: tuple[int, int]
@@ -40,21 +41,21 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
     """The step of a scenario."""
     if net is not None:
         return _planned(s, net)
-    return _known(s.model, s.job, s.device, s.fabric, s.policy)
+    return _cached_plan(s.model, s.job, s.device, s.fabric, s.policy)
 
 
 @lru_cache(maxsize=256)
-def _known(*parts: Any) -> Plan:
+def _cached_plan(*parts: Any) -> Plan:
     """Seeds and noise change no plan: what draws ask for again is kept."""
     s = Scenario(**dict(zip(("model", "job", "device", "fabric", "policy"), parts, strict=True)))
     return _planned(s, net_of(s))
 
 
 def _planned(s: Scenario, net: Net) -> Plan:
-    s = replace(s, device=acts.device(s))
+    s = replace(s, device=effects.capped_device(s))
     m, j = s.model, s.job
     one = work.layer(s)
-    each = sum(net.ns(*one) for one in inside(s))
+    each = sum(net.ns(*one) for one in layer_transfers(s))
     layers = m.layers // (j.pp * j.virtual_pp)
     again = 1 if j.recompute == "full" else 0
     forward = layers * max(one.forward_ns + each, one.host_ns)
@@ -66,16 +67,22 @@ def _planned(s: Scenario, net: Net) -> Plan:
     forwards[-1] += head / 3
     backwards[-1] += 2 * head / 3
     gates = 2 if j.tp * j.cp * j.ep > 1 else 0
-    sync = sum(net.ns(*one) for one in synchronised(s, net)) / j.steps_between_syncs
+    sync = sum(net.ns(*one) for one in sync_transfers(s, net)) / j.steps_between_syncs
     # Under the last micro-batch's backward pass, and with priorities under the first forward pass of the next step.
     under = float(backwards.max()) + (float(forwards.max()) if s.policy.priority else 0.0)
     hidden = min(sync, j.overlap_share * under * j.virtual_pp)
     pressed = _compressed_ns(s, net) / j.steps_between_syncs
-    hop = net.ns(*passed(s)) if j.pp > 1 else 0.0
+    hop = net.ns(*stage_transfer(s)) if j.pp > 1 else 0.0
     return Plan(
-        forwards, backwards, (layers * (each + gather[0]), layers * (each * (1 + again) + gather[1])),
-        (gates * layers, gates * layers * (1 + again)), hop, sync - hidden + pressed, hidden, work.optimiser_ns(s),
-    )  # fmt: skip
+        forwards,
+        backwards,
+        (layers * (each + gather[0]), layers * (each * (1 + again) + gather[1])),
+        (gates * layers, gates * layers * (1 + again)),
+        hop,
+        sync - hidden + pressed,
+        hidden,
+        work.optimiser_ns(s),
+    )
 
 
 def _activation_bytes(s: Scenario) -> float:
@@ -90,7 +97,7 @@ class Transfer(NamedTuple):
     size: float
 
 
-def inside(s: Scenario) -> list[Transfer]:
+def layer_transfers(s: Scenario) -> list[Transfer]:
     """Transfers of a layer's forward pass inside a stage: two all-reduces of tensor parallelism (sequence parallelism moves
     the same bytes in two halves), keys and values of context parallelism, tokens to their experts and back."""
     m, j, size = s.model, s.job, _activation_bytes(s)
@@ -106,7 +113,7 @@ def inside(s: Scenario) -> list[Transfer]:
     return out
 
 
-def gathered(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
+def sharding_transfers(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
     """Under fully sharded state, per layer, forward and backward: parameters are gathered before each pass, gradients
     scattered after the last."""
     j = s.job
@@ -118,7 +125,7 @@ def gathered(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
     return [gather], [gather, Transfer("reduce-scatter", axis, size * j.gradient_bytes / work.HALF)]
 
 
-def synchronised(s: Scenario, net: Net) -> list[Transfer]:
+def sync_transfers(s: Scenario, net: Net) -> list[Transfer]:
     """Gradients over data-parallel ranks, once a step; sharded optimisers scatter them and gather parameters instead."""
     j = s.job
     held = work.stage_parameters(s)
@@ -132,14 +139,14 @@ def synchronised(s: Scenario, net: Net) -> list[Transfer]:
     return [Transfer("all-reduce", "dp", gradients)]
 
 
-def passed(s: Scenario) -> Transfer:
+def stage_transfer(s: Scenario) -> Transfer:
     """What one stage sends to the next."""
     return Transfer("send", "pp", _activation_bytes(s) / s.job.tp)
 
 
 def _gathered_ns(s: Scenario, net: Net, forward: float, backward: float) -> tuple[float, float]:
     """Gathers and scatters of a layer that do not hide: ``overlap_share`` of the pass may hide the next layer's."""
-    there, back = (sum(_sharded_ns(s, net, one) for one in way) for way in gathered(s))
+    there, back = (sum(_sharded_ns(s, net, one) for one in way) for way in sharding_transfers(s))
     return there - min(there, s.job.overlap_share * forward), back - min(back, s.job.overlap_share * backward)
 
 

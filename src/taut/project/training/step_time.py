@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from taut.core.array_types import Floats
 from taut.project.noise import POINTS
 from taut.project.training.grid import Grid
 from taut.project.training.pipeline import program
@@ -13,24 +12,28 @@ from taut.project.training.scenario import Scenario
 from taut.project.training.step_plan import Plan, plan
 
 
-def still(s: Scenario, p: Plan) -> Grid:
+def without_noise(s: Scenario, p: Plan) -> Grid:
     """One replica whose work does not stray; whoever sends to another stage is busy until it is sent."""
     j = s.job
     fixed = np.stack([p.forward_ns, p.backward_ns])
     return Grid(
-        program(j.schedule, j.pp, j.virtual_pp, j.micro_batches), fixed + sending(p), np.zeros_like(fixed),
-        np.ones((2, POINTS)), 0.0, 1,
-    )  # fmt: skip
+        program(j.schedule, j.pp, j.virtual_pp, j.micro_batches),
+        fixed + sending(p),
+        np.zeros_like(fixed),
+        np.ones((2, POINTS)),
+        0.0,
+        1,
+    )
 
 
-def sending(p: Plan) -> Any:
+def sending(p: Plan) -> Floats:
     """Time every op spends on passing its result on: all but the last chunk forward, all but the first back."""
     hop = np.full((2, len(p.forward_ns)), p.hop_ns)
     hop[0, -1] = hop[1, 0] = 0.0
     return hop
 
 
-def straying(p: Plan) -> tuple[Any, Any]:
+def split_work(p: Plan) -> tuple[Floats, Floats]:
     """Per direction and chunk: time that does not stray (transfers, sending), and the mean of that which does."""
     transfer, whole = np.array(p.transfer_ns)[:, None], np.stack([p.forward_ns, p.backward_ns])
     return np.minimum(transfer, whole) + sending(p), np.maximum(whole - transfer, 0.0)
@@ -39,4 +42,4 @@ def straying(p: Plan) -> tuple[Any, Any]:
 def step_ns(s: Scenario, p: Plan | None = None) -> float:
     """A step: the pipeline, the data-parallel synchronisation, the optimiser."""
     p = p or plan(s)
-    return float(still(s, p).step(np.zeros(1), 0, 0).max()) + p.sync_ns + p.optimiser_ns
+    return float(without_noise(s, p).step(np.zeros(1), 0, 0).max()) + p.sync_ns + p.optimiser_ns

@@ -2,88 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
-from taut.core.errors import InputRefused, UsageError
+from taut.core.array_types import Floats
+from taut.core.errors import InputRefused
 from taut.project.noise import scaled
 from taut.project.training.device_work import memory_gb
-from taut.project.training.forecast import UNIT_TOKENS, at, forecast
+from taut.project.training.forecast import UNIT_TOKENS, Forecast, at, forecast
 from taut.project.training.policies import POLICIES
-from taut.project.training.sampled_replica import rate, sketch
+from taut.project.training.sampled_replica import sketch
 from taut.project.training.scenario import Scenario, parse, place
-from taut.project.workload import Workload
+from taut.project.workload import Sampling, Workload
 
+# Residuals below which nothing is drawn from them.
 FEWEST = 100
-"""Measured strays below which nothing is drawn from them."""
 
 
-def louder(s: Scenario, times: float) -> Scenario:
-    """Everything that strays, straying so many times as far."""
-    tiers = tuple(replace(tier, jitter_us=tier.jitter_us * times) for tier in s.fabric.tiers)
-    return replace(s, noise=scaled(s.noise, times), fabric=replace(s.fabric, tiers=tiers))
-
-
-def failing(s: Scenario, times: float) -> Scenario:
-    """Everything fails so many times as often."""
-    rates = {name: getattr(s.failure, name) * times for name in s.failure.__struct_fields__ if "_per_1000_" in name}
+def scale_failures(s: Scenario, factor: float) -> Scenario:
+    """The scenario with every failure rate scaled."""
+    rates = {name: getattr(s.failure, name) * factor for name in s.failure.__struct_fields__ if "_per_1000_" in name}
     return replace(s, failure=replace(s.failure, **rates))
 
 
-def ideal(s: Scenario) -> Scenario:
-    """Nothing strays, no device is slow, and nothing fails."""
-    quiet = failing(louder(s, 0.0), 0.0)
-    return replace(quiet, noise=replace(quiet.noise, slow_share=0.0))
+class Training(Workload[Scenario]):
+    """Replicas of a model that synchronise once a step."""
+
+    name = "training"
+    policies = POLICIES
+
+    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[Scenario, list[str]]:
+        """The scenario in a table."""
+        return parse(table, label, text)
+
+    def ranks(self, s: Scenario) -> int:
+        """Ranks of the job."""
+        return s.job.world
+
+    def at(self, s: Scenario, ranks: int) -> Scenario:
+        """More ranks are more replicas."""
+        return at(s, ranks)
+
+    def forecast(self, s: Scenario, how: Sampling) -> Forecast:
+        """Drawn steps."""
+        return forecast(s, count=how.count, seed=how.seed, cores=how.cores, measured=how.residuals)
+
+    def scale_jitter(self, s: Scenario, factor: float) -> Scenario:
+        """Jitter of compute and of transfers."""
+        tiers = tuple(replace(tier, jitter_us=tier.jitter_us * factor) for tier in s.fabric.tiers)
+        return replace(s, noise=scaled(s.noise, factor), fabric=replace(s.fabric, tiers=tiers))
+
+    def rate(self, s: Scenario, how: Sampling) -> float:
+        """Tokens a second that count."""
+        return self.sketch(s, how).tokens_per_s
+
+    def ideal(self, s: Scenario) -> Scenario:
+        """No jitter, no slow devices, no failures."""
+        quiet = scale_failures(self.scale_jitter(s, 0.0), 0.0)
+        return replace(quiet, noise=replace(quiet.noise, slow_share=0.0))
+
+    def smallest(self, s: Scenario) -> int:
+        """Ranks of the fewest replicas whose devices have the memory; sharded state needs several."""
+        replica, dp = s.job.world // s.job.dp, 1
+        while dp < s.job.dp and not (self.can_run_on(s, dp * replica) and memory_gb(at(s, dp * replica)) <= s.device.memory_gb):
+            dp += 1
+        return dp * replica
+
+    def sketch(self, s: Scenario, how: Sampling) -> Forecast:
+        """Expected steps instead of drawn ones."""
+        return sketch(s, how.seed, how.residuals)
+
+    def value_and_cost(self, s: Scenario) -> tuple[float | None, float | None]:
+        """Of a token a second, and of a second of the job: its devices and spares, and their energy at load."""
+        value, price, energy = s.price.value_per_unit, s.device.price_per_hour, s.price.kwh or 0.0
+        if price is None:
+            return None, None
+        held = s.job.world + s.failure.spares * s.fabric.node
+        joules = s.job.world * s.device.load_w * s.price.pue
+        return None if value is None else value / UNIT_TOKENS, held * price / 3600 + joules / 3.6e6 * energy
+
+    def check_memory(self, s: Scenario, label: str, text: str) -> None:
+        """Refuse a job that its devices cannot hold."""
+        needs = memory_gb(s)
+        if needs > s.device.memory_gb:
+            why = f"a rank of {s.job.world:,} needs {needs:,.1f} GB, {s.device.name} has {s.device.memory_gb:g}"
+            remedy = "raise job.tp or job.pp, set job.sharding or job.recompute, or lower job.micro_batch"
+            raise InputRefused(place(label, text, "device.memory_gb"), why, remedy)
+
+    def noise_from_run(self, s: Scenario, measured: Callable[[str], Floats] | None, label: str, text: str) -> Floats | None:
+        """Residuals of the run in ``noise.run``."""
+        if s.noise.distribution != "measured":
+            return None
+        residuals = measured(s.noise.run) if measured is not None else np.empty(0)
+        if len(residuals) < FEWEST:
+            why = f"noise.run: {len(residuals)} ops with a reference are too few to draw from"
+            raise InputRefused(place(label, text, "noise.run"), why, "name a run of several ranks and steps")
+        return residuals
 
 
-def money(s: Scenario) -> tuple[float | None, float | None]:
-    """What a token a second is worth, and what the job costs a second: its devices and spares, and their energy at load."""
-    value, price, energy = s.price.value_per_unit, s.device.price_per_hour, s.price.kwh or 0.0
-    if price is None:
-        return None, None
-    held = s.job.world + s.failure.spares * s.fabric.node
-    joules = s.job.world * s.device.load_w * s.price.pue
-    return None if value is None else value / UNIT_TOKENS, held * price / 3600 + joules / 3.6e6 * energy
-
-
-def smallest(s: Scenario) -> int:
-    """Ranks of the fewest replicas that their devices hold; sharded state needs several."""
-    replica, dp = s.job.world // s.job.dp, 1
-    while dp < s.job.dp and not _fits(s, dp * replica):
-        dp += 1
-    return dp * replica
-
-
-def fits(s: Scenario, label: str, text: str) -> None:
-    """Refuse a job that its devices cannot hold."""
-    needs = memory_gb(s)
-    if needs > s.device.memory_gb:
-        why = f"a rank of {s.job.world:,} needs {needs:,.1f} GB, {s.device.name} has {s.device.memory_gb:g}"
-        remedy = "raise job.tp or job.pp, set job.sharding or job.recompute, or lower job.micro_batch"
-        raise InputRefused(place(label, text, "device.memory_gb"), why, remedy)
-
-
-def given(s: Scenario, measured: Callable[[str], Any] | None, label: str, text: str) -> dict[str, Any]:
-    """Strays of the run that noise is drawn from."""
-    if s.noise.distribution != "measured":
-        return {}
-    strays = measured(s.noise.run) if measured is not None else ()
-    if len(strays) < FEWEST:
-        why = f"noise.run: {len(strays)} ops with a reference are too few to draw from"
-        raise InputRefused(place(label, text, "noise.run"), why, "name a run of several ranks and steps")
-    return {"measured": strays}
-
-
-def _fits(s: Scenario, ranks: int) -> bool:
-    try:
-        return memory_gb(at(s, ranks)) <= s.device.memory_gb
-    except UsageError:
-        return False
-
-
-WORKLOAD = Workload(
-    "training", parse, lambda s: s.job.world, at, forecast, louder, rate, POLICIES, ideal, smallest, sketch, money,
-    fits, given,
-)  # fmt: skip
+WORKLOAD = Training()

@@ -5,6 +5,7 @@ A forecast plays the scenario and its still twin (nothing strays, fails or is do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ from taut.project.requests.agents.tasks import Tasks, batch_of, call_ns, calls_o
 from taut.project.requests.batch_means import Blocks
 from taut.project.requests.retry_load import expected_attempts
 from taut.project.requests.serving.iteration_time import active_parameters
-from taut.project.workload import INDICES, Estimate, Workload, fewest
+from taut.project.workload import INDICES, Estimate, Sampling, Workload, fewest
 
 SEED = 0
 TASKS, QUICK = 10_000, 3_000
@@ -180,16 +181,16 @@ def at(s: AgentScenario, ranks: int) -> AgentScenario:
     return replace(s, agents=replace(a, replicas=replicas, per_s=per_s, concurrency=limit))
 
 
-def forecast(s: AgentScenario, *, count: int | None = None, seed: int = SEED, cores: int = 1) -> AgentForecast:
+def forecast(s: AgentScenario, *, count: int | None = None, seed: int = SEED) -> AgentForecast:
     """Play a scenario's tasks, and those of its still twin."""
     return AgentForecast(s, run(s, max(count or 0, TASKS), seed), run(still(s), QUICK, seed))
 
 
-def louder(s: AgentScenario, times: float) -> AgentScenario:
-    """Everything that strays, straying so many times as far: calls, tools, arrivals."""
+def scale_jitter(s: AgentScenario, factor: float) -> AgentScenario:
+    """The scenario with the jitter of calls, tools and arrivals scaled."""
     t = s.tools
-    tools = replace(t, p99_s=t.p50_s * (t.p99_s / t.p50_s) ** times)
-    return replace(s, noise=scaled(s.noise, times), tools=tools, agents=replace(s.agents, stray=s.agents.stray * times))
+    tools = replace(t, p99_s=t.p50_s * (t.p99_s / t.p50_s) ** factor)
+    return replace(s, noise=scaled(s.noise, factor), tools=tools, agents=replace(s.agents, stray=s.agents.stray * factor))
 
 
 def rate(s: AgentScenario, seed: int) -> float:
@@ -197,20 +198,43 @@ def rate(s: AgentScenario, seed: int) -> float:
     return run(s, QUICK, seed).good_share * s.agents.per_s
 
 
-def smallest(s: AgentScenario) -> int:
-    """Accelerators of the fewest replicas."""
-    return fewest(s.agents.replicas, s.agents.load) * s.agents.tp
+class AgentWorkload(Workload[AgentScenario]):
+    """Tasks of many calls on a shared pool of model replicas."""
+
+    name = "agents"
+    policies = POLICIES
+
+    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[AgentScenario, list[str]]:
+        """The scenario in a table."""
+        return parse(table, label, text)
+
+    def ranks(self, s: AgentScenario) -> int:
+        """Accelerators of the pool."""
+        return s.ranks
+
+    def at(self, s: AgentScenario, ranks: int) -> AgentScenario:
+        """More ranks are more replicas."""
+        return at(s, ranks)
+
+    def forecast(self, s: AgentScenario, how: Sampling) -> AgentForecast:
+        """The scenario's tasks, and those of its twin without jitter."""
+        return forecast(s, count=how.count, seed=how.seed)
+
+    def scale_jitter(self, s: AgentScenario, factor: float) -> AgentScenario:
+        """Jitter of calls, tools and arrivals."""
+        return scale_jitter(s, factor)
+
+    def rate(self, s: AgentScenario, how: Sampling) -> float:
+        """Tasks done rightly and in time a second."""
+        return rate(s, how.seed)
+
+    def smallest(self, s: AgentScenario) -> int:
+        """Accelerators of the fewest replicas."""
+        return fewest(s.agents.replicas, s.agents.load) * s.agents.tp
+
+    def has_fixed_demand(self, s: AgentScenario) -> bool:
+        """Whether the replicas share the tasks."""
+        return s.agents.load == "fixed"
 
 
-WORKLOAD = Workload(
-    "agents",
-    parse,
-    lambda s: s.ranks,
-    at,
-    forecast,
-    louder,
-    rate,
-    POLICIES,
-    smallest=smallest,
-    demand=lambda s: s.agents.load == "fixed",
-)
+WORKLOAD = AgentWorkload()

@@ -6,6 +6,7 @@ would deliver is what the twin does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,12 +18,12 @@ from taut.core.errors import UsageError
 from taut.project.figures import over, quantiles, times
 from taut.project.noise import scaled
 from taut.project.requests.batch_means import Blocks
-from taut.project.requests.serving import policies
 from taut.project.requests.serving.iteration_time import active_parameters
+from taut.project.requests.serving.policies import POLICIES
 from taut.project.requests.serving.request_indices import cascade, fan_out_delay, variance
 from taut.project.requests.serving.scenario import ServingScenario, parse
 from taut.project.requests.serving.servers import Played, hedge_ns_of, run, still
-from taut.project.workload import INDICES, Estimate, Workload, fewest
+from taut.project.workload import INDICES, Estimate, Sampling, Workload, fewest
 
 SEED = 0
 REQUESTS, QUICK = 10_000, 1_000
@@ -168,22 +169,16 @@ def at(s: ServingScenario, ranks: int) -> ServingScenario:
     return replace(s, serving=replace(v, replicas=replicas), arrivals=replace(s.arrivals, per_s=per_s))
 
 
-def forecast(s: ServingScenario, *, count: int | None = None, seed: int = SEED, cores: int = 1) -> ServingForecast:
+def forecast(s: ServingScenario, *, count: int | None = None, seed: int = SEED) -> ServingForecast:
     """Play a scenario's requests, and those of its still twin."""
     many = max(count or 0, REQUESTS)
     hedge_ns = hedge_ns_of(s, many // 2, seed)
     return ServingForecast(s, run(s, many, seed, hedge_ns), run(still(s), QUICK, seed), hedge_ns)
 
 
-def louder(s: ServingScenario, times: float) -> ServingScenario:
-    """Everything that strays, straying so many times as far: iterations, servers, arrivals."""
-    return replace(s, noise=scaled(s.noise, times), arrivals=replace(s.arrivals, stray=s.arrivals.stray * times))
-
-
-def sketch(s: ServingScenario, seed: int = SEED) -> ServingForecast:
-    """A forecast of fewer requests."""
-    hedge_ns = hedge_ns_of(s, QUICK // 2, seed)
-    return ServingForecast(s, run(s, QUICK, seed, hedge_ns), run(still(s), QUICK, seed), hedge_ns)
+def scale_jitter(s: ServingScenario, factor: float) -> ServingScenario:
+    """The scenario with the jitter of iterations, servers and arrivals scaled."""
+    return replace(s, noise=scaled(s.noise, factor), arrivals=replace(s.arrivals, stray=s.arrivals.stray * factor))
 
 
 def rate(s: ServingScenario, seed: int) -> float:
@@ -191,22 +186,49 @@ def rate(s: ServingScenario, seed: int) -> float:
     return run(s, QUICK, seed, hedge_ns_of(s, QUICK // 2, seed)).good_share * s.per_s
 
 
-def smallest(s: ServingScenario) -> int:
-    """Accelerators of the fewest replicas."""
-    return fewest(s.serving.replicas, s.serving.load) * s.serving.tp * s.serving.pp
+class ServingWorkload(Workload[ServingScenario]):
+    """Replicas of a model that answer requests."""
+
+    name = "serving"
+    policies = POLICIES
+    seeds = 3
+
+    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[ServingScenario, list[str]]:
+        """The scenario in a table."""
+        return parse(table, label, text)
+
+    def ranks(self, s: ServingScenario) -> int:
+        """Accelerators of all replicas."""
+        return s.ranks
+
+    def at(self, s: ServingScenario, ranks: int) -> ServingScenario:
+        """More ranks are more replicas."""
+        return at(s, ranks)
+
+    def forecast(self, s: ServingScenario, how: Sampling) -> ServingForecast:
+        """The scenario's requests, and those of its twin without jitter."""
+        return forecast(s, count=how.count, seed=how.seed)
+
+    def scale_jitter(self, s: ServingScenario, factor: float) -> ServingScenario:
+        """Jitter of iterations, servers and arrivals."""
+        return scale_jitter(s, factor)
+
+    def rate(self, s: ServingScenario, how: Sampling) -> float:
+        """Answers as promised a second."""
+        return rate(s, how.seed)
+
+    def smallest(self, s: ServingScenario) -> int:
+        """Accelerators of the fewest replicas."""
+        return fewest(s.serving.replicas, s.serving.load) * s.serving.tp * s.serving.pp
+
+    def sketch(self, s: ServingScenario, how: Sampling) -> ServingForecast:
+        """A forecast of fewer requests."""
+        hedge_ns = hedge_ns_of(s, QUICK // 2, how.seed)
+        return ServingForecast(s, run(s, QUICK, how.seed, hedge_ns), run(still(s), QUICK, how.seed), hedge_ns)
+
+    def has_fixed_demand(self, s: ServingScenario) -> bool:
+        """Whether the replicas share the requests."""
+        return s.serving.load == "fixed"
 
 
-WORKLOAD = Workload(
-    "serving",
-    parse,
-    lambda s: s.ranks,
-    at,
-    forecast,
-    louder,
-    rate,
-    policies.POLICIES,
-    smallest=smallest,
-    sketch=sketch,
-    seeds=3,
-    demand=lambda s: s.serving.load == "fixed",
-)
+WORKLOAD = ServingWorkload()

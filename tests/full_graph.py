@@ -1,4 +1,4 @@
-"""A scenario as a full operator graph, of the same kind as a measured one: small jobs, every rank, every op, every gate.
+"""An oracle for the grid: a scenario as a full operator graph, of the kind that is measured: every rank, every op, every gate.
 
 A replica's program (``pipeline.py``) becomes *beats*: the ranks of a stage do one thing together, each its own op. An op of
 the program is a receive (if its input comes from another stage), work and meetings of the tensor- and context-parallel
@@ -21,10 +21,9 @@ from taut.core.errors import UsageError
 from taut.core.ids import greatest, numbered, occurrence
 from taut.core.tables import NULL, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Graph
-from taut.project.noise import table
-from taut.project.training import arrays
+from taut.project.noise import POINTS, REACH, table
 from taut.project.training import device_work as work
-from taut.project.training.grid import Grid, op_key
+from taut.project.training.grid import Grid, op_key, replica_key, step_key
 from taut.project.training.pipeline import FORWARD
 from taut.project.training.scenario import Scenario
 from taut.project.training.step_plan import Plan, plan
@@ -132,19 +131,34 @@ def _rows(s: Scenario, shape: Shape, grid: Grid, steps: int) -> Rows:
 def _chunks(shape: Shape, grid: Grid, steps: int, seed: int) -> Any:
     """Work of every op as the grid draws it, transfers in it: steps × replicas × ops × parts × members, the last two 1."""
     took = np.empty((steps, shape.dp, len(grid.program), 1, 1))
-    for i, values in enumerate(arrays.work(grid, np.arange(steps), seed)):
-        took[:, :, i, 0, 0] = values
+    keys, slow, program = _keys(shape.dp, steps, seed), grid.slowness(range(steps)), grid.program
+    for i, (cell, direction, stage) in enumerate(zip(program.cell, program.direction, program.stage, strict=True)):
+        drawn = _look_up(op_key.plain(keys, i), grid.tables[direction]) * slow[:, :, stage]
+        took[:, :, i, 0, 0] = grid.fixed_ns.ravel()[cell] + grid.drawn_ns.ravel()[cell] * drawn
     return took
+
+
+def _keys(replicas: int, steps: int, seed: int) -> Any:
+    """Where the draws of each step and replica begin: steps × replicas."""
+    return replica_key.plain(step_key.plain(seed, np.arange(steps))[:, None], np.arange(replicas)[None, :])
+
+
+def _look_up(bits: Any, row: Any) -> Any:
+    """The quantiles of a table (one row of it) that draws of 32 bits stand for."""
+    x = (bits.astype(float) + 0.5) / 4294967296.0
+    at = (np.log(x / (1 - x)) + REACH) * ((POINTS - 1) / (2 * REACH))
+    k = at.astype(np.int64)
+    return (1 - at + k) * row[k] + (at - k) * row[k + 1]
 
 
 def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Any) -> Any:
     """The same with a number for every part and every rank; the transfers are in the parts."""
-    keys = arrays.replica_keys(shape.dp, np.arange(steps), seed)
+    keys = _keys(shape.dp, steps, seed)
     slow = grid.slowness(range(steps))
     took = np.zeros((steps, shape.dp, len(grid.program), int(shape.parts.max()), shape.inner))
     for i, parts in enumerate(shape.parts.tolist()):
         own = np.arange(1, parts * shape.inner + 1).reshape(parts, shape.inner)
-        strays = arrays.look_up(op_key.plain(op_key.plain(keys, i)[:, :, None, None], own), one)
+        strays = _look_up(op_key.plain(op_key.plain(keys, i)[:, :, None, None], own), one)
         cell, stage = grid.program.cell[i], grid.program.stage[i]
         mean = grid.drawn_ns.ravel()[cell] * slow[:, :, stage, None, None]
         took[:, :, i, :parts] = (grid.fixed_ns.ravel()[cell] + mean * strays) / parts

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import full_graph
 from taut.core.errors import UsageError
 from taut.core.tables import Verb
 from taut.diagnose.detectors import Evidence, diagnose
@@ -19,11 +20,10 @@ from taut.export import perfetto
 from taut.graph import Graph, link
 from taut.ledger import charge
 from taut.project.noise import table
-from taut.project.training import generate
-from taut.project.training.grid import Grid, steps
+from taut.project.training.grid import Grid, Sync, steps
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import step_ns, still
+from taut.project.training.step_time import step_ns, without_noise
 from taut.replay.blame import blame
 from taut.replay.timeline import Change, batch, replay
 
@@ -57,9 +57,9 @@ def scenario(noise: Noise | None = None, **job: Any) -> Scenario:
     )  # fmt: skip
 
 
-def noisy(s: Scenario, p: Plan) -> Grid:
+def with_noise(s: Scenario, p: Plan) -> Grid:
     """Every replica; what is computed strays, what is transferred does not."""
-    sure = still(s, p)
+    sure = without_noise(s, p)
     computed = np.stack([p.forward_ns, p.backward_ns]) - np.array(p.transfer_ns)[:, None]
     tables = np.stack([table(s.noise, s.job.tp * s.job.cp, max(gates, 1)) for gates in p.gates])
     return replace(sure, fixed_ns=sure.fixed_ns - computed, drawn_ns=computed, tables=tables, replicas=s.job.dp)
@@ -67,14 +67,14 @@ def noisy(s: Scenario, p: Plan) -> Grid:
 
 def played(s: Scenario, p: Plan, grid: Grid, count: int, seed: int) -> Any:
     every = s.job.steps_between_syncs
-    return steps(grid, count, seed, every=every, sync_ns=p.sync_ns * every, after_ns=p.optimiser_ns)
+    return steps(grid, count, seed, sync=Sync(every=every, sync_ns=p.sync_ns * every, after_ns=p.optimiser_ns))
 
 
 @pytest.mark.parametrize("by", ["chunk", "layer"])
 @pytest.mark.parametrize("job", JOBS, ids=str)
 def test_without_noise_a_graph_takes_what_the_sweep_says(job: dict[str, Any], by: Literal["chunk", "layer"]) -> None:
     s, count = scenario(**job), 6
-    made = generate.graph(s, still(s, plan(s)), count, by=by)
+    made = full_graph.graph(s, without_noise(s, plan(s)), count, by=by)
     replayed = replay(made)
     assert (replayed.arrival_ns == made.ops.start_ns).all()
     assert (replayed.end_ns == made.ops.end_ns).all()
@@ -87,17 +87,17 @@ def test_with_the_draws_of_the_grid_a_graph_has_its_step_times(job: dict[str, An
     s = scenario(Noise(distribution="lognormal", spread=0.1), **job)
     p = plan(s)
     slow = np.random.default_rng(1).uniform(1, 1.3, (s.job.dp, s.job.pp))
-    grid = replace(noisy(s, p), slow=lambda step: slow)
-    made = generate.graph(s, grid, 12, seed=5, p=p)
+    grid = replace(with_noise(s, p), slow=lambda step: slow)
+    made = full_graph.graph(s, grid, 12, seed=5, p=p)
     assert replay(made).window_ns == pytest.approx(played(s, p, grid, 12, 5), rel=ROUNDED)
 
 
 def test_a_hop_that_nobody_waits_to_send() -> None:
     s = scenario(Noise(spread=0.1), pp=4, dp=2)
     p = plan(s)
-    grid = noisy(s, p)
+    grid = with_noise(s, p)
     eager = replace(grid, fixed_ns=np.zeros_like(grid.fixed_ns), hop_ns=p.hop_ns)
-    made = generate.graph(s, eager, 6, seed=2, p=p)
+    made = full_graph.graph(s, eager, 6, seed=2, p=p)
     assert replay(made).window_ns == pytest.approx(played(s, p, eager, 6, 2), rel=ROUNDED)
 
 
@@ -113,8 +113,8 @@ def test_a_hop_that_nobody_waits_to_send() -> None:
 def test_layers_drawn_apart_are_as_late_as_chunks_drawn_from_the_table(noise: Noise) -> None:
     s, count = scenario(noise, pp=2, dp=2, tp=4), 300
     p = plan(s)
-    grid = noisy(s, p)
-    apart = replay(generate.graph(s, grid, count, seed=1, by="layer", p=p)).window_ns
+    grid = with_noise(s, p)
+    apart = replay(full_graph.graph(s, grid, count, seed=1, by="layer", p=p)).window_ns
     together = played(s, p, grid, 10 * count, 2)
     error = sqrt(apart.var() / count + together.var() / (10 * count))
     assert apart.mean() == pytest.approx(together.mean(), abs=4 * error)
@@ -122,13 +122,13 @@ def test_layers_drawn_apart_are_as_late_as_chunks_drawn_from_the_table(noise: No
 
 
 def linked(made: Graph) -> Graph:
-    return link(generate.recorded(made))
+    return link(full_graph.recorded(made))
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job.get("virtual_pp") != 3], ids=str)
 def test_linked_again_from_its_trace_a_graph_is_the_same(job: dict[str, Any]) -> None:
     s = scenario(Noise(spread=0.1), **job)
-    made = generate.graph(s, noisy(s, plan(s)), 4, seed=3)
+    made = full_graph.graph(s, with_noise(s, plan(s)), 4, seed=3)
     again = linked(made)
     assert (replay(again).window_ns == replay(made).window_ns).all()
     assert len(again) == len(made)
@@ -145,7 +145,7 @@ def test_slow_ranks_are_found_with_all_that_taut_has(tp: int, culprits: set[int]
     p = plan(s)
     slow = np.ones((4, 2))
     slow[2, 1] = 1.4
-    made = generate.graph(s, replace(noisy(s, p), slow=lambda step: slow), 24, seed=7, by="layer", p=p)
+    made = full_graph.graph(s, replace(with_noise(s, p), slow=lambda step: slow), 24, seed=7, by="layer", p=p)
     observed = replay(made)
     blamed = blame(made, observed, observed)
     by_rank = blamed.matrix.sum(axis=1)
@@ -171,14 +171,14 @@ def test_slow_ranks_are_found_with_all_that_taut_has(tp: int, culprits: set[int]
 )
 def test_what_a_graph_leaves_out_is_said(job: dict[str, Any], said: list[str]) -> None:
     s = scenario(**job)
-    made = generate.graph(s, still(s, plan(s)), 2)
+    made = full_graph.graph(s, without_noise(s, plan(s)), 2)
     assert len(made.partial) == len(said)
     assert all(line.startswith(start) for line, start in zip(made.partial, said, strict=True))
 
 
 def test_hops_and_meetings_name_their_ranks() -> None:
     s = scenario(pp=2, dp=2, tp=2)
-    made = generate.graph(s, still(s, plan(s)), 1)
+    made = full_graph.graph(s, without_noise(s, plan(s)), 1)
     ops, names = made.ops, np.array(made.names)[made.ops.name]
     sends = names == "forward-send"
     assert set(zip(ops.rank[sends].tolist(), ops.peer[sends].tolist(), strict=True)) == {(0, 4), (1, 5), (2, 6), (3, 7)}
@@ -197,7 +197,7 @@ def test_criticality_over_any_cut_is_one(job: dict[str, Any], seed: int, moments
     """Whatever was going on at a moment cuts the graph; one critical op was among it, and nothing but work is on its path."""
     s = scenario(Noise(distribution="lognormal", spread=0.3), **job)
     p = plan(s)
-    made = generate.graph(s, noisy(s, p), 3, seed)
+    made = full_graph.graph(s, with_noise(s, p), 3, seed)
     played = replay(made)
     begin, end = played.end_ns - played.work_ns, played.end_ns
     wall = int(end.max())
@@ -212,7 +212,7 @@ def test_criticality_over_any_cut_is_one(job: dict[str, Any], seed: int, moments
 def test_the_step_moves_with_an_op_as_often_as_that_is_critical(job: dict[str, Any], seed: int, which: float) -> None:
     """∂E[T]/∂w = P(critical): the wall is convex in the work of an op, so the quotient lies between both ends' criticality."""
     s = scenario(Noise(distribution="lognormal", spread=0.3), **job)
-    made = generate.graph(s, noisy(s, plan(s)), 4, seed)
+    made = full_graph.graph(s, with_noise(s, plan(s)), 4, seed)
     op, extra = int(which * len(made.ops)), 100_000
     before, after = replay(made), replay(made, [Change([op], "work", "add", extra)])
     gained = (after.end_ns.max() - before.end_ns.max()) / extra
@@ -222,4 +222,4 @@ def test_the_step_moves_with_an_op_as_often_as_that_is_critical(job: dict[str, A
 def test_a_job_too_large_for_a_graph_is_refused() -> None:
     s = scenario(pp=4, dp=512, tp=8)
     with pytest.raises(UsageError, match="more than a full graph may have"):
-        generate.graph(s, still(s, plan(s)), 100)
+        full_graph.graph(s, without_noise(s, plan(s)), 100)
