@@ -14,11 +14,30 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from taut.project.requests.fan_out import TAILS, at_most, fan_out, hedged, leaves_for, percentile, through
+import numpy as np
+
+from taut.core.array_types import Floats
+from taut.project.noise import GRID
+from taut.project.requests.fan_out import TAILS, fan_out, hedged, percentile, through
 
 Row = tuple[str, float, float]
 """(quantity, theirs, ours), ms."""
 CHANCES = (0.5, 0.95, 0.99)
+
+
+def leaves_for(table: Floats, chance: float, value: float) -> float:
+    """How many independent leaves make the slowest of them take this long at this chance."""
+    at = np.interp(value, table, GRID)
+    return float(np.log(chance) / -np.log1p(np.exp(-at)))
+
+
+def at_most(table: Floats, share: float, chance: float) -> float:
+    """The longest time that this share of the leaves can take at this chance, whatever they have in common.
+
+    Markov: if some part of the leaves is late in some part of the requests, then the product of both parts is late of all.
+    """
+    late = (1 - share) * (1 - chance)
+    return percentile(table, 1 - late)
 
 
 def fanned(folder: Path) -> Iterator[Row]:

@@ -7,6 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taut.project.noise import table
+from taut.project.requests.fan_out import fan_out, percentile, through
+from taut.project.training.scenario import Noise
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "validation"))
 
@@ -14,6 +20,8 @@ import availability
 import network
 import oversubscription
 import tail
+
+EXPONENTIAL = table(Noise("exponential", 1.0))
 
 
 @pytest.fixture
@@ -39,6 +47,22 @@ def test_independent_leaves_fall_short_of_measured_ones(published: Path) -> None
     assert theirs > most, "not even leaves that are late together explain it"
     theirs, ours = next(v for k, v in rows.items() if k.startswith("lognormal") and k.endswith("leaves: 100 % done, p99"))
     assert 0.7 * theirs < ours < theirs
+
+
+@given(st.integers(1, 100_000), st.sampled_from([0.1, 0.5, 0.99]))
+def test_leaves_are_found_again_from_the_slowest(leaves: int, chance: float) -> None:
+    assert tail.leaves_for(EXPONENTIAL, chance, percentile(fan_out(EXPONENTIAL, leaves), chance)) == pytest.approx(
+        leaves, rel=1e-2
+    )
+
+
+def test_leaves_that_are_late_together_are_not_late_more_often() -> None:
+    """Twenty leaves that are all late in the same twentieth of the requests: the bound is reached, not passed."""
+    late = through({0.5: 1.0, 0.95: 10.0})
+    assert tail.at_most(late, 0.95, 0.5) == pytest.approx(percentile(late, 0.975))
+    assert tail.at_most(late, 0.0, 0.5) == pytest.approx(percentile(late, 0.5)), (
+        "late together"
+    )
 
 
 def test_hedging_is_bracketed_by_two_tails_through_the_same_points(published: Path) -> None:

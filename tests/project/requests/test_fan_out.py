@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from taut.core.errors import UsageError
 from taut.project.noise import GRID, table
-from taut.project.requests.fan_out import TAILS, at_most, fan_out, hedged, leaves_for, percentile, through
+from taut.project.requests.fan_out import TAILS, fan_out, hedged, percentile, through
 from taut.project.training.scenario import Noise
 
 EXPONENTIAL = table(Noise("exponential", 1.0))
@@ -43,18 +43,6 @@ def test_most_leaves_answer_at_their_own_percentile() -> None:
     assert percentile(fan_out(EXPONENTIAL, 100_000, 0.95), 0.99) == pytest.approx(log(20), rel=0.015)
     some = np.sort(np.random.default_rng(1).exponential(size=(20_000, 40)), axis=1)[:, 37]
     assert percentile(fan_out(EXPONENTIAL, 40, 0.95), 0.9) == pytest.approx(np.quantile(some, 0.9), rel=0.02)
-
-
-@given(st.integers(1, 100_000), st.sampled_from([0.1, 0.5, 0.99]))
-def test_leaves_are_found_again_from_the_slowest(leaves: int, chance: float) -> None:
-    assert leaves_for(EXPONENTIAL, chance, percentile(fan_out(EXPONENTIAL, leaves), chance)) == pytest.approx(leaves, rel=1e-2)
-
-
-def test_leaves_that_are_late_together_are_not_late_more_often() -> None:
-    """Twenty leaves that are all late in the same twentieth of the requests: the bound is reached, not passed."""
-    late = through({0.5: 1.0, 0.95: 10.0})
-    assert at_most(late, 0.95, 0.5) == pytest.approx(percentile(late, 0.975))
-    assert at_most(late, 0.0, 0.5) == pytest.approx(percentile(late, 0.5)), "if none need to be late alone, together they are"
 
 
 def test_two_exponential_leaves_asked_at_once_take_half_as_long() -> None:

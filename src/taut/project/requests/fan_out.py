@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats
 from taut.core.errors import UsageError
 from taut.project.noise import GRID, odds
 
 TAILS = ("lognormal", "pareto")
 
 
-def through(quantiles: Mapping[float, float], tail: str = "lognormal") -> Any:
+def through(quantiles: Mapping[float, float], tail: str = "lognormal") -> Floats:
     """The distribution through given quantiles (chance: value), and nothing else of it.
 
     Between them and beyond, the log of the value is linear in the normal score (lognormal) or in the log odds (pareto).
@@ -29,23 +29,25 @@ def through(quantiles: Mapping[float, float], tail: str = "lognormal") -> Any:
     at, x = (_score(np.log(chance) - np.log1p(-chance), tail), _score(GRID, tail))
     slope = np.diff(np.log(value)) / np.diff(at)
     k = np.clip(np.searchsorted(at, x) - 1, 0, len(slope) - 1)
-    return value[k] * np.exp(slope[k] * (x - at[k]))
+    return np.asarray(value[k] * np.exp(slope[k] * (x - at[k])))
 
 
-def _score(x: Any, tail: str) -> Any:
+def _score(x: Floats, tail: str) -> Floats:
     """Log odds as they are, or as normal scores."""
     from scipy.special import ndtri
 
+    if tail == "pareto":
+        return x
     lower, upper = odds(x)
-    return {"pareto": x, "lognormal": np.where(x < 0, ndtri(lower), -ndtri(upper))}[tail]
+    return np.asarray(np.where(x < 0, ndtri(lower), -ndtri(upper)))
 
 
-def percentile(table: Any, chance: float) -> float:
+def percentile(table: Floats, chance: float) -> float:
     """The value that is not exceeded with this chance."""
     return float(np.interp(np.log(chance) - np.log1p(-chance), GRID, table))
 
 
-def fan_out(table: Any, leaves: int, share: float = 1.0) -> Any:
+def fan_out(table: Floats, leaves: int, share: float = 1.0) -> Floats:
     """Time until this share of the leaves has answered, if they are independent: an order statistic."""
     from scipy.special import betaincinv
 
@@ -56,25 +58,10 @@ def fan_out(table: Any, leaves: int, share: float = 1.0) -> Any:
     at = np.where(
         slow < 0.5, np.log1p(-np.minimum(slow, 0.5)) - np.log(slow), np.log(quick) - np.log1p(-np.minimum(quick, 0.5))
     )
-    return np.interp(at, GRID, table)
+    return np.asarray(np.interp(at, GRID, table))
 
 
-def leaves_for(table: Any, chance: float, value: float) -> float:
-    """How many independent leaves make the slowest of them take this long at this chance."""
-    at = np.interp(value, table, GRID)
-    return float(np.log(chance) / -np.log1p(np.exp(-at)))
-
-
-def at_most(table: Any, share: float, chance: float) -> float:
-    """The longest time that this share of the leaves can take at this chance, whatever they have in common.
-
-    Markov: if some part of the leaves is late in some part of the requests, then the product of both parts is late of all.
-    """
-    late = (1 - share) * (1 - chance)
-    return percentile(table, 1 - late)
-
-
-def hedged(table: Any, delay: float) -> tuple[Any, float]:
+def hedged(table: Floats, delay: float) -> tuple[Floats, float]:
     """(distribution, share of requests sent twice) where a second leaf is asked after a delay and the first answer counts."""
     value = np.unique(np.concatenate([table, table + delay]))
     late = _late(table, value) + np.where(value > delay, _late(table, value - delay), 0.0)
@@ -83,6 +70,6 @@ def hedged(table: Any, delay: float) -> tuple[Any, float]:
     return at, float(np.exp(_late(table, delay)))
 
 
-def _late(table: Any, value: Any) -> Any:
+def _late(table: Floats, value: float | Floats) -> Floats:
     """Log chance to take longer than a value."""
     return -np.logaddexp(0, np.interp(value, table, GRID))

@@ -1,0 +1,113 @@
+"""What an iteration of a server takes: prompts are limited by products, decoding by reading weights, keys and values.
+
+Times are those of all layers on the devices of one tensor-parallel group, pipeline stages one after the other. Kernels are
+replayed from captured graphs, so that no device waits for its host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taut.project.fabric.groups import Net
+from taut.project.training.device_work import HALF, gemm_ns, layer_parameters, moved_ns, parameters
+from taut.project.training.scenario import Device, Fabric, Job, Model
+
+if TYPE_CHECKING:
+    from taut.project.requests.serving.scenario import ServingScenario
+
+FUSED = 4
+"""Kernels of a layer that are no product and no attention: two norms, rotary positions, activation (assumption)."""
+USABLE = 0.9
+"""Share of the memory that weights, keys and values may fill (as inference servers set it by default)."""
+ATTENTION_SHARE = 0.7
+"""Of what products reach, attention on the chip reaches this share (as in ``work.py``)."""
+DOUBLINGS = 18
+"""Times are tabulated at 1, 2, 4 … tokens, up to 131,072."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Times of a server, ns."""
+
+    base: Any
+    """Of an iteration over 1, 2, 4 … tokens, attention left out."""
+    kv_ns: float
+    """Of reading the keys and values of a token of context."""
+    score_ns: float
+    """Of attention between a token of a prompt and one before it."""
+    send_ns: float
+    """Of sending the keys and values of a token to another replica …"""
+    hop_ns: float
+    """… and of doing so whatever their number."""
+
+    def iteration_ns(self, tokens: Any) -> Any:
+        """An iteration over so many tokens, attention left out; linear between the tabulated ones."""
+        return np.interp(tokens, 2.0 ** np.arange(len(self.base)), self.base)
+
+    def prefill_ns(self, prompt: Any) -> Any:
+        """A prompt on its own."""
+        return self.iteration_ns(prompt) + self.score_ns * prompt * prompt / 2
+
+    def alone_ns(self, prompt: Any, fresh: Any, generated: Any) -> Any:
+        """A request on a server that does nothing else; ``fresh`` are the prompt tokens that are not cached."""
+        read = self.iteration_ns(fresh) + self.score_ns * fresh * (prompt - fresh / 2)
+        return read + (generated - 1) * (self.iteration_ns(1) + self.kv_ns * (prompt + generated / 2))
+
+
+def active_parameters(m: Model) -> float:
+    """Parameters that a token meets."""
+    idle = (3 if m.gated else 2) * (m.ffn or 4 * m.hidden) * m.hidden * (m.experts - m.experts_per_token) if m.experts else 0.0
+    return m.layers * (layer_parameters(m) - idle) + m.vocab * m.hidden
+
+
+def kv_bytes(m: Model) -> float:
+    """Keys and values of a token, all layers."""
+    return 2.0 * HALF * m.layers * (m.kv_heads or m.heads) * (m.hidden // m.heads)
+
+
+def kv_tokens(m: Model, d: Device, tp: int, pp: int) -> float:
+    """Tokens whose keys and values fit beside the weights of a replica."""
+    return (USABLE * d.memory_gb * 1e9 * tp * pp - HALF * parameters(m)) / kv_bytes(m)
+
+
+def pace(s: ServingScenario) -> Pace:
+    """Times of one server of a scenario."""
+    return pace_of(s.model, s.device, s.fabric, s.serving.tp, s.serving.pp, s.serving.max_batch)
+
+
+@lru_cache(maxsize=64)
+def pace_of(m: Model, d: Device, fabric: Fabric, tp: int, pp: int, max_batch: int) -> Pace:
+    """Times of a model on so many devices; only so many requests need a next token at once."""
+    net = Net(Job(global_batch=1, tp=tp, pp=pp), fabric)
+    base = []
+    for tokens in (1 << k for k in range(DOUBLINGS)):
+        met = 2 * net.ns("all-reduce", "tp", HALF * tokens * m.hidden)
+        hops = (pp - 1) * net.ns("send", "pp", HALF * tokens * m.hidden / tp) if pp > 1 else 0.0
+        head = gemm_ns(d, min(tokens, max_batch), m.vocab // tp, m.hidden)
+        base.append(m.layers * (_layer_ns(m, d, tp, tokens) + met) + hops + head)
+    shared = min(tp, m.kv_heads or m.heads)  # a group larger than the heads holds them more than once
+    kv = moved_ns(d, kv_bytes(m) / shared)
+    score = 4.0 * m.layers * m.hidden / tp / (d.peak_tflops * 1e3 * d.gemm_share * ATTENTION_SHARE)
+    rate, latency = _between_replicas(fabric, tp * pp)
+    return Pace(np.array(base), kv, score, kv_bytes(m) / (shared * pp) / rate, latency * 1e3)
+
+
+def _layer_ns(m: Model, d: Device, tp: int, tokens: int) -> float:
+    wide, ffn = m.hidden // m.heads, (m.ffn or 4 * m.hidden) // tp
+    up, kv = 2 if m.gated else 1, 2 * (m.kv_heads or m.heads) * wide
+    total = gemm_ns(d, tokens, (m.hidden + kv) // tp, m.hidden) + gemm_ns(d, tokens, m.hidden, m.hidden // tp)
+    touched = min(m.experts, tokens * m.experts_per_token) or 1
+    each = max(1, tokens * m.experts_per_token // touched) if m.experts else tokens
+    total += gemm_ns(d, each, up * ffn, m.hidden, touched) + gemm_ns(d, each, m.hidden, ffn, touched)
+    # Norms and residuals read and write the hidden state twice, the activation its own width.
+    return total + moved_ns(d, HALF * tokens * (4.0 * m.hidden + 2.0 * ffn)) + (FUSED + 1) * d.kernel_us * 1e3
+
+
+def _between_replicas(fabric: Fabric, ranks: int) -> tuple[float, float]:
+    """(GB/s of a device, latency in µs) to another replica: on the same node, or through the tier outside it."""
+    tier = fabric.tiers[0 if 2 * ranks <= fabric.node or len(fabric.tiers) == 1 else 1]
+    return tier.gb_per_s / tier.oversubscription, tier.latency_us

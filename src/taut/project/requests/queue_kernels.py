@@ -1,0 +1,142 @@
+"""The queue engine that serving and agents share: a heap of events, queues, retries, stalls and noise, as kernels.
+
+Items (copies of a request, calls of a model) wait in queues and are worked on. A simulation takes the next event, which is
+an arrival or the top of the heap, changes its items and puts further events into the heap.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+from taut.core.array_types import Floats, Ints
+from taut.core.jit import kernel
+from taut.project.noise import REACH
+from taut.project.training.job_history import chance
+
+# fmt: off
+SETTINGS = (
+    "timeout_ns", "attempts", "backoff_ns", "retry_budget", "cancels", "stall_from_ns", "stall_to_ns", "kv_ns", "score_ns",
+    "until_ns", "from_ns", "to_ns",
+)
+"""Numbers that every simulation takes, in the order of its array of settings; each adds its own behind them."""
+(
+    TIMEOUT_NS, ATTEMPTS, BACKOFF_NS, RETRY_BUDGET, CANCELS, STALL_FROM_NS, STALL_TO_NS, KV_NS, SCORE_NS,
+    UNTIL_NS, FROM_NS, TO_NS,
+) = range(len(SETTINGS))
+# fmt: on
+OWNER, MARK, STATE, NEXT = range(4)
+"""First columns of the items: the part or task it is for, which attempt of it, its state, the item behind it in the queue."""
+SUBMITTED, STARTED = range(2)
+"""First columns of the items' times."""
+WAITING, RUNNING, DONE, DEAD, SENDING = range(1, 6)
+"""States of an item. Dead: cancelled, dropped, or done after it was given up; sending: on its way between two servers."""
+HEAD, TAIL, QUEUED = range(3)
+"""First columns of the queues."""
+MOST_DOUBLINGS = 6
+"""A pause between two attempts is at most 2**6 times the first one."""
+
+
+@kernel()
+def push(when: Floats, what: Ints, size: int, time: float, event: int) -> int:
+    """Put an event into the heap; returns the new size. Equal times come out in the order of their events' numbers."""
+    i = size
+    while i > 0:
+        up = (i - 1) >> 1
+        if when[up] < time or (when[up] == time and what[up] <= event):
+            break
+        when[i], what[i] = when[up], what[up]
+        i = up
+    when[i], what[i] = time, event
+    return size + 1
+
+
+@kernel()
+def pop(when: Floats, what: Ints, size: int) -> int:
+    """Take the earliest event out of the heap; returns the new size."""
+    size -= 1
+    time, event = when[size], what[size]
+    i = 0
+    while True:
+        down = 2 * i + 1
+        if down >= size:
+            break
+        right = down + 1
+        if right < size and (when[right] < when[down] or (when[right] == when[down] and what[right] < what[down])):
+            down = right
+        if time < when[down] or (time == when[down] and event <= what[down]):
+            break
+        when[i], what[i] = when[down], what[down]
+        i = down
+    when[i], what[i] = time, event
+    return size
+
+
+@kernel()
+def next_event(arrive: Floats, arrived: int, when: Floats, what: Ints, size: int) -> tuple[float, int, int]:
+    """(time, event, new size of the heap); -1 as the event is the next arrival, which comes after events of the same time."""
+    if size > 0 and (arrived >= len(arrive) or when[0] <= arrive[arrived]):
+        now, event = when[0], what[0]
+        return now, event, pop(when, what, size)
+    return arrive[arrived], -1, size
+
+
+@kernel()
+def append(item: int, queue: int, items: Ints, queues: Ints) -> int:
+    """Put an item at the end of a queue, a linked list through NEXT; returns how many wait there."""
+    items[item, STATE], items[item, NEXT] = WAITING, -1
+    if queues[queue, QUEUED] == 0:
+        queues[queue, HEAD] = item
+    else:
+        items[queues[queue, TAIL], NEXT] = item
+    queues[queue, TAIL] = item
+    queues[queue, QUEUED] += 1
+    return int(queues[queue, QUEUED])
+
+
+@kernel()
+def take_first(queue: int, items: Ints, queues: Ints) -> int:
+    """Take the first item out of a queue that has one."""
+    item = queues[queue, HEAD]
+    queues[queue, HEAD] = items[item, NEXT]
+    queues[queue, QUEUED] -= 1
+    return int(item)
+
+
+@kernel()
+def retry_pause_ns(settings: Floats, attempt: int, retried: float, submitted: int) -> float:
+    """Pause before another attempt after this one (counted from 0); -1 where attempts or the budget of retries are used up."""
+    if attempt + 1 < settings[ATTEMPTS] and retried + 1 <= settings[RETRY_BUDGET] * submitted:
+        return float(settings[BACKOFF_NS] * 2.0 ** min(attempt, MOST_DOUBLINGS))
+    return -1.0
+
+
+@kernel()
+def stall_left_ns(settings: Floats, now: float) -> float:
+    """How long the stall goes on for what begins now; 0 outside it."""
+    return float(max(settings[STALL_TO_NS] - now, 0.0)) if now >= settings[STALL_FROM_NS] else 0.0
+
+
+@kernel()
+def draw_quantile(table: Floats, u: float) -> float:
+    """A draw from a table of quantiles, which lie at even log odds between -REACH and REACH."""
+    points = len(table)
+    at = (log(u / (1 - u)) + REACH) * ((points - 1) / (2 * REACH))
+    at = min(max(at, 0.0), points - 1.0)
+    k = min(int(at), points - 2)
+    return float(table[k] + (at - k) * (table[k + 1] - table[k]))
+
+
+@kernel()
+def noise_factor(factor: float, tables: Floats, key: int, draw: int) -> float:
+    """A factor times the noise of one piece of work: of its own (first table) and of its devices' step (second)."""
+    return factor * draw_quantile(tables[0], chance(key, draw)) * draw_quantile(tables[1], chance(key, draw + 1))
+
+
+@kernel()
+def iteration_ns(base: Floats, tokens: int) -> float:
+    """Time of an iteration over so many tokens: linear between powers of two, at which ``base`` has it."""
+    k, top = 0, 1
+    while 2 * top <= tokens and k < len(base) - 2:
+        k += 1
+        top *= 2
+    return float(base[k] + (base[k + 1] - base[k]) * (tokens - top) / top)
