@@ -92,9 +92,9 @@ def projection() -> None:
     """A training job with failures on a fabric, a service and a team of agents, all small."""
     from taut.project.fabric.flow import rates
     from taut.project.requests.agents.scenario import parse as parse_agents
-    from taut.project.requests.agents.tasks import run as run_agents
+    from taut.project.requests.agents.tasks import simulate as simulate_agents
     from taut.project.requests.serving.scenario import parse as parse_serving
-    from taut.project.requests.serving.servers import run as run_serving
+    from taut.project.requests.serving.servers import simulate as simulate_serving
     from taut.project.training.failures import simulate_jobs
     from taut.project.training.forecast import forecast
     from taut.project.training.sampled_replica import rate
@@ -113,12 +113,12 @@ def projection() -> None:
                     warmup_steps=5.0, warmup_share=0.25, heat_steps=50.0, placement_spread=0.1, redrawn_share=0.25)  # fmt: skip
     simulate_jobs(often, 4, 8, 20_000.0, step_s=3.0, count=2, seed=1)
     table, text = load("latency-inference")
-    table["serving"] = {**table["serving"], "replicas": 2}
+    table["serving"] = {**table["serving"], "replicas": 2, "queue_limit": 1}
     table["arrivals"] = {"per_s": 20.0, "prompt_tokens": 500, "generated_tokens": 8, "generated_spread": 0.5}
-    run_serving(parse_serving(table, "latency-inference", text)[0], 50, 1, 1e7)
+    simulate_serving(parse_serving(table, "latency-inference", text)[0], 50, 1, 1e7)
     table, text = load("agent-chain")
     with patch("taut.project.requests.agents.tasks.STRETCH", 1):
-        run_agents(parse_agents(table, "agent-chain", text)[0], 50, 1)
+        simulate_agents(parse_agents(table, "agent-chain", text)[0], 50, 1)
 
 
 def controllers() -> None:

@@ -1,4 +1,4 @@
-"""Latency of a fixed batch on inference servers, as published, and what the roofline of ``serving/work.py`` says.
+"""Latency of a fixed batch on inference servers, as published, and what the roofline of ``requests/iteration_time.py`` says.
 
     python validation/serving.py
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from taut.project.requests.serving.iteration_time import pace_of
+from taut.project.requests.iteration_time import pace_of
 from taut.project.training.scenario import Device, Fabric, Model
 
 KERNEL_US = 5.0

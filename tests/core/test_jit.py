@@ -85,7 +85,7 @@ def agree(kernel: Kernel, args: Args) -> None:
         same(plain, result(kept, args), f"{kernel.__name__} kept")
 
 
-NEVER_KEPT = {"shift": "returns nothing", "wanted": "returns a truth value", "fan": "takes a truth value"}
+NEVER_KEPT = {"shift": "returns nothing", "wanted": "returns a truth value"}
 """Kernels whose code is compiled into that of the kernels that call them, and not kept alone."""
 
 

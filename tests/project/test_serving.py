@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
 from taut.project.projection import Asked, project_table
-from taut.project.requests.serving.iteration_time import pace
+from taut.project.requests.iteration_time import pace
 from taut.project.requests.serving.request_draws import draw, modulation
 from taut.project.requests.serving.scenario import ServingScenario, parse
-from taut.project.requests.serving.servers import Played, run
-from taut.project.requests.serving.workload import WORKLOAD, ServingForecast, at, forecast, rate, scale_jitter
-from taut.project.workload import INDICES
+from taut.project.requests.serving.servers import ServingOutcome, simulate
+from taut.project.requests.serving.workload import WORKLOAD, ServingForecast, forecast
+from taut.project.workload import INDICES, Sampling
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0}
 FABRIC = {"name": "one", "tiers": [{"name": "node", "devices": 8, "gb_per_s": 450.0}]}
@@ -57,7 +57,11 @@ def loaded(busy: float, **tables: Any) -> tuple[ServingScenario, float]:
     return replace(s, arrivals=replace(s.arrivals, per_s=busy / took * 1e9 * s.servers)), took
 
 
-def waited(p: Played) -> float:
+def rate(s: ServingScenario) -> float:
+    return WORKLOAD.rate(s, Sampling(seed=1))
+
+
+def waited(p: ServingOutcome) -> float:
     return float(p.spent_ns["queue"].mean())
 
 
@@ -77,32 +81,32 @@ def chat(**tables: Any) -> ServingScenario:
 @pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
 def test_exponential_work_waits_as_in_m_m_1(busy: float) -> None:
     s, took = loaded(busy, noise=EXPONENTIAL)
-    p = run(s, 200_000, 3)
+    p = simulate(s, 200_000, 3)
     assert waited(p) == pytest.approx(busy / (1 - busy) * took, rel=0.06)
     assert p.busy == pytest.approx(busy, rel=0.02)
-    late = np.quantile(p.latency_ns, 0.99)
+    late = np.quantile(p.took_ns, 0.99)
     assert late == pytest.approx(log(100) * took / (1 - busy), rel=0.08)
 
 
 @pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
 def test_even_work_waits_half_as_long_as_in_m_d_1(busy: float) -> None:
     s, took = loaded(busy)
-    assert waited(run(s, 200_000, 4)) == pytest.approx(busy / (2 * (1 - busy)) * took, rel=0.06)
+    assert waited(simulate(s, 200_000, 4)) == pytest.approx(busy / (2 * (1 - busy)) * took, rel=0.06)
 
 
 def test_even_arrivals_of_even_work_do_not_wait() -> None:
     s, took = loaded(0.9)
-    p = run(replace(s, arrivals=replace(s.arrivals, stray=0.0)), 2000, 1)
+    p = simulate(replace(s, arrivals=replace(s.arrivals, stray=0.0)), 2000, 1)
     assert waited(p) == 0
-    assert p.latency_ns == pytest.approx(np.full(len(p.latency_ns), took))
+    assert p.took_ns == pytest.approx(np.full(len(p.took_ns), took))
 
 
 @pytest.mark.parametrize("parts", [2, 8, 32])
 def test_the_slowest_of_exponential_parts_takes_a_harmonic_number(parts: int) -> None:
     s, took = loaded(0.0005, noise=EXPONENTIAL, serving={"replicas": 2 * parts, "fan_out": parts, "routing": "shortest"})
-    p = run(s, 20_000, 2)
+    p = simulate(s, 20_000, 2)
     harmonic = sum(1 / k for k in range(1, parts + 1))
-    assert p.latency_ns.mean() == pytest.approx(harmonic * took, rel=0.02)
+    assert p.took_ns.mean() == pytest.approx(harmonic * took, rel=0.02)
     found = ServingForecast(s, p, p, -1.0).indices()["sync_delay_amplification"]
     # Delays count from the work without noise on: E max(X−1, 0) of one is 1/e.
     assert found is not None
@@ -112,16 +116,16 @@ def test_the_slowest_of_exponential_parts_takes_a_harmonic_number(parts: int) ->
 def test_a_hundred_leaves_are_late_in_63_of_100_requests() -> None:
     """One leaf takes a second in 1 of 100 cases; of a hundred, one does in 1 − 0.99^100 of the requests."""
     s = scenario(leaves={"count": 100, "p50_ms": 10.0, "p99_ms": 1000.0}, arrivals={"per_s": 0.01})
-    p = run(s, 20_000, 5)
+    p = simulate(s, 20_000, 5)
     assert (p.spent_ns["leaves"] > 1e9).mean() == pytest.approx(1 - 0.99**100, abs=0.01)
-    hedged = run(replace(s, leaves=replace(s.leaves, hedge_ms=50.0)), 20_000, 5)
+    hedged = simulate(replace(s, leaves=replace(s.leaves, hedge_ms=50.0)), 20_000, 5)
     assert (hedged.spent_ns["leaves"] > 1e9).mean() < 0.1
 
 
 def test_two_exponential_clones_take_half_as_long() -> None:
     s, took = loaded(0.0005, noise=EXPONENTIAL, serving={"replicas": 4, "hedge_quantile": 0.0, "routing": "shortest"})
-    f = forecast(s, count=20_000)
-    assert f.played.latency_ns.mean() == pytest.approx(took / 2, rel=0.02)
+    f = forecast(s, 20_000, 0)
+    assert f.outcome.took_ns.mean() == pytest.approx(took / 2, rel=0.02)
     assert f.entry()["copies_per_request"] == pytest.approx(2, rel=0.01)
     found = f.indices()["replay_probability"]
     assert found is not None
@@ -130,11 +134,11 @@ def test_two_exponential_clones_take_half_as_long() -> None:
 
 def test_a_hedge_at_a_quantile_asks_the_rest_twice() -> None:
     s, took = loaded(0.0005, noise=EXPONENTIAL, serving={"replicas": 4, "hedge_quantile": 0.9, "routing": "shortest"})
-    f = forecast(s, count=40_000)
+    f = forecast(s, 40_000, 0)
     delay = took * log(10)
     assert f.hedge_ns == pytest.approx(delay, rel=0.05)
     assert f.entry()["copies_per_request"] == pytest.approx(1.1, abs=0.01)
-    assert np.quantile(f.played.latency_ns, 0.999) == pytest.approx((took * log(1000) + delay) / 2, rel=0.05)
+    assert np.quantile(f.outcome.took_ns, 0.999) == pytest.approx((took * log(1000) + delay) / 2, rel=0.05)
 
 
 def test_retries_multiply_the_load_as_their_fixed_point_says() -> None:
@@ -142,7 +146,7 @@ def test_retries_multiply_the_load_as_their_fixed_point_says() -> None:
     s, took = loaded(0.4, noise=EXPONENTIAL)
     patience, retries = 3.0, 1
     given = {"timeout_ms": patience * took / 1e6, "retries": retries, "cancels": False, "backoff_ms": 50 * took / 1e6}
-    p = run(replace(s, serving=replace(s.serving, **given)), 100_000, 6)
+    p = simulate(replace(s, serving=replace(s.serving, **given)), 100_000, 6)
     load = 0.4
     for _ in range(200):
         lost = exp(-(1 - load) * patience)
@@ -154,8 +158,8 @@ def test_a_retry_storm_feeds_on_itself_and_a_budget_ends_it() -> None:
     """Above what servers can do with retries, below without them: nothing is answered in time; with a budget most is."""
     s, took = loaded(0.8, noise=EXPONENTIAL)
     storm = {"timeout_ms": 10 * took / 1e6, "retries": 3, "cancels": False}
-    lost = run(replace(s, serving=replace(s.serving, **storm)), 50_000, 7)
-    held = run(replace(s, serving=replace(s.serving, **storm, retry_budget=0.05)), 50_000, 7)
+    lost = simulate(replace(s, serving=replace(s.serving, **storm)), 50_000, 7)
+    held = simulate(replace(s, serving=replace(s.serving, **storm, retry_budget=0.05)), 50_000, 7)
     assert lost.attained < 0.2
     assert held.attained > 0.5
 
@@ -165,9 +169,9 @@ def test_a_stall_passes_without_retries_and_stays_with_three(retries: int, recov
     """Half a second of patience, 30 of 50 requests a second, a stall of 4 s: with three retries nothing is answered again."""
     s, took = loaded(0.6, noise=EXPONENTIAL)
     given = {"timeout_ms": 25 * took / 1e6, "retries": retries, "cancels": False, "stall_s": 200 * took / 1e9}
-    p = run(replace(s, serving=replace(s.serving, **given)), 20_000, 6)
+    p = simulate(replace(s, serving=replace(s.serving, **given)), 20_000, 6)
     late = p.came_ns > 0.7 * p.window_ns[1]
-    assert (np.isfinite(p.latency_ns[late]).mean() > 0.9) == recovers
+    assert (np.isfinite(p.took_ns[late]).mean() > 0.9) == recovers
 
 
 def test_the_index_of_dispersion_is_met() -> None:
@@ -182,12 +186,12 @@ def test_the_index_of_dispersion_is_met() -> None:
     assert len(part) / part[-1] == pytest.approx(5, rel=0.1)
 
 
-def test_louder_arrivals_stray_as_much_farther() -> None:
+def test_scaled_jitter_spreads_arrivals_as_much_farther() -> None:
     s = scenario(arrivals={"per_s": 10.0})
-    came = [draw(scale_jitter(s, k), 50_000, 1.0, 1).came_ns for k in (1, 2)]
+    came = [draw(WORKLOAD.scale_jitter(s, k), 50_000, 1.0, 1).came_ns for k in (1, 2)]
     spread = [np.diff(np.searchsorted(one, np.arange(0, 4e12, 1e11))).var() for one in came]
     assert spread[1] / spread[0] == pytest.approx(4, rel=0.05)
-    quiet = scale_jitter(s, 0.0)
+    quiet = WORKLOAD.scale_jitter(s, 0.0)
     assert np.ptp(np.diff(draw(quiet, 1000, 1.0, 1).came_ns)) < 1e-3
     assert quiet.noise.distribution == "none"
 
@@ -220,21 +224,21 @@ def test_tensor_parallel_replicas_are_quicker_but_meet() -> None:
 
 def test_chunks_take_the_stalls_out_of_decoding() -> None:
     s = chat(arrivals={"per_s": 40.0, "prompt_tokens": 3000})
-    stalls, chunks = (run(WORKLOAD.policies["chunked-prefill"].apply(s, 256) if chunk else s, 6000, 1) for chunk in (0, 1))
-    worst = [np.quantile(((p.latency_ns - p.first_ns) / np.maximum(p.output - 1, 1)), 0.99) for p in (stalls, chunks)]
+    stalls, chunks = (simulate(WORKLOAD.policies["chunked-prefill"].apply(s, 256) if chunk else s, 6000, 1) for chunk in (0, 1))
+    worst = [np.quantile(((p.took_ns - p.first_ns) / np.maximum(p.output - 1, 1)), 0.99) for p in (stalls, chunks)]
     assert worst[1] < 0.8 * worst[0]
 
 
 def test_split_replicas_decode_without_stalls_and_pay_the_fabric() -> None:
     s = chat(arrivals={"per_s": 40.0, "prompt_tokens": 3000})
-    both, split = run(s, 6000, 1), run(WORKLOAD.policies["disaggregate"].apply(s, 0.5), 6000, 1)
-    each = [np.nanquantile(((p.latency_ns - p.first_ns) / np.maximum(p.output - 1, 1)), 0.5) for p in (both, split)]
+    both, split = simulate(s, 6000, 1), simulate(WORKLOAD.policies["disaggregate"].apply(s, 0.5), 6000, 1)
+    each = [np.nanquantile(((p.took_ns - p.first_ns) / np.maximum(p.output - 1, 1)), 0.5) for p in (both, split)]
     assert each[1] < each[0]
     assert np.nanmean(split.spent_ns["transfer of keys and values"]) > 0
 
 
 def test_terms_sum_to_the_latency_and_promises_are_counted() -> None:
-    f = forecast(chat())
+    f = WORKLOAD.forecast(chat(), Sampling())
     entry = f.entry()
     assert sum(entry["terms"].values()) == pytest.approx(1)
     assert json.loads(json.dumps(entry)) == entry
@@ -245,36 +249,36 @@ def test_terms_sum_to_the_latency_and_promises_are_counted() -> None:
 
 def test_more_requests_than_servers_can_answer_are_not_called_delivered() -> None:
     s = chat(arrivals={"per_s": 2000.0}, promise={})
-    entry = forecast(s).entry()
+    entry = WORKLOAD.forecast(s, Sampling()).entry()
     assert entry["saturated"]
     assert entry["goodput_per_s"] < 1000
-    assert entry["effective_throughput_ratio"] > 0.8, "nothing was promised, and the still twin does no more"
+    assert entry["effective_throughput_ratio"] > 0.8, "nothing was promised, and without jitter it does no more"
 
 
 def test_scales_share_or_multiply_the_load() -> None:
     s = chat()
-    assert at(s, 16).per_s == 2 * s.per_s
+    assert WORKLOAD.at(s, 16).per_s == 2 * s.per_s
     fixed = replace(s, serving=replace(s.serving, load="fixed"))
-    assert at(fixed, 16).per_s == s.per_s
-    assert rate(at(s, 1024), 1) == pytest.approx(128 * rate(s, 1), rel=0.05), "servers that are played stand for all"
+    assert WORKLOAD.at(fixed, 16).per_s == s.per_s
+    assert rate(WORKLOAD.at(s, 1024)) == pytest.approx(128 * rate(s), rel=0.05), "simulated servers stand for all"
     with pytest.raises(UsageError):
-        at(chat(serving={"tp": 4}), 6)
+        WORKLOAD.at(chat(serving={"tp": 4}), 6)
 
 
 def test_jitter_costs_promises() -> None:
     s = chat(arrivals={"per_s": 60.0}, promise={"ttft_ms": 100.0})
-    assert rate(scale_jitter(s, 0.0), 1) > rate(scale_jitter(s, 3.0), 1)
+    assert rate(WORKLOAD.scale_jitter(s, 0.0)) > rate(WORKLOAD.scale_jitter(s, 3.0))
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOAD.policies))
-def test_every_policy_acts_and_can_be_played(name: str) -> None:
+def test_every_policy_changes_the_scenario_and_can_be_simulated(name: str) -> None:
     s = chat(
         leaves={"count": 10}, serving={"timeout_ms": 3000.0, "retries": 2, "cancels": False, "routing": "random"},
         arrivals={"per_s": 60.0},
     )  # fmt: skip
     changed = WORKLOAD.policies[name].apply(s, None)
     assert changed != s
-    assert 0 <= rate(changed, 1) <= changed.per_s
+    assert 0 <= rate(changed) <= changed.per_s
 
 
 def test_a_policy_out_of_range_is_refused() -> None:
@@ -338,17 +342,17 @@ def test_whatever_is_asked_requests_are_accounted_for(
         serving={**serving, **reading}, arrivals={"per_s": per_s, **lengths}, promise={"ttft_ms": 5.0}, noise={"spread": 0.3}
     )
     hedge_ns = -1.0 if serving["hedge_quantile"] is None else 1e6 * serving["hedge_quantile"]
-    p = run(s, 300, seed, hedge_ns)
-    there = np.isfinite(p.latency_ns)
-    assert (p.first_ns[there] <= p.latency_ns[there]).all()
-    assert (p.latency_ns[there] > 0).all()
-    assert p.counts["copies"] <= len(p.kept) * s.serving.fan_out * 2 * 8
+    p = simulate(s, 300, seed, hedge_ns)
+    there = np.isfinite(p.took_ns)
+    assert (p.first_ns[there] <= p.took_ns[there]).all()
+    assert (p.took_ns[there] > 0).all()
+    assert p.copies_per_request <= 2 * 8
     assert 0 <= p.thrown <= 1
     assert 0 <= p.busy <= 1
     f = ServingForecast(s, p, p, hedge_ns)
     assert json.loads(json.dumps(f.entry())) == f.entry()
     if there.any():
-        assert sum(f.terms.values()) == pytest.approx(p.latency_ns[there].mean())
+        assert sum(f.terms.values()) == pytest.approx(p.took_ns[there].mean())
     if not serving["timeout_ms"] and p.counts["turned_away"] == 0 and not serving["drop_late"]:
         assert there.mean() == 1 or p.saturated
 

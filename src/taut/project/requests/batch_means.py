@@ -1,37 +1,37 @@
-"""A window cut into parts one after the other: what differs between them says how sure the whole is."""
+"""Batch means: a window is cut into parts one after the other, and how they differ gives the interval of the whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Mask
 from taut.project.workload import Estimate
 
 COUNT, STUDENT = 8, 2.365
-"""Parts, and Student's t for them."""
+"""Parts, and the quantile of Student's t that gives an interval of 95 % from so many (seven degrees of freedom)."""
 
 
 class Blocks:
     """Parts of a window by when things came."""
 
-    def __init__(self, window: tuple[float, float], came: Any) -> None:
+    def __init__(self, window: tuple[float, float], came: Floats) -> None:
         begin, end = window
         self.of = np.clip((came - begin) / (end - begin) * COUNT, 0, COUNT - 1).astype(int)
 
-    def mean(self, values: Any) -> dict[str, float | None]:
+    def mean(self, values: Floats) -> dict[str, float | None]:
         """The mean of values that are known, as ``--json`` says an estimate."""
 
-        def of(some: Any) -> float | None:
+        def of(some: Mask) -> float | None:
             known = values[some & np.isfinite(values)]
             return float(known.mean()) if len(known) else None
 
         found = self.estimate(of(np.ones(len(values), bool)), of)
         return {"value": None, "lo": None, "hi": None} if found is None else found.entry()
 
-    def estimate(self, value: float | None, part: Callable[[Any], float | None]) -> Estimate | None:
+    def estimate(self, value: float | None, part: Callable[[Mask], float | None]) -> Estimate | None:
         """A value with its interval, from the same of every part (a mask of what came in it)."""
         if value is None:
             return None

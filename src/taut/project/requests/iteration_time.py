@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.project.fabric.groups import Net
-from taut.project.training.device_work import HALF, gemm_ns, layer_parameters, moved_ns, parameters
+from taut.project.requests.replica_pool import PoolScenario, kv_bytes
+from taut.project.training.device_work import HALF, gemm_ns, layer_parameters, moved_ns
 from taut.project.training.scenario import Device, Fabric, Job, Model
-
-if TYPE_CHECKING:
-    from taut.project.requests.serving.scenario import ServingScenario
 
 FUSED = 4
 """Kernels of a layer that are no product and no attention: two norms, rotary positions, activation (assumption)."""
-USABLE = 0.9
-"""Share of the memory that weights, keys and values may fill (as inference servers set it by default)."""
 ATTENTION_SHARE = 0.7
-"""Of what products reach, attention on the chip reaches this share (as in ``work.py``)."""
+"""Of what products reach, attention on the chip reaches this share (as in ``training/device_work.py``)."""
 DOUBLINGS = 18
 """Times are tabulated at 1, 2, 4 … tokens, up to 131,072."""
 
@@ -33,7 +29,7 @@ DOUBLINGS = 18
 class Pace:
     """Times of a server, ns."""
 
-    base: Any
+    base: Floats
     """Of an iteration over 1, 2, 4 … tokens, attention left out."""
     kv_ns: float
     """Of reading the keys and values of a token of context."""
@@ -44,18 +40,18 @@ class Pace:
     hop_ns: float
     """… and of doing so whatever their number."""
 
-    def iteration_ns(self, tokens: Any) -> Any:
+    def iteration_ns(self, tokens: float | Ints) -> Floats:
         """An iteration over so many tokens, attention left out; linear between the tabulated ones."""
-        return np.interp(tokens, 2.0 ** np.arange(len(self.base)), self.base)
+        return np.asarray(np.interp(tokens, 2.0 ** np.arange(len(self.base)), self.base))
 
-    def prefill_ns(self, prompt: Any) -> Any:
+    def prefill_ns(self, prompt: float) -> float:
         """A prompt on its own."""
-        return self.iteration_ns(prompt) + self.score_ns * prompt * prompt / 2
+        return float(self.iteration_ns(prompt) + self.score_ns * prompt * prompt / 2)
 
-    def alone_ns(self, prompt: Any, fresh: Any, generated: Any) -> Any:
+    def alone_ns(self, prompt: float | Ints, fresh: float | Ints, generated: float | Ints) -> Floats:
         """A request on a server that does nothing else; ``fresh`` are the prompt tokens that are not cached."""
         read = self.iteration_ns(fresh) + self.score_ns * fresh * (prompt - fresh / 2)
-        return read + (generated - 1) * (self.iteration_ns(1) + self.kv_ns * (prompt + generated / 2))
+        return np.asarray(read + (generated - 1) * (self.iteration_ns(1) + self.kv_ns * (prompt + generated / 2)))
 
 
 def active_parameters(m: Model) -> float:
@@ -64,19 +60,9 @@ def active_parameters(m: Model) -> float:
     return m.layers * (layer_parameters(m) - idle) + m.vocab * m.hidden
 
 
-def kv_bytes(m: Model) -> float:
-    """Keys and values of a token, all layers."""
-    return 2.0 * HALF * m.layers * (m.kv_heads or m.heads) * (m.hidden // m.heads)
-
-
-def kv_tokens(m: Model, d: Device, tp: int, pp: int) -> float:
-    """Tokens whose keys and values fit beside the weights of a replica."""
-    return (USABLE * d.memory_gb * 1e9 * tp * pp - HALF * parameters(m)) / kv_bytes(m)
-
-
-def pace(s: ServingScenario) -> Pace:
+def pace(s: PoolScenario) -> Pace:
     """Times of one server of a scenario."""
-    return pace_of(s.model, s.device, s.fabric, s.serving.tp, s.serving.pp, s.serving.max_batch)
+    return pace_of(s.model, s.device, s.fabric, s.pool.tp, s.pool.stages, s.pool.max_batch)
 
 
 @lru_cache(maxsize=64)

@@ -129,7 +129,7 @@ def draw_quantile(table: Floats, u: float) -> float:
 @kernel()
 def noise_factor(factor: float, tables: Floats, key: int, draw: int) -> float:
     """A factor times the noise of one piece of work: of its own (first table) and of its devices' step (second)."""
-    return factor * draw_quantile(tables[0], chance(key, draw)) * draw_quantile(tables[1], chance(key, draw + 1))
+    return float(factor * draw_quantile(tables[0], chance(key, draw)) * draw_quantile(tables[1], chance(key, draw + 1)))
 
 
 @kernel()

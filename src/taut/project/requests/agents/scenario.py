@@ -7,9 +7,8 @@ from math import prod
 from typing import Any, Literal
 
 from taut.project import strict_toml as strict
-from taut.project.requests.serving.iteration_time import kv_tokens
-from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict
-from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
+from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, contradictions
+from taut.project.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict
 
 MOST_TOOLS, MOST_ATTEMPTS = 64, 1000
 
@@ -21,17 +20,13 @@ class Call(Strict, frozen=True):
     generated: Some = 0
 
 
-class Agents(Strict, frozen=True):
+class Agents(ReplicaPool, frozen=True, kw_only=True):
     """The chain, its limits, and the pool it shares."""
 
     per_s: Positive
     """Tasks a second, all replicas together."""
-    replicas: Count
-    tp: Count = 1
     max_batch: Count = 32
     """Calls that a replica works on at once."""
-    load: Literal["fixed", "per replica"] = "per replica"
-    """Whether more replicas share the tasks (fixed) or are given as many more (per replica)."""
     stray: NotNegative = 1.0
     """How many times as far as those of a Poisson process arrivals stray from even spacing."""
     turns: Some = 3
@@ -48,10 +43,6 @@ class Agents(Strict, frozen=True):
     """Retries of a call, layer by layer (agent, framework, client library): the layers' attempts multiply."""
     backoff_s: NotNegative = 0.0
     """Pause before a retry, doubled with each up to 64 times."""
-    retry_budget: NotNegative | None = None
-    """Most retries of calls as a share of all calls so far; none: no limit."""
-    cancels: bool = True
-    """Whether the pool hears that a call was given up, and drops it."""
     deadline_s: NotNegative = 0.0
     """After so long a task is worth nothing; 0: never."""
     deadline_propagates: bool = False
@@ -64,10 +55,6 @@ class Agents(Strict, frozen=True):
     """Attempts of a call after which a smaller model is asked; 0: never."""
     fallback_share: Share = 0.2
     """Time of the smaller model's calls, as a share."""
-    prefix_cache_share: Share = 0.0
-    """Share of prompt tokens that are cached."""
-    stall_s: NotNegative = 0.0
-    """Once, a third into the run, the pool stands still for so long."""
 
 
 class Tools(Strict, frozen=True):
@@ -111,14 +98,10 @@ class TokenPrice(Strict, frozen=True):
     generated: NotNegative | None = None
 
 
-class AgentScenario(Strict, frozen=True):
+class AgentScenario(PoolScenario, frozen=True, kw_only=True):
     """One file."""
 
     agents: Agents
-    model: Model
-    device: Device
-    fabric: Fabric
-    name: str = "scenario"
     plan: Call = Call(1000, 200)
     act: Call = Call(1500, 200)
     verify: Call = Call()
@@ -126,14 +109,16 @@ class AgentScenario(Strict, frozen=True):
     tools: Tools = Tools()
     quality: Quality = Quality()
     tokens: TokenPrice = TokenPrice()
-    noise: Noise = Noise()
-    price: Price = Price()
-    about: About = About()
 
     @property
-    def ranks(self) -> int:
-        """Accelerators of the pool."""
-        return self.agents.replicas * self.agents.tp
+    def pool(self) -> ReplicaPool:
+        """The table that has the replicas."""
+        return self.agents
+
+    @property
+    def per_s(self) -> float:
+        """Tasks a second, all replicas together."""
+        return self.agents.per_s
 
     @property
     def attempts(self) -> int:
@@ -153,16 +138,10 @@ def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[AgentSc
 
 def _contradictions(s: AgentScenario) -> Sequence[Contradiction]:
     m, a, t = s.model, s.agents, s.tools
-    room, longest = (
-        kv_tokens(m, s.device, a.tp, 1),
-        max(call.prompt + call.generated + a.context_per_turn * a.turns for call in (s.plan, s.act, s.verify, s.answer)),
-    )
+    longest = max(call.prompt + call.generated for call in (s.plan, s.act, s.verify, s.answer)) + a.context_per_turn * a.turns
     return (
-        (m.heads % a.tp != 0, "agents.tp", f"tp {a.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
-        (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
+        *contradictions(s, "agents", "agents.deadline_s"),
         (longest > m.sequence, "model.sequence", f"a call has up to {longest:,} tokens", "raise it, or shorten the calls"),
-        (room < m.sequence, "device.memory_gb",
-         f"beside the model there is room for {max(room, 0):,.0f} tokens, a call has up to {m.sequence:,}", "raise agents.tp"),
         (not s.plan.generated, "plan.generated", "a task begins with a plan", "give the tokens that it has"),
         (a.turns > 0 and not s.act.generated, "act.generated", "a turn ends with a call", "give the tokens that it generates"),
         (t.count > MOST_TOOLS, "tools.count", f"{t.count} tools at once", f"give up to {MOST_TOOLS}"),
@@ -170,8 +149,5 @@ def _contradictions(s: AgentScenario) -> Sequence[Contradiction]:
         (max(s.attempts, s.tool_attempts) > MOST_ATTEMPTS, "agents.retries", f"{max(s.attempts, s.tool_attempts)} attempts",
          f"give layers that multiply to {MOST_ATTEMPTS} or less"),
         (a.deadline_propagates and a.deadline_s == 0, "agents.deadline_propagates", "there is no deadline", "give deadline_s"),
-        (s.noise.distribution == "measured", "noise.distribution", "agents draw no noise from runs", "give a distribution"),
-        (s.noise.drift_share > 0, "noise.drift_share", "agents know no drift", "leave it out"),
-        (s.price.step_deadline_ms is not None, "price.step_deadline_ms", "deadlines of tasks are said elsewhere",
-         "give agents.deadline_s"),
+        (s.noise.drift_share > 0, "noise.drift_share", "agents have no drift", "leave it out"),
     )  # fmt: skip

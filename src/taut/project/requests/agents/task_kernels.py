@@ -1,320 +1,334 @@
 """Tasks through a shared pool, event by event: kernels over arrays.
 
 A task plans, then takes turns: tools in parallel (the last to answer counts) and a call of the model; a verifier accepts
-the draft or has it done again; an answer ends it. Calls wait for a place in the pool in the order they came. What is given
-up is tried again, and what the pool does not hear of it works on all the same: that is the feedback.
+the draft or has it done again; an answer ends it. Calls wait for a place in the pool in the order they came. A call that is
+given up is tried again, and a pool that does not hear of it goes on working on the first: so retries load the pool.
 """
 
 from __future__ import annotations
 
 from math import ceil
-from typing import Any
 
+from taut.core.array_types import Floats, Ints
 from taut.core.jit import kernel
-from taut.project.requests.event_heap import pop, push
-from taut.project.requests.serving.server_kernels import base_ns, look
+from taut.project.requests import queue_kernels
+from taut.project.requests.queue_kernels import (
+    CANCELS,
+    DEAD,
+    DONE,
+    FROM_NS,
+    KV_NS,
+    MARK,
+    OWNER,
+    QUEUED,
+    RUNNING,
+    SCORE_NS,
+    STARTED,
+    STATE,
+    SUBMITTED,
+    TIMEOUT_NS,
+    TO_NS,
+    UNTIL_NS,
+    WAITING,
+    append,
+    draw_quantile,
+    iteration_ns,
+    next_event,
+    noise_factor,
+    push,
+    retry_pause_ns,
+    stall_left_ns,
+    take_first,
+)
 from taut.project.training.job_history import chance
 
 ENDED, TIMEOUT, GO, DEADLINE = range(4)
 KINDS = 8
+"""An event is one number: kind + KINDS × (task + tasks × epoch), or kind + KINDS × call for the end of a call. A task's epoch
+counts what it has begun, so that events of what it has given up are known as such."""
 PLAN, TOOLS, ACT, VERIFY, ANSWER, END = range(6)
-WAITING, RUNNING, OVER, DEAD = range(1, 5)
 OUTCOMES = ("open", "right", "wrong", "not accepted", "retries", "tokens", "late")
 OPEN, RIGHT, WRONG, REFUSED, RETRIES_OUT, TOKENS_OUT, LATE = range(len(OUTCOMES))
 # fmt: off
-KNOBS = (
-    "turns", "redos", "failure", "timeout_ns", "attempts", "backoff_ns", "retry_budget", "cancels", "deadline_ns", "propagates",
-    "token_budget", "places", "replicas", "fallback_after", "fallback_share", "cached", "growth", "stall_from", "stall_to",
-    "tools", "tool_failure", "tool_timeout_ns", "tool_attempts", "tool_cached", "tool_hedge_ns", "speculation", "tool_p50_ns",
-    "right", "fallback_right", "passes_right", "passes_wrong", "kv_ns", "score_ns", "until_ns", "from_ns", "to_ns",
+SETTINGS = (
+    *queue_kernels.SETTINGS,
+    "turns", "redos", "failure", "deadline_ns", "propagates", "token_budget", "places", "replicas", "fallback_after",
+    "fallback_share", "cached", "growth", "tools", "tool_failure", "tool_timeout_ns", "tool_attempts", "tool_cached",
+    "tool_hedge_ns", "speculation", "tool_p50_ns", "right", "fallback_right", "passes_right", "passes_wrong",
 )
 (
-    TURNS, REDOS, FAILURE, TIMEOUT_NS, ATTEMPTS, BACKOFF, BUDGET, CANCELS, DEADLINE_NS, PROPAGATES, TOKEN_BUDGET, PLACES,
-    REPLICAS, FALLBACK_AFTER, FALLBACK_SHARE, CACHED, GROWTH, STALL_FROM, STALL_TO, TOOL_COUNT, TOOL_FAILURE, TOOL_TIMEOUT,
-    TOOL_ATTEMPTS, TOOL_CACHED, TOOL_HEDGE, SPECULATION, TOOL_P50, RIGHT_CHANCE, FALLBACK_RIGHT, PASSES_RIGHT, PASSES_WRONG,
-    KV, SCORE, UNTIL, FROM, TO,
-) = range(len(KNOBS))
-# Columns of the tasks: where it is, turns and redos done, attempts of the call, epoch, call at work, whether a smaller model
-# had a part, whether right, outcome; calls and tool calls made.
-PHASE, TURN, REDO, TRIES, EPOCH, CALL, SMALLER, IS_RIGHT, OUTCOME, CALLS, TOOL_CALLS = range(11)
-# When it ended; tokens read and made; time in calls, in their queue, in tools, in attempts given up; length of the last call.
-DONE_NS, READ, MADE, IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, LAST_CALL = range(8)
-# Columns of the calls.
-TASK, STATE, NEXT, MARK = range(4)
-SUBMITTED, STARTED, PROMPT, GENERATED, SHARE = range(5)
-COUNTS = ("busy_ns", "calls_ns", "calls", "thrown", "tool_calls", "tools_thrown", "fan_outs", "decided", "max_over_ns",
-          "mean_over_ns", "retried")
-BUSY, CALLS_NS, CALLS_MADE, THROWN, TOOLS_MADE, TOOLS_THROWN, FAN_OUTS, DECIDED, MAX_OVER, MEAN_OVER, RETRIED = range(11)
+    TURNS, REDOS, FAILURE, DEADLINE_NS, PROPAGATES, TOKEN_BUDGET, PLACES, REPLICAS, FALLBACK_AFTER, FALLBACK_SHARE, CACHED,
+    GROWTH, TOOL_COUNT, TOOL_FAILURE, TOOL_TIMEOUT_NS, TOOL_ATTEMPTS, TOOL_CACHED, TOOL_HEDGE_NS, SPECULATION, TOOL_P50_NS,
+    RIGHT_CHANCE, FALLBACK_RIGHT, PASSES_RIGHT, PASSES_WRONG,
+) = range(len(queue_kernels.SETTINGS), len(SETTINGS))
+COUNTS = ("busy_ns", "calls", "thrown", "tool_calls", "tools_thrown", "fan_outs", "decided", "max_over_ns", "mean_over_ns",
+          "retried")
+BUSY, CALLS_MADE, THROWN, TOOLS_MADE, TOOLS_THROWN, FAN_OUTS, DECIDED, MAX_OVER, MEAN_OVER, RETRIED = range(len(COUNTS))
 # fmt: on
+PHASE, TURN, REDO, TRIES, EPOCH, CALL, SMALLER, IS_RIGHT, OUTCOME, CALLS, TOOL_CALLS = range(11)
+"""Columns of the tasks: where it is, turns and redos done, failed attempts of the call, epoch, call at work, whether a smaller
+model had a part, whether it is right, outcome; calls and tool calls made."""
+DONE_NS, READ, MADE, IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, LAST_CALL = range(8)
+"""Columns of their sums: when it ended; tokens read and made; time in calls, in their queue, in tools, in attempts given up;
+length of the last call."""
+PROMPT, GENERATED, SHARE = range(2, 5)
+"""Columns of the calls' times after those of items: tokens, and the share of the time that its model takes."""
 
 
 @kernel()
-def one_tool(knobs: Any, table: Any, reach: float, key: int, draw: int, seen: Any) -> float:
-    """A tool call with its retries: ns until it answers; negative if it never did. ``seen``: calls made, thrown away."""
-    if chance(key, draw) < knobs[TOOL_CACHED]:
-        return 0.0
-    total, tries = 0.0, int(knobs[TOOL_ATTEMPTS])
-    limit = knobs[TOOL_TIMEOUT]
-    for i in range(tries):
-        took = look(table, chance(key, draw + 4 * i + 1), reach)
-        seen[0] += 1
-        if knobs[TOOL_HEDGE] >= 0 and took > knobs[TOOL_HEDGE]:
-            seen[0] += 1
-            seen[1] += 1
-            took = min(took, knobs[TOOL_HEDGE] + look(table, chance(key, draw + 4 * i + 2), reach))
-        late = limit > 0 and took > limit
-        total += min(took, limit) if late else took
-        if not late and chance(key, draw + 4 * i + 3) >= knobs[TOOL_FAILURE]:
-            return float(total)
-        seen[1] += 1
-    return float(-total - 1.0)
+def call_tool(settings: Floats, table: Floats, key: int, draw: int) -> tuple[float, int, int, int]:
+    """A tool call with its retries: (ns it takes, 1 if it answered, calls made, calls whose result nobody took)."""
+    if chance(key, draw) < settings[TOOL_CACHED]:
+        return 0.0, 1, 0, 0
+    total, made, thrown = 0.0, 0, 0
+    for i in range(int(settings[TOOL_ATTEMPTS])):
+        took = draw_quantile(table, chance(key, draw + 4 * i + 1))
+        made += 1
+        if settings[TOOL_HEDGE_NS] >= 0 and took > settings[TOOL_HEDGE_NS]:
+            made += 1
+            thrown += 1
+            took = min(took, settings[TOOL_HEDGE_NS] + draw_quantile(table, chance(key, draw + 4 * i + 2)))
+        late = settings[TOOL_TIMEOUT_NS] > 0 and took > settings[TOOL_TIMEOUT_NS]
+        total += settings[TOOL_TIMEOUT_NS] if late else took
+        if not late and chance(key, draw + 4 * i + 3) >= settings[TOOL_FAILURE]:
+            return float(total), 1, made, thrown
+        thrown += 1
+    return float(total + 1.0), 0, made, thrown  # a nanosecond more: a tool that fails at once has taken some time too
 
 
 @kernel()
-def fan(knobs: Any, table: Any, reach: float, key: int, draw: int, times: Any, counts: Any, inside: bool, seen: Any) -> float:
-    """All tools of a turn: ns until the last answered; negative if one never did."""
-    n = int(knobs[TOOL_COUNT])
-    seen[0], seen[1] = 0, 0
-    longest, second, failed, mean = 0.0, 0.0, False, 0.0
+def call_tools(
+    settings: Floats, table: Floats, key: int, draw: int, spans: Floats, counts: Floats, inside: int
+) -> tuple[float, int, int]:
+    """All tools of a turn: (ns until the last has answered or given up, 1 if all answered, calls made)."""
+    n = int(settings[TOOL_COUNT])
+    longest, second, mean, answered, made, thrown = 0.0, 0.0, 0.0, 1, 0, 0
     for i in range(n):
-        took = one_tool(knobs, table, reach, key, draw + i * (4 * int(knobs[TOOL_ATTEMPTS]) + 4), seen)
-        failed = failed or took < 0
-        took = -took if took < 0 else took
-        times[i] = took
-        mean += max(took - knobs[TOOL_P50], 0.0) / n
+        took, found, calls, lost = call_tool(settings, table, key, draw + i * (4 * int(settings[TOOL_ATTEMPTS]) + 4))
+        answered, made, thrown = min(answered, found), made + calls, thrown + lost
+        spans[i] = took
+        mean += max(took - settings[TOOL_P50_NS], 0.0) / n
         if took > longest:
             longest, second = took, longest
         elif took > second:
             second = took
     if inside:
-        counts[TOOLS_MADE] += seen[0]
-        counts[TOOLS_THROWN] += seen[1]
+        counts[TOOLS_MADE] += made
+        counts[TOOLS_THROWN] += thrown
         if n > 1:
-            counts[MAX_OVER] += max(longest - knobs[TOOL_P50], 0.0)
+            counts[MAX_OVER] += max(longest - settings[TOOL_P50_NS], 0.0)
             counts[MEAN_OVER] += mean
         if n > 2:
+            # One tool decides a turn if, were it as quick as the next, most others would have waited half as long or less.
             counts[FAN_OUTS] += 1
             shorter = 0
             for i in range(n):
-                wait = longest - times[i]
+                wait = longest - spans[i]
                 if wait > 0 and longest - second >= wait / 2:
                     shorter += 1
             if 2 * shorter > n - 1:
                 counts[DECIDED] += 1
-    return -longest - 1.0 if failed else longest
+    return longest, answered, made
 
 
 @kernel()
-def call_ns(knobs: Any, base: Any, prompt: float, generated: float, running: int) -> float:
+def call_ns(settings: Floats, base: Floats, prompt: float, generated: float, running: int) -> float:
     """A call that begins beside so many others: everybody's prompts are read one after the other, tokens are made together."""
-    batch = ceil((running + 1) / knobs[REPLICAS])
-    fresh = max(prompt * (1 - knobs[CACHED]), 1.0)
-    read = base_ns(base, int(fresh)) + knobs[SCORE] * fresh * (prompt - fresh / 2)
-    token = base_ns(base, batch) + knobs[KV] * batch * (prompt + generated / 2)
+    batch = ceil((running + 1) / settings[REPLICAS])
+    fresh = max(prompt * (1 - settings[CACHED]), 1.0)
+    read = iteration_ns(base, int(fresh)) + settings[SCORE_NS] * fresh * (prompt - fresh / 2)
+    token = iteration_ns(base, batch) + settings[KV_NS] * batch * (prompt + generated / 2)
     return float(batch * read + (generated - 1) * token)
 
 
 @kernel()
-def follows(phase: int, turn: int, knobs: Any, sizes: Any) -> int:
-    """The phase after one that went well; ``turn`` counts those that are done."""
-    if phase <= ACT and phase != TOOLS:
-        if turn < knobs[TURNS]:
+def phase_after(phase: int, turns: int, settings: Floats, sizes: Floats) -> int:
+    """The phase after a call that went well, with so many turns done; calls that generate nothing are left out."""
+    if phase <= ACT:
+        if turns < settings[TURNS]:
             return TOOLS
-        phase = ACT
-    if phase == TOOLS:
-        return ACT
-    if phase == ACT and sizes[VERIFY, 1] > 0:
-        return VERIFY
+        if sizes[VERIFY, 1] > 0:
+            return VERIFY
     if phase <= VERIFY and sizes[ANSWER, 1] > 0:
         return ANSWER
     return END
 
 
-@kernel(error_model="numpy")
-def play(
-    arrive: Any, key: int, knobs: Any, sizes: Any, base: Any, noise: Any, habit: Any, tool: Any, reach: float, tasks: Any,
-    sums: Any, calls: Any, times: Any, when: Any, what: Any, spans: Any, seen: Any, counts: Any,
+@kernel()
+def advance(task: int, now: float, settings: Floats, sizes: Floats, key: int, draw: int, tasks: Ints, sums: Floats) -> int:
+    """Take a task on after a call that went well; returns the task, or -1 where it ended."""
+    phase = tasks[task, PHASE]
+    tasks[task, TRIES] = 0
+    tasks[task, EPOCH] += 1
+    if phase == ACT:
+        tasks[task, TURN] += 1
+    following = phase_after(phase, tasks[task, TURN], settings, sizes)
+    if following > ACT and phase <= ACT:  # the draft is complete
+        good = settings[FALLBACK_RIGHT] if tasks[task, SMALLER] > 0 else settings[RIGHT_CHANCE]
+        tasks[task, IS_RIGHT] = 1 if chance(key, draw + 1) < good else 0
+    if phase == VERIFY:
+        passes = settings[PASSES_RIGHT] if tasks[task, IS_RIGHT] > 0 else settings[PASSES_WRONG]
+        if chance(key, draw + 2) >= passes:
+            if tasks[task, REDO] >= settings[REDOS]:
+                tasks[task, OUTCOME], sums[task, DONE_NS] = REFUSED, now
+                return -1
+            tasks[task, REDO] += 1
+            tasks[task, TURN] = 0
+            following = TOOLS if settings[TURNS] > 0 else PLAN
+    tasks[task, PHASE] = following
+    return task
+
+
+@kernel()
+def use_tools(
+    task: int, now: float, inside: int, settings: Floats, table: Floats, key: int, draw: int, tasks: Ints, sums: Floats,
+    spans: Floats, counts: Floats,
+) -> float:  # fmt: skip
+    """Call the tools of a task's turn; returns the ns after which it goes on (or is given up, where no redo is left)."""
+    took, answered, made = call_tools(settings, table, key, draw + 8, spans, counts, inside)
+    tasks[task, TOOL_CALLS] += made
+    tasks[task, EPOCH] += 1
+    if answered:
+        tasks[task, PHASE] = ACT
+        if chance(key, draw) < settings[SPECULATION]:  # guessed rightly, and called during the last call of the model
+            took = max(took - sums[task, LAST_CALL], 0.0)
+        elif settings[SPECULATION] > 0:  # guessed wrongly: others were called for nothing
+            tasks[task, TOOL_CALLS] += int(settings[TOOL_COUNT])
+            counts[TOOLS_MADE] += settings[TOOL_COUNT] * inside
+            counts[TOOLS_THROWN] += settings[TOOL_COUNT] * inside
+    elif tasks[task, REDO] < settings[REDOS]:
+        tasks[task, REDO] += 1
+    else:
+        tasks[task, OUTCOME], sums[task, DONE_NS] = RETRIES_OUT, now + took
+    sums[task, IN_TOOLS] += took
+    return float(took)
+
+
+@kernel()
+def submit(
+    task: int, n: int, now: float, settings: Floats, sizes: Floats, tasks: Ints, sums: Floats, calls: Ints, times: Floats,
+    pool: Ints,
 ) -> int:  # fmt: skip
-    """Play all tasks; returns the calls made, or -1 where there was no room for more."""
-    total, size, n, r, now, draw = len(arrive), 0, 0, 0, 0.0, 0
-    head, tail, queued, running, before, made = -1, -1, 0, 0, 0.0, 0
-    stride = int(knobs[TOOL_COUNT]) * (4 * int(knobs[TOOL_ATTEMPTS]) + 4) + 8
+    """Put call ``n``, of a task's phase, into the queue of the pool; returns 1, or 0 where the task's tokens are used up."""
+    phase = tasks[task, PHASE]
+    prompt, generated = sizes[phase, 0] + settings[GROWTH] * tasks[task, TURN], sizes[phase, 1]
+    if settings[TOKEN_BUDGET] > 0 and sums[task, READ] + sums[task, MADE] + prompt + generated > settings[TOKEN_BUDGET]:
+        tasks[task, OUTCOME], sums[task, DONE_NS] = TOKENS_OUT, now
+        return 0
+    sums[task, READ] += prompt
+    sums[task, MADE] += generated
+    smaller = settings[FALLBACK_AFTER] > 0 and tasks[task, TRIES] >= settings[FALLBACK_AFTER]
+    tasks[task, SMALLER] = 1 if smaller or tasks[task, SMALLER] > 0 else 0
+    tasks[task, CALL] = n
+    tasks[task, CALLS] += 1
+    calls[n, OWNER], calls[n, MARK] = task, tasks[task, EPOCH]
+    times[n, SUBMITTED], times[n, PROMPT], times[n, GENERATED] = now, prompt, generated
+    times[n, SHARE] = settings[FALLBACK_SHARE] if smaller else 1.0
+    append(n, 0, calls, pool)
+    return 1
+
+
+@kernel(error_model="numpy")
+def simulate(
+    arrive: Floats, key: int, settings: Floats, sizes: Floats, base: Floats, noise: Floats, habit: Floats, tool: Floats,
+    tasks: Ints, sums: Floats, calls: Ints, times: Floats, pool: Ints, when: Floats, what: Ints, spans: Floats, counts: Floats,
+) -> int:  # fmt: skip
+    """Simulate all tasks; returns the calls made, or -1 where there was no room for more."""
+    total, size, n, r, draw, running, before = len(arrive), 0, 0, 0, 0, 0, 0.0
+    stride = int(settings[TOOL_COUNT]) * (4 * int(settings[TOOL_ATTEMPTS]) + 4) + 8
     while r < total or size > 0:
-        event = -1
-        if size > 0 and (r >= total or when[0] <= arrive[r]):
-            now, event = when[0], what[0]
-            size = pop(when, what, size)
-        else:
-            now = arrive[r]
-        if now > knobs[UNTIL]:
+        now, event, size = next_event(arrive, r, when, what, size)
+        if now > settings[UNTIL_NS]:
             break
-        passed = min(now, knobs[TO]) - max(before, knobs[FROM])
+        passed = min(now, settings[TO_NS]) - max(before, settings[FROM_NS])
         if passed > 0:
-            counts[BUSY] += passed * min(running / knobs[REPLICAS], 1.0)
-            counts[CALLS_NS] += passed * running
+            counts[BUSY] += passed * min(running / settings[REPLICAS], 1.0)
         before = now
-        inside = knobs[FROM] <= now < knobs[TO]
-        kind, task, mark = event % KINDS, event // KINDS % total, event // KINDS // total
-        go, failed, lost, kept = -1, -1, 0, 0
+        inside = 1 if settings[FROM_NS] <= now < settings[TO_NS] else 0
+        kind, task, epoch = event % KINDS, event // KINDS % total, event // KINDS // total
+        go, failed, given_up = -1, -1, -1  # a task that goes on, one whose call failed, a call whose result nobody takes
         if event < 0:
             go = r
-            if knobs[PROPAGATES] > 0:
-                size = push(when, what, size, now + knobs[DEADLINE_NS], DEADLINE + KINDS * r)
+            if settings[PROPAGATES] > 0:
+                size = push(when, what, size, now + settings[DEADLINE_NS], DEADLINE + KINDS * r)
             r += 1
         elif kind == GO:
-            if tasks[task, EPOCH] == mark:
+            if tasks[task, EPOCH] == epoch:
                 go = task
         elif kind == DEADLINE:
             if tasks[task, OUTCOME] == OPEN:
                 tasks[task, OUTCOME], sums[task, DONE_NS] = LATE, now
-                c = tasks[task, CALL]
                 tasks[task, EPOCH] += 1
-                if c >= 0 and calls[c, STATE] == RUNNING:
-                    running -= 1
+                c = tasks[task, CALL]
                 if c >= 0 and (calls[c, STATE] == RUNNING or calls[c, STATE] == WAITING):
-                    calls[c, STATE] = DEAD
-                    lost += 1
+                    given_up = c
         elif kind == TIMEOUT:
             c = tasks[task, CALL]
-            if tasks[task, EPOCH] == mark and c >= 0:
-                if knobs[CANCELS] > 0:
-                    if calls[c, STATE] == RUNNING:
-                        running -= 1
-                    calls[c, STATE] = DEAD
-                    lost += 1
+            if tasks[task, EPOCH] == epoch and c >= 0:
+                if settings[CANCELS] > 0:
+                    given_up = c
                 failed = task
                 sums[task, IN_VAIN] += now - times[c, SUBMITTED]
                 tasks[task, CALL] = -1
         else:
-            c = task + total * mark
-            task = calls[c, TASK]
+            c = event // KINDS
+            task = calls[c, OWNER]
             if calls[c, STATE] == RUNNING:
                 running -= 1
-                calls[c, STATE] = OVER
+                calls[c, STATE] = DONE
+                counts[CALLS_MADE] += inside
                 if tasks[task, CALL] == c and tasks[task, EPOCH] == calls[c, MARK]:
                     tasks[task, CALL] = -1
                     draw += stride
-                    if chance(key, draw) < knobs[FAILURE]:
+                    if chance(key, draw) < settings[FAILURE]:
                         failed = task
-                        lost += 1
+                        counts[THROWN] += inside
                         sums[task, IN_VAIN] += now - times[c, SUBMITTED]
                     else:
-                        phase = tasks[task, PHASE]
                         sums[task, IN_QUEUE] += times[c, STARTED] - times[c, SUBMITTED]
-                        sums[task, IN_CALL] += now - times[c, STARTED]
                         sums[task, LAST_CALL] = now - times[c, STARTED]
-                        kept = 1
-                        tasks[task, TRIES] = 0
-                        tasks[task, EPOCH] += 1
-                        if phase == ACT:
-                            tasks[task, TURN] += 1
-                        again = False
-                        following = follows(phase, tasks[task, TURN], knobs, sizes)
-                        if following > ACT and phase <= ACT:
-                            good = knobs[FALLBACK_RIGHT] if tasks[task, SMALLER] > 0 else knobs[RIGHT_CHANCE]
-                            tasks[task, IS_RIGHT] = 1 if chance(key, draw + 1) < good else 0
-                        if phase == VERIFY:
-                            passes = knobs[PASSES_RIGHT] if tasks[task, IS_RIGHT] > 0 else knobs[PASSES_WRONG]
-                            again = chance(key, draw + 2) >= passes
-                        if again:
-                            if tasks[task, REDO] < knobs[REDOS]:
-                                tasks[task, REDO] += 1
-                                tasks[task, TURN] = 0
-                                tasks[task, PHASE] = TOOLS if knobs[TURNS] > 0 else PLAN
-                                go = task
-                            else:
-                                tasks[task, OUTCOME], sums[task, DONE_NS] = REFUSED, now
-                        else:
-                            tasks[task, PHASE] = following
-                            go = task
+                        sums[task, IN_CALL] += sums[task, LAST_CALL]
+                        go = advance(task, now, settings, sizes, key, draw, tasks, sums)
                 else:
-                    lost += 1
-        if inside:
-            counts[THROWN] += lost
-            counts[CALLS_MADE] += lost + kept
+                    counts[THROWN] += inside
+        if given_up >= 0:
+            running -= 1 if calls[given_up, STATE] == RUNNING else 0
+            calls[given_up, STATE] = DEAD
+            counts[THROWN] += inside
+            counts[CALLS_MADE] += inside
         if failed >= 0:
-            task = failed
-            tasks[task, EPOCH] += 1
-            tasks[task, TRIES] += 1
-            if tasks[task, TRIES] < knobs[ATTEMPTS] and counts[RETRIED] + 1 <= knobs[BUDGET] * made:
+            tasks[failed, EPOCH] += 1
+            pause = retry_pause_ns(settings, tasks[failed, TRIES], counts[RETRIED], n)
+            tasks[failed, TRIES] += 1
+            if pause >= 0:
                 counts[RETRIED] += 1
-                pause = knobs[BACKOFF] * 2.0 ** min(tasks[task, TRIES] - 1, 6)
-                sums[task, IN_VAIN] += pause
-                size = push(when, what, size, now + pause, GO + KINDS * (task + total * tasks[task, EPOCH]))
+                sums[failed, IN_VAIN] += pause
+                size = push(when, what, size, now + pause, GO + KINDS * (failed + total * tasks[failed, EPOCH]))
             else:
-                tasks[task, OUTCOME], sums[task, DONE_NS] = RETRIES_OUT, now
-        while go >= 0:
-            task, go = go, -1
-            phase = tasks[task, PHASE]
-            if tasks[task, OUTCOME] != OPEN:
-                break
-            if phase == END:
-                tasks[task, OUTCOME] = RIGHT if tasks[task, IS_RIGHT] > 0 else WRONG
-                sums[task, DONE_NS] = now
-            elif phase == TOOLS:
+                tasks[failed, OUTCOME], sums[failed, DONE_NS] = RETRIES_OUT, now
+        if go >= 0 and tasks[go, OUTCOME] == OPEN:
+            if tasks[go, PHASE] == END:
+                tasks[go, OUTCOME] = RIGHT if tasks[go, IS_RIGHT] > 0 else WRONG
+                sums[go, DONE_NS] = now
+            elif tasks[go, PHASE] == TOOLS:
                 draw += stride
-                took = fan(knobs, tool, reach, key, draw + 8, spans, counts, inside, seen)
-                tasks[task, TOOL_CALLS] += seen[0]
-                tasks[task, EPOCH] += 1
-                if took < 0:
-                    took = -took - 1.0
-                    if tasks[task, REDO] < knobs[REDOS]:
-                        tasks[task, REDO] += 1
-                    else:
-                        tasks[task, OUTCOME], sums[task, DONE_NS] = RETRIES_OUT, now + took
-                else:
-                    tasks[task, PHASE] = ACT
-                    if chance(key, draw) < knobs[SPECULATION]:
-                        took = max(took - sums[task, LAST_CALL], 0.0)
-                    elif knobs[SPECULATION] > 0:  # others were called for nothing
-                        tasks[task, TOOL_CALLS] += int(knobs[TOOL_COUNT])
-                        counts[TOOLS_MADE] += knobs[TOOL_COUNT] if inside else 0
-                        counts[TOOLS_THROWN] += knobs[TOOL_COUNT] if inside else 0
-                sums[task, IN_TOOLS] += took
-                size = push(when, what, size, now + took, GO + KINDS * (task + total * tasks[task, EPOCH]))
-            else:
-                prompt = sizes[phase, 0] + knobs[GROWTH] * tasks[task, TURN]
-                if (
-                    knobs[TOKEN_BUDGET] > 0
-                    and sums[task, READ] + sums[task, MADE] + prompt + sizes[phase, 1] > knobs[TOKEN_BUDGET]
-                ):
-                    tasks[task, OUTCOME], sums[task, DONE_NS] = TOKENS_OUT, now
-                    break
-                if n >= len(calls):
-                    return -1
-                sums[task, READ] += prompt
-                sums[task, MADE] += sizes[phase, 1]
-                smaller = knobs[FALLBACK_AFTER] > 0 and tasks[task, TRIES] >= knobs[FALLBACK_AFTER]
-                tasks[task, SMALLER] = 1 if smaller or tasks[task, SMALLER] > 0 else 0
-                tasks[task, CALL], tasks[task, CALLS] = n, tasks[task, CALLS] + 1
-                calls[n, TASK], calls[n, STATE], calls[n, NEXT], calls[n, MARK] = task, WAITING, -1, tasks[task, EPOCH]
-                times[n, SUBMITTED], times[n, PROMPT], times[n, GENERATED] = now, prompt, sizes[phase, 1]
-                times[n, SHARE] = knobs[FALLBACK_SHARE] if smaller else 1.0
-                made += 1
-                if queued == 0:
-                    head = n
-                else:
-                    calls[tail, NEXT] = n
-                tail = n
-                queued += 1
-                if knobs[TIMEOUT_NS] > 0:
-                    size = push(
-                        when, what, size, now + knobs[TIMEOUT_NS], TIMEOUT + KINDS * (task + total * tasks[task, EPOCH])
-                    )
+                took = use_tools(go, now, inside, settings, tool, key, draw, tasks, sums, spans, counts)
+                size = push(when, what, size, now + took, GO + KINDS * (go + total * tasks[go, EPOCH]))
+            elif n >= len(calls):
+                return -1
+            elif submit(go, n, now, settings, sizes, tasks, sums, calls, times, pool):
                 n += 1
-        while queued > 0 and running < knobs[PLACES]:
-            c = head
-            head = calls[c, NEXT]
-            queued -= 1
+                if settings[TIMEOUT_NS] > 0:
+                    mark = KINDS * (go + total * tasks[go, EPOCH])
+                    size = push(when, what, size, now + settings[TIMEOUT_NS], TIMEOUT + mark)
+        while pool[0, QUEUED] > 0 and running < settings[PLACES]:
+            c = take_first(0, calls, pool)
             if calls[c, STATE] == WAITING:
                 draw += stride
-                took = call_ns(knobs, base, times[c, PROMPT], times[c, GENERATED], running)
-                took *= (
-                    times[c, SHARE] * look(noise[0], chance(key, draw), reach) * look(noise[1], chance(key, draw + 1), reach)
-                )
+                took = call_ns(settings, base, times[c, PROMPT], times[c, GENERATED], running)
+                took *= noise_factor(times[c, SHARE], noise, key, draw)
                 took *= habit[min(int(chance(key, draw + 2) * len(habit)), len(habit) - 1)]
-                if knobs[STALL_FROM] <= now < knobs[STALL_TO]:
-                    took += knobs[STALL_TO] - now
+                took += stall_left_ns(settings, now)
                 calls[c, STATE], times[c, STARTED] = RUNNING, now
                 running += 1
                 size = push(when, what, size, now + took, ENDED + KINDS * c)

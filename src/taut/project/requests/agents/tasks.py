@@ -1,89 +1,61 @@
-"""Tasks of agents drawn and played: a few replicas stand for all, and a window without its edges for all time."""
+"""Tasks of agents, drawn and simulated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats, Ints
 from taut.core.jit import expect
-from taut.project.noise import REACH
 from taut.project.requests.agents import task_kernels as at
 from taut.project.requests.agents.scenario import AgentScenario
-from taut.project.requests.agents.task_kernels import COUNTS, KNOBS, OUTCOMES, play
+from taut.project.requests.agents.task_kernels import COUNTS, OUTCOMES, SETTINGS
 from taut.project.requests.fan_out import through
-from taut.project.requests.serving.iteration_time import Pace, kv_tokens, pace_of
-from taut.project.requests.serving.request_draws import strayed
-from taut.project.requests.serving.servers import PATIENCE, SATURATED, STALL_AT, WINDOW, habit_of, tables_of
-from taut.project.training.grid import mix
+from taut.project.requests.iteration_time import pace
+from taut.project.requests.simulation import (
+    MOST_SERVERS,
+    SPANS,
+    Outcome,
+    busy_share,
+    flows,
+    key_of,
+    noise_tables,
+    server_factors,
+    settings_of,
+    spread_arrivals,
+    window_of,
+    within,
+    without_noise,
+)
 
-MOST_REPLICAS = 8
-"""Replicas that are played: more are alike, and these stand for them."""
-SPANS, STRETCH = 20.0, 4.0
-"""Tasks come for so many times as long as one takes alone, if at most STRETCH times as many as asked for do so."""
+STRETCH = 4.0
+"""At most so many times as many tasks as asked for are simulated, so that they come for as long as SPANS says."""
 MOST_CALLS = 4_000_000
 
 
 @dataclass(frozen=True)
-class Tasks:
+class AgentOutcome(Outcome):
     """What became of the tasks that came inside the window."""
 
-    window_ns: tuple[float, float]
-    replicas: int
-    came_ns: Any
-    took_ns: Any
-    """Until they were done, or given up; NaN where neither had happened in the end."""
-    good: Any
-    """Whether they were done rightly and in time."""
-    done: Any
-    """Whether they had an answer, right or not."""
-    outcome: Any
+    outcome: Ints
     """One of OUTCOMES."""
-    sums: Any
-    """Columns of ``play.py``."""
-    calls: Any
-    tool_calls: Any
-    counts: dict[str, float]
-    flow: float
-    """Tasks that ended in the window over those that came in it."""
-    good_flow: float
-    """Those of them that were done rightly and in time."""
+    sums: Floats
+    """Columns of task_kernels.py."""
+    calls: Ints
+    tool_calls: Ints
 
-    @property
-    def seconds(self) -> float:
-        """Length of the window."""
-        return (self.window_ns[1] - self.window_ns[0]) * 1e-9
+    def outcomes(self) -> dict[str, float]:
+        """Share of the tasks by what became of them."""
+        return {name: float((self.outcome == k).mean()) if len(self.outcome) else 0.0 for k, name in enumerate(OUTCOMES)}
 
-    @property
-    def saturated(self) -> bool:
-        """Whether tasks pile up."""
-        return self.flow < SATURATED
-
-    @property
-    def good_share(self) -> float:
-        """Share of the tasks that are done rightly and in time; where they pile up, those that end count."""
-        return self.good_flow if self.saturated or not len(self.good) else float(self.good.mean())
-
-    @property
-    def busy(self) -> float:
-        """Share of the window in which replicas worked."""
-        return min(self.counts["busy_ns"] / (self.seconds * 1e9), 1.0)
-
-    @property
-    def thrown(self) -> float:
-        """Share of the calls, of the model and of tools, whose result nobody took."""
-        c = self.counts
-        return (c["thrown"] + c["tools_thrown"]) / max(c["calls"] + c["tool_calls"], 1.0)
+    def mean_sum(self, *columns: int) -> float:
+        """Mean over the tasks of the sum of these columns."""
+        return float(self.sums[:, columns].sum(axis=1).mean())
 
 
-def pool(s: AgentScenario) -> Pace:
-    """Times of a replica."""
-    return pace_of(s.model, s.device, s.fabric, s.agents.tp, 1, s.agents.max_batch)
-
-
-def sizes_of(s: AgentScenario) -> Any:
+def call_sizes(s: AgentScenario) -> Floats:
     """Tokens of the prompt and of the answer in each phase."""
     rows = {at.PLAN: s.plan, at.ACT: s.act, at.VERIFY: s.verify, at.ANSWER: s.answer}
     out = np.zeros((at.END, 2))
@@ -94,112 +66,109 @@ def sizes_of(s: AgentScenario) -> Any:
 
 def call_ns(s: AgentScenario, phase: int, running: int = 0, turn: int = 0) -> float:
     """A call beside so many others of the pool, without noise."""
-    prompt, generated = sizes_of(s)[phase]
-    knobs = knobs_of(s, 1.0, s.agents.replicas)
+    prompt, generated = call_sizes(s)[phase]
+    settings = kernel_settings(s, 1.0, s.agents.replicas)
     prompt += s.agents.context_per_turn * turn
-    return float(at.call_ns.plain(knobs, pool(s).base, float(prompt), float(generated), running))
+    return float(at.call_ns.plain(settings, pace(s).base, float(prompt), float(generated), running))
 
 
 def batch_of(s: AgentScenario) -> int:
     """Calls that a replica works on at once: as many as are allowed, and as its memory holds."""
-    longest = float(sizes_of(s).sum(axis=1).max()) + s.agents.context_per_turn * s.agents.turns
-    return max(int(min(s.agents.max_batch, kv_tokens(s.model, s.device, s.agents.tp, 1) / longest)), 1)
+    longest = float(call_sizes(s).sum(axis=1).max()) + s.agents.context_per_turn * s.agents.turns
+    return max(int(min(s.agents.max_batch, s.kv_tokens / longest)), 1)
 
 
-def calls_of(s: AgentScenario) -> int:
-    """Calls of a task in which nothing goes wrong."""
-    return 1 + s.agents.turns + sum(1 for call in (s.verify, s.answer) if call.generated)
+def phases(s: AgentScenario) -> list[tuple[int, int]]:
+    """(phase, turns done before it) of every call of a task in which nothing goes wrong."""
+    turns = s.agents.turns
+    ends = [(phase, turns) for phase, call in ((at.VERIFY, s.verify), (at.ANSWER, s.answer)) if call.generated]
+    return [(at.PLAN, 0), *((at.ACT, turn) for turn in range(turns)), *ends]
 
 
 def alone_ns(s: AgentScenario) -> float:
     """A task in an idle pool in which nothing goes wrong, tools at their median."""
-    turns = s.agents.turns
-    total = call_ns(s, at.PLAN) + turns * s.tools.p50_s * 1e9 * (s.tools.count > 0)
-    total += sum(call_ns(s, at.ACT, turn=turn) for turn in range(turns))
-    return total + sum(call_ns(s, p, turn=turns) for p, c in ((at.VERIFY, s.verify), (at.ANSWER, s.answer)) if c.generated)
+    tools = s.agents.turns * s.tools.p50_s * 1e9 * (s.tools.count > 0)
+    return tools + sum(call_ns(s, phase, turn=turn) for phase, turn in phases(s))
 
 
-def run(s: AgentScenario, tasks: int, seed: int) -> Tasks:
-    """Play so many tasks, or more, so that they come for long enough."""
-    replicas = min(s.agents.replicas, MOST_REPLICAS)
-    per_s = s.agents.per_s * replicas / s.agents.replicas
+def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
+    """Simulate so many tasks, or more, so that they come for long enough."""
+    replicas = min(s.agents.replicas, MOST_SERVERS)
+    per_s = s.per_s * replicas / s.agents.replicas
     count = int(min(max(tasks, SPANS * alone_ns(s) * 1e-9 * per_s), STRETCH * tasks))
     rng = np.random.default_rng((seed, 21))
-    came = strayed(rng.exponential(1 / per_s, count).cumsum(), s.agents.stray) * 1e9
-    t = s.tools
-    tool = through({0.5: t.p50_s, 0.99: t.p99_s}, t.tail) * 1e9
-    knobs, rooms = knobs_of(s, float(came[-1]), replicas), 2 * count * calls_of(s)
+    came = spread_arrivals(rng.exponential(1 / per_s, count).cumsum(), s.agents.stray) * 1e9
+    tool = through({0.5: s.tools.p50_s, 0.99: s.tools.p99_s}, s.tools.tail) * 1e9
+    settings, rooms = kernel_settings(s, float(came[-1]), replicas), 2 * count * len(phases(s))
     expect(float(rooms))
     while True:
         state, sums, counts = np.zeros((count, 11), np.int64), np.zeros((count, 8)), np.zeros(len(COUNTS))
         state[:, at.CALL] = -1
         heap = 4 * rooms + (s.agents.redos + 4) * count + 16
-        made = play(
-            came, int(mix(mix(seed & 0xFFFFFFFF) ^ 0xA6E7)), knobs, sizes_of(s), pool(s).base, tables_of(s.noise, s.agents.tp),
-            habit_of(s.noise, s.agents.tp, replicas, seed), tool, REACH, state, sums, np.zeros((rooms, 4), np.int64),
-            np.zeros((rooms, 5)), np.zeros(heap), np.zeros(heap, np.int64), np.zeros(max(t.count, 1)), np.zeros(2, np.int64),
-            counts,
+        made = at.simulate(
+            came, key_of(seed, 0xA6E7), settings, call_sizes(s), pace(s).base, noise_tables(s.noise, s.agents.tp),
+            server_factors(s.noise, s.agents.tp, replicas, seed), tool, state, sums, np.zeros((rooms, 4), np.int64),
+            np.zeros((rooms, 5)), np.zeros((1, 3), np.int64), np.zeros(heap), np.zeros(heap, np.int64),
+            np.zeros(max(s.tools.count, 1)), counts,
         )  # fmt: skip
         if made >= 0 or rooms >= MOST_CALLS:
-            return _told(s, came, replicas, state, sums, counts)
+            return _outcome(s, came, state, sums, counts)
         rooms *= 3
 
 
-def _told(s: AgentScenario, came: Any, replicas: int, state: Any, sums: Any, counts: Any) -> Tasks:
+def _outcome(s: AgentScenario, came: Floats, state: Ints, sums: Floats, totals: Floats) -> AgentOutcome:
     """What the kernel left, by task."""
-    span = float(came[-1])
-    window = WINDOW[0] * span, WINDOW[1] * span
+    window = window_of(float(came[-1]))
     outcome = state[:, at.OUTCOME]
-    took = np.where(outcome != at.OPEN, sums[:, at.DONE_NS] - came, np.nan)
-    done = (outcome == at.RIGHT) | (outcome == at.WRONG)
-    limit = s.agents.deadline_s * 1e9 or np.inf
-    good = (outcome == at.RIGHT) & (np.nan_to_num(took, nan=np.inf) <= limit)
-    here = (came >= window[0]) & (came < window[1])
-    inside = (outcome != at.OPEN) & (sums[:, at.DONE_NS] >= window[0]) & (sums[:, at.DONE_NS] < window[1])
-    many = max(int(here.sum()), 1)
-    return Tasks(
-        window, replicas, came[here], took[here], good[here], done[here], outcome[here], sums[here], state[here, at.CALLS],
-        state[here, at.TOOL_CALLS], dict(zip(COUNTS, counts.tolist(), strict=True)), float(inside.sum()) / many,
-        float((inside & good).sum()) / many,
-    )  # fmt: skip
+    ended = np.where(outcome != at.OPEN, sums[:, at.DONE_NS], np.nan)
+    took = ended - came
+    good = (outcome == at.RIGHT) & (np.nan_to_num(took, nan=np.inf) <= (s.agents.deadline_s * 1e9 or np.inf))
+    here = within(window, came)
+    flow, good_flow = flows(window, int(here.sum()), ended, good)
+    counts = dict(zip(COUNTS, totals.tolist(), strict=True))
+    return AgentOutcome(
+        window_ns=window,
+        came_ns=came[here],
+        took_ns=took[here],
+        answered=((outcome == at.RIGHT) | (outcome == at.WRONG))[here],
+        good=good[here],
+        flow=flow,
+        good_flow=good_flow,
+        busy=busy_share(counts["busy_ns"], 1, window),
+        thrown=(counts["thrown"] + counts["tools_thrown"]) / max(counts["calls"] + counts["tool_calls"], 1.0),
+        counts=counts,
+        outcome=outcome[here],
+        sums=sums[here],
+        calls=state[here, at.CALLS],
+        tool_calls=state[here, at.TOOL_CALLS],
+    )
 
 
-def knobs_of(s: AgentScenario, span_ns: float, replicas: int) -> Any:
-    """What the kernel is told, in the order of KNOBS."""
+def kernel_settings(s: AgentScenario, span_ns: float, replicas: int) -> Floats:
+    """The settings of the kernel, in the order of SETTINGS."""
     from scipy.special import ndtr
 
     a, t, q = s.agents, s.tools, s.quality
     places = min(a.concurrency * replicas / a.replicas if a.concurrency else np.inf, replicas * batch_of(s))
-    p = pool(s)
-    values = {
-        "turns": a.turns, "redos": a.redos, "failure": a.call_failure, "timeout_ns": a.call_timeout_s * 1e9,
-        "attempts": s.attempts, "backoff_ns": a.backoff_s * 1e9,
-        "retry_budget": 1e9 if a.retry_budget is None else a.retry_budget, "cancels": a.cancels,
-        "deadline_ns": a.deadline_s * 1e9, "propagates": a.deadline_propagates,
+    own = {
+        "timeout_ns": a.call_timeout_s * 1e9, "attempts": s.attempts, "backoff_ns": a.backoff_s * 1e9, "turns": a.turns,
+        "redos": a.redos, "failure": a.call_failure, "deadline_ns": a.deadline_s * 1e9, "propagates": a.deadline_propagates,
         "token_budget": a.token_budget, "places": max(places, 1), "replicas": replicas, "fallback_after": a.fallback_after,
-        "fallback_share": a.fallback_share, "cached": a.prefix_cache_share, "growth": a.context_per_turn,
-        "stall_from": STALL_AT * span_ns, "stall_to": STALL_AT * span_ns + a.stall_s * 1e9, "tools": t.count,
+        "fallback_share": a.fallback_share, "cached": a.prefix_cache_share, "growth": a.context_per_turn, "tools": t.count,
         "tool_failure": t.failure, "tool_timeout_ns": t.timeout_s * 1e9, "tool_attempts": s.tool_attempts,
         "tool_cached": t.cache_share, "tool_hedge_ns": -1.0 if t.hedge_s is None else t.hedge_s * 1e9,
         "speculation": t.speculation_share, "tool_p50_ns": t.p50_s * 1e9, "right": q.right, "fallback_right": q.fallback_right,
-        "passes_right": ndtr(q.separation - q.threshold), "passes_wrong": ndtr(-q.threshold), "kv_ns": p.kv_ns,
-        "score_ns": p.score_ns, "until_ns": PATIENCE * span_ns, "from_ns": WINDOW[0] * span_ns, "to_ns": WINDOW[1] * span_ns,
+        "passes_right": ndtr(q.separation - q.threshold), "passes_wrong": ndtr(-q.threshold),
     }  # fmt: skip
-    return np.array([float(values[name]) for name in KNOBS])
+    return settings_of(SETTINGS, a, pace(s), span_ns, own)
 
 
-def still(s: AgentScenario) -> AgentScenario:
-    """The scenario in which nothing strays, fails, or is done twice."""
+def without_jitter(s: AgentScenario) -> AgentScenario:
+    """The scenario without jitter, failures and work done twice."""
     a = replace(
-        s.agents, stray=0.0, call_failure=0.0, call_timeout_s=0.0, stall_s=0.0, token_budget=0, deadline_propagates=False,
-        fallback_after=0,
+        s.agents, stray=0.0, call_failure=0.0, call_timeout_s=0.0, stall_s=0.0, token_budget=0, deadline_s=0.0,
+        deadline_propagates=False, fallback_after=0,
     )  # fmt: skip
     tools = replace(s.tools, failure=0.0, timeout_s=0.0, hedge_s=None, p99_s=s.tools.p50_s)
-    quiet = replace(s.noise, distribution="none", slow_share=0.0)
     quality = replace(s.quality, right=1.0, threshold=-40.0)
-    return replace(s, agents=replace(a, deadline_s=0.0), tools=tools, quality=quality, noise=quiet)
-
-
-def shares(outcome: Any) -> dict[str, float]:
-    """Share of the tasks by what became of them."""
-    return {name: float((outcome == k).mean()) if len(outcome) else 0.0 for k, name in enumerate(OUTCOMES)}
+    return replace(s, agents=a, tools=tools, quality=quality, noise=without_noise(s.noise))

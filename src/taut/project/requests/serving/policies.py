@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from taut.core.errors import UsageError
 from taut.project.policy import Policy, number, sets
-from taut.project.requests.serving.iteration_time import pace
+from taut.project.requests.iteration_time import pace
 from taut.project.requests.serving.scenario import ServingScenario, mean_lengths
 
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from math import log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
+from taut.core.array_types import Floats, Ints
 from taut.project.noise import GRID
 from taut.project.requests.fan_out import fan_out, hedged, through
 from taut.project.requests.serving.scenario import Arrivals, Leaves, ServingScenario
+from taut.project.requests.simulation import spread_arrivals
 
 
 class Requests(NamedTuple):
     """One row for each request, in the order in which they come to the servers."""
 
-    came_ns: Any
-    """When they came."""
-    asked_ns: Any
+    came_ns: Floats
+    asked_ns: Floats
     """When they came to a server, their leaves having answered."""
-    prompt: Any
-    fresh: Any
+    prompt: Ints
+    fresh: Ints
     """Prompt tokens that are in no cache."""
-    output: Any
+    output: Ints
 
 
 def draw(s: ServingScenario, count: int, share: float, seed: int) -> Requests:
-    """So many requests, of which the servers played get this share."""
+    """So many requests, of which the simulated servers get this share."""
     a, v = s.arrivals, s.serving
     rng = np.random.default_rng((seed, 11))
     if a.process == "recorded":
@@ -39,19 +41,10 @@ def draw(s: ServingScenario, count: int, share: float, seed: int) -> Requests:
     prompt = np.maximum(np.minimum(prompt, s.model.sequence - output), 1)
     cached = v.prefix_cache_share + (v.session_cache_share if v.routing == "session" else 0.0)
     fresh = np.maximum(np.round(prompt * (1 - min(cached, 1.0))), 1).astype(np.int64)
-    came = strayed(at_s, a.stray) * 1e9
+    came = spread_arrivals(at_s, a.stray) * 1e9
     asked = came + leaf_ns(s.leaves, count, rng)
     order = np.argsort(asked, kind="stable")
-    return Requests(*(np.ascontiguousarray(column[order]) for column in (came, asked, prompt, fresh, output)))
-
-
-def strayed(at_s: Any, times: float) -> Any:
-    """Arrivals so many times as far from even spacing, in order."""
-    if times == 1 or len(at_s) < 2:
-        return at_s
-    even = np.linspace(at_s[0], at_s[-1], len(at_s))
-    moved = np.sort(even + times * (at_s - even))
-    return moved - min(moved[0], 0.0)
+    return Requests(came[order], asked[order], prompt[order], fresh[order], output[order])
 
 
 def modulation(a: Arrivals, per_s: float) -> tuple[float, float]:
@@ -64,7 +57,7 @@ def modulation(a: Arrivals, per_s: float) -> tuple[float, float]:
     return (swing, a.burst_s) if swing <= 1 else (1.0, (a.dispersion - 1) / per_s)
 
 
-def _modulated(s: ServingScenario, count: int, share: float, rng: Any) -> Any:
+def _modulated(s: ServingScenario, count: int, share: float, rng: Generator) -> Floats:
     """A share of arrivals whose rate jumps up and down: as many arrivals, thinned, keep the rate's swings."""
     swing, mean_s = modulation(s.arrivals, s.per_s)
     rate = s.per_s * share
@@ -76,17 +69,18 @@ def _modulated(s: ServingScenario, count: int, share: float, rng: Any) -> Any:
     for side in (high[:used], ~high[:used]):  # as much time above as below: what is drawn is when, not how much
         dwell[:used][side] *= used / 2 * mean_s / dwell[:used][side].sum()
     passed = np.concatenate([[0.0], (dwell * rate * np.where(high, 1 + swing, 1 - swing)).cumsum()])
-    return np.interp(need, passed + np.arange(many + 1) * 1e-12, np.concatenate([[0.0], dwell.cumsum()]))
+    return np.asarray(np.interp(need, passed + np.arange(many + 1) * 1e-12, np.concatenate([[0.0], dwell.cumsum()])))
 
 
-def _lengths(mean: float, spread: float, count: int, rng: Any) -> Any:
+def _lengths(mean: float, spread: float, count: int, rng: Generator) -> Ints:
+    """Lognormal token counts of this mean; ``spread`` is their standard deviation over it."""
     wide = log(1 + spread * spread)
     drawn = mean * np.exp(sqrt(wide) * rng.standard_normal(count) - wide / 2)
     return np.maximum(np.round(drawn), 1).astype(np.int64)
 
 
-def _recorded(s: ServingScenario, count: int, share: float, rng: Any) -> tuple[Any, Any, Any]:
-    """Recorded requests from a drawn place on, round and round, at the rate of the servers that are played.
+def _recorded(s: ServingScenario, count: int, share: float, rng: Generator) -> tuple[Floats, Ints, Ints]:
+    """Recorded requests from a drawn place on, round and round, at the rate of the servers that are simulated.
 
     A lower rate than recorded leaves requests out, so that bursts last as long as they did; a higher one takes less time.
     """
@@ -103,15 +97,15 @@ def _recorded(s: ServingScenario, count: int, share: float, rng: Any) -> tuple[A
     return time * recorded * thin / wanted, prompt[row], output[row]
 
 
-def leaf_ns(leaves: Leaves, count: int, rng: Any) -> Any:
+def leaf_ns(leaves: Leaves, count: int, rng: Generator) -> Floats:
     """How long requests wait for the last of their leaves."""
     if not leaves.count:
         return np.zeros(count)
     u = rng.random(count)
-    return np.interp(np.log(u) - np.log1p(-u), GRID, leaf_table(leaves)) * 1e6
+    return np.asarray(np.interp(np.log(u) - np.log1p(-u), GRID, leaf_table(leaves)) * 1e6)
 
 
-def leaf_table(leaves: Leaves) -> Any:
+def leaf_table(leaves: Leaves) -> Floats:
     """Quantiles at GRID of the wait for all leaves, ms."""
     one = through({0.5: leaves.p50_ms, 0.99: leaves.p99_ms}, leaves.tail)
     if leaves.hedge_ms is not None:

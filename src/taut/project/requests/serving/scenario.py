@@ -6,23 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from taut.project import strict_toml as strict
-from taut.project.requests.serving.iteration_time import kv_tokens
-from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
-from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
-
-MOST_SERVERS = 8
-"""Servers that are played: more are alike, and these stand for them."""
+from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, contradictions
+from taut.project.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
 
 
-class Serving(Strict, frozen=True):
+class Serving(ReplicaPool, frozen=True, kw_only=True):
     """How the model is cut and its replicas are driven."""
 
-    replicas: Count
-    tp: Count = 1
     pp: Count = 1
     """Pipeline stages; each works on a batch of its own, so that a replica has so many batches in flight."""
-    load: Literal["fixed", "per replica"] = "per replica"
-    """Whether more replicas share the requests (fixed) or are given as many more (per replica)."""
     max_batch: Count = 64
     """Most requests that a server works on at once."""
     prefill_tokens: Count = 8192
@@ -35,8 +27,6 @@ class Serving(Strict, frozen=True):
     """Parts of a request, on as many servers; it has its answer when all have."""
     routing: Literal["random", "round-robin", "shortest", "session"] = "shortest"
     """Session: to the server that has the conversation's keys and values, however busy."""
-    prefix_cache_share: Share = 0.0
-    """Share of prompt tokens that every server has cached (a common preamble)."""
     session_cache_share: Share = 0.0
     """Share of prompt tokens that only the server of the conversation has cached."""
     timeout_ms: NotNegative = 0.0
@@ -45,10 +35,6 @@ class Serving(Strict, frozen=True):
     """Attempts after the first one."""
     backoff_ms: NotNegative = 0.0
     """Pause before a retry, doubled with each."""
-    retry_budget: NotNegative | None = None
-    """Most retries as a share of the requests so far; none: no limit."""
-    cancels: bool = True
-    """Whether servers hear that an attempt was given up, and drop it."""
     hedge_quantile: Share | None = None
     """If an attempt has no first token when this share of the requests would, another server is asked as well; 0: at once."""
     queue_limit: Some = 0
@@ -56,8 +42,10 @@ class Serving(Strict, frozen=True):
     drop_late: bool = False
     """Whether a request that waited longer than its promise of a first token is dropped before it is worked on."""
 
-    stall_s: NotNegative = 0.0
-    """Once, a third into the run, all servers stand still for so long."""
+    @property
+    def stages(self) -> int:
+        """Pipeline stages of a replica."""
+        return self.pp
 
 
 class Arrivals(Strict, frozen=True):
@@ -111,25 +99,18 @@ class Promise(Strict, frozen=True):
     """Time to the last token."""
 
 
-class ServingScenario(Strict, frozen=True):
+class ServingScenario(PoolScenario, frozen=True, kw_only=True):
     """One file."""
 
-    model: Model
     serving: Serving
-    device: Device
-    fabric: Fabric
     arrivals: Arrivals
-    name: str = "scenario"
     leaves: Leaves = Leaves()
     promise: Promise = Promise()
-    noise: Noise = Noise()
-    price: Price = Price()
-    about: About = About()
 
     @property
-    def ranks(self) -> int:
-        """Accelerators of all replicas."""
-        return self.serving.replicas * self.serving.tp * self.serving.pp
+    def pool(self) -> ReplicaPool:
+        """The table that has the replicas."""
+        return self.serving
 
     @property
     def servers(self) -> int:
@@ -159,16 +140,11 @@ def _contradictions(s: ServingScenario) -> Sequence[Contradiction]:
     m, v, a = s.model, s.serving, s.arrivals
     recorded = a.process == "recorded"
     lengths = {len(a.time_s), len(a.prompts), len(a.generated)}
-    room = kv_tokens(m, s.device, v.tp, v.pp)
     return (
-        (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
-        (m.heads % v.tp != 0, "serving.tp", f"tp {v.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
+        *contradictions(s, "serving", "promise.latency_ms"),
         (m.layers % v.pp != 0, "serving.pp", f"pp {v.pp} does not divide {m.layers} layers", "choose a divisor of the layers"),
         (m.experts > 0 and not 1 <= m.experts_per_token <= m.experts, "model.experts_per_token",
          f"{m.experts_per_token} of {m.experts} experts per token", "give 1 or more, at most experts"),
-        (room < m.sequence, "device.memory_gb",
-         f"beside the model there is room for {max(room, 0):,.0f} tokens, a request has up to {m.sequence:,}",
-         "raise serving.tp or serving.pp, or lower model.sequence"),
         (recorded and (len(lengths) > 1 or len(a.time_s) < 2), "arrivals.file", "recorded arrivals need a file of requests",
          "name a CSV with arrival times, prompt and generated tokens"),
         (not recorded and a.per_s == 0, "arrivals.per_s", "no requests arrive", "give the requests a second"),
@@ -182,12 +158,9 @@ def _contradictions(s: ServingScenario) -> Sequence[Contradiction]:
         (v.prefill_share > 0 and v.replicas * v.pp < 2, "serving.prefill_share", "one server cannot be split", "give more"),
         (v.prefill_share > 0 and v.chunk_tokens > 0, "serving.chunk_tokens", "replicas that only read prompts need no chunks",
          "set chunk_tokens = 0 or prefill_share = 0"),
-        (v.retries > 7, "serving.retries", f"{v.retries} retries are more than are played", "give up to 7"),
+        (v.retries > 7, "serving.retries", f"{v.retries} retries are more than are simulated", "give up to 7"),
         (v.retries > 0 and v.timeout_ms == 0 and v.queue_limit == 0, "serving.retries", "nothing makes an attempt fail",
          "give timeout_ms or queue_limit"),
         (v.drop_late and s.promise.ttft_ms is None, "serving.drop_late", "nothing says what is late", "give promise.ttft_ms"),
         (s.leaves.count > 0 and s.leaves.p99_ms <= s.leaves.p50_ms, "leaves.p99_ms", "not above the median", "give more"),
-        (s.price.step_deadline_ms is not None, "price.step_deadline_ms", "what is promised to requests is said elsewhere",
-         "give promise.latency_ms"),
-        (s.noise.distribution == "measured", "noise.distribution", "serving draws no noise from runs", "give a distribution"),
     )  # fmt: skip

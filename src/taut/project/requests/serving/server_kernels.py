@@ -8,66 +8,78 @@ free, a request ends with its last part: Lindley's recursion, and a maximum.
 
 from __future__ import annotations
 
-from math import log
-from typing import Any
-
+from taut.core.array_types import Floats, Ints
 from taut.core.jit import kernel
-from taut.project.requests.event_heap import pop, push
+from taut.project.requests import queue_kernels
+from taut.project.requests.queue_kernels import (
+    CANCELS,
+    DEAD,
+    DONE,
+    FROM_NS,
+    HEAD,
+    KV_NS,
+    MARK,
+    OWNER,
+    QUEUED,
+    RUNNING,
+    SCORE_NS,
+    SENDING,
+    STARTED,
+    STATE,
+    SUBMITTED,
+    TIMEOUT_NS,
+    TO_NS,
+    UNTIL_NS,
+    WAITING,
+    append,
+    draw_quantile,
+    iteration_ns,
+    next_event,
+    noise_factor,
+    push,
+    retry_pause_ns,
+    stall_left_ns,
+    take_first,
+)
 from taut.project.training.job_history import chance
 
 ITERATION, SENT, TIMEOUT, HEDGE, AGAIN = range(5)
-KINDS, ATTEMPTS = 8, 16
-"""An event is its kind, an attempt and a server, copy or part in one number."""
-WAITING, RUNNING, SENDING, DONE, DEAD = range(1, 6)
-"""States of a copy; dead: cancelled, dropped, or done for nothing."""
+KINDS, MOST_ATTEMPTS = 8, 16
+"""An event is one number: kind + KINDS × (attempt + MOST_ATTEMPTS × server, copy or part)."""
 # fmt: off
-KNOBS = (
-    "max_batch", "prefill_tokens", "chunk_tokens", "kv_tokens", "timeout_ns", "retries", "backoff_ns", "retry_budget",
-    "cancels", "hedge_ns", "queue_limit", "drop_ns", "send_ns", "hop_ns", "kv_ns", "score_ns", "routing", "readers", "drift",
-    "drift_left", "stall_from", "stall_to", "until_ns", "from_ns", "to_ns",
+SETTINGS = (
+    *queue_kernels.SETTINGS,
+    "max_batch", "prefill_tokens", "chunk_tokens", "kv_tokens", "hedge_ns", "queue_limit", "drop_ns", "send_ns", "hop_ns",
+    "routing", "readers", "drift", "drift_left",
 )
 (
-    MAX_BATCH, PREFILL, CHUNK, KV_TOKENS, TIMEOUT_NS, RETRIES, BACKOFF, BUDGET, CANCELS, HEDGE_NS, QUEUE_LIMIT, DROP, SEND, HOP,
-    KV, SCORE, ROUTING, READERS, DRIFT, DRIFT_LEFT, STALL_FROM, STALL_TO, UNTIL, FROM, TO,
-) = range(len(KNOBS))
-COUNTS = ("busy_ns", "iterations", "excess_ns", "delayed_ns", "generated", "copies", "retries", "turned_away", "loaded_ns")
-BUSY, ITERATIONS, EXCESS, DELAYED, GENERATED, COPIES, RETRIED, AWAY, LOADED_NS = range(len(COUNTS))
-# Columns of the copies: integers and times.
-PART, ATTEMPT, STATE, SERVER, LEFT, CONTEXT, MADE, NEXT, OTHER = range(9)
-SUBMITTED, ADMITTED, STRAYED, WORST, SENT_NS = range(5)
-# Columns of the parts: attempt now, winning copy, newest copy, whether given up.
-NOW_AT, WINNER, NEWEST, FAILED = range(4)
-# Columns of the servers: first and last in its queue, waiting, running, tokens held, whether busy, whether it reads now.
-HEAD, TAIL, QUEUED, LOADED, HELD, AT_WORK, READS = range(7)
+    MAX_BATCH, PREFILL, CHUNK, KV_TOKENS, HEDGE_NS, QUEUE_LIMIT, DROP_NS, SEND_NS, HOP_NS, ROUTING, READERS, DRIFT, DRIFT_LEFT,
+) = range(len(queue_kernels.SETTINGS), len(SETTINGS))
+COUNTS = ("busy_ns", "excess_ns", "delayed_ns", "copies", "turned_away", "loaded_ns")
+BUSY, EXCESS, DELAYED, COPIES, TURNED_AWAY, LOADED_NS = range(len(COUNTS))
 # fmt: on
+RANDOM, ROUND_ROBIN, SHORTEST = range(3)
+"""Ways to choose a server; by session is at random too, because who asks is drawn."""
+PROMPT, FRESH, OUTPUT = range(3)
+"""Columns of the requests' tokens; fresh are those of the prompt that no cache has."""
+SERVER, LEFT, CONTEXT, MADE, OTHER = range(4, 9)
+"""Columns of the copies after those of items: server, prompt tokens to read, tokens so far, tokens made, its twin."""
+NOISE_NS, WORST_NS, SENT_NS = range(2, 5)
+"""Columns of the copies' times after those of items: what noise added, most of it in one iteration, time between servers."""
+ATTEMPT, WINNER, NEWEST, FAILED = range(4)
+"""Columns of the parts: attempt now, winning copy, newest copy, whether given up."""
+LOADED, HELD, AT_WORK, READS = range(3, 7)
+"""Columns of the servers after those of queues: copies running, tokens held, whether busy, whether it reads prompts only."""
+HABIT, DRIFTED, QUIET_NS, LASTS_NS = range(4)
+"""Columns of the servers' pace: factor for good, drift now, the iteration at work without noise and with it."""
 
 
 @kernel()
-def look(table: Any, u: float, reach: float) -> float:
-    """A draw from a table of quantiles at even log odds."""
-    points = len(table)
-    at = (log(u / (1 - u)) + reach) * ((points - 1) / (2 * reach))
-    at = min(max(at, 0.0), points - 1.0)
-    k = min(int(at), points - 2)
-    return float(table[k] + (at - k) * (table[k + 1] - table[k]))
-
-
-@kernel()
-def base_ns(base: Any, tokens: int) -> float:
-    """Time of an iteration over so many tokens: linear between powers of two."""
-    k, top = 0, 1
-    while 2 * top <= tokens and k < len(base) - 2:
-        k += 1
-        top *= 2
-    return float(base[k] + (base[k + 1] - base[k]) * (tokens - top) / top)
-
-
-@kernel()
-def route(first: int, last: int, routing: int, pick: float, turn: int, avoid: int, servers: Any) -> int:
-    """A server of first … last for a copy: at random (also by session), in turn, or the one with the least to do."""
+def route(first: int, last: int, routing: int, pick: float, turn: int, avoid: int, servers: Ints) -> int:
+    """A server of first … last - 1 for a copy, other than ``avoid`` where there is another."""
     n = last - first
-    found = first + turn % n if routing == 1 else first + min(int(pick * n), n - 1)
-    if routing == 2:
+    found = first + turn % n if routing == ROUND_ROBIN else first + min(int(pick * n), n - 1)
+    if routing == SHORTEST:
         start = found
         for i in range(n):
             s = first + (start - first + i) % n
@@ -81,54 +93,44 @@ def route(first: int, last: int, routing: int, pick: float, turn: int, avoid: in
 
 
 @kernel()
-def enqueue(c: int, s: int, copies: Any, servers: Any) -> int:
-    """Put a copy at the end of a server's queue; returns how many wait there."""
-    copies[c, STATE], copies[c, SERVER], copies[c, NEXT] = WAITING, s, -1
-    if servers[s, QUEUED] == 0:
-        servers[s, HEAD] = c
-    else:
-        copies[servers[s, TAIL], NEXT] = c
-    servers[s, TAIL] = c
-    servers[s, QUEUED] += 1
-    return int(servers[s, QUEUED])
-
-
-@kernel()
-def begin(
-    s: int, now: float, knobs: Any, base: Any, tables: Any, reach: float, habit: Any, drift: Any, key: int, draw: int,
-    fan: int, arrive: Any, prompt: Any, fresh: Any, output: Any, copies: Any, times: Any, parts: Any, servers: Any, slots: Any,
-    takes: Any, last: Any,
-) -> float:  # fmt: skip
-    """Begin an iteration of a server: what it takes, ns; -1 if there is nothing to do. ``last`` gets it without noise."""
-    reader, most = s < knobs[READERS], int(knobs[MAX_BATCH])
-    writer = knobs[READERS] > 0 and not reader
-    budget, taken = knobs[PREFILL], 0
-    while servers[s, QUEUED] > 0 and servers[s, LOADED] < most:
+def admit(
+    s: int, now: float, settings: Floats, fan_out: int, arrive: Floats, tokens: Ints, copies: Ints, times: Floats, parts: Ints,
+    servers: Ints, slots: Ints,
+) -> int:  # fmt: skip
+    """Let waiting copies into a server's batch, in order, as far as batch, memory and prompt tokens allow; returns its size."""
+    writer = s >= settings[READERS] > 0
+    budget, taken = settings[PREFILL], 0
+    while servers[s, QUEUED] > 0 and servers[s, LOADED] < settings[MAX_BATCH]:
         c = servers[s, HEAD]
-        r = copies[c, PART] // fan
+        r = copies[c, OWNER] // fan_out
         if copies[c, STATE] == WAITING:
-            late = knobs[DROP] > 0 and now - arrive[r] > knobs[DROP] and not writer
-            if late:
+            if settings[DROP_NS] > 0 and now - arrive[r] > settings[DROP_NS] and not writer:
                 copies[c, STATE] = DEAD
-                parts[copies[c, PART], FAILED] = 1
+                parts[copies[c, OWNER], FAILED] = 1
             else:
-                need = prompt[r] + output[r]
-                full = servers[s, HELD] + need > knobs[KV_TOKENS]
-                if (full and servers[s, LOADED] > 0) or (taken > 0 and not writer and budget < fresh[r]):
+                # A copy is let in only if its whole answer fits; the first one of an iteration whatever it reads.
+                need = tokens[r, PROMPT] + tokens[r, OUTPUT]
+                full = servers[s, HELD] + need > settings[KV_TOKENS]
+                if (full and servers[s, LOADED] > 0) or (taken > 0 and not writer and budget < tokens[r, FRESH]):
                     break
-                budget -= fresh[r]
+                budget -= tokens[r, FRESH]
                 taken += 1
                 copies[c, STATE] = RUNNING
                 servers[s, HELD] += need
                 slots[s, servers[s, LOADED]] = c
                 servers[s, LOADED] += 1
-                if times[c, ADMITTED] < 0:
-                    times[c, ADMITTED] = now
-        servers[s, HEAD] = copies[c, NEXT]
-        servers[s, QUEUED] -= 1
-    if servers[s, LOADED] == 0:
-        servers[s, AT_WORK] = 0
-        return -1.0
+                if times[c, STARTED] < 0:
+                    times[c, STARTED] = now
+        take_first(s, copies, servers)
+    return int(servers[s, LOADED])
+
+
+@kernel()
+def begin_iteration(
+    s: int, now: float, settings: Floats, base: Floats, tables: Floats, key: int, draw: int, copies: Ints, servers: Ints,
+    slots: Ints, takes: Ints, pace: Floats,
+) -> float:  # fmt: skip
+    """Begin an iteration of a server over the copies in its batch; returns how long it lasts, ns."""
     reading, decoding, context = 0, 0, 0.0
     for i in range(servers[s, LOADED]):
         c = slots[s, i]
@@ -137,12 +139,13 @@ def begin(
         else:
             decoding += 1
             context += copies[c, CONTEXT]
-    chunked = knobs[CHUNK] > 0
+    # Without chunks, decoding stalls while prompts are read; with them, prompts get the tokens that decoding leaves.
+    chunked = settings[CHUNK] > 0
     if reading > 0 and not chunked:
         decoding, context = 0, 0.0
     room = reading
     if chunked:
-        room = max(int(knobs[CHUNK]) - decoding, 1)
+        room = max(int(settings[CHUNK]) - decoding, 1)
     tokens, scores = decoding, 0.0
     for i in range(servers[s, LOADED]):
         c = slots[s, i]
@@ -154,20 +157,68 @@ def begin(
             scores += take * (copies[c, CONTEXT] - copies[c, LEFT] + 0.5 * take)
     servers[s, READS] = 1 if reading > 0 and not chunked else 0
     servers[s, AT_WORK] = 1
-    still = base_ns(base, tokens) + knobs[KV] * context + knobs[SCORE] * scores
-    factor = habit[s] * look(tables[0], chance(key, draw), reach) * look(tables[1], chance(key, draw + 1), reach)
-    if knobs[DRIFT] > 0:
-        stays = knobs[DRIFT_LEFT]
-        drift[s] = stays * drift[s] + (1 - stays * stays) ** 0.5 * look(tables[2], chance(key, draw + 2), reach)
-        factor *= max(1 + knobs[DRIFT] * drift[s], 0.0)
-    last[s] = still
-    stalled = max(knobs[STALL_TO] - now, 0.0) if now >= knobs[STALL_FROM] else 0.0
-    return float(still * factor + stalled)
+    quiet = iteration_ns(base, tokens) + settings[KV_NS] * context + settings[SCORE_NS] * scores
+    factor = noise_factor(pace[s, HABIT], tables, key, draw)
+    if settings[DRIFT] > 0:
+        # Autoregressive, of variance one: what stays of the last iteration's drift, and a draw for the rest.
+        stays = settings[DRIFT_LEFT]
+        pace[s, DRIFTED] = stays * pace[s, DRIFTED] + (1 - stays * stays) ** 0.5 * draw_quantile(
+            tables[2], chance(key, draw + 2)
+        )
+        factor *= max(1 + settings[DRIFT] * pace[s, DRIFTED], 0.0)
+    pace[s, QUIET_NS] = quiet
+    pace[s, LASTS_NS] = quiet * factor + stall_left_ns(settings, now)
+    return float(pace[s, LASTS_NS])
 
 
 @kernel()
-def lose(c: int, copies: Any) -> int:
-    """A copy is no longer wanted: it waits no more, or its server drops it after this iteration."""
+def end_iteration(
+    s: int, now: float, settings: Floats, fan_out: int, tokens: Ints, copies: Ints, times: Floats, parts: Ints,
+    answered: Floats, servers: Ints, slots: Ints, takes: Ints, pace: Floats, when: Floats, what: Ints, size: int,
+) -> int:  # fmt: skip
+    """End an iteration of a server: what its copies have made, and which of them leave; returns the heap's size."""
+    kept = 0
+    noise = pace[s, LASTS_NS] - pace[s, QUIET_NS]
+    for i in range(servers[s, LOADED]):
+        c = slots[s, i]
+        p = copies[c, OWNER]
+        r = p // fan_out
+        worked = takes[s, i] > 0 or (copies[c, LEFT] == 0 and servers[s, READS] == 0)
+        times[c, NOISE_NS] += noise
+        times[c, WORST_NS] = max(times[c, WORST_NS], noise)
+        leaves = copies[c, STATE] == DEAD
+        if not leaves and worked:
+            copies[c, LEFT] -= takes[s, i]
+            if copies[c, LEFT] == 0:
+                copies[c, MADE] += 1
+                copies[c, CONTEXT] += 1
+                ours = wanted(c, copies, parts)
+                if copies[c, MADE] == 1 and ours:
+                    answered[p, 0], parts[p, WINNER] = now, c
+                    cancel(copies[c, OTHER], copies)
+                if copies[c, MADE] >= tokens[r, OUTPUT]:
+                    copies[c, STATE] = DONE if ours else DEAD
+                    leaves = True
+                    if ours:
+                        answered[p, 1] = now
+                elif s < settings[READERS]:
+                    copies[c, STATE] = SENDING
+                    leaves = True
+                    times[c, SENT_NS] = settings[HOP_NS] + settings[SEND_NS] * tokens[r, PROMPT]
+                    size = push(when, what, size, now + times[c, SENT_NS], SENT + KINDS * MOST_ATTEMPTS * c)
+        if leaves:
+            servers[s, HELD] -= tokens[r, PROMPT] + tokens[r, OUTPUT]
+        else:
+            slots[s, kept] = c
+            kept += 1
+    servers[s, LOADED] = kept
+    servers[s, AT_WORK] = 0
+    return size
+
+
+@kernel()
+def cancel(c: int, copies: Ints) -> int:
+    """Mark a copy, if there is one, as no longer wanted: its server drops it before or after the iteration at work."""
     if c >= 0 and copies[c, STATE] != DONE:
         copies[c, STATE] = DEAD
     return c
@@ -175,175 +226,126 @@ def lose(c: int, copies: Any) -> int:
 
 @kernel()
 def submit(
-    p: int, now: float, hedge: int, turn: int, pick: float, knobs: Any, fan: int, fresh: Any, prompt: Any, n: int, copies: Any,
-    times: Any, parts: Any, servers: Any,
+    p: int, now: float, hedge: int, turn: int, pick: float, settings: Floats, fan_out: int, tokens: Ints, n: int, copies: Ints,
+    times: Floats, parts: Ints, servers: Ints,
 ) -> int:  # fmt: skip
-    """Send a copy of a part to a server: its number, or -1 if it was turned away."""
+    """Send a copy of a part to a server: its number ``n``, or -1 if it was turned away."""
     lead, last = parts[p, NEWEST], len(servers)
-    if knobs[READERS] > 0:
-        last = int(knobs[READERS])
+    if settings[READERS] > 0:
+        last = int(settings[READERS])
     avoid = copies[lead, SERVER] if hedge == 1 and lead >= 0 else -1
-    s = route(0, last, int(knobs[ROUTING]), pick, turn, avoid, servers)
-    if knobs[QUEUE_LIMIT] > 0 and servers[s, QUEUED] >= knobs[QUEUE_LIMIT]:
+    s = route(0, last, int(settings[ROUTING]), pick, turn, avoid, servers)
+    if settings[QUEUE_LIMIT] > 0 and servers[s, QUEUED] >= settings[QUEUE_LIMIT]:
         return -1
-    r = p // fan
-    copies[n, PART], copies[n, ATTEMPT], copies[n, LEFT], copies[n, CONTEXT] = p, parts[p, NOW_AT], fresh[r], prompt[r]
-    copies[n, MADE], copies[n, OTHER] = 0, -1
+    r = p // fan_out
+    copies[n, OWNER], copies[n, MARK], copies[n, SERVER] = p, parts[p, ATTEMPT], s
+    copies[n, LEFT], copies[n, CONTEXT], copies[n, MADE] = tokens[r, FRESH], tokens[r, PROMPT], 0
     if hedge == 1 and lead >= 0:
         copies[n, OTHER], copies[lead, OTHER] = lead, n
-    times[n, SUBMITTED], times[n, ADMITTED] = now, -1.0
+    times[n, SUBMITTED], times[n, STARTED] = now, -1.0
     parts[p, NEWEST] = n
-    enqueue(n, s, copies, servers)
+    append(n, s, copies, servers)
     return n
 
 
 @kernel()
-def wanted(c: int, copies: Any, parts: Any) -> bool:
+def fail(
+    p: int, now: float, settings: Floats, parts: Ints, retried: int, submitted: int, when: Floats, what: Ints, size: int
+) -> tuple[int, int]:
+    """End an attempt of a part without an answer, and plan the next if it may have one; returns (retries, heap's size)."""
+    pause = retry_pause_ns(settings, parts[p, ATTEMPT], retried, submitted)
+    parts[p, ATTEMPT] += 1
+    if pause < 0:
+        parts[p, FAILED] = 1
+        return retried, size
+    return retried + 1, push(when, what, size, now + pause, AGAIN + KINDS * MOST_ATTEMPTS * p)
+
+
+@kernel()
+def wanted(c: int, copies: Ints, parts: Ints) -> bool:
     """Whether anybody still waits for a copy."""
-    p = copies[c, PART]
+    p = copies[c, OWNER]
     return bool(
-        copies[c, ATTEMPT] == parts[p, NOW_AT] and parts[p, FAILED] == 0 and (parts[p, WINNER] < 0 or parts[p, WINNER] == c)
+        copies[c, MARK] == parts[p, ATTEMPT] and parts[p, FAILED] == 0 and (parts[p, WINNER] < 0 or parts[p, WINNER] == c)
     )
 
 
 @kernel(error_model="numpy")
-def play(
-    arrive: Any, prompt: Any, fresh: Any, output: Any, fan: int, key: int, knobs: Any, base: Any, tables: Any, reach: float,
-    habit: Any, drift: Any, copies: Any, times: Any, parts: Any, answered: Any, servers: Any, slots: Any, takes: Any, last: Any,
-    took: Any, when: Any, what: Any, counts: Any,
+def simulate(
+    arrive: Floats, tokens: Ints, fan_out: int, key: int, settings: Floats, base: Floats, tables: Floats, copies: Ints,
+    times: Floats, parts: Ints, answered: Floats, servers: Ints, slots: Ints, takes: Ints, pace: Floats, when: Floats,
+    what: Ints, counts: Floats,
 ) -> int:  # fmt: skip
-    """Play all requests; ``answered`` gets first token and end of every part (-1: never). Returns the copies made."""
-    total, size, n, turn, draw, submitted, tried = len(arrive), 0, 0, 0, 0, 0, 0
-    r, now = 0, 0.0
+    """Simulate all requests; ``answered`` gets first token and end of every part (-1: never). Returns the copies made."""
+    total, size, n, turn, draw, submitted, retried, r = len(arrive), 0, 0, 0, 0, 0, 0, 0
     while r < total or size > 0:
-        event = -1
-        if size > 0 and (r >= total or when[0] <= arrive[r]):
-            now, event = when[0], what[0]
-            size = pop(when, what, size)
-        else:
-            now = arrive[r]
-        if now > knobs[UNTIL]:
+        now, event, size = next_event(arrive, r, when, what, size)
+        if now > settings[UNTIL_NS]:
             break
-        kind, attempt, one = event % KINDS, event // KINDS % ATTEMPTS, event // (KINDS * ATTEMPTS)
-        first, end, hedge = 0, 0, 0
-        wake = -1
+        kind, attempt, one = event % KINDS, event // KINDS % MOST_ATTEMPTS, event // (KINDS * MOST_ATTEMPTS)
+        first, end, hedge = 0, 0, 0  # parts to submit, and whether as second copies
+        wake = -1  # a server that may begin an iteration
         if event < 0:
-            first, end = r * fan, (r + 1) * fan
+            first, end = r * fan_out, (r + 1) * fan_out
             r += 1
-            submitted += fan
+            submitted += fan_out
         elif kind == AGAIN:
             first, end = one, one + 1
         elif kind == HEDGE:
-            if parts[one, NOW_AT] == attempt and answered[one, 0] < 0 and parts[one, FAILED] == 0:
+            if parts[one, ATTEMPT] == attempt and answered[one, 0] < 0 and parts[one, FAILED] == 0:
                 first, end, hedge = one, one + 1, 1
         elif kind == TIMEOUT:
-            if parts[one, NOW_AT] == attempt and answered[one, 1] < 0 and parts[one, FAILED] == 0:
+            if parts[one, ATTEMPT] == attempt and answered[one, 1] < 0 and parts[one, FAILED] == 0:
                 c = parts[one, NEWEST]
-                if knobs[CANCELS] > 0 and c >= 0:
-                    lose(copies[c, OTHER], copies)
-                    lose(c, copies)
+                if settings[CANCELS] > 0 and c >= 0:
+                    cancel(copies[c, OTHER], copies)
+                    cancel(c, copies)
                 answered[one, 0], parts[one, WINNER], parts[one, NEWEST] = -1.0, -1, -1
-                parts[one, NOW_AT] += 1
-                if attempt < knobs[RETRIES] and tried + 1 <= knobs[BUDGET] * submitted:
-                    tried += 1
-                    pause = knobs[BACKOFF] * 2.0**attempt
-                    size = push(when, what, size, now + pause, AGAIN + KINDS * ATTEMPTS * one)
-                else:
-                    parts[one, FAILED] = 1
+                retried, size = fail(one, now, settings, parts, retried, submitted, when, what, size)
         elif kind == SENT:
             if copies[one, STATE] == SENDING:
-                s = route(int(knobs[READERS]), len(servers), 2, 0.0, 0, -1, servers)
-                enqueue(one, s, copies, servers)
-                wake = s
+                wake = route(int(settings[READERS]), len(servers), SHORTEST, 0.0, 0, -1, servers)
+                copies[one, SERVER] = wake
+                append(one, wake, copies, servers)
         else:
-            s = one
-            kept = 0
-            stray = took[s] - last[s]
-            for i in range(servers[s, LOADED]):
-                c = slots[s, i]
-                p = copies[c, PART]
-                q = p // fan
-                moved = takes[s, i] > 0 or (copies[c, LEFT] == 0 and servers[s, READS] == 0)
-                times[c, STRAYED] += stray
-                times[c, WORST] = max(times[c, WORST], stray)
-                gone = copies[c, STATE] == DEAD
-                if not gone and moved:
-                    if takes[s, i] > 0:
-                        copies[c, LEFT] -= takes[s, i]
-                    if copies[c, LEFT] == 0:
-                        copies[c, MADE] += 1
-                        copies[c, CONTEXT] += 1
-                        ours = wanted(c, copies, parts)
-                        if copies[c, MADE] == 1 and ours:
-                            answered[p, 0], parts[p, WINNER] = now, c
-                            lose(copies[c, OTHER], copies)
-                        if copies[c, MADE] >= output[q]:
-                            copies[c, STATE] = DONE if ours else DEAD
-                            gone = True
-                            if ours:
-                                answered[p, 1] = now
-                                if knobs[FROM] <= now < knobs[TO]:
-                                    counts[GENERATED] += output[q]
-                        elif s < knobs[READERS]:
-                            gone = True
-                            copies[c, STATE] = SENDING
-                            servers[s, HELD] -= prompt[q] + output[q]
-                            later = knobs[HOP] + knobs[SEND] * prompt[q]
-                            times[c, SENT_NS] = later
-                            size = push(when, what, size, now + later, SENT + KINDS * ATTEMPTS * c)
-                if gone:
-                    if copies[c, STATE] != SENDING:
-                        servers[s, HELD] -= prompt[q] + output[q]
-                else:
-                    slots[s, kept] = c
-                    kept += 1
-            servers[s, LOADED] = kept
-            servers[s, AT_WORK] = 0
-            wake = s
+            wake = one
+            size = end_iteration(
+                one, now, settings, fan_out, tokens, copies, times, parts, answered, servers, slots, takes, pace, when, what,
+                size,
+            )  # fmt: skip
         while first < end or wake >= 0:
             if wake < 0:
                 p = first
                 first += 1
                 draw += 4
                 turn += 1
-                c = submit(p, now, hedge, turn, chance(key, draw), knobs, fan, fresh, prompt, n, copies, times, parts, servers)
+                c = submit(p, now, hedge, turn, chance(key, draw), settings, fan_out, tokens, n, copies, times, parts, servers)
                 if c >= 0:
                     n += 1
                     wake = copies[c, SERVER]
                     if hedge == 0:
-                        mark = KINDS * (parts[p, NOW_AT] + ATTEMPTS * p)
-                        if knobs[TIMEOUT_NS] > 0:
-                            size = push(when, what, size, now + knobs[TIMEOUT_NS], TIMEOUT + mark)
-                        if knobs[HEDGE_NS] >= 0:
-                            size = push(when, what, size, now + knobs[HEDGE_NS], HEDGE + mark)
+                        mark = KINDS * (parts[p, ATTEMPT] + MOST_ATTEMPTS * p)
+                        if settings[TIMEOUT_NS] > 0:
+                            size = push(when, what, size, now + settings[TIMEOUT_NS], TIMEOUT + mark)
+                        if settings[HEDGE_NS] >= 0:
+                            size = push(when, what, size, now + settings[HEDGE_NS], HEDGE + mark)
                 elif hedge == 0:
-                    counts[AWAY] += 1
-                    attempt = parts[p, NOW_AT]
-                    parts[p, NOW_AT] += 1
-                    if attempt < knobs[RETRIES] and tried + 1 <= knobs[BUDGET] * submitted:
-                        tried += 1
-                        size = push(when, what, size, now + knobs[BACKOFF] * 2.0**attempt, AGAIN + KINDS * ATTEMPTS * p)
-                    else:
-                        parts[p, FAILED] = 1
+                    counts[TURNED_AWAY] += 1
+                    retried, size = fail(p, now, settings, parts, retried, submitted, when, what, size)
             if wake >= 0:
                 s = wake
                 wake = -1
                 if servers[s, AT_WORK] == 0:
                     draw += 4
-                    lasts = begin(
-                        s, now, knobs, base, tables, reach, habit, drift, key, draw, fan, arrive, prompt, fresh, output, copies,
-                        times, parts, servers, slots, takes, last,
-                    )  # fmt: skip
-                    if lasts >= 0:
-                        took[s] = lasts
-                        size = push(when, what, size, now + lasts, ITERATION + KINDS * ATTEMPTS * s)
-                        inside = min(now + lasts, knobs[TO]) - max(now, knobs[FROM])
+                    if admit(s, now, settings, fan_out, arrive, tokens, copies, times, parts, servers, slots) > 0:
+                        lasts = begin_iteration(s, now, settings, base, tables, key, draw, copies, servers, slots, takes, pace)
+                        size = push(when, what, size, now + lasts, ITERATION + KINDS * MOST_ATTEMPTS * s)
+                        inside = min(now + lasts, settings[TO_NS]) - max(now, settings[FROM_NS])
                         if inside > 0:
                             counts[BUSY] += inside
                             counts[LOADED_NS] += inside * servers[s, LOADED]
-                            counts[ITERATIONS] += 1
-                            over = max(lasts - last[s], 0.0)
-                            counts[EXCESS] += over
-                            counts[DELAYED] += over * (servers[s, LOADED] + servers[s, QUEUED])
-    counts[COPIES], counts[RETRIED] = n, tried
+                            excess = max(lasts - pace[s, QUIET_NS], 0.0)
+                            counts[EXCESS] += excess
+                            counts[DELAYED] += excess * (servers[s, LOADED] + servers[s, QUEUED])
+    counts[COPIES] = n
     return n

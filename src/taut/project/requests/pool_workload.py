@@ -1,0 +1,146 @@
+"""What forecasts of serving and of agents have in common: goodput, prices, energy and indices of a pool of replicas.
+
+A forecast simulates the scenario and the same without jitter (no noise, even arrivals, nothing that fails): what the same
+accelerators would deliver is what they deliver there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from taut.core.array_types import Mask
+from taut.project.figures import over, quantiles, times
+from taut.project.requests.replica_pool import PoolScenario
+from taut.project.requests.simulation import Outcome
+from taut.project.workload import INDICES, Estimate, Workload, fewest
+
+S = TypeVar("S", bound=PoolScenario)
+R = TypeVar("R", bound=Outcome)
+JOULES_PER_KWH = 3.6e6
+
+
+@dataclass(frozen=True)
+class PoolForecast(Generic[S, R]):
+    """What a scenario gives at a scale."""
+
+    scenario: S
+    outcome: R
+    quiet: R
+    """The same without jitter."""
+
+    WORK = ""
+    """The term that is the work itself; the others are losses."""
+
+    @property
+    def ranks(self) -> int:
+        """How many it was asked for."""
+        return self.scenario.ranks
+
+    @property
+    def goodput_per_s(self) -> float:
+        """Requests or tasks that end rightly and as promised, all replicas together."""
+        return self.outcome.good_share * self.scenario.per_s
+
+    @property
+    def throughput_ratio(self) -> float:
+        """What ends rightly and as promised over what is answered without jitter."""
+        return min(self.outcome.good_share / max(self.quiet.answered_share, 1e-9), 1.0)
+
+    @property
+    def attained(self) -> float:
+        """Share of the requests or tasks that end as promised."""
+        return self.outcome.good_share
+
+    @property
+    def units_per_s(self) -> float:
+        """Units of delivered work."""
+        return self.goodput_per_s
+
+    @property
+    def tflops_per_device(self) -> float:
+        """Useful floating-point operations of a device a second."""
+        raise NotImplementedError
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """Where the time of what was answered goes on average, ns; they sum to it."""
+        raise NotImplementedError
+
+    @property
+    def dominant(self) -> str:
+        """The largest loss, where losses together take more time than the work; else the work."""
+        lost = {name: ns for name, ns in self.terms.items() if name != self.WORK}
+        return max(lost, key=lambda name: lost[name]) if self.terms[self.WORK] < sum(lost.values()) else self.WORK
+
+    def watts(self, outcome: R) -> float:
+        """Power of all accelerators, cooling included: under load while their server works, else stalled."""
+        s, busy = self.scenario, outcome.busy
+        return (s.device.load_w * busy + s.device.stall_w * (1 - busy)) * s.ranks * s.price.pue
+
+    def entry(self) -> dict[str, Any]:
+        """The forecast in the words of ``--json``."""
+        s, o, units = self.scenario, self.outcome, self.units_per_s
+        joules = over(self.watts(o), units)
+        price, missed = s.device.price_per_hour, 1 - self.attained
+        mean = o.blocks.mean(np.where(o.answered, o.took_ns, np.nan))
+        terms = self.terms
+        return {
+            "ranks": self.ranks, "step_ns": quantiles(o.took_ns[o.answered]), "mean_step_ns": mean,
+            "tflops_per_device": self.tflops_per_device, "mfu": self.tflops_per_device / s.device.peak_tflops,
+            "effective_throughput_ratio": self.throughput_ratio,
+            "cost_per_unit": None if price is None else over(price / 3600 * self.ranks, units),
+            "currency": s.price.currency or None, "energy_per_unit_j": joules,
+            "energy_cost_per_unit": times(joules, s.price.kwh, 1 / JOULES_PER_KWH),
+            "kg_co2e_per_unit": times(joules, s.price.kg_co2e_per_kwh, 1 / JOULES_PER_KWH), "late_share": missed,
+            "penalty_per_unit": times(over(missed * s.per_s, units), s.price.penalty),
+            **self.own_entries(),
+            "goodput_per_s": self.goodput_per_s, "sla_attainment": self.attained, "utilisation": o.busy,
+            "saturated": o.saturated,
+            "terms": {name: ns / mean["value"] for name, ns in terms.items()} if mean["value"] else {},
+            "dominant": self.dominant, "in_range": self.ranks <= s.fabric.tiers[-1].devices,
+        }  # fmt: skip
+
+    def own_entries(self) -> dict[str, Any]:
+        """What only this kind of workload has in its forecast."""
+        raise NotImplementedError
+
+    def indices(self) -> dict[str, Estimate | None]:
+        """The six, for requests or tasks."""
+        o, quiet = self.outcome, self.quiet
+        done = max(quiet.answered_share, 1e-9)
+        ideal = over(self.watts(quiet), quiet.answered_share * self.scenario.per_s)
+        joules = over(self.watts(o), self.goodput_per_s)
+
+        def ratio(some: Mask) -> float | None:
+            return min(float(o.good[some].mean()) / done, 1.0) if some.any() else None
+
+        found = {
+            "effective_throughput_ratio": o.blocks.estimate(self.throughput_ratio, ratio),
+            "energy_per_useful_step": None if joules is None or not ideal else Estimate(joules / ideal),
+            "replay_probability": Estimate(o.thrown),
+            **self.own_indices(),
+        }
+        return {name: found[name] for name in INDICES}
+
+    def own_indices(self) -> dict[str, Estimate | None]:
+        """Runtime variance, sync delay and straggler cascade, which each kind of workload defines for itself."""
+        raise NotImplementedError
+
+
+class PoolWorkload(Workload[S]):
+    """Requests or tasks on a pool of replicas."""
+
+    def ranks(self, s: S) -> int:
+        """Accelerators of the pool."""
+        return s.ranks
+
+    def smallest(self, s: S) -> int:
+        """Accelerators of the fewest replicas."""
+        return fewest(s.pool.replicas, s.pool.load) * s.pool.devices
+
+    def has_fixed_demand(self, s: S) -> bool:
+        """Whether the replicas share the load."""
+        return s.pool.shares_load

@@ -1,0 +1,107 @@
+"""What scenarios of requests and of tasks have in common: a model on a pool of replicas, with its prices and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from taut.core.errors import UsageError
+from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Share, Strict
+from taut.project.training.device_work import HALF, parameters
+from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
+
+USABLE = 0.9
+"""Share of the memory that weights, keys and values may fill (as inference servers set it by default)."""
+
+
+class ReplicaPool(Strict, frozen=True, kw_only=True):
+    """Replicas of a model, and what becomes of attempts that fail."""
+
+    replicas: Count
+    tp: Count = 1
+    max_batch: Count
+    """Most requests or calls that a server works on at once."""
+    load: Literal["fixed", "per replica"] = "per replica"
+    """Whether more replicas share the load (fixed) or are given as much more (per replica)."""
+    retry_budget: NotNegative | None = None
+    """Most retries as a share of what was asked for so far (requests, or all calls); none: no limit."""
+    cancels: bool = True
+    """Whether servers hear that an attempt was given up, and drop it."""
+    prefix_cache_share: Share = 0.0
+    """Share of prompt tokens that every server has cached (a common preamble)."""
+    stall_s: NotNegative = 0.0
+    """Once, a third into the run, all servers stand still for so long."""
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages of a replica."""
+        return 1
+
+    @property
+    def devices(self) -> int:
+        """Accelerators of a replica."""
+        return self.tp * self.stages
+
+    @property
+    def shares_load(self) -> bool:
+        """Whether more replicas share the same load."""
+        return self.load == "fixed"
+
+
+class PoolScenario(Strict, frozen=True, kw_only=True):
+    """One file."""
+
+    model: Model
+    device: Device
+    fabric: Fabric
+    name: str = "scenario"
+    noise: Noise = Noise()
+    price: Price = Price()
+    about: About = About()
+
+    @property
+    def pool(self) -> ReplicaPool:
+        """The table that has the replicas."""
+        raise NotImplementedError
+
+    @property
+    def per_s(self) -> float:
+        """Requests or tasks a second, all replicas together."""
+        raise NotImplementedError
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of all replicas."""
+        return self.pool.replicas * self.pool.devices
+
+    @property
+    def kv_tokens(self) -> float:
+        """Tokens whose keys and values fit beside the weights of a replica."""
+        memory = USABLE * self.device.memory_gb * 1e9 * self.pool.tp * self.pool.stages
+        return (memory - HALF * parameters(self.model)) / kv_bytes(self.model)
+
+
+def kv_bytes(m: Model) -> float:
+    """Keys and values of a token, all layers."""
+    return 2.0 * HALF * m.layers * (m.kv_heads or m.heads) * (m.hidden // m.heads)
+
+
+def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
+    """(replicas on so many ranks, how many times the load they get)."""
+    if ranks % pool.devices:
+        raise UsageError(f"{ranks} ranks: a replica takes {pool.devices} (tp × pp); give a multiple of it")
+    replicas = ranks // pool.devices
+    return replicas, 1.0 if pool.shares_load else replicas / pool.replicas
+
+
+def contradictions(s: PoolScenario, table: str, deadline: str) -> Iterator[Contradiction]:
+    """What cannot be of a model on replicas; ``table`` has the replicas, ``deadline`` is the key for what was promised."""
+    m, tp, room = s.model, s.pool.tp, s.kv_tokens
+    yield m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"
+    yield m.heads % tp != 0, f"{table}.tp", f"tp {tp} does not divide {m.heads} heads", "choose a divisor of the heads"
+    why = f"beside the model there is room for {max(room, 0):,.0f} tokens, one request may have {m.sequence:,}"
+    yield room < m.sequence, "device.memory_gb", why, f"raise {table}.tp, or lower model.sequence"
+    measured = s.noise.distribution == "measured"
+    yield measured, "noise.distribution", f"{table} takes no noise from runs", "give a distribution"
+    wrong_key = s.price.step_deadline_ms is not None
+    yield wrong_key, "price.step_deadline_ms", f"[{table}] has a deadline of its own", f"give {deadline}"
