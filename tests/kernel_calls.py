@@ -91,9 +91,9 @@ def training() -> None:
 def projection() -> None:
     """A training job with failures on a fabric, a service and a team of agents, all small."""
     from taut.project.fabric.flow import rates
-    from taut.project.requests.agents.scenario import parse as parse_agents
+    from taut.project.requests.agents.scenario import AgentScenario
     from taut.project.requests.agents.tasks import simulate as simulate_agents
-    from taut.project.requests.serving.scenario import parse as parse_serving
+    from taut.project.requests.serving.scenario import ServingScenario
     from taut.project.requests.serving.servers import simulate as simulate_serving
     from taut.project.training.failures import simulate_jobs
     from taut.project.training.forecast import forecast
@@ -115,10 +115,10 @@ def projection() -> None:
     table, text = load("latency-inference")
     table["serving"] = {**table["serving"], "replicas": 2, "queue_limit": 1}
     table["arrivals"] = {"per_s": 20.0, "prompt_tokens": 500, "generated_tokens": 8, "generated_spread": 0.5}
-    simulate_serving(parse_serving(table, "latency-inference", text)[0], 50, 1, 1e7)
+    simulate_serving(ServingScenario.parse(table, "latency-inference", text)[0], 50, 1, 1e7)
     table, text = load("agent-chain")
     with patch("taut.project.requests.agents.tasks.STRETCH", 1):
-        simulate_agents(parse_agents(table, "agent-chain", text)[0], 50, 1)
+        simulate_agents(AgentScenario.parse(table, "agent-chain", text)[0], 50, 1)
 
 
 def controllers() -> None:

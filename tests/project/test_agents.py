@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
 from taut.project.projection import Asked, project_table
-from taut.project.requests.agents.scenario import AgentScenario, parse
+from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.task_kernels import IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, OUTCOMES, PLAN
 from taut.project.requests.agents.tasks import AgentOutcome, alone_ns, call_ns, simulate, without_jitter
-from taut.project.requests.agents.workload import WORKLOAD, AgentForecast, expected_attempts
+from taut.project.requests.agents.workload import WORKLOAD, expected_attempts
+from taut.project.requests.pool_workload import PoolForecast
 from taut.project.workload import INDICES, Sampling
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0, "price_per_hour": 3.0}
@@ -43,7 +44,7 @@ def table(**tables: Any) -> dict[str, Any]:
 
 
 def scenario(**tables: Any) -> AgentScenario:
-    return parse(table(**tables), "test")[0]
+    return AgentScenario.parse(table(**tables), "test")[0]
 
 
 def loaded(busy: float, **tables: Any) -> tuple[AgentScenario, float]:
@@ -53,7 +54,7 @@ def loaded(busy: float, **tables: Any) -> tuple[AgentScenario, float]:
     return replace(s, agents=replace(s.agents, per_s=busy / took * 1e9)), took
 
 
-def forecast(s: AgentScenario) -> AgentForecast:
+def forecast(s: AgentScenario) -> PoolForecast:
     return WORKLOAD.forecast(s, Sampling())
 
 
@@ -141,12 +142,12 @@ def test_a_stall_passes_without_retries_and_stays_with_three() -> None:
         late = p.came_ns > p.came_ns[0] + 0.7 * (p.came_ns[-1] - p.came_ns[0])
         assert (p.good[late].mean() > 0.9) == recovers
         f = forecast(replace(s, agents=a))
-        assert f.metastable == (not recovers)
+        assert f.entry()["metastable"] == (not recovers)
         if not recovers:
             assert f.outcome.good_share < 0.3
             budgeted = WORKLOAD.policies["retry-budget"].apply(replace(s, agents=a), 0.1)
             assert simulate(budgeted, 20_000, 6).good.mean() > 0.8
-            assert forecast(budgeted).metastable is False
+            assert forecast(budgeted).entry()["metastable"] is False
 
 
 def test_a_deadline_that_propagates_saves_calls() -> None:

@@ -60,9 +60,7 @@ def test_leaves_that_are_late_together_are_not_late_more_often() -> None:
     """Twenty leaves that are all late in the same twentieth of the requests: the bound is reached, not passed."""
     late = through({0.5: 1.0, 0.95: 10.0})
     assert tail.at_most(late, 0.95, 0.5) == pytest.approx(percentile(late, 0.975))
-    assert tail.at_most(late, 0.0, 0.5) == pytest.approx(percentile(late, 0.5)), (
-        "late together"
-    )
+    assert tail.at_most(late, 0.0, 0.5) == pytest.approx(percentile(late, 0.5)), "late together"
 
 
 def test_hedging_is_bracketed_by_two_tails_through_the_same_points(published: Path) -> None:

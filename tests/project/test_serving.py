@@ -16,9 +16,9 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.projection import Asked, project_table
 from taut.project.requests.iteration_time import pace
 from taut.project.requests.serving.request_draws import draw, modulation
-from taut.project.requests.serving.scenario import ServingScenario, parse
+from taut.project.requests.serving.scenario import ServingScenario
 from taut.project.requests.serving.servers import ServingOutcome, simulate
-from taut.project.requests.serving.workload import WORKLOAD, ServingForecast, forecast
+from taut.project.requests.serving.workload import WORKLOAD, forecast, forecast_of
 from taut.project.workload import INDICES, Sampling
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0}
@@ -47,7 +47,7 @@ def table(**tables: Any) -> dict[str, Any]:
 
 
 def scenario(**tables: Any) -> ServingScenario:
-    return parse(table(**tables), "test")[0]
+    return ServingScenario.parse(table(**tables), "test")[0]
 
 
 def loaded(busy: float, **tables: Any) -> tuple[ServingScenario, float]:
@@ -107,7 +107,7 @@ def test_the_slowest_of_exponential_parts_takes_a_harmonic_number(parts: int) ->
     p = simulate(s, 20_000, 2)
     harmonic = sum(1 / k for k in range(1, parts + 1))
     assert p.took_ns.mean() == pytest.approx(harmonic * took, rel=0.02)
-    found = ServingForecast(s, p, p, -1.0).indices()["sync_delay_amplification"]
+    found = forecast_of(s, p, p, -1.0).indices()["sync_delay_amplification"]
     # Delays count from the work without noise on: E max(X−1, 0) of one is 1/e.
     assert found is not None
     assert found.value > 0.8 * (harmonic - 1) * np.e
@@ -136,7 +136,7 @@ def test_a_hedge_at_a_quantile_asks_the_rest_twice() -> None:
     s, took = loaded(0.0005, noise=EXPONENTIAL, serving={"replicas": 4, "hedge_quantile": 0.9, "routing": "shortest"})
     f = forecast(s, 40_000, 0)
     delay = took * log(10)
-    assert f.hedge_ns == pytest.approx(delay, rel=0.05)
+    assert f.entry()["hedge_ms"] == pytest.approx(delay * 1e-6, rel=0.05)
     assert f.entry()["copies_per_request"] == pytest.approx(1.1, abs=0.01)
     assert np.quantile(f.outcome.took_ns, 0.999) == pytest.approx((took * log(1000) + delay) / 2, rel=0.05)
 
@@ -349,7 +349,7 @@ def test_whatever_is_asked_requests_are_accounted_for(
     assert p.copies_per_request <= 2 * 8
     assert 0 <= p.thrown <= 1
     assert 0 <= p.busy <= 1
-    f = ServingForecast(s, p, p, hedge_ns)
+    f = forecast_of(s, p, p, hedge_ns)
     assert json.loads(json.dumps(f.entry())) == f.entry()
     if there.any():
         assert sum(f.terms.values()) == pytest.approx(p.took_ns[there].mean())

@@ -6,8 +6,9 @@ accelerators would deliver is what they deliver there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,21 +19,25 @@ from taut.project.requests.simulation import Outcome
 from taut.project.workload import INDICES, Estimate, Workload, fewest
 
 S = TypeVar("S", bound=PoolScenario)
-R = TypeVar("R", bound=Outcome)
 JOULES_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True)
-class PoolForecast(Generic[S, R]):
+class PoolForecast:
     """What a scenario gives at a scale."""
 
-    scenario: S
-    outcome: R
-    quiet: R
+    scenario: PoolScenario
+    outcome: Outcome
+    quiet: Outcome
     """The same without jitter."""
-
-    WORK = ""
-    """The term that is the work itself; the others are losses."""
+    units_per_s: float
+    """Units of delivered work."""
+    terms: Mapping[str, float]
+    """Where the time of what was answered goes on average, ns; they sum to it. The first is the work, the others are losses."""
+    own_figures: Mapping[str, Any]
+    """What only this kind of workload has in its forecast, in the words of ``--json``; and ``tflops_per_device``."""
+    own_indices: Mapping[str, Estimate | None]
+    """Runtime variance, sync delay and straggler cascade, which each kind of workload defines for itself."""
 
     @property
     def ranks(self) -> int:
@@ -40,42 +45,18 @@ class PoolForecast(Generic[S, R]):
         return self.scenario.ranks
 
     @property
-    def goodput_per_s(self) -> float:
-        """Requests or tasks that end rightly and as promised, all replicas together."""
-        return self.outcome.good_share * self.scenario.per_s
-
-    @property
     def throughput_ratio(self) -> float:
         """What ends rightly and as promised over what is answered without jitter."""
         return min(self.outcome.good_share / max(self.quiet.answered_share, 1e-9), 1.0)
 
     @property
-    def attained(self) -> float:
-        """Share of the requests or tasks that end as promised."""
-        return self.outcome.good_share
-
-    @property
-    def units_per_s(self) -> float:
-        """Units of delivered work."""
-        return self.goodput_per_s
-
-    @property
-    def tflops_per_device(self) -> float:
-        """Useful floating-point operations of a device a second."""
-        raise NotImplementedError
-
-    @property
-    def terms(self) -> dict[str, float]:
-        """Where the time of what was answered goes on average, ns; they sum to it."""
-        raise NotImplementedError
-
-    @property
     def dominant(self) -> str:
         """The largest loss, where losses together take more time than the work; else the work."""
-        lost = {name: ns for name, ns in self.terms.items() if name != self.WORK}
-        return max(lost, key=lambda name: lost[name]) if self.terms[self.WORK] < sum(lost.values()) else self.WORK
+        work, *losses = self.terms
+        lost = sum(self.terms[name] for name in losses)
+        return max(losses, key=lambda name: self.terms[name]) if self.terms[work] < lost else work
 
-    def watts(self, outcome: R) -> float:
+    def watts(self, outcome: Outcome) -> float:
         """Power of all accelerators, cooling included: under load while their server works, else stalled."""
         s, busy = self.scenario, outcome.busy
         return (s.device.load_w * busy + s.device.stall_w * (1 - busy)) * s.ranks * s.price.pue
@@ -84,54 +65,49 @@ class PoolForecast(Generic[S, R]):
         """The forecast in the words of ``--json``."""
         s, o, units = self.scenario, self.outcome, self.units_per_s
         joules = over(self.watts(o), units)
-        price, missed = s.device.price_per_hour, 1 - self.attained
+        price, missed = s.device.price_per_hour, 1 - o.attained
         mean = o.blocks.mean(np.where(o.answered, o.took_ns, np.nan))
-        terms = self.terms
         return {
-            "ranks": self.ranks, "step_ns": quantiles(o.took_ns[o.answered]), "mean_step_ns": mean,
-            "tflops_per_device": self.tflops_per_device, "mfu": self.tflops_per_device / s.device.peak_tflops,
+            "ranks": self.ranks, "step_ns": quantiles(o.took_ns[o.answered]), "mean_step_ns": mean, **self.own_figures,
+            "mfu": self.own_figures["tflops_per_device"] / s.device.peak_tflops,
             "effective_throughput_ratio": self.throughput_ratio,
             "cost_per_unit": None if price is None else over(price / 3600 * self.ranks, units),
             "currency": s.price.currency or None, "energy_per_unit_j": joules,
             "energy_cost_per_unit": times(joules, s.price.kwh, 1 / JOULES_PER_KWH),
             "kg_co2e_per_unit": times(joules, s.price.kg_co2e_per_kwh, 1 / JOULES_PER_KWH), "late_share": missed,
             "penalty_per_unit": times(over(missed * s.per_s, units), s.price.penalty),
-            **self.own_entries(),
-            "goodput_per_s": self.goodput_per_s, "sla_attainment": self.attained, "utilisation": o.busy,
+            "goodput_per_s": o.good_share * s.per_s, "sla_attainment": o.attained, "utilisation": o.busy,
             "saturated": o.saturated,
-            "terms": {name: ns / mean["value"] for name, ns in terms.items()} if mean["value"] else {},
+            "terms": {name: ns / mean["value"] for name, ns in self.terms.items()} if mean["value"] else {},
             "dominant": self.dominant, "in_range": self.ranks <= s.fabric.tiers[-1].devices,
         }  # fmt: skip
 
-    def own_entries(self) -> dict[str, Any]:
-        """What only this kind of workload has in its forecast."""
-        raise NotImplementedError
-
     def indices(self) -> dict[str, Estimate | None]:
         """The six, for requests or tasks."""
-        o, quiet = self.outcome, self.quiet
-        done = max(quiet.answered_share, 1e-9)
-        ideal = over(self.watts(quiet), quiet.answered_share * self.scenario.per_s)
-        joules = over(self.watts(o), self.goodput_per_s)
+        o, quiet, per_s = self.outcome, self.quiet, self.scenario.per_s
+        ideal = over(self.watts(quiet), quiet.answered_share * per_s)
+        joules = over(self.watts(o), o.good_share * per_s)
 
         def ratio(some: Mask) -> float | None:
-            return min(float(o.good[some].mean()) / done, 1.0) if some.any() else None
+            return min(float(o.good[some].mean()) / max(quiet.answered_share, 1e-9), 1.0) if some.any() else None
 
         found = {
             "effective_throughput_ratio": o.blocks.estimate(self.throughput_ratio, ratio),
             "energy_per_useful_step": None if joules is None or not ideal else Estimate(joules / ideal),
             "replay_probability": Estimate(o.thrown),
-            **self.own_indices(),
+            **self.own_indices,
         }
         return {name: found[name] for name in INDICES}
-
-    def own_indices(self) -> dict[str, Estimate | None]:
-        """Runtime variance, sync delay and straggler cascade, which each kind of workload defines for itself."""
-        raise NotImplementedError
 
 
 class PoolWorkload(Workload[S]):
     """Requests or tasks on a pool of replicas."""
+
+    scenario: type[S]
+
+    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[S, list[str]]:
+        """The scenario in a table."""
+        return self.scenario.parse(table, label, text)
 
     def ranks(self, s: S) -> int:
         """Accelerators of the pool."""

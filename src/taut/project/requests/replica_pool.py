@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
 
 from taut.core.errors import UsageError
+from taut.project import strict_toml as strict
 from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Share, Strict
 from taut.project.training.device_work import HALF, parameters
 from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
@@ -59,6 +60,15 @@ class PoolScenario(Strict, frozen=True, kw_only=True):
     price: Price = Price()
     about: About = About()
 
+    @classmethod
+    def parse(cls, table: Mapping[str, Any], label: str, text: str = "") -> tuple[Self, list[str]]:
+        """The scenario in a TOML table, and the keys that were not given and took their defaults."""
+        return strict.parse(cls, cls.contradictions, table, label, text)
+
+    def contradictions(self) -> Sequence[Contradiction]:
+        """What is wrong with it, key by key."""
+        raise NotImplementedError
+
     @property
     def pool(self) -> ReplicaPool:
         """The table that has the replicas."""
@@ -94,7 +104,7 @@ def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
     return replicas, 1.0 if pool.shares_load else replicas / pool.replicas
 
 
-def contradictions(s: PoolScenario, table: str, deadline: str) -> Iterator[Contradiction]:
+def pool_contradictions(s: PoolScenario, table: str, deadline: str) -> Iterator[Contradiction]:
     """What cannot be of a model on replicas; ``table`` has the replicas, ``deadline`` is the key for what was promised."""
     m, tp, room = s.model, s.pool.tp, s.kv_tokens
     yield m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"

@@ -74,6 +74,11 @@ class Outcome:
         """Share that is answered rightly and as promised; where servers fall behind, what ends counts."""
         return self.good_flow if self.saturated or not len(self.good) else float(self.good.mean())
 
+    @property
+    def attained(self) -> float:
+        """Share that ends as promised."""
+        return self.good_share
+
 
 def window_of(span_ns: float) -> tuple[float, float]:
     """The window of arrivals that come for so long."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
-from taut.project import strict_toml as strict
-from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, contradictions
+from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, pool_contradictions
 from taut.project.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict
 
 MOST_TOOLS, MOST_ATTEMPTS = 64, 1000
@@ -130,24 +129,21 @@ class AgentScenario(PoolScenario, frozen=True, kw_only=True):
         """Attempts of a tool call."""
         return prod(1 + r for r in self.tools.retries)
 
-
-def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[AgentScenario, list[str]]:
-    """The scenario in a TOML table, and the keys that were not given and took their defaults."""
-    return strict.parse(AgentScenario, _contradictions, table, label, text)
-
-
-def _contradictions(s: AgentScenario) -> Sequence[Contradiction]:
-    m, a, t = s.model, s.agents, s.tools
-    longest = max(call.prompt + call.generated for call in (s.plan, s.act, s.verify, s.answer)) + a.context_per_turn * a.turns
-    return (
-        *contradictions(s, "agents", "agents.deadline_s"),
-        (longest > m.sequence, "model.sequence", f"a call has up to {longest:,} tokens", "raise it, or shorten the calls"),
-        (not s.plan.generated, "plan.generated", "a task begins with a plan", "give the tokens that it has"),
-        (a.turns > 0 and not s.act.generated, "act.generated", "a turn ends with a call", "give the tokens that it generates"),
-        (t.count > MOST_TOOLS, "tools.count", f"{t.count} tools at once", f"give up to {MOST_TOOLS}"),
-        (t.p99_s <= t.p50_s, "tools.p99_s", "not above the median", "give more"),
-        (max(s.attempts, s.tool_attempts) > MOST_ATTEMPTS, "agents.retries", f"{max(s.attempts, s.tool_attempts)} attempts",
-         f"give layers that multiply to {MOST_ATTEMPTS} or less"),
-        (a.deadline_propagates and a.deadline_s == 0, "agents.deadline_propagates", "there is no deadline", "give deadline_s"),
-        (s.noise.drift_share > 0, "noise.drift_share", "agents have no drift", "leave it out"),
-    )  # fmt: skip
+    def contradictions(self) -> Sequence[Contradiction]:
+        """What is wrong with it, key by key."""
+        m, a, t, attempts = self.model, self.agents, self.tools, max(self.attempts, self.tool_attempts)
+        calls = (self.plan, self.act, self.verify, self.answer)
+        longest = max(call.prompt + call.generated for call in calls) + a.context_per_turn * a.turns
+        return (
+            *pool_contradictions(self, "agents", "agents.deadline_s"),
+            (longest > m.sequence, "model.sequence", f"a call has up to {longest:,} tokens", "raise it, or shorten the calls"),
+            (not self.plan.generated, "plan.generated", "a task begins with a plan", "give the tokens that it has"),
+            (a.turns > 0 and not self.act.generated, "act.generated", "a turn ends with a call", "give its tokens"),
+            (t.count > MOST_TOOLS, "tools.count", f"{t.count} tools at once", f"give up to {MOST_TOOLS}"),
+            (t.p99_s <= t.p50_s, "tools.p99_s", "not above the median", "give more"),
+            (attempts > MOST_ATTEMPTS, "agents.retries", f"{attempts} attempts",
+             f"give layers that multiply to {MOST_ATTEMPTS} or less"),
+            (a.deadline_propagates and a.deadline_s == 0, "agents.deadline_propagates", "there is no deadline",
+             "give deadline_s"),
+            (self.noise.drift_share > 0, "noise.drift_share", "agents have no drift", "leave it out"),
+        )  # fmt: skip

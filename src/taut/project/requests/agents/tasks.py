@@ -11,7 +11,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.jit import expect
 from taut.project.requests.agents import task_kernels as at
 from taut.project.requests.agents.scenario import AgentScenario
-from taut.project.requests.agents.task_kernels import COUNTS, OUTCOMES, SETTINGS
+from taut.project.requests.agents.task_kernels import COUNTS, SETTINGS
 from taut.project.requests.fan_out import through
 from taut.project.requests.iteration_time import pace
 from taut.project.requests.simulation import (
@@ -45,14 +45,6 @@ class AgentOutcome(Outcome):
     """Columns of task_kernels.py."""
     calls: Ints
     tool_calls: Ints
-
-    def outcomes(self) -> dict[str, float]:
-        """Share of the tasks by what became of them."""
-        return {name: float((self.outcome == k).mean()) if len(self.outcome) else 0.0 for k, name in enumerate(OUTCOMES)}
-
-    def mean_sum(self, *columns: int) -> float:
-        """Mean over the tasks of the sum of these columns."""
-        return float(self.sums[:, columns].sum(axis=1).mean())
 
 
 def call_sizes(s: AgentScenario) -> Floats:

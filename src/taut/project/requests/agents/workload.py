@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
-
 import numpy as np
 from msgspec.structs import replace
 
@@ -15,7 +10,7 @@ from taut.project.figures import over, variance_index
 from taut.project.noise import scaled
 from taut.project.requests.agents import task_kernels as at
 from taut.project.requests.agents.policies import POLICIES
-from taut.project.requests.agents.scenario import AgentScenario, parse
+from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.tasks import AgentOutcome, batch_of, call_ns, phases, simulate, without_jitter
 from taut.project.requests.iteration_time import active_parameters
 from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
@@ -29,72 +24,45 @@ TERMS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class AgentForecast(PoolForecast[AgentScenario, AgentOutcome]):
-    """What a scenario of agents gives at a scale."""
+def forecast_of(s: AgentScenario, o: AgentOutcome, quiet: AgentOutcome) -> PoolForecast:
+    """The forecast that two simulations give."""
+    c, read, made = o.counts, float(o.sums[:, at.READ].mean()), float(o.sums[:, at.MADE].mean())
+    worked = read * (1 - s.agents.prefix_cache_share) + made
+    charged = (read * (s.tokens.prompt or 0.0) + made * (s.tokens.generated or 0.0)) / 1e6
+    calls, tool_calls = float(o.calls.mean()), float(o.tool_calls.mean())
+    figures = {
+        "tflops_per_device": 2e-12 * active_parameters(s.model) * worked * s.per_s / s.ranks,
+        "token_cost_per_unit": over(charged + tool_calls * s.tools.price, o.good_share), "tasks_per_s": s.per_s,
+        "calls_per_unit": over(calls, o.good_share), "tool_calls_per_unit": over(tool_calls, o.good_share),
+        "tokens_per_unit": over(float(o.sums[:, [at.READ, at.MADE]].sum(axis=1).mean()), o.good_share),
+        "attempt_multiplier": over(c["calls"], c["calls"] - c["thrown"]), "attempts_at_most": s.attempts,
+        "expected_attempts": expected_attempts(s.agents.call_failure, s.attempts), "metastable": metastable(s),
+        "outcomes": {name: float((o.outcome == k).mean()) if len(o.outcome) else 0.0 for k, name in enumerate(at.OUTCOMES)},
+    }  # fmt: skip
+    indices = {
+        "runtime_variance_index": o.blocks.estimate(
+            variance_index(o.took_ns[o.answered]), lambda some: variance_index(o.took_ns[o.answered & some])
+        ),
+        "sync_delay_amplification": Estimate(c["max_over_ns"] / c["mean_over_ns"]) if c["mean_over_ns"] > 0 else None,
+        "straggler_cascade_rate": Estimate(c["decided"] / c["fan_outs"]) if c["fan_outs"] > 0 else None,
+    }
+    names = TERMS if o.answered.any() else {}
+    terms = {name: float(o.sums[o.answered, column].mean()) for name, column in names.items()}
+    return PoolForecast(s, o, quiet, o.good_share * s.per_s, terms or {"model calls": 0.0}, figures, indices)
 
-    WORK = "model calls"
 
-    @property
-    def tflops_per_device(self) -> float:
-        """Of tokens read or made for tasks, done or not; cached ones are not read."""
-        s, o = self.scenario, self.outcome
-        tokens = o.mean_sum(at.READ) * (1 - s.agents.prefix_cache_share) + o.mean_sum(at.MADE)
-        return 2e-12 * active_parameters(s.model) * tokens * s.per_s / self.ranks
-
-    @cached_property
-    def terms(self) -> dict[str, float]:
-        """Where the time of a task that was answered goes, ns; they sum to it."""
-        o = self.outcome
-        if not o.answered.any():
-            return {self.WORK: 0.0}
-        return {name: float(o.sums[o.answered, column].mean()) for name, column in TERMS.items()}
-
-    @property
-    def metastable(self) -> bool | None:
-        """Whether the pool has a second load at which it would stay, kept busy by retries; None without timeouts."""
-        s, a = self.scenario, self.scenario.agents
-        if a.call_timeout_s == 0 or a.cancels:
-            return None
-        places = min(a.concurrency or np.inf, a.replicas * batch_of(s))
-        calls = phases(s)
-        mean_ns = np.mean([call_ns(s, phase, int(places) - 1, turn) for phase, turn in calls])
-        # The budget is a share of all calls: of those made first it is more.
-        share = np.inf if a.retry_budget is None else a.retry_budget
-        budget = share / (1 - share) if share < 1 else np.inf
-        capacity = places / (float(mean_ns) * 1e-9)
-        points = fixed_points(s.per_s * len(calls), capacity, a.call_timeout_s, s.attempts - 1, budget)
-        return sum(point.stable for point in points) > 1
-
-    def own_entries(self) -> dict[str, Any]:
-        """Calls, tokens and attempts of a task, and how tasks end."""
-        s, o, c = self.scenario, self.outcome, self.outcome.counts
-        return {
-            "token_cost_per_unit": over(self._token_price(), o.good_share), "tasks_per_s": s.per_s,
-            "calls_per_unit": over(float(o.calls.mean()), o.good_share),
-            "tool_calls_per_unit": over(float(o.tool_calls.mean()), o.good_share),
-            "tokens_per_unit": over(o.mean_sum(at.READ, at.MADE), o.good_share),
-            "attempt_multiplier": over(c["calls"], c["calls"] - c["thrown"]), "attempts_at_most": s.attempts,
-            "expected_attempts": expected_attempts(s.agents.call_failure, s.attempts), "metastable": self.metastable,
-            "outcomes": o.outcomes(),
-        }  # fmt: skip
-
-    def own_indices(self) -> dict[str, Estimate | None]:
-        """Those of tasks that were answered, and of the tools of a turn."""
-        o, c = self.outcome, self.outcome.counts
-        return {
-            "runtime_variance_index": o.blocks.estimate(
-                variance_index(o.took_ns[o.answered]), lambda some: variance_index(o.took_ns[o.answered & some])
-            ),
-            "sync_delay_amplification": Estimate(c["max_over_ns"] / c["mean_over_ns"]) if c["mean_over_ns"] > 0 else None,
-            "straggler_cascade_rate": Estimate(c["decided"] / c["fan_outs"]) if c["fan_outs"] > 0 else None,
-        }
-
-    def _token_price(self) -> float:
-        """What a provider and the tools charge for a task that came, done or not."""
-        s, o = self.scenario, self.outcome
-        tokens = o.mean_sum(at.READ) * (s.tokens.prompt or 0.0) + o.mean_sum(at.MADE) * (s.tokens.generated or 0.0)
-        return tokens / 1e6 + float(o.tool_calls.mean()) * s.tools.price
+def metastable(s: AgentScenario) -> bool | None:
+    """Whether the pool has a second load at which it would stay, kept busy by retries; None without timeouts."""
+    a, calls = s.agents, phases(s)
+    if a.call_timeout_s == 0 or a.cancels:
+        return None
+    places = min(a.concurrency or np.inf, a.replicas * batch_of(s))
+    call_s = float(np.mean([call_ns(s, phase, int(places) - 1, turn) for phase, turn in calls])) * 1e-9
+    # The budget is a share of all calls: of those made first it is more.
+    share = np.inf if a.retry_budget is None else a.retry_budget
+    budget = share / (1 - share) if share < 1 else np.inf
+    points = fixed_points(s.per_s * len(calls), places / call_s, a.call_timeout_s, s.attempts - 1, budget)
+    return sum(point.stable for point in points) > 1
 
 
 def expected_attempts(failure: float, attempts: int) -> float:
@@ -106,11 +74,8 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
     """Tasks of many calls on a shared pool of model replicas."""
 
     name = "agents"
+    scenario = AgentScenario
     policies = POLICIES
-
-    def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[AgentScenario, list[str]]:
-        """The scenario in a table."""
-        return parse(table, label, text)
 
     def at(self, s: AgentScenario, ranks: int) -> AgentScenario:
         """More ranks are more replicas, with as many more tasks and calls at once where the load is per replica."""
@@ -121,10 +86,10 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
             limit = max(round(limit * replicas / a.replicas), 1)
         return replace(s, agents=replace(a, replicas=replicas, per_s=a.per_s * load, concurrency=limit))
 
-    def forecast(self, s: AgentScenario, how: Sampling) -> AgentForecast:
+    def forecast(self, s: AgentScenario, how: Sampling) -> PoolForecast:
         """The scenario's tasks, and those without jitter."""
         many = max(how.count or 0, TASKS)
-        return AgentForecast(s, simulate(s, many, how.seed), simulate(without_jitter(s), QUICK, how.seed))
+        return forecast_of(s, simulate(s, many, how.seed), simulate(without_jitter(s), QUICK, how.seed))
 
     def scale_jitter(self, s: AgentScenario, factor: float) -> AgentScenario:
         """Jitter of calls, tools and arrivals."""

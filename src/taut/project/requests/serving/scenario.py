@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-from taut.project import strict_toml as strict
-from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, contradictions
+from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, pool_contradictions
 from taut.project.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
 
 
@@ -123,44 +122,41 @@ class ServingScenario(PoolScenario, frozen=True, kw_only=True):
         a = self.arrivals
         return a.per_s or len(a.time_s) / max(a.time_s[-1] - a.time_s[0], 1e-9)
 
+    def contradictions(self) -> Sequence[Contradiction]:
+        """What is wrong with it, key by key."""
+        m, v, a = self.model, self.serving, self.arrivals
+        recorded = a.process == "recorded"
+        lengths = {len(a.time_s), len(a.prompts), len(a.generated)}
+        return (
+            *pool_contradictions(self, "serving", "promise.latency_ms"),
+            (m.layers % v.pp != 0, "serving.pp", f"pp {v.pp} does not divide {m.layers} layers", "choose a divisor"),
+            (m.experts > 0 and not 1 <= m.experts_per_token <= m.experts, "model.experts_per_token",
+             f"{m.experts_per_token} of {m.experts} experts per token", "give 1 or more, at most experts"),
+            (recorded and (len(lengths) > 1 or len(a.time_s) < 2), "arrivals.file", "recorded arrivals need a file of requests",
+             "name a CSV with arrival times, prompt and generated tokens"),
+            (not recorded and a.per_s == 0, "arrivals.per_s", "no requests arrive", "give the requests a second"),
+            (not recorded and bool(a.file), "arrivals.process", f"{a.process} arrivals are not read from a file",
+             'set process = "recorded", or take the file out'),
+            (recorded and tuple(sorted(a.time_s)) != a.time_s, "arrivals.time_s", "the times are not in order", "sort them"),
+            (a.process != "modulated" and a.dispersion > 1, "arrivals.dispersion", f"{a.process} arrivals have none to set",
+             'set process = "modulated"'),
+            (v.fan_out > self.servers, "serving.fan_out", f"{v.fan_out} parts for {self.servers} servers",
+             "give more replicas or fewer parts"),
+            (v.prefill_share > 0 and self.servers < 2, "serving.prefill_share", "one server cannot be split", "give more"),
+            (v.prefill_share > 0 and v.chunk_tokens > 0, "serving.chunk_tokens",
+             "replicas that only read prompts need no chunks", "set chunk_tokens = 0 or prefill_share = 0"),
+            (v.retries > 7, "serving.retries", f"{v.retries} retries are more than are simulated", "give up to 7"),
+            (v.retries > 0 and v.timeout_ms == 0 and v.queue_limit == 0, "serving.retries", "nothing makes an attempt fail",
+             "give timeout_ms or queue_limit"),
+            (v.drop_late and self.promise.ttft_ms is None, "serving.drop_late", "no time to a first token is promised",
+             "give promise.ttft_ms"),
+            (self.leaves.count > 0 and self.leaves.p99_ms <= self.leaves.p50_ms, "leaves.p99_ms", "not above the median",
+             "give more"),
+        )  # fmt: skip
+
 
 def mean_lengths(a: Arrivals) -> tuple[float, float]:
     """Mean tokens of a prompt and of an answer."""
     if not a.time_s:
         return a.prompt_tokens, a.generated_tokens
     return sum(a.prompts) / len(a.prompts), sum(a.generated) / len(a.generated)
-
-
-def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[ServingScenario, list[str]]:
-    """The scenario in a TOML table, and the keys that were not given and took their defaults."""
-    return strict.parse(ServingScenario, _contradictions, table, label, text)
-
-
-def _contradictions(s: ServingScenario) -> Sequence[Contradiction]:
-    m, v, a = s.model, s.serving, s.arrivals
-    recorded = a.process == "recorded"
-    lengths = {len(a.time_s), len(a.prompts), len(a.generated)}
-    return (
-        *contradictions(s, "serving", "promise.latency_ms"),
-        (m.layers % v.pp != 0, "serving.pp", f"pp {v.pp} does not divide {m.layers} layers", "choose a divisor of the layers"),
-        (m.experts > 0 and not 1 <= m.experts_per_token <= m.experts, "model.experts_per_token",
-         f"{m.experts_per_token} of {m.experts} experts per token", "give 1 or more, at most experts"),
-        (recorded and (len(lengths) > 1 or len(a.time_s) < 2), "arrivals.file", "recorded arrivals need a file of requests",
-         "name a CSV with arrival times, prompt and generated tokens"),
-        (not recorded and a.per_s == 0, "arrivals.per_s", "no requests arrive", "give the requests a second"),
-        (not recorded and bool(a.file), "arrivals.process", f"{a.process} arrivals are not read from a file",
-         'set process = "recorded", or take the file out'),
-        (recorded and tuple(sorted(a.time_s)) != a.time_s, "arrivals.time_s", "the times are not in order", "sort them"),
-        (a.process != "modulated" and a.dispersion > 1, "arrivals.dispersion", f"{a.process} arrivals have none to set",
-         'set process = "modulated"'),
-        (v.fan_out > v.replicas * v.pp, "serving.fan_out", f"{v.fan_out} parts for {v.replicas * v.pp} servers",
-         "give more replicas or fewer parts"),
-        (v.prefill_share > 0 and v.replicas * v.pp < 2, "serving.prefill_share", "one server cannot be split", "give more"),
-        (v.prefill_share > 0 and v.chunk_tokens > 0, "serving.chunk_tokens", "replicas that only read prompts need no chunks",
-         "set chunk_tokens = 0 or prefill_share = 0"),
-        (v.retries > 7, "serving.retries", f"{v.retries} retries are more than are simulated", "give up to 7"),
-        (v.retries > 0 and v.timeout_ms == 0 and v.queue_limit == 0, "serving.retries", "nothing makes an attempt fail",
-         "give timeout_ms or queue_limit"),
-        (v.drop_late and s.promise.ttft_ms is None, "serving.drop_late", "nothing says what is late", "give promise.ttft_ms"),
-        (s.leaves.count > 0 and s.leaves.p99_ms <= s.leaves.p50_ms, "leaves.p99_ms", "not above the median", "give more"),
-    )  # fmt: skip
