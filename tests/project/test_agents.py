@@ -223,6 +223,7 @@ def test_every_policy_changes_the_scenario_and_can_be_simulated(name: str) -> No
         ({"agents": {"retries": [10, 10, 10]}}, "1331 attempts"),
         ({"agents": {"deadline_propagates": True}}, "no deadline"),
         ({"tools": {"p50_s": 2.0, "p99_s": 1.0}}, "not above"),
+        ({"model": {**MODEL, "heads": 8192}}, "8192 heads do not divide hidden 4096"),
         ({"noise": {"drift_share": 0.1}}, "no drift"),
     ],
 )

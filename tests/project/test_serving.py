@@ -292,6 +292,7 @@ def test_a_policy_out_of_range_is_refused() -> None:
         ({"serving": {"replica": 3}}, "no such key: serving.replica"),
         ({"serving": {"retries": 2}}, "nothing makes an attempt fail"),
         ({"serving": {"tp": 3}}, "does not divide"),
+        ({"model": {**SMALL, "heads": 2048}}, "2048 heads do not divide hidden 1024"),
         ({"serving": {"fan_out": 9}}, "9 parts"),
         ({"arrivals": {"per_s": 0.0}}, "no requests"),
         ({"arrivals": {"process": "recorded"}}, "need a file"),

@@ -93,7 +93,8 @@ class PoolScenario(Strict, frozen=True, kw_only=True):
 
 def kv_bytes(m: Model) -> float:
     """Keys and values of a token, all layers."""
-    return 2.0 * HALF * m.layers * (m.kv_heads or m.heads) * (m.hidden // m.heads)
+    wide = max(m.hidden // m.heads, 1)  # more heads than hidden are refused, but only after the room for tokens is known
+    return 2.0 * HALF * m.layers * (m.kv_heads or m.heads) * wide
 
 
 def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
