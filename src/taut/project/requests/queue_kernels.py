@@ -14,33 +14,33 @@ from taut.project.noise import REACH
 from taut.project.training.job_history import chance
 
 # fmt: off
+# Numbers that every simulation takes, in the order of its array of settings; each adds its own behind them.
 SETTINGS = (
     "timeout_ns", "attempts", "backoff_ns", "retry_budget", "cancels", "stall_from_ns", "stall_to_ns", "kv_ns", "score_ns",
     "until_ns", "from_ns", "to_ns",
 )
-"""Numbers that every simulation takes, in the order of its array of settings; each adds its own behind them."""
 (
     TIMEOUT_NS, ATTEMPTS, BACKOFF_NS, RETRY_BUDGET, CANCELS, STALL_FROM_NS, STALL_TO_NS, KV_NS, SCORE_NS,
     UNTIL_NS, FROM_NS, TO_NS,
 ) = range(len(SETTINGS))
 # fmt: on
+# First columns of the items: the part or task it is for, which attempt of it, its state, the item behind it in the queue.
 OWNER, MARK, STATE, NEXT = range(4)
-"""First columns of the items: the part or task it is for, which attempt of it, its state, the item behind it in the queue."""
+# First columns of the items' times.
 SUBMITTED, STARTED = range(2)
-"""First columns of the items' times."""
+# States of an item. Dead: cancelled, dropped, or done after it was given up; sending: on its way between two servers.
 WAITING, RUNNING, DONE, DEAD, SENDING = range(1, 6)
-"""States of an item. Dead: cancelled, dropped, or done after it was given up; sending: on its way between two servers."""
+# First columns of the queues.
 HEAD, TAIL, QUEUED = range(3)
-"""First columns of the queues."""
+# A pause between two attempts is at most 2**6 times the first one.
 MOST_DOUBLINGS = 6
-"""A pause between two attempts is at most 2**6 times the first one."""
 
 
 @kernel()
 def push(when: Floats, what: Ints, size: int, time: float, event: int) -> int:
     """Put an event into the heap; returns the new size. Equal times come out in the order of their events' numbers."""
     i = size
-    while i > 0:
+    while i > 0:  # the parents of a new event that come later move down
         up = (i - 1) >> 1
         if when[up] < time or (when[up] == time and what[up] <= event):
             break
@@ -56,7 +56,7 @@ def pop(when: Floats, what: Ints, size: int) -> int:
     size -= 1
     time, event = when[size], what[size]
     i = 0
-    while True:
+    while True:  # the last event sinks from the top to where it belongs
         down = 2 * i + 1
         if down >= size:
             break

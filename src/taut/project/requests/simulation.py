@@ -122,6 +122,7 @@ def spread_arrivals(at_s: Floats, factor: float) -> Floats:
     """Arrivals so many times as far from even spacing, in order."""
     if factor == 1 or len(at_s) < 2:
         return at_s
+    # Sorting keeps arrivals in order where a factor above 1 makes them overtake each other.
     even = np.linspace(at_s[0], at_s[-1], len(at_s))
     spread = np.sort(even + factor * (at_s - even))
     return np.asarray(spread - min(spread[0], 0.0))
@@ -139,7 +140,7 @@ def noise_tables(n: Noise, tp: int) -> Floats:
 
 def server_factors(n: Noise, devices: int, servers: int, seed: int) -> Floats:
     """How many times as long as others each server takes for good: the slowest of its devices counts."""
-    rng = np.random.default_rng((seed, 12))
+    rng = np.random.default_rng((seed, 12))  # 11 to 13 and 21 are the streams of this room: arrivals, servers, drift, tasks
     factor = np.ones((servers, devices))
     if n.distribution != "none":
         factor += n.ranks_spread * rng.standard_normal(factor.shape)

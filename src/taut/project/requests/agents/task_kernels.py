@@ -43,9 +43,9 @@ from taut.project.requests.queue_kernels import (
 from taut.project.training.job_history import chance
 
 ENDED, TIMEOUT, GO, DEADLINE = range(4)
+# An event is one number: kind + KINDS × (task + tasks × epoch), or kind + KINDS × call for the end of a call. A task's epoch
+# counts what it has begun, so that events of what it has given up are known as such.
 KINDS = 8
-"""An event is one number: kind + KINDS × (task + tasks × epoch), or kind + KINDS × call for the end of a call. A task's epoch
-counts what it has begun, so that events of what it has given up are known as such."""
 PLAN, TOOLS, ACT, VERIFY, ANSWER, END = range(6)
 OUTCOMES = ("open", "right", "wrong", "not accepted", "retries", "tokens", "late")
 OPEN, RIGHT, WRONG, REFUSED, RETRIES_OUT, TOKENS_OUT, LATE = range(len(OUTCOMES))
@@ -65,14 +65,14 @@ COUNTS = ("busy_ns", "calls", "thrown", "tool_calls", "tools_thrown", "fan_outs"
           "retried")
 BUSY, CALLS_MADE, THROWN, TOOLS_MADE, TOOLS_THROWN, FAN_OUTS, DECIDED, MAX_OVER, MEAN_OVER, RETRIED = range(len(COUNTS))
 # fmt: on
+# Columns of the tasks: where it is, turns and redos done, failed attempts of the call, epoch, call at work, whether a smaller
+# model had a part, whether it is right, outcome; calls and tool calls made.
 PHASE, TURN, REDO, TRIES, EPOCH, CALL, SMALLER, IS_RIGHT, OUTCOME, CALLS, TOOL_CALLS = range(11)
-"""Columns of the tasks: where it is, turns and redos done, failed attempts of the call, epoch, call at work, whether a smaller
-model had a part, whether it is right, outcome; calls and tool calls made."""
+# Columns of their sums: when it ended; tokens read and made; time in calls, in their queue, in tools, in attempts given up;
+# length of the last call.
 DONE_NS, READ, MADE, IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, LAST_CALL = range(8)
-"""Columns of their sums: when it ended; tokens read and made; time in calls, in their queue, in tools, in attempts given up;
-length of the last call."""
+# Columns of the calls' times after those of items: tokens, and the share of the time that its model takes.
 PROMPT, GENERATED, SHARE = range(2, 5)
-"""Columns of the calls' times after those of items: tokens, and the share of the time that its model takes."""
 
 
 @kernel()
@@ -181,9 +181,18 @@ def advance(task: int, now: float, settings: Floats, sizes: Floats, key: int, dr
 
 @kernel()
 def use_tools(
-    task: int, now: float, inside: int, settings: Floats, table: Floats, key: int, draw: int, tasks: Ints, sums: Floats,
-    spans: Floats, counts: Floats,
-) -> float:  # fmt: skip
+    task: int,
+    now: float,
+    inside: int,
+    settings: Floats,
+    table: Floats,
+    key: int,
+    draw: int,
+    tasks: Ints,
+    sums: Floats,
+    spans: Floats,
+    counts: Floats,
+) -> float:
     """Call the tools of a task's turn; returns the ns after which it goes on (or is given up, where no redo is left)."""
     took, answered, made = call_tools(settings, table, key, draw + 8, spans, counts, inside)
     tasks[task, TOOL_CALLS] += made
@@ -206,9 +215,17 @@ def use_tools(
 
 @kernel()
 def submit(
-    task: int, n: int, now: float, settings: Floats, sizes: Floats, tasks: Ints, sums: Floats, calls: Ints, times: Floats,
+    task: int,
+    n: int,
+    now: float,
+    settings: Floats,
+    sizes: Floats,
+    tasks: Ints,
+    sums: Floats,
+    calls: Ints,
+    times: Floats,
     pool: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """Put call ``n``, of a task's phase, into the queue of the pool; returns 1, or 0 where the task's tokens are used up."""
     phase = tasks[task, PHASE]
     prompt, generated = sizes[phase, 0] + settings[GROWTH] * tasks[task, TURN], sizes[phase, 1]
@@ -230,16 +247,33 @@ def submit(
 
 @kernel(error_model="numpy")
 def simulate(
-    arrive: Floats, key: int, settings: Floats, sizes: Floats, base: Floats, noise: Floats, habit: Floats, tool: Floats,
-    tasks: Ints, sums: Floats, calls: Ints, times: Floats, pool: Ints, when: Floats, what: Ints, spans: Floats, counts: Floats,
-) -> int:  # fmt: skip
+    arrive: Floats,
+    key: int,
+    settings: Floats,
+    sizes: Floats,
+    base: Floats,
+    noise: Floats,
+    habit: Floats,
+    tool: Floats,
+    tasks: Ints,
+    sums: Floats,
+    calls: Ints,
+    times: Floats,
+    pool: Ints,
+    when: Floats,
+    what: Ints,
+    spans: Floats,
+    counts: Floats,
+) -> int:
     """Simulate all tasks; returns the calls made, or -1 where there was no room for more."""
     total, size, n, r, draw, running, before = len(arrive), 0, 0, 0, 0, 0, 0.0
+    # Draws of one event: eight, and those of all attempts of all tools. Every event has its own, used or not.
     stride = int(settings[TOOL_COUNT]) * (4 * int(settings[TOOL_ATTEMPTS]) + 4) + 8
     while r < total or size > 0:
         now, event, size = next_event(arrive, r, when, what, size)
         if now > settings[UNTIL_NS]:
             break
+        # The pool's load is constant between two events; what of that time lies in the window counts.
         passed = min(now, settings[TO_NS]) - max(before, settings[FROM_NS])
         if passed > 0:
             counts[BUSY] += passed * min(running / settings[REPLICAS], 1.0)
@@ -321,6 +355,7 @@ def simulate(
                 if settings[TIMEOUT_NS] > 0:
                     mark = KINDS * (go + total * tasks[go, EPOCH])
                     size = push(when, what, size, now + settings[TIMEOUT_NS], TIMEOUT + mark)
+        # Free places go to the calls that have waited longest; those given up meanwhile are passed over.
         while pool[0, QUEUED] > 0 and running < settings[PLACES]:
             c = take_first(0, calls, pool)
             if calls[c, STATE] == WAITING:

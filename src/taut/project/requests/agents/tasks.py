@@ -98,11 +98,24 @@ def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
         state[:, at.CALL] = -1
         heap = 4 * rooms + (s.agents.redos + 4) * count + 16
         made = at.simulate(
-            came, key_of(seed, 0xA6E7), settings, call_sizes(s), pace(s).base, noise_tables(s.noise, s.agents.tp),
-            server_factors(s.noise, s.agents.tp, replicas, seed), tool, state, sums, np.zeros((rooms, 4), np.int64),
-            np.zeros((rooms, 5)), np.zeros((1, 3), np.int64), np.zeros(heap), np.zeros(heap, np.int64),
-            np.zeros(max(s.tools.count, 1)), counts,
-        )  # fmt: skip
+            came,
+            key_of(seed, 0xA6E7),
+            settings,
+            call_sizes(s),
+            pace(s).base,
+            noise_tables(s.noise, s.agents.tp),
+            server_factors(s.noise, s.agents.tp, replicas, seed),
+            tool,
+            state,
+            sums,
+            np.zeros((rooms, 4), np.int64),
+            np.zeros((rooms, 5)),
+            np.zeros((1, 3), np.int64),
+            np.zeros(heap),
+            np.zeros(heap, np.int64),
+            np.zeros(max(s.tools.count, 1)),
+            counts,
+        )
         if made >= 0 or rooms >= MOST_CALLS:
             return _outcome(s, came, state, sums, counts)
         rooms *= 3
@@ -158,9 +171,16 @@ def kernel_settings(s: AgentScenario, span_ns: float, replicas: int) -> Floats:
 def without_jitter(s: AgentScenario) -> AgentScenario:
     """The scenario without jitter, failures and work done twice."""
     a = replace(
-        s.agents, stray=0.0, call_failure=0.0, call_timeout_s=0.0, stall_s=0.0, token_budget=0, deadline_s=0.0,
-        deadline_propagates=False, fallback_after=0,
-    )  # fmt: skip
+        s.agents,
+        stray=0.0,
+        call_failure=0.0,
+        call_timeout_s=0.0,
+        stall_s=0.0,
+        token_budget=0,
+        deadline_s=0.0,
+        deadline_propagates=False,
+        fallback_after=0,
+    )
     tools = replace(s.tools, failure=0.0, timeout_s=0.0, hedge_s=None, p99_s=s.tools.p50_s)
     quality = replace(s.quality, right=1.0, threshold=-40.0)
     return replace(s, agents=a, tools=tools, quality=quality, noise=without_noise(s.noise))

@@ -44,8 +44,8 @@ from taut.project.requests.queue_kernels import (
 from taut.project.training.job_history import chance
 
 ITERATION, SENT, TIMEOUT, HEDGE, AGAIN = range(5)
+# An event is one number: kind + KINDS × (attempt + MOST_ATTEMPTS × server, copy or part).
 KINDS, MOST_ATTEMPTS = 8, 16
-"""An event is one number: kind + KINDS × (attempt + MOST_ATTEMPTS × server, copy or part)."""
 # fmt: off
 SETTINGS = (
     *queue_kernels.SETTINGS,
@@ -58,26 +58,27 @@ SETTINGS = (
 COUNTS = ("busy_ns", "excess_ns", "delayed_ns", "copies", "turned_away", "loaded_ns")
 BUSY, EXCESS, DELAYED, COPIES, TURNED_AWAY, LOADED_NS = range(len(COUNTS))
 # fmt: on
+# Ways to choose a server; by session is at random too, because who asks is drawn.
 RANDOM, ROUND_ROBIN, SHORTEST = range(3)
-"""Ways to choose a server; by session is at random too, because who asks is drawn."""
+# Columns of the requests' tokens; fresh are those of the prompt that no cache has.
 PROMPT, FRESH, OUTPUT = range(3)
-"""Columns of the requests' tokens; fresh are those of the prompt that no cache has."""
+# Columns of the copies after those of items: server, prompt tokens to read, tokens so far, tokens made, its twin.
 SERVER, LEFT, CONTEXT, MADE, OTHER = range(4, 9)
-"""Columns of the copies after those of items: server, prompt tokens to read, tokens so far, tokens made, its twin."""
+# Columns of the copies' times after those of items: what noise added, most of it in one iteration, time between servers.
 NOISE_NS, WORST_NS, SENT_NS = range(2, 5)
-"""Columns of the copies' times after those of items: what noise added, most of it in one iteration, time between servers."""
+# Columns of the parts: attempt now, winning copy, newest copy, whether given up.
 ATTEMPT, WINNER, NEWEST, FAILED = range(4)
-"""Columns of the parts: attempt now, winning copy, newest copy, whether given up."""
+# Columns of the servers after those of queues: copies running, tokens held, whether busy, whether it reads prompts only.
 LOADED, HELD, AT_WORK, READS = range(3, 7)
-"""Columns of the servers after those of queues: copies running, tokens held, whether busy, whether it reads prompts only."""
+# Columns of the servers' pace: factor for good, drift now, the iteration at work without noise and with it.
 HABIT, DRIFTED, QUIET_NS, LASTS_NS = range(4)
-"""Columns of the servers' pace: factor for good, drift now, the iteration at work without noise and with it."""
 
 
 @kernel()
 def route(first: int, last: int, routing: int, pick: float, turn: int, avoid: int, servers: Ints) -> int:
     """A server of first … last - 1 for a copy, other than ``avoid`` where there is another."""
     n = last - first
+    # The shortest queue is looked for from a random server on, so that equally short ones are taken equally often.
     found = first + turn % n if routing == ROUND_ROBIN else first + min(int(pick * n), n - 1)
     if routing == SHORTEST:
         start = found
@@ -94,9 +95,18 @@ def route(first: int, last: int, routing: int, pick: float, turn: int, avoid: in
 
 @kernel()
 def admit(
-    s: int, now: float, settings: Floats, fan_out: int, arrive: Floats, tokens: Ints, copies: Ints, times: Floats, parts: Ints,
-    servers: Ints, slots: Ints,
-) -> int:  # fmt: skip
+    s: int,
+    now: float,
+    settings: Floats,
+    fan_out: int,
+    arrive: Floats,
+    tokens: Ints,
+    copies: Ints,
+    times: Floats,
+    parts: Ints,
+    servers: Ints,
+    slots: Ints,
+) -> int:
     """Let waiting copies into a server's batch, in order, as far as batch, memory and prompt tokens allow; returns its size."""
     writer = s >= settings[READERS] > 0
     budget, taken = settings[PREFILL], 0
@@ -127,9 +137,19 @@ def admit(
 
 @kernel()
 def begin_iteration(
-    s: int, now: float, settings: Floats, base: Floats, tables: Floats, key: int, draw: int, copies: Ints, servers: Ints,
-    slots: Ints, takes: Ints, pace: Floats,
-) -> float:  # fmt: skip
+    s: int,
+    now: float,
+    settings: Floats,
+    base: Floats,
+    tables: Floats,
+    key: int,
+    draw: int,
+    copies: Ints,
+    servers: Ints,
+    slots: Ints,
+    takes: Ints,
+    pace: Floats,
+) -> float:
     """Begin an iteration of a server over the copies in its batch; returns how long it lasts, ns."""
     reading, decoding, context = 0, 0, 0.0
     for i in range(servers[s, LOADED]):
@@ -173,11 +193,25 @@ def begin_iteration(
 
 @kernel()
 def end_iteration(
-    s: int, now: float, settings: Floats, fan_out: int, tokens: Ints, copies: Ints, times: Floats, parts: Ints,
-    answered: Floats, servers: Ints, slots: Ints, takes: Ints, pace: Floats, when: Floats, what: Ints, size: int,
-) -> int:  # fmt: skip
+    s: int,
+    now: float,
+    settings: Floats,
+    fan_out: int,
+    tokens: Ints,
+    copies: Ints,
+    times: Floats,
+    parts: Ints,
+    answered: Floats,
+    servers: Ints,
+    slots: Ints,
+    takes: Ints,
+    pace: Floats,
+    when: Floats,
+    what: Ints,
+    size: int,
+) -> int:
     """End an iteration of a server: what its copies have made, and which of them leave; returns the heap's size."""
-    kept = 0
+    kept = 0  # copies that stay move to the front of the batch
     noise = pace[s, LASTS_NS] - pace[s, QUIET_NS]
     for i in range(servers[s, LOADED]):
         c = slots[s, i]
@@ -226,9 +260,20 @@ def cancel(c: int, copies: Ints) -> int:
 
 @kernel()
 def submit(
-    p: int, now: float, hedge: int, turn: int, pick: float, settings: Floats, fan_out: int, tokens: Ints, n: int, copies: Ints,
-    times: Floats, parts: Ints, servers: Ints,
-) -> int:  # fmt: skip
+    p: int,
+    now: float,
+    hedge: int,
+    turn: int,
+    pick: float,
+    settings: Floats,
+    fan_out: int,
+    tokens: Ints,
+    n: int,
+    copies: Ints,
+    times: Floats,
+    parts: Ints,
+    servers: Ints,
+) -> int:
     """Send a copy of a part to a server: its number ``n``, or -1 if it was turned away."""
     lead, last = parts[p, NEWEST], len(servers)
     if settings[READERS] > 0:
@@ -272,16 +317,32 @@ def wanted(c: int, copies: Ints, parts: Ints) -> bool:
 
 @kernel(error_model="numpy")
 def simulate(
-    arrive: Floats, tokens: Ints, fan_out: int, key: int, settings: Floats, base: Floats, tables: Floats, copies: Ints,
-    times: Floats, parts: Ints, answered: Floats, servers: Ints, slots: Ints, takes: Ints, pace: Floats, when: Floats,
-    what: Ints, counts: Floats,
-) -> int:  # fmt: skip
+    arrive: Floats,
+    tokens: Ints,
+    fan_out: int,
+    key: int,
+    settings: Floats,
+    base: Floats,
+    tables: Floats,
+    copies: Ints,
+    times: Floats,
+    parts: Ints,
+    answered: Floats,
+    servers: Ints,
+    slots: Ints,
+    takes: Ints,
+    pace: Floats,
+    when: Floats,
+    what: Ints,
+    counts: Floats,
+) -> int:
     """Simulate all requests; ``answered`` gets first token and end of every part (-1: never). Returns the copies made."""
     total, size, n, turn, draw, submitted, retried, r = len(arrive), 0, 0, 0, 0, 0, 0, 0
     while r < total or size > 0:
         now, event, size = next_event(arrive, r, when, what, size)
         if now > settings[UNTIL_NS]:
             break
+        # Events of an attempt that has ended meanwhile are known by its number, and have no effect.
         kind, attempt, one = event % KINDS, event // KINDS % MOST_ATTEMPTS, event // (KINDS * MOST_ATTEMPTS)
         first, end, hedge = 0, 0, 0  # parts to submit, and whether as second copies
         wake = -1  # a server that may begin an iteration
@@ -310,14 +371,29 @@ def simulate(
         else:
             wake = one
             size = end_iteration(
-                one, now, settings, fan_out, tokens, copies, times, parts, answered, servers, slots, takes, pace, when, what,
+                one,
+                now,
+                settings,
+                fan_out,
+                tokens,
+                copies,
+                times,
+                parts,
+                answered,
+                servers,
+                slots,
+                takes,
+                pace,
+                when,
+                what,
                 size,
-            )  # fmt: skip
+            )
+        # One part after the other, each server woken before the next part is routed: routing sees what is at work now.
         while first < end or wake >= 0:
             if wake < 0:
                 p = first
                 first += 1
-                draw += 4
+                draw += 4  # every copy and every iteration has four draws of its own, whether they are used or not
                 turn += 1
                 c = submit(p, now, hedge, turn, chance(key, draw), settings, fan_out, tokens, n, copies, times, parts, servers)
                 if c >= 0:
@@ -340,6 +416,7 @@ def simulate(
                     if admit(s, now, settings, fan_out, arrive, tokens, copies, times, parts, servers, slots) > 0:
                         lasts = begin_iteration(s, now, settings, base, tables, key, draw, copies, servers, slots, takes, pace)
                         size = push(when, what, size, now + lasts, ITERATION + KINDS * MOST_ATTEMPTS * s)
+                        # Only the part of the iteration inside the window counts.
                         inside = min(now + lasts, settings[TO_NS]) - max(now, settings[FROM_NS])
                         if inside > 0:
                             counts[BUSY] += inside

@@ -93,11 +93,25 @@ def simulate(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.
     heap = 6 * parts * (v.retries + 1) + servers + 8
     expect(parts * float(drawn.output.mean()))
     made = at.simulate(
-        drawn.asked_ns, np.stack([drawn.prompt, drawn.fresh, drawn.output], axis=1), v.fan_out, key_of(seed, 0x5E21),
-        kernel_settings(s, float(drawn.asked_ns[-1]), servers, hedge_ns), pace(s).base, noise_tables(s.noise, v.tp), copies,
-        times, state, answered, np.zeros((servers, 7), np.int64), slots, np.zeros_like(slots), server_pace, np.zeros(heap),
-        np.zeros(heap, np.int64), counts,
-    )  # fmt: skip
+        drawn.asked_ns,
+        np.stack([drawn.prompt, drawn.fresh, drawn.output], axis=1),
+        v.fan_out,
+        key_of(seed, 0x5E21),
+        kernel_settings(s, float(drawn.asked_ns[-1]), servers, hedge_ns),
+        pace(s).base,
+        noise_tables(s.noise, v.tp),
+        copies,
+        times,
+        state,
+        answered,
+        np.zeros((servers, 7), np.int64),
+        slots,
+        np.zeros_like(slots),
+        server_pace,
+        np.zeros(heap),
+        np.zeros(heap, np.int64),
+        counts,
+    )
     return _outcome(s, drawn, servers, Made(copies[:made], times[:made], state, answered, counts))
 
 
