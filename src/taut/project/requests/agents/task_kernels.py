@@ -154,7 +154,7 @@ def phase_after(phase: int, turns: int, settings: Floats, sizes: Floats) -> int:
     return END
 
 
-@kernel()
+@kernel(inline="always")
 def advance(task: int, now: float, settings: Floats, sizes: Floats, key: int, draw: int, tasks: Ints, sums: Floats) -> int:
     """Take a task on after a call that went well; returns the task, or -1 where it ended."""
     phase = tasks[task, PHASE]
@@ -179,7 +179,7 @@ def advance(task: int, now: float, settings: Floats, sizes: Floats, key: int, dr
     return task
 
 
-@kernel()
+@kernel(inline="always")
 def use_tools(
     task: int,
     now: float,
@@ -213,7 +213,7 @@ def use_tools(
     return float(took)
 
 
-@kernel()
+@kernel(inline="always")
 def submit(
     task: int,
     n: int,

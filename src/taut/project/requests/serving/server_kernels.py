@@ -93,7 +93,7 @@ def route(first: int, last: int, routing: int, pick: float, turn: int, avoid: in
     return found
 
 
-@kernel()
+@kernel(inline="always")
 def admit(
     s: int,
     now: float,
@@ -135,7 +135,7 @@ def admit(
     return int(servers[s, LOADED])
 
 
-@kernel()
+@kernel(inline="always")
 def begin_iteration(
     s: int,
     now: float,
@@ -191,7 +191,7 @@ def begin_iteration(
     return float(pace[s, LASTS_NS])
 
 
-@kernel()
+@kernel(inline="always")
 def end_iteration(
     s: int,
     now: float,
@@ -258,7 +258,7 @@ def cancel(c: int, copies: Ints) -> int:
     return c
 
 
-@kernel()
+@kernel(inline="always")
 def submit(
     p: int,
     now: float,
