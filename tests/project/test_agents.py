@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
@@ -19,6 +19,7 @@ from taut.project.requests.agents.tasks import AgentOutcome, alone_ns, call_ns, 
 from taut.project.requests.agents.workload import WORKLOAD, expected_attempts
 from taut.project.requests.pool_workload import PoolForecast
 from taut.project.workload import INDICES, Sampling
+from taut.result.types import Forecast
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0, "price_per_hour": 3.0}
 FABRIC = {"name": "one", "tiers": [{"name": "node", "devices": 8, "gb_per_s": 450.0}]}
@@ -182,7 +183,7 @@ def test_terms_sum_to_the_time_of_a_task() -> None:
     p = f.outcome
     parts = p.sums[p.answered][:, [IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN]].sum(axis=1)
     assert parts == pytest.approx(p.took_ns[p.answered], rel=1e-9)
-    assert json.loads(json.dumps(entry)) == entry
+    assert decode(encode(entry), type=Forecast) == entry
     assert entry["token_cost_per_unit"] > 0
     assert set(f.indices()) == set(INDICES)
     assert sum(entry["outcomes"].values()) == pytest.approx(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from math import exp, log
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, UsageError
@@ -20,6 +20,7 @@ from taut.project.requests.serving.scenario import ServingScenario
 from taut.project.requests.serving.servers import ServingOutcome, simulate
 from taut.project.requests.serving.workload import WORKLOAD, forecast, forecast_of
 from taut.project.workload import INDICES, Sampling
+from taut.result.types import Forecast
 
 DEVICE = {"name": "some", "peak_tflops": 1000.0, "memory_gb": 80.0, "memory_gb_per_s": 3000.0}
 FABRIC = {"name": "one", "tiers": [{"name": "node", "devices": 8, "gb_per_s": 450.0}]}
@@ -241,7 +242,7 @@ def test_terms_sum_to_the_latency_and_promises_are_counted() -> None:
     f = WORKLOAD.forecast(chat(), Sampling())
     entry = f.entry()
     assert sum(entry["terms"].values()) == pytest.approx(1)
-    assert json.loads(json.dumps(entry)) == entry
+    assert decode(encode(entry), type=Forecast) == entry
     assert entry["goodput_per_s"] == pytest.approx(entry["requests_per_s"] * entry["sla_attainment"])
     assert entry["step_ns"]["p10"] < entry["step_ns"]["p50"] < entry["step_ns"]["p90"]
     assert set(f.indices()) == set(INDICES)
@@ -351,7 +352,7 @@ def test_whatever_is_asked_requests_are_accounted_for(
     assert 0 <= p.thrown <= 1
     assert 0 <= p.busy <= 1
     f = forecast_of(s, p, p, hedge_ns)
-    assert json.loads(json.dumps(f.entry())) == f.entry()
+    assert decode(encode(f.entry()), type=Forecast) == f.entry()
     if there.any():
         assert sum(f.terms.values()) == pytest.approx(p.took_ns[there].mean())
     if not serving["timeout_ms"] and p.counts["turned_away"] == 0 and not serving["drop_late"]:

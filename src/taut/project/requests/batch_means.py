@@ -10,8 +10,8 @@ import numpy as np
 from taut.core.array_types import Floats, Mask
 from taut.project.workload import Estimate
 
+# Parts, and the quantile of Student's t that gives an interval of 95 % from so many (seven degrees of freedom).
 COUNT, STUDENT = 8, 2.365
-"""Parts, and the quantile of Student's t that gives an interval of 95 % from so many (seven degrees of freedom)."""
 
 
 class Blocks:
@@ -21,15 +21,14 @@ class Blocks:
         begin, end = window
         self.of = np.clip((came - begin) / (end - begin) * COUNT, 0, COUNT - 1).astype(int)
 
-    def mean(self, values: Floats) -> dict[str, float | None]:
-        """The mean of values that are known, as ``--json`` says an estimate."""
+    def mean(self, values: Floats) -> Estimate | None:
+        """The mean of the values that are known."""
 
         def of(some: Mask) -> float | None:
             known = values[some & np.isfinite(values)]
             return float(known.mean()) if len(known) else None
 
-        found = self.estimate(of(np.ones(len(values), bool)), of)
-        return {"value": None, "lo": None, "hi": None} if found is None else found.entry()
+        return self.estimate(of(np.ones(len(values), bool)), of)
 
     def estimate(self, value: float | None, part: Callable[[Mask], float | None]) -> Estimate | None:
         """A value with its interval, from the same of every part (a mask of what came in it)."""

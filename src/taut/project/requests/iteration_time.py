@@ -17,12 +17,12 @@ from taut.project.requests.replica_pool import PoolScenario, kv_bytes
 from taut.project.training.device_work import HALF, gemm_ns, layer_parameters, moved_ns
 from taut.project.training.scenario import Device, Fabric, Job, Model
 
+# Kernels of a layer that are no product and no attention: two norms, rotary positions, activation (assumption).
 FUSED = 4
-"""Kernels of a layer that are no product and no attention: two norms, rotary positions, activation (assumption)."""
+# Of what products reach, attention on the chip reaches this share (as in ``training/device_work.py``).
 ATTENTION_SHARE = 0.7
-"""Of what products reach, attention on the chip reaches this share (as in ``training/device_work.py``)."""
+# Times are tabulated at 1, 2, 4 … tokens, up to 131,072.
 DOUBLINGS = 18
-"""Times are tabulated at 1, 2, 4 … tokens, up to 131,072."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from taut.project.figures import over, quantiles, times
 from taut.project.requests.replica_pool import PoolScenario
 from taut.project.requests.simulation import Outcome
 from taut.project.workload import INDICES, Estimate, Workload, fewest
+from taut.result.types import Forecast, Quantiles
 
 S = TypeVar("S", bound=PoolScenario)
 JOULES_PER_KWH = 3.6e6
@@ -35,7 +36,7 @@ class PoolForecast:
     terms: Mapping[str, float]
     """Where the time of what was answered goes on average, ns; they sum to it. The first is the work, the others are losses."""
     own_figures: Mapping[str, Any]
-    """What only this kind of workload has in its forecast, in the words of ``--json``; and ``tflops_per_device``."""
+    """Fields of the result that only this kind of workload has, and ``tflops_per_device``."""
     own_indices: Mapping[str, Estimate | None]
     """Runtime variance, sync delay and straggler cascade, which each kind of workload defines for itself."""
 
@@ -61,26 +62,34 @@ class PoolForecast:
         s, busy = self.scenario, outcome.busy
         return (s.device.load_w * busy + s.device.stall_w * (1 - busy)) * s.ranks * s.price.pue
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the words of ``--json``."""
+    def entry(self) -> Forecast:
+        """Its part of the result."""
         s, o, units = self.scenario, self.outcome, self.units_per_s
         joules = over(self.watts(o), units)
         price, missed = s.device.price_per_hour, 1 - o.attained
         mean = o.blocks.mean(np.where(o.answered, o.took_ns, np.nan))
-        return {
-            "ranks": self.ranks, "step_ns": quantiles(o.took_ns[o.answered]), "mean_step_ns": mean, **self.own_figures,
-            "mfu": self.own_figures["tflops_per_device"] / s.device.peak_tflops,
-            "effective_throughput_ratio": self.throughput_ratio,
-            "cost_per_unit": None if price is None else over(price / 3600 * self.ranks, units),
-            "currency": s.price.currency or None, "energy_per_unit_j": joules,
-            "energy_cost_per_unit": times(joules, s.price.kwh, 1 / JOULES_PER_KWH),
-            "kg_co2e_per_unit": times(joules, s.price.kg_co2e_per_kwh, 1 / JOULES_PER_KWH), "late_share": missed,
-            "penalty_per_unit": times(over(missed * s.per_s, units), s.price.penalty),
-            "goodput_per_s": o.good_share * s.per_s, "sla_attainment": o.attained, "utilisation": o.busy,
-            "saturated": o.saturated,
-            "terms": {name: ns / mean["value"] for name, ns in self.terms.items()} if mean["value"] else {},
-            "dominant": self.dominant, "in_range": self.ranks <= s.fabric.tiers[-1].devices,
-        }  # fmt: skip
+        return Forecast(
+            ranks=self.ranks,
+            step_ns=Quantiles(**quantiles(o.took_ns[o.answered])),
+            mean_step_ns=None if mean is None else mean.as_result(),
+            mfu=self.own_figures["tflops_per_device"] / s.device.peak_tflops,
+            effective_throughput_ratio=self.throughput_ratio,
+            cost_per_unit=None if price is None else over(price / 3600 * self.ranks, units),
+            currency=s.price.currency or None,
+            energy_per_unit_j=joules,
+            energy_cost_per_unit=times(joules, s.price.kwh, 1 / JOULES_PER_KWH),
+            kg_co2e_per_unit=times(joules, s.price.kg_co2e_per_kwh, 1 / JOULES_PER_KWH),
+            late_share=missed,
+            penalty_per_unit=times(over(missed * s.per_s, units), s.price.penalty),
+            goodput_per_s=o.good_share * s.per_s,
+            sla_attainment=o.attained,
+            utilisation=o.busy,
+            saturated=o.saturated,
+            terms={name: ns / mean.value for name, ns in self.terms.items()} if mean and mean.value else {},
+            dominant=self.dominant,
+            in_range=self.ranks <= s.fabric.tiers[-1].devices,
+            **self.own_figures,
+        )
 
     def indices(self) -> dict[str, Estimate | None]:
         """The six, for requests or tasks."""

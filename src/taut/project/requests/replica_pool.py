@@ -11,8 +11,8 @@ from taut.project.strict_toml import About, Contradiction, Count, NotNegative, S
 from taut.project.training.device_work import HALF, parameters
 from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
 
+# Share of the memory that weights, keys and values may fill (as inference servers set it by default).
 USABLE = 0.9
-"""Share of the memory that weights, keys and values may fill (as inference servers set it by default)."""
 
 
 class ReplicaPool(Strict, frozen=True, kw_only=True):

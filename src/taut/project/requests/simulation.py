@@ -19,18 +19,18 @@ from taut.project.requests.replica_pool import ReplicaPool
 from taut.project.training.grid import mix
 from taut.project.training.scenario import Noise
 
+# Servers that are simulated: more are alike, and these stand for them.
 MOST_SERVERS = 8
-"""Servers that are simulated: more are alike, and these stand for them."""
+# Requests or tasks arrive for at least so many times as long as one takes alone.
 SPANS = 20.0
-"""Requests or tasks arrive for at least so many times as long as one takes alone."""
+# Of the time in which requests arrive: what lies before fills the servers, what lies behind has no successors.
 WINDOW = 0.2, 0.95
-"""Of the time in which requests arrive: what lies before fills the servers, what lies behind has no successors."""
+# Of the time in which requests arrive: when a stall begins.
 STALL_AT = 1 / 3
-"""Of the time in which requests arrive: when a stall begins."""
+# Times that span after which what is left unanswered stays so.
 PATIENCE = 3.0
-"""Times that span after which what is left unanswered stays so."""
+# Below this share of answers for requests, servers fall behind; above it is chance.
 SATURATED = 0.95
-"""Below this share of answers for requests, servers fall behind; above it is chance."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from taut.project.requests.simulation import (
     without_noise,
 )
 
+# At most so many times as many tasks as asked for are simulated, so that they come for as long as SPANS says.
 STRETCH = 4.0
-"""At most so many times as many tasks as asked for are simulated, so that they come for as long as SPANS says."""
 MOST_CALLS = 4_000_000
 
 

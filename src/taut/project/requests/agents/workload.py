@@ -17,8 +17,8 @@ from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
 from taut.project.requests.replica_pool import replicas_on
 from taut.project.workload import Estimate, Sampling
 
+# Tasks of a forecast, unless more are asked for, and of a rate.
 TASKS, QUICK = 10_000, 3_000
-"""Tasks of a forecast, unless more are asked for, and of a rate."""
 TERMS = {
     "model calls": at.IN_CALL, "queue for the pool": at.IN_QUEUE, "tools": at.IN_TOOLS, "attempts in vain": at.IN_VAIN,
 }  # fmt: skip

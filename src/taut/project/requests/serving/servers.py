@@ -31,12 +31,12 @@ from taut.project.requests.simulation import (
     without_noise,
 )
 
+# Tokens of an answer up to which as many requests as asked for are simulated, else fewer, down to FEWEST.
 TOKENS, FEWEST = 250.0, 1_000
-"""Tokens of an answer up to which as many requests as asked for are simulated, else fewer, down to FEWEST."""
+# Requests come for so many times as long as a burst, and as SPANS says, if at most STRETCH times as many do so.
 BURSTS, STRETCH = 10.0, 2.5
-"""Requests come for so many times as long as a burst, and as SPANS says, if at most STRETCH times as many do so."""
+# Those of the kernel; by session is at random there.
 ROUTES = ("random", "round-robin", "shortest", "session")
-"""Those of the kernel; by session is at random there."""
 
 
 @dataclass(frozen=True)

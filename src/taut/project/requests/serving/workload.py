@@ -16,11 +16,12 @@ from taut.project.requests.serving.request_indices import cascade, fan_out_delay
 from taut.project.requests.serving.scenario import ServingScenario
 from taut.project.requests.serving.servers import ServingOutcome, hedge_ns_of, simulate, without_jitter
 from taut.project.workload import Sampling
+from taut.result.types import Quantiles
 
+# Requests of a forecast, unless more are asked for, and of a rate.
 REQUESTS, QUICK = 10_000, 1_000
-"""Requests of a forecast, unless more are asked for, and of a rate."""
+# A unit of delivered work is a million tokens of answers as promised.
 UNIT_TOKENS = 1e6
-"""A unit of delivered work is a million tokens of answers as promised."""
 
 
 def forecast_of(s: ServingScenario, o: ServingOutcome, quiet: ServingOutcome, hedge_ns: float) -> PoolForecast:
@@ -30,9 +31,9 @@ def forecast_of(s: ServingScenario, o: ServingOutcome, quiet: ServingOutcome, he
     tokens_per_s = o.good_tokens * (o.good_share * s.per_s)
     figures = {
         "tflops_per_device": active * worked_per_s / s.ranks, "tokens_per_s": tokens_per_s,
-        "ttft_ms": quantiles(o.first_ns[np.isfinite(o.first_ns)], 1e-6),
-        "tpot_ms": quantiles(o.token_ns[o.answered & (o.output > 1)], 1e-6),
-        "latency_ms": quantiles(o.took_ns[o.answered], 1e-6), "requests_per_s": s.per_s, "batch": o.batch,
+        "ttft_ms": Quantiles(**quantiles(o.first_ns[np.isfinite(o.first_ns)], 1e-6)),
+        "tpot_ms": Quantiles(**quantiles(o.token_ns[o.answered & (o.output > 1)], 1e-6)),
+        "latency_ms": Quantiles(**quantiles(o.took_ns[o.answered], 1e-6)), "requests_per_s": s.per_s, "batch": o.batch,
         "copies_per_request": o.copies_per_request, "hedge_ms": hedge_ns * 1e-6 if hedge_ns >= 0 else None,
         "requests_cut": s.arrivals.cut,
     }  # fmt: skip
