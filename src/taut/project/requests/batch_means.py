@@ -10,7 +10,7 @@ import numpy as np
 from taut.core.array_types import Floats, Mask
 from taut.project.workload import Estimate
 
-# Parts, and the quantile of Student's t that gives an interval of 95 % from so many (seven degrees of freedom).
+# Parts, and the quantile of Student's t that gives an interval of 95 % from them (seven degrees of freedom).
 COUNT, STUDENT = 8, 2.365
 
 

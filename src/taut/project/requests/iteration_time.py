@@ -41,7 +41,7 @@ class Pace:
     """… and of doing so whatever their number."""
 
     def iteration_ns(self, tokens: float | Ints) -> Floats:
-        """An iteration over so many tokens, attention left out; linear between the tabulated ones."""
+        """Time of an iteration over a number of tokens, attention left out; linear between the tabulated ones."""
         return np.asarray(np.interp(tokens, 2.0 ** np.arange(len(self.base)), self.base))
 
     def prefill_ns(self, prompt: float) -> float:
@@ -67,7 +67,7 @@ def pace(s: PoolScenario) -> Pace:
 
 @lru_cache(maxsize=64)
 def pace_of(m: Model, d: Device, fabric: Fabric, tp: int, pp: int, max_batch: int) -> Pace:
-    """Times of a model on so many devices; only so many requests need a next token at once."""
+    """Times of a model on tp × pp devices; at most ``max_batch`` requests need a next token at once."""
     net = Net(Job(global_batch=1, tp=tp, pp=pp), fabric)
     base = []
     for tokens in (1 << k for k in range(DOUBLINGS)):

@@ -135,7 +135,7 @@ def noise_factor(factor: float, tables: Floats, key: int, draw: int) -> float:
 
 @kernel()
 def iteration_ns(base: Floats, tokens: int) -> float:
-    """Time of an iteration over so many tokens: linear between powers of two, at which ``base`` has it."""
+    """Time of an iteration over a number of tokens: linear between powers of two, at which ``base`` has it."""
     k, top = 0, 1
     while 2 * top <= tokens and k < len(base) - 2:
         k += 1

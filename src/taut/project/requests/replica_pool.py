@@ -31,7 +31,7 @@ class ReplicaPool(Strict, frozen=True, kw_only=True):
     prefix_cache_share: Share = 0.0
     """Share of prompt tokens that every server has cached (a common preamble)."""
     stall_s: NotNegative = 0.0
-    """Once, a third into the run, all servers stand still for so long."""
+    """Length of a stall of all servers, a third into the run; 0: none."""
 
     @property
     def stages(self) -> int:
@@ -98,7 +98,7 @@ def kv_bytes(m: Model) -> float:
 
 
 def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
-    """(replicas on so many ranks, how many times the load they get)."""
+    """(replicas on these ranks, factor of the load that they get)."""
     if ranks % pool.devices:
         raise UsageError(f"{ranks} ranks: a replica takes {pool.devices} (tp × pp); give a multiple of it")
     replicas = ranks // pool.devices

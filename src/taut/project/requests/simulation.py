@@ -21,7 +21,7 @@ from taut.project.training.scenario import Noise
 
 # Servers that are simulated: more are alike, and these stand for them.
 MOST_SERVERS = 8
-# Requests or tasks arrive for at least so many times as long as one takes alone.
+# Requests or tasks arrive for at least this many times as long as one takes alone.
 SPANS = 20.0
 # Of the time in which requests arrive: what lies before fills the servers, what lies behind has no successors.
 WINDOW = 0.2, 0.95
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def window_of(span_ns: float) -> tuple[float, float]:
-    """The window of arrivals that come for so long."""
+    """The part of a span of arrivals that is counted."""
     return WINDOW[0] * span_ns, WINDOW[1] * span_ns
 
 
@@ -119,7 +119,7 @@ def key_of(seed: int, stream: int) -> int:
 
 
 def spread_arrivals(at_s: Floats, factor: float) -> Floats:
-    """Arrivals so many times as far from even spacing, in order."""
+    """Arrivals with their distance from even spacing scaled, in order."""
     if factor == 1 or len(at_s) < 2:
         return at_s
     # Sorting keeps arrivals in order where a factor above 1 makes them overtake each other.
@@ -139,7 +139,7 @@ def noise_tables(n: Noise, tp: int) -> Floats:
 
 
 def server_factors(n: Noise, devices: int, servers: int, seed: int) -> Floats:
-    """How many times as long as others each server takes for good: the slowest of its devices counts."""
+    """Lasting speed factor of each server (2: twice as long as others): the slowest of its devices counts."""
     rng = np.random.default_rng((seed, 12))  # 11 to 13 and 21 are the streams of this room: arrivals, servers, drift, tasks
     factor = np.ones((servers, devices))
     if n.distribution != "none":

@@ -27,7 +27,7 @@ class Agents(ReplicaPool, frozen=True, kw_only=True):
     max_batch: Count = 32
     """Calls that a replica works on at once."""
     stray: NotNegative = 1.0
-    """How many times as far as those of a Poisson process arrivals stray from even spacing."""
+    """Distance of arrivals from even spacing, over that of a Poisson process; 0: evenly spaced."""
     turns: Some = 3
     """Rounds of tool calls, each followed by a call of the model."""
     context_per_turn: Some = 0
@@ -37,13 +37,13 @@ class Agents(ReplicaPool, frozen=True, kw_only=True):
     call_failure: Share = 0.0
     """Chance that a call of the model ends in an error."""
     call_timeout_s: NotNegative = 0.0
-    """After so long a call is given up; 0: never."""
+    """Time after which a call is given up; 0: never."""
     retries: tuple[Some, ...] = (2,)
     """Retries of a call, layer by layer (agent, framework, client library): the layers' attempts multiply."""
     backoff_s: NotNegative = 0.0
     """Pause before a retry, doubled with each up to 64 times."""
     deadline_s: NotNegative = 0.0
-    """After so long a task is worth nothing; 0: never."""
+    """Time after which a task is worth nothing; 0: never."""
     deadline_propagates: bool = False
     """Whether the chain stops at the deadline; else it goes on for nothing."""
     token_budget: Some = 0
@@ -70,7 +70,7 @@ class Tools(Strict, frozen=True):
     cache_share: Share = 0.0
     """Share of the calls whose result is known already."""
     hedge_s: NotNegative | None = None
-    """After so long the tool is called a second time; the first answer counts."""
+    """Time after which the tool is called a second time; the first answer counts."""
     speculation_share: Share = 0.0
     """Share of the turns whose tools were guessed rightly and called while the model was still planning."""
     price: NotNegative = 0.0
@@ -78,7 +78,7 @@ class Tools(Strict, frozen=True):
 
 
 class Quality(Strict, frozen=True):
-    """How often drafts are right, and how well that is told."""
+    """How often drafts are right, and how well the verifier recognises it."""
 
     right: Share = 1.0
     """Chance that a draft is right …"""

@@ -133,7 +133,7 @@ def call_tools(
 
 @kernel()
 def call_ns(settings: Floats, base: Floats, prompt: float, generated: float, running: int) -> float:
-    """A call that begins beside so many others: everybody's prompts are read one after the other, tokens are made together."""
+    """Time of a call that begins beside others that run: all prompts are read one after the other, tokens are made together."""
     batch = ceil((running + 1) / settings[REPLICAS])
     fresh = max(prompt * (1 - settings[CACHED]), 1.0)
     read = iteration_ns(base, int(fresh)) + settings[SCORE_NS] * fresh * (prompt - fresh / 2)
@@ -143,7 +143,7 @@ def call_ns(settings: Floats, base: Floats, prompt: float, generated: float, run
 
 @kernel()
 def phase_after(phase: int, turns: int, settings: Floats, sizes: Floats) -> int:
-    """The phase after a call that went well, with so many turns done; calls that generate nothing are left out."""
+    """The phase after a call that went well, by the turns that are done; calls that generate nothing are left out."""
     if phase <= ACT:
         if turns < settings[TURNS]:
             return TOOLS

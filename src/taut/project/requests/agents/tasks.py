@@ -30,7 +30,7 @@ from taut.project.requests.simulation import (
     without_noise,
 )
 
-# At most so many times as many tasks as asked for are simulated, so that they come for as long as SPANS says.
+# At most this many times as many tasks as asked for are simulated, so that they come for as long as SPANS says.
 STRETCH = 4.0
 MOST_CALLS = 4_000_000
 
@@ -57,7 +57,7 @@ def call_sizes(s: AgentScenario) -> Floats:
 
 
 def call_ns(s: AgentScenario, phase: int, running: int = 0, turn: int = 0) -> float:
-    """A call beside so many others of the pool, without noise."""
+    """Time of a call beside others that run in the pool, without noise, ns."""
     prompt, generated = call_sizes(s)[phase]
     settings = kernel_settings(s, 1.0, s.agents.replicas)
     prompt += s.agents.context_per_turn * turn
@@ -84,7 +84,7 @@ def alone_ns(s: AgentScenario) -> float:
 
 
 def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
-    """Simulate so many tasks, or more, so that they come for long enough."""
+    """Simulate a number of tasks, or more, so that they come for long enough."""
     replicas = min(s.agents.replicas, MOST_SERVERS)
     per_s = s.per_s * replicas / s.agents.replicas
     count = int(min(max(tasks, SPANS * alone_ns(s) * 1e-9 * per_s), STRETCH * tasks))

@@ -66,7 +66,7 @@ def metastable(s: AgentScenario) -> bool | None:
 
 
 def expected_attempts(failure: float, attempts: int) -> float:
-    """Mean attempts if each fails with this chance and there are at most so many: a geometric sum."""
+    """Mean attempts if each fails with this chance and their number is limited: a geometric sum."""
     return float(attempts) if failure >= 1 else (1 - failure**attempts) / (1 - failure)
 
 

@@ -13,7 +13,7 @@ class Serving(ReplicaPool, frozen=True, kw_only=True):
     """How the model is cut and its replicas are driven."""
 
     pp: Count = 1
-    """Pipeline stages; each works on a batch of its own, so that a replica has so many batches in flight."""
+    """Pipeline stages; each works on a batch of its own, so that a replica has as many batches in flight."""
     max_batch: Count = 64
     """Most requests that a server works on at once."""
     prefill_tokens: Count = 8192
@@ -29,7 +29,7 @@ class Serving(ReplicaPool, frozen=True, kw_only=True):
     session_cache_share: Share = 0.0
     """Share of prompt tokens that only the server of the conversation has cached."""
     timeout_ms: NotNegative = 0.0
-    """After so long an attempt is given up; 0: never."""
+    """Time after which an attempt is given up; 0: never."""
     retries: Some = 0
     """Attempts after the first one."""
     backoff_ms: NotNegative = 0.0
@@ -58,7 +58,7 @@ class Arrivals(Strict, frozen=True):
     burst_s: Positive = 30.0
     """Mean time between two changes of the rate of modulated arrivals."""
     stray: NotNegative = 1.0
-    """How many times as far as that arrivals stray from even spacing; 0: evenly spaced."""
+    """Factor of the distance of arrivals from even spacing; 0: evenly spaced."""
     prompt_tokens: Positive = 1024.0
     prompt_spread: NotNegative = 0.0
     """Standard deviation over mean; lengths are lognormal."""
@@ -84,7 +84,7 @@ class Leaves(Strict, frozen=True):
     p99_ms: Positive = 10.0
     tail: Literal["lognormal", "pareto"] = "lognormal"
     hedge_ms: NotNegative | None = None
-    """After so long another copy of a leaf is asked as well."""
+    """Time after which another copy of a leaf is asked as well."""
 
 
 class Promise(Strict, frozen=True):

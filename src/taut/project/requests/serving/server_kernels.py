@@ -70,7 +70,7 @@ NOISE_NS, WORST_NS, SENT_NS = range(2, 5)
 ATTEMPT, WINNER, NEWEST, FAILED = range(4)
 # Columns of the servers after those of queues: copies running, tokens held, whether busy, whether it reads prompts only.
 LOADED, HELD, AT_WORK, READS = range(3, 7)
-# Columns of the servers' pace: factor for good, drift now, the iteration at work without noise and with it.
+# Columns of the servers' pace: lasting factor, drift now, the iteration at work without noise and with it.
 HABIT, DRIFTED, QUIET_NS, LASTS_NS = range(4)
 
 

@@ -33,7 +33,7 @@ from taut.project.requests.simulation import (
 
 # Tokens of an answer up to which as many requests as asked for are simulated, else fewer, down to FEWEST.
 TOKENS, FEWEST = 250.0, 1_000
-# Requests come for so many times as long as a burst, and as SPANS says, if at most STRETCH times as many do so.
+# Requests come for this many bursts, and as SPANS says, if that takes at most STRETCH times as many requests.
 BURSTS, STRETCH = 10.0, 2.5
 # Those of the kernel; by session is at random there.
 ROUTES = ("random", "round-robin", "shortest", "session")
@@ -76,7 +76,7 @@ class ServingOutcome(Outcome):
 
 
 def simulate(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.0) -> ServingOutcome:
-    """Simulate so many requests (fewer, where each has many parts)."""
+    """Simulate a number of requests (fewer, where each has many parts)."""
     v = s.serving
     servers, count = size_of(s, requests)
     drawn = draw(s, count, servers / s.servers, seed)
@@ -230,7 +230,7 @@ def without_jitter(s: ServingScenario) -> ServingScenario:
 
 
 def hedge_ns_of(s: ServingScenario, requests: int, seed: int) -> float:
-    """When another server is asked: when so many requests have their first token if nobody asks twice; -1 for never."""
+    """When another server is asked: the quantile of the time to a first token without hedges; -1 for never."""
     share = s.serving.hedge_quantile
     if share is None or share == 0:
         return -1.0 if share is None else 0.0

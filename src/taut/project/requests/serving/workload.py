@@ -59,7 +59,7 @@ def _terms(o: ServingOutcome) -> dict[str, float]:
 
 
 def forecast(s: ServingScenario, requests: int, seed: int) -> PoolForecast:
-    """Simulate so many requests, and fewer without jitter."""
+    """Simulate a number of requests, and fewer without jitter."""
     hedge_ns = hedge_ns_of(s, requests // 2, seed)
     return forecast_of(s, simulate(s, requests, seed, hedge_ns), simulate(without_jitter(s), QUICK, seed), hedge_ns)
 
