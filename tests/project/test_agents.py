@@ -164,7 +164,7 @@ def test_tools_called_on_a_guess_save_time_and_cost_calls() -> None:
     half = simulate(WORKLOAD.policies["speculative-tools"].apply(s, 0.5), 10_000, 1)
     assert half.tool_calls.mean() == pytest.approx(2 * 2 * 1.5, rel=0.02)
     assert half.took_ns.mean() < simulate(s, 10_000, 1).took_ns.mean()
-    assert half.thrown == pytest.approx(2 / (6 + 3), rel=0.05), "two tools a task of six, beside three calls"
+    assert half.discarded == pytest.approx(2 / (6 + 3), rel=0.05), "two tools a task of six, beside three calls"
 
 
 def test_a_token_budget_ends_long_tasks() -> None:
@@ -273,7 +273,7 @@ def test_whatever_is_asked_tasks_are_accounted_for(
     )
     p = simulate(s, 200, seed)
     assert (p.took_ns[p.answered] > 0).all()
-    assert 0 <= p.thrown <= 1
+    assert 0 <= p.discarded <= 1
     assert 0 <= p.busy <= 1
     assert (p.calls <= s.attempts * (2 + (1 + s.agents.turns) * (1 + s.agents.redos) * 2)).all()
     parts = p.sums[p.answered][:, [IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN]].sum(axis=1)

@@ -349,7 +349,7 @@ def test_whatever_is_asked_requests_are_accounted_for(
     assert (p.first_ns[there] <= p.took_ns[there]).all()
     assert (p.took_ns[there] > 0).all()
     assert p.copies_per_request <= 2 * 8
-    assert 0 <= p.thrown <= 1
+    assert 0 <= p.discarded <= 1
     assert 0 <= p.busy <= 1
     f = forecast_of(s, p, p, hedge_ns)
     assert decode(encode(f.entry()), type=Forecast) == f.entry()

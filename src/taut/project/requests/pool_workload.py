@@ -103,7 +103,7 @@ class PoolForecast:
         found = {
             "effective_throughput_ratio": o.blocks.estimate(self.throughput_ratio, ratio),
             "energy_per_useful_step": None if joules is None or not ideal else Estimate(joules / ideal),
-            "replay_probability": Estimate(o.thrown),
+            "replay_probability": Estimate(o.discarded),
             **self.own_indices,
         }
         return {name: found[name] for name in INDICES}

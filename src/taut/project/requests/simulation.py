@@ -50,7 +50,7 @@ class Outcome:
     """… and the same of what was answered rightly and as promised."""
     busy: float
     """Share of the window in which servers worked."""
-    thrown: float
+    discarded: float
     """Share of the work whose result nobody took."""
     counts: Mapping[str, float]
 

@@ -61,9 +61,9 @@ SETTINGS = (
     GROWTH, TOOL_COUNT, TOOL_FAILURE, TOOL_TIMEOUT_NS, TOOL_ATTEMPTS, TOOL_CACHED, TOOL_HEDGE_NS, SPECULATION, TOOL_P50_NS,
     RIGHT_CHANCE, FALLBACK_RIGHT, PASSES_RIGHT, PASSES_WRONG,
 ) = range(len(queue_kernels.SETTINGS), len(SETTINGS))
-COUNTS = ("busy_ns", "calls", "thrown", "tool_calls", "tools_thrown", "fan_outs", "decided", "max_over_ns", "mean_over_ns",
-          "retried")
-BUSY, CALLS_MADE, THROWN, TOOLS_MADE, TOOLS_THROWN, FAN_OUTS, DECIDED, MAX_OVER, MEAN_OVER, RETRIED = range(len(COUNTS))
+COUNTS = ("busy_ns", "calls", "discarded", "tool_calls", "tools_discarded", "fan_outs", "decided", "max_over_ns",
+          "mean_over_ns", "retried")
+BUSY, CALLS_MADE, DISCARDED, TOOLS_MADE, TOOLS_DISCARDED, FAN_OUTS, DECIDED, MAX_OVER, MEAN_OVER, RETRIED = range(len(COUNTS))
 # fmt: on
 # Columns of the tasks: where it is, turns and redos done, failed attempts of the call, epoch, call at work, whether a smaller
 # model had a part, whether it is right, outcome; calls and tool calls made.
@@ -80,20 +80,20 @@ def call_tool(settings: Floats, table: Floats, key: int, draw: int) -> tuple[flo
     """A tool call with its retries: (ns it takes, 1 if it answered, calls made, calls whose result nobody took)."""
     if chance(key, draw) < settings[TOOL_CACHED]:
         return 0.0, 1, 0, 0
-    total, made, thrown = 0.0, 0, 0
+    total, made, discarded = 0.0, 0, 0
     for i in range(int(settings[TOOL_ATTEMPTS])):
         took = draw_quantile(table, chance(key, draw + 4 * i + 1))
         made += 1
         if settings[TOOL_HEDGE_NS] >= 0 and took > settings[TOOL_HEDGE_NS]:
             made += 1
-            thrown += 1
+            discarded += 1
             took = min(took, settings[TOOL_HEDGE_NS] + draw_quantile(table, chance(key, draw + 4 * i + 2)))
         late = settings[TOOL_TIMEOUT_NS] > 0 and took > settings[TOOL_TIMEOUT_NS]
         total += settings[TOOL_TIMEOUT_NS] if late else took
         if not late and chance(key, draw + 4 * i + 3) >= settings[TOOL_FAILURE]:
-            return float(total), 1, made, thrown
-        thrown += 1
-    return float(total + 1.0), 0, made, thrown  # a nanosecond more: a tool that fails at once has taken some time too
+            return float(total), 1, made, discarded
+        discarded += 1
+    return float(total + 1.0), 0, made, discarded  # a nanosecond more: a tool that fails at once has taken some time too
 
 
 @kernel()
@@ -102,10 +102,10 @@ def call_tools(
 ) -> tuple[float, int, int]:
     """All tools of a turn: (ns until the last has answered or given up, 1 if all answered, calls made)."""
     n = int(settings[TOOL_COUNT])
-    longest, second, mean, answered, made, thrown = 0.0, 0.0, 0.0, 1, 0, 0
+    longest, second, mean, answered, made, discarded = 0.0, 0.0, 0.0, 1, 0, 0
     for i in range(n):
         took, found, calls, lost = call_tool(settings, table, key, draw + i * (4 * int(settings[TOOL_ATTEMPTS]) + 4))
-        answered, made, thrown = min(answered, found), made + calls, thrown + lost
+        answered, made, discarded = min(answered, found), made + calls, discarded + lost
         spans[i] = took
         mean += max(took - settings[TOOL_P50_NS], 0.0) / n
         if took > longest:
@@ -114,7 +114,7 @@ def call_tools(
             second = took
     if inside:
         counts[TOOLS_MADE] += made
-        counts[TOOLS_THROWN] += thrown
+        counts[TOOLS_DISCARDED] += discarded
         if n > 1:
             counts[MAX_OVER] += max(longest - settings[TOOL_P50_NS], 0.0)
             counts[MEAN_OVER] += mean
@@ -204,7 +204,7 @@ def use_tools(
         elif settings[SPECULATION] > 0:  # guessed wrongly: others were called for nothing
             tasks[task, TOOL_CALLS] += int(settings[TOOL_COUNT])
             counts[TOOLS_MADE] += settings[TOOL_COUNT] * inside
-            counts[TOOLS_THROWN] += settings[TOOL_COUNT] * inside
+            counts[TOOLS_DISCARDED] += settings[TOOL_COUNT] * inside
     elif tasks[task, REDO] < settings[REDOS]:
         tasks[task, REDO] += 1
     else:
@@ -316,7 +316,7 @@ def simulate(
                     draw += stride
                     if chance(key, draw) < settings[FAILURE]:
                         failed = task
-                        counts[THROWN] += inside
+                        counts[DISCARDED] += inside
                         sums[task, IN_VAIN] += now - times[c, SUBMITTED]
                     else:
                         sums[task, IN_QUEUE] += times[c, STARTED] - times[c, SUBMITTED]
@@ -324,11 +324,11 @@ def simulate(
                         sums[task, IN_CALL] += sums[task, LAST_CALL]
                         go = advance(task, now, settings, sizes, key, draw, tasks, sums)
                 else:
-                    counts[THROWN] += inside
+                    counts[DISCARDED] += inside
         if given_up >= 0:
             running -= 1 if calls[given_up, STATE] == RUNNING else 0
             calls[given_up, STATE] = DEAD
-            counts[THROWN] += inside
+            counts[DISCARDED] += inside
             counts[CALLS_MADE] += inside
         if failed >= 0:
             tasks[failed, EPOCH] += 1

@@ -140,7 +140,7 @@ def _outcome(s: AgentScenario, came: Floats, state: Ints, sums: Floats, totals: 
         flow=flow,
         good_flow=good_flow,
         busy=busy_share(counts["busy_ns"], 1, window),
-        thrown=(counts["thrown"] + counts["tools_thrown"]) / max(counts["calls"] + counts["tool_calls"], 1.0),
+        discarded=(counts["discarded"] + counts["tools_discarded"]) / max(counts["calls"] + counts["tool_calls"], 1.0),
         counts=counts,
         outcome=outcome[here],
         sums=sums[here],

@@ -35,7 +35,7 @@ def forecast_of(s: AgentScenario, o: AgentOutcome, quiet: AgentOutcome) -> PoolF
         "token_cost_per_unit": over(charged + tool_calls * s.tools.price, o.good_share), "tasks_per_s": s.per_s,
         "calls_per_unit": over(calls, o.good_share), "tool_calls_per_unit": over(tool_calls, o.good_share),
         "tokens_per_unit": over(float(o.sums[:, [at.READ, at.MADE]].sum(axis=1).mean()), o.good_share),
-        "attempt_multiplier": over(c["calls"], c["calls"] - c["thrown"]), "attempts_at_most": s.attempts,
+        "attempt_multiplier": over(c["calls"], c["calls"] - c["discarded"]), "attempts_at_most": s.attempts,
         "expected_attempts": expected_attempts(s.agents.call_failure, s.attempts), "metastable": metastable(s),
         "outcomes": {name: float((o.outcome == k).mean()) if len(o.outcome) else 0.0 for k, name in enumerate(at.OUTCOMES)},
     }  # fmt: skip

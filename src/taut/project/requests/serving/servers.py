@@ -173,7 +173,7 @@ def _outcome(s: ServingScenario, drawn: Requests, servers: int, made: Made) -> S
         flow=flow,
         good_flow=good_flow,
         busy=busy_share(counts["busy_ns"], servers, window),
-        thrown=float((worked & (made.copies[:, queue.STATE] == queue.DEAD)).sum() / max(worked.sum(), 1)),
+        discarded=float((worked & (made.copies[:, queue.STATE] == queue.DEAD)).sum() / max(worked.sum(), 1)),
         counts=counts,
         first_ns=first_ns[here],
         parts_ns=(done - came[:, None])[here],
