@@ -66,6 +66,8 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
       taut control attempts.jsonl --advice
       taut control review loops.toml changed.toml
     """
+    from msgspec import to_builtins
+
     from taut.control.relations import control as relate
     from taut.core.errors import NotATrace
     from taut.core.folder import checked_target
@@ -80,7 +82,7 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
         if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:
             raise NotATrace(trace.source, "nobody decides anything here", "give logs of controllers; see docs/control-logs.md")
         stage("relating")
-        result = {**relate(trace, seed=seed), "name": trace.name, "counts": dict(trace.counts)}
+        result = {**to_builtins(relate(trace, seed=seed)), "name": trace.name, "counts": dict(trace.counts)}
         if advice:
             _advise(trace, result, seed, stage)
     save = None if folder is None else partial(_save, folder, trace, result, seed, advice)
@@ -119,10 +121,12 @@ def of_change(old: str, new: str, as_json: bool) -> None:
     \b
       taut control review loops.toml changed.toml
     """
+    from msgspec import to_builtins
+
     from taut.control.review import review
     from taut.read.actions.loops_config import load
 
-    result = review(load(old), load(new))
+    result = to_builtins(review(load(old), load(new)))
     if as_json:
         print_object(result)
         return

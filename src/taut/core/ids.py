@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Codes, Texts
+
 
 def numbered(*keys: Any) -> tuple[Any, int]:
     """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
@@ -100,3 +102,17 @@ def sums(ids: Any, values: Any, count: int) -> Any:
     out = np.zeros(count, dtype=np.int64)
     np.add.at(out, ids, values)
     return out
+
+
+def word_ids(column: Texts) -> tuple[Codes, list[str]]:
+    """Words as numbers, in order of appearance, and the words; the empty word is -1."""
+    import pyarrow as pa
+
+    found = pa.array(column, type=pa.string()).dictionary_encode()
+    words: list[str] = found.dictionary.to_pylist()
+    ids: Codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    if "" in words:
+        empty = words.index("")
+        ids = np.where(ids == empty, np.int32(-1), ids - (ids > empty)).astype(np.int32)
+        words.pop(empty)
+    return ids, words

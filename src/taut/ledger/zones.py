@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from taut.control.on_graph import LONGEST_NS, axis_ns
@@ -27,7 +28,7 @@ def controlled(graph: Graph, ledger: Ledger) -> dict[str, Any]:
     from taut.control.relations import control
 
     assert ledger.overhead is not None
-    found, taken = control(graph.trace), ledger.overhead
+    found, taken = msgspec.to_builtins(control(graph.trace)), ledger.overhead
     rows = [_rows(graph, one) for one in found["relations"]]
     relations = [
         _priced({**one, "zone": _zone(graph, taken, mine)}, graph, ledger, mine)

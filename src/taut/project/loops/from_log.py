@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from taut.control.action_log import Log
 from taut.control.amplification import per_work
-from taut.control.metastability import told
+from taut.control.metastability import estimated
 from taut.control.relations import prepare
-from taut.control.starvation import pushed_back
+from taut.control.starvation import preemptions
 from taut.control.timeout import DONE, constants
 from taut.project.loops.advice import Stage, advise
 from taut.project.loops.plants import PLANTED
@@ -129,7 +129,7 @@ def _attempts(log: Log, target: str | None) -> Any:
 
 
 def _done(log: Log, rows: Any) -> Any:
-    return log.holding("outcome", rf"^({'|'.join(DONE)})$")[rows]
+    return log.matching("outcome", rf"^({'|'.join(DONE)})$")[rows]
 
 
 def _per_s(log: Log, rows: Any) -> float:
@@ -152,7 +152,7 @@ def _name(log: Log, rows: Any, other: str) -> str:
 
 def _metastability(log: Log, one: Mapping[str, Any]) -> Plant | None:
     rows = _attempts(log, one["target"])
-    found = told(log, rows, np.random.default_rng(0)) if len(rows) else None
+    found = estimated(log, rows, np.random.default_rng(0)) if len(rows) else None
     if found is None or found.retries > MOST_RETRIES:
         return None
     plant = PLANTED["metastability"]
@@ -195,7 +195,7 @@ def _amplification(log: Log, one: Mapping[str, Any]) -> Plant | None:
     layers = [layer for layer in _layers(log, rows) if layer[0] in asked] if asked else _layers(log, rows)
     if not layers or max(retries for _, retries in layers) > MOST_RETRIES:
         return None
-    inner = rows[log.holding("controller", f"^{re.escape(layers[-1][0])}$")[rows]] if asked else rows
+    inner = rows[log.matching("controller", f"^{re.escape(layers[-1][0])}$")[rows]] if asked else rows
     failed = float((~_done(log, inner)).mean()) if (log.outcome[inner] >= 0).any() else None
     if len(layers) == 1 and _mostly_late(log, inner):
         # What fails because it is late fails less when less is tried: the errors of the other plant would not.
@@ -271,7 +271,7 @@ def _mismatch(log: Log, one: Mapping[str, Any]) -> Plant | None:
 
 def _burned(log: Log, one: Mapping[str, Any]) -> Plant | None:
     """A launcher that gives up before what it launches is there."""
-    table = log.attempts
+    table = log.trace.attempts
     mine = np.array([word == one["target"] for word in table.job.tolist()], dtype=bool) & (table.end_ns > table.start_ns)
     if mine.sum() < 2:
         return None
@@ -286,13 +286,13 @@ def _burned(log: Log, one: Mapping[str, Any]) -> Plant | None:
 
 def _pushed_ns(log: Log, name: str) -> Any:
     """When a work was pushed back."""
-    rows, work = pushed_back(log)
+    rows, work = preemptions(log)
     named = [
         row for row in rows.tolist() if name in (log.word("work", int(log.work[row])), log.word("target", int(log.target[row])))
     ]
     if len(named) > LEAST:
         return log.time_ns[rows[work[rows] == work[named[0]]]]
-    table = log.attempts
+    table = log.trace.attempts
     ended = [
         job == name and outcome == "preempted" for job, outcome in zip(table.job.tolist(), table.outcome.tolist(), strict=True)
     ]
@@ -319,7 +319,7 @@ def _decisions(log: Log, one: Mapping[str, Any], name: str) -> Any:
     mask = log.direction != 0
     for column, word in (("controller", name), ("target", one["target"]), ("knob", one["knob"])):
         words = log.words[column]
-        mask &= log.ids[column] == (words.index(word) if word in words else -1)
+        mask &= log.codes(column) == (words.index(word) if word in words else -1)
     return np.flatnonzero(mask)
 
 

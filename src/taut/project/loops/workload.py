@@ -151,7 +151,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
 
 def regime(s: Scenario, seed: int) -> dict[str, Any]:
     """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
-    return {**control(play(s, seed).trace, seed=seed)["regime"], "reserve": None}
+    return {"class": control(play(s, seed).trace, seed=seed).regime.kind, "reserve": None}
 
 
 def advice(s: Scenario, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
