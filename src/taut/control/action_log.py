@@ -124,6 +124,11 @@ class Log:
         found: Codes = getattr(self, column)
         return found
 
+    def code(self, column: str, word: str | None) -> int:
+        """The number of a word: -1 for none, -2 for one that does not occur."""
+        known = self.words[column]
+        return known.index(word) if word in known else -2 if word else NULL
+
     def word(self, column: str, number: int) -> str:
         """The word behind a number; empty for none."""
         return self.words[column][number] if number >= 0 else ""

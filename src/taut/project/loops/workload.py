@@ -12,6 +12,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from taut.control.action_log import prepare, series
@@ -20,7 +21,7 @@ from taut.control.relations import control
 from taut.core.errors import UsageError
 from taut.project.loops.policies import POLICIES
 from taut.project.loops.scenario import Scenario, parse
-from taut.project.loops.simulate import Played, play
+from taut.project.loops.simulated_run import SimulatedRun, simulate
 from taut.project.workload import Estimate, Workload
 
 COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
@@ -42,7 +43,7 @@ class Forecast:
     """What a scenario gave from several seeds."""
 
     scenario: Scenario
-    runs: Sequence[Played]
+    runs: Sequence[SimulatedRun]
     found: Mapping[str, Estimate | None]
 
     @property
@@ -109,10 +110,10 @@ def spread(values: Sequence[float | None], share: bool = False) -> Estimate | No
     return Estimate(middle, low, min(high, 1.0) if share and (known <= 1).all() else high)
 
 
-def judged(run: Played) -> dict[str, float | None]:
+def run_indices(run: SimulatedRun) -> dict[str, float | None]:
     """The indices of one run: its log as ``taut.control`` reads it, and what the simulator knows."""
     log = prepare(run.trace)
-    told = {name: one["value"] if one else None for name, one in indices(log).items()}
+    from_log = {name: one["value"] if one else None for name, one in indices(log).items()}
     found = series(run.trace.metrics)
     where = f"{run.scenario.pool.name} by window"
     confident = None
@@ -124,14 +125,14 @@ def judged(run: Played) -> dict[str, float | None]:
         "effective_capacity": run.useful_s / run.paid_s if run.paid_s else None,
         "visible_success_rate": run.good / run.settled if run.settled else None,
         "planning_confidence": confident,
-        **told,
+        **from_log,
     }
 
 
 def forecast(s: Scenario, *, count: int | None = None, seed: int = 0, cores: int = 1) -> Forecast:
-    """Play a scenario from several seeds, one for every so many steps asked for."""
-    runs = [play(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
-    rows = [judged(run) for run in runs]
+    """Simulate a scenario from several seeds, one for every so many steps asked for."""
+    runs = [simulate(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
+    rows = [run_indices(run) for run in runs]
     found = {name: spread([row[name] for row in rows], name in SHARES) for name in (*TRUE, *NAMES)}
     return Forecast(s, runs, found)
 
@@ -151,14 +152,16 @@ def at(s: Scenario, ranks: int) -> Scenario:
 
 def regime(s: Scenario, seed: int) -> dict[str, Any]:
     """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
-    return {"class": control(play(s, seed).trace, seed=seed).regime.kind, "reserve": None}
+    return {"class": control(simulate(s, seed).trace, seed=seed).regime.kind, "reserve": None}
 
 
 def advice(s: Scenario, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
     """What separates the loops, tried, and what more accelerators make worse."""
     from taut.project.loops.advice import advise, sweep
 
-    return {"advice": advise(s, seed=seed, stage=stage), "sweep": sweep(s, seed=seed, stage=stage)}
+    separations: list[dict[str, Any]] = to_builtins(advise(s, seed=seed, stage=stage))
+    swept = [{"ranks": one.ranks, "worse": one.worse, **one.indices} for one in sweep(s, seed=seed, stage=stage)]
+    return {"advice": separations, "sweep": swept}
 
 
 WORKLOAD = Workload(
