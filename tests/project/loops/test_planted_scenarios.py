@@ -59,9 +59,8 @@ def test_without_relations_given_those_that_the_runs_show_are_advised_on() -> No
 
 
 def test_advice_names_the_keys_it_sets_and_the_change_with_its_interval() -> None:
-    (advice,) = advise(
-        PLANTED["redundant work"], [Relation("redundant work", (), "pool", "", 3, None, None, "").entry()], runs=2
-    )
+    relation = Relation("redundant work", (), "pool", "", 3, None, None, "").entry()
+    (advice,) = advise(PLANTED["redundant work"], [relation], runs=2)
     assert advice.sets == [ChangedKey(key="client.sdk.budget_share", before=None, after=0.02)]
     moved = advice["effect"]["actual_attempt_multiplier"]
     assert moved["after"] < moved["before"]
