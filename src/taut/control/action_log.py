@@ -190,6 +190,7 @@ def prepare(trace: Trace) -> Log:
     recorded = table.parent[order]
     recorded = place[np.where((recorded >= 0) & (recorded < len(order)), recorded, NULL)]
     into, out = table.tokens_in[order], table.tokens_out[order]
+    # One number for controller, target and knob; each may be -1, so that each has one value more than words.
     key = (ids["controller"].astype(np.int64) * (len(words["target"]) + 1) + ids["target"] + 1) * (len(words["knob"]) + 1)
     return Log(
         time_ns,
@@ -260,6 +261,7 @@ def demands(metrics: Table, targets: Sequence[str], acted_ns: Ints) -> dict[int,
         if rank is None or len(time_ns) < 2:
             continue
         target = place.get(component, -1)
+        # Samples with an action within a millisecond of them.
         near = np.searchsorted(acted_ns, time_ns - EARLY_NS) < np.searchsorted(acted_ns, time_ns + EARLY_NS, side="right")
         found = Demand(name, time_ns, value, bool(near.mean() >= OWN))
         rank += len(DEMANDED) * found.own

@@ -173,18 +173,19 @@ def _operational(log: Log, rows: Ints) -> Floats:
     edges = np.linspace(0, at[-1], CELLS + 1)
     counts = np.histogram(at, edges)[0].astype(np.float64)
     wanted = known.at(log.time_ns[rows[0]] + 1e9 * (edges[:-1] + edges[1:]) / 2)
+    # Least squares of the counts on demand; the clock then runs as fast as the rate that this predicts.
     x = wanted - wanted.mean()
     slope = float(x @ counts) / float(x @ x) if float(x @ x) > 0 else 0.0
     fine = np.linspace(0, at[-1], FINE * CELLS + 1)
     x = known.at(log.time_ns[rows[0]] + 1e9 * (fine[:-1] + fine[1:]) / 2) - wanted.mean()
-    rate = np.maximum(counts.mean() + slope * x, 0.05 * counts.mean())
+    rate = np.maximum(counts.mean() + slope * x, 0.05 * counts.mean())  # never quite still: time must not stop
     warped: Floats = np.interp(at, fine, np.concatenate([[0.0], np.cumsum(rate)])) * at[-1] / rate.sum()
     return warped
 
 
 def rate_steps(at: Floats) -> Floats:
     """Edges of the spans in which the rate is constant: the best cut of equal cells, each step worth its penalty."""
-    cells = int(min(CELLS, max(len(at) // 4, 8)))
+    cells = int(min(CELLS, max(len(at) // 4, 8)))  # about four events in each
     edges = np.linspace(at[0], at[-1] + 1e-9 * (at[-1] - at[0]), cells + 1)
     counts = np.histogram(at, edges)[0].astype(np.float64)
     expect(cells * cells)
@@ -204,7 +205,7 @@ def _sharpened(at: Floats, steps: Floats, cell: float) -> Floats:
         after = np.searchsorted(at, high) - np.searchsorted(at, low) - before
         fit = sum(
             n * np.log(np.maximum(n, 1e-9) / np.maximum(length, 1e-6 * cell))
-            for n, length in ((before, places - low), (after, high - places))
+            for n, length in ((before, places - low), (after, high - places))  # Poisson log likelihood of both sides
         )
         out[k] = places[np.argmax(fit)]
     return out
@@ -225,6 +226,7 @@ def best_cut(total: Floats, penalty: float) -> Ints:
             if best[begin] + fit + penalty < best[end]:
                 best[end] = best[begin] + fit + penalty
                 back[end] = begin
+    # Follow the last spans back to the beginning.
     cuts = np.zeros(cells + 2, np.int64)
     count, place = 0, cells
     while place > 0:
@@ -264,6 +266,7 @@ def branching(at: Floats, steps: Floats, scale: float, rng: np.random.Generator)
     expect(len(at) * STEPS * 8)
     fits = [fitted(at, span, length, 1.0 / (scale * f), STEPS) for f in (0.25, 0.5, 1.0, 2.0, 4.0)]
     ratio, _, share = max(fits, key=lambda fit: fit[1])
+    # Neighbours share their parents, so that blocks of events are drawn again and not single ones.
     blocks = np.array_split(share, max(2, min(50, len(share) // 20)))
     means = np.array([block.mean() for block in blocks])
     draws = means[rng.integers(0, len(means), (DRAWS, len(means)))].mean(axis=1)
@@ -299,5 +302,6 @@ def fitted(at: Floats, span: Ints, length: Floats, decay: float, steps: int) -> 
         for k in range(len(length)):
             likelihood -= base[k] * length[k]
             base[k] = fresh[k] / length[k]
+        # Maximisation: events that follow, over the share of each event's offspring that falls before the end of the log.
         ratio = followed / max(seen, 1e-9)
     return ratio, likelihood, share

@@ -42,8 +42,10 @@ def observed_capacity(begin_s: Floats, end_s: Floats) -> Capacity:
     ends, least = np.sort(end), float(took.min())
     usual = np.quantile(took, UNDERWAY)
     slow = took >= usual  # nobody else is under way for so long
+    # How many are waiting at each answer: begun long enough ago, less those answered since.
     inside = np.searchsorted(np.sort(begin[slow] + usual), ends) - np.searchsorted(np.sort(end[slow]), ends, side="right")
     full = np.flatnonzero(inside[:-1] >= beside)
+    # The least of n exponential times lies their mean over n above the shortest possible one.
     delay = least - (float(took.mean()) - least) / max(len(took) - 1, 1)
     return Capacity(beside, ends[full], np.diff(ends)[full], max(delay, 0.0))
 

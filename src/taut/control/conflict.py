@@ -120,6 +120,7 @@ def meetings(log: Log) -> tuple[Ints, Ints, list[list[int]]]:
     runs = np.stack([np.append(0, cuts), np.append(cuts, len(order))], axis=1)
     runs = runs[runs[:, 1] - runs[:, 0] >= LEAST_EACH]
     sharing: dict[int, list[int]] = {}
+    # Runs are sorted by place: two neighbours of one place are two controllers at the same knob.
     for k in np.flatnonzero(np.diff(place[runs[:, 0]]) == 0).tolist():
         sharing.setdefault(int(place[runs[k, 0]]), [k]).append(k + 1)
     return order, runs, list(sharing.values())
@@ -211,7 +212,7 @@ def _tested(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) -> T
         if reached.min() > REACHED:
             break
     side = int(np.argmin(reached))
-    p = min(1.0, 2 * (1 + float(reached[side])) / (1 + len(null)))
+    p = min(1.0, 2 * (1 + float(reached[side])) / (1 + len(null)))  # twice: either may be the one who undoes
     best = int(np.argmax((seen - null.mean(axis=0))[side] / np.maximum(null.std(axis=0)[side], 0.5)))
     return Tested(side, int(seen[side, best]), float(taus[best]), float(null[:, side, best].mean()), len(null), p)
 
@@ -256,6 +257,7 @@ def _counted(log: Log, pair: Pair) -> tuple[list[tuple[float, Relation]], int]:
 
 def _at_once(log: Log, did: Ints, undid: Ints) -> tuple[float, Relation] | None:
     fewer = min(len(did), len(undid))
+    # Of all orders of so many actions of two, two are strictly by turns.
     if fewer < LEAST and 2 / comb(len(did) + len(undid), fewer) > BY_TURNS:
         return None
     after = np.searchsorted(log.time_ns[undid], log.time_ns[did], side="right")
@@ -327,6 +329,7 @@ def undone(
                 if cells > 0:
                     cell = int((begin[k] + when - origin) / step)
                     level = demand[min(max(cell, 0), cells)]
+                # Undone: the action before was the other's, went the other way, and demand has not moved this one's way.
                 if who >= 0 and (who == 0) != mine and turn == -way_before and (level - demand_before) * turn <= 0.0:
                     for t in range(len(taus)):
                         if when - before <= taus[t]:

@@ -5,7 +5,8 @@ None where what a number needs is not recorded. Units (works, actions, samples) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from taut.core.array_types import Codes, Floats, Ints, Mask
 from taut.core.block_bootstrap import BLOCKS, proportion, ratio
 from taut.core.interval import Estimate, estimate, over
 
-PLANNED = ("planned", "forecast", "predicted")
-CAPACITY = ("capacity", "provisioned", "allocated")
-ATTRIBUTED, SPENT = ("attributed",), ("actual_cost", "cost", "spent")
+PLANNED, CAPACITY = "planned|forecast|predicted", "capacity|provisioned|allocated"
+ATTRIBUTED, SPENT = "attributed", "actual_cost|cost|spent"
+Key = tuple[str, str]
+"""Component and metric."""
 NAMES = (
     "actual_attempt_multiplier", "cost_per_completion", "retry_cascade_frequency", "decision_conflict_rate",
     "compensatory_action_rate", "cross_layer_coherence", "control_overhead_fraction", "control_oscillation_frequency",
@@ -125,6 +127,7 @@ def _slope(when: Floats, used: Floats) -> Estimate | None:
     if len(used) < 8:
         return None
     if len(used) > BLOCKS:
+        # Means of neighbours: the line through them is nearly that of all, and bounded in memory.
         cuts = np.linspace(0, len(used), BLOCKS + 1).astype(np.int64)
         size = np.diff(cuts)
         when, used = np.add.reduceat(when, cuts[:-1]) / size, np.add.reduceat(used, cuts[:-1]) / size
@@ -141,33 +144,25 @@ def _slope(when: Floats, used: Floats) -> Estimate | None:
 def _plans(log: Log) -> tuple[Estimate | None, ...]:
     """Accuracy of plans and of attribution, and error of capacity, from the series that lie beside the log."""
     found = series(log.trace.metrics)
-    plan = _matched(found, lambda name: _holds(name, PLANNED), _is_demand)
-    cost = _matched(
-        found, lambda name: _holds(name, ATTRIBUTED), lambda name: _holds(name, SPENT) and not _holds(name, ATTRIBUTED)
+    demand = {key for key in found if demanded(key[1]) is not None}
+    planned, capacity, attributed, spent = (
+        {key for key in found if re.search(words, key[1], re.I)} for words in (PLANNED, CAPACITY, ATTRIBUTED, SPENT)
     )
-    capacity = _matched(found, lambda name: _holds(name, CAPACITY) and not _holds(name, PLANNED), _is_demand)
-    return _close(plan, 1.0), _close(cost, 2.0), _off(capacity)
+    return (
+        _close(_matched(found, planned, demand), 1.0),
+        _close(_matched(found, attributed, spent - attributed), 2.0),
+        _off(_matched(found, capacity - planned, demand)),
+    )
 
 
-def _is_demand(name: str) -> bool:
-    return demanded(name) is not None
-
-
-def _holds(name: str, words: tuple[str, ...]) -> bool:
-    return any(word in name.lower() for word in words)
-
-
-def _matched(
-    found: Mapping[tuple[str, str], tuple[Ints, Floats]], stated: Callable[[str], bool], actual: Callable[[str], bool]
-) -> tuple[Floats, Floats] | None:
+def _matched(found: Mapping[Key, tuple[Ints, Floats]], stated: set[Key], actual: set[Key]) -> tuple[Floats, Floats] | None:
     """Two kinds of series of the same component, the second where the first was sampled; all components together."""
-    one, two = [], []
-    for (component, name), (time_ns, value) in found.items():
-        other = next((key for key in sorted(found) if key[0] == component and actual(key[1])), None) if stated(name) else None
-        if other is not None:
-            one.append(value)
-            two.append(Demand("", *found[other]).at(time_ns))
-    return (np.concatenate(one), np.concatenate(two)) if one else None
+    of = {component: (component, name) for component, name in sorted(actual, reverse=True)}
+    both = [(found[key], found[of[key[0]]]) for key in found if key in stated and key[0] in of]
+    if not both:
+        return None
+    values = [(value, Demand("", *other).at(time_ns)) for (time_ns, value), other in both]
+    return np.concatenate([one for one, _ in values]), np.concatenate([two for _, two in values])
 
 
 def _off(pair: tuple[Floats, Floats] | None) -> Estimate | None:

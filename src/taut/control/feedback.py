@@ -85,6 +85,7 @@ def _busiest(log: Log) -> list[Ints]:
 
 def _net(log: Log, rows: Ints, edges: Floats) -> Floats:
     way = log.direction[rows].astype(np.float64)
+    # Net ups and downs where directions are known; else the mere number of actions.
     weight = way if (way != 0).mean() > 0.5 else np.ones(len(rows))
     return np.histogram(log.time_ns[rows], edges, weights=weight)[0]
 
@@ -119,6 +120,7 @@ def _loops(log: Log, streams: Streams, rng: np.random.Generator) -> list[Relatio
         out.append(_relation(log, streams, part, inside, max(q[edge] for edge in inside), rng))
     if out:
         return out
+    # A loop is as likely as its least likely edge.
     p, a, b = min((max(q[a, b], q[b, a]), a, b) for a in range(n) for b in range(a))
     return [_relation(log, streams, [a, b], [(a, b), (b, a)], max(p, EDGE + 1e-9), rng)]
 
@@ -131,6 +133,7 @@ def _relation(
     for a, b in inside:
         edge = streams.lead[a, b]
         draws[:, place[b], place[a]] = np.concatenate([[edge.slope], rng.normal(edge.slope, edge.error, DRAWS - 1)])
+    # Slopes are known with an error: the gain is that of each draw of all of them together, the first as estimated.
     radius = np.abs(np.linalg.eigvals(draws)).max(axis=1)
     low, high = np.quantile(radius, LEVEL)
     first = {k: streams.rows[k][0] for k in part}

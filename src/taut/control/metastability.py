@@ -104,7 +104,7 @@ def fixed_points(per_s: float, serves_per_s: float, timeout_s: float, retries: i
     out = []
     for k in np.flatnonzero(above[:-1] != above[1:]):
         low, high = grid[k], grid[k + 1]
-        for _ in range(60):
+        for _ in range(60):  # bisection, to the last bit
             middle = (low + high) / 2
             low, high = (middle, high) if (system.load(middle) - middle > 0) == above[k] else (low, middle)
         at = (low + high) / 2
@@ -158,7 +158,7 @@ def estimated(log: Log, rows: Ints, rng: np.random.Generator) -> Estimates | Non
     at = (log.time_ns[rows] - log.time_ns[rows[0]]) / 1e9
     width = (at[-1] + 1e-9) / WINDOWS
     windows = np.clip((at / width).astype(np.int64), 0, WINDOWS - 1)
-    late = took >= timeout * (1 - 1e-3)
+    late = took >= timeout * (1 - 1e-3)  # clocks of client and log differ a little
     works, attempts, lates = (np.bincount(windows, mask, WINDOWS) for mask in (first, np.ones(len(rows)), late))
     calm = np.flatnonzero((attempts > 0) & (lates <= CALM * attempts))
     if len(calm) < 4 or (~late).sum() < LEAST:
@@ -196,10 +196,12 @@ def _budget(log: Log, rows: Ints, late: Mask, retries: int, rng: np.random.Gener
         return unknown
     at = (log.time_ns[rows] - log.time_ns[rows[0]]) / 1e9
     pause = float(np.quantile(log.time_ns[known] - log.time_ns[log.parent[known]], SURE)) / 1e9
+    # What was late shortly before the end may have been tried again after it.
     may = late & (log.attempt[rows] < retries) & (at < at[-1] - 2 * pause)
     of, hits = int(may.sum()), int((may & np.isin(rows, log.parent[known])).sum())
     if of < REFUSED or hits >= SURE * of:
         return unknown
+    # Draws of a share: Jeffreys' prior, Beta(1/2, 1/2).
     share = np.append(hits / of, rng.beta(hits + 0.5, of - hits + 0.5, DRAWS))
     spent: Floats = np.sum([share**k for k in range(1, retries + 1)], axis=0)
     return spent

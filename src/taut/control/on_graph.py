@@ -75,6 +75,7 @@ class Projection:
         hit, by = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for segment, rank, some, until in self._by_rank(rows):
             mine = order[begin[segment * ranks + rank] : begin[segment * ranks + rank + 1]]
+            # An action hits the first op that begins after it: it lies after the start of the op before, or still goes on then.
             before = np.concatenate([[NULL], start[mine[:-1]]]) if len(mine) else start[mine]
             first = np.searchsorted(until, before, side="right")
             found = first < len(some)

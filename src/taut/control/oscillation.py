@@ -139,7 +139,7 @@ def zigzag(values: Floats, swing: float) -> int:
     """How often a series turns back by more than a swing."""
     turns, way, extreme = 0, 0, values[0]
     for value in values:
-        if way == 0:
+        if way == 0:  # no direction yet: wait until the series has left its first value by a swing
             if abs(value - extreme) > swing:
                 way = 1 if value > extreme else -1
                 extreme = value
@@ -160,14 +160,15 @@ def period(at: Ints, values: Floats, known: Demand, rng: np.random.Generator) ->
     knob = values[np.maximum(np.searchsorted(at, times, side="right") - 1, 0)]
     wanted = known.at(times)
     basis = _explained(wanted, bins)
+    # What demand explains is taken out by projection; surrogates go through the same, which keeps the test fair.
     rest = knob - basis @ (basis.T @ knob)
     free = _free(wanted)
     if not free.any() or not (rest**2).sum() > 1e-12 * (knob**2).sum():
         return 0.0, 0.0, 1.0
-    rho = _rho(rest)
+    rho = float(_rho(rest[None])[0])
     score, where = _peak(rest[None], free)
     p = 1.0
-    for count in SURROGATES:
+    for count in SURROGATES:  # more of them only where p may still come out small
         noise = lfilter([1.0], [1.0, -rho], rng.standard_normal((count, bins)), axis=1)  # AR(1)
         null, _ = _peak(noise - (noise @ basis) @ basis.T, free)
         reached = int((null >= score[0] - 1e-12).sum())
@@ -190,16 +191,16 @@ def _explained(wanted: Floats, bins: int) -> Floats:
     return left[:, size > 1e-6 * size[0]]
 
 
-def _rho(rest: Floats) -> float:
-    power = float((rest[:-1] ** 2).sum())
-    return float(np.clip((rest[1:] @ rest[:-1]) / power if power > 0 else 0.0, 0.0, 0.99))
+def _rho(series: Floats) -> Floats:
+    """How much of each value the one before tells (AR(1)); at most 0.99, beyond which a series hardly ever comes back."""
+    power = (series[:, :-1] ** 2).sum(axis=1)
+    rho: Floats = np.clip((series[:, 1:] * series[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0), 0.0, 0.99)
+    return rho
 
 
 def _spectrum(series: Floats) -> Floats:
     """Periodogram of each series less what the value before tells, tapered (Hann), zero frequency left out."""
-    power = (series[:, :-1] ** 2).sum(axis=1)
-    rho = np.clip((series[:, 1:] * series[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0), 0.0, 0.99)
-    white = series[:, 1:] - rho[:, None] * series[:, :-1]
+    white = series[:, 1:] - _rho(series)[:, None] * series[:, :-1]
     white = (white - white.mean(axis=1, keepdims=True)) * np.hanning(white.shape[1])
     return np.abs(np.fft.rfft(white, axis=1)[:, 1:]) ** 2
 
@@ -217,6 +218,7 @@ def _over(power: Floats, free: Mask) -> Floats:
     A knob is not quite AR(1) (it is rounded, and looked at now and then), so its spectrum is not quite flat when whitened.
     """
     logs = np.where(free, np.log(power + 1e-300), 0.0)
+    # Sums over a range of frequencies are differences of running sums.
     count = np.cumsum(np.concatenate([[0], free]))
     total = np.cumsum(np.concatenate([np.zeros((len(logs), 1)), logs], axis=1), axis=1)
     at = np.arange(len(free))
@@ -239,9 +241,10 @@ def _free(wanted: Floats) -> Mask:
         return free
     tapered = level[1:] * np.hanning(bins - 1)
     raw = np.abs(np.fft.rfft(tapered)[1:]) ** 2
+    # A periodogram of noise is exponential: the largest of n exceeds its mean log(n / chance) times with that chance.
     many = np.log(len(free) / PEAK)
     lines = (power[0] > many * power.mean()) | (_over(raw[None], free)[0] > np.log(LOG_MEAN * many))
-    fine = np.abs(np.fft.rfft(tapered, FINER * (bins - 1)))
+    fine = np.abs(np.fft.rfft(tapered, FINER * (bins - 1)))  # zero-padded, to place a line between two frequencies
     for line in np.flatnonzero(lines).tolist():
         begin = max(FINER * line, 1)
         exact = (begin + int(np.argmax(fine[begin : FINER * (line + 2) + 1]))) / FINER

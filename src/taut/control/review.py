@@ -7,11 +7,10 @@ them are new. What is not given in a configuration is not judged.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, inf, prod
 
-import msgspec
+from msgspec.structs import asdict, replace
 
 from taut.control.metastability import Point, fixed_points
 from taut.control.relation import joined
@@ -26,57 +25,47 @@ BUDGETS = (0.5, 0.2, 0.1, 0.02)
 """Budgets of retries a request that are tried as a remedy, the largest first."""
 
 
-@dataclass(frozen=True)
-class ImpliedRelation:
-    """One relation that the configuration alone implies."""
-
-    kind: str
-    controllers: tuple[str, ...]
-    target: str
-    knob: str
-    statistic: float
-    """Of its kind: limit over need, attempts, owners, delay over look-back, seconds of a beat, attempts a request."""
-    because: str
-    remedy: str
-
-    @property
-    def key(self) -> tuple[str, tuple[str, ...], str, str]:
-        """What makes it the same one in another configuration."""
-        return self.kind, self.controllers, self.target, self.knob
-
-    def entry(self, new: bool) -> ReviewRelation:
-        """As ``--json`` prints it."""
-        return ReviewRelation(
-            kind=self.kind,
-            controllers=list(self.controllers),
-            target=self.target or None,
-            knob=self.knob or None,
-            statistic=self.statistic,
-            new=new,
-            because=self.because,
-            remedy=self.remedy,
-        )
-
-
 def review(old: Sequence[Loop], new: Sequence[Loop]) -> ReviewResult:
     """What a change from one configuration to another adds, and which relations the new one implies."""
     before, after = ({loop.name: loop for loop in loops} for loops in (old, new))
-    known, found = ({one.key: one for one in implied_relations(loops)} for loops in (old, new))
+    known, found = ({_key(one): one for one in implied_relations(loops)} for loops in (old, new))
+    relations = [replace(one, new=key not in known) for key, one in found.items()]
     return ReviewResult(
         added=[name for name in after if name not in before],
         removed=[name for name in before if name not in after],
         changed=[change for name in after if name in before for change in _changes(before[name], after[name])],
-        relations=[one.entry(key not in known) for key, one in sorted(found.items(), key=lambda item: item[0] in known)],
-        resolved=[one.entry(False) for key, one in known.items() if key not in found],
+        relations=sorted(relations, key=lambda one: not one.new),
+        resolved=[one for key, one in known.items() if key not in found],
+    )
+
+
+def _key(one: ReviewRelation) -> tuple[str, tuple[str, ...], str | None, str | None]:
+    """What makes a relation the same one in another configuration."""
+    return one.kind, tuple(one.controllers), one.target, one.knob
+
+
+def _relation(
+    kind: str, controllers: Sequence[str], target: str, knob: str, statistic: float, because: str, remedy: str
+) -> ReviewRelation:
+    """``statistic`` by kind: limit over need, attempts, owners, delay over look-back, seconds of a beat, attempts a request."""
+    return ReviewRelation(
+        kind=kind,
+        controllers=list(controllers),
+        target=target or None,
+        knob=knob or None,
+        statistic=statistic,
+        new=False,
+        because=because,
+        remedy=remedy,
     )
 
 
 def _changes(before: Loop, after: Loop) -> list[ReviewChange]:
-    one, two = msgspec.structs.asdict(before), msgspec.structs.asdict(after)
+    one, two = asdict(before), asdict(after)
     return [ReviewChange(name=after.name, key=key, before=one[key], after=two[key]) for key in one if one[key] != two[key]]
 
 
-def implied_relations(loops: Sequence[Loop]) -> list[ImpliedRelation]:
+def implied_relations(loops: Sequence[Loop]) -> list[ReviewRelation]:
     """All relations of one configuration."""
     by_name = {loop.name: loop for loop in loops}
     cycles = _cycles(by_name)
@@ -99,7 +88,7 @@ def _s(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
-def _cycles(by_name: Mapping[str, Loop]) -> list[ImpliedRelation]:
+def _cycles(by_name: Mapping[str, Loop]) -> list[ReviewRelation]:
     """Loops that call themselves, through whatever lies between: what is left when all that leads to an end is taken away."""
     left = dict(by_name)
     while ends := [name for name, loop in left.items() if not any(callee in left for callee in loop.calls)]:
@@ -112,14 +101,14 @@ def _cycles(by_name: Mapping[str, Loop]) -> list[ImpliedRelation]:
         path.append(step)
     path = path[path.index(step) :]
     because = f"{' → '.join([*path, path[0]])} is a cycle of calls: every attempt starts further ones, without end"
-    return [ImpliedRelation("feedback loop", tuple(path), "", "calls", float(len(path)), because, "remove one of these calls")]
+    return [_relation("feedback loop", tuple(path), "", "calls", float(len(path)), because, "remove one of these calls")]
 
 
-def _deadlines(loops: Sequence[Loop], by_name: Mapping[str, Loop]) -> list[ImpliedRelation]:
+def _deadlines(loops: Sequence[Loop], by_name: Mapping[str, Loop]) -> list[ReviewRelation]:
     """Limits shorter than what they limit."""
     out = []
     for loop in loops:
-        whole = longest(msgspec.structs.replace(loop, deadline_s=None))
+        whole = longest(replace(loop, deadline_s=None))
         if loop.deadline_s is not None and whole is not None and loop.deadline_s < whole:
             out.append(_too_short(loop, loop, loop.deadline_s, whole, f"within its own deadline of {_s(loop.deadline_s)}"))
         limit = min((x for x in (loop.timeout_s, loop.deadline_s) if x is not None), default=None)
@@ -130,7 +119,7 @@ def _deadlines(loops: Sequence[Loop], by_name: Mapping[str, Loop]) -> list[Impli
     return out
 
 
-def _too_short(outer: Loop, inner: Loop, limit: float, needs: float, within: str) -> ImpliedRelation:
+def _too_short(outer: Loop, inner: Loop, limit: float, needs: float, within: str) -> ReviewRelation:
     one = inner.timeout_s or needs
     begun = min(inner.retries + 1, ceil(limit / (one + inner.back_off_s)))
     parts = f"{inner.retries + 1} × {_s(one)}" + (f" + {inner.retries} × {_s(inner.back_off_s)}" if inner.back_off_s else "")
@@ -143,7 +132,7 @@ def _too_short(outer: Loop, inner: Loop, limit: float, needs: float, within: str
         f" (a single attempt takes {_s(one)})" if one > limit else ""
     )
     who = (outer.name,) if outer is inner else (outer.name, inner.name)
-    return ImpliedRelation("timeout mismatch", who, inner.target, "timeout", limit / needs, because, remedy)
+    return _relation("timeout mismatch", who, inner.target, "timeout", limit / needs, because, remedy)
 
 
 def _chains(by_name: Mapping[str, Loop]) -> dict[str, list[str]]:
@@ -162,7 +151,7 @@ def _chains(by_name: Mapping[str, Loop]) -> dict[str, list[str]]:
     return {name: chain for name, (_, chain) in worst.items()}
 
 
-def _products(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapping[str, list[str]]) -> list[ImpliedRelation]:
+def _products(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapping[str, list[str]]) -> list[ReviewRelation]:
     """Layers of retries without a budget, which multiply, from where the calls begin."""
     called = {name for loop in loops for name in loop.calls}
     out = []
@@ -179,11 +168,11 @@ def _products(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mappin
         )
         most = max(one.retries + 1 for one in retrying)
         remedy = f"let one layer retry: at most {most} attempts; or give every layer a budget of retries"
-        out.append(ImpliedRelation("amplification", names, target, "attempt", float(attempts), because, remedy))
+        out.append(_relation("amplification", names, target, "attempt", float(attempts), because, remedy))
     return out
 
 
-def _owners(loops: Sequence[Loop]) -> list[ImpliedRelation]:
+def _owners(loops: Sequence[Loop]) -> list[ReviewRelation]:
     """Knobs of one target that several owners turn."""
     knobs: dict[tuple[str, str], list[Loop]] = {}
     for loop in loops:
@@ -199,11 +188,11 @@ def _owners(loops: Sequence[Loop]) -> list[ImpliedRelation]:
         often = f", up to {sum(60 / p for p in every):.3g} decisions a minute" if len(every) == len(some) else ""
         because = f"{joined(names)} ({len(owners)} owners) all set {knob} of {target}{often}: each may undo the other"
         remedy = f"let one of them set {knob} of {target}, and the others report to it"
-        out.append(ImpliedRelation("conflict", names, target, knob, float(len(owners)), because, remedy))
+        out.append(_relation("conflict", names, target, knob, float(len(owners)), because, remedy))
     return out
 
 
-def _short_look_backs(loops: Sequence[Loop]) -> list[ImpliedRelation]:
+def _short_look_backs(loops: Sequence[Loop]) -> list[ReviewRelation]:
     """Loops that decide again before they can see what they did."""
     out = []
     for loop in loops:
@@ -218,11 +207,11 @@ def _short_look_backs(loops: Sequence[Loop]) -> list[ImpliedRelation]:
         )
         remedy = f"look back, or wait after a change, for at least {_s(loop.delay_s)}"
         ratio = loop.delay_s / loop.look_back_s
-        out.append(ImpliedRelation("oscillation", (loop.name,), loop.target, loop.knob, ratio, because, remedy))
+        out.append(_relation("oscillation", (loop.name,), loop.target, loop.knob, ratio, because, remedy))
     return out
 
 
-def _near_periods(loops: Sequence[Loop]) -> list[ImpliedRelation]:
+def _near_periods(loops: Sequence[Loop]) -> list[ReviewRelation]:
     """Loops on one target that decide at the same moments: always, or for a while again and again."""
     targets: dict[str, list[Loop]] = {}
     for loop in sorted((x for x in loops if x.target and x.period_s), key=lambda x: x.period_s or 0.0):
@@ -240,11 +229,11 @@ def _near_periods(loops: Sequence[Loop]) -> list[ImpliedRelation]:
                 f"what the other did"
             )
             remedy = f"give {two.name} at least {_s(3 * short)}: it then sees three decisions of {one.name}"
-            out.append(ImpliedRelation("aliasing", (one.name, two.name), target, "period", beat, because, remedy))
+            out.append(_relation("aliasing", (one.name, two.name), target, "period", beat, because, remedy))
     return out
 
 
-def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapping[str, list[str]]) -> list[ImpliedRelation]:
+def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapping[str, list[str]]) -> list[ReviewRelation]:
     """Systems with two stable loads: a stall can leave them in the upper one.
 
     Attempts are those of all layers above and below together; patience is that of the layer next to the system.
@@ -278,7 +267,7 @@ def _metastable(loops: Sequence[Loop], by_name: Mapping[str, Loop], chains: Mapp
             f", or a budget of {budget:g} retries a request in all" if budget is not None else ""
         )
         times = high.rate / loop.per_s
-        out.append(ImpliedRelation("metastability", (loop.name,), loop.target, "attempt", times, because, remedy))
+        out.append(_relation("metastability", (loop.name,), loop.target, "attempt", times, because, remedy))
     return out
 
 

@@ -110,6 +110,8 @@ def longest(counts: Ints, works: int) -> float:
         if here < TAIL:
             break
         reach, begin = here, level
+    # Maximum likelihood of a geometric tail: steps taken beyond its begin, over steps taken and works that stopped.
     beyond = int(np.maximum(counts - begin, 0).sum())
     again = beyond / (beyond + reach)
+    # One minus (1 − q)ⁿ for n works that each get so far with chance q, in a form that does not lose small chances.
     return float(-np.expm1(-reach * again ** (most - begin)))

@@ -223,8 +223,9 @@ def _scan(took: Floats, starts: Floats, own: int) -> Spike | None:
         near_low, near_high = starts - size, starts + 2 * size
         around = _between(took, low, near_low) + _between(took, near_high, high)
         room = np.maximum(near_low - low, 0) + np.maximum(high - near_high, 0)
-        usual = (around + 1) * size / np.maximum(room, size)
+        usual = (around + 1) * size / np.maximum(room, size)  # one more than were seen: none is no proof of none
         rest = count - own
+        # P(Poisson(usual) ≥ rest) is the regularised lower incomplete gamma function.
         chance = np.where(rest > 0, gammainc(np.maximum(rest, 1), usual), 1.0)
         chance = np.where((count >= LEAST) & (room > size), chance, 1.0)
         k = int(np.argmin(chance))

@@ -148,7 +148,7 @@ def _advice(own: Runs, relation: set[Key], shows: int, tried: dict[tuple[str, fl
         if not shows or changed == own.scenario:
             continue
         stage(f"{kind}: trying {name}" + ("" if value is None else f" {value:g}"))
-        other = tried.setdefault((name, value), Runs(changed, own.seeds))
+        other = tried.setdefault((name, value), Runs(changed, own.seeds))  # several relations may try the same
         out = replace(out, tried=out.tried + 1)
         if not any(relation & found for found in other.shown()):
             return replace(
@@ -173,6 +173,7 @@ def _brings(own: Runs, other: Runs) -> list[Brought]:
 def changed_keys(before: Scenario, after: Scenario) -> list[ChangedKey]:
     """The keys of a scenario that a separation sets, with their values before and after."""
     one, other = (dict(_flat(msgspec.to_builtins(s))) for s in (before, after))
+    # A part that is taken out is one change, not one for each of its keys.
     gone = [key.removesuffix(".name") for key in one if key.endswith(".name") and key not in other]
     keys = [key for key in dict.fromkeys([*one, *other]) if not any(key.startswith(f"{part}.") for part in gone)]
     changed = [ChangedKey(key=k, before=one.get(k), after=other.get(k)) for k in keys if one.get(k) != other.get(k)]

@@ -113,6 +113,7 @@ class Clients:
                 self._submit(request, (*waits, got), stop, known)
             else:
                 env.process(self._call(level + 1, request, stop, (*waits, got), row, known))
+            # Whichever comes first settles the call: the answer, or the timeout.
             env.timeout(layer.timeout_s, got).callbacks.append(lambda event: settle(event.value, False))
             began, good = env.now, (yield got)
             outcome = "failed" if not good else "lost" if any(event.triggered for event in waits) else "kept"

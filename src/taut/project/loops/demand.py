@@ -31,7 +31,7 @@ def arrive(sim: Simulation, enter: Callable[[], None]) -> Process:
     gaps = sim.draws("demand", d.spread)
     edge = d.period_s if d.shape == "steps" else d.period_s / 2
     while True:
-        left = next(gaps)
+        left = next(gaps)  # in units of the mean gap: the integral of the rate until the next arrival
         while left > 0:
             now = rate(d, env.now)
             until = max((env.now // edge + 1) * edge - env.now, TINY_S)

@@ -150,6 +150,7 @@ def _metastability(log: Log, one: RelationResult) -> FittedScenario | None:
     planted = PLANTED["metastability"]
     unit = found.timeout_s / planted.client[0].timeout_s
     per_s, serves = float(found.per_s[0]) * unit, float(found.serves_per_s[0]) * unit
+    # Of a busy system a part with as much of its servers behaves alike, and takes a second to simulate.
     part = max(per_s / BUSIEST, 1.0)
     replicas = max(round(found.beside / part), 1)
     pause, budget = _pause_s(log, rows), float(found.budget[0])
@@ -375,7 +376,7 @@ def _oscillation(log: Log, one: RelationResult) -> FittedScenario | None:
         return None
     span = float(log.time_ns[rows[-1]] - log.time_ns[rows[0]]) / 1e9
     cycle = 2 * span / turns
-    unit = cycle / CYCLE_S
+    unit = cycle / CYCLE_S  # the planted cycle follows from its delay, so that time is scaled to fit the one in the log
     every = float(np.quantile(np.diff(log.time_ns[rows]), 0.05)) / 1e9
     planted = PLANTED["oscillation"]
     own: Autoscaler = planted.autoscaler[0]

@@ -36,6 +36,7 @@ class Monitor:
 
     def mean(self, look_back_s: float) -> tuple[float, float, float]:
         """Requests inside, busy and serving replicas: means over the last while."""
+        # Means over a while are differences of sums over time.
         ticks = max(1, ceil(look_back_s / TICK_S))
         first, last = self.sums[max(len(self.sums) - 1 - ticks, 0)], self.sums[-1]
         over = max(min(ticks, len(self.sums) - 1), 1) * TICK_S
@@ -93,6 +94,6 @@ class Monitor:
     def _buy(self, per_s: float) -> None:
         """Make the pool as large as a plan asks for."""
         spec, before = self.pool.spec, self.pool.wanted
-        after = self.pool.resize(ceil(per_s * spec.service_s - 1e-9))
+        after = self.pool.resize(ceil(per_s * spec.service_s - 1e-9))  # a rounding error is no replica
         if after != before:
             self.pool.log_resize("orchestrator", self.sim.scenario.plan.name, before, after, "plan")

@@ -94,6 +94,7 @@ class Pool:
         while self.busy < self.ready and self.waiting and not self.stalled:
             attempt = self.waiting.popleft()
             gone = self.spec.cancels and attempt.over
+            # The pool expects a mean service time: what would end after its deadline is dropped.
             if gone or attempt.stop_s < self.env.now + self.spec.service_s:
                 continue
             self.busy += 1
@@ -137,7 +138,7 @@ class Pool:
             self._starting += more
             if more:
                 self.env.process(self._start([more]))
-        elif more < 0:
+        elif more < 0:  # nothing served is broken off: ``busy`` may stay above ``ready`` until it ends
             self.wanted += more
             for batch in reversed(self._batches):  # the latest starts are called back first
                 back = min(batch[0], -more)
@@ -153,7 +154,7 @@ class Pool:
         self.account()
         self._batches.remove(batch)
         self._starting -= batch[0]
-        self.ready += batch[0]
+        self.ready += batch[0]  # fewer than were started, where some were called back meanwhile
         self._next()
 
     def log_resize(self, layer: str, who: str, before: int, after: int, why: str) -> None:

@@ -25,7 +25,7 @@ def scale(sim: Simulation, a: Autoscaler, pool: Pool, monitor: Monitor) -> Proce
         if signal is None or abs(signal / a.target - 1) <= a.hysteresis:
             continue
         before = pool.wanted
-        want = ceil(before * signal / a.target - 1e-9)
+        want = ceil(before * signal / a.target - 1e-9)  # the formula of Kubernetes' horizontal pod autoscaler
         if a.step:
             want = max(before - a.step, min(want, before + a.step))
         want = max(pool.spec.least, min(want, sim.scenario.most))

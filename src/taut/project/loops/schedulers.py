@@ -51,6 +51,7 @@ def place(sim: Simulation, s: Scheduler, machines: SharedMachines) -> Process:
             if machine < 0:
                 continue
             taken = machines.taken[machine]
+            # Optimistic: the commit fails where anybody else has changed the machine since it was looked at.
             won = machines.version[machine] == version and taken < spec.slots
             attempt, why = (0, "") if decision is None else (decision.attempt + 1, "commit refused")
             decision = Decision("scheduler", s.name, f"machine {machine}", "slot", taken, taken + won, 0, why)

@@ -126,6 +126,7 @@ class Trainer:
         """A launch ends: what was trained since the last checkpoint is lost, what was not trained at all was restarting."""
         if self._launch == NULL:
             return
+        # What of this launch was neither trained, saved nor lost was spent on coming up.
         restarting = self.env.now - self._began - (self._trained_s - self._done_s)
         self.restarting_s += restarting
         self.sim.log.settle(self._launch, outcome, restarting + self._fresh_s)

@@ -103,6 +103,7 @@ def spread(values: Sequence[float | None], share: bool = False) -> Estimate | No
         return Estimate(middle)
     from scipy.special import stdtrit
 
+    # A prediction interval: the spread of one further run and the error of the mean together.
     half = float(stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) * sqrt(1 + 1 / len(known)))
     low, high = middle - half, middle + half
     if (known >= 0).all():
@@ -141,6 +142,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
     """The system on so many accelerators, demand as it is: what the pool may grow to grows with them."""
     beside = s.trainer.accelerators if s.trainer else 0
     most = round(s.most * ranks / s.accelerators)
+    # Where nobody sets the size of the pool, it is as large as it may be.
     steered = bool(s.autoscaler) or s.plan.utilisation is not None
     replicas = min(s.pool.replicas if steered else most, most, (ranks - beside) // s.pool.accelerators)
     if replicas < s.pool.least:
