@@ -29,13 +29,10 @@ class Request:
     tries: int = 0
     """Attempts that reached the pool."""
     ended_s: float = inf
+    took_s: float = inf
+    """Time from its arrival to its answer, or until it was given up."""
     good: bool = False
     """Answered, however late."""
-
-    @property
-    def took_s(self) -> float:
-        """Time from its arrival to its answer, or until it was given up."""
-        return self.ended_s - self.born_s
 
 
 def settle(event: simpy.Event, value: bool) -> None:
@@ -69,7 +66,8 @@ class Clients:
         answer.callbacks.append(lambda event: self._end(request, event.value, row))
 
     def _end(self, request: Request, good: bool, row: int) -> None:
-        request.ended_s, request.good = self.env.now, good
+        now = self.env.now
+        request.ended_s, request.took_s, request.good = now, now - request.born_s, good
         if row != NULL:
             self.sim.log.settle(row, "kept" if good else "failed", request.took_s)
         self.ended.append(request)

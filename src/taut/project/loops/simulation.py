@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
@@ -76,8 +77,8 @@ class Log:
         """The log as readers make it of a real one."""
         rows = self.rows
         columns = {
-            **{key: np.array([str(getattr(row, key)) for row in rows], dtype=object) for key in TEXT},
-            **{key: np.array([getattr(row, key) for row in rows], dtype=np.int64) for key in NUMBERS},
+            **{key: np.array([*map(str, map(attrgetter(key), rows))], dtype=object) for key in TEXT},
+            **{key: np.array([*map(attrgetter(key), rows)], dtype=np.int64) for key in NUMBERS},
             "time_ns": np.array([round(row.time_s * NS) for row in rows], dtype=np.int64),
             "busy_ns": np.array([round(row.busy_s * NS) for row in rows], dtype=np.int64),
             "deadline_ns": np.array(
