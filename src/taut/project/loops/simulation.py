@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     """What one part of the system does, waiting for one event after the other."""
 
 NS = 1e9
-TEXT = ("layer", "controller", "target", "knob", "before", "after", "trigger", "work", "outcome")
+TEXT = ("layer", "controller", "target", "knob", "trigger", "work", "outcome")
 NUMBERS = ("direction", "parent", "attempt", "accelerators")
 NO_SPREAD = 1e-6
 """A smaller spread is none."""
@@ -77,7 +77,9 @@ class Log:
         """The log as readers make it of a real one."""
         rows = self.rows
         columns = {
-            **{key: np.array([*map(str, map(attrgetter(key), rows))], dtype=object) for key in TEXT},
+            **{key: np.array([*map(attrgetter(key), rows)], dtype=object) for key in TEXT},
+            "before": np.array([str(row.before) for row in rows], dtype=object),
+            "after": np.array([str(row.after) for row in rows], dtype=object),
             **{key: np.array([*map(attrgetter(key), rows)], dtype=np.int64) for key in NUMBERS},
             "time_ns": np.array([round(row.time_s * NS) for row in rows], dtype=np.int64),
             "busy_ns": np.array([round(row.busy_s * NS) for row in rows], dtype=np.int64),
