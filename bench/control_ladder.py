@@ -2,7 +2,8 @@
 
 python bench/control_ladder.py [--seeds 10] [LOG …]
 
-Simulated logs have a known truth (``taut.project.loops.plants``); real ones, if some are given, are held against themselves.
+Simulated logs have a known truth (``taut.project.loops.planted_scenarios``); real ones, if some are given, are held against
+themselves.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import numpy as np
 
 from taut.control.relations import control
 from taut.core.tables import Action, Attempt, Metric, Table, Trace
-from taut.project.loops.plants import CALM, PLANTED
+from taut.project.loops.planted_scenarios import CALM, PLANTED
 from taut.project.loops.scenario import Scenario
-from taut.project.loops.simulate import play
+from taut.project.loops.simulated_run import simulate
 from taut.project.loops.workload import WORKLOAD
 from taut.read.scenario_file import load
 from taut.read.trace import read
@@ -182,7 +183,7 @@ def shipped(seeds: int) -> Iterator[str]:
     for name in SHIPPED:
         table, text = load(name)
         scenario: Scenario = WORKLOAD.parse(table, name, text)[0]
-        logs = [climb(play(scenario, seed).trace, name) for seed in range(seeds)]
+        logs = [climb(simulate(scenario, seed).trace, name) for seed in range(seeds)]
         yield f"| {name} | {' | '.join(kept(logs, rung) for rung in RUNGS)} |"
 
 
@@ -228,7 +229,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.seeds:
         scenarios = {**PLANTED, "": CALM}
-        logs = [climb(play(s, seed).trace, kind) for kind, s in scenarios.items() for seed in range(given.seeds)]
+        logs = [climb(simulate(s, seed).trace, kind) for kind, s in scenarios.items() for seed in range(given.seeds)]
         for line in (*relations(logs), *indices(logs), *shipped(given.seeds)):
             print(line, flush=True)
     for line in real(given.logs) if given.logs else ():

@@ -250,7 +250,7 @@ EFFECTS: tuple[tuple[Any, str, Callable[[Rng], Trace]], ...] = (
     *((oscillation, f"swing of {size} replicas, period 60–90 s, an hour", swinging(size)) for size in (1.0, 2.0, 3.0)),
     *((amplification, f"branching ratio {n} behind a square wave, unlinked", exciting(n)) for n in (0.1, 0.2, 0.4)),
     *((feedback, f"edges of ±{gain}, 600 spans", looping(gain)) for gain in (0.1, 0.2, 0.4)),
-    *((starvation, f"one work pushed back {n} times, 1000 others 0.43 times on the mean", starving(n)) for n in (6, 9, 12)),
+    *((starvation, f"one work preempted {n} times, 1000 others 0.43 times on the mean", starving(n)) for n in (6, 9, 12)),
     *((timeout, f"{share:.0%} of 500 attempts end at an unknown limit", limited(share)) for share in (0.02, 0.03, 0.05)),
 )  # fmt: skip
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from taut.control.relations import control
 from taut.project.loops.advice import advise, sweep
-from taut.project.loops.plants import PLANTED
+from taut.project.loops.planted_scenarios import PLANTED
 from taut.project.loops.scenario import Scenario
-from taut.project.loops.simulate import play
+from taut.project.loops.simulated_run import simulate
 from taut.project.loops.workload import COUNT_PER_RUN, WORKLOAD, forecast
 from taut.project.with_policies import apply_policies, policies_of
 from taut.project.workload import Estimate
@@ -48,7 +48,7 @@ def scenarios(seeds: int) -> Iterator[str]:
 def advice(seeds: int) -> Iterator[str]:
     yield "\n| planted | smallest separation that removes it | tried | changes |\n|---|---|---:|---|"
     for kind, s in PLANTED.items():
-        relations = [one for one in control(play(s, 0).trace)["relations"] if one["kind"] == kind][:1]
+        relations = [one for one in control(simulate(s, 0).trace)["relations"] if one["kind"] == kind][:1]
         for one in advise(s, relations, runs=min(seeds, 3)):
             value = "" if one["value"] is None else f"={one['value']:g}"
             yield f"| {kind} | {one['separation']}{value} | {one['tried']} | {most(one['effect'])} |"
@@ -66,7 +66,7 @@ def capacity(seeds: int) -> Iterator[str]:
     yield f"\n| accelerators | {' | '.join(map(spell, COLUMNS))} | worse than the row above |"
     yield f"|---:|{'---:|' * len(COLUMNS)}---|"
     for row in sweep(scenario("control-stack"), SWEPT, runs=seeds):
-        numbers = " | ".join("–" if row[key] is None else f"{row[key]:.2f}" for key in COLUMNS)
+        numbers = " | ".join("–" if row.indices[key] is None else f"{row.indices[key]:.2f}" for key in COLUMNS)
         yield f"| {row['ranks']} | {numbers} | {', '.join(map(spell, row['worse']))} |"
 
 

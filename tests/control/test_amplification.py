@@ -46,7 +46,7 @@ def test_a_load_that_is_mostly_repeats_is_told_with_its_interval() -> None:
     rows = [attempt(k + n / 10, n, f"w{k}") for k in range(100) for n in range(3 + k % 2)]
     (one,) = found(trace(rows))
     assert one.statistic == pytest.approx(3.5)
-    assert "350 attempts at 100 works: 3.50 each" in one.because
+    assert "350 attempts at 100 requests to" in one.because
 
 
 def test_works_that_were_never_repeated_count_where_the_log_leaves_them_out() -> None:

@@ -32,7 +32,7 @@ def test_eight_cycles_are_counted_without_a_chance() -> None:
         8,
         None,
     )
-    assert "8 cycles of about 6 s" in one.because
+    assert "8 of 8 times, every 6 s; each was undone after" in one.because
     assert "too few for a p-value" in one.because
 
 

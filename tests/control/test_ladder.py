@@ -81,7 +81,7 @@ def test_a_fallback_that_nobody_signs_is_no_layer_of_its_own() -> None:
         for n in range(4)
     ]
     found = control(without(trace(rows), controller=""))["relations"]
-    assert not [one for one in found if "several layers" in one["because"]]
+    assert not [one for one in found if "retry the same requests" in one["because"]]
 
 
 def test_a_swing_of_nobody_may_be_a_fight_and_says_so() -> None:

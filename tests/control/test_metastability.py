@@ -65,10 +65,10 @@ def found(retries: int = 3, service: float = 50, arrivals: float = 30, seed: int
     return metastability.relate(prepare(trace(rows)), np.random.default_rng(0))
 
 
-def told(arrivals: float, service: float, seed: int, **how: Any) -> metastability.Told | None:
+def told(arrivals: float, service: float, seed: int, **how: Any) -> metastability.Estimates | None:
     rows = queue(np.random.default_rng(seed), arrivals, service, 0.5, 3, 100, (40, 44), **how)
     log = prepare(trace(rows))
-    return metastability.told(log, np.arange(len(log)), np.random.default_rng(0))
+    return metastability.estimated(log, np.arange(len(log)), np.random.default_rng(0))
 
 
 def test_a_queue_that_stays_down_after_a_stall_is_called_vulnerable() -> None:

@@ -11,6 +11,7 @@ from taut.control.review import review
 from taut.read.actions.loops_config import Loop
 from taut.render.analysis_screen import Screen
 from taut.render.review_screen import render_review
+from taut.result.types import ReviewChange
 
 SDK = Loop("sdk", "retry", target="tools", timeout_s=5, retries=2, back_off_s=0.5)
 
@@ -23,8 +24,8 @@ def test_a_limit_shorter_than_what_it_limits() -> None:
     found = fights(Loop("gateway", timeout_s=8, calls=("sdk",)), SDK)
     assert list(found) == ["timeout mismatch"]
     assert found["timeout mismatch"]["because"] == (
-        "sdk may take 3 × 5 s + 2 × 0.5 s = 16 s; within the 8 s of gateway 2 of 3 attempts can begin, and what is under way "
-        "when the time is over is done for nobody"
+        "sdk may take 3 × 5 s + 2 × 0.5 s = 16 s; within the 8 s of gateway 2 of 3 attempts can begin, and the one "
+        "that is still running then is wasted"
     )
     assert found["timeout mismatch"]["remedy"] == "give gateway at least 16 s, or sdk at most 0 retries"
     assert fights(Loop("gateway", timeout_s=16, calls=("sdk",)), SDK) == {}
@@ -89,7 +90,7 @@ def test_only_what_the_change_brings_is_new() -> None:
     assert [(one["kind"], one["new"]) for one in found["relations"]] == [("timeout mismatch", True), ("conflict", False)]
     back = review((scaler, saver), (replace(scaler, period_s=30),))
     assert back["removed"] == ["saver"]
-    assert back["changed"] == [{"name": "scaler", "key": "period_s", "before": 15, "after": 30}]
+    assert back.changed == [ReviewChange(name="scaler", key="period_s", before=15, after=30)]
     assert [one["kind"] for one in back["resolved"]] == ["conflict"]
 
 

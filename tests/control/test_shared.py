@@ -36,7 +36,7 @@ def test_preemption_and_rescue_fight_over_a_job(shared: Path) -> None:
     found = control(trace(rows))
     (one,) = of_kind(found, "conflict")
     assert (one["controllers"], one["target"], one["count"], one["p"]) == (["slurmctld", "rescuer"], "12", 8, None)
-    assert "8 cycles of about 6.0" in one["because"]
+    assert "rescuer undoes slurmctld's changes to allocation of job 12: 8 of 8 times, every 6.0" in one["because"]
     assert found["regime"]["class"] == "incoherent"
 
 

@@ -13,7 +13,7 @@ RESULT: dict[str, Any] = {
         {
             "kind": "conflict", "controllers": ["slurmctld", "rescuer"], "target": "12", "knob": "allocation", "count": 8,
             "statistic": 1.0, "p": None, "q": None, "cost": {"rank_ns": 48_000_000_000, "tokens": None},
-            "because": "rescuer undid 8 of 8",
+            "because": "rescuer undoes slurmctld's preemption of job 12: 8 of 8 times, every 6 s; so that neither lasts",
         },
         {
             "kind": "amplification", "controllers": ["proxy\x1b[31m"], "target": None, "knob": None, "count": 3,
@@ -34,13 +34,13 @@ def screen(result: dict[str, Any], width: int = 120) -> str:
 
 def test_everything_is_on_the_screen() -> None:
     text = screen(RESULT)
-    said = "rescuer undoes slurmctld's allocation of job 12: 8 times. Control is incoherent: 2 relations among 2 controllers.\n"
-    assert text.startswith(said)
+    said = "rescuer undoes slurmctld's preemption of job 12: 8 of 8 times, every 6 s."
+    assert " ".join(text.split()).startswith(f"{said} Control is incoherent: 2 relations among 2 controllers. logs")
     row = next(line for line in text.splitlines() if line.strip().startswith("conflict  "))
     assert row.split("  ")[0].strip() == "conflict"
     for word in ("slurmctld – rescuer: 12 allocation", "8", "1.00", "exact", "48.0 s"):
         assert word in row
-    assert "conflict: rescuer undid 8 of 8" in text
+    assert "conflict: rescuer undoes slurmctld's preemption" in text
     assert "decision conflict rate" in text
     assert "0.19 to 0.52" in text
     assert "2 not known from these logs" in text

@@ -14,6 +14,7 @@ from taut.cli.options import HIGHEST, Target
 
 if TYPE_CHECKING:
     from taut.core.tables import Trace
+    from taut.result.types import ControlResult
 
 LOGS = "logs"
 """The command that takes the arguments of ``taut control`` where they name no other; not shown."""
@@ -66,6 +67,8 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
       taut control attempts.jsonl --advice
       taut control review loops.toml changed.toml
     """
+    from msgspec import to_builtins
+
     from taut.control.relations import control as relate
     from taut.core.errors import NotATrace
     from taut.core.folder import checked_target
@@ -80,9 +83,10 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
         if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:
             raise NotATrace(trace.source, "nobody decides anything here", "give logs of controllers; see docs/control-logs.md")
         stage("relating")
-        result = {**relate(trace, seed=seed), "name": trace.name, "counts": dict(trace.counts)}
+        found = relate(trace, seed=seed)
         if advice:
-            _advise(trace, result, seed, stage)
+            found = _advised(trace, found, seed, stage)
+        result = {**to_builtins(found), "name": trace.name, "counts": dict(trace.counts)}
     save = None if folder is None else partial(_save, folder, trace, result, seed, advice)
     remedy = "give -o a folder that can be written"
     shown_and_kept(lambda: _show(result, as_json), save, "the run folder", remedy, quiet)
@@ -97,13 +101,15 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
     show(render_control, result)
 
 
-def _advise(trace: Trace, result: dict[str, Any], seed: int, stage: Callable[[str], None]) -> None:
+def _advised(trace: Trace, result: ControlResult, seed: int, stage: Callable[[str], None]) -> ControlResult:
     """Give each relation what removes it in the simulator, and say where nothing could be checked."""
+    from msgspec.structs import replace
+
     from taut.project.loops.from_log import advise_log
 
-    found, notes = advise_log(trace, result["relations"], seed=seed, stage=stage)
-    result["relations"] = [{**one, "advice": told} for one, told in zip(result["relations"], found, strict=True)]
-    result["partial"] = [*result["partial"], *notes]
+    found, notes = advise_log(trace, result.relations, seed=seed, stage=stage)
+    relations = [replace(one, advice=advice) for one, advice in zip(result.relations, found, strict=True)]
+    return replace(result, relations=relations, partial=[*result.partial, *notes])
 
 
 @control.command("review", short_help="Say what a change of control loops would start.")
@@ -119,10 +125,12 @@ def of_change(old: str, new: str, as_json: bool) -> None:
     \b
       taut control review loops.toml changed.toml
     """
+    from msgspec import to_builtins
+
     from taut.control.review import review
     from taut.read.actions.loops_config import load
 
-    result = review(load(old), load(new))
+    result = to_builtins(review(load(old), load(new)))
     if as_json:
         print_object(result)
         return

@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
+from taut.control.job_attempts import Jobs, jobs
+from taut.core.array_types import Codes, Floats, Ints, Mask
+from taut.core.ids import word_ids
 from taut.core.tables import NULL, Table, Trace
 
 WORDS = ("layer", "controller", "target", "knob", "after", "trigger", "work", "outcome")
@@ -31,71 +34,129 @@ class Demand:
     """One series of demand."""
 
     name: str
-    time_ns: Any
-    value: Any
+    time_ns: Ints
+    value: Floats
     own: bool = False
     """Sampled only when a controller acted: what it saw, which its own actions may have moved."""
 
-    def at(self, time_ns: Any) -> Any:
+    def at(self, time_ns: Ints | Floats) -> Floats:
         """The last sample before each time; the first one before there is any."""
         return self.value[np.maximum(np.searchsorted(self.time_ns, time_ns, side="right") - 1, 0)]
 
 
 @dataclass(frozen=True)
 class Log:
-    """All actions of a trace in order of time; one array per column."""
+    """All actions of a trace in order of time; one array per column. Columns of words are indices into ``words[column]``."""
 
-    time_ns: Any
-    ids: Mapping[str, Any]
-    """Column of words → one number per action: index into ``words[column]``."""
-    words: Mapping[str, Sequence[str]]
-    numbers: Mapping[str, Any]
-    """The other columns; ``parent`` counts rows in order of time."""
-    level: Any
-    """The value after each action, NaN where it is no number."""
-    stream: Any
+    time_ns: Ints
+    layer: Codes
+    controller: Codes
+    target: Codes
+    knob: Codes
+    after: Codes
+    trigger: Codes
+    work: Codes
+    outcome: Codes
+    direction: Codes
+    attempt: Codes
+    deadline_ns: Ints
+    busy_ns: Ints
+    tokens: Ints
+    """Read and written together."""
+    accelerators: Ints
+    """At least one."""
+    parent: Ints
+    """Row of the attempt before, in order of time; also where only works and numbers of attempts tell it."""
+    recorded_parent: Ints
+    """The same, only where the log names it."""
+    stream: Ints
     """Actions of one controller on one knob of one target share a number."""
+    words: Mapping[str, Sequence[str]]
     demand: Mapping[int, Demand]
     """Target → its demand; -1 for that of all."""
-    attempts: Table
-    of_job: Any
-    """Mask of the actions that tell of a job whose attempts are listed as well: they are counted there."""
-    metrics: Table
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """What the reader counted beside: all calls, where the log lists only those that were made again."""
-    notes: list[str] = field(default_factory=list)
-    """What could not be told, and why."""
+    trace: Trace
+    notes: list[str] = field(init=False, default_factory=list)
+    """What could not be tested, and why."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
 
-    def __getattr__(self, name: str) -> Any:
-        for columns in ("ids", "numbers"):
-            found = self.__dict__.get(columns, {})
-            if name in found:
-                return found[name]
-        raise AttributeError(name)
-
     @property
     def calls(self) -> int | None:
         """All calls behind the log, where it lists only those that were made again."""
-        return self.counts.get("calls")
+        return self.trace.counts.get("calls")
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The attempts of jobs that a scheduler's log lists beside the actions."""
+        return jobs(self.trace.attempts)
+
+    @cached_property
+    def of_job(self) -> Mask:
+        """The actions on a job whose attempts are listed as well: they are counted there."""
+        named = set(self.jobs.names)
+        return np.array([word in named for word in self.words["work"]] + [False])[self.work]
+
+    @cached_property
+    def level(self) -> Floats:
+        """The value after each action, NaN where it is no number."""
+        return np.array([number(word) for word in self.words["after"]] + [np.nan])[self.after]
+
+    @cached_property
+    def root(self) -> Ints:
+        """One number per action, shared by all that belong to the same logical work; -1 for what belongs to none.
+
+        Parents are followed to the first action, whose work gives the name; what has parents but no work is named by its row.
+        """
+        top = np.where(self.parent >= 0, self.parent, np.arange(len(self)))
+        for _ in range(64):  # each round doubles how far up an action looks
+            further = top[top]
+            if (further == top).all():
+                break
+            top = further
+        work = self.work.astype(np.int64)
+        named = np.where(work[top] >= 0, work[top], work)
+        linked = (self.parent >= 0) | (np.bincount(top, minlength=len(self)) > 1)
+        return np.where(named >= 0, named, np.where(linked, len(self.words["work"]) + top, NULL))
+
+    def codes(self, column: str) -> Codes:
+        """A column of words as numbers."""
+        found: Codes = getattr(self, column)
+        return found
+
+    def code(self, column: str, word: str | None) -> int:
+        """The number of a word: -1 for none, -2 for one that does not occur."""
+        known = self.words[column]
+        return known.index(word) if word in known else -2 if word else NULL
 
     def word(self, column: str, number: int) -> str:
         """The word behind a number; empty for none."""
         return self.words[column][number] if number >= 0 else ""
+
+    def name(self, column: str, row: int) -> str:
+        """The word that an action has in a column; empty for none."""
+        return self.word(column, int(self.codes(column)[row]))
+
+    def controllers(self, rows: Ints | Mask) -> tuple[str, ...]:
+        """Who took some actions, in order of appearance."""
+        return tuple(self.word("controller", number) for number in dict.fromkeys(self.controller[rows].tolist()))
 
     def demand_of(self, target: int) -> Demand | None:
         """What was demanded of a target: its own series, or the one of all; what a controller saw only if there is no other."""
         mine, of_all = self.demand.get(target), self.demand.get(-1)
         return of_all if mine is None or (mine.own and of_all is not None and not of_all.own) else mine
 
-    def holding(self, column: str, pattern: str) -> Any:
+    def outside_demand(self, target: int) -> Demand | None:
+        """The same, but only a series that no controller's actions can have moved."""
+        known = self.demand_of(target)
+        return None if known is None or known.own else known
+
+    def matching(self, column: str, pattern: str) -> Mask:
         """Mask of the actions whose word in a column holds a pattern."""
         found = np.array([re.search(pattern, word, re.I) is not None for word in self.words[column]] + [False])
-        return found[self.ids[column]]
+        return found[self.codes(column)]
 
-    def cost(self, rows: Any) -> tuple[int | None, int | None]:
+    def cost(self, rows: Ints) -> tuple[int | None, int | None]:
         """(rank-nanoseconds, tokens) of some actions; None where none of them has it."""
         busy, tokens = self.busy_ns[rows], self.tokens[rows]
         known, counted = busy >= 0, tokens >= 0
@@ -104,14 +165,13 @@ class Log:
 
     def launchers(self) -> tuple[str, ...]:
         """Who started the attempts of jobs, where actions tell."""
-        found = dict.fromkeys(self.controller[self.of_job & (self.attempt >= 0) & (self.controller >= 0)].tolist())
-        return tuple(self.word("controller", number) for number in found)
+        return self.controllers(self.of_job & (self.attempt >= 0) & (self.controller >= 0))
 
-    def groups(self, keys: Any, rows: Any, least: int = 1, most: int = 1000) -> list[Any]:
+    def groups(self, keys: Ints | Codes, rows: Ints, least: int = 1, most: int = 1000) -> list[Ints]:
         """Rows that share a key (-1 is none), each group in order of time: the largest ones of at least so many rows."""
         rows = rows[keys[rows] >= 0]
         order = rows[np.argsort(keys[rows], kind="stable")]
-        begin = np.flatnonzero(np.diff(keys[order], prepend=-1)) if len(order) else np.zeros(0, dtype=np.int64)
+        begin = np.flatnonzero(np.diff(keys[order], prepend=-1))
         size = np.diff(np.append(begin, len(order)))
         large = np.flatnonzero(size >= least)
         large = np.sort(large[np.argsort(-size[large], kind="stable")[:most]])
@@ -121,41 +181,44 @@ class Log:
 def prepare(trace: Trace) -> Log:
     """The log of a trace."""
     table = trace.actions
-    order = np.argsort(table.time_ns, kind="stable") if len(table) else np.zeros(0, dtype=np.int64)
-    ids, words = {}, {}
-    for column in WORDS:
-        ids[column], words[column] = intern(table.columns[column][order])
-    time_ns = table.time_ns[order]
+    order = np.argsort(table.time_ns, kind="stable")
+    coded = {column: word_ids(table.columns[column][order]) for column in WORDS}
+    ids, words = {column: found[0] for column, found in coded.items()}, {column: found[1] for column, found in coded.items()}
+    time_ns, attempt = table.time_ns[order], table.attempt[order]
     place = np.empty(len(order) + 1, dtype=np.int64)
     place[order], place[-1] = np.arange(len(order)), NULL
-    parent = table.parent[order]
-    parent = np.where((parent >= 0) & (parent < len(order)), parent, NULL)
-    numbers = {name: table.columns[name][order] for name in ("rank", "direction", "attempt", "deadline_ns", "busy_ns")}
+    recorded = table.parent[order]
+    recorded = place[np.where((recorded >= 0) & (recorded < len(order)), recorded, NULL)]
     into, out = table.tokens_in[order], table.tokens_out[order]
-    numbers["tokens"] = np.where((into >= 0) | (out >= 0), np.maximum(into, 0) + np.maximum(out, 0), NULL)
-    numbers["accelerators"] = np.maximum(table.accelerators[order], 1).astype(np.int64)
-    numbers["parent"] = place[parent]
-    numbers["told_parent"] = numbers["parent"].copy()
-    _link(ids, numbers["attempt"], numbers["parent"])
-    levels = np.array([number(word) for word in words["after"]] + [np.nan])
+    # One number for controller, target and knob; each may be -1, so that each has one value more than words.
     key = (ids["controller"].astype(np.int64) * (len(words["target"]) + 1) + ids["target"] + 1) * (len(words["knob"]) + 1)
-    stream = np.unique(key + ids["knob"] + 1, return_inverse=True)[1] if len(order) else key
-    demand = demands(trace.metrics, words["target"], time_ns)
-    named = set(trace.attempts.job.tolist())
-    of_job = np.array([word in named for word in words["work"]] + [False])[ids["work"]]
     return Log(
-        time_ns, ids, words, numbers, levels[ids["after"]], stream, demand, trace.attempts, of_job, trace.metrics, trace.counts
+        time_ns,
+        **ids,
+        direction=table.direction[order],
+        attempt=attempt,
+        deadline_ns=table.deadline_ns[order],
+        busy_ns=table.busy_ns[order],
+        tokens=np.where((into >= 0) | (out >= 0), np.maximum(into, 0) + np.maximum(out, 0), NULL),
+        accelerators=np.maximum(table.accelerators[order], 1).astype(np.int64),
+        parent=_with_parents(ids, attempt, recorded),
+        recorded_parent=recorded,
+        stream=np.unique(key + ids["knob"] + 1, return_inverse=True)[1],
+        words=words,
+        demand=demands(trace.metrics, words["target"], time_ns),
+        trace=trace,
     )
 
 
-def _link(ids: Mapping[str, Any], attempt: Any, parent: Any) -> None:
-    """Fill in the parents of repeats that have none: logs of outcomes name the work and number its attempts, no more.
+def _with_parents(ids: Mapping[str, Codes], attempt: Codes, recorded: Ints) -> Ints:
+    """Parents, also of repeats that have none on record: logs of outcomes name the work and number its attempts, no more.
 
     It is the last attempt before, by the same controller at the same work and target, if its number is one less.
     """
+    parent = recorded.copy()
     loose = (ids["work"] >= 0) & (attempt > 0) & (parent < 0)
     if not loose.any():
-        return
+        return parent
     wanted = np.zeros(int(ids["work"].max()) + 1, dtype=bool)
     wanted[ids["work"][loose]] = True
     rows = np.flatnonzero((attempt >= 0) & (ids["work"] >= 0) & wanted[ids["work"]])
@@ -165,20 +228,7 @@ def _link(ids: Mapping[str, Any], attempt: Any, parent: Any) -> None:
     order = rows[order]
     follows = same & (np.diff(attempt[order].astype(np.int64)) == 1) & loose[order[1:]]
     parent[order[1:][follows]] = order[:-1][follows]
-
-
-def intern(column: Any) -> tuple[Any, list[str]]:
-    """Words as numbers, in order of appearance; the empty word is -1."""
-    import pyarrow as pa
-
-    found = pa.array(column, type=pa.string()).dictionary_encode()
-    words = found.dictionary.to_pylist()
-    ids = found.indices.to_numpy(zero_copy_only=False).astype(np.int32)
-    if "" in words:
-        empty = words.index("")
-        ids = np.where(ids == empty, np.int32(NULL), ids - (ids > empty)).astype(np.int32)
-        words.pop(empty)
-    return ids, words
+    return parent
 
 
 def number(word: str) -> float:
@@ -187,24 +237,22 @@ def number(word: str) -> float:
     return float(found[0]) if found else np.nan
 
 
-def series(metrics: Table) -> dict[tuple[str, str], tuple[Any, Any]]:
+def series(metrics: Table) -> dict[tuple[str, str], tuple[Ints, Floats]]:
     """(component, metric) → times and values, in order of time, without what is not a number."""
-    if not len(metrics):
-        return {}
-    component, components = intern(metrics.component)
-    metric, names = intern(metrics.metric)
-    key = (component.astype(np.int64) + 1) * (len(names) + 1) + metric + 1
+    component, components = word_ids(metrics.component)
+    metric, names = word_ids(metrics.metric)
+    key = component.astype(np.int64) * (len(names) + 1) + metric
     order = np.lexsort((metrics.time_ns, key))
     order = order[np.isfinite(metrics.value[order])]
     out = {}
     for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(order) else []:
-        name = names[metric[rows[0]]] if metric[rows[0]] >= 0 else ""
-        of = components[component[rows[0]]] if component[rows[0]] >= 0 else ""
-        out[of, name] = metrics.time_ns[rows], metrics.value[rows]
+        of, name = component[rows[0]], metric[rows[0]]
+        pair = components[of] if of >= 0 else "", names[name] if name >= 0 else ""
+        out[pair] = metrics.time_ns[rows], metrics.value[rows]
     return out
 
 
-def demands(metrics: Table, targets: Sequence[str], acted_ns: Any) -> dict[int, Demand]:
+def demands(metrics: Table, targets: Sequence[str], acted_ns: Ints) -> dict[int, Demand]:
     """The best series of demand of every target, and of all."""
     place = {word: i for i, word in enumerate(targets)}
     best: dict[int, tuple[int, Demand]] = {}
@@ -213,6 +261,7 @@ def demands(metrics: Table, targets: Sequence[str], acted_ns: Any) -> dict[int, 
         if rank is None or len(time_ns) < 2:
             continue
         target = place.get(component, -1)
+        # Samples with an action within a millisecond of them.
         near = np.searchsorted(acted_ns, time_ns - EARLY_NS) < np.searchsorted(acted_ns, time_ns + EARLY_NS, side="right")
         found = Demand(name, time_ns, value, bool(near.mean() >= OWN))
         rank += len(DEMANDED) * found.own

@@ -11,12 +11,11 @@ within a window; a square wave of demand is. The branching ratio is then fitted 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation
+from taut.control.relation import Relation, joined, thing
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.block_bootstrap import ratio
 from taut.core.interval import LEVEL
 from taut.core.jit import expect, kernel
@@ -52,98 +51,81 @@ REPEATS = ("retry", "fallback")
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Linked attempts by target, then the streams of unlinked repeats."""
-    linked = (log.attempt >= 0) & ((log.work >= 0) | (log.parent >= 0)) & ~log.of_job
-    out = _layers(log, np.flatnonzero(linked)) + _multiplied(log, np.flatnonzero(linked))
-    layers = {i for i, word in enumerate(log.words["layer"]) if word in REPEATS}
-    loose = np.flatnonzero(~linked & np.isin(log.layer, list(layers)))
-    return out + [
-        found for rows in log.groups(log.stream, loose, LEAST_EVENTS, MOST_STREAMS) for found in _hawkes(log, rows, rng)
-    ]
+    linked = linked_attempts(log)
+    rows = np.flatnonzero(linked)
+    loose = np.flatnonzero(~linked & log.matching("layer", f"^({'|'.join(REPEATS)})$"))
+    streams = log.groups(log.stream, loose, LEAST_EVENTS, MOST_STREAMS)
+    return _layers(log, rows) + _multiplied(log, rows) + [found for some in streams for found in _hawkes(log, some, rng)]
 
 
-def roots(log: Log) -> Any:
-    """One number per action, shared by all that belongs to the same logical work; -1 for what belongs to none.
-
-    Parents are followed to the first action, whose work gives the name; what has parents but no work is named by its row.
-    """
-    top = np.where(log.parent >= 0, log.parent, np.arange(len(log)))
-    for _ in range(64):
-        further = top[top]
-        if (further == top).all():
-            break
-        top = further
-    work = log.work.astype(np.int64)
-    named = np.where(work[top] >= 0, work[top], work)
-    linked = (log.parent >= 0) | (np.bincount(top, minlength=len(log)) > 1)[np.arange(len(log))]
-    return np.where(named >= 0, named, np.where(linked, len(log.words["work"]) + top, -1))
+def linked_attempts(log: Log) -> Mask:
+    """Mask of the attempts whose work is known, those of jobs left out."""
+    return (log.attempt >= 0) & ((log.work >= 0) | (log.parent >= 0)) & ~log.of_job
 
 
-def per_work(log: Log, rows: Any, root: Any = None) -> tuple[Any, Any, Any]:
+def per_work(log: Log, rows: Ints) -> tuple[Ints, Ints, Ints]:
     """Of the works behind some attempts: (attempts of the innermost layer, product over layers, layers that retried).
 
-    A layer made as many attempts as the largest number it gave one. ``root``: the roots of all actions, where they are known.
+    A layer made as many attempts as the largest number it gave one.
     """
-    work = (roots(log) if root is None else root)[rows]
-    rows, work = rows[work >= 0], work[work >= 0]
+    rows = rows[log.root[rows] >= 0]
     if not len(rows):
         return (np.zeros(0, np.int64),) * 3
-    _, work = np.unique(work, return_inverse=True)
+    names, work = np.unique(log.root[rows], return_inverse=True)
     callers = len(log.words["controller"])
     size = callers + len(log.words["target"]) + 1
-    layer = work.astype(np.int64) * size + _layer(log, rows)
-    layers, inverse, count = np.unique(layer, return_inverse=True, return_counts=True)
+    layers, inverse, count = np.unique(work * size + _layer(log, rows), return_inverse=True, return_counts=True)
     most = np.zeros(len(layers), dtype=np.int64)
     np.maximum.at(most, inverse, log.attempt[rows].astype(np.int64) + 1)
     # Whoever goes on counting at another target (a fallback) is no layer below.
     counts_anew = np.bincount(inverse, log.attempt[rows] == 0) > 0
     apart = (layers % size < callers) | counts_anew
     of = layers // size
-    works = int(work.max()) + 1
-    leaf, product, retried = np.zeros(works, np.int64), np.ones(works, np.int64), np.zeros(works, np.int64)
+    leaf, product, retried = np.zeros(len(names), np.int64), np.ones(len(names), np.int64), np.zeros(len(names), np.int64)
     np.maximum.at(leaf, of, np.maximum(count, most))
     np.multiply.at(product, of, np.where(apart, most, 1))
     np.add.at(retried, of, (most > 1) & apart)
     return leaf, product, retried
 
 
-def _layer(log: Log, rows: Any) -> Any:
+def _layer(log: Log, rows: Ints) -> Ints:
     """A controller is a layer; where it is not named, what it calls tells layers apart."""
-    return np.where(log.controller[rows] >= 0, log.controller[rows], len(log.words["controller"]) + 1 + log.target[rows])
+    caller = log.controller[rows].astype(np.int64)
+    return np.where(caller >= 0, caller, len(log.words["controller"]) + 1 + log.target[rows])
 
 
-def _layers(log: Log, rows: Any) -> list[Relation]:
+def _layers(log: Log, rows: Ints) -> list[Relation]:
     """Works on which more than one layer retried."""
     leaf, product, retried = per_work(log, rows)
     many = np.flatnonzero((retried > 1) & (leaf > 1))
     if not len(many):
         return []
     worst = many[np.argmax(leaf[many])]
-    work = roots(log)[rows]
-    kept = rows[work >= 0]
-    _, inverse = np.unique(work[work >= 0], return_inverse=True)
-    mine = kept[inverse == worst]
-    names, each = [], []
+    kept = rows[log.root[rows] >= 0]
+    _, work = np.unique(log.root[kept], return_inverse=True)
+    mine = kept[work == worst]
     layer = _layer(log, mine)
-    for number in dict.fromkeys(layer.tolist()):
-        first = mine[layer == number]
-        who, what = (log.word(column, int(log.ids[column][first[0]])) for column in ("controller", "target"))
-        names.append(who)
-        each.append(f"{int(log.attempt[first].max()) + 1} ({who or f'calls of {what}'})")
-    rank_ns, tokens = log.cost(kept[np.isin(inverse, many) & (log.attempt[kept] > 0)])
+    first = [mine[layer == number] for number in dict.fromkeys(layer.tolist())]
+    names = tuple(log.name("controller", some[0]) for some in first)
+    each = [
+        f"{int(log.attempt[some].max()) + 1} ({who or 'calls of ' + log.name('target', some[0])})"
+        for who, some in zip(names, first, strict=True)
+    ]
+    target = log.name("target", mine[0])
     because = (
-        f"{len(many)} works were retried by several layers at once, which multiplies: "
-        f"{' × '.join(each)} = {int(product[worst])} attempts allowed, "
-        f"{int(leaf[worst])} made"
+        f"{joined(names, 'several layers')} retry the same requests to {thing(target)}, so that their retries multiply: "
+        f"{' × '.join(each)} = {int(product[worst])} attempts allowed, {int(leaf[worst])} made at the worst of {len(many)} "
+        f"such requests"
     )
-    target = log.word("target", int(log.target[mine[0]]))
-    return [Relation(KIND, tuple(names), target, "attempt", len(many), float(product[worst]), None, because, rank_ns, tokens)]
+    cost = log.cost(kept[np.isin(work, many) & (log.attempt[kept] > 0)])
+    return [Relation(KIND, names, target, "attempt", len(many), float(product[worst]), None, because, *cost)]
 
 
-def _multiplied(log: Log, rows: Any) -> list[Relation]:
+def _multiplied(log: Log, rows: Ints) -> list[Relation]:
     """Targets of which repeats are most of the load."""
-    out, root = [], roots(log)
+    out = []
     for mine in log.groups(log.target if log.calls is None else np.zeros(len(log), np.int64), rows, LEAST_WORKS):
-        leaf, _, _ = per_work(log, mine, root)
+        leaf = per_work(log, mine)[0]
         if log.calls is not None:
             leaf = np.concatenate([leaf, np.ones(max(0, log.calls - len(mine)), np.int64)])
         if len(leaf) < LEAST_WORKS:
@@ -152,19 +134,17 @@ def _multiplied(log: Log, rows: Any) -> list[Relation]:
         low, high = each.get("lo") or 0.0, each.get("hi") or 0.0
         if low <= MOSTLY:
             continue
-        names = [log.word("controller", c) for c in dict.fromkeys(log.controller[mine].tolist())]
+        names, target = log.controllers(mine), log.name("target", mine[0]) if log.calls is None else ""
         because = (
-            f"{int(leaf.sum())} attempts at {len(leaf)} works: {leaf.mean():.2f} each ({low:.2f} to {high:.2f}), so most of "
-            f"the load is repeats; the worst work took {int(leaf.max())}"
+            f"{joined(names)} made {int(leaf.sum())} attempts at {len(leaf)} requests to {thing(target)}: {leaf.mean():.2f} "
+            f"each ({low:.2f} to {high:.2f}), so that most of the load is retries; the worst request took {int(leaf.max())}"
         )
-        rank_ns, tokens = log.cost(mine[log.attempt[mine] > 0])
-        target = log.word("target", int(log.target[mine[0]])) if log.calls is None else ""
-        out.append(Relation(KIND, tuple(names), target, "attempt", int(leaf.sum()), float(leaf.mean()), None, because,
-                            rank_ns, tokens))  # fmt: skip
+        cost = log.cost(mine[log.attempt[mine] > 0])
+        out.append(Relation(KIND, names, target, "attempt", int(leaf.sum()), float(leaf.mean()), None, because, *cost))
     return out
 
 
-def _hawkes(log: Log, rows: Any, rng: np.random.Generator) -> list[Relation]:
+def _hawkes(log: Log, rows: Ints, rng: np.random.Generator) -> list[Relation]:
     rows = rows[:MOST_EVENTS]
     at = _operational(log, rows)
     gaps = np.diff(at)
@@ -174,44 +154,46 @@ def _hawkes(log: Log, rows: Any, rng: np.random.Generator) -> list[Relation]:
     steps = rate_steps(at)
     tests = [clustered(at, steps, usual * close, rng) for close in CLOSE]
     p = min(1.0, len(CLOSE) * min(tests))
-    ratio, low, high = branching(at, steps, usual * CLOSE[int(np.argmin(tests))], rng)
-    who, target, knob = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "target", "knob"))
+    share, low, high = branching(at, steps, usual * CLOSE[int(np.argmin(tests))], rng)
+    who, target, knob = (log.name(column, rows[0]) for column in ("controller", "target", "knob"))
     because = (
-        f"of {len(rows)} repeats by {who or 'somebody'} a share of {ratio:.2f} ({low:.2f} to {high:.2f}) follows from repeats "
-        f"before them, behind a rate with {len(steps) - 1} levels"
+        f"{joined([who])} repeated {knob or 'calls'} of {thing(target)} {len(rows)} times, and a share of {share:.2f} "
+        f"({low:.2f} to {high:.2f}) of these repeats was set off by earlier ones; the rest follows a rate with "
+        f"{len(steps) - 1} levels"
     )
-    return [Relation(KIND, (who,), target, knob, len(rows), ratio, p, because, *log.cost(rows))]
+    return [Relation(KIND, (who,), target, knob, len(rows), share, p, because, *log.cost(rows))]
 
 
-def _operational(log: Log, rows: Any) -> Any:
+def _operational(log: Log, rows: Ints) -> Floats:
     """Times in seconds; where demand is known, time runs as fast as demand explains the rate."""
-    at = (log.time_ns[rows] - log.time_ns[rows[0]]) / 1e9
-    known = log.demand_of(int(log.target[rows[0]]))
-    if known is None or known.own:
+    at: Floats = (log.time_ns[rows] - log.time_ns[rows[0]]) / 1e9
+    known = log.outside_demand(int(log.target[rows[0]]))
+    if known is None:
         return at
     edges = np.linspace(0, at[-1], CELLS + 1)
     counts = np.histogram(at, edges)[0].astype(np.float64)
     wanted = known.at(log.time_ns[rows[0]] + 1e9 * (edges[:-1] + edges[1:]) / 2)
+    # Least squares of the counts on demand; the clock then runs as fast as the rate that this predicts.
     x = wanted - wanted.mean()
     slope = float(x @ counts) / float(x @ x) if float(x @ x) > 0 else 0.0
     fine = np.linspace(0, at[-1], FINE * CELLS + 1)
     x = known.at(log.time_ns[rows[0]] + 1e9 * (fine[:-1] + fine[1:]) / 2) - wanted.mean()
-    rate = np.maximum(counts.mean() + slope * x, 0.05 * counts.mean())
-    return np.interp(at, fine, np.concatenate([[0.0], np.cumsum(rate)])) * at[-1] / rate.sum()
+    rate = np.maximum(counts.mean() + slope * x, 0.05 * counts.mean())  # never quite still: time must not stop
+    warped: Floats = np.interp(at, fine, np.concatenate([[0.0], np.cumsum(rate)])) * at[-1] / rate.sum()
+    return warped
 
 
-def rate_steps(at: Any) -> Any:
+def rate_steps(at: Floats) -> Floats:
     """Edges of the spans in which the rate is constant: the best cut of equal cells, each step worth its penalty."""
-    cells = int(min(CELLS, max(len(at) // 4, 8)))
+    cells = int(min(CELLS, max(len(at) // 4, 8)))  # about four events in each
     edges = np.linspace(at[0], at[-1] + 1e-9 * (at[-1] - at[0]), cells + 1)
     counts = np.histogram(at, edges)[0].astype(np.float64)
     expect(cells * cells)
-    return _sharpened(
-        at, edges[best_cut(np.concatenate([[0.0], np.cumsum(counts)]), PENALTY * np.log(cells))], edges[1] - edges[0]
-    )
+    cuts = best_cut(np.concatenate([[0.0], np.cumsum(counts)]), PENALTY * np.log(cells))
+    return _sharpened(at, edges[cuts], edges[1] - edges[0])
 
 
-def _sharpened(at: Any, steps: Any, cell: float) -> Any:
+def _sharpened(at: Floats, steps: Floats, cell: float) -> Floats:
     """Steps moved, by up to a cell, to where they fit the events best: a step in the midst of a window looks like a cluster."""
     out = steps.copy()
     for k in range(1, len(steps) - 1):
@@ -223,14 +205,14 @@ def _sharpened(at: Any, steps: Any, cell: float) -> Any:
         after = np.searchsorted(at, high) - np.searchsorted(at, low) - before
         fit = sum(
             n * np.log(np.maximum(n, 1e-9) / np.maximum(length, 1e-6 * cell))
-            for n, length in ((before, places - low), (after, high - places))
+            for n, length in ((before, places - low), (after, high - places))  # Poisson log likelihood of both sides
         )
         out[k] = places[np.argmax(fit)]
     return out
 
 
 @kernel()
-def best_cut(total: Any, penalty: float) -> Any:
+def best_cut(total: Floats, penalty: float) -> Ints:
     """Cells at which spans begin, and the last: optimal partition of Poisson counts (cumulated)."""
     cells = len(total) - 1
     best = np.zeros(cells + 1)
@@ -240,9 +222,11 @@ def best_cut(total: Any, penalty: float) -> Any:
         for begin in range(end):
             n = total[end] - total[begin]
             fit = -n * np.log(n / (end - begin)) if n > 0 else 0.0
+            # The best cut up to ``end`` is the best one up to where its last span begins, and that span.
             if best[begin] + fit + penalty < best[end]:
                 best[end] = best[begin] + fit + penalty
                 back[end] = begin
+    # Follow the last spans back to the beginning.
     cuts = np.zeros(cells + 2, np.int64)
     count, place = 0, cells
     while place > 0:
@@ -252,8 +236,10 @@ def best_cut(total: Any, penalty: float) -> Any:
     return cuts[: count + 1][::-1].copy()
 
 
-def clustered(at: Any, steps: Any, close: float, rng: np.random.Generator) -> float:
+def clustered(at: Floats, steps: Floats, close: float, rng: np.random.Generator) -> float:
     """Chance that so many follow each other closely, if within its window each could have come at any time."""
+    from scipy.special import ndtr
+
     grid = np.arange(at[0], at[-1] + WINDOW * close, WINDOW * close) if (at[-1] - at[0]) / (WINDOW * close) < 1e6 else at[:1]
     edges = np.unique(np.concatenate([grid, steps, [at[-1] + close]]))
     window = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, len(edges) - 2)
@@ -261,18 +247,16 @@ def clustered(at: Any, steps: Any, close: float, rng: np.random.Generator) -> fl
     seen = _pairs(at, close)
     null = [_pairs(np.sort(low + size * rng.random(len(at))), close) for _ in range(JITTERS)]
     spread = max(float(np.std(null)), 1e-9)
-    from scipy.special import ndtr
-
     reached = (1 + sum(n >= seen for n in null)) / (1 + JITTERS)
     # Pair counts of many windows are nearly normal: beyond what the draws can tell, their spread does.
     return reached if reached > 2 / (1 + JITTERS) else min(reached, float(ndtr(-(seen - np.mean(null)) / spread)))
 
 
-def _pairs(at: Any, close: float) -> int:
+def _pairs(at: Floats, close: float) -> int:
     return int((np.searchsorted(at, at + close, side="right") - np.arange(1, len(at) + 1)).sum())
 
 
-def branching(at: Any, steps: Any, scale: float, rng: np.random.Generator) -> tuple[float, float, float]:
+def branching(at: Floats, steps: Floats, scale: float, rng: np.random.Generator) -> tuple[float, float, float]:
     """(share of events that follow from events before, interval): the best of a few decays around a scale.
 
     The interval is that of blocks of events drawn again, at the decay that fits best.
@@ -282,6 +266,7 @@ def branching(at: Any, steps: Any, scale: float, rng: np.random.Generator) -> tu
     expect(len(at) * STEPS * 8)
     fits = [fitted(at, span, length, 1.0 / (scale * f), STEPS) for f in (0.25, 0.5, 1.0, 2.0, 4.0)]
     ratio, _, share = max(fits, key=lambda fit: fit[1])
+    # Neighbours share their parents, so that blocks of events are drawn again and not single ones.
     blocks = np.array_split(share, max(2, min(50, len(share) // 20)))
     means = np.array([block.mean() for block in blocks])
     draws = means[rng.integers(0, len(means), (DRAWS, len(means)))].mean(axis=1)
@@ -290,7 +275,7 @@ def branching(at: Any, steps: Any, scale: float, rng: np.random.Generator) -> tu
 
 
 @kernel()
-def fitted(at: Any, span: Any, length: Any, decay: float, steps: int) -> Any:
+def fitted(at: Floats, span: Ints, length: Floats, decay: float, steps: int) -> tuple[float, float, Floats]:
     """(branching ratio, log likelihood, chance of each event to follow from one before): expectation–maximisation."""
     n = len(at)
     base = np.zeros(len(length))
@@ -302,7 +287,7 @@ def fitted(at: Any, span: Any, length: Any, decay: float, steps: int) -> Any:
         near, likelihood, followed = 0.0, 0.0, 0.0
         fresh = np.zeros(len(length))
         for i in range(n):
-            if i > 0:
+            if i > 0:  # the sum of exp(-decay · age) over all earlier events, carried from event to event
                 near = (near + 1.0) * np.exp(-decay * (at[i] - at[i - 1]))
             excited = ratio * decay * near
             rate = max(base[span[i]] + excited, 1e-300)
@@ -317,5 +302,6 @@ def fitted(at: Any, span: Any, length: Any, decay: float, steps: int) -> Any:
         for k in range(len(length)):
             likelihood -= base[k] * length[k]
             base[k] = fresh[k] / length[k]
+        # Maximisation: events that follow, over the share of each event's offspring that falls before the end of the log.
         ratio = followed / max(seen, 1e-9)
     return ratio, likelihood, share

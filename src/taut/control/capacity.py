@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from taut.core.array_types import Floats
 
 MOST = 50_000
 """Of more attempts than these the first are looked at: it bounds the time."""
@@ -22,32 +23,34 @@ who has just begun may still be on the way there. Longer is safe, shorter takes 
 
 
 @dataclass(frozen=True)
-class Served:
+class Capacity:
     """Answers that followed each other while the server was full, by the place where the first of the two fell."""
 
     beside: int
     """The least number that is served at once."""
-    begin_s: Any
-    gap_s: Any
+    begin_s: Floats
+    gap_s: Floats
     delay_s: float
     """The least that an attempt takes, less what the least of so many is above it: on the way, or of constant service."""
 
 
-def served(begin_s: Any, end_s: Any) -> Served:
-    """Of the attempts that were answered, in order of their begin."""
+def observed_capacity(begin_s: Floats, end_s: Floats) -> Capacity:
+    """The capacity behind attempts that were answered, given in order of their begin."""
     begin, end = begin_s[:MOST], end_s[:MOST]
     took = end - begin
     beside = overtaken(begin, end) + 1
     ends, least = np.sort(end), float(took.min())
     usual = np.quantile(took, UNDERWAY)
     slow = took >= usual  # nobody else is under way for so long
+    # How many are waiting at each answer: begun long enough ago, less those answered since.
     inside = np.searchsorted(np.sort(begin[slow] + usual), ends) - np.searchsorted(np.sort(end[slow]), ends, side="right")
     full = np.flatnonzero(inside[:-1] >= beside)
+    # The least of n exponential times lies their mean over n above the shortest possible one.
     delay = least - (float(took.mean()) - least) / max(len(took) - 1, 1)
-    return Served(beside, ends[full], np.diff(ends)[full], max(delay, 0.0))
+    return Capacity(beside, ends[full], np.diff(ends)[full], max(delay, 0.0))
 
 
-def overtaken(begin: Any, end: Any) -> int:
+def overtaken(begin: Floats, end: Floats) -> int:
     """The most that one overtook: begun before it, and answered after it."""
     inside: list[float] = []
     most, last = 0, -np.inf

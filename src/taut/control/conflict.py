@@ -17,13 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import comb
-from typing import Any
 
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.job_attempts import Jobs, jobs
-from taut.control.relation import Relation, spell
+from taut.control.relation import Relation, spell, thing
+from taut.core.array_types import Codes, Floats, Ints
 from taut.core.jit import expect, kernel
 
 KIND = "conflict"
@@ -56,236 +55,248 @@ GRID = 4096
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The actions of two controllers on a knob, target after target."""
+class Side:
+    """The actions of one controller on a knob, target after target."""
 
-    first: int
-    second: int
-    knob: int
-    rows: tuple[Any, Any]
-    """Rows of the first and of the second controller."""
-    cuts: tuple[Any, Any]
-    """Where each target's rows begin."""
+    rows: Ints
+    cuts: Ints
+    """Where each target's rows begin, and where the last ends."""
+
+    def of(self, target: int) -> Ints:
+        """The rows of a target, by its place among those of the pair."""
+        return self.rows[self.cuts[target] : self.cuts[target + 1]]
+
+    def first(self, targets: int, of_last: int) -> Side:
+        """What belongs to the first targets, and of the last of these so many rows."""
+        end = self.cuts[targets - 1] + of_last
+        return Side(self.rows[:end], np.append(self.cuts[:targets], end))
+
+
+Pair = tuple[Side, Side]
+"""Two controllers that act on one knob of the same targets."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Actions of one controller that the other undid, against shifts of the other in time."""
+
+    did: int
+    """Which side of the pair was undone."""
+    count: int
+    tau_ns: float
+    expected: float
+    """How many shifts have undone on average."""
+    shifts: int
+    p: float
 
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every pair of controllers that share a knob of a target."""
-    rows: list[tuple[Relation | None, list[tuple[float, Relation]]]] = []
+    candidates: list[tuple[Relation | None, list[tuple[float, Relation]]]] = []
     examined = 0
-    found, held = pairs(log), jobs(log.attempts)
+    found = pairs(log)
     for pair in found:
         tested = None
-        if min(len(pair.rows[0]), len(pair.rows[1])) >= LEAST:
+        if min(len(side.rows) for side in pair) >= LEAST:
             work = max(MOST_WORK // len(found), SMALL_WORK)
-            tested = _tested(log, _first(log, pair, work // SHIFTS[0]), work, rng)
+            tested = _relation(log, _first(log, pair, work // SHIFTS[0]), work, rng)
         # Two that act by the clock can be shifted onto each other: what shifts cannot tell, accounting may.
-        counted, looked = _counted(log, pair, held) if tested is None or (tested.p or 0.0) > UNSURE else ([], 0)
-        rows.append((tested, counted))
+        counted, looked = _counted(log, pair) if tested is None or (tested.p or 0.0) > UNSURE else ([], 0)
+        candidates.append((tested, counted))
         examined += looked
     out = []
-    for tested, counted in rows:
+    for tested, counted in candidates:
         out += [one for chance, one in counted if chance * examined <= BY_CHANCE] or ([tested] if tested else [])
     return out
 
 
-def meetings(log: Log) -> tuple[Any, Any, Any, list[list[int]]]:
-    """Rows by target, knob and controller, where each such run begins and ends, and the runs that share a knob of a target."""
+def meetings(log: Log) -> tuple[Ints, Ints, list[list[int]]]:
+    """Rows by target, knob and controller, where each run of one controller begins and ends, and the runs that share a knob."""
     rows = np.flatnonzero((log.direction != 0) & (log.target >= 0) & (log.controller >= 0))
     place = (log.target.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1)[rows]
     order = rows[np.lexsort((log.controller[rows], place))]
     place = np.sort(place)
-    runs = np.flatnonzero(np.diff(place) | np.diff(log.controller[order])) + 1 if len(order) else np.zeros(0, int)
-    begin, end = np.concatenate([[0], runs]), np.concatenate([runs, [len(order)]])
-    often = end - begin >= LEAST_EACH
-    begin, end = begin[often], end[often]
-    shared = np.flatnonzero(np.diff(place[begin]) == 0) if len(order) else np.zeros(0, int)
+    cuts = np.flatnonzero(np.diff(place) | np.diff(log.controller[order])) + 1
+    runs = np.stack([np.append(0, cuts), np.append(cuts, len(order))], axis=1)
+    runs = runs[runs[:, 1] - runs[:, 0] >= LEAST_EACH]
     sharing: dict[int, list[int]] = {}
-    for k in shared:
-        sharing.setdefault(int(place[begin[k]]), [int(k)]).append(int(k) + 1)
-    return order, begin, end, list(sharing.values())
+    # Runs are sorted by place: two neighbours of one place are two controllers at the same knob.
+    for k in np.flatnonzero(np.diff(place[runs[:, 0]]) == 0).tolist():
+        sharing.setdefault(int(place[runs[k, 0]]), [k]).append(k + 1)
+    return order, runs, list(sharing.values())
 
 
 def pairs(log: Log) -> list[Pair]:
-    """Controllers that act up and down on the same knob of the same target."""
-    order, begin, end, sharing = meetings(log)
+    """Controllers that act up and down on the same knob of the same target, those with the most actions first."""
+    order, runs, sharing = meetings(log)
     found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     looked = 0
-    for k, runs_here in enumerate(sorted(sharing, key=lambda here: int(begin[here[0]] - end[here[-1]]))):
-        looked += len(runs_here) * (len(runs_here) - 1) // 2
+    for k, here in enumerate(sorted(sharing, key=lambda here: int(runs[here[0], 0] - runs[here[-1], 1]))):
+        looked += len(here) * (len(here) - 1) // 2
         if looked > MOST_MEETINGS:
             log.notes.append(f"conflicts are looked for on the {k:,} busiest of {len(sharing):,} knobs that controllers share")
             break
-        for a, b in combinations(runs_here, 2):
-            at = order[begin[a]], order[begin[b]]
-            key = int(log.controller[at[0]]), int(log.controller[at[1]]), int(log.knob[at[0]])
+        for a, b in combinations(here, 2):
+            one, two = order[runs[a, 0]], order[runs[b, 0]]
+            key = int(log.controller[one]), int(log.controller[two]), int(log.knob[one])
             found.setdefault(key, []).append((a, b))
-    made = [
-        Pair(a, b, knob, *zip(*(_joined(order, begin, end, [run[side] for run in both]) for side in (0, 1)), strict=True))
-        for (a, b, knob), both in found.items()
-    ]
-    return sorted(made, key=lambda pair: -len(pair.rows[0]) - len(pair.rows[1]))[:MOST_PAIRS]
+    made = [(_side(order, runs[[a for a, _ in both]]), _side(order, runs[[b for _, b in both]])) for both in found.values()]
+    return sorted(made, key=lambda pair: -sum(len(side.rows) for side in pair))[:MOST_PAIRS]
 
 
-def _joined(order: Any, begin: Any, end: Any, runs: list[int]) -> tuple[Any, Any]:
-    rows = [order[begin[k] : end[k]] for k in runs]
-    return np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+def _side(order: Ints, runs: Ints) -> Side:
+    return Side(np.concatenate([order[begin:end] for begin, end in runs]), np.append(0, np.cumsum(runs[:, 1] - runs[:, 0])))
 
 
 def _first(log: Log, pair: Pair, most: int) -> Pair:
     """The pair with about so many of its actions: its first targets, and of the last of these what came first."""
-    sizes = np.diff(pair.cuts[0]) + np.diff(pair.cuts[1])
+    sizes = np.diff(pair[0].cuts) + np.diff(pair[1].cuts)
     if sizes.sum() <= most:
         return pair
     targets = int(np.searchsorted(np.cumsum(sizes), most)) + 1
-    last = [rows[cuts[targets - 1] : cuts[targets]] for rows, cuts in zip(pair.rows, pair.cuts, strict=True)]
+    last = [side.of(targets - 1) for side in pair]
     room = max(most - int(sizes[: targets - 1].sum()), 2 * LEAST_EACH)
     until = np.sort(log.time_ns[np.concatenate(last)])[min(room, int(sizes[targets - 1])) - 1]
     kept = [max(int((log.time_ns[rows] <= until).sum()), 1) for rows in last]
-    rows = tuple(rows[: cuts[targets - 1] + n] for rows, cuts, n in zip(pair.rows, pair.cuts, kept, strict=True))
-    cuts = tuple(np.append(cuts[:targets], cuts[targets - 1] + n) for cuts, n in zip(pair.cuts, kept, strict=True))
-    return Pair(pair.first, pair.second, pair.knob, (rows[0], rows[1]), (cuts[0], cuts[1]))
+    return pair[0].first(targets, kept[0]), pair[1].first(targets, kept[1])
 
 
-def _windows(log: Log, pair: Pair) -> tuple[Any, Any]:
+def _windows(log: Log, pair: Pair) -> tuple[Ints, Ints]:
     """When each target's window begins and how long it is: from the first action to a usual time after the last."""
-    first, last, count = [], [], []
-    for rows, cuts in zip(pair.rows, pair.cuts, strict=True):
-        first.append(log.time_ns[rows[cuts[:-1]]])
-        last.append(log.time_ns[rows[cuts[1:] - 1]])
-        count.append(np.diff(cuts))
-    begin, end = np.minimum(*first), np.maximum(*last)
-    return begin, (end - begin) + (end - begin) // np.maximum(count[0] + count[1] - 1, 1) + 1
+    begin = np.minimum(*(log.time_ns[side.rows[side.cuts[:-1]]] for side in pair))
+    end = np.maximum(*(log.time_ns[side.rows[side.cuts[1:] - 1]] for side in pair))
+    count = np.diff(pair[0].cuts) + np.diff(pair[1].cuts)
+    return begin, (end - begin) + (end - begin) // np.maximum(count - 1, 1) + 1
 
 
-def _scan(log: Log, pair: Pair) -> Any:
+def _scan(log: Log, pair: Pair) -> Floats:
     """The τ that are tried, in nanoseconds."""
     usual = []
-    for rows, cuts in zip(pair.rows, pair.cuts, strict=True):
-        gaps = np.diff(log.time_ns[rows])
-        inside = np.ones(len(gaps), dtype=bool)
-        inside[cuts[1:-1] - 1] = False
-        usual.append(float(np.median(gaps[inside])) if inside.any() else np.inf)
-    least = min(usual)
-    return np.array(FRACTIONS) * (least if np.isfinite(least) else 0.0)
+    for side in pair:
+        gaps = np.delete(np.diff(log.time_ns[side.rows]), side.cuts[1:-1] - 1)  # not from one target to the next
+        usual += [float(np.median(gaps))] if len(gaps) else []
+    return np.array(FRACTIONS) * min(usual, default=0.0)
 
 
-def _demand(log: Log, pair: Pair, begin: Any, length: Any) -> tuple[Any, float, float]:
+def _demand(log: Log, pair: Pair, begin: Ints, length: Ints) -> tuple[Floats, float, float]:
     """Demand at equal distances, where one series holds for all targets of the pair: values, first time and distance."""
-    targets = np.unique(log.target[pair.rows[0]])
-    known = log.demand_of(int(targets[0])) if len(targets) == 1 else log.demand.get(-1)
-    if known is None or known.own:
+    targets = np.unique(log.target[pair[0].rows])
+    known = log.outside_demand(int(targets[0]) if len(targets) == 1 else -1)
+    if known is None:
         return np.zeros(1), 0.0, 1.0
     first, last = float(begin.min()), float((begin + length).max())
     step = (last - first) / GRID
-    return known.at(first + step * np.arange(GRID + 1)), first, step
+    return known.at(first + step * np.arange(GRID + 1, dtype=np.float64)), first, step
 
 
-def _tested(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) -> Relation:
+def _tested(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) -> Tested:
     begin, length = _windows(log, pair)
     taus = _scan(log, pair)
     demand, origin, step = _demand(log, pair, begin, length)
-    sides = [
-        ((log.time_ns[rows] - np.repeat(begin, np.diff(cuts))).astype(np.float64), log.direction[rows], cuts)
-        for rows, cuts in zip(pair.rows, pair.cuts, strict=True)
-    ]
-    size = len(pair.rows[0]) + len(pair.rows[1])
+    since = [(log.time_ns[side.rows] - np.repeat(begin, np.diff(side.cuts))).astype(np.float64) for side in pair]
+    sides = [(at, log.direction[side.rows], side.cuts) for at, side in zip(since, pair, strict=True)]
+    size = len(pair[0].rows) + len(pair[1].rows)
     seen, null, reached = np.zeros((2, len(taus))), np.zeros((0, 2, len(taus))), np.ones(2)
     for shifts in SHIFTS:
         if shifts * size > most_work and len(null):
             break
         expect(shifts * size)
-        moved = rng.random((shifts, len(begin))) * length
-        moved = np.concatenate([np.zeros((1, len(begin))), moved])
+        moved = np.concatenate([np.zeros((1, len(begin))), rng.random((shifts, len(begin))) * length])
         counts = undone(
             *sides[0], *sides[1], begin.astype(np.float64), length.astype(np.float64), moved, taus, demand, origin, step
         )
         seen, null = counts[0], counts[1:]
-        spread = np.maximum(counts.std(axis=0), 0.5)
-        score = ((counts - counts.mean(axis=0)) / spread).max(axis=2)
+        # The largest of several τ counts, so that each is taken in standard deviations before.
+        score = ((counts - counts.mean(axis=0)) / np.maximum(counts.std(axis=0), 0.5)).max(axis=2)
         reached = (score[1:] >= score[0] - 1e-9).sum(axis=0)
         if reached.min() > REACHED:
             break
     side = int(np.argmin(reached))
-    p = min(1.0, 2 * (1 + float(reached[side])) / (1 + len(null)))
+    p = min(1.0, 2 * (1 + float(reached[side])) / (1 + len(null)))  # twice: either may be the one who undoes
     best = int(np.argmax((seen - null.mean(axis=0))[side] / np.maximum(null.std(axis=0)[side], 0.5)))
-    usual = float(null[:, side, best].mean())
-    did, undid = (pair.first, pair.second) if side == 0 else (pair.second, pair.first)
-    count = int(seen[side, best])
-    names = tuple(log.word("controller", c) for c in (did, undid))
-    rank_ns, tokens = log.cost(np.concatenate(pair.rows))
+    return Tested(side, int(seen[side, best]), float(taus[best]), float(null[:, side, best].mean()), len(null), p)
+
+
+def _relation(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) -> Relation:
+    found = _tested(log, pair, most_work, rng)
+    did, undid = pair[found.did].rows, pair[1 - found.did].rows
+    names = log.name("controller", did[0]), log.name("controller", undid[0])
+    rows = np.concatenate([side.rows for side in pair])
+    targets, counts = np.unique(log.target[rows], return_counts=True)
+    target, knob = log.word("target", int(targets[np.argmax(counts)])), log.name("knob", did[0])
+    others = f" and {len(targets) - 1} other targets" if len(targets) > 1 else ""
     because = (
-        f"{names[1]} undid {count} of {len(pair.rows[side])} actions of {names[0]} within {spell(taus[best])}, "
-        f"where {usual:.3g} would fall so by chance ({len(null)} shifts)"
+        f"{names[1]} undoes {names[0]}'s {_what(log, did)} of {thing(target)}{others}: {found.count} of {len(did)} times "
+        f"within {spell(found.tau_ns)}; {found.expected:.3g} would fall so by chance ({found.shifts} shifts), and neither "
+        f"setting lasts"
     )
-    return Relation(KIND, names, _target(log, pair), log.word("knob", pair.knob), count, count / max(usual, 0.5), p, because,
-                    rank_ns, tokens)  # fmt: skip
+    times = found.count / max(found.expected, 0.5)
+    return Relation(KIND, names, target, knob, found.count, times, found.p, because, *log.cost(rows))
 
 
-def _target(log: Log, pair: Pair) -> str:
-    """The target with most actions."""
-    targets, counts = np.unique(log.target[np.concatenate(pair.rows)], return_counts=True)
-    return log.word("target", int(targets[np.argmax(counts)]))
+def _what(log: Log, rows: Ints) -> str:
+    """What actions do: preempt, where they say so, else change their knob."""
+    said = log.matching("trigger", "preempt") | log.matching("after", "preempt") | log.matching("outcome", "preempt")
+    return "preemption" if said[rows].mean() > 0.5 else f"changes to {log.name('knob', rows[0]) or 'a setting'}"
 
 
-def _counted(log: Log, pair: Pair, held: Jobs) -> tuple[list[tuple[float, Relation]], int]:
+def _counted(log: Log, pair: Pair) -> tuple[list[tuple[float, Relation]], int]:
     """Exact accounting of few actions, target by target, each with the chance of such turns; and how many were looked at."""
     out, looked = [], 0
-    ups = [np.add.reduceat(log.direction[rows] > 0, cuts[:-1]) for rows, cuts in zip(pair.rows, pair.cuts, strict=True)]
-    downs = [np.diff(cuts) - up for cuts, up in zip(pair.cuts, ups, strict=True)]
+    ups = [np.add.reduceat(log.direction[side.rows] > 0, side.cuts[:-1]) for side in pair]
+    downs = [np.diff(side.cuts) - up for side, up in zip(pair, ups, strict=True)]
     for side, way in product((0, 1), (1, -1)):
         mine, theirs = (ups[side], downs[1 - side]) if way > 0 else (downs[side], ups[1 - side])
-        for k in np.flatnonzero(np.minimum(mine, theirs) >= FEW):
-            did, undid = (pair.rows[s][pair.cuts[s][k] : pair.cuts[s][k + 1]] for s in (side, 1 - side))
-            found = _at_once(log, did[log.direction[did] == way], undid[log.direction[undid] == -way], held)
+        for k in np.flatnonzero(np.minimum(mine, theirs) >= FEW).tolist():
+            did, undid = pair[side].of(k), pair[1 - side].of(k)
+            found = _at_once(log, did[log.direction[did] == way], undid[log.direction[undid] == -way])
             out += [found] if found else []
             looked += 1
     return out, looked
 
 
-def _at_once(log: Log, did: Any, undid: Any, held: Jobs) -> tuple[float, Relation] | None:
+def _at_once(log: Log, did: Ints, undid: Ints) -> tuple[float, Relation] | None:
     fewer = min(len(did), len(undid))
+    # Of all orders of so many actions of two, two are strictly by turns.
     if fewer < LEAST and 2 / comb(len(did) + len(undid), fewer) > BY_TURNS:
         return None
-    target = int(log.target[did[0]])
     after = np.searchsorted(log.time_ns[undid], log.time_ns[did], side="right")
-    has = after < len(undid)
     answer = undid[np.minimum(after, len(undid) - 1)]
     following = np.append(log.time_ns[did[1:]], np.iinfo(np.int64).max)
-    back = has & (log.time_ns[answer] <= following)
-    known = log.demand_of(target)
-    if known is not None and not known.own:
+    back = (after < len(undid)) & (log.time_ns[answer] <= following)
+    known = log.outside_demand(int(log.target[did[0]]))
+    if known is not None:
         moved = known.at(log.time_ns[answer]) - known.at(log.time_ns[did])
         back &= moved * log.direction[answer] <= 0
     again = back & (following < np.iinfo(np.int64).max)
-    if back.sum() < FEW or back.sum() < NEARLY * len(did) or not again.any():
+    count = int(back.sum())
+    if count < FEW or count < NEARLY * len(did) or not again.any():
         return None
     lags = log.time_ns[answer[back]] - log.time_ns[did[back]]
-    lag = float(np.median(lags))
-    until = float(np.median((following - log.time_ns[answer])[again]))
+    lag, until = float(np.median(lags)), float(np.median((following - log.time_ns[answer])[again]))
     if lag > AT_ONCE * until:
         return None
+    target, knob = log.name("target", did[0]), log.name("knob", did[0])
     rank_ns, tokens = log.cost(np.concatenate([did, undid]))
-    lost = held.rank_ns(held.ended_at(log.word("target", target), log.time_ns[did]))
-    names = tuple(log.word("controller", int(log.controller[r[0]])) for r in (did, undid))
+    lost = log.jobs.rank_ns(log.jobs.ended_at(target, log.time_ns[did]))
+    names = log.name("controller", did[0]), log.name("controller", undid[0])
     period = float(np.median(np.diff(log.time_ns[did])))
-    few = "too few" if len(did) < LEAST else "too regular"
     because = (
-        f"{names[1]} undid {int(back.sum())} of {len(did)} actions of {names[0]} about {spell(lag)} after each, and each was "
-        f"done again: {len(did)} cycles of about {spell(period)}; {few} for a p-value"
+        f"{names[1]} undoes {names[0]}'s {_what(log, did)} of {thing(target)}: {count} of {len(did)} times, every "
+        f"{spell(period)}; each was undone after about {spell(lag)} and done again, so that neither lasts; too "
+        f"{'few' if len(did) < LEAST else 'regular'} for a p-value"
     )
     # Answers that know nothing of what they undo would fall anywhere in a cycle.
-    chance = min(float(lags.max()) / max(period, 1.0), 1.0) ** int(back.sum())
-    return chance, Relation(
-        KIND, names, log.word("target", target), log.word("knob", int(log.knob[did[0]])), int(back.sum()),
-        float(back.mean()), None, because, rank_ns if lost is None else lost, tokens,
-    )  # fmt: skip
+    chance = min(float(lags.max()) / max(period, 1.0), 1.0) ** count
+    cost = rank_ns if lost is None else lost
+    return chance, Relation(KIND, names, target, knob, count, float(back.mean()), None, because, cost, tokens)
 
 
 @kernel()
 def undone(
-    at: Any, way: Any, cut: Any, other_at: Any, other_way: Any, other_cut: Any, begin: Any, length: Any, moved: Any, taus: Any,
-    demand: Any, origin: float, step: float,
-) -> Any:  # fmt: skip
+    at: Floats, way: Codes, cut: Ints, other_at: Floats, other_way: Codes, other_cut: Ints, begin: Floats, length: Floats,
+    moved: Floats, taus: Floats, demand: Floats, origin: float, step: float,
+) -> Floats:  # fmt: skip
     """Actions undone next by the other controller within each τ, for every shift of the other; both ways round.
 
     Times count from the begin of their target's window; a merge of the two streams of each target, target after target.
@@ -298,6 +309,7 @@ def undone(
             i, last = cut[k], cut[k + 1]
             low, high = other_cut[k], other_cut[k + 1]
             count, start = high - low, low
+            # A shift is circular: what is moved beyond the window comes in again at its begin, so ``start`` comes first.
             for j in range(low, high):
                 if other_at[j] + moved[s, k] < length[k]:
                     start = j + 1
@@ -317,6 +329,7 @@ def undone(
                 if cells > 0:
                     cell = int((begin[k] + when - origin) / step)
                     level = demand[min(max(cell, 0), cells)]
+                # Undone: the action before was the other's, went the other way, and demand has not moved this one's way.
                 if who >= 0 and (who == 0) != mine and turn == -way_before and (level - demand_before) * turn <= 0.0:
                     for t in range(len(taus)):
                         if when - before <= taus[t]:

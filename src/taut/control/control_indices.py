@@ -5,20 +5,23 @@ None where what a number needs is not recorded. Units (works, actions, samples) 
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
 
 import numpy as np
 
-from taut.control import amplification, conflict
 from taut.control.action_log import Demand, Log, demanded, series
-from taut.control.job_attempts import jobs
+from taut.control.amplification import per_work
+from taut.control.conflict import meetings
 from taut.control.redundant_work import thrown_away
+from taut.core.array_types import Codes, Floats, Ints, Mask
 from taut.core.block_bootstrap import BLOCKS, proportion, ratio
 from taut.core.interval import Estimate, estimate, over
 
-PLANNED = ("planned", "forecast", "predicted")
-CAPACITY = ("capacity", "provisioned", "allocated")
-ATTRIBUTED, SPENT = ("attributed",), ("actual_cost", "cost", "spent")
+PLANNED, CAPACITY = "planned|forecast|predicted", "capacity|provisioned|allocated"
+ATTRIBUTED, SPENT = "attributed", "actual_cost|cost|spent"
+Key = tuple[str, str]
+"""Component and metric."""
 NAMES = (
     "actual_attempt_multiplier", "cost_per_completion", "retry_cascade_frequency", "decision_conflict_rate",
     "compensatory_action_rate", "cross_layer_coherence", "control_overhead_fraction", "control_oscillation_frequency",
@@ -36,15 +39,15 @@ def indices(log: Log) -> dict[str, Estimate | None]:
 def _attempts(log: Log) -> tuple[Estimate | None, ...]:
     """Attempts per work, cost of all attempts over that of those kept, works whose retries were retried."""
     rows = np.flatnonzero((log.attempt >= 0) & ~log.of_job)
-    leaf = [amplification.per_work(log, rows)[0], np.bincount(jobs(log.attempts).job)]
+    leaf = [per_work(log, rows)[0], np.bincount(log.jobs.job)]
     leaf += [] if log.calls is None else [np.ones(max(0, log.calls - len(rows)), dtype=np.int64)]
     each = np.concatenate(leaf)
     busy = np.where(log.busy_ns > 0, log.busy_ns, 0)[rows] * log.accelerators[rows]
-    kept = (log.holding("outcome", "^(kept|completed)$") & ~thrown_away(log))[rows]
+    kept = (log.matching("outcome", "^(kept|completed)$") & ~thrown_away(log))[rows]
     return (
         ratio(each, np.ones(len(each))),
         None if log.calls is not None else ratio(busy, busy * kept),
-        proportion(each > 2) if len(each) else None,
+        proportion(each > 2),
     )
 
 
@@ -52,58 +55,48 @@ def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     """Undone by another, turned back by anybody, layers that agree, overhead, turned back by oneself."""
     rows = np.flatnonzero((log.direction != 0) & (log.target >= 0))
     knob = log.target.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1
-    order = rows[np.argsort(knob[rows], kind="stable")]
-    before, after = order[:-1], order[1:]
-    same = knob[before] == knob[after]
-    before, after = before[same], after[same]
+    before, after = _followers(rows, knob)
     opposite = (log.direction[before] == -log.direction[after]) & ~_forced(log, before, after)
-    other = log.controller[before] != log.controller[after]
     soon = (log.time_ns[after] - log.time_ns[before]) <= _usual(log, rows)
-    shared = bool(conflict.meetings(log)[-1])
-    named = rows[log.controller[rows] >= 0]
-    own = named[np.argsort(log.stream[named], kind="stable")]
-    mine, then = own[:-1], own[1:]
-    one = log.stream[mine] == log.stream[then]
-    mine, then = mine[one], then[one]
+    undone = opposite & soon & (log.controller[before] != log.controller[after])
+    mine, then = _followers(rows[log.controller[rows] >= 0], log.stream)
     turned = (log.direction[mine] == -log.direction[then]) & ~_forced(log, mine, then)
+    one, other = _followers(rows, log.target)
+    met = log.layer[one] != log.layer[other]
     busy = np.where((log.busy_ns > 0) & ~log.of_job, log.busy_ns, 0) * log.accelerators
-    gone = thrown_away(log)
     # Of attempts that nothing links, nobody knows which were thrown away: that is not none.
     linked = (log.attempt >= 0) & ((log.work >= 0) | (log.parent >= 0))
-    overhead = ratio(busy * ((log.attempt < 0) | gone), busy) if (busy[linked] > 0).any() else None
+    overhead = ratio(busy * ((log.attempt < 0) | thrown_away(log)), busy) if (busy[linked] > 0).any() else None
     return (
-        proportion((opposite & other & soon)[np.argsort(after)]) if shared and len(after) else None,
-        proportion(opposite[np.argsort(after)]) if len(after) else None,
-        _coherence(log, rows),
+        proportion(undone[np.argsort(after)]) if meetings(log)[-1] else None,
+        proportion(opposite[np.argsort(after)]),
+        proportion((log.direction[one] == log.direction[other])[met][np.argsort(other[met])]),
         overhead,
-        proportion(turned[np.argsort(then)]) if len(then) else None,
+        proportion(turned[np.argsort(then)]),
     )
 
 
-def _coherence(log: Log, rows: Any) -> Estimate | None:
-    """Of two actions that follow each other on one target in different layers, the share that go the same way."""
-    order = rows[np.argsort(log.target[rows], kind="stable")]
-    before, after = order[:-1], order[1:]
-    met = (log.target[before] == log.target[after]) & (log.layer[before] != log.layer[after])
-    before, after = before[met], after[met]
-    return proportion((log.direction[before] == log.direction[after])[np.argsort(after)]) if len(after) else None
+def _followers(rows: Ints, key: Codes | Ints) -> tuple[Ints, Ints]:
+    """Actions, and the next one of each with the same key."""
+    order = rows[np.argsort(key[rows], kind="stable")]
+    same = np.diff(key[order]) == 0
+    return order[:-1][same], order[1:][same]
 
 
-def _usual(log: Log, rows: Any) -> float:
+def _usual(log: Log, rows: Ints) -> float:
     """Median time between two actions of one controller on one knob of a target."""
-    order = rows[np.argsort(log.stream[rows], kind="stable")]
-    gaps = np.diff(log.time_ns[order])[np.diff(log.stream[order]) == 0]
-    return float(np.median(gaps)) if len(gaps) else 0.0
+    before, after = _followers(rows, log.stream)
+    return float(np.median(log.time_ns[after] - log.time_ns[before])) if len(after) else 0.0
 
 
-def _forced(log: Log, before: Any, after: Any) -> Any:
+def _forced(log: Log, before: Ints, after: Ints) -> Mask:
     """Pairs of actions between which demand moved the way of the second."""
     out = np.zeros(len(after), dtype=bool)
     if not log.demand:
         return out
     for target in set(log.target[after].tolist()) if len(log.demand) > 1 or -1 not in log.demand else {-1}:
-        known: Demand | None = log.demand_of(target)
-        if known is None or known.own:
+        known = log.outside_demand(target)
+        if known is None:
             continue
         here = log.target[after] == target if target >= 0 else np.ones(len(after), dtype=bool)
         moved = known.at(log.time_ns[after[here]]) - known.at(log.time_ns[before[here]])
@@ -113,11 +106,8 @@ def _forced(log: Log, before: Any, after: Any) -> Any:
 
 def _margins(log: Log) -> tuple[Estimate | None, ...]:
     """Share of the allowed time that works used, and how much of it they use more at the end of the log than at its begin."""
-    work = amplification.roots(log)
-    rows = np.flatnonzero((work >= 0) & (log.attempt >= 0) & (log.busy_ns >= 0) & ~log.of_job)
-    groups, inverse = np.unique(work[rows], return_inverse=True)
-    if not len(groups):
-        return None, None
+    rows = np.flatnonzero((log.root >= 0) & (log.attempt >= 0) & (log.busy_ns >= 0) & ~log.of_job)
+    groups, inverse = np.unique(log.root[rows], return_inverse=True)
     begin = np.full(len(groups), np.iinfo(np.int64).max)
     end, wanted = np.full(len(groups), -1), np.full(len(groups), -1)
     np.minimum.at(begin, inverse, log.time_ns[rows])
@@ -132,63 +122,55 @@ def _margins(log: Log) -> tuple[Estimate | None, ...]:
     return ratio(used, np.ones(len(used))), _slope(when, used)
 
 
-def _slope(when: Any, used: Any) -> Estimate | None:
+def _slope(when: Floats, used: Floats) -> Estimate | None:
     """Straight line over the length of the log."""
     if len(used) < 8:
         return None
     if len(used) > BLOCKS:
+        # Means of neighbours: the line through them is nearly that of all, and bounded in memory.
         cuts = np.linspace(0, len(used), BLOCKS + 1).astype(np.int64)
         size = np.diff(cuts)
         when, used = np.add.reduceat(when, cuts[:-1]) / size, np.add.reduceat(used, cuts[:-1]) / size
 
-    def line(some: Any) -> Any:
+    def line(some: Ints) -> Floats:
         x, y = when[some], used[some]
         x = x - x.mean(axis=-1, keepdims=True)
-        return over((x * y).sum(axis=-1), (x * x).sum(axis=-1))
+        slope: Floats = over((x * y).sum(axis=-1), (x * x).sum(axis=-1))
+        return slope
 
     return estimate(line, len(used))
 
 
 def _plans(log: Log) -> tuple[Estimate | None, ...]:
     """Accuracy of plans and of attribution, and error of capacity, from the series that lie beside the log."""
-    found = series(log.metrics)
-    plan = _matched(found, lambda name: _holds(name, PLANNED), _is_demand)
-    cost = _matched(
-        found, lambda name: _holds(name, ATTRIBUTED), lambda name: _holds(name, SPENT) and not _holds(name, ATTRIBUTED)
+    found = series(log.trace.metrics)
+    demand = {key for key in found if demanded(key[1]) is not None}
+    planned, capacity, attributed, spent = (
+        {key for key in found if re.search(words, key[1], re.I)} for words in (PLANNED, CAPACITY, ATTRIBUTED, SPENT)
     )
-    capacity = _matched(found, lambda name: _holds(name, CAPACITY) and not _holds(name, PLANNED), _is_demand)
-    return _close(plan, 1.0), _close(cost, 2.0), _off(capacity)
+    return (
+        _close(_matched(found, planned, demand), 1.0),
+        _close(_matched(found, attributed, spent - attributed), 2.0),
+        _off(_matched(found, capacity - planned, demand)),
+    )
 
 
-def _is_demand(name: str) -> bool:
-    return demanded(name) is not None
-
-
-def _holds(name: str, words: tuple[str, ...]) -> bool:
-    return any(word in name.lower() for word in words)
-
-
-def _matched(found: Any, said: Any, was: Any) -> tuple[Any, Any] | None:
+def _matched(found: Mapping[Key, tuple[Ints, Floats]], stated: set[Key], actual: set[Key]) -> tuple[Floats, Floats] | None:
     """Two kinds of series of the same component, the second where the first was sampled; all components together."""
-    one, two = [], []
-    for (component, name), (time_ns, value) in found.items():
-        if not said(name):
-            continue
-        other = next((key for key in sorted(found) if key[0] == component and was(key[1])), None)
-        if other is None:
-            continue
-        actual = Demand("", *found[other])
-        one.append(value)
-        two.append(actual.at(time_ns))
-    return (np.concatenate(one), np.concatenate(two)) if one else None
+    of = {component: (component, name) for component, name in sorted(actual, reverse=True)}
+    both = [(found[key], found[of[key[0]]]) for key in found if key in stated and key[0] in of]
+    if not both:
+        return None
+    values = [(value, Demand("", *other).at(time_ns)) for (time_ns, value), other in both]
+    return np.concatenate([one for one, _ in values]), np.concatenate([two for _, two in values])
 
 
-def _off(pair: tuple[Any, Any] | None) -> Estimate | None:
+def _off(pair: tuple[Floats, Floats] | None) -> Estimate | None:
     """Sum of the differences over the sum of what was."""
     return None if pair is None else ratio(np.abs(pair[0] - pair[1]), np.abs(pair[1]))
 
 
-def _close(pair: tuple[Any, Any] | None, times: float) -> Estimate | None:
+def _close(pair: tuple[Floats, Floats] | None, times: float) -> Estimate | None:
     """One less the difference; attribution counts a wrong unit twice, where it is missing and where it is too much."""
     off = _off(pair)
     if off is None:

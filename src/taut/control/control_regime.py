@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from taut.control.relation import Relation
 from taut.core.interval import Estimate
+from taut.result.types import ControlRegime
 
 MOST_OF_LOAD = 2.0
 """Attempts per work, surely, from which repeats are most of the load."""
@@ -22,10 +22,10 @@ ORDER = ("amplifying", "incoherent", "oscillating")
 """What is worst comes first: what feeds itself, what fights, what swings."""
 
 
-def regime(relations: Sequence[Relation], found: Mapping[str, Estimate | None], actions: int) -> dict[str, Any]:
+def regime(relations: Sequence[Relation], found: Mapping[str, Estimate | None], actions: int) -> ControlRegime:
     """The class of a log; None where there is nothing to judge."""
     if not actions:
-        return {"class": None}
+        return ControlRegime(kind=None)
     classes = {LEADS_TO[relation.kind] for relation in relations if relation.kind in LEADS_TO}
     if any(r.kind == "feedback loop" and (r.statistic or 0.0) >= FEEDS_ITSELF for r in relations):
         classes.add("amplifying")
@@ -33,7 +33,7 @@ def regime(relations: Sequence[Relation], found: Mapping[str, Estimate | None], 
         classes.add("amplifying")
     if _low(found.get("decision_conflict_rate")) > MOST:
         classes.add("incoherent")
-    return {"class": next((word for word in ORDER if word in classes), "coherent")}
+    return ControlRegime(kind=next((word for word in ORDER if word in classes), "coherent"))
 
 
 def _low(estimate: Estimate | None) -> float:

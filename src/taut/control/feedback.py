@@ -13,12 +13,13 @@ other, in either sign once demand swings back.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation, spell
+from taut.control.relation import Relation, joined, spell
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.interval import LEVEL
 from taut.core.lagged import FIRST, Edge, leads, without_period
 from taut.core.trend import corrected
@@ -32,12 +33,27 @@ BINS = (64, 512)
 """Fewest and most bins of the time axis; otherwise two actions of the rarer stream fall into one on the mean."""
 EDGE = 0.05
 """False edges among those found."""
+LAGS = 4
+"""Bins of demand that may make a controller act: now and up to three before."""
 DRAWS = 500
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The actions of controllers on their knobs while all of them act, and how each leads each other."""
+
+    rows: list[Ints]
+    bins_ns: Floats
+    """Edges of the bins of the time axis."""
+    lead: dict[tuple[int, int], Edge]
+    """(cause, effect) → edge, and …"""
+    q: dict[tuple[int, int], float]
+    """… its chance, corrected for all pairs."""
 
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """The loops between the busiest streams."""
-    streams = _streams(log)
+    streams = _busiest(log)
     if len(streams) < 2:
         return []
     first = max(log.time_ns[rows[0]] for rows in streams)
@@ -52,98 +68,89 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
         log.notes.append("demand is not recorded, which would make controllers lead each other: no loop is looked for")
         return []
     series = without_period([_net(log, rows, edges) for rows in streams])
-    given = without_period(demand) if demand else []
-    table: dict[tuple[int, int], Edge] = {}
-    for a in range(len(series)):
-        for b in range(len(series)):
-            if a != b:
-                table[a, b] = _edge(series[a], series[b], given)
-    q = dict(zip(table, corrected([edge.chance for edge in table.values()]), strict=True))
-    return _loops(log, streams, table, q, edges, rng)
+    known = without_period(demand) if demand else []
+    pairs = [(a, b) for a in range(len(series)) for b in range(len(series)) if a != b]
+    lead = {(a, b): _edge(series[a], series[b], known) for a, b in pairs}
+    q = [1.0 if value is None else value for value in corrected([edge.chance for edge in lead.values()])]
+    return _loops(log, Streams(streams, edges, lead, dict(zip(lead, q, strict=True))), rng)
 
 
-def _streams(log: Log) -> list[Any]:
+def _busiest(log: Log) -> list[Ints]:
     """Rows of the busiest controllers and knobs; attempts are no decisions, repeats are."""
-    turned = (log.direction != 0) | (log.attempt > 0) | ((log.attempt < 0) & log.holding("layer", "^(retry|fallback)$"))
+    turned = (log.direction != 0) | (log.attempt > 0) | ((log.attempt < 0) & log.matching("layer", "^(retry|fallback)$"))
     rows = np.flatnonzero((log.controller >= 0) & turned)
     key = log.controller.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1
-    found = [group for group in log.groups(key, rows) if len(group) >= LEAST]
-    return sorted(found, key=len, reverse=True)[:STREAMS]
+    return sorted(log.groups(key, rows, LEAST), key=len, reverse=True)[:STREAMS]
 
 
-def _net(log: Log, rows: Any, edges: Any) -> Any:
+def _net(log: Log, rows: Ints, edges: Floats) -> Floats:
     way = log.direction[rows].astype(np.float64)
+    # Net ups and downs where directions are known; else the mere number of actions.
     weight = way if (way != 0).mean() > 0.5 else np.ones(len(rows))
     return np.histogram(log.time_ns[rows], edges, weights=weight)[0]
 
 
-def _demand(log: Log, streams: list[Any], edges: Any) -> list[Any] | None:
+def _demand(log: Log, streams: list[Ints], edges: Floats) -> list[Floats] | None:
     """The distinct series of demand behind the streams, now and before; None where one stream has none."""
-    middle = (edges[:-1] + edges[1:]) / 2
-    known = [log.demand_of(int(log.target[rows[0]])) for rows in streams]
-    out: list[Any] = []
-    if any(one is None or one.own for one in known):
+    known = [log.outside_demand(int(log.target[rows[0]])) for rows in streams]
+    if None in known:
         return None
-    for one in {id(d): d for d in known if d is not None}.values():
-        now = one.at(middle).astype(np.float64)
-        for lag in range(4):
-            out.append(np.concatenate([np.full(lag, now[0]), now[: len(now) - lag]]))
+    out: list[Floats] = []
+    for one in {id(demand): demand for demand in known if demand}.values():
+        now = one.at((edges[:-1] + edges[1:]) / 2).astype(np.float64)
+        out += [np.concatenate([np.full(lag, now[0]), now[: len(now) - lag]]) for lag in range(LAGS)]
     return [one for one in out if np.ptp(one) > 0]
 
 
-def _edge(x: Any, y: Any, given: list[Any]) -> Edge:
+def _edge(x: Floats, y: Floats, known: list[Floats]) -> Edge:
     """The likelier of the two signs, corrected for both."""
-    edge = min((leads(x, y, sign, given) for sign in (1, -1)), key=lambda e: e.chance)
+    edge = min((leads(x, y, sign, known) for sign in (1, -1)), key=lambda e: e.chance)
     return Edge(min(1.0, 2 * edge.chance), edge.slope, edge.error)
 
 
-def _loops(
-    log: Log, streams: list[Any], table: dict[tuple[int, int], Edge], q: Any, edges: Any, rng: np.random.Generator
-) -> list[Relation]:
+def _loops(log: Log, streams: Streams, rng: np.random.Generator) -> list[Relation]:
     """One relation per strongly connected component; where there is none, the likeliest pair stands for all tests made."""
-    n = len(streams)
+    n, q = len(streams.rows), streams.q
     linked = np.zeros((n, n), dtype=bool)
     for (a, b), value in q.items():
         linked[a, b] = value <= EDGE
     out = []
     for part in components(linked):
         inside = [(a, b) for a in part for b in part if a != b and linked[a, b]]
-        out.append(_relation(log, streams, part, inside, table, max(q[e] for e in inside), edges, rng))
+        out.append(_relation(log, streams, part, inside, max(q[edge] for edge in inside), rng))
     if out:
         return out
+    # A loop is as likely as its least likely edge.
     p, a, b = min((max(q[a, b], q[b, a]), a, b) for a in range(n) for b in range(a))
-    return [_relation(log, streams, [a, b], [(a, b), (b, a)], table, max(p, EDGE + 1e-9), edges, rng)]
+    return [_relation(log, streams, [a, b], [(a, b), (b, a)], max(p, EDGE + 1e-9), rng)]
 
 
 def _relation(
-    log: Log, streams: list[Any], part: list[int], inside: list[tuple[int, int]], table: Any, p: float, edges: Any,
-    rng: np.random.Generator,
-) -> Relation:  # fmt: skip
+    log: Log, streams: Streams, part: list[int], inside: list[tuple[int, int]], p: float, rng: np.random.Generator
+) -> Relation:
     place = {stream: i for i, stream in enumerate(part)}
     draws = np.zeros((DRAWS, len(part), len(part)))
     for a, b in inside:
-        edge = table[a, b]
+        edge = streams.lead[a, b]
         draws[:, place[b], place[a]] = np.concatenate([[edge.slope], rng.normal(edge.slope, edge.error, DRAWS - 1)])
+    # Slopes are known with an error: the gain is that of each draw of all of them together, the first as estimated.
     radius = np.abs(np.linalg.eigvals(draws)).max(axis=1)
     low, high = np.quantile(radius, LEVEL)
-    rows = np.concatenate([streams[k] for k in part])
-    names = tuple(dict.fromkeys(log.word("controller", int(log.controller[streams[k][0]])) for k in part))
-    knobs = dict.fromkeys(log.word("knob", int(log.knob[streams[k][0]])) for k in part)
-    arrows = ", ".join(f"{_name(log, streams[a])} → {_name(log, streams[b])} ({table[a, b].slope:+.2f})" for a, b in inside)
+    first = {k: streams.rows[k][0] for k in part}
+    names = tuple(dict.fromkeys(log.name("controller", row) for row in first.values()))
+    knobs = dict.fromkeys(log.name("knob", row) for row in first.values())
+    label = {k: f"{log.name('controller', row)} {log.name('knob', row)}".strip() for k, row in first.items()}
+    arrows = ", ".join(f"{label[a]} → {label[b]} ({streams.lead[a, b].slope:+.2f})" for a, b in inside)
     because = (
-        f"each leads the other within {FIRST} spans of {spell(edges[1] - edges[0])}: {arrows}; gain of the loop "
-        f"{radius[0]:.2f} ({low:.2f} to {high:.2f})"
+        f"{joined(names)} drive each other within {FIRST} spans of {spell(streams.bins_ns[1] - streams.bins_ns[0])}: {arrows}; "
+        f"the loop has a gain of {radius[0]:.2f} ({low:.2f} to {high:.2f}), and from 1 on what it does grows"
     )
-    target = log.word("target", int(log.target[streams[part[0]][0]]))
-    return Relation(KIND, names, target, ", ".join(k for k in knobs if k), len(rows), float(radius[0]), min(1.0, float(p)),
-                    because, *log.cost(rows))  # fmt: skip
+    target, knob = log.name("target", first[part[0]]), ", ".join(filter(None, knobs))
+    rows = np.concatenate([streams.rows[k] for k in part])
+    return Relation(KIND, names, target, knob, len(rows), float(radius[0]), min(1.0, float(p)), because, *log.cost(rows))
 
 
-def _name(log: Log, rows: Any) -> str:
-    return f"{log.word('controller', int(log.controller[rows[0]]))} {log.word('knob', int(log.knob[rows[0]]))}".strip()
-
-
-def components(linked: Any) -> list[list[int]]:
+def components(linked: Mask) -> list[list[int]]:
     """Strongly connected parts of more than one node: those that reach each other."""
     from scipy.sparse.csgraph import connected_components
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from taut.control.action_log import intern
+from taut.core.array_types import Codes, Ints, Mask, Texts
+from taut.core.ids import word_ids
 from taut.core.tables import Table
 
 SECOND = 1_000_000_000
@@ -17,55 +17,49 @@ SECOND = 1_000_000_000
 class Jobs:
     """Attempts in order of job and time."""
 
-    job: Any
+    job: Codes
     names: list[str]
-    start_ns: Any
-    end_ns: Any
-    outcome: Any
-    """Words, as objects."""
-    accelerators: Any
+    start_ns: Ints
+    end_ns: Ints
+    outcome: Texts
+    accelerators: Ints
     """-1 where they are not counted, or something else is."""
-    last: Any
+    last: Mask
     """The attempt was its job's last."""
-    rows: Any
+    rows: Ints
     """Rows of the table."""
 
     @property
-    def known(self) -> Any:
+    def known(self) -> Mask:
         """Attempts whose begin and end are recorded."""
         return (self.start_ns >= 0) & (self.end_ns >= self.start_ns)
 
     @property
-    def took_ns(self) -> Any:
+    def took_ns(self) -> Ints:
         """How long each took; meaningless where it is not known."""
         return self.end_ns - self.start_ns
 
     @property
-    def count(self) -> int:
-        """Jobs."""
-        return len(self.names)
-
-    @property
     def restarted(self) -> int:
         """Jobs of more than one attempt."""
-        return int((np.bincount(self.job, minlength=1) > 1).sum()) if len(self.job) else 0
+        return int((np.bincount(self.job) > 1).sum())
 
     @property
     def counted(self) -> bool:
         """Every attempt's accelerators are recorded."""
         return bool((self.accelerators > 0).all())
 
-    def held_ns(self, rows: Any) -> int:
+    def held_ns(self, rows: Ints) -> int:
         """Time that attempts held accelerators, or where these are not counted, time alone."""
         weight = self.accelerators[rows] if self.counted else 1
         return int((self.took_ns[rows] * weight)[self.known[rows]].sum())
 
-    def rank_ns(self, rows: Any) -> int | None:
+    def rank_ns(self, rows: Ints) -> int | None:
         """Time × accelerators of some attempts; None where these are not counted."""
         held = self.accelerators[rows]
         return int((self.took_ns[rows] * held)[self.known[rows]].sum()) if len(rows) and (held > 0).all() else None
 
-    def ended_at(self, name: str, times_ns: Any) -> Any:
+    def ended_at(self, name: str, times_ns: Ints) -> Ints:
         """Attempts of a job that ended when something was done, to the second that logs may differ."""
         if name not in self.names or not len(times_ns):
             return np.zeros(0, dtype=np.int64)
@@ -74,7 +68,7 @@ class Jobs:
         near = np.searchsorted(times, self.end_ns[mine] - SECOND) < np.searchsorted(times, self.end_ns[mine] + SECOND, "right")
         return mine[near]
 
-    def gaps_ns(self) -> Any:
+    def gaps_ns(self) -> Ints:
         """Time from the end of an attempt to the begin of the next of its job."""
         following = np.flatnonzero(~self.last)
         gap = self.start_ns[following + 1] - self.end_ns[following]
@@ -83,10 +77,9 @@ class Jobs:
 
 def jobs(attempts: Table) -> Jobs:
     """The attempts of a trace."""
-    job, names = intern(attempts.job)
+    job, names = word_ids(attempts.job)
     order = np.lexsort((attempts.attempt, job))
     job = job[order]
-    last = np.append(np.diff(job) != 0, True) if len(job) else np.zeros(0, dtype=bool)
-    unit = np.array([word == "accelerator" for word in attempts.unit.tolist()], dtype=bool)
-    held = np.where(unit, attempts.accelerators, -1)[order].astype(np.int64)
+    last = np.append(np.diff(job) != 0, True)[: len(job)]
+    held = np.where(attempts.unit == "accelerator", attempts.accelerators, -1)[order].astype(np.int64)
     return Jobs(job, names, attempts.start_ns[order], attempts.end_ns[order], attempts.outcome[order], held, last, order)

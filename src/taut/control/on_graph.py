@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from taut.control.action_log import intern
 from taut.control.call_attempts import attempt_of
+from taut.core.array_types import Ints, Mask
+from taut.core.ids import word_ids
 from taut.core.tables import NULL
 from taut.graph import Graph
 
@@ -35,15 +35,15 @@ class Projection:
     """The actions of a trace on its graph, one array element for each."""
 
     graph: Graph
-    segment: Any
+    segment: Ints
     """Segment in whose time it was taken; -1 for none."""
-    begin_ns: Any
+    begin_ns: Ints
     """When, on the axis of that segment."""
-    end_ns: Any
+    end_ns: Ints
     """Until when it kept its target busy; an attempt's time is work, not control, and does not count."""
-    place: Any
+    place: Ints
     """Index into ``ranks``; -1 where the target has no name on the graph, or the action lies outside the traced time."""
-    ranks: Sequence[Any]
+    ranks: Sequence[Ints]
     """Ranks, as indices into ``graph.ranks``, of every target that was found."""
     untargeted: list[str]
     """Actions in the traced time on what is no part of the graph, in a line if there are any."""
@@ -51,13 +51,14 @@ class Projection:
     """Actions outside of it, likewise."""
 
     @cached_property
-    def interferes(self) -> Any:
+    def interferes(self) -> Mask:
         """Actions that may have made a pause: all but the begin of a job or a call."""
         actions = self.graph.trace.actions
-        return (self.place >= 0) & (actions.attempt != START) & (actions.knob != SUBMISSION)
+        mask: Mask = (self.place >= 0) & (actions.attempt != START) & (actions.knob != SUBMISSION)
+        return mask
 
     @cached_property
-    def order(self) -> tuple[Any, Any]:
+    def order(self) -> tuple[Ints, Ints]:
         """Ops by segment and rank in order of arrival, and where each (segment, rank) begins."""
         from taut.core.group_kernels import order_groups
 
@@ -67,13 +68,14 @@ class Projection:
         order, begin = order_groups(group, segments * ranks, g.ops.start_ns, g.ops.end_ns)
         return order, begin
 
-    def next_ops(self, rows: Any) -> tuple[Any, Any]:
+    def next_ops(self, rows: Ints) -> tuple[Ints, Ints]:
         """Ops that begin next after one of some actions on their rank, or while it is at work, and the first for each."""
         order, begin = self.order
         start, ranks = self.graph.ops.start_ns, len(self.graph.ranks)
         hit, by = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for segment, rank, some, until in self._by_rank(rows):
             mine = order[begin[segment * ranks + rank] : begin[segment * ranks + rank + 1]]
+            # An action hits the first op that begins after it: it lies after the start of the op before, or still goes on then.
             before = np.concatenate([[NULL], start[mine[:-1]]]) if len(mine) else start[mine]
             first = np.searchsorted(until, before, side="right")
             found = first < len(some)
@@ -82,7 +84,7 @@ class Projection:
             by.append(some[first[found]])
         return np.concatenate(hit), np.concatenate(by)
 
-    def inside(self, ops: Any) -> Any:
+    def inside(self, ops: Ints) -> Ints:
         """Of each op the last action that was at work on its rank from its begin to its end, -1 for none."""
         g = self.graph
         out = np.full(len(g), NULL, dtype=np.int64)
@@ -100,14 +102,14 @@ class Projection:
             out[mine[found]] = rows[longest[last[found]]]
         return out
 
-    def _by_rank(self, rows: Any) -> Iterator[tuple[int, int, Any, Any]]:
+    def _by_rank(self, rows: Ints) -> Iterator[tuple[int, int, Ints, Ints]]:
         """(segment, rank, those of some actions that hit it in order of time, until when any of them so far was at work)."""
         rows = rows[np.lexsort((self.begin_ns[rows], self.segment[rows]))]
         hitting: dict[int, list[int]] = {}
         for place in np.unique(self.place[rows]).tolist():
             for rank in self.ranks[place].tolist():
                 hitting.setdefault(rank, []).append(place)
-        known: dict[tuple[int, ...], Any] = {}
+        known: dict[tuple[int, ...], list[tuple[int, Ints, Ints]]] = {}
         for rank, places in hitting.items():
             if tuple(places) not in known:
                 mine = rows[np.isin(self.place[rows], places)]
@@ -145,15 +147,18 @@ def _unplaced(graph: Graph, actions: int, placed: int) -> list[str]:
     return [f"{actions - placed:,} of {actions:,} actions have no place on the graph: {why}"] if placed < actions else []
 
 
-def axis_ns(graph: Graph) -> Any:
+def axis_ns(graph: Graph) -> Ints | None:
     """Time of each segment's zero, ns since the origin of the trace's clock; None where steps have times of their own."""
     if not graph.trace.relative:
-        return graph.origin_ns
-    zero = graph.trace.zero_ns
-    return None if zero is None else graph.origin_ns + np.asarray(zero, dtype=np.int64)[graph.steps]
+        origin: Ints = graph.origin_ns
+        return origin
+    if graph.trace.zero_ns is None:
+        return None
+    zero: Ints = graph.origin_ns + np.asarray(graph.trace.zero_ns, dtype=np.int64)[graph.steps]
+    return zero
 
 
-def _when(graph: Graph) -> tuple[Any, Any]:
+def _when(graph: Graph) -> tuple[Ints, Ints]:
     """Segment of each action, and its time there."""
     actions, zero = graph.trace.actions, axis_ns(graph)
     nowhere = np.full(len(actions), NULL, dtype=np.int64)
@@ -173,7 +178,7 @@ def _when(graph: Graph) -> tuple[Any, Any]:
     return np.where(inside, segment, NULL), np.where(inside, at - zero[segment], NULL)
 
 
-def _offset_ns(graph: Graph) -> Any:
+def _offset_ns(graph: Graph) -> Ints | int:
     """How far the clock of whoever acted is from the graph's, where it is one of the ranks."""
     actions, clock = graph.trace.actions, graph.clock
     if not clock.applied.any():
@@ -182,18 +187,18 @@ def _offset_ns(graph: Graph) -> Any:
     return np.where(clock.rank[at] == actions.rank, clock.offset_ns[at], 0)
 
 
-def _targets(graph: Graph, rows: Any, begin_ns: Any, segment: Any) -> tuple[Any, list[Any], list[str]]:
+def _targets(graph: Graph, rows: Ints, begin_ns: Ints, segment: Ints) -> tuple[Ints, list[Ints], list[str]]:
     """Of each action the index of its target's ranks, these ranks, and the targets that have none."""
     actions = graph.trace.actions
     place = np.full(len(actions), NULL, dtype=np.int64)
     if not len(rows):
         return place, [], []
-    target, words = intern(actions.target[rows])
+    target, words = word_ids(actions.target[rows])
     is_work = (actions.target[rows] == actions.work[rows]).astype(np.int64)
     keys = np.stack([target, np.where(target >= 0, NULL, actions.rank[rows]), is_work], axis=1)
     kinds, which = np.unique(keys, axis=0, return_inverse=True)
-    names = _Names(graph)
-    found: list[Any] = []
+    names = _TargetNames(graph)
+    found: list[Ints] = []
     at = np.full(len(kinds), NULL, dtype=np.int64)
     for k, (number, rank, of_work) in enumerate(kinds.tolist()):
         ranks = names.of(words[number], bool(of_work)) if number >= 0 else names.numbered("rank", rank)
@@ -206,7 +211,7 @@ def _targets(graph: Graph, rows: Any, begin_ns: Any, segment: Any) -> tuple[Any,
     return place, found, [words[number] for number in lost.tolist()]
 
 
-def _called(graph: Graph, rows: Any, begin_ns: Any, segment: Any, place: Any, found: list[Any]) -> None:
+def _called(graph: Graph, rows: Ints, begin_ns: Ints, segment: Ints, place: Ints, found: list[Ints]) -> None:
     """Targets that are calls, where the trace tells its calls itself: the ranks that did the work of each attempt."""
     busy = np.clip(graph.trace.actions.busy_ns[rows], 0, LONGEST_NS)
     attempt = attempt_of(graph, rows, segment[rows], begin_ns[rows], begin_ns[rows] + busy)
@@ -221,7 +226,7 @@ def _called(graph: Graph, rows: Any, begin_ns: Any, segment: Any, place: Any, fo
         place[some[0, 0]] = sets[ranks]
 
 
-class _Names:
+class _TargetNames:
     """What the trace calls its ranks, alone and together."""
 
     def __init__(self, graph: Graph) -> None:
@@ -229,12 +234,12 @@ class _Names:
         self.graph = graph
         self.jobs = {*trace.attempts.job.tolist(), *trace.attempts.name.tolist()} - {""}
         self.only = len(set(trace.attempts.job.tolist())) == 1
-        self.known: dict[str, Any] = {}
+        self.known: dict[str, Ints] = {}
         for words in (members.host, np.array([host.partition(".")[0] for host in members.host]), members.role, members.name):
             for word in {word for word in words.tolist() if word and not word.isdecimal()}:
                 self.known.setdefault(word, np.flatnonzero(words == word))
 
-    def of(self, target: str, is_work: bool) -> Any:
+    def of(self, target: str, is_work: bool) -> Ints:
         """The ranks that a target means; none where nothing has its name."""
         trace = self.graph.trace
         if target == trace.name or (target in self.jobs and self.only):
@@ -255,7 +260,7 @@ class _Names:
             return np.unique(self.graph.rank_index[self.graph.ops.name == list(trace.names).index(target)])
         return np.zeros(0, dtype=np.int64)
 
-    def numbered(self, kind: str, number: int) -> Any:
+    def numbered(self, kind: str, number: int) -> Ints:
         """The rank, or the ranks of the stage, of that number."""
         column = self.graph.ranks if kind == "rank" else self.graph.members.stage
         return np.flatnonzero(column == number) if number >= 0 else np.zeros(0, dtype=np.int64)

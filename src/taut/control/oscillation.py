@@ -14,12 +14,11 @@ demand would look the same; the count is noted.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from taut.control.action_log import Demand, Log
-from taut.control.relation import Relation, spell
+from taut.control.relation import Relation, spell, thing
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.jit import kernel
 
 KIND = "oscillation"
@@ -55,7 +54,7 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """Every stream that turns back often enough to speak of."""
     out = []
     turned: dict[int, int] = {}
-    unknown: list[tuple[Any, int, Demand | None]] = []
+    unknown: list[tuple[Ints, int, Demand | None]] = []
     for rows, turns in reversing(log):
         known = log.demand_of(int(log.target[rows[0]]))
         if known is None or known.own:
@@ -71,7 +70,7 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     return out
 
 
-def reversing(log: Log) -> list[tuple[Any, int]]:
+def reversing(log: Log) -> list[tuple[Ints, int]]:
     """Rows of each stream and how often it turned back, those that did so most first."""
     rows = np.flatnonzero((log.direction != 0) & (log.target >= 0))
     order = rows[np.argsort(log.stream[rows], kind="stable")]
@@ -85,47 +84,48 @@ def reversing(log: Log) -> list[tuple[Any, int]]:
     return [(order[ends[k] : ends[k + 1]], int(turns[k])) for k in often if turns[k] >= LISTED]
 
 
-def _note(log: Log, rows: Any, turns: int, known: Demand | None, others: int) -> None:
+def _note(log: Log, rows: Ints, turns: int, known: Demand | None, others: int) -> None:
     more = f" ({others} others turned back, too)" if others else ""
-    who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
+    said = f"{_reversed(log, rows)} {turns} times"
     if known is None:
-        log.notes.append(
-            f"{who or SOMEBODY} reversed {knob} of {target} {turns} times: demand is not recorded, which would force some{more}"
-        )
+        log.notes.append(f"{said}: demand is not recorded, which would force some{more}")
     else:
         log.notes.append(
-            f"{who or SOMEBODY} reversed {knob} of {target} {turns} times; {known.name}, as it saw it when it acted, turned "
-            f"{zigzag(known.value, 0.0)} times; what demand itself did is not recorded{more}"
+            f"{said}; {known.name}, as it saw it when it acted, turned {zigzag(known.value, 0.0)} times; what demand itself "
+            f"did is not recorded{more}"
         )
 
 
-def _found(log: Log, rows: Any, known: Demand, of_demand: int, rng: np.random.Generator) -> Relation | None:
+def _reversed(log: Log, rows: Ints) -> str:
+    who, knob, target = (log.name(column, rows[0]) for column in ("controller", "knob", "target"))
+    return f"{who or SOMEBODY} reversed {knob} of {thing(target)}"
+
+
+def _found(log: Log, rows: Ints, known: Demand, of_demand: int, rng: np.random.Generator) -> Relation | None:
     way, at = log.direction[rows], log.time_ns[rows]
     turned = np.flatnonzero(np.diff(way) != 0) + 1
-    moved = known.at(at[turned]) - known.at(at[turned - 1])
-    forced = moved * way[turned] > 0
-    own, more = int((~forced).sum()), len(turned) - of_demand
-    who, knob, target = (log.word(c, int(log.ids[c][rows[0]])) for c in ("controller", "knob", "target"))
-    said = (
-        f"{who or SOMEBODY} reversed {knob} of {target} {len(turned)} times in {spell(at[-1] - at[0])}, demand "
-        f"({known.name}) turned {of_demand} times"
+    forced = (known.at(at[turned]) - known.at(at[turned - 1])) * way[turned] > 0
+    count, own, more = len(turned), int((~forced).sum()), len(turned) - of_demand
+    who, knob, target = (log.name(column, rows[0]) for column in ("controller", "knob", "target"))
+    because = (
+        f"{_reversed(log, rows)} {count} times in {spell(at[-1] - at[0])}, while demand ({known.name}) turned {of_demand} times"
     )
     cost = log.cost(rows[turned[~forced]])
-    if len(turned) < LEAST:
-        said += f": as many reversals are forced, {more} are its own; too few for a p-value"
-        return (
-            Relation(KIND, (who,), target, knob, len(turned), more / len(turned), None, said, *cost) if more >= LISTED else None
-        )
-    said += f"; in {int(forced.sum())} reversals demand had moved its way, in {own} it had not"
+    if count < LEAST:
+        because += f"; demand forces that many at most, and {more} reversals are its own; too few for a p-value"
+        return Relation(KIND, (who,), target, knob, count, more / count, None, because, *cost) if more >= LISTED else None
     statistic, period_ns, p = period(at, level(log, rows), known, rng)
-    said += f"; a period of {spell(period_ns)} stands out of what is left"
-    return Relation(KIND, (who,), target, knob, len(turned), statistic, p if own >= LISTED else 1.0, said, *cost)
+    because += (
+        f"; demand had moved the same way before {int(forced.sum())} of the reversals and not before {own}; what demand does "
+        f"not explain has a period of {spell(period_ns)}"
+    )
+    return Relation(KIND, (who,), target, knob, count, statistic, p if own >= LISTED else 1.0, because, *cost)
 
 
-def level(log: Log, rows: Any) -> Any:
+def level(log: Log, rows: Ints) -> Floats:
     """The knob after each action: its value, or where that is no number, ups less downs."""
-    given = log.level[rows]
-    return given if np.isfinite(given).all() else np.cumsum(log.direction[rows]).astype(np.float64)
+    known = log.level[rows]
+    return known if np.isfinite(known).all() else np.cumsum(log.direction[rows]).astype(np.float64)
 
 
 def turns_of(known: Demand) -> int:
@@ -135,11 +135,11 @@ def turns_of(known: Demand) -> int:
 
 
 @kernel(lists=True)
-def zigzag(values: Any, swing: float) -> int:
+def zigzag(values: Floats, swing: float) -> int:
     """How often a series turns back by more than a swing."""
     turns, way, extreme = 0, 0, values[0]
     for value in values:
-        if way == 0:
+        if way == 0:  # no direction yet: wait until the series has left its first value by a swing
             if abs(value - extreme) > swing:
                 way = 1 if value > extreme else -1
                 extreme = value
@@ -150,23 +150,26 @@ def zigzag(values: Any, swing: float) -> int:
     return turns
 
 
-def period(at: Any, values: Any, known: Demand, rng: np.random.Generator) -> tuple[float, float, float]:
+def period(at: Ints, values: Floats, known: Demand, rng: np.random.Generator) -> tuple[float, float, float]:
     """(the largest peak over its surroundings, its period, its chance)."""
+    from scipy.signal import lfilter
+
     bins = int(min(BINS, PER_ACTION * len(at)))
     step = float(at[-1] - at[0]) / bins
     times = at[0] + step * (np.arange(bins) + 0.5)
     knob = values[np.maximum(np.searchsorted(at, times, side="right") - 1, 0)]
     wanted = known.at(times)
     basis = _explained(wanted, bins)
+    # What demand explains is taken out by projection; surrogates go through the same, which keeps the test fair.
     rest = knob - basis @ (basis.T @ knob)
     free = _free(wanted)
     if not free.any() or not (rest**2).sum() > 1e-12 * (knob**2).sum():
         return 0.0, 0.0, 1.0
-    rho = _rho(rest)
+    rho = float(_rho(rest[None])[0])
     score, where = _peak(rest[None], free)
     p = 1.0
-    for count in SURROGATES:
-        noise = _red(rng.standard_normal((count, bins)), rho)
+    for count in SURROGATES:  # more of them only where p may still come out small
+        noise = lfilter([1.0], [1.0, -rho], rng.standard_normal((count, bins)), axis=1)  # AR(1)
         null, _ = _peak(noise - (noise @ basis) @ basis.T, free)
         reached = int((null >= score[0] - 1e-12).sum())
         p = (1 + reached) / (1 + count)
@@ -175,7 +178,7 @@ def period(at: Any, values: Any, known: Demand, rng: np.random.Generator) -> tup
     return float(score[0]), float(bins * step / (where[0] + 1)), p
 
 
-def _explained(wanted: Any, bins: int) -> Any:
+def _explained(wanted: Floats, bins: int) -> Floats:
     """Orthonormal basis of a constant, a trend, and demand and its ranks around the time."""
     ranks = np.argsort(np.argsort(wanted, kind="stable"), kind="stable").astype(np.float64)
     columns = [np.ones(bins), np.linspace(-1, 1, bins)]
@@ -188,39 +191,34 @@ def _explained(wanted: Any, bins: int) -> Any:
     return left[:, size > 1e-6 * size[0]]
 
 
-def _red(noise: Any, rho: float) -> Any:
-    from scipy.signal import lfilter
-
-    return lfilter([1.0], [1.0, -rho], noise, axis=1)
-
-
-def _rho(rest: Any) -> float:
-    power = float((rest[:-1] ** 2).sum())
-    return float(np.clip((rest[1:] @ rest[:-1]) / power if power > 0 else 0.0, 0.0, 0.99))
-
-
-def _spectrum(series: Any) -> Any:
-    """Periodogram of each series less what the value before tells, tapered (Hann), zero frequency left out."""
+def _rho(series: Floats) -> Floats:
+    """How much of each value the one before tells (AR(1)); at most 0.99, beyond which a series hardly ever comes back."""
     power = (series[:, :-1] ** 2).sum(axis=1)
-    rho = np.clip((series[:, 1:] * series[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0), 0.0, 0.99)
-    white = series[:, 1:] - rho[:, None] * series[:, :-1]
+    rho: Floats = np.clip((series[:, 1:] * series[:, :-1]).sum(axis=1) / np.where(power > 0, power, 1.0), 0.0, 0.99)
+    return rho
+
+
+def _spectrum(series: Floats) -> Floats:
+    """Periodogram of each series less what the value before tells, tapered (Hann), zero frequency left out."""
+    white = series[:, 1:] - _rho(series)[:, None] * series[:, :-1]
     white = (white - white.mean(axis=1, keepdims=True)) * np.hanning(white.shape[1])
     return np.abs(np.fft.rfft(white, axis=1)[:, 1:]) ** 2
 
 
-def _peak(series: Any, free: Any) -> tuple[Any, Any]:
+def _peak(series: Floats, free: Mask) -> tuple[Floats, Ints]:
     """The largest of the free frequencies over those around it, and which it is."""
     over = _over(_spectrum(series), free)
     where = over.argmax(axis=1)
     return np.exp(np.minimum(over[np.arange(len(over)), where], 300.0)), where
 
 
-def _over(power: Any, free: Any) -> Any:
+def _over(power: Floats, free: Mask) -> Floats:
     """Logarithm of each free frequency's power over that of those around it.
 
     A knob is not quite AR(1) (it is rounded, and looked at now and then), so its spectrum is not quite flat when whitened.
     """
     logs = np.where(free, np.log(power + 1e-300), 0.0)
+    # Sums over a range of frequencies are differences of running sums.
     count = np.cumsum(np.concatenate([[0], free]))
     total = np.cumsum(np.concatenate([np.zeros((len(logs), 1)), logs], axis=1), axis=1)
     at = np.arange(len(free))
@@ -233,7 +231,7 @@ def _over(power: Any, free: Any) -> Any:
     return np.where(free & (number >= LEAST_BESIDE), logs - beside / np.maximum(number, 1), -np.inf)
 
 
-def _free(wanted: Any) -> Any:
+def _free(wanted: Floats) -> Mask:
     """Frequencies at which demand has no period, nor a multiple of one."""
     bins = len(wanted)
     level = wanted - wanted.mean()
@@ -243,9 +241,10 @@ def _free(wanted: Any) -> Any:
         return free
     tapered = level[1:] * np.hanning(bins - 1)
     raw = np.abs(np.fft.rfft(tapered)[1:]) ** 2
+    # A periodogram of noise is exponential: the largest of n exceeds its mean log(n / chance) times with that chance.
     many = np.log(len(free) / PEAK)
     lines = (power[0] > many * power.mean()) | (_over(raw[None], free)[0] > np.log(LOG_MEAN * many))
-    fine = np.abs(np.fft.rfft(tapered, FINER * (bins - 1)))
+    fine = np.abs(np.fft.rfft(tapered, FINER * (bins - 1)))  # zero-padded, to place a line between two frequencies
     for line in np.flatnonzero(lines).tolist():
         begin = max(FINER * line, 1)
         exact = (begin + int(np.argmax(fine[begin : FINER * (line + 2) + 1]))) / FINER

@@ -7,13 +7,13 @@ last. Listed where they take at least 3 % of the time (or tokens) of all attempt
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
 
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.job_attempts import Jobs, jobs
-from taut.control.relation import Relation, spell
+from taut.control.relation import Relation, joined, spell, thing
+from taut.core.array_types import Mask
 from taut.core.reporting import LISTED_SHARE
 
 KIND = "redundant work"
@@ -26,48 +26,47 @@ MOST = 20
 """Targets that are listed."""
 
 
-def thrown_away(log: Log) -> Any:
+def thrown_away(log: Log) -> Mask:
     """Mask over the actions: attempts whose result nobody used."""
-    gone = log.holding("outcome", rf"^({'|'.join(THROWN)})$")
-    instead = log.holding("knob", rf"^({'|'.join(INSTEAD)})$") & (log.told_parent >= 0)
-    gone[log.told_parent[instead]] = True
+    gone = log.matching("outcome", rf"^({'|'.join(THROWN)})$")
+    instead = log.matching("knob", rf"^({'|'.join(INSTEAD)})$") & (log.recorded_parent >= 0)
+    gone[log.recorded_parent[instead]] = True
     return gone
 
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     """By target, the costliest first; then jobs."""
-    gone = thrown_away(log) & ~log.of_job
+    gone, counts = thrown_away(log) & ~log.of_job, log.trace.counts
     busy, tokens = np.where(log.of_job, 0, np.maximum(log.busy_ns, 0)), np.maximum(log.tokens, 0)
-    of_busy = max(log.counts.get("call ns", int(busy.sum())), 1)
-    of_tokens = max(log.counts.get("tokens in", 0) + log.counts.get("tokens out", 0), int(tokens.sum()), 1)
+    of_busy = max(counts.get("call ns", int(busy.sum())), 1)
+    of_tokens = max(counts.get("tokens in", 0) + counts.get("tokens out", 0), int(tokens.sum()), 1)
     out = []
     for rows in log.groups(log.target, np.flatnonzero(gone)):
-        share = max(busy[rows].sum() / of_busy, tokens[rows].sum() / of_tokens)
+        share = float(max(busy[rows].sum() / of_busy, tokens[rows].sum() / of_tokens))
         if share < LISTED_SHARE:
             continue
-        words = [log.word("outcome", o) or "thrown away" for o in log.outcome[rows].tolist()]
-        kinds = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-        names = [log.word("controller", c) for c in dict.fromkeys(log.controller[rows].tolist()) if c >= 0]
-        rank_ns, used = log.cost(rows)
-        target = log.word("target", int(log.target[rows[0]]))
-        because = f"{len(rows)} attempts at {target} were for nothing ({kinds}): {share:.1%} of what all attempts took"
-        out.append(Relation(KIND, tuple(names), target, "attempt", len(rows), float(share), None, because, rank_ns, used))
-    return sorted(out, key=lambda r: -(r.statistic or 0.0))[:MOST] + _restarted(jobs(log.attempts), log.launchers())
+        outcomes = Counter(log.outcome[rows].tolist())
+        kinds = ", ".join(f"{n} {log.word('outcome', code) or 'thrown away'}" for code, n in outcomes.items())
+        names, target = log.controllers(rows), log.name("target", rows[0])
+        because = (
+            f"{joined(names)} made {len(rows)} attempts at {thing(target)} that nobody used ({kinds}): {share:.1%} of what all "
+            f"attempts took was wasted"
+        )
+        out.append(Relation(KIND, names, target, "attempt", len(rows), share, None, because, *log.cost(rows)))
+    return sorted(out, key=lambda r: -(r.statistic or 0.0))[:MOST] + _restarted(log)
 
 
-def _long(ns: int) -> str:
-    return f"{ns / HOUR_NS:,.0f} hours" if ns >= 100 * HOUR_NS else spell(ns)
-
-
-def _restarted(found: Jobs, who: tuple[str, ...]) -> list[Relation]:
+def _restarted(log: Log) -> list[Relation]:
     """Attempts of jobs that were not the last: an upper bound, because what was saved is not known here."""
-    early = np.flatnonzero(found.known & ~found.last)
-    total, lost = found.held_ns(np.flatnonzero(found.known)), found.held_ns(early)
+    jobs, who = log.jobs, log.launchers()
+    early = np.flatnonzero(jobs.known & ~jobs.last)
+    total, lost = jobs.held_ns(np.flatnonzero(jobs.known)), jobs.held_ns(early)
     if not lost or lost < LISTED_SHARE * total:
         return []
+    whole = f"{total / HOUR_NS:,.0f} hours" if total >= 100 * HOUR_NS else spell(total)
     because = (
-        f"{found.restarted} of {found.count} jobs were restarted; {lost / total:.1%} of the {_long(total)} that "
-        f"attempts held {'accelerators' if found.counted else 'their place'} lies in attempts that were not the last: at most "
-        f"so much was done again"
+        f"{jobs.restarted} of {len(jobs.names)} jobs were restarted{' by ' + joined(who) if any(who) else ''}: up to "
+        f"{lost / total:.1%} of the {whole} that attempts held {'accelerators' if jobs.counted else 'their place'} was done "
+        f"again; so much lies in attempts that were not the last"
     )
-    return [Relation(KIND, who, "", "attempt", found.restarted, lost / total, None, because, found.rank_ns(early))]
+    return [Relation(KIND, who, "", "attempt", jobs.restarted, lost / total, None, because, jobs.rank_ns(early))]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+
+from taut.result.types import RelationCost, RelationResult
 
 
 @dataclass(frozen=True)
@@ -25,15 +27,22 @@ class Relation:
     q: float | None = None
     """The chance after correction for everything that was tested in the log."""
 
-    def told(self) -> dict[str, Any]:
-        """The relation in the keys of the contract."""
-        return {
-            "kind": self.kind, "controllers": [name for name in self.controllers if name], "target": self.target or None,
-            "knob": self.knob or None, "count": self.count, "statistic": self.statistic, "p": self.p, "q": self.q,
-            "cost": {"rank_ns": self.rank_ns, "tokens": self.tokens}, "because": self.because,
-            "zone": None,
-            "advice": None,
-        }  # fmt: skip
+    def entry(self) -> RelationResult:
+        """As ``--json`` prints it."""
+        return RelationResult(
+            kind=self.kind,
+            controllers=[name for name in self.controllers if name],
+            target=self.target or None,
+            knob=self.knob or None,
+            count=self.count,
+            statistic=self.statistic,
+            p=self.p,
+            q=self.q,
+            cost=RelationCost(rank_ns=self.rank_ns, tokens=self.tokens),
+            because=self.because,
+            zone=None,
+            advice=None,
+        )
 
 
 def spell(ns: float) -> str:
@@ -42,3 +51,14 @@ def spell(ns: float) -> str:
         if abs(ns) >= (5 if unit in ("d", "h", "min") else 1) * size:
             return f"{ns / size:.3g} {unit}"
     return f"{ns:.0f} ns"
+
+
+def joined(names: Iterable[str], otherwise: str = "somebody") -> str:
+    """Controllers as a sentence has them: ``a, b and c``; what to call them where the log names none."""
+    known = [name for name in names if name]
+    return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:]))) or otherwise
+
+
+def thing(target: str, otherwise: str = "the system") -> str:
+    """A target as a sentence has it: a bare number is a job."""
+    return f"job {target}" if target.isdigit() else target or otherwise

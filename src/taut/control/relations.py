@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from taut.control import amplification, conflict, feedback, metastability, oscillation, starvation, timeout
@@ -15,23 +15,26 @@ from taut.control.control_regime import regime
 from taut.control.relation import Relation
 from taut.core.tables import Trace
 from taut.core.trend import corrected
+from taut.result.types import ControlResult, Estimate
 
 RELATIONS = (conflict, oscillation, amplification, feedback, metastability, redundant, starvation, timeout)
 FALSE_DISCOVERIES = 0.05
 """Share of the listed relations of many logs that may be false."""
 
 
-def control(trace: Trace, *, seed: int = 0) -> dict[str, Any]:
+def control(trace: Trace, *, seed: int = 0) -> ControlResult:
     """Relations between the controllers of a log, the indices of control, and its regime; docs/control.md says how."""
     log = prepare(trace)
     found = relations(log, seed)
     numbers = indices(log)
-    return {
-        "actions": len(log), "controllers": sorted(log.words["controller"]),
-        "relations": [one.told() for one in found], "indices": numbers,
-        "regime": regime(found, numbers, len(log) + len(log.attempts)),
-        "partial": [*trace.partial, *log.notes],
-    }  # fmt: skip
+    return ControlResult(
+        actions=len(log),
+        controllers=sorted(log.words["controller"]),
+        relations=[one.entry() for one in found],
+        indices=msgspec.convert(numbers, dict[str, Estimate | None]),
+        regime=regime(found, numbers, len(log) + len(trace.attempts)),
+        partial=[*trace.partial, *log.notes],
+    )
 
 
 def relations(log: Log, seed: int = 0) -> list[Relation]:

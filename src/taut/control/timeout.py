@@ -13,15 +13,13 @@ A limit that ends attempts which then get through when tried again is no mismatc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.amplification import roots
-from taut.control.job_attempts import Jobs, jobs
-from taut.control.relation import Relation, spell
+from taut.control.relation import Relation, joined, spell, thing
+from taut.core.array_types import Floats, Ints, Mask
 
 KIND = "timeout mismatch"
 WIDTHS = (0.001, 0.004, 0.016)
@@ -57,11 +55,19 @@ class Spike:
     p: float
     """Corrected for everything that was tried."""
 
+    def holds(self, took: Floats) -> Mask:
+        """Which durations are in it."""
+        return (took >= self.at) & (took < self.at + self.width)
+
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
-    """Deadlines, burned restarts, and spikes."""
-    found = jobs(log.attempts)
-    return _deadlines(log) + _burned(log, found) + _spikes_of_jobs(log, found) + _spikes_of_actions(log)
+    """Deadlines, jobs out of restarts, and spikes."""
+    return _deadlines(log) + _out_of_restarts(log) + _spikes_of_jobs(log) + _spikes_of_actions(log)
+
+
+def done(log: Log) -> Mask:
+    """Mask of the actions that no limit ended."""
+    return log.matching("outcome", rf"^({'|'.join(DONE)})$")
 
 
 def _deadlines(log: Log) -> list[Relation]:
@@ -72,106 +78,97 @@ def _deadlines(log: Log) -> list[Relation]:
     for late in log.groups(log.target, np.flatnonzero(has & (log.time_ns > log.deadline_ns)), most=MOST_TARGETS):
         retried = int(retries[log.target[late[0]] + 1])
         over = float(np.median(log.time_ns[late] - log.deadline_ns[late]))
-        names = [log.word("controller", c) for c in dict.fromkeys(log.controller[late].tolist())]
-        target = log.word("target", int(log.target[late[0]]))
+        names, target = log.controllers(late), log.name("target", late[0])
         because = (
-            f"{len(late)} of {retried} retries at {target} began after the deadline of their work, {spell(over)} late at "
-            f"the median: the attempts and pauses allowed together take longer than the outer deadline"
+            f"{joined(names)} began {len(late)} of {retried} retries at {thing(target)} after the deadline of the request, "
+            f"{spell(over)} late at the median; attempts and pauses may take longer than the deadline allows, so that these "
+            f"retries are for nothing"
         )
-        out.append(Relation(KIND, tuple(names), target, "timeout", len(late), len(late) / retried, None, because,
-                            *log.cost(late)))  # fmt: skip
+        share = len(late) / retried
+        out.append(Relation(KIND, names, target, "timeout", len(late), share, None, because, *log.cost(late)))
     return out
 
 
-def _burned(log: Log, found: Jobs) -> list[Relation]:
+def _out_of_restarts(log: Log) -> list[Relation]:
     """Jobs that ended with no restart left, every attempt ended by a timeout."""
-    left = log.attempts.restarts_left[found.rows]
-    words = [f"{reason} {outcome}" for reason, outcome in zip(
-        log.attempts.reason[found.rows].tolist(), log.attempts.outcome[found.rows].tolist(), strict=True)]  # fmt: skip
+    jobs, table = log.jobs, log.trace.attempts
+    words = [f"{reason} {outcome}" for reason, outcome in zip(table.reason[jobs.rows], jobs.outcome, strict=True)]
     out = []
-    for last in np.flatnonzero(found.last & (left == 0)).tolist():
-        mine = np.flatnonzero(found.job == found.job[last])
-        if len(mine) < 2 or not all(ENDED.search(words[k]) for k in mine) or any(found.outcome[k] in DONE for k in mine):
+    for last in np.flatnonzero(jobs.last & (table.restarts_left[jobs.rows] == 0)).tolist():
+        mine = np.flatnonzero(jobs.job == jobs.job[last])
+        if len(mine) < 2 or not all(ENDED.search(words[k]) and jobs.outcome[k] not in DONE for k in mine):
             continue
-        took = found.took_ns[mine][found.known[mine]]
-        name = found.names[int(found.job[last])]
-        who = tuple(
-            log.word("controller", c)
-            for c in dict.fromkeys(log.controller[log.holding("work", f"^{re.escape(name)}$")].tolist())
-        )
-        limits = log.attempts.columns.get("limit_ns", np.full(len(log.attempts), -1))[found.rows[mine]]
-        limit = f" of {spell(limits.max())}" if limits.max() > 0 else _named(words[mine[0]])
+        name = jobs.names[int(jobs.job[last])]
+        who = log.controllers(log.matching("work", f"^{re.escape(name)}$"))
+        limit_ns = table.limit_ns[jobs.rows[mine]].max()
+        limit = f" of {spell(limit_ns)}" if limit_ns > 0 else _named_limit(words[mine[0]])
+        took = float(np.median(jobs.took_ns[mine][jobs.known[mine]]))
         because = (
-            f"all {len(mine)} attempts of {name} were ended by a timeout{limit}, after {spell(float(np.median(took)))} at the "
-            f"median, and no restart is left: what they waited for takes longer than the timeout, which restarts do not change"
+            f"all {len(mine)} attempts of {thing(name)} were ended by a timeout{limit}, after {spell(took)} at the median; no "
+            f"restart is left{' to ' + joined(who) if any(who) else ''}, and restarts cannot help: what the attempts wait for "
+            f"takes longer than the timeout"
         )
-        out.append(Relation(KIND, who, name, "timeout", len(mine), float(len(mine)), None, because, found.rank_ns(mine)))
+        out.append(Relation(KIND, who, name, "timeout", len(mine), float(len(mine)), None, because, jobs.rank_ns(mine)))
     return out
 
 
-def _named(reason: str) -> str:
+def _named_limit(reason: str) -> str:
     """The limit as the log words it."""
     found = re.search(r"(\d{1,12}(?:\.\d{1,6})?) ?(ms|s|sec|seconds|min|minutes|h|hours)\b", reason)
     return f" of {found[1]} {found[2]}" if found else ""
 
 
-def _spikes_of_jobs(log: Log, found: Jobs) -> list[Relation]:
-    ended = found.known & ~np.isin(found.outcome, DONE) & (~found.last | (found.outcome != ""))
-    took = found.took_ns[ended].astype(np.float64) / 1e9
-    spikes = constants(took, listed=False)
-    if not spikes:
-        return []
+def _ended_there(spike: Spike, what: str) -> str:
+    return (
+        f"{spike.count} {what} ended within {spell(spike.width * 1e9)} after {_limit(spike.at)}, where the durations around it "
+        f"would put {spike.usual:.2g}"
+    )
+
+
+def _spikes_of_jobs(log: Log) -> list[Relation]:
+    jobs = log.jobs
+    ended = np.flatnonzero(jobs.known & ~np.isin(jobs.outcome, DONE) & (~jobs.last | (jobs.outcome != "")))
+    took = jobs.took_ns[ended] / 1e9
     out = []
-    for spike in spikes:
-        mine = (took >= spike.at) & (took < spike.at + spike.width)
-        rows = np.flatnonzero(ended)[mine]
-        again = int((~found.last[rows]).sum())
+    for spike in constants(took, listed=False):
+        rows = ended[spike.holds(took)]
+        again, who = int((~jobs.last[rows]).sum()), log.launchers()
         because = (
-            f"{spike.count} attempts ended within {spell(spike.width * 1e9)} after {_limit(spike.at)}, where the durations "
-            f"around it would put {spike.usual:.2g}: a limit of {_limit(spike.at)} that the log does not name ends attempts, "
-            f"and {again} of them were started again{_clusters(found)}"
+            f"{_ended_there(spike, 'attempts of jobs')}; a limit of {_limit(spike.at)} that the log does not name ends them, "
+            f"and {again} were started again{' by ' + joined(who) if any(who) else ''} under the same limit"
+            f"{_next_attempts(jobs.gaps_ns() / 1e9)}"
         )
-        out.append(
-            Relation(KIND, log.launchers(), "", "time limit", spike.count, spike.at, spike.p, because, found.rank_ns(rows))
-        )
+        out.append(Relation(KIND, who, "", "time limit", spike.count, spike.at, spike.p, because, jobs.rank_ns(rows)))
     return out
 
 
 def _spikes_of_actions(log: Log) -> list[Relation]:
     """The same for attempts as actions tell them, by target: a limit that nobody named, or one that retries run into again."""
-    kept = log.holding("outcome", rf"^({'|'.join(DONE)})$")
-    told = log.holding("trigger", ENDED.pattern) | log.holding("outcome", ENDED.pattern)
+    named = log.matching("trigger", ENDED.pattern) | log.matching("outcome", ENDED.pattern)
     tried = (log.busy_ns > 0) & (log.attempt >= 0) & (log.outcome >= 0) & ~log.of_job
-    work = roots(log)
     out = []
-    for rows in log.groups(log.target, np.flatnonzero(tried & ~kept), 4 * LEAST, MOST_TARGETS):
-        took = log.busy_ns[rows].astype(np.float64) / 1e9
+    for rows in log.groups(log.target, np.flatnonzero(tried & ~done(log)), 4 * LEAST, MOST_TARGETS):
+        took = log.busy_ns[rows] / 1e9
         for spike in constants(took, listed=False):
-            mine = rows[(took >= spike.at) & (took < spike.at + spike.width)]
-            again, of = _again(log, work, np.flatnonzero(tried & (log.target == log.target[rows[0]])), mine)
-            if (of and 2 * again <= of) or (not of and (told[mine].any() or (work[mine] >= 0).any())):
+            mine = rows[spike.holds(took)]
+            again, of = _again(log, np.flatnonzero(tried & (log.target == log.target[rows[0]])), mine)
+            if (of and 2 * again <= of) or (not of and (named[mine].any() or (log.root[mine] >= 0).any())):
                 continue
-            names = [log.word("controller", c) for c in dict.fromkeys(log.controller[mine].tolist())]
-            target = log.word("target", int(log.target[rows[0]]))
+            names, target = log.controllers(mine), log.name("target", rows[0])
             because = (
-                f"{spike.count} attempts at {target} ended within {spell(spike.width * 1e9)} after {_limit(spike.at)}, where "
-                f"the durations around it would put {spike.usual:.2g}: a timeout of {_limit(spike.at)} ends them"
-                + (f", and {again} of {of} that were tried again ended there again" if of else "")
+                f"{_ended_there(spike, f'attempts of {joined(names)} at {thing(target)}')}; a timeout of {_limit(spike.at)} "
+                f"ends them" + (f", and {again} of {of} that were tried again ended there again" if of else "")
             )
-            out.append(
-                Relation(KIND, tuple(names), target, "timeout", spike.count, spike.at, spike.p, because, *log.cost(mine))
-            )
+            out.append(Relation(KIND, names, target, "timeout", spike.count, spike.at, spike.p, because, *log.cost(mine)))
     return out
 
 
-def _again(log: Log, work: Any, rows: Any, ended: Any) -> tuple[int, int]:
-    """Of the attempts that ended at the limit, how many had a next one at the same work, and how many of those ended there."""
-    rows = rows[work[rows] >= 0]
-    order = rows[np.lexsort((log.time_ns[rows], log.attempt[rows], work[rows]))]
-    if len(order) < 2:
-        return 0, 0
+def _again(log: Log, rows: Ints, ended: Ints) -> tuple[int, int]:
+    """Of the attempts that ended at the limit, how many had a next one that ended there too, and how many had one at all."""
+    rows = rows[log.root[rows] >= 0]
+    order = rows[np.lexsort((log.time_ns[rows], log.attempt[rows], log.root[rows]))]
     there = np.isin(order, ended)
-    followed = there[:-1] & (np.diff(work[order]) == 0)
+    followed = there[:-1] & (np.diff(log.root[order]) == 0)
     return int((followed & there[1:]).sum()), int(followed.sum())
 
 
@@ -183,7 +180,7 @@ def _limit(seconds: float) -> str:
     return spell(seconds * 1e9)
 
 
-def constants(took_s: Any, listed: bool = True) -> list[Spike]:
+def constants(took_s: Floats, listed: bool = True) -> list[Spike]:
     """The spike of durations that stands out most, a round constant rather than another as sure; none if too few.
 
     ``listed`` leaves it out where chance would explain it (5 %).
@@ -200,23 +197,25 @@ def constants(took_s: Any, listed: bool = True) -> list[Spike]:
     # that one catches most: a moment in which a client was held up makes a heap of its own somewhere above the limit.
     by_name = len(best) == 2 and best[0].p <= max(2 * best[1].p, 1e-6) and 2 * best[0].count >= best[1].count
     chosen = best[0] if by_name else min(best, key=lambda spike: spike.p)
-    spike = Spike(chosen.at, chosen.width, chosen.count, chosen.usual, min(1.0, max(2 * chosen.p, LEAST_CHANCE)))
+    spike = replace(chosen, p=min(1.0, max(2 * chosen.p, LEAST_CHANCE)))
     return [spike] if not listed or spike.p <= 0.05 else []
 
 
-def rounds(low: float, high: float) -> Any:
+def rounds(low: float, high: float) -> Floats:
     """Round durations between two, in seconds."""
     every = np.unique(np.round(np.outer(ROUND, UNITS_S).ravel(), 6))
     return every[(every >= low) & (every <= high)]
 
 
-def _scan(took: Any, starts: Any, own: int) -> Spike | None:
+def _scan(took: Floats, starts: Floats, own: int) -> Spike | None:
     """The surest window that begins at one of the starts; a start that is a duration itself does not count (``own``)."""
     from scipy.special import gammainc
 
-    resolution = _resolution(took)
+    step = np.diff(took)
+    resolution = float(step[step > 1e-9].min(initial=np.inf))  # the ticks in which durations are recorded
+    resolution = resolution if np.isfinite(resolution) else 0.0
     best: Spike | None = None
-    for width in WIDTHS:
+    for width in WIDTHS if len(starts) else ():
         size = np.maximum(starts * width, resolution)
         count = _between(took, starts, starts + size)
         low, high = starts / AROUND, starts * AROUND
@@ -224,39 +223,30 @@ def _scan(took: Any, starts: Any, own: int) -> Spike | None:
         near_low, near_high = starts - size, starts + 2 * size
         around = _between(took, low, near_low) + _between(took, near_high, high)
         room = np.maximum(near_low - low, 0) + np.maximum(high - near_high, 0)
-        usual = (around + 1) * size / np.maximum(room, size)
+        usual = (around + 1) * size / np.maximum(room, size)  # one more than were seen: none is no proof of none
         rest = count - own
+        # P(Poisson(usual) ≥ rest) is the regularised lower incomplete gamma function.
         chance = np.where(rest > 0, gammainc(np.maximum(rest, 1), usual), 1.0)
         chance = np.where((count >= LEAST) & (room > size), chance, 1.0)
-        k = int(np.argmin(chance)) if len(chance) else 0
-        p = min(1.0, float(chance[k]) * len(starts) * len(WIDTHS)) if len(chance) else 1.0
-        if len(chance) and count[k] >= LEAST and (best is None or p < best.p):
+        k = int(np.argmin(chance))
+        p = min(1.0, float(chance[k]) * len(starts) * len(WIDTHS))
+        if count[k] >= LEAST and (best is None or p < best.p):
             best = Spike(float(starts[k]), float(size[k]), int(count[k]), float(usual[k]), p)
     return best
 
 
-def _between(took: Any, low: Any, high: Any) -> Any:
-    return np.maximum(np.searchsorted(took, high) - np.searchsorted(took, low), 0)
+def _between(took: Floats, low: Floats, high: Floats) -> Ints:
+    count: Ints = np.maximum(np.searchsorted(took, high) - np.searchsorted(took, low), 0)
+    return count
 
 
-def _resolution(took: Any) -> float:
-    """The ticks in which durations are recorded: the smallest difference seen."""
-    step = np.diff(took)
-    step = step[step > 1e-9]
-    return float(step.min()) if len(step) else 0.0
-
-
-def _clusters(found: Jobs) -> str:
+def _next_attempts(gaps_s: Floats) -> str:
     """How long after an attempt the next begins, if that heaps up in places."""
-    peaks = heaps(found.gaps_ns() / 1e9)
-    return (
-        f"; the next attempt begins {' or '.join(f'about {spell(at * 1e9)} ({n} times)' for at, n in peaks)} later"
-        if peaks
-        else ""
-    )
+    peaks = [f"about {spell(at * 1e9)} ({n} times)" for at, n in heaps(gaps_s)]
+    return f"; the next attempt begins {' or '.join(peaks)} later" if peaks else ""
 
 
-def heaps(gaps_s: Any) -> list[tuple[float, int]]:
+def heaps(gaps_s: Floats) -> list[tuple[float, int]]:
     """Peaks of the density of the logarithm of gaps: (place, gaps around it), if at least two stand apart.
 
     A peak holds at least a tenth of the gaps, and the density falls to half of the lower one between two of them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Texts
 
 
 def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
@@ -108,3 +108,17 @@ def sums(ids: Indices, values: Indices, count: int) -> Ints:
 def weighed(ids: Indices, weights: Numbers | Mask, count: int = 0) -> Floats:
     """The sum of the weights of each id, in floating point."""
     return np.asarray(np.bincount(ids, weights=weights, minlength=count), dtype=np.float64)  # numpy types it as integers
+
+
+def word_ids(column: Texts) -> tuple[Codes, list[str]]:
+    """Words as numbers, in order of appearance, and the words; the empty word is -1."""
+    import pyarrow as pa
+
+    found = pa.array(column, type=pa.string()).dictionary_encode()
+    words: list[str] = found.dictionary.to_pylist()
+    ids: Codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    if "" in words:
+        empty = words.index("")
+        ids = np.where(ids == empty, np.int32(-1), ids - (ids > empty)).astype(np.int32)
+        words.pop(empty)
+    return ids, words

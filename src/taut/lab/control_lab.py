@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.console import Console
 from taut.lab import control_launch, control_pair, control_slurm
 from taut.lab.control_truth import Truth
 from taut.lab.score_table import Grid
+from taut.result.types import ControlResult, RelationResult
 
 RESULT = "result.json"
 Run = Callable[[Path, int, bool], Sequence[tuple[Path, Truth]]]
@@ -56,25 +56,25 @@ def judge(log: Path, truth: Truth) -> Row:
     """
     result = _controlled(log)
     (log.parent / RESULT).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
-    found = tuple(dict.fromkeys(relation["kind"] for relation in result["relations"]))
-    named = any(_names(relation, truth) for relation in result["relations"])
+    found = tuple(dict.fromkeys(relation.kind for relation in result.relations))
+    named = any(_names(relation, truth) for relation in result.relations)
     right = named if truth.present else set(found) <= set(truth.also)
     return Row(
         experiment=truth.experiment, case=truth.case, truth=str(truth.measured["outcome"]), as_predicted=truth.as_predicted,
-        found=found, regime=result["regime"]["class"], verdict="right" if right else "wrong",
+        found=found, regime=result.regime.kind, verdict="right" if right else "wrong",
     )  # fmt: skip
 
 
-def _names(relation: dict[str, Any], truth: Truth) -> bool:
+def _names(relation: RelationResult, truth: Truth) -> bool:
     """Whether a relation is the true one, with those whom the truth knows."""
     return (
-        relation["kind"] == truth.relation
-        and (not truth.controllers or set(relation["controllers"]) == set(truth.controllers))
-        and (not truth.target or relation["target"] == truth.target)
+        relation.kind == truth.relation
+        and (not truth.controllers or set(relation.controllers) == set(truth.controllers))
+        and (not truth.target or relation.target == truth.target)
     )
 
 
-def _controlled(log: Path) -> dict[str, Any]:
+def _controlled(log: Path) -> ControlResult:
     from taut.control.relations import control
     from taut.read.trace import read
 

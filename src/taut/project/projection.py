@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import UNSET, convert
+from msgspec import UNSET
 
 from taut.core.array_types import Floats
 from taut.core.errors import UsageError
 from taut.project.questions import questions
 from taut.project.training.sensitivity import sensitivity
 from taut.project.with_policies import assess, compare
-from taut.project.workload import DEFAULT, Sampling, forecast_of, workload_of
-from taut.result.types import Advice, ProjectResult, Swept
+from taut.project.workload import DEFAULT, Sampling, workload_of
+from taut.result.types import ProjectResult
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def project_table(
     made = [kind.forecast(one, how) for one in placed]
     own = assess(kind, placed[0], how, made[0])
     compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
-    forecasts = [forecast_of(one) for one in made]
+    forecasts = [one.entry() for one in made]
     indices = own.indices()
-    extra = kind.advice(placed[0], how.seed, stage or (lambda what: None)) if asked.advice else {}
+    advice, sweep = kind.advice(placed[0], how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
     return ProjectResult(
         scenario=s.name,
         workload=kind.name,
@@ -74,13 +74,6 @@ def project_table(
         policies=[compare(kind, own, one, how) for one in compared],
         questions=questions(forecasts[0], indices, own.regime, own.threshold),
         envelope=sensitivity(placed[0], how) if asked.envelope else UNSET,
-        advice=convert(extra["advice"], list[Advice]) if asked.advice else UNSET,
-        sweep=[_swept(row) for row in extra["sweep"]] if asked.advice else UNSET,
+        advice=advice,
+        sweep=sweep,
     )
-
-
-def _swept(row: Swept | dict[str, Any]) -> Swept:
-    if isinstance(row, Swept):
-        return row
-    own = ("ranks", "worse")
-    return Swept(ranks=row["ranks"], worse=row["worse"], indices={k: v for k, v in row.items() if k not in own})

@@ -14,7 +14,7 @@ import numpy as np
 from taut.core.array_types import Floats
 from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
 from taut.project.policy import S
-from taut.project.workload import DEFAULT, Sampling, Workload, forecast_of
+from taut.project.workload import DEFAULT, Sampling, Workload
 from taut.result.types import CurvePoint, Side, Threshold
 
 # The largest scale tried, or twice the scenario's own.
@@ -114,5 +114,5 @@ def _side(curve: Curve[S], ranks: float, least: int) -> tuple[Side, bool | None]
     """What dominates at about so many ranks, and whether the fabric is known to be that large."""
     kind, whole = curve.kind, max(round(ranks / least), 1) * least
     near = next((n for n in (whole, *sorted(curve.known, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
-    made = forecast_of(kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)))
+    made = kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)).entry()
     return Side(ranks=near, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None), made.in_range

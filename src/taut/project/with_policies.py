@@ -13,7 +13,7 @@ from taut.project.marginal_gain import rule
 from taut.project.policy import Policy, S
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
-from taut.project.workload import Answer, Estimate, Sampling, Workload, forecast_of
+from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.result import types
 from taut.result.types import (
     AppliedPolicy,
@@ -90,7 +90,7 @@ def compare(kind: Workload[S], before: Assessment[S], text: str, how: Sampling) 
         regime=Regimes(without=before.regime.kind, with_=after.regime.kind),
         reserve=Reserves(without=reserves[0], with_=reserves[1]),
         threshold=Thresholds(without=before.threshold, with_=after.threshold),
-        forecast=Forecasts(without=forecast_of(before.answer), with_=forecast_of(after.answer)),
+        forecast=Forecasts(without=before.answer.entry(), with_=after.answer.entry()),
     )
 
 

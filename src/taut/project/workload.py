@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import msgspec
-
 from taut.core.errors import InputRefused, UsageError
 from taut.project.policy import Described, Policy, S
 from taut.result import types
@@ -27,10 +25,6 @@ class Estimate(NamedTuple):
     value: float
     lo: float | None = None
     hi: float | None = None
-
-    def entry(self) -> dict[str, float | None]:
-        """Its keys in ``--json``."""
-        return self._asdict()
 
     def as_result(self) -> types.Estimate:
         """Its part of the result."""
@@ -66,20 +60,11 @@ class Answer(Protocol):
     def ranks(self) -> int:
         """How many it was asked for."""
 
-    def entry(self) -> types.Forecast | dict[str, Any]:
-        """Its part of the result, or the keys of it."""
+    def entry(self) -> types.Forecast:
+        """Its part of the result."""
 
     def indices(self) -> Mapping[str, Estimate | None]:
         """The indices by name; None for what this workload does not have."""
-
-
-def forecast_of(answer: Answer) -> types.Forecast:
-    """The part of the result that an answer is."""
-    found = answer.entry()
-    if isinstance(found, types.Forecast):
-        return found
-    mean = found["mean_step_ns"]
-    return msgspec.convert({**found, "mean_step_ns": mean if mean and mean["value"] is not None else None}, types.Forecast)
 
 
 class Workload(Protocol[S]):
@@ -152,13 +137,13 @@ class Workload(Protocol[S]):
         """Whether however many ranks there are share a given demand; else each brings its own."""
         return False
 
-    def regime(self, s: S, seed: int) -> types.Regime | Mapping[str, Any] | None:
+    def regime(self, s: S, seed: int) -> types.Regime | None:
         """Its class and reserve, where these do not follow from accelerators and jitter; then it has no threshold."""
         return None
 
-    def advice(self, s: S, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
-        """``advice`` and ``sweep``, where there are loops to separate; ``stage`` is called with what is being tried."""
-        return {}
+    def advice(self, s: S, seed: int, stage: Callable[[str], None]) -> tuple[list[types.Advice], list[types.Swept]]:
+        """What separates loops, and a sweep of capacity; ``stage`` is called with what is being tried."""
+        return [], []
 
 
 def fewest(replicas: int, load: str) -> int:

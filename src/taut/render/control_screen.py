@@ -71,29 +71,8 @@ def _verdict(result: Mapping[str, Any]) -> ConsoleRenderable:
 
 
 def _headline(one: Mapping[str, Any]) -> str:
-    """Who does what to what, and how often: the first thing to know of a relation."""
-    names = [safe(name) or "an unknown controller" for name in one["controllers"]] or ["the system"]
-    first, last, together = names[0], names[-1], " and ".join(names)
-    times = "" if one["count"] is None else f": {count(one['count'], 'time')}"
-    knob, named = safe(one["knob"] or ""), _named(one)
-    about = f"{knob} of {named}" if knob and named else knob or named
-    sentences = {
-        "conflict": f"{last} undoes {first}'s {about}{times}" if about else f"{last} undoes what {first} does{times}",
-        "oscillation": f"{together} turns {about or 'its setting'} back and forth{times}",
-        "amplification": f"{together} multiplies attempts{f' at {about}' if about else ''}",
-        "feedback loop": f"{together} drive each other in a loop",
-        "metastability": f"{together} can stay overloaded after a burst",
-        "redundant work": f"{together} does work again{times}",
-        "starvation": f"{named} was preempted again and again{times}",
-        "timeout mismatch": f"{together} gives up while inner attempts still run{times}",
-    }
-    return f"{sentences.get(one['kind'], together)}."
-
-
-def _named(one: Mapping[str, Any]) -> str:
-    """What a relation is about; a bare number is a job."""
-    target = safe(one["target"] or "")
-    return f"job {target}" if target.isdigit() else target
+    """Who does what to what, how often, and what comes of it: the first clause of why a relation is listed."""
+    return f"{safe(one['because'] or one['kind']).partition('; ')[0]}."
 
 
 def _about(result: Mapping[str, Any]) -> ConsoleRenderable:

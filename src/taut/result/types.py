@@ -28,7 +28,7 @@ Amount: TypeAlias = Annotated[str, Meta(pattern=r"^-?[0-9]{1,80}(\.[0-9]{1,80})?
 """Money: a decimal string."""
 VerdictClass: TypeAlias = Literal["healthy", "component", "structural", "control", "unknown"]
 Bound: TypeAlias = Literal["compute", "communication", "synchronisation", "host", "input", "copy"]
-Setting: TypeAlias = bool | int | float | str | list[str] | None
+Setting: TypeAlias = bool | int | float | str | list[str | float] | None
 """A value of a key in a scenario or a configuration."""
 
 
@@ -688,9 +688,9 @@ class Advice(Part, frozen=True, kw_only=True):
     brings: list[Brought]
     """Relations that come with it."""
     effect: dict[str, Effect]
-    from_log: dict[str, Setting] | UnsetType = UNSET
-    """What the log told of the plant."""
-    default: dict[str, Setting] | UnsetType = UNSET
+    from_log: dict[str, Setting | dict[str, float]] | UnsetType = UNSET
+    """What the log told of the system that is simulated."""
+    default: dict[str, Setting | dict[str, float]] | UnsetType = UNSET
     """What it did not tell, and the value that was taken."""
 
 

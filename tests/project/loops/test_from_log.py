@@ -11,14 +11,16 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from actions import act, queue, trace
 from taut.cli import main
+from taut.control.relation import Relation
 from taut.control.relations import control
 from taut.project.loops import from_log
 from taut.project.loops.from_log import FITS, advise_log
-from taut.project.loops.plants import PLANTED
-from taut.project.loops.simulate import play
+from taut.project.loops.planted_scenarios import PLANTED
+from taut.project.loops.simulated_run import simulate
 
 
 def advised(made: Any, kind: str) -> tuple[dict[str, Any] | None, list[str]]:
@@ -40,7 +42,7 @@ def advised(made: Any, kind: str) -> tuple[dict[str, Any] | None, list[str]]:
     ],
 )
 def test_a_simulated_log_leads_back_to_its_plant(kind: str, separation: str, from_log: dict[str, Any]) -> None:
-    found, notes = advised(play(PLANTED[kind], 5).trace, kind)
+    found, notes = advised(simulate(PLANTED[kind], 5).trace, kind)
     assert notes == []
     assert found is not None
     assert found["separation"] == separation
@@ -52,8 +54,8 @@ def test_a_simulated_log_leads_back_to_its_plant(kind: str, separation: str, fro
 
 def test_times_are_those_of_the_log_and_not_of_the_plant() -> None:
     """The planted job, preempted 20 times as often: the pause that helps is 20 times shorter."""
-    slow = play(PLANTED["starvation"], 5).trace
-    quick = play(PLANTED["starvation"], 5).trace
+    slow = simulate(PLANTED["starvation"], 5).trace
+    quick = simulate(PLANTED["starvation"], 5).trace
     quick.actions.columns["time_ns"] = quick.actions.columns["time_ns"] // 20
     (one, _), (other, _) = (advised(made, "starvation") for made in (slow, quick))
     assert one is not None
@@ -73,13 +75,13 @@ def test_a_knob_without_numbers_has_no_plant() -> None:
 def test_what_the_plant_does_not_show_is_not_advised_on() -> None:
     """The log says that nearly everything was redone, but of the attempts that are told nothing failed."""
     rows = queue(np.random.default_rng(1), 30, 50, 0.5, 3, 60, (20, 24))
-    relation = {"kind": "redundant work", "target": "call", "knob": "attempt", "controllers": ["client"], "count": 3, "p": None}
+    relation = Relation("redundant work", ("client",), "call", "attempt", 3, None, None, "").entry()
     (found,), (note,) = advise_log(trace([{**row, "outcome": "kept"} for row in rows]), [relation])
     assert found is None
     assert "does not show it" in note
-    (nothing,), (why,) = advise_log(trace(rows), [{**relation, "kind": "feedback loop"}])
+    (nothing,), (why,) = advise_log(trace(rows), [replace(relation, kind="feedback loop")])
     assert nothing is None
-    assert "no plant of this kind" in why
+    assert "no scenario of this kind" in why
 
 
 def test_on_the_screen_and_as_json(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ ROW = st.fixed_dictionaries(
 def test_no_log_is_too_strange(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], kind: str, many: int) -> None:
     monkeypatch.setattr(from_log, "advise", lambda *_, **__: [])
     names = ["a", "b", "(["][:many]
-    one = {"kind": kind, "target": "t", "knob": "replicas", "controllers": names, "count": 3, "p": None}
+    one = Relation(kind, tuple(names), "t", "replicas", 3, None, None, "").entry()
     (found,), (note,) = advise_log(trace(rows * many), [one])
     assert found is None
     assert "no advice could be checked" in note

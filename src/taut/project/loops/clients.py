@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING
 
 from taut.core.tables import NULL
-from taut.project.loops.pool import Pool, Try
-from taut.project.loops.world import World
+from taut.project.loops.pool import Attempt, Pool
+from taut.project.loops.simulation import Decision, Simulation
+
+if TYPE_CHECKING:
+    import simpy
+
+    from taut.project.loops.simulation import Process
 
 SAVED = 10.0
 """Most retries that a budget may have saved up (maxTokens in the example of gRPC's proposal A6)."""
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class Request:
     """One request of a user, however often it is tried."""
 
     name: str
@@ -24,24 +28,14 @@ class Work:
     deadline_s: float | None
     tries: int = 0
     """Attempts that reached the pool."""
-
-
-@dataclass(slots=True)
-class Book:
-    """What became of the requests."""
-
-    born_s: list[float] = field(default_factory=list)
-    took_s: list[float] = field(default_factory=list)
-    ended_s: list[float] = field(default_factory=list)
-    good: list[bool] = field(default_factory=list)
+    ended_s: float = inf
+    took_s: float = inf
+    """Time from its arrival to its answer, or until it was given up."""
+    good: bool = False
     """Answered, however late."""
-    in_time: list[bool] = field(default_factory=list)
-    tries: list[int] = field(default_factory=list)
-    refused: int = 0
-    """Not admitted."""
 
 
-def settle(event: Any, value: bool) -> None:
+def settle(event: simpy.Event, value: bool) -> None:
     """Answer a caller who still waits."""
     if not event.triggered:
         event.succeed(value)
@@ -50,56 +44,53 @@ def settle(event: Any, value: bool) -> None:
 class Clients:
     """All layers of callers. The innermost asks the pool, each other one the layer below it."""
 
-    def __init__(self, world: World, pool: Pool) -> None:
-        self.world, self.env, self.pool = world, world.env, pool
-        self.layers = world.scenario.client
+    def __init__(self, sim: Simulation, pool: Pool) -> None:
+        self.sim, self.env, self.pool = sim, sim.env, pool
+        self.layers = sim.scenario.client
         self.saved = [SAVED] * len(self.layers)
-        self.book = Book()
-        self.patience_s = world.scenario.demand.deadline_s
-        self.arrived = self.tries = 0
+        self.ended: list[Request] = []
+        self.patience_s = sim.scenario.demand.deadline_s
+        self.arrived = self.tries = self.refused = 0
 
     def enter(self) -> None:
         """A request arrives."""
         self.arrived += 1
-        now = self.env.now
-        by = None if self.patience_s is None else now + self.patience_s
-        work = Work(f"w{self.arrived}", now, by)
-        answer = self.env.event()
+        by = None if self.patience_s is None else self.env.now + self.patience_s
+        request, answer, row = Request(f"w{self.arrived}", self.env.now, by), self.env.event(), NULL
         if self.layers:
             stop = by if by is not None and self.layers[0].passes_deadline else inf
-            self.env.process(self._call(0, work, stop, (answer,), NULL, True))
-            row = NULL
+            self.env.process(self._call(0, request, stop, (answer,), NULL, True))
         else:
-            row = self._log("caller", self.pool.spec.name, work, 0, NULL)
-            self._submit(work, (answer,), inf, True)
-        answer.callbacks.append(lambda event: self._done(work, event.value, row))
+            row = self._log("caller", self.pool.spec.name, request, 0, NULL)
+            self._submit(request, (answer,), inf, True)
+        answer.callbacks.append(lambda event: self._end(request, event.value, row))
 
-    def _done(self, work: Work, good: bool, row: int) -> None:
-        book, took = self.book, self.env.now - work.born_s
+    def _end(self, request: Request, good: bool, row: int) -> None:
+        now = self.env.now
+        request.ended_s, request.took_s, request.good = now, now - request.born_s, good
         if row != NULL:
-            self.world.log.settle(row, "kept" if good else "failed", took)
-        book.born_s.append(work.born_s)
-        book.ended_s.append(self.env.now)
-        book.took_s.append(took)
-        book.good.append(good)
-        book.in_time.append(good and (self.patience_s is None or took <= self.patience_s))
-        book.tries.append(work.tries)
+            self.sim.log.settle(row, "kept" if good else "failed", request.took_s)
+        self.ended.append(request)
 
-    def _submit(self, work: Work, waits: tuple[Any, ...], stop_s: float, known: bool) -> None:
+    def in_time(self, request: Request) -> bool:
+        """Whether a request was answered by its deadline."""
+        return request.good and (self.patience_s is None or request.took_s <= self.patience_s)
+
+    def _submit(self, request: Request, waits: tuple[simpy.Event, ...], stop_s: float, known: bool) -> None:
         self.tries += 1
-        work.tries += 1
-        self.pool.submit(Try(waits, stop_s, work.tries == 1, known))
+        request.tries += 1
+        self.pool.submit(Attempt(waits, stop_s, request.tries == 1, known))
 
-    def _log(self, by: str, target: str, work: Work, number: int, parent: int, why: str = "") -> int:
+    def _log(self, by: str, target: str, request: Request, number: int, parent: int, why: str = "") -> int:
         """Enter one attempt."""
-        return self.world.log.act(
-            "retry", by, target, "attempt", number - 1 if number else "", number, 0, why,
-            work.name, parent, number, work.deadline_s, "failed", 0.0, self.pool.spec.accelerators,
-        )  # fmt: skip
+        decision = Decision("retry", by, target, "attempt", number - 1 if number else "", number, 0, why, request.name)
+        decision.parent, decision.attempt, decision.deadline_s = parent, number, request.deadline_s
+        decision.outcome, decision.accelerators = "failed", self.pool.spec.accelerators
+        return self.sim.log.act(decision)
 
     def _call(
-        self, level: int, work: Work, stop_s: float, waits: tuple[Any, ...], parent: int, known: bool
-    ) -> Generator[Any, Any, None]:
+        self, level: int, request: Request, stop_s: float, waits: tuple[simpy.Event, ...], parent: int, known: bool
+    ) -> Process:
         """One layer's call: attempts, one after the other, until one is answered in time."""
         env, layer, last = self.env, self.layers[level], level + 1 == len(self.layers)
         target = self.pool.spec.name if last else self.layers[level + 1].name
@@ -113,18 +104,19 @@ class Clients:
             if env.now >= stop_s:
                 break
             known = known and (n == 0 or layer.tags)
-            row = parent = self._log(layer.name, target, work, n, parent, why)
+            row = parent = self._log(layer.name, target, request, n, parent, why)
             got = env.event()
-            told = min(stop_s, env.now + layer.timeout_s) if layer.passes_deadline else inf
+            stop = min(stop_s, env.now + layer.timeout_s) if layer.passes_deadline else inf
             if last:
-                self._submit(work, (*waits, got), told, known)
+                self._submit(request, (*waits, got), stop, known)
             else:
-                env.process(self._call(level + 1, work, told, (*waits, got), row, known))
+                env.process(self._call(level + 1, request, stop, (*waits, got), row, known))
+            # Whichever comes first settles the call: the answer, or the timeout.
             env.timeout(layer.timeout_s, got).callbacks.append(lambda event: settle(event.value, False))
             began, good = env.now, (yield got)
             outcome = "failed" if not good else "lost" if any(event.triggered for event in waits) else "kept"
-            # What a call takes is told where it is made to the pool; around it, it would count twice.
-            self.world.log.settle(row, outcome, env.now - began if last else 0.0)
+            # What a call takes is recorded where it is made to the pool; around it, it would count twice.
+            self.sim.log.settle(row, outcome, env.now - began if last else 0.0)
             if good:
                 settle(waits[-1], True)
                 return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from taut.project.loops.scenario import Demand
-from taut.project.loops.world import World
+from taut.project.loops.simulation import Simulation
+
+if TYPE_CHECKING:
+    from taut.project.loops.simulation import Process
 
 TINY_S = 1e-6
 """Steps over an edge that rounding puts where the clock already is."""
@@ -22,13 +25,13 @@ def rate(d: Demand, at_s: float) -> float:
     return d.per_s * grown
 
 
-def arrive(world: World, enter: Callable[[], None]) -> Generator[Any, Any, None]:
+def arrive(sim: Simulation, enter: Callable[[], None]) -> Process:
     """Let requests in one by one. Time between two is drawn in units of the rate, so that a change is felt at once."""
-    d, env = world.scenario.demand, world.env
-    gaps = world.draws("demand", d.spread)
+    d, env = sim.scenario.demand, sim.env
+    gaps = sim.draws("demand", d.spread)
     edge = d.period_s if d.shape == "steps" else d.period_s / 2
     while True:
-        left = next(gaps)
+        left = next(gaps)  # in units of the mean gap: the integral of the rate until the next arrival
         while left > 0:
             now = rate(d, env.now)
             until = max((env.now // edge + 1) * edge - env.now, TINY_S)

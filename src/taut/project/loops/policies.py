@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
-from typing import Any
 
 from msgspec.structs import replace
 
-from taut.project.loops.scenario import Autoscaler, Scenario
+from taut.project.loops.scenario import Autoscaler, Client, Scenario
 from taut.project.policy import Policy
 
 BUDGET = 0.1
@@ -23,7 +22,7 @@ MARGIN = 0.7
 Apply = Callable[[Scenario, float | None], Scenario]
 
 
-def _clients(s: Scenario, **changed: Any) -> Scenario:
+def _clients(s: Scenario, **changed: float | bool) -> Scenario:
     return replace(s, client=tuple(replace(c, **changed) for c in s.client))
 
 
@@ -50,7 +49,7 @@ def longer_timeout(s: Scenario, value: float | None) -> Scenario:
     return replace(s, client=tuple(layers))
 
 
-def longest(layer: Any) -> float:
+def longest(layer: Client) -> float:
     """How long a layer may take until it gives up: all attempts, and the pauses between them."""
     pauses = [layer.back_off_s * layer.back_off_times**k for k in range(layer.retries)]
     return float((layer.retries + 1) * layer.timeout_s + sum(pauses))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING
 
-from taut.project.loops.world import World
+from taut.project.loops.simulation import Decision, Simulation
+
+if TYPE_CHECKING:
+    import simpy
+
+    from taut.project.loops.simulation import Process
 
 
 @dataclass(slots=True, eq=False)
-class Try:
+class Attempt:
     """One attempt at a request, as the pool sees it."""
 
-    waits: tuple[Any, ...]
+    waits: tuple[simpy.Event, ...]
     """The events that its callers wait for, outermost first; one is settled before the end where that caller gave up."""
     stop_s: float = inf
     """From when on nobody wants it, as far as the pool was told: what it expects to end later is not begun."""
@@ -35,18 +40,18 @@ class Try:
 class Pool:
     """Replicas and their queue. A replica that is taken away ends what it serves; a new one starts first."""
 
-    def __init__(self, world: World) -> None:
-        spec = world.scenario.pool
-        self.world, self.env, self.spec = world, world.env, spec
+    def __init__(self, sim: Simulation) -> None:
+        spec = sim.scenario.pool
+        self.sim, self.env, self.spec = sim, sim.env, spec
         self.wanted = self.ready = spec.replicas
         self.busy = 0
         self.stalled = False
-        self.waiting: deque[Try] = deque()
+        self.waiting: deque[Attempt] = deque()
         self._starting = 0
         self._batches: list[list[int]] = []
         """Replicas that start together; fewer where some are called back."""
-        self._service = world.draws("service", spec.spread)
-        self._luck = world.random("errors")
+        self._service = sim.draws("service", spec.spread)
+        self._luck = sim.random("errors")
         self._since = 0.0
         self.inside_s = self.busy_s = self.paid_s = self.starting_s = self.ready_s = 0.0
         self.kept_s = self.wasted_s = 0.0
@@ -71,7 +76,7 @@ class Pool:
         self.ready_s += took * self.ready
         self.starting_s += took * self._starting
 
-    def submit(self, attempt: Try) -> None:
+    def submit(self, attempt: Attempt) -> None:
         """Take an attempt, or refuse it where the queue is full; what nobody waits for is left to its time-out."""
         self.account()
         if self.spec.cancels and attempt.over:
@@ -89,45 +94,43 @@ class Pool:
         while self.busy < self.ready and self.waiting and not self.stalled:
             attempt = self.waiting.popleft()
             gone = self.spec.cancels and attempt.over
+            # The pool expects a mean service time: what would end after its deadline is dropped.
             if gone or attempt.stop_s < self.env.now + self.spec.service_s:
                 continue
             self.busy += 1
             attempt.began_s = self.env.now
             self.env.timeout(self.spec.service_s * next(self._service), attempt).callbacks.append(self._served)
 
-    def _served(self, event: Any) -> None:
+    def _served(self, event: simpy.Event) -> None:
         attempt = event.value
-        if attempt.began_s < 0:
+        if attempt is None or attempt.began_s < 0:  # its caller hung up
             return
         well = not self.spec.error_share or self._luck.random() >= self.spec.error_share
-        kept = well and not attempt.over
-        self._end(attempt, kept)
+        self._end(attempt, well and not attempt.over)
         if not attempt.waits[-1].triggered:
             attempt.waits[-1].succeed(well)
         self._next()
 
-    def _hung_up(self, attempt: Try) -> None:
+    def _hung_up(self, attempt: Attempt) -> None:
         """Stop serving what nobody waits for any more."""
         if attempt.began_s >= 0:
             self._end(attempt, False)
             self._next()
 
-    def _end(self, attempt: Try, kept: bool) -> None:
+    def _end(self, attempt: Attempt, kept: bool) -> None:
         self.account()
         took = self.env.now - attempt.began_s
         attempt.began_s = -1.0
         self.busy -= 1
-        if kept:
-            self.kept_s += took
-        else:
-            self.wasted_s += took
+        self.kept_s += took * kept
+        self.wasted_s += took * (not kept)
         self.cost_s["first attempts" if attempt.first else "retries"] += took
         self.attributed_s["first attempts" if attempt.first or not attempt.known else "retries"] += took
 
     def resize(self, replicas: int) -> int:
         """Want so many; what came of it. Those taken away stop serving at once, new ones start first."""
         self.account()
-        replicas = max(self.spec.least, min(replicas, self.world.scenario.most))
+        replicas = max(self.spec.least, min(replicas, self.sim.scenario.most))
         more = replicas - self.wanted
         if more > 0:
             more = self.room(more)
@@ -135,7 +138,7 @@ class Pool:
             self._starting += more
             if more:
                 self.env.process(self._start([more]))
-        elif more < 0:
+        elif more < 0:  # nothing served is broken off: ``busy`` may stay above ``ready`` until it ends
             self.wanted += more
             for batch in reversed(self._batches):  # the latest starts are called back first
                 back = min(batch[0], -more)
@@ -145,24 +148,23 @@ class Pool:
             self.ready += more
         return self.wanted
 
-    def _start(self, batch: list[int]) -> Generator[Any, Any, None]:
+    def _start(self, batch: list[int]) -> Process:
         self._batches.append(batch)
         yield self.env.timeout(self.spec.start_s)
         self.account()
         self._batches.remove(batch)
         self._starting -= batch[0]
-        self.ready += batch[0]
+        self.ready += batch[0]  # fewer than were started, where some were called back meanwhile
         self._next()
 
-    def tell(self, layer: str, who: str, before: int, after: int, why: str) -> None:
+    def log_resize(self, layer: str, who: str, before: int, after: int, why: str) -> None:
         """Log who made the pool larger or smaller: new replicas are busy with starting."""
         more = max(after - before, 0)
-        self.world.log.act(
-            layer, who, self.spec.name, "replicas", before, after, 1 if more else -1, why,
-            busy_s=self.spec.start_s if more else 0.0, accelerators=more * self.spec.accelerators,
-        )  # fmt: skip
+        decision = Decision(layer, who, self.spec.name, "replicas", before, after, 1 if more else -1, why)
+        decision.busy_s, decision.accelerators = self.spec.start_s if more else 0.0, more * self.spec.accelerators
+        self.sim.log.act(decision)
 
-    def stall(self, at_s: float, for_s: float) -> Generator[Any, Any, None]:
+    def stall(self, at_s: float, for_s: float) -> Process:
         """Begin nothing for a while."""
         yield self.env.timeout(at_s)
         self.stalled = True

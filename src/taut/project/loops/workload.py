@@ -20,8 +20,9 @@ from taut.control.relations import control
 from taut.core.errors import UsageError
 from taut.project.loops.policies import POLICIES
 from taut.project.loops.scenario import Scenario, parse
-from taut.project.loops.simulate import Played, play
+from taut.project.loops.simulated_run import SimulatedRun, simulate
 from taut.project.workload import Estimate, Sampling, Workload
+from taut.result import types
 
 COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
 """Steps that a forecast is asked for: so many of them are one run."""
@@ -42,7 +43,7 @@ class Forecast:
     """What a scenario gave from several seeds."""
 
     scenario: Scenario
-    runs: Sequence[Played]
+    runs: Sequence[SimulatedRun]
     found: Mapping[str, Estimate | None]
 
     @property
@@ -69,8 +70,8 @@ class Forecast:
         of = lost if sum(lost.values()) > sum(kept.values()) else kept
         return max(of, key=lambda name: of[name])
 
-    def entry(self) -> dict[str, Any]:
-        """The forecast in the words of ``--json``; a step is a request that was answered."""
+    def entry(self) -> types.Forecast:
+        """The forecast as a part of the result; a step is a request that was answered."""
         took = np.concatenate([run.took_s for run in self.runs]) * 1e9
         if not len(took):
             raise UsageError(f"{self.scenario.name}: no request was answered; give it more replicas, or a longer horizon_s")
@@ -80,16 +81,23 @@ class Forecast:
         price = self.scenario.price.per_hour
         paid = sum(run.paid_s for run in self.runs)
         ratio = self.found["effective_throughput_ratio"]
-        return {
-            "ranks": self.ranks, "step_ns": {"p10": low, "p50": middle, "p90": high},
-            "mean_step_ns": means.entry() if means else None, "tflops_per_device": None, "mfu": None,
-            "effective_throughput_ratio": ratio.value if ratio else None, "availability": None,
-            "cost_per_unit": None if price is None or not answered else price * paid / 3600 / answered * UNIT,
-            "currency": self.scenario.price.currency or None, "energy_per_unit_j": None,
-            "requests_per_s": answered / len(self.runs) / self.scenario.loops.horizon_s,
-            "indices": {name: one and one.entry() for name, one in self.found.items()},
-            "terms": self.terms, "dominant": self.dominant, "in_range": True,
-        }  # fmt: skip
+        return types.Forecast(
+            ranks=self.ranks,
+            step_ns=types.Quantiles(p10=low, p50=middle, p90=high),
+            mean_step_ns=means.as_result() if means else None,
+            tflops_per_device=None,
+            mfu=None,
+            effective_throughput_ratio=ratio.value if ratio else None,
+            availability=None,
+            cost_per_unit=None if price is None or not answered else price * paid / 3600 / answered * UNIT,
+            currency=self.scenario.price.currency or None,
+            energy_per_unit_j=None,
+            requests_per_s=answered / len(self.runs) / self.scenario.loops.horizon_s,
+            indices={name: one.as_result() if one else None for name, one in self.found.items()},
+            terms=self.terms,
+            dominant=self.dominant,
+            in_range=True,
+        )
 
 
 def spread(values: Sequence[float | None], share: bool = False) -> Estimate | None:
@@ -102,6 +110,7 @@ def spread(values: Sequence[float | None], share: bool = False) -> Estimate | No
         return Estimate(middle)
     from scipy.special import stdtrit
 
+    # A prediction interval: the spread of one further run and the error of the mean together.
     half = float(stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) * sqrt(1 + 1 / len(known)))
     low, high = middle - half, middle + half
     if (known >= 0).all():
@@ -109,10 +118,10 @@ def spread(values: Sequence[float | None], share: bool = False) -> Estimate | No
     return Estimate(middle, low, min(high, 1.0) if share and (known <= 1).all() else high)
 
 
-def judged(run: Played) -> dict[str, float | None]:
+def run_indices(run: SimulatedRun) -> dict[str, float | None]:
     """The indices of one run: its log as ``taut.control`` reads it, and what the simulator knows."""
     log = prepare(run.trace)
-    told = {name: one["value"] if one else None for name, one in indices(log).items()}
+    from_log = {name: one["value"] if one else None for name, one in indices(log).items()}
     found = series(run.trace.metrics)
     where = f"{run.scenario.pool.name} by window"
     confident = None
@@ -124,14 +133,14 @@ def judged(run: Played) -> dict[str, float | None]:
         "effective_capacity": run.useful_s / run.paid_s if run.paid_s else None,
         "visible_success_rate": run.good / run.settled if run.settled else None,
         "planning_confidence": confident,
-        **told,
+        **from_log,
     }
 
 
 def forecast(s: Scenario, *, count: int | None = None, seed: int = 0) -> Forecast:
-    """Play a scenario from several seeds, one for every so many steps asked for."""
-    runs = [play(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
-    rows = [judged(run) for run in runs]
+    """Simulate a scenario from several seeds, one for every so many steps asked for."""
+    runs = [simulate(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
+    rows = [run_indices(run) for run in runs]
     found = {name: spread([row[name] for row in rows], name in SHARES) for name in (*TRUE, *NAMES)}
     return Forecast(s, runs, found)
 
@@ -140,6 +149,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
     """The system on so many accelerators, demand as it is: what the pool may grow to grows with them."""
     beside = s.trainer.accelerators if s.trainer else 0
     most = round(s.most * ranks / s.accelerators)
+    # Where nobody sets the size of the pool, it is as large as it may be.
     steered = bool(s.autoscaler) or s.plan.utilisation is not None
     replicas = min(s.pool.replicas if steered else most, most, (ranks - beside) // s.pool.accelerators)
     if replicas < s.pool.least:
@@ -172,15 +182,15 @@ class LoopsWorkload(Workload[Scenario]):
         """Several simulated runs."""
         return forecast(s, count=how.count, seed=how.seed)
 
-    def regime(self, s: Scenario, seed: int) -> Mapping[str, Any]:
+    def regime(self, s: Scenario, seed: int) -> types.Regime:
         """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
-        return {**control(play(s, seed).trace, seed=seed)["regime"], "reserve": None}
+        return types.Regime(kind=control(simulate(s, seed).trace, seed=seed).regime.kind, reserve=None)
 
-    def advice(self, s: Scenario, seed: int, stage: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
+    def advice(self, s: Scenario, seed: int, stage: Callable[[str], None]) -> tuple[list[types.Advice], list[types.Swept]]:
         """What separates the loops, tried, and what more accelerators make worse."""
         from taut.project.loops.advice import advise, sweep
 
-        return {"advice": advise(s, seed=seed, stage=stage), "sweep": sweep(s, seed=seed, stage=stage)}
+        return advise(s, seed=seed, stage=stage), sweep(s, seed=seed, stage=stage)
 
 
 WORKLOAD = LoopsWorkload()

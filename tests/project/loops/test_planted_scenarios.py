@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from taut.control.relation import Relation
 from taut.control.relations import control
 from taut.project.loops.advice import Runs, advise, sweep
-from taut.project.loops.plants import CALM, PLANTED
+from taut.project.loops.planted_scenarios import CALM, PLANTED
 from taut.project.loops.policies import POLICIES
-from taut.project.loops.simulate import play
+from taut.project.loops.simulated_run import simulate
+from taut.result.types import ChangedKey
 
 
 @pytest.mark.parametrize("kind", PLANTED)
 def test_a_planted_relation_is_found(kind: str) -> None:
-    found = control(play(PLANTED[kind], 0).trace)
+    found = control(simulate(PLANTED[kind], 0).trace)
     assert kind in {one["kind"] for one in found["relations"]}
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_calm_system_has_no_relations(seed: int) -> None:
-    found = control(play(CALM, seed).trace)
+    found = control(simulate(CALM, seed).trace)
     assert found["relations"] == []
     assert found["regime"]["class"] == "coherent"
 
@@ -34,7 +36,7 @@ def test_a_calm_system_has_no_relations(seed: int) -> None:
 )
 def test_advice_removes_the_relation_when_it_is_tried_on_other_seeds(kind: str, separation: str, value: float | None) -> None:
     s = PLANTED[kind]
-    relations = [one for one in control(play(s, 0).trace)["relations"] if one["kind"] == kind][:1]
+    relations = [one for one in control(simulate(s, 0).trace)["relations"] if one["kind"] == kind][:1]
     (advice,) = advise(s, relations, runs=2)
     assert (advice["separation"], advice["value"]) == (separation, value)
     assert advice["effect"]
@@ -44,7 +46,7 @@ def test_advice_removes_the_relation_when_it_is_tried_on_other_seeds(kind: str, 
 
 
 def test_for_what_no_run_shows_nothing_is_advised() -> None:
-    (advice,) = advise(CALM, [{"kind": "conflict", "target": "elsewhere", "p": None}], runs=1)
+    (advice,) = advise(CALM, [Relation("conflict", (), "elsewhere", "", 3, None, None, "").entry()], runs=1)
     assert (advice["shows"], advice["tried"], advice["separation"], advice["effect"]) == (0, 0, None, {})
 
 
@@ -57,8 +59,9 @@ def test_without_relations_given_those_that_the_runs_show_are_advised_on() -> No
 
 
 def test_advice_names_the_keys_it_sets_and_the_change_with_its_interval() -> None:
-    (advice,) = advise(PLANTED["redundant work"], [{"kind": "redundant work", "target": "pool", "p": None}], runs=2)
-    assert advice["sets"] == [{"key": "client.sdk.budget_share", "before": None, "after": 0.02}]
+    relation = Relation("redundant work", (), "pool", "", 3, None, None, "").entry()
+    (advice,) = advise(PLANTED["redundant work"], [relation], runs=2)
+    assert advice.sets == [ChangedKey(key="client.sdk.budget_share", before=None, after=0.02)]
     moved = advice["effect"]["actual_attempt_multiplier"]
     assert moved["after"] < moved["before"]
     assert moved["change"]["lo"] <= moved["after"] - moved["before"] <= moved["change"]["hi"]

@@ -23,7 +23,7 @@ from taut.project.loops.scenario import (  # fmt: skip
     Stall,
     Trainer,
 )
-from taut.project.loops.simulate import play
+from taut.project.loops.simulated_run import simulate
 
 
 def pair(retries: int, stall: tuple[Stall, ...] = (Stall(10, 4),)) -> Scenario:
@@ -44,7 +44,7 @@ def everything(**changed: object) -> Scenario:
 
 
 def test_without_trouble_every_request_is_tried_once_and_kept() -> None:
-    run = play(Scenario("calm", Loops(horizon_s=100), Demand(per_s=1, spread=0), Pool(service_s=0.5, spread=0)))
+    run = simulate(Scenario("calm", Loops(horizon_s=100), Demand(per_s=1, spread=0), Pool(service_s=0.5, spread=0)))
     assert run.arrived == 99
     assert run.tries.tolist() == [1] * 99
     assert np.allclose(run.took_s, 0.5)
@@ -54,21 +54,20 @@ def test_without_trouble_every_request_is_tried_once_and_kept() -> None:
 
 def test_one_server_waits_as_queueing_theory_says() -> None:
     """M/M/1 at half load: a request takes 1 ÷ (μ − λ) on average."""
-    took = np.concatenate([
-        play(Scenario("queue", Loops(horizon_s=2000), Demand(per_s=5), Pool(service_s=0.1)), seed).took_s for seed in range(4)
-    ])  # fmt: skip
+    s = Scenario("queue", Loops(horizon_s=2000), Demand(per_s=5), Pool(service_s=0.1))
+    took = np.concatenate([simulate(s, seed).took_s for seed in range(4)])
     assert took.mean() == pytest.approx(1 / (10 - 5), rel=0.05)
 
 
 def test_layers_of_retries_multiply() -> None:
     """Three retries over a client that makes two of its own: twelve attempts at what never answers."""
     clients = (Client("service", 20, 3), Client("sdk", 0.5, 2))
-    run = play(Scenario("layers", Loops(horizon_s=60), Demand(per_s=0.5), Pool(service_s=1e6, spread=0), clients))
+    run = simulate(Scenario("layers", Loops(horizon_s=60), Demand(per_s=0.5), Pool(service_s=1e6, spread=0), clients))
     assert set(run.tries.tolist()) == {12}
 
 
 def test_a_budget_bounds_what_retries_add() -> None:
-    run = play(Scenario(
+    run = simulate(Scenario(
         "budget", Loops(horizon_s=200), Demand(per_s=10), Pool(service_s=1e6), (Client("sdk", 0.5, 3, budget_share=0.1),)
     ))  # fmt: skip
     assert run.tries.sum() <= 1.1 * run.arrived + 10
@@ -78,7 +77,7 @@ def test_who_is_told_the_deadline_begins_nothing_too_late() -> None:
     """Twice as much is asked as can be served: told, the pool serves what is still wanted; untold, what nobody waits for."""
     overloaded = Scenario("told", Loops(horizon_s=100), Demand(per_s=20), Pool(service_s=0.1, spread=0))
     vain = [
-        play(replace(overloaded, client=(Client("sdk", 2, 2, passes_deadline=told),))).terms_s["served in vain"]
+        simulate(replace(overloaded, client=(Client("sdk", 2, 2, passes_deadline=told),))).terms_s["served in vain"]
         for told in (False, True)
     ]
     assert vain[0] > 85
@@ -86,8 +85,8 @@ def test_who_is_told_the_deadline_begins_nothing_too_late() -> None:
 
 
 def test_schedulers_that_own_their_machines_never_refuse_each_other() -> None:
-    shared = play(everything())
-    owned = play(everything(machines=Machines(owned=True)))
+    shared = simulate(everything())
+    owned = simulate(everything(machines=Machines(owned=True)))
     assert shared.conflicts > 20
     assert owned.conflicts == 0
 
@@ -97,7 +96,7 @@ def test_a_launcher_that_waits_less_than_a_restore_burns_its_launches() -> None:
         trainer = Trainer(4, restore_s=8, spread=0, launcher_timeout_s=timeout_s, restarts=3)
         return Scenario("job", Loops(horizon_s=300), Demand(per_s=1), Pool(service_s=0.5), trainer=trainer)
 
-    burned, trains = play(job(5)), play(job(20))
+    burned, trains = simulate(job(5)), simulate(job(20))
     assert burned.terms_s["trained"] == 0
     assert trains.terms_s["trained"] > 4 * 250
     launches = burned.trace.actions
@@ -111,7 +110,7 @@ def test_accounts_close_and_logs_are_in_order(seed: int, retries: int, start_s: 
         client=(Client("sdk", 8, retries),), pool=Pool(service_s=1, replicas=6, least=2, most=16, start_s=start_s),
         autoscaler=(Autoscaler("scaler", hysteresis=hysteresis),),
     )  # fmt: skip
-    run = play(s, seed)
+    run = simulate(s, seed)
     assert all(value >= 0 for value in run.terms_s.values())
     assert run.paid_s <= s.accelerators * s.loops.horizon_s * (1 + 1e-9)
     assert run.good <= run.settled <= run.arrived
@@ -122,7 +121,7 @@ def test_accounts_close_and_logs_are_in_order(seed: int, retries: int, start_s: 
 
 def test_what_an_inner_layer_still_tries_for_a_caller_who_hung_up_is_not_served() -> None:
     layers = (Client("gateway", 1, 0), Client("sdk", 1, 1))
-    run = play(Scenario("gone", Loops(horizon_s=60), Demand(per_s=1), Pool(service_s=10, spread=0, cancels=True), layers))
+    run = simulate(Scenario("gone", Loops(horizon_s=60), Demand(per_s=1), Pool(service_s=10, spread=0, cancels=True), layers))
     assert run.good == 0
     assert run.terms_s["served in vain"] <= run.arrived
 
@@ -159,13 +158,13 @@ def test_any_scenario_plays_to_its_end(
     demand: Demand, pool: Pool, client: tuple[Client, ...], trainer: Trainer | None, signal: Any
 ) -> None:
     scaler = Autoscaler("scaler", signal, period_s=3, look_back_s=3)
-    run = play(Scenario("any", Loops(horizon_s=60), demand, pool, client, (scaler,), Gate(), trainer))
+    run = simulate(Scenario("any", Loops(horizon_s=60), demand, pool, client, (scaler,), Gate(), trainer))
     assert all(value >= -1e-6 for value in run.terms_s.values())
     assert run.good <= run.settled <= run.arrived
 
 
 def test_a_run_is_decided_by_its_seed() -> None:
-    first, again, other = (play(everything(), seed) for seed in (3, 3, 4))
+    first, again, other = (simulate(everything(), seed) for seed in (3, 3, 4))
     for name, column in first.trace.actions.columns.items():
         assert (column == again.trace.actions.columns[name]).all()
     assert np.array_equal(first.trace.metrics.value, again.trace.metrics.value)
@@ -174,5 +173,5 @@ def test_a_run_is_decided_by_its_seed() -> None:
 
 def test_demand_stays_as_it_is_whatever_is_changed() -> None:
     """Policies are compared on the same arrivals."""
-    calm, wild = (play(everything(client=(Client("sdk", 8, n),), gate=None)) for n in (0, 3))
+    calm, wild = (simulate(everything(client=(Client("sdk", 8, n),), gate=None)) for n in (0, 3))
     assert calm.arrived == wild.arrived
