@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +14,7 @@ from click.testing import CliRunner, Result
 from action_rows import written
 from taut.cli import main
 from taut.core.tables import Trace
+from taut.result.types import ControlRegime, ControlResult
 
 LOG = "2026-01-01T00:00:01Z hpa replicas=3 web\n2026-01-01T00:00:02Z ops replicas=1 web\n"
 SACCT = {"jobs": [{"job_id": 7, "state": {"current": "FAILED"}, "time": {"submission": 4, "start": 5, "end": 9, "elapsed": 4}}]}
@@ -25,12 +25,12 @@ def relations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A room that finds nothing, in the keys of the contract."""
     room = ModuleType("taut.control.relations")
 
-    def control(trace: Trace, *, seed: int = 0) -> dict[str, Any]:
+    def control(trace: Trace, *, seed: int = 0) -> ControlResult:
         names = sorted(set(trace.actions.controller.tolist()))
-        return {
-            "actions": len(trace.actions), "controllers": names, "relations": [], "indices": {},
-            "regime": {"class": "coherent"}, "partial": list(trace.partial),
-        }  # fmt: skip
+        return ControlResult(
+            actions=len(trace.actions), controllers=names, relations=[], indices={}, regime=ControlRegime(kind="coherent"),
+            partial=list(trace.partial),
+        )  # fmt: skip
 
     room.control = control  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "taut.control.relations", room)

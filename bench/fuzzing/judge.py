@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 FOLDER = "job"
 """Where the files of a case lie, so that its path is short and the same for all."""
 SAVED = 16
@@ -163,8 +165,8 @@ def control(root: Path, case: Case) -> str:
     trace = read([FOLDER])
     if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:
         raise NotATrace(trace.source, "nobody decides anything here")
-    result = {**relate(trace, seed=0), "name": trace.name, "counts": dict(trace.counts)}
-    finite(result)
+    result = relate(trace, seed=0)
+    finite(msgspec.to_builtins(result))
     if case.number % SAVED == 0:
         render_control(result, Screen())
     return "accepted"
@@ -210,9 +212,10 @@ def _no_constant(word: str) -> None:
     raise BrokenLaw(f"{word} in the JSON")
 
 
-def check(result: Mapping[str, Any], shown: Any) -> None:
+def check(found: Any, shown: Any) -> None:
     """The laws of a result of ``analyze``."""
     finite(shown)
+    result = msgspec.to_builtins(found)
     job = result["job"] or {}
     counts = {**job.get("counts", {}), **{key: job.get(key) for key in ("ranks", "steps", "ops", "edges", "gates", "wall_ns")}}
     for key, value in counts.items():

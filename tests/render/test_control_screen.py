@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from results import filled
 from taut.render.analysis_screen import Screen
 from taut.render.control_screen import render_control
+from taut.result.types import ControlResult
 
 RESULT: dict[str, Any] = {
     "name": "logs", "actions": 67, "controllers": ["rescuer", "slurmctld"],
@@ -22,14 +24,14 @@ RESULT: dict[str, Any] = {
     ],
     "indices": {
         "decision_conflict_rate": {"value": 0.33, "lo": 0.19, "hi": 0.52}, "planning_accuracy": None,
-        "margin_erosion_rate": {"value": None, "lo": None, "hi": None},
+        "margin_erosion_rate": None,
     },
     "regime": {"class": "incoherent"}, "partial": ["a.log: times without a time zone, taken as UTC"],
 }  # fmt: skip
 
 
 def screen(result: dict[str, Any], width: int = 120) -> str:
-    return render_control(result, Screen(width=width))
+    return render_control(filled(ControlResult, result), Screen(width=width))
 
 
 def test_everything_is_on_the_screen() -> None:
@@ -54,7 +56,7 @@ def test_chances_costs_and_names_are_told_as_they_are() -> None:
 
 
 def test_a_narrow_screen_and_one_without_unicode() -> None:
-    text = render_control(RESULT, Screen(width=80, unicode=False))
+    text = render_control(filled(ControlResult, RESULT), Screen(width=80, unicode=False))
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 80
 

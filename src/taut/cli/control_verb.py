@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -67,7 +67,7 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
       taut control attempts.jsonl --advice
       taut control review loops.toml changed.toml
     """
-    from msgspec import to_builtins
+    from msgspec.structs import replace
 
     from taut.control.relations import control as relate
     from taut.core.errors import NotATrace
@@ -86,13 +86,13 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
         found = relate(trace, seed=seed)
         if advice:
             found = _advised(trace, found, seed, stage)
-        result = {**to_builtins(found), "name": trace.name, "counts": dict(trace.counts)}
+        result = replace(found, name=trace.name, counts=dict(trace.counts))
     save = None if folder is None else partial(_save, folder, trace, result, seed, advice)
     remedy = "give -o a folder that can be written"
     shown_and_kept(lambda: _show(result, as_json), save, "the run folder", remedy, quiet)
 
 
-def _show(result: dict[str, Any], as_json: bool) -> None:
+def _show(result: ControlResult, as_json: bool) -> None:
     if as_json:
         print_object(result)
         return
@@ -125,12 +125,10 @@ def of_change(old: str, new: str, as_json: bool) -> None:
     \b
       taut control review loops.toml changed.toml
     """
-    from msgspec import to_builtins
-
     from taut.control.review import review
     from taut.read.actions.loops_config import load
 
-    result = to_builtins(review(load(old), load(new)))
+    result = review(load(old), load(new))
     if as_json:
         print_object(result)
         return
@@ -139,7 +137,7 @@ def of_change(old: str, new: str, as_json: bool) -> None:
     show(render_review, result)
 
 
-def _save(folder: str, trace: Trace, result: dict[str, Any], seed: int, advice: bool) -> Path:
+def _save(folder: str, trace: Trace, result: ControlResult, seed: int, advice: bool) -> Path:
     """A run folder: the actions and the attempts as tables, and the result."""
     import pyarrow.parquet as pq
 

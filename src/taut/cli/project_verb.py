@@ -71,11 +71,9 @@ def _show(result: ProjectResult, as_json: bool) -> None:
     if as_json:
         print_object(result)
         return
-    from msgspec import to_builtins
-
     from taut.render.forecast_screen import render_forecasts
 
-    show(render_forecasts, to_builtins(result))
+    show(render_forecasts, result)
 
 
 def _scenario(
@@ -118,10 +116,11 @@ def scenarios(as_json: bool) -> None:
       taut project NAME --evidence DIR   writes its evidence
     """
     from taut.read.scenario_file import listed
+    from taut.result.types import ScenariosResult
 
     found = listed()
     if as_json:
-        print_object({"scenarios": found})
+        print_object(ScenariosResult(scenarios=found))
         return
     from taut.render.evidence_folder import render_list
 

@@ -7,7 +7,6 @@ these actions to the end of the op that follows the last pause. What it took is 
 from __future__ import annotations
 
 import numpy as np
-from msgspec import convert
 from msgspec.structs import replace
 
 from taut.control.on_graph import LONGEST_NS, axis_ns
@@ -34,7 +33,7 @@ def control_on_graph(graph: Graph, ledger: Ledger) -> ControlResult:
     from taut.control.relations import control
 
     assert ledger.overhead is not None
-    found, taken = convert(control(graph.trace), ControlResult), ledger.overhead
+    found, taken = control(graph.trace), ledger.overhead
     return replace(
         found,
         relations=[_placed(graph, ledger, taken, one) for one in found.relations],

@@ -16,9 +16,8 @@ from statistics import mean, pstdev
 from typing import Any
 
 import msgspec
-from msgspec import to_builtins
 
-from taut.result.types import ProjectResult
+from taut.result.types import Estimate, PolicyComparison, ProjectResult
 
 # σ₀ of the convention.
 SIGMA = 0.00190643
@@ -51,16 +50,16 @@ def damping(before: float | None, after: float | None) -> tuple[float | None, fl
     return kappa, (sqrt(-2 * log(kappa)) / SIGMA if 0 < kappa <= 1 else None)
 
 
-def transitions(compared: Mapping[str, Any], declared: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+def transitions(compared: PolicyComparison, declared: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
     """Per index: without, with, ratio, what the literature declares, risks, κ and ξ; then their dispersion."""
-    one, other = compared["indices"]["without"], compared["indices"]["with"]
+    one, other = compared.indices.without, compared.indices.with_
     rows = {}
     for name in one:
         before, after = _value(one[name]), _value(other[name])
         kappa, xi = damping(risk(name, before), risk(name, after))
         stated = declared.get(name)
         rows[name] = {
-            "without": one[name], "with": other[name], "ratio": compared["indices"]["ratio"][name],
+            "without": one[name], "with": other[name], "ratio": compared.indices.ratio[name],
             "risk_is": RISKS.get(name, RATE), "risk_without": risk(name, before), "risk_with": risk(name, after),
             "damping_quotient": kappa, "mode_magnitude": xi,
             "declared": None if stated is None else {"without": stated[0], "with": stated[1]},
@@ -80,31 +79,31 @@ def _dispersion(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def _value(found: Mapping[str, float | None] | None) -> float | None:
-    return None if found is None else found["value"]
+def _value(found: Estimate | None) -> float | None:
+    return None if found is None else found.value
 
 
 def _difference(ours: float | None, theirs: float) -> float | None:
     return None if ours is None else ours - theirs
 
 
-def evidence(name: str, table: Mapping[str, Any], project: ProjectResult, *, seed: int, steps: int | None) -> dict[str, Any]:
+def evidence(name: str, table: Mapping[str, Any], result: ProjectResult, *, seed: int, steps: int | None) -> dict[str, Any]:
     """Everything that is written down about a scenario beside its first comparison; ``table`` is its whole definition."""
-    result, about = to_builtins(project), table.get("about") or {}
-    compared = result["policies"][0] if result["policies"] else None
+    about = table.get("about") or {}
+    compared = result.policies[0] if result.policies else None
     plain = f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
     out = {
         "scenario": name, "command": f"taut project {name}{plain} --evidence DIR", "seed": seed, "steps": steps,
         "about": about, "definition": {key: value for key, value in table.items() if key != "about"},
-        "defaults": result["defaults"], "workload": result["workload"], "forecast": result["forecasts"][0],
-        "indices": result["indices"], "regime": result["regime"], "threshold": result["threshold"],
-        "questions": result["questions"], "compared": None,
+        "defaults": result.defaults, "workload": result.workload, "forecast": result.forecasts[0],
+        "indices": result.indices, "regime": result.regime, "threshold": result.threshold,
+        "questions": result.questions, "compared": None,
         **{key: result[key] for key in ("advice", "sweep") if key in result},
     }  # fmt: skip
     if compared is not None:
         declared = {key: tuple(value) for key, value in (about.get("declared") or {}).items()}
         out["compared"] = {
-            "policies": compared["policies"], **transitions(compared, declared),
+            "policies": compared.policies, **transitions(compared, declared),
             **{key: compared[key] for key in ("forecast", "regime", "reserve", "threshold")},
             "declared_regime": about.get("declared_regime"), "implies": consequences(compared),
         }  # fmt: skip
@@ -112,22 +111,20 @@ def evidence(name: str, table: Mapping[str, Any], project: ProjectResult, *, see
     return out
 
 
-def consequences(compared: Mapping[str, Any]) -> list[str]:
+def consequences(compared: PolicyComparison) -> list[str]:
     """What follows for a decision, in sentences that hold whatever the numbers are."""
-    before, after = compared["forecast"]["without"], compared["forecast"]["with"]
+    before, after = compared.forecast.without, compared.forecast.with_
     out = []
-    cost = [side.get("cost_per_unit") for side in (before, after)]
-    if all(cost):
-        out.append(f"A unit of delivered work costs {_change(cost[1] / cost[0])}.")
-    energy = [side.get("energy_per_unit_j") for side in (before, after)]
-    if all(energy):
-        out.append(f"It takes {_change(energy[1] / energy[0])} energy.")
-    regimes = compared["regime"]
-    if regimes["without"] != regimes["with"]:
-        out.append(f"The regime changes from {regimes['without']} to {regimes['with']}.")
-    elif regimes["with"]:
-        out.append(f"The regime stays {regimes['with']}.")
-    far = [(compared["threshold"][side] or {}).get("ranks") for side in ("without", "with")]
+    if before.cost_per_unit and after.cost_per_unit:
+        out.append(f"A unit of delivered work costs {_change(after.cost_per_unit / before.cost_per_unit)}.")
+    if before.energy_per_unit_j and after.energy_per_unit_j:
+        out.append(f"It takes {_change(after.energy_per_unit_j / before.energy_per_unit_j)} energy.")
+    regimes = compared.regime
+    if regimes.without != regimes.with_:
+        out.append(f"The regime changes from {regimes.without} to {regimes.with_}.")
+    elif regimes.with_:
+        out.append(f"The regime stays {regimes.with_}.")
+    far = [side.ranks if side else None for side in (compared.threshold.without, compared.threshold.with_)]
     if far[0] and far[1]:
         out.append(f"One more accelerator stops paying at {far[1]:,} ranks instead of {far[0]:,}.")
     elif far[0]:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from msgspec import convert
-
 from taut.core.errors import UsageError
 from taut.project.marginal_gain import rule
 from taut.project.policy import Policy, S
@@ -47,7 +45,7 @@ def assess(kind: Workload[S], s: S, how: Sampling, answer: Answer | None = None)
     answer = answer or kind.forecast(s, how)
     own = kind.regime(s, how.seed)
     if own is not None:
-        return Assessment(s, answer, convert(own, Regime), None)
+        return Assessment(s, answer, own, None)
     decision = rule(kind, s, how)
     return Assessment(s, answer, reserve(kind, s, how, decision=decision), threshold(kind, s, how, decision=decision))
 

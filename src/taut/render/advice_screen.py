@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from taut.render.analysis_screen import _table
 from taut.render.text import safe
+from taut.result.types import Advice, Brought, Effect, Estimate, Setting, Swept
 
 SHOWN = 5
 """Indices of an advice that are shown, those that surely change first; all are in the JSON."""
@@ -23,64 +23,64 @@ COLUMNS = {
 """Indices of a sweep that are shown, in a word where room is short."""
 
 
-def render_advice(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
+def render_advice(rows: Sequence[Advice]) -> ConsoleRenderable:
     """A paragraph for every relation."""
     parts: list[ConsoleRenderable] = []
-    said: list[Mapping[str, Any]] = []
+    shown: list[Mapping[str, Effect]] = []
     for row in rows:
-        parts.append(Text(safe(headline(row)), style="bold" if row["separation"] else ""))
-        lines = ["as above"] if row["effect"] and row["effect"] in said else details(row)
+        parts.append(Text(safe(headline(row)), style="bold" if row.separation else ""))
+        lines = ["as above"] if row.effect and row.effect in shown else details(row)
         parts += [Padding(Text(safe(line), style="dim"), (0, 0, 0, 2)) for line in lines]
-        said.append(row["effect"])
+        shown.append(row.effect)
     return Group(*parts)
 
 
-def what(row: Mapping[str, Any]) -> str:
+def what(row: Advice | Brought) -> str:
     """A relation by its name."""
-    return f"{row['kind']} on {row['target']}" if row["target"] else str(row["kind"])
+    return f"{row.kind} on {row.target}" if row.target else str(row.kind)
 
 
-def headline(row: Mapping[str, Any]) -> str:
+def headline(row: Advice) -> str:
     """The relation, and what removes it."""
     name = what(row)
-    runs = f"{row['shows']} of {row['runs']} runs"
-    if not row["shows"]:
-        return f"{name}: no advice; none of {row['runs']} simulated runs shows it"
-    if row["separation"] is None:
-        tried = f"{row['tried']} separations were tried" if row["tried"] else "no separation is known"
+    runs = f"{row.shows} of {row.runs} runs"
+    if not row.shows:
+        return f"{name}: no advice; none of {row.runs} simulated runs shows it"
+    if row.separation is None:
+        tried = f"{row.tried} separations were tried" if row.tried else "no separation is known"
         return f"{name}, in {runs}: nothing removes it; {tried}"
-    value = "" if row["value"] is None else f" {row['value']:.3g}"
-    return f"{name}, in {runs}: {row['separation']}{value} removes it ({row['tried']} tried)"
+    value = "" if row.value is None else f" {row.value:.3g}"
+    return f"{name}, in {runs}: {row.separation}{value} removes it ({row.tried} tried)"
 
 
-def details(row: Mapping[str, Any]) -> Iterator[str]:
+def details(row: Advice) -> Iterator[str]:
     """What it sets, what that changes, what it costs; for a log, which numbers of the plant are its own."""
-    if row["sets"]:
-        yield "sets " + ", ".join(f"{one['key']} {_value(one['before'])} → {_value(one['after'])}" for one in row["sets"])
-    if row["effect"]:
+    if row.sets:
+        yield "sets " + ", ".join(f"{one.key} {_value(one.before)} → {_value(one.after)}" for one in row.sets)
+    if row.effect:
         yield "changes " + "; ".join(changes(row))
-    if row["brings"]:
-        yield "brings about, in some run: " + ", ".join(what(one) for one in row["brings"])
-    if row["costs"]:
-        yield f"costs: {row['costs']}"
-    if row.get("from_log"):
-        yield f"from the log: {_named(row['from_log'])}; by default: {_named(row['default'])}"
+    if row.brings:
+        yield "brings about, in some run: " + ", ".join(what(one) for one in row.brings)
+    if row.costs:
+        yield f"costs: {row.costs}"
+    if row.from_log:
+        yield f"from the log: {_named(row.from_log)}; by default: {_named(row.default or {})}"
 
 
-def changes(row: Mapping[str, Any]) -> list[str]:
+def changes(row: Advice) -> list[str]:
     """Indices before and after, and the change with its interval; those that surely change first."""
-    known = [(name, one) for name, one in row["effect"].items() if one["change"] is not None and _size(one) >= SMALL]
-    ordered = sorted(known, key=lambda pair: (not _surely(pair[1]["change"]), -_size(pair[1])))
+    known = [(name, one, one.change) for name, one in row.effect.items() if one.change is not None and _size(one) >= SMALL]
+    ordered = sorted(known, key=lambda row: (not _surely(row[2]), -_size(row[1])))
     out = []
-    for name, one in ordered[:SHOWN]:
-        low, high = one["change"]["lo"], one["change"]["hi"]
-        by = "" if low is None else f" (by {low:+.2g} to {high:+.2g}{'' if _surely(one['change']) else ', unsure'})"
-        out.append(f"{name.replace('_', ' ')} {one['before']:.3g} → {one['after']:.3g}{by}")
-    more = len(row["effect"]) - len(out)
+    for name, one, change in ordered[:SHOWN]:
+        low, high = change.lo, change.hi
+        by = "" if low is None or high is None else f" (by {low:+.2g} to {high:+.2g}{'' if _surely(change) else ', unsure'})"
+        out.append(f"{name.replace('_', ' ')} {one.before:.3g} → {one.after:.3g}{by}")
+    more = len(row.effect) - len(out)
     return out + ([f"{more} more in --json"] if more > 0 else [])
 
 
-def _named(numbers: Mapping[str, Any]) -> str:
+def _named(numbers: Mapping[str, Setting | dict[str, float]]) -> str:
     said = []
     for name, value in numbers.items():
         unit = "/s" if name.endswith("_per_s") else " s" if name.endswith("_s") else ""
@@ -88,17 +88,18 @@ def _named(numbers: Mapping[str, Any]) -> str:
     return ", ".join(said) or "nothing"
 
 
-def _surely(change: Mapping[str, float | None]) -> bool:
-    low, high = change["lo"], change["hi"]
+def _surely(change: Estimate) -> bool:
+    low, high = change.lo, change.hi
     return low is not None and high is not None and low * high > 0
 
 
-def _size(one: Mapping[str, Any]) -> float:
+def _size(one: Effect) -> float:
     """A change relative to what it was."""
-    return float(abs(one["change"]["value"]) / max(abs(one["before"]), abs(one["after"]), 1e-9))
+    by = one.change.value if one.change else 0.0
+    return float(abs(by) / max(abs(one.before or 0.0), abs(one.after or 0.0), 1e-9))
 
 
-def _value(value: Any) -> str:
+def _value(value: Setting | dict[str, float]) -> str:
     if value is None or isinstance(value, bool):
         return {None: "–", True: "yes", False: "no"}[value]
     if isinstance(value, Mapping):
@@ -108,31 +109,31 @@ def _value(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, (int, float)) else str(value)
 
 
-def render_sweep(rows: Sequence[Mapping[str, Any]]) -> ConsoleRenderable:
+def render_sweep(rows: Sequence[Swept]) -> ConsoleRenderable:
     """A line for every number of accelerators."""
     names = swept(rows)
     table = _table(("ranks", "right"), *((COLUMNS[name], "right") for name in names), ("worse than above", "left"))
     for row in rows:
-        short = ", ".join(COLUMNS.get(name, name) for name in row["worse"])
-        table.add_row(f"{row['ranks']:,}", *(_share(row["indices"][name]) for name in names), short or "–")
+        short = ", ".join(COLUMNS.get(name, name) for name in row.worse)
+        table.add_row(f"{row.ranks:,}", *(_share(row.indices[name]) for name in names), short or "–")
     return table
 
 
-def swept(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def swept(rows: Sequence[Swept]) -> list[str]:
     """The indices that some row knows."""
-    return [name for name in COLUMNS if any(row["indices"].get(name) is not None for row in rows)]
+    return [name for name in COLUMNS if any(row.indices.get(name) is not None for row in rows)]
 
 
-def worse(row: Mapping[str, Any]) -> str:
+def worse(row: Swept) -> str:
     """What is surely worse than with fewer accelerators."""
-    return ", ".join(name.replace("_", " ") for name in row["worse"]) or "–"
+    return ", ".join(name.replace("_", " ") for name in row.worse) or "–"
 
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def advice_page(advice: Sequence[Mapping[str, Any]], sweep: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def advice_page(advice: Sequence[Advice], sweep: Sequence[Swept]) -> Iterator[str]:
     """Both as Markdown, for the evidence of a scenario."""
     yield from ("## Separations, tried in the simulator", "")
     yield from (
@@ -142,17 +143,17 @@ def advice_page(advice: Sequence[Mapping[str, Any]], sweep: Sequence[Mapping[str
         "|---|---|---|---|---|---|---|",
     )  # fmt: skip
     for row in advice:
-        value = "" if row["value"] is None else f" = {row['value']:g}"
-        name = f"**{row['separation']}{value}**" if row["separation"] else f"none of {row['tried']} removes it"
-        sets = ", ".join(f"`{one['key']}` {_value(one['before'])} → {_value(one['after'])}" for one in row["sets"])
-        brings = ", ".join(what(one) for one in row["brings"])
+        value = "" if row.value is None else f" = {row.value:g}"
+        name = f"**{row.separation}{value}**" if row.separation else f"none of {row.tried} removes it"
+        sets = ", ".join(f"`{one.key}` {_value(one.before)} → {_value(one.after)}" for one in row.sets)
+        brings = ", ".join(what(one) for one in row.brings)
         changed = "; ".join(changes(row)).replace("--json", "evidence.json")
-        cells = (what(row), f"{row['shows']} of {row['runs']}", name, sets, changed, brings, row["costs"])
+        cells = (what(row), f"{row.shows} of {row.runs}", name, sets, changed, brings, row.costs)
         yield f"| {' | '.join(cell or '–' for cell in cells)} |"
     names = swept(sweep)
     yield from ("", "## More accelerators, the same demand", "")
     yield f"| accelerators | {' | '.join(name.replace('_', ' ') for name in names)} | surely worse than the row above |"
     yield f"|---:|{'---:|' * len(names)}---|"
-    for row in sweep:
-        yield f"| {row['ranks']:,} | {' | '.join(_share(row['indices'][name]) for name in names)} | {worse(row)} |"
+    for at in sweep:
+        yield f"| {at.ranks:,} | {' | '.join(_share(at.indices[name]) for name in names)} | {worse(at)} |"
     yield ""

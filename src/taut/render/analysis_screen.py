@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, Literal
 
-from msgspec import to_builtins
 from rich.console import Console, ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.table import Table
@@ -126,7 +125,7 @@ def _control(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | None
         return None
     from taut.render.control_screen import section
 
-    return section(to_builtins(result.control), screen)
+    return section(result.control, screen)
 
 
 def render_change(result: WhatIfResult, screen: Screen) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
@@ -12,6 +9,7 @@ from rich.text import Text
 from taut.render.advice_screen import render_advice
 from taut.render.analysis_screen import Screen, _heading, _in, _print, _table
 from taut.render.text import count, duration, money, safe, span, three
+from taut.result.types import ControlResult, Estimate, RelationCost, RelationResult
 
 STYLE = {"coherent": "bold green", "oscillating": "bold yellow", "amplifying": "bold red", "incoherent": "bold magenta"}
 RELATIONS, CONTROLLERS, NOTES = 12, 6, 8
@@ -24,7 +22,7 @@ NARROW = 110
 """Screens below this have no room for the statistic."""
 
 
-def render_control(result: Mapping[str, Any], screen: Screen) -> str:
+def render_control(result: ControlResult, screen: Screen) -> str:
     """The whole screen of ``taut control``."""
     parts = [_verdict(result), _about(result), _relations(result, screen), _because(result), _advice(result), _indices(result),
              _left(result)]  # fmt: skip
@@ -32,93 +30,91 @@ def render_control(result: Mapping[str, Any], screen: Screen) -> str:
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i > 1 else []) + [part]], screen)
 
 
-def section(found: Mapping[str, Any], screen: Screen) -> ConsoleRenderable:
+def section(found: ControlResult, screen: Screen) -> ConsoleRenderable:
     """Relations on the graph, as a part of the screen of ``taut analyze``."""
     table = _table("relation", "where", "zone", "took", "cost")
-    for number, one in enumerate(found["relations"][:PLACED], 1):
-        zone, who = one["zone"], " – ".join(safe(name) for name in one["controllers"])
+    for number, one in enumerate(found.relations[:PLACED], 1):
+        zone, who = one.zone, " – ".join(safe(name) for name in one.controllers)
         table.add_row(
-            _in(f"{safe(one['kind'])}: {who or 'all'}", "bold"), _in(_place(one)), str(number) if zone else "–",
-            duration(zone["rank_ns"]) if zone else "–", _money(one["cost"]) or _cost(one["cost"]),
+            _in(f"{safe(one.kind)}: {who or 'all'}", "bold"), _in(_place(one)), str(number) if zone else "–",
+            duration(zone.rank_ns) if zone else "–", _money(one.cost) or _cost(one.cost),
         )  # fmt: skip
-    more = f", {PLACED} of {len(found['relations']):,}" if len(found["relations"]) > PLACED else ""
-    kind = found["regime"]["class"] or "not known"
+    more = f", {PLACED} of {len(found.relations):,}" if len(found.relations) > PLACED else ""
+    kind = found.regime.kind or "not known"
     return Group(_heading(f"Control is {kind}: relations between controllers{more}"), Padding(table, (0, 0, 0, 1)))
 
 
-def _place(one: Mapping[str, Any]) -> str:
+def _place(one: RelationResult) -> str:
     """Where a relation lies: ranks and steps of the graph, else what it is about."""
-    zone = one["zone"]
-    if zone is None or zone["steps"] is None:
-        return f"{safe(one['target'] or 'all')}, not on the graph"
-    ranks = ", ".join(map(str, zone["ranks"][:RANKS])) + (" …" if len(zone["ranks"]) > RANKS else "")
-    return f"rank {ranks}, {span(*zone['steps'])}"
+    zone = one.zone
+    if zone is None or zone.steps is None:
+        return f"{safe(one.target or 'all')}, not on the graph"
+    ranks = ", ".join(map(str, zone.ranks[:RANKS])) + (" …" if len(zone.ranks) > RANKS else "")
+    return f"rank {ranks}, {span(*zone.steps)}"
 
 
-def _money(cost: Mapping[str, Any]) -> str:
+def _money(cost: RelationCost) -> str:
     """What rank time and tokens cost together, each in its own currency."""
-    parts = (("money", "currency"), ("token_money", "token_currency"))
-    return " + ".join(money(cost[key], cost[currency]) for key, currency in parts if cost.get(key) is not None)
+    parts = ((cost.money or None, cost.currency or None), (cost.token_money or None, cost.token_currency or None))
+    return " + ".join(money(amount, currency) for amount, currency in parts if amount is not None)
 
 
-def _verdict(result: Mapping[str, Any]) -> ConsoleRenderable:
-    kind = result["regime"]["class"]
+def _verdict(result: ControlResult) -> ConsoleRenderable:
+    kind = result.regime.kind
     said = "not known" if kind is None else str(kind)
-    found = result["relations"]
+    found = result.relations
     what = count(len(found), "relation") if found else "no relation"
-    text = f"Control is {said}: {what} among {count(len(result['controllers']), 'controller')}."
+    text = f"Control is {said}: {what} among {count(len(result.controllers), 'controller')}."
     return Text(f"{_headline(found[0])} {text}" if found else text, style=STYLE.get(said, "bold cyan"))
 
 
-def _headline(one: Mapping[str, Any]) -> str:
+def _headline(one: RelationResult) -> str:
     """Who does what to what, how often, and what comes of it: the first clause of why a relation is listed."""
-    return f"{safe(one['because'] or one['kind']).partition('; ')[0]}."
+    return f"{safe(one.because or one.kind).partition('; ')[0]}."
 
 
-def _about(result: Mapping[str, Any]) -> ConsoleRenderable:
-    names = [safe(name) for name in result["controllers"]]
+def _about(result: ControlResult) -> ConsoleRenderable:
+    names = [safe(name) for name in result.controllers]
     more = f" and {len(names) - CONTROLLERS:,} more" if len(names) > CONTROLLERS else ""
-    words = [safe(result.get("name") or ""), count(result["actions"], "action"), ", ".join(names[:CONTROLLERS]) + more]
-    because = result["regime"].get("because")
-    lines = [Text(" · ".join(word for word in words if word))]
-    return Group(*lines, *([Text(safe(because))] if because else []))
+    words = [safe(result.name or ""), count(result.actions, "action"), ", ".join(names[:CONTROLLERS]) + more]
+    return Text(" · ".join(word for word in words if word))
 
 
-def _relations(result: Mapping[str, Any], screen: Screen) -> ConsoleRenderable | None:
+def _relations(result: ControlResult, screen: Screen) -> ConsoleRenderable | None:
     """One line per relation, the costliest first as they come."""
-    found = result["relations"]
+    found = result.relations
     if not found:
         return None
     wide = screen.width >= NARROW
     table = _table("relation", "who, on what", "count", *(["statistic"] if wide else []), "p", "q", "cost")
     for one in found[:RELATIONS]:
         table.add_row(
-            _in(safe(one["kind"]), "bold"), _in(_where(one)), f"{one['count']:,}" if one["count"] is not None else "–",
-            *([_number(one["statistic"])] if wide else []), _chance(one["p"]), _chance(one["q"]), _cost(one["cost"]),
+            _in(safe(one.kind), "bold"), _in(_where(one)), f"{one.count:,}" if one.count is not None else "–",
+            *([_number(one.statistic)] if wide else []), _chance(one.p), _chance(one.q), _cost(one.cost),
         )  # fmt: skip
     more = f", {RELATIONS} of {len(found):,}" if len(found) > RELATIONS else ""
     return Group(_heading(f"Relations{more}"), Padding(table, (0, 0, 0, 1)))
 
 
-def _where(one: Mapping[str, Any]) -> str:
-    who = " – ".join(safe(name) or "unknown" for name in one["controllers"]) or "all"
-    what = " ".join(safe(part) for part in (one["target"], one["knob"]) if part)
+def _where(one: RelationResult) -> str:
+    who = " – ".join(safe(name) or "unknown" for name in one.controllers) or "all"
+    what = " ".join(safe(part) for part in (one.target, one.knob) if part)
     return f"{who}: {what}" if what else who
 
 
-def _because(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _because(result: ControlResult) -> ConsoleRenderable | None:
     """Why, in the same order."""
     lines = [
-        Padding(Text(f"{safe(one['kind'])}: {safe(one['because'])}", style="dim"), (0, 0, 0, 1))
-        for one in result["relations"][:RELATIONS]
-        if one["because"]
+        Padding(Text(f"{safe(one.kind)}: {safe(one.because)}", style="dim"), (0, 0, 0, 1))
+        for one in result.relations[:RELATIONS]
+        if one.because
     ]
     return Group(_heading("Because"), *lines) if lines else None
 
 
-def _advice(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _advice(result: ControlResult) -> ConsoleRenderable | None:
     """What would remove each, where that was tried."""
-    tried = {(one["kind"], one["target"]): one["advice"] for one in result["relations"] if one.get("advice")}
+    tried = {(one.kind, one.target): one.advice for one in result.relations if one.advice}
     return Group(_heading("Separations, tried in the simulator"), render_advice(list(tried.values()))) if tried else None
 
 
@@ -131,39 +127,35 @@ def _chance(value: float | None) -> str:
     return "exact" if value is None else f"<{SURE}" if value < SURE else f"{value:.3f}"
 
 
-def _cost(cost: Mapping[str, Any] | None) -> str:
-    time, tokens = (cost or {}).get("rank_ns"), (cost or {}).get("tokens")
+def _cost(cost: RelationCost) -> str:
+    time, tokens = cost.rank_ns, cost.tokens
     words = [] if time is None else [duration(time)]
     words += [] if tokens is None else [count(tokens, "token")]
     return " · ".join(words) or "–"
 
 
-def _indices(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _indices(result: ControlResult) -> ConsoleRenderable | None:
     """Those that could be had, with their intervals."""
-    known = {name: value for name, value in result["indices"].items() if value is not None}
+    known = {name: value for name, value in result.indices.items() if value is not None}
     rows = [(name, *_interval(value)) for name, value in known.items()]
-    rows = [row for row in rows if row[1] != "–"]
     if not rows:
         return None
     table = _table("index", ("", "left"), "value", ("interval", "left"), header=False)
     for name, value, interval in rows:
         table.add_row(safe(name.replace("_", " ")), "", value, interval)
-    silent = len(result["indices"]) - len(rows)
+    silent = len(result.indices) - len(rows)
     more = f", {silent} not known from these logs" if silent else ""
     return Group(_heading(f"Indices{more}"), Padding(table, (0, 0, 0, 1)))
 
 
-def _interval(value: Any) -> tuple[str, str]:
-    if isinstance(value, Mapping):
-        low, high = value.get("lo"), value.get("hi")
-        between = "" if low is None or high is None else f"{_number(low)} to {_number(high)}"
-        return _number(value.get("value")), between
-    return (_number(value), "") if isinstance(value, (int, float)) else (safe(value), "")
+def _interval(found: Estimate) -> tuple[str, str]:
+    between = "" if found.lo is None or found.hi is None else f"{_number(found.lo)} to {_number(found.hi)}"
+    return _number(found.value), between
 
 
-def _left(result: Mapping[str, Any]) -> ConsoleRenderable | None:
+def _left(result: ControlResult) -> ConsoleRenderable | None:
     """What was dropped or assumed."""
-    notes = result.get("partial", ())
+    notes = result.partial
     lines = [Text(f"partial: {safe(line)}", style="yellow") for line in notes[:NOTES]]
     if len(notes) > NOTES:
         lines.append(Text(f"partial: {len(notes) - NOTES} more, see --json", style="yellow"))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
@@ -11,57 +10,55 @@ from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _print
 from taut.render.text import count, safe
+from taut.result.types import ReviewRelation, ReviewResult, Setting
 
 MOST = 20
 """Relations, and changes, that are shown."""
 
 
-def render_review(result: Mapping[str, Any], screen: Screen) -> str:
+def render_review(result: ReviewResult, screen: Screen) -> str:
     """The whole screen of ``taut control review``."""
-    new = [one for one in result["relations"] if one["new"]]
-    old = [one for one in result["relations"] if not one["new"]]
+    new = [one for one in result.relations if one.new]
+    old = [one for one in result.relations if not one.new]
     parts = [
         Text(_said(result, new, old), style="bold"), _changes(result), _relations("would fight", new, "bold red"),
         _relations("fought before, and still would", old, "yellow"),
-        _relations("no longer fights", result["resolved"], "green"),
+        _relations("no longer fights", result.resolved, "green"),
     ]  # fmt: skip
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
 
 
-def _said(result: Mapping[str, Any], new: Sequence[Any], old: Sequence[Any]) -> str:
-    change = f"{count(len(result['added']), 'loop')} added, {len(result['removed'])} removed"
+def _said(result: ReviewResult, new: Sequence[ReviewRelation], old: Sequence[ReviewRelation]) -> str:
+    change = f"{count(len(result.added), 'loop')} added, {len(result.removed)} removed"
     if new:
         return f"{change}: {count(len(new), 'relation')} that would fight."
     rest = f" {count(len(old), 'relation')} stays." if old else ""
     return f"{change}: nothing new would fight.{rest}"
 
 
-def _changes(result: Mapping[str, Any]) -> ConsoleRenderable | None:
-    lines = [f"+ {safe(name)}" for name in result["added"]] + [f"- {safe(name)}" for name in result["removed"]]
-    lines += [
-        f"~ {safe(one['name'])}: {one['key']} {safe(_value(one['before']))} → {safe(_value(one['after']))}"
-        for one in result["changed"]
-    ]
+def _changes(result: ReviewResult) -> ConsoleRenderable | None:
+    lines = [f"+ {safe(name)}" for name in result.added] + [f"- {safe(name)}" for name in result.removed]
+    lines += [f"~ {safe(one.name)}: {one.key} {safe(_value(one.before))} → {safe(_value(one.after))}" for one in result.changed]
     more = [f"… and {len(lines) - MOST} more"] if len(lines) > MOST else []
     return Text("\n".join(lines[:MOST] + more)) if lines else None
 
 
-def _value(value: Any) -> str:
+def _value(value: Setting) -> str:
     """A value of a configuration; a dash where none is given."""
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or "–"
     return "–" if value in (None, "") else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _relations(heading: str, some: Sequence[Mapping[str, Any]], style: str) -> ConsoleRenderable | None:
+def _relations(heading: str, some: Sequence[ReviewRelation], style: str) -> ConsoleRenderable | None:
     if not some:
         return None
     parts: list[ConsoleRenderable] = [Text(heading, style=style)]
     for one in some[:MOST]:
-        parts.append(Padding(Text(f"{safe(one['kind'])}: {safe(one['because'])}"), (0, 0, 0, 2)))
+        parts.append(Padding(Text(f"{safe(one.kind)}: {safe(one.because)}"), (0, 0, 0, 2)))
         if style != "green":
-            parts.append(Padding(Text(safe(one["remedy"]), style="dim"), (0, 0, 0, 4)))
+            parts.append(Padding(Text(safe(one.remedy), style="dim"), (0, 0, 0, 4)))
     if len(some) > MOST:
         parts.append(Padding(Text(f"… and {len(some) - MOST} more", style="dim"), (0, 0, 0, 2)))
     return Group(*parts)

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import convert
 from msgspec.structs import replace
 
 from taut.core.array_types import Mask
@@ -31,7 +30,6 @@ from taut.result.types import (
     Clock,
     Collective,
     ControlResult,
-    Coupling,
     EarlyWarning,
     Estimate,
     Explained,
@@ -73,7 +71,7 @@ def report(a: Computed) -> AnalysisResult:
         whatif=_whatif(a),
         blame=_blame(a),
         waits=_waits(a),
-        coupling=convert(a.coupling.entry(), Coupling),
+        coupling=a.coupling.entry(),
         windows=_windows(a),
         gates=_gates(a),
         collectives=_undivided(a),

@@ -47,6 +47,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     def __iter__(self) -> Iterator[str]:
         return (key for key in self.__struct_encode_fields__ if key in self)
 
+    def get(self, key: str, default: object = None) -> object:
+        """What is at a key, or something else where the object does not have it."""
+        if key not in self:
+            return default
+        return self[key]
+
     def keys(self) -> list[str]:
         """The keys that its JSON object has."""
         return list(self)
