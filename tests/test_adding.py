@@ -1,0 +1,50 @@
+"""Every recipe of docs/adding.md, followed to the letter on a copy of the package."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+RECIPES = {
+    title: re.findall(r"^```\w+ (new|edit|check)(?:=(\S+))?\n(.*?)^```", text, re.M | re.S)
+    for title, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+}
+FOLLOWED = [title for title, blocks in RECIPES.items() if any(kind == "check" for kind, *_ in blocks)]
+
+
+def edited(text: str, block: str) -> str:
+    """The text with the change of a block; the lines that are not new say where, and occur there alone."""
+    lines = block.splitlines()
+    old = "\n".join(line[1:] for line in lines if not line.startswith("+"))
+    new = "\n".join(line[1:] for line in lines if not line.startswith("-"))
+    assert text.count(old) == 1, f"{text.count(old)} places for {old!r}"
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize("title", FOLLOWED)
+def test_a_recipe_works_on_a_copy(title: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src" / "taut", tmp_path / "src" / "taut", ignore=shutil.ignore_patterns("__pycache__"))
+    for kind, name, text in RECIPES[title]:
+        path = tmp_path / name
+        if kind == "new":
+            assert not path.exists()
+            path.write_text(text, encoding="utf-8")
+        elif kind == "edit":
+            path.write_text(edited(path.read_text(encoding="utf-8"), text), encoding="utf-8")
+        else:
+            env = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+            done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=env, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_recipes_that_people_ask_for_are_there() -> None:
+    asked = {"A trace format", "A failure mode", "A fate", "A policy", "A collective algorithm", "A CLI verb", "A JSON field"}
+    assert asked <= set(FOLLOWED)
