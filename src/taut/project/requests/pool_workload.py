@@ -14,8 +14,8 @@ import numpy as np
 
 from taut.core.array_types import Mask
 from taut.project.figures import over, quantiles, times
+from taut.project.requests.queue_simulation import Outcome
 from taut.project.requests.replica_pool import PoolScenario
-from taut.project.requests.simulation import Outcome
 from taut.project.workload import INDICES, Estimate, Workload, fewest
 from taut.result.types import Forecast, Quantiles
 

@@ -13,10 +13,10 @@ from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Member, Table, Trace
 from taut.read.files import Member as File
 from taut.read.json_values import integer
-from taut.read.kineto.device import add_device_side
+from taut.read.kineto.device_side import add_device_side
 from taut.read.kineto.event_columns import DEVICE, Events, decode, decode_flow
 from taut.read.kineto.event_ops import step_marks
-from taut.read.kineto.host import add_host_side
+from taut.read.kineto.host_side import add_host_side
 from taut.read.kineto.json_events import Header
 from taut.read.kineto.process_groups import Groups
 from taut.read.limits import RANKS

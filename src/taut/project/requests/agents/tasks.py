@@ -14,7 +14,7 @@ from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.task_kernels import COUNTS, SETTINGS
 from taut.project.requests.fan_out import through
 from taut.project.requests.iteration_time import pace
-from taut.project.requests.simulation import (
+from taut.project.requests.queue_simulation import (
     MOST_SERVERS,
     SPANS,
     Outcome,

@@ -11,8 +11,8 @@ from numpy.random import Generator
 from taut.core.array_types import Floats, Ints
 from taut.project.noise import GRID
 from taut.project.requests.fan_out import fan_out, hedged, through
+from taut.project.requests.queue_simulation import spread_arrivals
 from taut.project.requests.serving.scenario import Arrivals, Leaves, ServingScenario
-from taut.project.requests.simulation import spread_arrivals
 
 
 class Requests(NamedTuple):

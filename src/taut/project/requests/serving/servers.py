@@ -12,11 +12,7 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.jit import expect
 from taut.project.requests import queue_kernels as queue
 from taut.project.requests.iteration_time import pace
-from taut.project.requests.serving import server_kernels as at
-from taut.project.requests.serving.request_draws import Requests, draw
-from taut.project.requests.serving.scenario import Promise, ServingScenario, mean_lengths
-from taut.project.requests.serving.server_kernels import COUNTS, SETTINGS
-from taut.project.requests.simulation import (
+from taut.project.requests.queue_simulation import (
     MOST_SERVERS,
     SPANS,
     Outcome,
@@ -30,6 +26,10 @@ from taut.project.requests.simulation import (
     within,
     without_noise,
 )
+from taut.project.requests.serving import server_kernels as at
+from taut.project.requests.serving.request_draws import Requests, draw
+from taut.project.requests.serving.scenario import Promise, ServingScenario, mean_lengths
+from taut.project.requests.serving.server_kernels import COUNTS, SETTINGS
 
 # Tokens of an answer up to which as many requests as asked for are simulated, else fewer, down to FEWEST.
 TOKENS, FEWEST = 250.0, 1_000
