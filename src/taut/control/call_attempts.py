@@ -33,7 +33,7 @@ class Calls:
 
 def attempt_of(graph: Graph, rows: Ints, segment: Ints, begin_ns: Ints, end_ns: Ints) -> Ints:
     """Of each op the attempt (one of ``rows``) that it belongs to, -1 for none; the arrays have one element for each row."""
-    if not len(rows) or not graph.trace.told:
+    if not len(rows) or not graph.trace.waits_recorded:
         return np.full(len(graph), NULL, dtype=np.int64)
     calls = Calls(rows, segment, graph.trace.actions.rank[rows], begin_ns, end_ns)
     task, caller, launch = _tasks(graph)

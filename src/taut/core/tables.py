@@ -342,7 +342,7 @@ class Trace:
     """When each step began, ns, by its number, where steps have their own time origin and the trace tells."""
     timer_ns: int = 1000
     """How far a recorded time may be off: ops of one lane may overlap by this much."""
-    told: bool = False
+    waits_recorded: bool = False
     """True when the trace says what every op waits for (calls, launches, order): nothing is inferred from times."""
     group_ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Process group name → its global ranks, where the trace says so."""

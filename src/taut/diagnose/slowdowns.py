@@ -142,7 +142,7 @@ class Slowdowns:
     def _by_itself(self, took: Floats) -> Floats:
         """Ranks × windows, less what those that do the same work did more than usual; a service alone is its own measure."""
         role = np.zeros(self.count, dtype=np.int64)
-        if self.graph.trace.told:
+        if self.graph.trace.waits_recorded:
             role[self.graph.rank_index] = self.graph.roles
         out = took.astype(np.float64)
         for one in np.unique(role):

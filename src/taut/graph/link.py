@@ -52,7 +52,7 @@ def link(trace: Trace) -> Graph:
     bounds.check(trace, ops, len(windows.labels))
     window = np.searchsorted(windows.labels, ops.step)
     names: list[str] = []
-    if not trace.told:
+    if not trace.waits_recorded:
         trace = replace(trace, members=roles.infer(ops, trace.members))
         verb, group, peer, names = rendezvous.infer(ops, trace.members)
         group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
@@ -64,7 +64,7 @@ def link(trace: Trace) -> Graph:
 
     segment = windows.segment[window].astype(np.int64)
     start, end = clocks.aligned(ops, clock)
-    origin, start, end = _from_origin(_send_starts(ops, start, end) if trace.told else start, end, segment)
+    origin, start, end = _from_origin(_send_starts(ops, start, end) if trace.waits_recorded else start, end, segment)
     bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)
@@ -320,7 +320,7 @@ def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, E
     from taut.graph.sweeps import lane_edges
 
     parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, axis.segment)]
-    if not trace.told:
+    if not trace.waits_recorded:
         parts += _wake_edges(ops, lanes, axis.window, trace.members, trace.timer_ns)
         parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, axis.window, trace.members)))
     edges = Edges.join(parts)

@@ -66,7 +66,7 @@ class Context:
     def uncalled(self) -> Mask:
         """Ops before which the rank was free for other requests: a call from another rank had not come yet."""
         ops = self.graph.ops
-        if not self.graph.trace.told:
+        if not self.graph.trace.waits_recorded:
             return np.zeros(len(ops), dtype=bool)
         return np.asarray((ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank))
 
@@ -106,7 +106,7 @@ def _meets(c: Context) -> Mask:
 
 
 def _host(c: Context) -> dict[str, Ints]:
-    idle = np.where(c.uncalled, 0, c.time["idle"]) if c.graph.trace.told else c.time["idle"]
+    idle = np.where(c.uncalled, 0, c.time["idle"]) if c.graph.trace.waits_recorded else c.time["idle"]
     return {**c.work(c.graph.ops.kind == Kind.COORDINATE), "idle": idle, "gap_ns": c.time["gap_ns"]}
 
 
@@ -342,7 +342,7 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         # A rank without any op in a segment was not observed; after its last op nothing explains its time.
         absent = (shown.begin[:-1] == shown.begin[1:])[over]
         fates = np.where(absent, code["unobserved"], code["unexplained"])
-        if graph.trace.told:  # a service that a request does not need, or needs no more, is free for others
+        if graph.trace.waits_recorded:  # a service that a request does not need, or needs no more, is free for others
             fates = np.full(len(over), code["idle"])
         nameless = np.full(len(over), NULL)
         rows.append((over % ranks, last_window[over // ranks], fates, nameless, shown.tail[over], nameless))

@@ -83,7 +83,7 @@ def _zone(graph: Graph, taken: Overhead, rows: Ints) -> Zone | None:
     at = zero[on.segment[rows]] + on.begin_ns[rows]
     # Where the trace tells its calls itself, an attempt is one of them, and ends with it.
     busy = on.end_ns[rows] - on.begin_ns[rows]
-    if graph.trace.told:
+    if graph.trace.waits_recorded:
         busy = np.clip(graph.trace.actions.busy_ns[rows], 0, LONGEST_NS)
     after = on.next_ops(rows)[0]
     ends = (zero[graph.segment[graph.window]] + graph.ops.end_ns)[after]

@@ -321,16 +321,16 @@ def _coupling(result: AnalysisResult) -> ConsoleRenderable | None:
         return None
     ranks, reached, left = result.job.ranks, response.reached_ranks, response.left_by_step[-1]
     who = f"all {ranks:,} ranks" if reached == ranks else f"{reached:,} of {ranks:,} ranks"
-    told = [f"A delay on rank {response.rank} reaches {who} within {count(response.within_steps or 1, 'step')}"]
+    clauses = [f"A delay on rank {response.rank} reaches {who} within {count(response.within_steps or 1, 'step')}"]
     if left >= ALL_LEFT:
-        told[0] += " undiminished"
+        clauses[0] += " undiminished"
     else:
         by = "".join(f", most of all by {_short(x.op_class)} on rank {x.rank}" for x in response.absorbed_by[:1])
-        told.append(f"{percent(1 - left)} of it is absorbed{by}")
+        clauses.append(f"{percent(1 - left)} of it is absorbed{by}")
     other = response.median_rank
     if other and other.left_by_step[-1] < ALL_LEFT:
-        told.append(f"of one on rank {other.rank}, {percent(1 - other.left_by_step[-1])} is absorbed")
-    return Text("; ".join(told) + ".")
+        clauses.append(f"of one on rank {other.rank}, {percent(1 - other.left_by_step[-1])} is absorbed")
+    return Text("; ".join(clauses) + ".")
 
 
 def _ledger(ledger: LedgerResult, screen: Screen) -> ConsoleRenderable:

@@ -106,15 +106,15 @@ def _jobs(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
     """The restarted jobs that lost most."""
     if not found.worst:
         return None
-    told: list[tuple[str, Side]] = [("last", "left")] if any(row.outcome for row in found.worst) else []
-    table = _table("attempts", "job", *told, found.unit or "job", "time", "discarded", "of it", "down")
+    last_column: list[tuple[str, Side]] = [("last", "left")] if any(row.outcome for row in found.worst) else []
+    table = _table("attempts", "job", *last_column, found.unit or "job", "time", "discarded", "of it", "down")
     for row in found.worst[:ROWS]:
         share = row.discarded_rank_ns / max(row.held_rank_ns, 1)
         named = middle(safe(f"{row.job} {row.name or ''}".strip()), max(screen.width - FIGURES, 12))
         lost = ("≤ " if row.at_most else "") + duration(row.discarded_rank_ns)
         table.add_row(
             f"{row.attempts:>8}", _in(named, "bold"),
-            *([_in(safe(row.outcome or "not told"))] if told else []), "–" if row.held is None else f"{row.held:,}",
+            *([_in(safe(row.outcome or "not told"))] if last_column else []), "–" if row.held is None else f"{row.held:,}",
             duration(row.held_rank_ns), lost, percent(share), duration(row.down_ns),
         )  # fmt: skip
     more = f", {min(ROWS, len(found.worst))} of {found.restarted_jobs:,}" if found.restarted_jobs > 1 else ""

@@ -143,13 +143,13 @@ class _Sequence:
     def names(self) -> bytes:
         """The packet that numbers all names."""
         packet = self._packet(NAMES)
-        told = packet.interned_data
+        interned = packet.interned_data
         for number, text in enumerate([*self.slices.names, "work"], 1):
-            told.event_names.add(iid=number, name=_text(text))
+            interned.event_names.add(iid=number, name=_text(text))
         for number, (name, _, _) in enumerate(self.args, 1):
-            told.debug_annotation_names.add(iid=number, name=name)
+            interned.debug_annotation_names.add(iid=number, name=name)
         for number, text in enumerate(self.texts, 1):
-            told.debug_annotation_string_values.add(iid=number, str=_text(text).encode())
+            interned.debug_annotation_string_values.add(iid=number, str=_text(text).encode())
         return self._bytes(packet)
 
     def packets(self, rows: Array, events: Array, at_ns: Array) -> Iterator[tuple[Array, Array]]:

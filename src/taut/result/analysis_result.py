@@ -355,10 +355,10 @@ def _undivided(a: Computed) -> list[Collective]:
 
 def _indices(a: Computed) -> Indices:
     done = executed(a.graph.trace.progress)
-    told = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
+    from_logs = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
     return indices(
         a.observed, a.gap_free, a.blame, a.whatif, a.ledger.energy(a.graph.steps),
-        discarded=told if done is None else done.discarded, kept=_kept(told) if done is None else done.kept,
+        discarded=from_logs if done is None else done.discarded, kept=_kept(from_logs) if done is None else done.kept,
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ STRUCTURAL = 5
 
 def _structure(a: Computed) -> str:
     """What structural waiting is: callers wait for whom they call; else roles and pipelines."""
-    if not a.graph.trace.told:
+    if not a.graph.trace.waits_recorded:
         return "(imbalance between roles, pipeline bubble)"
     waits, members = a.blame.waits, a.graph.members
     by_rank = np.bincount(a.graph.rank_index[waits.opener], weights=waits.structural_ns, minlength=len(members))

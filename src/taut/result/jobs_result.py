@@ -28,19 +28,19 @@ WORDED = {"out of memory": "ran out of memory", "node failed": "lost a node"}
 HOUR_NS = 3_600_000_000_000
 
 
-def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None = None) -> AttemptsResult | None:
+def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | None = None) -> AttemptsResult | None:
     """The block ``attempts``: None without job logs. ``window`` is the time that was traced."""
-    if not len(told):
+    if not len(recorded):
         return None
-    jobs = Counter(told.job.tolist())
+    jobs = Counter(recorded.job.tolist())
     alone = len(jobs) == 1
     return AttemptsResult(
         jobs=len(jobs),
         restarted_jobs=sum(n > 1 for n in jobs.values()),
-        attempts=len(told),
+        attempts=len(recorded),
         unit=(ledger.unit or None) if ledger else None,
         uncounted_jobs=ledger.left_out if ledger else len(jobs),
-        outcomes=dict(Counter(word or "not told" for word in told.outcome.tolist()).most_common()),
+        outcomes=dict(Counter(word or "not told" for word in recorded.outcome.tolist()).most_common()),
         wall_ns=_wall(ledger) if alone else None,
         total_rank_ns=ledger.total_rank_ns if ledger else None,
         held_rank_ns=ledger.held_rank_ns if ledger else None,
@@ -52,10 +52,10 @@ def block(told: Table, ledger: Attempts | None, window: tuple[int, int] | None =
         discarded_by=_discarded_by(ledger),
         steps=_steps(ledger),
         decided_by=_decided_by(ledger),
-        out_of_restarts=_out_of_restarts(told),
+        out_of_restarts=_out_of_restarts(recorded),
         worst=_worst(ledger),
-        rows=_rows(told, ledger) if alone else [],
-        traced_attempt=_traced(told, window) if alone else None,
+        rows=_rows(recorded, ledger) if alone else [],
+        traced_attempt=_traced(recorded, window) if alone else None,
     )
 
 
@@ -112,13 +112,15 @@ def _steps(ledger: Attempts | None) -> AttemptSteps | None:
     )
 
 
-def _out_of_restarts(told: Table) -> list[str]:
+def _out_of_restarts(recorded: Table) -> list[str]:
     """Jobs whose last attempt failed with no restart left, after at least one."""
-    last = {job: i for i, job in enumerate(told.job.tolist())}
+    last = {job: i for i, job in enumerate(recorded.job.tolist())}
     return [
         job
         for job, i in last.items()
-        if told.restarts_left[i] == 0 and told.attempt[i] > 1 and told.outcome[i] not in ("completed", "running", "")
+        if recorded.restarts_left[i] == 0
+        and recorded.attempt[i] > 1
+        and recorded.outcome[i] not in ("completed", "running", "")
     ]
 
 
@@ -150,27 +152,27 @@ def _job(ledger: Attempts, a: int, b: int, lost: Ints) -> RestartedJob:
     )
 
 
-def _rows(told: Table, ledger: Attempts | None) -> list[AttemptRow]:
+def _rows(recorded: Table, ledger: Attempts | None) -> list[AttemptRow]:
     """The attempts of the only job, the last ones if there are too many."""
     cut = {} if ledger is None else {int(row): i for i, row in enumerate(ledger.rows.tolist())}
-    return [_row(told, i, ledger, cut.get(i)) for i in range(max(0, len(told) - LISTED), len(told))]
+    return [_row(recorded, i, ledger, cut.get(i)) for i in range(max(0, len(recorded) - LISTED), len(recorded))]
 
 
-def _row(told: Table, i: int, ledger: Attempts | None, place: int | None) -> AttemptRow:
+def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) -> AttemptRow:
     """One attempt; ``place`` is its row in the ledger."""
     cells = ledger.cells.items() if ledger is not None and place is not None else None
     return AttemptRow(
-        attempt=int(told.attempt[i]),
-        outcome=str(told.outcome[i]) or None,
-        reason=str(told.reason[i]) or None,
-        submit_ns=_known(told.submit_ns[i]),
-        start_ns=_known(told.start_ns[i]),
-        end_ns=_known(told.end_ns[i]),
-        first_step=_known(told.first_step[i]),
-        last_step=_known(told.last_step[i]),
-        resumed_step=_known(told.resumed_step[i]),
-        saved_step=_known(told.saved_step[i]),
-        restarts_left=_known(told.restarts_left[i]),
+        attempt=int(recorded.attempt[i]),
+        outcome=str(recorded.outcome[i]) or None,
+        reason=str(recorded.reason[i]) or None,
+        submit_ns=_known(recorded.submit_ns[i]),
+        start_ns=_known(recorded.start_ns[i]),
+        end_ns=_known(recorded.end_ns[i]),
+        first_step=_known(recorded.first_step[i]),
+        last_step=_known(recorded.last_step[i]),
+        resumed_step=_known(recorded.resumed_step[i]),
+        saved_step=_known(recorded.saved_step[i]),
+        restarts_left=_known(recorded.restarts_left[i]),
         fates=None if cells is None else {fate: int(column[place]) for fate, column in cells if column[place]},
     )
 
@@ -180,12 +182,12 @@ def _known(value: int) -> int | None:
     return int(value) if value >= 0 else None
 
 
-def _traced(told: Table, window: tuple[int, int] | None) -> int | None:
+def _traced(recorded: Table, window: tuple[int, int] | None) -> int | None:
     """The attempt in whose time the traces lie."""
     if window is None:
         return None
-    inside = (told.start_ns >= 0) & (told.start_ns < window[1]) & (told.end_ns > window[0])
-    return int(told.attempt[inside][0]) if inside.sum() == 1 else None
+    inside = (recorded.start_ns >= 0) & (recorded.start_ns < window[1]) & (recorded.end_ns > window[0])
+    return int(recorded.attempt[inside][0]) if inside.sum() == 1 else None
 
 
 def notes(ledger: Attempts | None, found: AttemptsResult | None) -> list[str]:

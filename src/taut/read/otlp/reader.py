@@ -66,7 +66,7 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
         relative=True,
         zero_ns=tree.origin.tolist(),
         timer_ns=1,
-        told=True,
+        waits_recorded=True,
         actions=actions,
         partial=notes,
         counts={**tree.counts, **totals},
