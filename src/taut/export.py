@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
 from taut.render.perfetto import Picture, render
@@ -71,7 +72,7 @@ def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:
     )  # fmt: skip
 
 
-def _times(timeline: Timeline, zero_ns: Any) -> dict[str, Any]:
+def _times(timeline: Timeline, zero_ns: Ints) -> dict[str, Ints]:
     """Times of every op on the axis of the trace, and what it did in between."""
     return {
         "start_ns": zero_ns + timeline.arrival_ns, "opening_ns": zero_ns + timeline.opening_ns,
@@ -80,7 +81,7 @@ def _times(timeline: Timeline, zero_ns: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Any:
+def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Ints:
     """Where each segment begins: when it did, or right after the one before where steps have no time in common."""
     if not graph.trace.relative:
         return graph.origin_ns - min(int(graph.origin_ns.min()), 0)
@@ -89,7 +90,7 @@ def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Any:
     return np.cumsum(longest) - longest
 
 
-def _actions(graph: Graph, axis_ns: Any, shown: Mapping[str, Any]) -> tuple[Table, dict[str, Any]]:
+def _actions(graph: Graph, axis_ns: Ints, shown: Mapping[str, Ints]) -> tuple[Table, dict[str, Ints]]:
     """Actions of the traced time on its axis, cut to it, and where they hit; none where steps have no time in common."""
     actions = graph.trace.actions
     if (graph.trace.relative and graph.trace.zero_ns is None) or not len(actions) or not len(graph.ops):
@@ -110,7 +111,7 @@ def _actions(graph: Graph, axis_ns: Any, shown: Mapping[str, Any]) -> tuple[Tabl
     return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin), dict(zip(HITS, hits, strict=True))
 
 
-def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Finding]) -> dict[str, Any]:
+def _spans(graph: Graph, shown: Mapping[str, Ints], findings: Sequence[Finding]) -> dict[str, Ints]:
     """Each finding on each of its ranks: from their first to their last op in the steps it names."""
     rows: list[tuple[int, int, int, int]] = []
     step = graph.steps[graph.window]
@@ -126,7 +127,7 @@ def _spans(graph: Graph, shown: Mapping[str, Any], findings: Sequence[Finding]) 
     return dict(zip(("finding", "rank", "start_ns", "end_ns"), table.T, strict=True))
 
 
-def _ranks(graph: Graph, finding: Finding) -> Any:
+def _ranks(graph: Graph, finding: Finding) -> Sequence[int] | Ints:
     """The ranks a finding names, else the ends of its links, else those of its stages, else all."""
     ends = [int(rank) for link in finding.links for rank in link.split(":")]
     of_stages = graph.ranks[np.isin(graph.members.stage, finding.stages)]

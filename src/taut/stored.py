@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -29,6 +29,9 @@ from taut.graph.stored_arrays import FAR_NS, Unsound, check
 from taut.replay.blame import Wait
 from taut.replay.timeline import replay
 from taut.result.types import AnalysisResult
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 FREE_BYTES, RATIO = 64 << 20, 400
 """Tables may decode to this much, or to this many times the size of their file: constant columns take no room in it."""
@@ -242,7 +245,7 @@ def read_columns(
         raise _damaged(root, str(error)) from None
 
 
-def _check_schema(root: Path, file: str, stored: Any, schema: Mapping[str, str], size: int) -> None:
+def _check_schema(root: Path, file: str, stored: ParquetFile, schema: Mapping[str, str], size: int) -> None:
     """Refuse other columns or types than expected, and more rows than the file can hold."""
     import pyarrow as pa
 

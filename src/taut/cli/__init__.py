@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
 
 import click
 
@@ -105,6 +105,25 @@ ANALYSIS_OPTIONS = (
 )  # fmt: skip
 
 
+class AnalysisOptions(TypedDict):
+    """What ``ANALYSIS_OPTIONS`` give a verb."""
+
+    folder: str | None
+    no_save: bool
+    as_json: bool
+    price: tuple[str, str] | None
+    token_price: tuple[str, str, str] | None
+    power: list[float] | None
+    carbon: float | None
+    topology: str | None
+    metrics: tuple[str, ...]
+    places: str | None
+    fail_on: float | None
+    pays: float | None
+    envelope: bool
+    quiet: bool
+
+
 def _analysis_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What analyze and demo both take."""
     for option in reversed(ANALYSIS_OPTIONS):
@@ -115,44 +134,44 @@ def _analysis_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @main.command(short_help="Say where a job's time went, why, and what would change it.")
 @click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @_analysis_options
-def analyze(inputs: tuple[str, ...], **options: Any) -> None:
+def analyze(inputs: tuple[str, ...], **options: Unpack[AnalysisOptions]) -> None:
     """Say where a job's time went, why, and what would change it.
 
     IN is a trace file, a folder or a tar.gz with the traces of all ranks, or - for standard input. Job logs (Slurm,
     Kubernetes, torchrun, training) lie beside the traces, or stand alone. Formats are recognised. The result is also
     written to a run folder, which other commands take.
     """
-    _analyze(inputs, **options)
+    _analyze(inputs, options)
 
 
 @main.command(short_help="Analyze a small built-in job.")
 @_analysis_options
-def demo(**options: Any) -> None:
+def demo(**options: Unpack[AnalysisOptions]) -> None:
     """Analyze the small built-in job: four ranks, one of them behind a slow link."""
-    _analyze((str(DEMO),), **options)
+    _analyze((str(DEMO),), options)
 
 
-def _analyze(
-    inputs: Sequence[str], folder: str | None, no_save: bool, as_json: bool, price: tuple[str, str] | None,
-    token_price: tuple[str, str, str] | None, power: list[float] | None, carbon: float | None, topology: str | None,
-    metrics: tuple[str, ...], places: str | None, fail_on: float | None, pays: float | None, envelope: bool, quiet: bool,
-) -> None:  # fmt: skip
-    if no_save and folder is not None:
+def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
+    folder, fail_on, quiet = options["folder"], options["fail_on"], options["quiet"]
+    if options["no_save"] and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
     from taut.core.folder import checked_target
+    from taut.diagnose.job_regime import PAYS
     from taut.run import analyze as run_analyze
 
     if folder is not None:
         checked_target(Path(folder))  # a folder that holds other files is refused before anything is computed
 
-    prices = _prices(price, token_price, power, carbon)
+    prices = _prices(options)
     announce_stdin(inputs)
     with progress(quiet) as stage:
-        asked: dict[str, Any] = {"metrics": metrics, "places": places, **({} if pays is None else {"pays": pays})}
-        analysis = run_analyze(inputs, prices=prices, topology=topology, progress=stage, envelope=envelope, **asked)
+        analysis = run_analyze(
+            inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
+            pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
+        )  # fmt: skip
         result = analysis.result
-    lost = shown(lambda: _show(analysis, as_json))
-    run = None if no_save else kept(lambda: analysis.save(folder), "the run folder", SAVING)
+    lost = shown(lambda: _show(analysis, options["as_json"]))
+    run = None if options["no_save"] else kept(lambda: analysis.save(folder), "the run folder", SAVING)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
         for line in [*_failures(failing, fail_on), *_hints(result, run)]:
@@ -165,18 +184,17 @@ def _analyze(
         click.get_current_context().exit(FINDINGS)
 
 
-def _prices(
-    price: tuple[str, str] | None, token_price: tuple[str, str, str] | None, power: list[float] | None, carbon: float | None
-) -> Prices:
+def _prices(options: AnalysisOptions) -> Prices:
     from decimal import Decimal
 
     from taut.ledger import Prices
 
+    price, power, carbon = options["price"], options["power"], options["carbon"]
     if carbon is not None and power is None:
         raise UsageError("--carbon needs --power: without watts there are no kWh")
     load, stall, idle = (*(power or ()), None, None, None)[:3]
     amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
-    read, written, token_currency = token_price or (None, None, None)
+    read, written, token_currency = options["token_price"] or (None, None, None)
     tokens = [None if each is None else Decimal(each) for each in (read, written)]
     return Prices(amount, currency, load, stall, idle, carbon, tokens[0], tokens[1], token_currency)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,11 +16,15 @@ from taut.core import memory, signals
 from taut.core.errors import TautError
 from taut.render.text import plain, safe
 
+if TYPE_CHECKING:
+    from taut.render.analysis_screen import Screen
+
 PATIENCE_S = 5.0
 """Off a terminal, stages are named only after this long."""
 FAILED, USAGE, FINDINGS, INTERRUPTED = 1, 2, 3, 130
 LONGEST = 600
 """Characters of a line on stderr: more is a value that somebody made long."""
+Result = TypeVar("Result")
 
 
 def say(message: str) -> None:
@@ -84,7 +88,7 @@ def print_object(result: object) -> None:
     write_out(f"{json_text(result)}\n".encode())
 
 
-def show(render: Callable[[Any, Any], str], result: Any) -> None:
+def show(render: Callable[[Result, Screen], str], result: Result) -> None:
     """What a renderer makes of a result, on this screen."""
     from taut.render.analysis_screen import Screen
 

@@ -36,12 +36,18 @@ def _wrapped() -> Iterator[None]:
 class Commands(click.Group):
     """A group whose every failure is one line on stderr and an exit code of the design."""
 
-    def make_context(self, *args: Any, **options: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401
+    ) -> click.Context:
         """Parse; ``--help`` prints here."""
         with _wrapped():
-            return super().make_context(*args, **options)
+            return super().make_context(info_name, args, parent, **extra)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run a verb, unless it could only crash."""
         _enough_memory()
         with _wrapped():
@@ -52,8 +58,8 @@ class Commands(click.Group):
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
         standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
+        **extra: Any,  # noqa: ANN401
+    ) -> object:
         """Run, and exit as the design says."""
         given = list(sys.argv[1:] if args is None else args)
         if any(not _is_text(arg) for arg in given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +36,7 @@ MOST_SCALES, MOST_RANKS = 100, 10_000_000
 class Real(click.FloatRange):
     """A number in a range; what is no number (nan) or has no end (inf) lies in none."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
         """The number."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
@@ -46,7 +47,9 @@ class Real(click.FloatRange):
 class Target(click.Path):
     """Where to write; an empty name, often a variable that is not set, is no place."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
         """The path."""
         if not str(value) or "\0" in str(value):
             self.fail(f"{value!r} is no name of a {self.name}", param, ctx)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -14,6 +14,18 @@ from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
     from taut.result.types import ProjectResult
+
+
+class Question(TypedDict):
+    """What is asked about a scenario or a run."""
+
+    ranks: list[int]
+    policies: tuple[str, ...]
+    envelope: bool
+    advice: bool
+    evidence: str | None
+    steps: int | None
+    seed: int
 
 
 @click.command(short_help="Say what a scenario gives at other scales and with policies.")
@@ -33,9 +45,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def project(
-    scenario: str | None, run: str | None, same_hosts: bool, ranks: list[int], policies: tuple[str, ...], envelope: bool,
-    advice: bool, evidence: str | None, steps: int | None, seed: int, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    scenario: str | None, run: str | None, same_hosts: bool, as_json: bool, quiet: bool, **question: Unpack[Question]
+) -> None:
     """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where
     one more accelerator stops paying, and what policies change.
 
@@ -52,7 +63,7 @@ def project(
         raise UsageError("give a SCENARIO, or --from RUN")
     if same_hosts and run is None:
         raise UsageError("--same-hosts needs --from RUN")
-    if run is not None and (policies or evidence or envelope or advice):
+    if run is not None and any(question[one] for one in ("policies", "evidence", "envelope", "advice")):
         raise UsageError("--policy, --envelope, --advice and --evidence need a SCENARIO: a run has none to change")
     write = None
     with progress(quiet) as stage:
@@ -60,9 +71,9 @@ def project(
         if run is not None:
             from taut.forecasts import project_run
 
-            result = project_run(run, ranks=ranks, same_hosts=same_hosts, seed=seed)
+            result = project_run(run, ranks=question["ranks"], same_hosts=same_hosts, seed=question["seed"])
         else:
-            result, write = _scenario(str(scenario), ranks, policies, envelope, advice, steps, seed, evidence, stage)
+            result, write = _scenario(str(scenario), question, stage)
     remedy = "give --evidence a folder that can be written"
     shown_and_kept(lambda: _show(result, as_json), write, "the evidence", remedy, quiet)
 
@@ -77,19 +88,19 @@ def _show(result: ProjectResult, as_json: bool) -> None:
 
 
 def _scenario(
-    scenario: str, ranks: list[int], policies: tuple[str, ...], envelope: bool, advice: bool, steps: int | None, seed: int,
-    evidence: str | None, stage: Callable[[str], None],
-) -> tuple[ProjectResult, Callable[[], Path] | None]:  # fmt: skip
+    scenario: str, question: Question, stage: Callable[[str], None]
+) -> tuple[ProjectResult, Callable[[], Path] | None]:
     """The result, and what writes its evidence, if that is asked for, and returns its first page."""
     from taut.forecasts import project as forecast
     from taut.project.workload import workload_of
     from taut.read.scenario_file import load
 
     table, text = load(scenario)
-    advice = advice or (evidence is not None and workload_of(table, scenario).has_advice)
+    evidence, steps, seed = question["evidence"], question["steps"], question["seed"]
+    advice = question["advice"] or (evidence is not None and workload_of(table, scenario).has_advice)
     result = forecast(
-        scenario, ranks=ranks, policies=policies or None, steps=steps, seed=seed, envelope=envelope, advice=advice,
-        progress=stage,
+        scenario, ranks=question["ranks"], policies=question["policies"] or None, steps=steps, seed=seed,
+        envelope=question["envelope"], advice=advice, progress=stage,
     )  # fmt: skip
     if evidence is None:
         return result, None

@@ -13,7 +13,7 @@ import threading
 import types
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -36,6 +36,14 @@ Result = TypeVar("Result")
 Twin = TypeVar("Twin", bound=Callable[..., Any])
 
 
+class Options(TypedDict, total=False):
+    """What the compiler is told about a kernel."""
+
+    error_model: Literal["python", "numpy"]
+    fastmath: bool | set[str]
+    inline: Literal["never", "always"]
+
+
 class Kernel(Generic[Result]):
     """One kernel; calls decide how it runs."""
 
@@ -45,7 +53,7 @@ class Kernel(Generic[Result]):
         plain: Callable[..., Result] | None,
         lists: bool,
         small: int | None,
-        options: dict[str, Any],
+        options: Options,
     ) -> None:
         self.function, self.twin, self.lists, self.small, self.options = function, plain, lists, small, options
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
@@ -162,7 +170,7 @@ class MakesKernel(Protocol):
 
 
 def kernel(
-    plain: Callable[..., Any] | None = None, lists: bool = False, small: int | None = None, **options: Any
+    plain: Callable[..., Any] | None = None, lists: bool = False, small: int | None = None, **options: Unpack[Options]
 ) -> MakesKernel:
     """Make a function over arrays a kernel; ``options`` go to the compiler.
 
@@ -186,11 +194,11 @@ def _instructions(code: types.CodeType, doc: str | None = None) -> list[str]:
     return [code.co_code.hex(), code.co_exceptiontable.hex(), *inner, *map(repr, names)]
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     """A value that a kernel uses, as text that changes when the value does."""
     if isinstance(value, Kernel):
         return value.source
-    if hasattr(value, "tobytes"):
+    if isinstance(value, (np.ndarray, np.generic)):
         return f"{value.dtype}{value.shape}{value.tobytes().hex()}"
     return getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or repr(value)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from taut.core.array_types import Json
@@ -20,7 +20,7 @@ UNSEEN = re.compile(f"[{_RANGES}]")
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-def json_text(result: Any) -> str:
+def json_text(result: object) -> str:
     """``result`` as JSON, indented by one blank, without a line feed at the end.
 
     A lone surrogate (a file name that is not UTF-8) has no form in JSON that every reader takes: its escape is the text.

@@ -26,14 +26,17 @@ import stat
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from taut.core.array_types import Value
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ExecutionEngine
 
 POINTER, WORD, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 CType = type[ctypes.c_void_p] | type[ctypes.c_int64] | type[ctypes.c_double]
@@ -96,6 +99,16 @@ def signature(args: Sequence[Value]) -> str | None:
     return ",".join(out)
 
 
+@runtime_checkable
+class ArrayType(Protocol):
+    """What numba says of an array."""
+
+    layout: str
+    aligned: bool
+    dtype: object
+    ndim: int
+
+
 def load(code: Code) -> Callable[..., Any] | None:
     """The kernel from its kept object code, or None if there is none that is whole and ours."""
     for folder in () if _off() else _folders(code.file):
@@ -107,7 +120,7 @@ def load(code: Code) -> Callable[..., Any] | None:
     return None
 
 
-def store(code: Code, compiled: Any) -> None:
+def store(code: Code, compiled: Callable[..., object]) -> None:
     """Keep the object code of a kernel that numba has just compiled."""
     if _off():
         return
@@ -123,9 +136,10 @@ def store(code: Code, compiled: Any) -> None:
             continue
 
 
-def _content(code: Code, compiled: Any) -> bytes:
+def _content(code: Code, compiled: Callable[..., object]) -> bytes:
     """The file of a kernel: hash over key and rest, length of header, header, object code; empty if it cannot be kept."""
-    result = next(iter(compiled.overloads.values())) if len(compiled.overloads) == 1 else None
+    made = list(getattr(compiled, "overloads", {}).values())
+    result = made[0] if len(made) == 1 else None
     if result is None or ",".join(filter(None, map(_kind, result.signature.args))) != code.types:
         return b""
     _, form, (machine, _) = result.library.serialize_using_object_code()
@@ -141,17 +155,17 @@ def _hash(code: Code, rest: bytes) -> bytes:
     return hashlib.sha256(code.key.encode() + rest).digest()
 
 
-def _kind(kind: Any) -> str | None:
+def _kind(kind: object) -> str | None:
     """A type of numba in the words of ``signature``; None if it has none."""
-    if getattr(kind, "layout", "") == "C" and kind.aligned:
+    if isinstance(kind, ArrayType) and kind.layout == "C" and kind.aligned:
         return f"{np.dtype(str(kind.dtype)).char}{kind.ndim}"
     return {"int64": "x", "float64": "d"}.get(str(kind))
 
 
-def _returns(kind: Any) -> list[str] | None:
+def _returns(kind: object) -> list[str] | None:
     """What a kernel returns, element by element; one array or number counts as a list of one marked by a dot."""
-    several = hasattr(kind, "count")
-    out = [_kind(element) for element in (kind if several else [kind])]
+    several = isinstance(kind, Iterable)
+    out = [_kind(element) for element in (kind if isinstance(kind, Iterable) else [kind])]
     if None in out:
         return None
     return [one for one in ([] if several else ["."]) + out if one]
@@ -199,7 +213,7 @@ def _callable(symbol: str, returns: list[str], code: bytes, argument_types: str)
     return call
 
 
-def _unpack(room: Any, kinds: list[str]) -> list[Value]:
+def _unpack(room: ctypes.Array[ctypes.c_int64], kinds: list[str]) -> list[Value]:
     """Returned numbers, and returned arrays over memory that is given back when the last of them goes."""
     out: list[Value] = []
     i = 0
@@ -213,7 +227,7 @@ def _unpack(room: Any, kinds: list[str]) -> list[Value]:
         else:
             owner, _, items, size, data = room[i : i + FIXED]
             shape = tuple(room[i + FIXED : i + FIXED + int(kind[1])])
-            memory = (ctypes.c_char * (items * size)).from_address(data)
+            memory: Any = (ctypes.c_char * (items * size)).from_address(data)
             made = np.frombuffer(memory, dtype=kind[0]).reshape(shape) if items else np.zeros(shape, dtype=kind[0])
             if owner:
                 weakref.finalize(memory, _helpers()["release"], owner)
@@ -254,7 +268,7 @@ def _extension(name: str, stem: Path) -> types.ModuleType:
 
 
 @functools.cache
-def _engine() -> Any:
+def _engine() -> ExecutionEngine:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NULL = -1
 """The value of an integer column that was not measured."""
+Cell = TypeVar("Cell", int, float, str)
 
 
 class Kind(enum.IntEnum):
@@ -57,7 +58,11 @@ class Verb(enum.IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-def col(dtype: str, doc: str, default: float | str = NULL) -> Any:
+@overload
+def col(dtype: str, doc: str) -> int: ...
+@overload
+def col(dtype: str, doc: str, default: Cell) -> Cell: ...
+def col(dtype: str, doc: str, default: float | str = NULL) -> float | str:
     """Declare one column: numpy dtype, what it means (with its unit), and the value when unknown."""
     return field(default=default, metadata={"dtype": dtype, "doc": doc})
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -169,7 +169,7 @@ def _runs(folder: Path) -> list[Path]:
     return found or [folder]
 
 
-def _told(number: int, of: int, row: Any) -> None:
+def _told(number: int, of: int, row: Row) -> None:
     if sys.stderr.isatty():
         click.echo(f"\r[{number}/{of}] {row.job} with {row.fault}: {row.verdict}\x1b[K", err=True, nl=number == of)
 

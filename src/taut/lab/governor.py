@@ -8,9 +8,12 @@ idle time it inserts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from math import sqrt
+from typing import Literal
 
 import numpy as np
+
+from taut.core.array_types import Floats
 
 IDLE, STEEP = 0.15, 2.5
 """Share of the board's power that it draws without work; exponent of power over clock."""
@@ -42,10 +45,10 @@ class Accelerator:
 class Played:
     """One value per step."""
 
-    power_w: Any
-    clock_mhz: Any
-    step_ms: Any
-    temperature_c: Any
+    power_w: Floats
+    clock_mhz: Floats
+    step_ms: Floats
+    temperature_c: Floats
 
 
 def play(what: Accelerator, steps: int, seed: int) -> Played:
@@ -72,9 +75,9 @@ def play(what: Accelerator, steps: int, seed: int) -> Played:
     return Played(BOARD_W * power, FULL_MHZ * clock * (1 + sensor), STEP_MS * took, COOL_C + RISE_C * heat)
 
 
-def red(rng: np.random.Generator, steps: int, memory: float, spread: float) -> Any:
+def red(rng: np.random.Generator, steps: int, memory: float, spread: float) -> Floats:
     """Red noise: each value keeps a share of the one before."""
     noise, out = rng.normal(size=steps + 50), np.zeros(steps + 50)
     for t in range(1, steps + 50):
         out[t] = memory * out[t - 1] + noise[t]
-    return spread * np.sqrt(1 - memory**2) * out[50:]
+    return spread * sqrt(1 - memory**2) * out[50:]

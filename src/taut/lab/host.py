@@ -20,7 +20,7 @@ from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -29,6 +29,9 @@ from taut.core.errors import TautError
 from taut.lab import net, truth
 from taut.lab.case import FATAL, PERIOD_MS, RELAYED, Spec, clocks, draw
 from taut.lab.truth import Injected, Truth
+
+if TYPE_CHECKING:
+    from taut.lab.rank import Part
 
 NEEDED = ("taut.lab.rank", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel")
 """Imported once, before any fork: every rank of every run would take seconds for them."""
@@ -173,7 +176,7 @@ class Host:
             time.sleep(DUMP_S)
         return bool(silent)
 
-    def _checked(self, rank: int, part: str, answer: Any) -> Any:
+    def _checked(self, rank: int, part: str, answer: Part | str) -> Part | str:
         """What a rank told, unless it failed where no failure was ordered."""
         failed = answer if isinstance(answer, str) else answer.failed
         if failed and not (self.spec.fault in FATAL and part == "faulted"):
@@ -330,9 +333,10 @@ def _sampled(rank: int, pid: int) -> Iterator[tuple[int, ...]]:
     yield rank, time.time_ns(), cpu, rss, int(counters[0]), int(counters[8]), cores_ns, memory
 
 
-def _received(link: Connection) -> Any:
+def _received(link: Connection) -> Part | str:
     try:
-        return link.recv()
+        told: Part | str = link.recv()
+        return told
     except (EOFError, OSError):
         return "ended without a word"
 

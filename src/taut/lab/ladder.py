@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import RunError
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
@@ -89,7 +89,7 @@ def rungs(trace: Trace, steps: Table | None = None) -> dict[str, Trace]:
     }
 
 
-def _only(trace: Trace, keep: Any) -> Trace:
+def _only(trace: Trace, keep: Mask) -> Trace:
     """These ops alone; one whose launch is gone has none."""
     row = np.full(len(trace.ops) + 1, NULL, dtype=np.int64)
     row[:-1][keep] = np.arange(np.count_nonzero(keep))
@@ -111,7 +111,7 @@ def _step_times(trace: Trace, steps: Table | None) -> Trace:
     return replace(times, ops=times.ops.replace(step=kept[times.ops.step]), name=trace.name)
 
 
-def _extents(ops: Table, step: Any) -> Table:
+def _extents(ops: Table, step: Ints) -> Table:
     """Steps as marks, from their first start to their last end on each rank."""
     ids, count = numbered(ops.rank, step)
     where = np.unique(ids, return_index=True)[1]

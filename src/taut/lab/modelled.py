@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.lab.shapes import JOBS, LANES, MAIN, MS, US, Job, Slot, build, rounds
@@ -42,11 +43,11 @@ ENDS_NS = 15 * US
 class Dice:
     """All that chance decides about a run, before any fault."""
 
-    cost: Any
+    cost: Floats
     """Healthy work, or healthy transfer as the first member of a group has it, steps × slots × ranks, ns."""
-    apart: Any
+    apart: Floats
     """How much later than its transfer each member ends, steps × slots × ranks, ns."""
-    luck: Any
+    luck: Floats
     """Three numbers for each step, between 0 and 1: when, how much and where a fault strikes."""
 
 
@@ -68,11 +69,11 @@ def _rolled(job: Job, steps: int) -> Dice:
 class Burden:
     """What faults add: ns of work (steps × slots × ranks), and how many times slower the link into each rank is."""
 
-    work: Any
-    slower: dict[str, Any]
+    work: Floats
+    slower: dict[str, Floats]
 
 
-def _played(job: Job, dice: Dice, burden: Burden) -> tuple[Any, Any]:
+def _played(job: Job, dice: Dice, burden: Burden) -> tuple[Ints, Ints]:
     """(start, end) of every op, steps × slots × ranks, ns; 0 where a rank has no such op."""
     start, end = np.zeros_like(dice.cost), np.zeros_like(dice.cost)
     free = np.full((len(LANES), job.ranks), ORIGIN_NS)
@@ -97,7 +98,7 @@ def _played(job: Job, dice: Dice, burden: Burden) -> tuple[Any, Any]:
     return np.rint(start).astype(np.int64), np.rint(end).astype(np.int64)
 
 
-def _met(job: Job, slot: Slot, ready: Any, cost: Any, slower: Any) -> Any:
+def _met(job: Job, slot: Slot, ready: Floats, cost: Floats, slower: Floats) -> Floats:
     """When each member of a ring has all chunks: every round is as slow as the slowest link, the last as one's own."""
     groups = job.groups[slot.ring]
     sends = rounds(slot.verb, groups.shape[1])
@@ -108,7 +109,7 @@ def _met(job: Job, slot: Slot, ready: Any, cost: Any, slower: Any) -> Any:
     return out
 
 
-def _walls(start: Any, end: Any) -> Any:
+def _walls(start: Ints, end: Ints) -> Ints:
     """Length of every step but the first, from the last end of the step before, ns; the first is the profiler's own."""
     done = np.maximum.accumulate(end.max(axis=(1, 2)))
     done[0] = start[1][end[1] > 0].min()
@@ -148,7 +149,7 @@ def _drawn(job: Job, fault: str, steps: int, rng: np.random.Generator) -> tuple[
             return (injected(fault, rank),)
 
 
-def _burden(job: Job, dice: Dice, faults: Sequence[Injected], healthy: Any) -> Burden:
+def _burden(job: Job, dice: Dice, faults: Sequence[Injected], healthy: Ints) -> Burden:
     """What the faults do to a run whose steps would take that long without them."""
     burden = Burden(np.zeros_like(dice.cost), {ring: np.ones((len(dice.cost), job.ranks)) for ring in job.into})
     compute = np.flatnonzero([slot.kind == Kind.COMPUTE for slot in job.slots])
@@ -175,7 +176,7 @@ def _burden(job: Job, dice: Dice, faults: Sequence[Injected], healthy: Any) -> B
     return burden
 
 
-def _worth(job: Job, dice: Dice, drawn: Sequence[Injected], healthy: Any) -> tuple[Injected, ...] | None:
+def _worth(job: Job, dice: Dice, drawn: Sequence[Injected], healthy: Ints) -> tuple[Injected, ...] | None:
     """The faults, stronger or weaker until mending any one of them would save something; None where that cannot be.
 
     Two ranks that work side by side hide each other: then only mending both helps, and other places must be drawn.
@@ -209,7 +210,7 @@ def modelled(job: str, fault: str, ranks: int, seed: int, steps: int = 24) -> tu
     key = (seed, JOBS.index(job), ranks, steps)
     built, rng = build(job, ranks, np.random.default_rng(key)), np.random.default_rng((*key, FAULTS.index(fault)))
     dice = _rolled(built, steps)
-    healthy = _walls(*_played(built, dice, _burden(built, dice, (), np.zeros(1))))
+    healthy = _walls(*_played(built, dice, _burden(built, dice, (), np.zeros(1, dtype=np.int64))))
     tries = (_worth(built, dice, _drawn(built, fault, steps, rng), healthy) for _ in range(100))
     injected = next(faults for faults in tries if faults is not None)
     start, end = _played(built, dice, _burden(built, dice, injected, healthy))
@@ -225,7 +226,7 @@ def modelled(job: str, fault: str, ranks: int, seed: int, steps: int = 24) -> tu
     return _recorded(built, start, end, skew, f"{job}-{fault}-{ranks}-{seed}"), truth
 
 
-def _recorded(job: Job, start: Any, end: Any, skew: Any, name: str) -> Trace:
+def _recorded(job: Job, start: Ints, end: Ints, skew: Ints, name: str) -> Trace:
     """What a profiler on every rank would have written, each in its own clock."""
     slots, there = job.slots, end > 0
     names = list(dict.fromkeys(slot.name for slot in slots))

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
+from taut.core.array_types import Ints
 from taut.lab import net
 from taut.lab.case import FATAL, PLAIN, Spec, clocks
 from taut.lab.net import Socket
@@ -41,7 +41,7 @@ class Part:
 
 
 def main(
-    spec: Spec, rank: int, injected: tuple[Injected, ...], place: Socket, host: Connection, progress: Any, folder: Path
+    spec: Spec, rank: int, injected: tuple[Injected, ...], place: Socket, host: Connection, progress: Ints, folder: Path
 ) -> None:
     """Never returns: ends the process, because gloo's teardown can deadlock."""
     code = 1
@@ -57,7 +57,7 @@ def main(
         os._exit(code)
 
 
-def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connection, progress: Any, folder: Path) -> None:
+def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connection, progress: Ints, folder: Path) -> None:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]})
     torch.set_num_threads(1)
     timeout = timedelta(seconds=FATAL_TIMEOUT_S if spec.fault in FATAL else TIMEOUT_S)
@@ -78,7 +78,7 @@ def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connectio
     dist.barrier()
 
 
-def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Any, folder: Path) -> Part:
+def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folder: Path) -> Part:
     """One part under the profiler; what was recorded is written even if the job fails in the middle."""
     last = spec.steps - 1
     recorder = profile(
@@ -110,7 +110,7 @@ def _dump(folder: Path, job: Job) -> None:
     (folder / f"flight_rank{job.rank}.json").write_text(json.dumps(dump))
 
 
-def _watch(folder: Path, job: Job, progress: Any) -> None:
+def _watch(folder: Path, job: Job, progress: Ints) -> None:
     """Runs beside the job: dumps the flight recorder of a rank that hangs, when told to."""
     while progress[-1] == 0:
         time.sleep(0.1)
@@ -118,7 +118,9 @@ def _watch(folder: Path, job: Job, progress: Any) -> None:
     _dump(folder, job)
 
 
-def _steps(job: Job, pace: Pace, part: str, steps: range, progress: Any, scratch: str, recorder: Any = None) -> Part:
+def _steps(
+    job: Job, pace: Pace, part: str, steps: range, progress: Ints, scratch: str, recorder: profile | None = None
+) -> Part:
     told = Part()
     cpu = time.process_time()
     for step in steps:

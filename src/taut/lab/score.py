@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal, Required, TypedDict, Unpack
 
 import msgspec
 import numpy as np
@@ -121,7 +121,22 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
     )  # fmt: skip
 
 
-def _row(truth: Truth, **judged: Any) -> Row:
+class _Judged(TypedDict, total=False):
+    """What is held of a run against its truth: fields of ``Row``."""
+
+    verdict: Required[Verdict]
+    detected: Required[bool]
+    found: Required[str]
+    extra: int
+    onset_error_steps: int | None
+    predicted_ns: float | None
+    counterfactual_error: float | None
+    clock_error_ns: float | None
+    clock_covered: float | None
+    closes: bool
+
+
+def _row(truth: Truth, **judged: Unpack[_Judged]) -> Row:
     saving, se = (None if np.isnan(value) else value for value in truth.saving_ns)
     done = [_sentence((i.mode,), i.links, i.ranks, (i.first_step, i.last_step)) for i in truth.injected if i.mode]
     return Row(

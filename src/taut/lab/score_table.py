@@ -10,7 +10,8 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
@@ -20,6 +21,9 @@ from rich.text import Text
 from taut.lab.score import Row, Share, Summary, summarise
 from taut.lab.truth import MODES
 from taut.render.text import duration, percent, safe
+
+if TYPE_CHECKING:
+    from altair import LayerChart
 
 GOOD = ("right", "quiet")
 NOT_YET = "not yet"
@@ -148,7 +152,7 @@ def write(rows: Sequence[Row], folder: Path) -> list[str]:
     return []
 
 
-def plots(rows: Sequence[Row]) -> dict[str, Any]:
+def plots(rows: Sequence[Row]) -> dict[str, LayerChart]:
     """The charts by name; needs the ``lab`` extra."""
     import altair as alt
     import vl_convert  # noqa: F401  (saves them)
@@ -157,7 +161,7 @@ def plots(rows: Sequence[Row]) -> dict[str, Any]:
     return {"matrix": _heat(alt, matrix(rows)), **({"counterfactual": _savings(alt, worth)} if worth else {})}
 
 
-def _heat(alt: Any, grid: Grid) -> Any:
+def _heat(alt: ModuleType, grid: Grid) -> LayerChart:
     """Fault × job, coloured by the share that is right; grey where it cannot be said yet."""
     jobs, faults = list(grid.header[1:]), [row[0] for row in grid.body]
     texts = [(fault, job, text) for fault, *row in grid.body for job, text in zip(jobs, row, strict=True) if text]
@@ -172,7 +176,7 @@ def _heat(alt: Any, grid: Grid) -> Any:
     return _clean(tiles + base.mark_text().encode(alt.Text("text:N")))
 
 
-def _savings(alt: Any, rows: Sequence[Row]) -> Any:
+def _savings(alt: ModuleType, rows: Sequence[Row]) -> LayerChart:
     """Predicted against measured saving, with the diagonal; what was not predicted at all lies on the lower edge."""
     pairs = [(r.fault, (r.saving_ns or 0) / 1e9, (r.predicted_ns or 0) / 1e9) for r in rows]
     low, high = min(x for _, x, _ in pairs) / 3, 1.5 * max(max(x, y) for _, x, y in pairs)
@@ -191,6 +195,6 @@ def _savings(alt: Any, rows: Sequence[Row]) -> Any:
     return _clean(bands + line.mark_line(color="#888888", strokeWidth=1).encode(x, y["x"]) + dots)
 
 
-def _clean(chart: Any) -> Any:
+def _clean(chart: LayerChart) -> LayerChart:
     title = {"anchor": "start", "frame": "group", "offset": 14}
     return chart.configure(font="sans-serif", padding=12, title=title, view={"stroke": None})

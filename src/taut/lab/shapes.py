@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints
 from taut.core.tables import NULL, Kind, Verb
 
 US, MS = 1e3, 1e6
@@ -30,7 +30,7 @@ class Slot:
     """One op of a step, on every rank that has it."""
 
     name: str
-    base_ns: Any
+    base_ns: float | Floats
     """Work or transfer of a healthy rank: one number, or one for every rank."""
     after: tuple[int, ...] = ()
     """Slots of the same rank and step that must have ended, besides the one before it in its lane."""
@@ -56,11 +56,11 @@ class Job:
     slots: list[Slot] = field(default_factory=list)
     plays: list[tuple[int, slice]] = field(default_factory=list)
     """(slot, ranks that do it), everything after what it needs. A receive, two slots before its send, plays both."""
-    groups: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, Ints] = field(default_factory=dict)
     """Family of process groups → groups × members, in the order of the ring."""
-    into: dict[str, Any] = field(default_factory=dict)
+    into: dict[str, Ints] = field(default_factory=dict)
     """Family or direction → for every rank the sender of the link into it, -1 for none."""
-    stage: Any = None
+    stage: Ints | None = None
 
     def ms(self, low: float, high: float) -> float:
         """A duration drawn for this job, ns."""
@@ -82,7 +82,7 @@ class Job:
         size = max(round(base_ns * self.bandwidth * members / rounds(verb, members)), 8)
         return self.put(Slot(verb.word, base_ns, after, lane, Kind.COMMUNICATE, verb, family, size))
 
-    def family(self, name: str, groups: Any) -> None:
+    def family(self, name: str, groups: Ints) -> None:
         """Declare process groups: each sends along its row, the last to the first."""
         self.groups[name] = groups
         self.into[name] = np.full(self.ranks, NULL)
@@ -171,13 +171,13 @@ def _pipeline(job: Job) -> tuple[int, ...]:
     job.into |= {"forward": rows[:-2].ravel(), "backward": rows[2:].ravel()}
     first = len(job.slots)
     for lane, way, back, work in ((3, "forward", "backward", forward), (5, "backward", "forward", 2 * forward)):
-        about: dict[str, Any] = {"kind": Kind.COMMUNICATE, "size": round(hop * job.bandwidth)}
+        size = round(hop * job.bandwidth)
         for part in range(MICRO):
             at = len(job.slots)
             job.slots += [
-                Slot(f"receive {way}", hop, (), lane, verb=Verb.RECV, ring=way, part=part, **about),
+                Slot(f"receive {way}", hop, (), lane, Kind.COMMUNICATE, Verb.RECV, way, size, part),
                 Slot(way, work, (at,), part=part),
-                Slot(f"send {way}", hop, (at + 1,), lane + 1, verb=Verb.SEND, ring=back, part=part, **about),
+                Slot(f"send {way}", hop, (at + 1,), lane + 1, Kind.COMMUNICATE, Verb.SEND, back, size, part),
             ]
     for stage, way, part in _one_f_one_b(stages, MICRO):
         at = first + 3 * (part + MICRO * (way == "backward"))

@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from torch.profiler import record_function
 
 from taut.lab.case import MICRO, SAVE_EVERY, Spec
 from taut.lab.truth import Injected
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 HIDDEN, BLOCKS, BATCH, CLASSES = 256, 2, 64, 10
 FORWARD_MS, BACKWARD_MS, LOAD_MS = 30.0, 50.0, 2.0
@@ -69,13 +72,20 @@ class _Paced(torch.autograd.Function):
     """Passes tensors through and takes its time, forward and backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, pace: Pace, forward_ms: float, backward_ms: float, share: float) -> torch.Tensor:
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        x: torch.Tensor,
+        pace: Pace,
+        forward_ms: float,
+        backward_ms: float,
+        share: float,
+    ) -> torch.Tensor:
         ctx.pace, ctx.backward_ms, ctx.share = pace, backward_ms, share
         pace.work(forward_ms, share * FORWARD_MS / (FORWARD_MS + BACKWARD_MS))
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:  # noqa: ANN401
         ctx.pace.work(ctx.backward_ms, ctx.share * BACKWARD_MS / (FORWARD_MS + BACKWARD_MS))
         return grads[0], None, None, None, None
 
@@ -151,7 +161,7 @@ def _ddp(job: Job) -> tuple[Step, nn.Module]:
     return job.one_pass(model), model
 
 
-def _mesh(job: Job, names: tuple[str, ...]) -> Any:
+def _mesh(job: Job, names: tuple[str, ...]) -> DeviceMesh:
     from torch.distributed.device_mesh import init_device_mesh
 
     n = job.spec.ranks
@@ -159,7 +169,7 @@ def _mesh(job: Job, names: tuple[str, ...]) -> Any:
     return init_device_mesh("cpu", shape, mesh_dim_names=names)
 
 
-def _sharded(job: Job, mesh: Any, model: nn.Sequential) -> nn.Module:
+def _sharded(job: Job, mesh: DeviceMesh, model: nn.Sequential) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
     for block in model:
@@ -236,7 +246,7 @@ class Hops:
         came.append(True)
         return x
 
-    def send(self, x: torch.Tensor, target: int) -> Any:
+    def send(self, x: torch.Tensor, target: int) -> tuple[dist.Work, torch.Tensor]:
         """Hand a tensor over without waiting; the result keeps it alive and can be waited for."""
         work: list[Any] = []
         with self._noted("send", x, self.rank, target, lambda: bool(work and work[0].is_completed())):

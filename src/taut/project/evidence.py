@@ -139,6 +139,6 @@ def _change(quotient: float) -> str:
     return f"{100 * share:.0f} % {'more' if quotient > 1 else 'less'}"
 
 
-def _digest(part: Any) -> str:
+def _digest(part: object) -> str:
     """SHA-256 of the part as JSON with sorted keys."""
     return sha256(msgspec.json.encode(part, order="sorted")).hexdigest()

@@ -72,7 +72,7 @@ def parse(
     return found, list(_defaults(kind, table))
 
 
-def _inner(kind: Any) -> type[Struct] | None:
+def _inner(kind: object) -> type[Struct] | None:
     """The struct that a field holds, or a row of: ``tuple[Tier, ...]`` → Tier."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return kind
@@ -108,10 +108,10 @@ def _refused(whole: type[Struct], error: msgspec.ValidationError, label: str, te
     return InputRefused(place(label, text, key), f"{key}: {message[:1].lower()}{message[1:]}", "correct the value")
 
 
-def _known(kind: Any, path: str) -> list[str]:
+def _known(kind: type[Struct], path: str) -> list[str]:
     """The keys of the table at a path."""
     for part in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
-        kind = _inner(next(f.type for f in msgspec.structs.fields(kind) if f.name == part))
+        kind = _inner(next(f.type for f in msgspec.structs.fields(kind) if f.name == part)) or kind
     return [field.name for field in msgspec.structs.fields(kind)]
 
 

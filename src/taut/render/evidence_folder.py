@@ -20,6 +20,7 @@ from taut.render.advice_screen import advice_page
 from taut.render.analysis_screen import Screen, _print
 from taut.render.forecast_screen import number, threshold
 from taut.render.text import safe
+from taut.result.types import ListedScenario
 
 DIGESTS = "digests.txt"
 MOST_BYTES = 1 << 16
@@ -217,10 +218,10 @@ def _made(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"- SHA-256 of its {part}: `{digest}`" for part, digest in found["digests"].items())
 
 
-def render_list(found: Sequence[Mapping[str, Any]], screen: Screen) -> str:
+def render_list(found: Sequence[ListedScenario], screen: Screen) -> str:
     """The screen of ``taut scenarios``."""
     parts: list[ConsoleRenderable] = []
     for one in found:
-        text = f"{safe(one['pattern'])}\n→ {safe(one['decision'])}"
-        parts += [Text(safe(one["name"]), style="bold"), Padding(Text(text), (0, 0, 1, 2))]
+        text = f"{safe(one.pattern)}\n→ {safe(one.decision)}"
+        parts += [Text(safe(one.name), style="bold"), Padding(Text(text), (0, 0, 1, 2))]
     return _print([*parts, Text("taut project NAME computes one; --evidence DIR writes it down.", style="dim")], screen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import UNSET
 from rich.console import ConsoleRenderable
@@ -144,16 +143,18 @@ def _separated(result: ProjectResult) -> list[ConsoleRenderable]:
     return out
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: object) -> str:
     if isinstance(value, str):
         return safe(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(safe, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name.endswith("_ns") and value is not None:
+    if name.endswith("_ns") and isinstance(value, (int, float)):
         return duration(value)
-    return f"{value:,}" if isinstance(value, int) else number(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return number(value if isinstance(value, (Estimate, float)) else None)
 
 
 ROWS = 12

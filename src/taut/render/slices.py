@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -19,6 +20,8 @@ from taut.render.text import safe
 from taut.render.track_order import BEGIN, WORK, WORKED, beside, in_order
 
 if TYPE_CHECKING:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, TrackDescriptor
+
     from taut.core.tables import Array
 
 LONGEST_TEXT = 500
@@ -63,7 +66,7 @@ class Writer:
             from perfetto.protos.perfetto.trace import perfetto_trace_pb2
         except ImportError:
             raise TautError("a Perfetto trace needs the package perfetto: pip install 'taut[export]'") from None
-        self._pb: Any = perfetto_trace_pb2
+        self._pb: ModuleType = perfetto_trace_pb2
         self._out = out
         self._tracks = self._sequences = 0
 
@@ -109,11 +112,11 @@ class Writer:
             some = slice(begin, begin + CHUNK)
             self._out.write(weave(sequence.packets(rows[some], events[some], at_ns[some]), len(rows[some])))
 
-    def _describe(self, name: str) -> Any:
+    def _describe(self, name: str) -> TrackDescriptor:
         self._tracks += 1
         return self._pb.TrackDescriptor(uuid=self._tracks, name=_text(name))
 
-    def _described(self, track: Any) -> int:
+    def _described(self, track: TrackDescriptor) -> int:
         packet = self._pb.TracePacket(trusted_packet_sequence_id=DESCRIPTIONS, track_descriptor=track)
         self._out.write(self._pb.Trace(packet=[packet]).SerializeToString())
         return int(track.uuid)
@@ -122,7 +125,7 @@ class Writer:
 class _Sequence:
     """The packets of some slices: names are numbered once, after that all is numbers."""
 
-    def __init__(self, pb: Any, number: int, slices: Slices) -> None:
+    def __init__(self, pb: ModuleType, number: int, slices: Slices) -> None:
         self.pb, self.number, self.slices = pb, number, slices
         self.texts: list[str] = []
         self.args: list[tuple[str, str, Array]] = []
@@ -188,15 +191,15 @@ class _Sequence:
     def _end(self, values: Sequence[Any]) -> bytes:
         return self._bytes(self._event("TYPE_SLICE_END", *values))
 
-    def _event(self, kind: str, at_ns: int, track: int) -> Any:
+    def _event(self, kind: str, at_ns: int, track: int) -> TracePacket:
         packet = self._packet(NAMED)
         packet.timestamp, packet.track_event.type, packet.track_event.track_uuid = at_ns, kind, track
         return packet
 
-    def _packet(self, flags: int) -> Any:
+    def _packet(self, flags: int) -> TracePacket:
         return self.pb.TracePacket(trusted_packet_sequence_id=DESCRIPTIONS + self.number, sequence_flags=flags)
 
-    def _bytes(self, packet: Any) -> bytes:
+    def _bytes(self, packet: TracePacket) -> bytes:
         whole: bytes = self.pb.Trace(packet=[packet]).SerializeToString()
         return whole
 

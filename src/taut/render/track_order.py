@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.jit import kernel
 from taut.core.tables import NULL
 
@@ -43,7 +44,7 @@ def in_order(
 
 
 @kernel(lists=True)
-def side_by_side(place: Any, start: Any, end: Any, by_end: Any) -> Any:
+def side_by_side(place: Ints, start: Ints, end: Ints, by_end: Ints) -> Ints:
     """Which of the parallel tracks of its place each row takes: the one that was freed last, else a new one.
 
     Rows come in the order of place, start, end; ``by_end`` lists them in the order of place, end, row.
@@ -74,5 +75,4 @@ def beside(place: Array, start_ns: Array, end_ns: Array) -> Array:
     order = np.lexsort((end_ns, start_ns, place))
     row = np.argsort(order)
     by_end = row[np.lexsort((row, end_ns, place))]
-    out: Array = side_by_side(place[order], start_ns[order], end_ns[order], by_end)[row]
-    return out
+    return side_by_side(place[order], start_ns[order], end_ns[order], by_end)[row]

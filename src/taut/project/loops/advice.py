@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from taut.control.relations import prepare
 from taut.control.relations import relations as relations_of
-from taut.core.array_types import Floats
+from taut.core.array_types import Floats, Json
 from taut.core.errors import UsageError
 from taut.core.trend import corrected
 from taut.project.loops.policies import POLICIES
@@ -180,14 +180,14 @@ def changed_keys(before: Scenario, after: Scenario) -> list[ChangedKey]:
     return changed + [ChangedKey(key=part, before=True, after=False) for part in gone]
 
 
-def _flat(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(value: Json, where: str = "") -> Iterator[tuple[str, Any]]:
     """Leaves of tables and lists of tables by key; an entry that has a name is told by it."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _flat(one, f"{where}.{key}" if where else key)
     elif isinstance(value, (list, tuple)) and any(isinstance(one, Mapping) for one in value):
         for k, one in enumerate(value):
-            yield from _flat(one, f"{where}.{one.get('name', k)}")
+            yield from _flat(one, f"{where}.{one.get('name', k) if isinstance(one, Mapping) else k}")
     else:
         yield where, value
 

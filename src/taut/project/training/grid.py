@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -34,19 +33,19 @@ def mix(x: int) -> int:
 
 
 @kernel()
-def step_key(seed: int, step: int) -> Any:
+def step_key(seed: int, step: int) -> int:
     """Where the draws of a step begin."""
     return mix(mix(seed & 0xFFFFFFFF) ^ ((step * 0x9E3779B9) & 0xFFFFFFFF))
 
 
 @kernel()
-def replica_key(key: int, replica: int) -> Any:
+def replica_key(key: int, replica: int) -> int:
     """Where the draws of a replica in that step begin."""
     return mix(key ^ ((replica * 0x85EBCA6B + 0x1234567) & 0xFFFFFFFF))
 
 
 @kernel()
-def op_key(key: int, op: int) -> Any:
+def op_key(key: int, op: int) -> int:
     """The draw of an op of that replica, 32 bits."""
     return mix(key ^ ((op * 0xC2B2AE35) & 0xFFFFFFFF))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from taut.project.fabric.collective_time import time_ns
 from taut.project.fabric.groups import Net, net_of
 from taut.project.training import device_work as work
 from taut.project.training import policy_effects as effects
-from taut.project.training.scenario import Scenario
+from taut.project.training.scenario import Device, Fabric, Job, Model, Policies, Scenario
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
 
 
 @lru_cache(maxsize=256)
-def _cached_plan(*parts: Any) -> Plan:
+def _cached_plan(model: Model, job: Job, device: Device, fabric: Fabric, policy: Policies) -> Plan:
     """Seeds and noise change no plan: what draws ask for again is kept."""
-    s = Scenario(**dict(zip(("model", "job", "device", "fabric", "policy"), parts, strict=True)))
+    s = Scenario(model=model, job=job, device=device, fabric=fabric, policy=policy)
     return _planned(s, net_of(s))
 
 

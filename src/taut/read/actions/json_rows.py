@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -151,6 +152,7 @@ def _one_by_one(piece: bytes, decoder: msgspec.json.Decoder[T], torn: Torn) -> l
     return rows
 
 
-def _listed(raw: bytes, row: Any) -> list[msgspec.Struct]:
-    many: Any = msgspec.defstruct("Rows", [("actions", list[row])])
-    return list(msgspec.json.decode(raw, type=many).actions if LISTED.match(raw) else msgspec.json.decode(raw, type=list[row]))
+def _listed(raw: bytes, row: type[msgspec.Struct]) -> list[msgspec.Struct]:
+    rows: Any = GenericAlias(list, row)
+    many: Any = msgspec.defstruct("Rows", [("actions", rows)])
+    return list(msgspec.json.decode(raw, type=many).actions if LISTED.match(raw) else msgspec.json.decode(raw, type=rows))

@@ -81,7 +81,7 @@ OF_ATTEMPT = {
 OF_JOB = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE), (Any, None))
 
 
-def _job_type(keys: Keys) -> Any:
+def _job_type(keys: Keys) -> type[msgspec.Struct]:
     attempt: Any = keys.struct("Attempt", OF_ATTEMPT, gc=False)
     return keys.struct("Job", OF_JOB, ("attempts", list[attempt], msgspec.field(default_factory=list)))
 
