@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 from msgspec import convert, to_builtins
 
@@ -21,32 +20,20 @@ from taut.result.types import Estimate, ProjectResult, Regime
 from taut.stored import open_run, refusing_runs
 
 
-class Draws(TypedDict, total=False):
-    """How often a forecast is drawn, and what decides every draw."""
-
-    steps: int | None
-    seed: int
-
-
 def project(
-    scenario: str | Path, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None, envelope: bool = False,
-    advice: bool = False, progress: Callable[[str], None] | None = None, **draws: Unpack[Draws],
+    scenario: str | Path, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None, steps: int | None = None,
+    seed: int = 0, envelope: bool = False, advice: bool = False, progress: Callable[[str], None] | None = None,
 ) -> ProjectResult:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
-    are taken together (None: those that the scenario names); ``steps`` are drawn at each scale, or as many as its size allows,
-    and ``seed`` decides every draw (0 if not given). ``envelope`` adds what lies around a training job, ``advice`` what
-    separates control loops.
+    are taken together (None: those that the scenario names); ``steps`` are drawn at each scale, or as many as its size allows.
+    ``envelope`` adds what lies around a training job, ``advice`` what separates control loops.
     """
-    how = _sampling(**draws)
     table, text = load(scenario)
     asked = Asked(ranks, policies, envelope, advice)
+    how = Sampling(steps, seed, os.cpu_count() or 1)
     return project_table(table, str(scenario), text, asked, how, measured=_residuals, stage=progress)
-
-
-def _sampling(steps: int | None = None, seed: int = 0) -> Sampling:
-    return Sampling(steps, seed, os.cpu_count() or 1)
 
 
 def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> ProjectResult:

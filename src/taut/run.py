@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -128,24 +128,13 @@ def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mappi
     return save_folder(target, lambda scratch: {"format": FORMAT, "version": __version__, **write(scratch)})
 
 
-class Elsewhere(TypedDict, total=False):
-    """Metrics that do not lie beside the traces, and which of their labels make a rank."""
-
-    metrics: Sequence[str | Path]
-    places: str | None
-
-
 def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
-    **elsewhere: Unpack[Elsewhere],
+    metrics: Sequence[str | Path] = (), places: str | None = None,
 ) -> Analysis | JobAnalysis:  # fmt: skip
-    """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
-
-    ``metrics`` are files with metrics that do not lie beside the traces, or addresses of a Prometheus, and ``places`` says
-    which of their labels make a rank: ``Hostname,gpu->rank`` or ``worker->rank``.
-    """
-    paths, (metrics, places) = listed(paths), _elsewhere(**elsewhere)
+    """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it."""
+    paths = listed(paths)
     say = progress or (lambda stage: None)
     say("reading")
     placed = None if topology is None else load_topology(topology)
@@ -160,10 +149,6 @@ def analyze(
     if not len(box[0].ops):
         return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices, actions=box[0].actions), name)
     return analyze_trace(box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope)
-
-
-def _elsewhere(metrics: Sequence[str | Path] = (), places: str | None = None) -> tuple[Sequence[str | Path], str | None]:
-    return metrics, places
 
 
 def analyze_trace(
