@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 from click.testing import CliRunner
+from msgspec import UNSET
 
 import taut
 from taut.core.tables import columns_of
@@ -152,9 +153,16 @@ def result_page() -> str:
     ]
     for name, one in definitions.items():
         lines = ["| key | type | meaning |", "|---|---|---|"]
-        needed = one.get("required", [])
+        struct = getattr(types, name)
+        absent = {
+            key
+            for key, default in zip(
+                reversed(struct.__struct_encode_fields__), reversed(struct.__struct_defaults__), strict=False
+            )
+            if default is UNSET
+        }
         for key, about in one["properties"].items():
-            kind = written(about) + ("" if key in needed or key == "schema" else ", optional")
+            kind = written(about) + (", optional" if key in absent else "")
             lines.append(f"| `{key}` | {kind} | {about.get('description', '').replace('|', chr(92) + '|')} |")
         parts += [f"## {name}", one.get("description", ""), "\n".join(lines)]
     return "\n\n".join(parts) + "\n"

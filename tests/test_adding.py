@@ -25,7 +25,7 @@ def edited(text: str, block: str) -> str:
     lines = block.splitlines()
     old = "\n".join(line[1:] for line in lines if not line.startswith("+"))
     new = "\n".join(line[1:] for line in lines if not line.startswith("-"))
-    assert text.count(old) == 1, f"{text.count(old)} places for {old!r}"
+    assert text.count(old) == 1, f"docs/adding.md quotes {old!r}, which is there {text.count(old)} times: update its block"
     return text.replace(old, new)
 
 

@@ -207,7 +207,7 @@ def test_no_color_and_dumb_terminals_are_respected(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_fate_of_the_ledger_has_a_mark_of_its_own() -> None:
-    assert list(FATE_STYLE) == list(FATES)
+    assert set(FATE_STYLE) == set(FATES), "give a new fate a colour and a mark"
     for part in zip(*FATE_STYLE.values(), strict=True):
         assert len(set(part)) == len(part)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,10 @@ import pytest
 
 import taut
 from build import barriers
+from taut.diagnose.detectors import DETECTORS
+from taut.ledger.charge import FATES
 from taut.result import types
+from taut.result.analysis_verdict import BOUNDS, NO_BOUND
 from taut.result.schema import schema, stored_schema
 from taut.run import analyze_trace
 
@@ -104,3 +108,15 @@ def test_a_result_reads_like_its_json(analysis: Any) -> None:
 def test_what_was_printed_is_opened_as_the_same_type(analysis: Any, tmp_path: Path) -> None:
     folder = analysis.save(tmp_path / "run")
     assert taut.open_run(folder).result == analysis.result
+
+
+def test_every_fate_says_what_a_job_is_bound_by_or_nothing_of_it() -> None:
+    grouped = [*NO_BOUND, *(fate for some in BOUNDS.values() for fate in some)]
+    assert sorted(grouped) == sorted(FATES), "put a new fate into BOUNDS or NO_BOUND of result/analysis_verdict.py"
+
+
+def test_the_contract_names_every_mode(root: Path) -> None:
+    text = (root / "docs" / "contract.md").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("- `mode` is one of"))
+    modes = {mode for detector in DETECTORS for mode in detector.MODES} | {"non-determinism"}
+    assert set(re.findall(r"`([^`]+)`", line.partition(". ")[0])) - {"mode"} == modes

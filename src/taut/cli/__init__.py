@@ -478,5 +478,12 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
     show(render_compare, result)
 
 
-for verb in (project, scenarios, control, lab):
+VERBS = (
+    project,
+    scenarios,
+    control,
+    lab,
+)
+"""Verbs that have a file of their own."""
+for verb in VERBS:
     main.add_command(verb)

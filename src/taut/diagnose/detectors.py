@@ -8,10 +8,30 @@ import numpy as np
 
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.trend import corrected
-from taut.diagnose import contention, degradation, energy, hang, imbalance, stalls, straggler, synchronisation, tail_inflation
+from taut.diagnose import (
+    contention,
+    degradation,
+    energy,
+    hang,
+    imbalance,
+    stalls,
+    straggler,
+    synchronisation,
+    tail_inflation,
+)
 from taut.diagnose.finding import Evidence, Finding, recovered, why_listed
 
-DETECTORS = (straggler, degradation, stalls, synchronisation, contention, tail_inflation, imbalance, energy, hang)
+DETECTORS = (
+    straggler,
+    degradation,
+    stalls,
+    synchronisation,
+    contention,
+    tail_inflation,
+    imbalance,
+    energy,
+    hang,
+)
 FALSE_DISCOVERIES = 0.05
 """Share of the findings of many runs that may be false."""
 MOST_HIDDEN = 8

@@ -9,16 +9,21 @@ from taut.graph import Graph
 from taut.result.computed import Computed
 from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 
+BOUNDS: dict[Bound, tuple[str, ...]] = {
+    "compute": ("productive", "slow compute", "discarded"),
+    "communication": ("exposed transfer", "communication undivided"),
+    "synchronisation": ("fault wait", "jitter wait", "structural wait"),
+    "host": ("gap", "control overhead"),
+}
+"""What rank time is bound by, by the fates that say so."""
+NO_BOUND = ("unexplained", "unobserved", "idle")
+"""Fates that say nothing of it."""
+
 
 def _bound(fates: dict[str, int]) -> Bound:
     """What the rank-time is bound by."""
-    groups: dict[Bound, int] = {
-        "compute": fates["productive"] + fates["slow compute"] + fates["discarded"],
-        "communication": fates["exposed transfer"] + fates["communication undivided"],
-        "synchronisation": fates["fault wait"] + fates["jitter wait"] + fates["structural wait"],
-        "host": fates["gap"] + fates["control overhead"],
-    }
-    return max(groups, key=lambda k: groups[k])
+    spent = {bound: sum(fates[fate] for fate in some) for bound, some in BOUNDS.items()}
+    return max(spent, key=lambda bound: spent[bound])
 
 
 def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | None, beside: str | None) -> Verdict:

@@ -8,7 +8,11 @@ from __future__ import annotations
 from functools import cache
 from math import ceil, fsum, log2
 
-ALGORITHMS = ("ring", "tree", "halving-doubling")
+ALGORITHMS = (
+    "ring",
+    "tree",
+    "halving-doubling",
+)
 
 
 def rounds(verb: str, algorithm: str, members: int, size: float) -> tuple[float, float]:

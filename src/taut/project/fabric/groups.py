@@ -280,11 +280,13 @@ class Net:
         elif kind == "send":
             wraps = self.job.virtual_pp > 1
             yield Round(1.0, groups if wraps else groups[:, :-1], np.roll(groups, -1, 1) if wraps else groups[:, 1:])
-        else:
+        elif kind == "all-to-all":
             # Rounds of an all-to-all are shifts 1 … n-1; evenly spread ones stand for all.
             many = min(n - 1, max(FEWEST_ROUNDS, MOST_FLOWS // some.size))
             for shift in 1 + (np.arange(many) * 2 + 1) * (n - 1) // (2 * many):
                 yield Round(1.0, groups, np.roll(groups, -shift, axis=1))
+        else:
+            raise ValueError(f"{kind}: no pattern of flows is known for this algorithm")
 
     def _doubling(self, axis: str, kind: str, whole: bool) -> Iterator[Round]:
         """Partners at distance 1, 2, 4 …: near ones exchange the large halves; in a tree one of them sends all it has."""
