@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -364,12 +365,13 @@ def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
 
 def test_export_writes_a_trace_beside_the_tables_or_where_it_is_told(demo: tuple[Result, Path], tmp_path: Path) -> None:
     pytest.importorskip("perfetto")
-    beside, told = taut_("export", demo[1], "--to", "perfetto"), tmp_path / "own.pftrace"
+    run = shutil.copytree(demo[1], tmp_path / "run")
+    beside, told = taut_("export", run, "--to", "perfetto"), tmp_path / "own.pftrace"
     assert (beside.exit_code, beside.stdout) == (0, "")
-    assert beside.stderr == f"written: {demo[1] / 'perfetto.pftrace'}\n"
-    assert taut_("export", demo[1], "--to", "perfetto", "-o", told).exit_code == 0
-    piped = taut_("export", demo[1], "--to", "perfetto", "-o", "-")
-    (demo[1] / "perfetto.pftrace").rename(tmp_path / "perfetto.pftrace")
+    assert beside.stderr == f"written: {run / 'perfetto.pftrace'}\n"
+    assert taut_("export", run, "--to", "perfetto", "-o", told).exit_code == 0
+    piped = taut_("export", run, "--to", "perfetto", "-o", "-")
+    (run / "perfetto.pftrace").rename(tmp_path / "perfetto.pftrace")
     assert (tmp_path / "perfetto.pftrace").read_bytes() == told.read_bytes() == piped.stdout_bytes
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import shlex
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -31,6 +31,7 @@ from taut.replay.timeline import replay
 from taut.result.types import AnalysisResult
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
 FREE_BYTES, RATIO = 64 << 20, 400
@@ -233,7 +234,7 @@ def read_columns(
     data = read_listed(root, file, files.get(file))
     try:
         stored = pq.ParquetFile(pa.BufferReader(data))
-        _check_schema(root, file, stored, {**schema, **dict.fromkeys(coded, "words")}, len(data))
+        _check_schema(root, file, stored, _arrow_types(schema, coded), len(data))
         table = stored.read(columns=list(schema))
         if any(table[column].null_count for column in schema if column not in coded):
             raise _damaged(root, f"{file} has empty cells")
@@ -245,12 +246,16 @@ def read_columns(
         raise _damaged(root, str(error)) from None
 
 
-def _check_schema(root: Path, file: str, stored: ParquetFile, schema: Mapping[str, str], size: int) -> None:
-    """Refuse other columns or types than expected, and more rows than the file can hold."""
+def _arrow_types(schema: Mapping[str, str], coded: Container[str]) -> dict[str, pa.DataType]:
+    """Column → its type in a file; a coded one is a dictionary of words."""
     import pyarrow as pa
 
-    words = {"str": pa.string(), "words": pa.dictionary(pa.int32(), pa.string())}
-    expected = {n: words.get(t) or pa.from_numpy_dtype(np.dtype(t)) for n, t in schema.items()}
+    plain = {name: pa.string() if dtype == "str" else pa.from_numpy_dtype(np.dtype(dtype)) for name, dtype in schema.items()}
+    return {name: pa.dictionary(kind, pa.string()) if name in coded else kind for name, kind in plain.items()}
+
+
+def _check_schema(root: Path, file: str, stored: ParquetFile, expected: Mapping[str, pa.DataType], size: int) -> None:
+    """Refuse other columns or types than expected, and more rows than the file can hold."""
     names = stored.schema_arrow.names
     found = dict(zip(names, stored.schema_arrow.types, strict=True))
     if len(found) < len(names):
@@ -258,5 +263,5 @@ def _check_schema(root: Path, file: str, stored: ParquetFile, schema: Mapping[st
     wrong = next((n for n, t in expected.items() if found.get(n) != t), None)
     if wrong is not None:
         raise _damaged(root, f"{file}: column {wrong} is {found.get(wrong, 'missing')}, not {expected[wrong]}")
-    if stored.metadata.num_rows * 8 * len(schema) > max(FREE_BYTES, RATIO * size):
+    if stored.metadata.num_rows * 8 * len(expected) > max(FREE_BYTES, RATIO * size):
         raise _damaged(root, f"{file} holds more rows than its size allows")

@@ -38,7 +38,8 @@ def worded(table: pa.Table, words: Words) -> pa.Table:
 
     for name, spelled in words.items():
         codes = table[name].to_numpy()
-        indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+        missing = codes < 0
+        indices = pa.array(codes, mask=missing) if missing.any() else pa.array(codes)  # without a mask nothing is copied
         column = pa.DictionaryArray.from_arrays(indices, pa.array(list(spelled), pa.string()))
         table = table.set_column(table.column_names.index(name), name, column)
     return table
