@@ -30,6 +30,23 @@ def test_an_unchanged_run_opens(run: Path) -> None:
     assert len(open_run(run).graph) == 12
 
 
+def test_a_result_that_is_no_text_is_refused_in_a_line(run: Path) -> None:
+    text = (run / "run.json").read_bytes()
+    (run / "run.json").write_bytes(
+        text.replace(b'"because": "', b'"because": "\xff', 1).replace(b'"text": "', b'"text": "\xff', 1)
+    )
+    with pytest.raises(RunError, match="damaged run folder"):
+        open_run(run)
+
+
+def test_numbers_beyond_those_of_arrays_are_refused(run: Path) -> None:
+    meta = json.loads((run / "run.json").read_text())
+    meta["result"]["indices"]["effective_throughput_ratio"]["value"] = 10**400
+    (run / "run.json").write_text(json.dumps(meta))
+    with pytest.raises(RunError, match="damaged run folder"):
+        open_run(run)
+
+
 @pytest.mark.parametrize(
     ("part", "change", "said"),
     [

@@ -162,7 +162,7 @@ def _result(root: Path, text: msgspec.Raw) -> AnalysisResult:
     """What was printed, with all that other verbs take from it."""
     try:
         result = msgspec.json.decode(text, type=AnalysisResult)
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why, _, place = str(error).rpartition(" - at ")
         raise _damaged(root, f"result {place}: {why}") from None
     for key in ("windows", "waits", "ledger", "indices", "recoverable_wall_ns"):

@@ -17,9 +17,9 @@ from msgspec import UNSET, Meta, UnsetType, field
 SCHEMA = 2
 """Version of the keys: raised when one is renamed, removed or changes its meaning, not when one is added."""
 
-Number: TypeAlias = int | float
 Small: TypeAlias = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 """A number that arrays hold: results are opened again, and what is beyond this would wrap there."""
+Number: TypeAlias = Small | float
 Span: TypeAlias = tuple[Small, Small]
 """First and last."""
 Link: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$")]
