@@ -197,4 +197,5 @@ def _savings(alt: ModuleType, rows: Sequence[Row]) -> LayerChart:
 
 def _clean(chart: LayerChart) -> LayerChart:
     title = {"anchor": "start", "frame": "group", "offset": 14}
-    return chart.configure(font="sans-serif", padding=12, title=title, view={"stroke": None})
+    shown: LayerChart = chart.configure(font="sans-serif", padding=12, title=title, view={"stroke": None})
+    return shown
