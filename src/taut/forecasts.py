@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from msgspec import convert, to_builtins
+from msgspec.structs import asdict
 
 from taut.core.array_types import Floats
 from taut.core.tables import Kind
@@ -16,7 +16,7 @@ from taut.project.noise import residuals
 from taut.project.projection import Asked, project_table
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
-from taut.result.types import Estimate, ProjectResult, Regime
+from taut.result.types import ProjectResult
 from taut.stored import open_run, refusing_runs
 
 
@@ -41,9 +41,8 @@ def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool 
     with refusing_runs(run):
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
-        indices = convert(to_builtins(opened.result["indices"]), dict[str, Estimate | None])
-        regime = convert(to_builtins(opened.result["regime"]), Regime | None)
-        return from_run(learn(opened.graph), indices, regime, scales, same_hosts=same_hosts, seed=seed)
+        indices = asdict(opened.result.indices) if opened.result.indices else {}
+        return from_run(learn(opened.graph), indices, opened.result.regime, scales, same_hosts=same_hosts, seed=seed)
 
 
 def _residuals(run: str) -> Floats:
