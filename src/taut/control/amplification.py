@@ -130,8 +130,8 @@ def _multiplied(log: Log, rows: Ints) -> list[Relation]:
             leaf = np.concatenate([leaf, np.ones(max(0, log.calls - len(mine)), np.int64)])
         if len(leaf) < LEAST_WORKS:
             continue
-        each = ratio(leaf, np.ones(len(leaf))) or {}
-        low, high = each.get("lo") or 0.0, each.get("hi") or 0.0
+        each = ratio(leaf, np.ones(len(leaf)))
+        low, high = (each.lo or 0.0, each.hi or 0.0) if each else (0.0, 0.0)
         if low <= MOSTLY:
             continue
         names, target = log.controllers(mine), log.name("target", mine[0]) if log.calls is None else ""

@@ -16,7 +16,8 @@ from taut.control.conflict import meetings
 from taut.control.redundant_work import thrown_away
 from taut.core.array_types import Codes, Floats, Ints, Mask
 from taut.core.block_bootstrap import BLOCKS, proportion, ratio
-from taut.core.interval import Estimate, estimate, over
+from taut.core.interval import estimate, over
+from taut.result.types import Estimate
 
 PLANNED, CAPACITY = "planned|forecast|predicted", "capacity|provisioned|allocated"
 ATTRIBUTED, SPENT = "attributed", "actual_cost|cost|spent"
@@ -175,5 +176,5 @@ def _close(pair: tuple[Floats, Floats] | None, times: float) -> Estimate | None:
     off = _off(pair)
     if off is None:
         return None
-    value, low, high = (None if off[key] is None else 1 - float(off[key] or 0.0) / times for key in ("value", "hi", "lo"))
-    return {"value": value, "lo": low, "hi": high}
+    low, high = (None if end is None else 1 - end / times for end in (off.hi, off.lo))
+    return Estimate(value=1 - off.value / times, lo=low, hi=high)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from taut.control.relation import Relation
-from taut.core.interval import Estimate
-from taut.result.types import ControlRegime
+from taut.result.types import ControlRegime, Estimate
 
 MOST_OF_LOAD = 2.0
 """Attempts per work, surely, from which repeats are most of the load."""
@@ -37,5 +36,5 @@ def regime(relations: Sequence[Relation], found: Mapping[str, Estimate | None], 
 
 
 def _low(estimate: Estimate | None) -> float:
-    low = estimate["lo"] if estimate else None
+    low = estimate.lo if estimate else None
     return -1.0 if low is None else float(low)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 
 from taut.control import amplification, conflict, feedback, metastability, oscillation, starvation, timeout
@@ -15,7 +14,7 @@ from taut.control.control_regime import regime
 from taut.control.relation import Relation
 from taut.core.tables import Trace
 from taut.core.trend import corrected
-from taut.result.types import ControlResult, Estimate
+from taut.result.types import ControlResult
 
 RELATIONS = (conflict, oscillation, amplification, feedback, metastability, redundant, starvation, timeout)
 FALSE_DISCOVERIES = 0.05
@@ -31,7 +30,7 @@ def control(trace: Trace, *, seed: int = 0) -> ControlResult:
         actions=len(log),
         controllers=sorted(log.words["controller"]),
         relations=[one.entry() for one in found],
-        indices=msgspec.convert(numbers, dict[str, Estimate | None]),
+        indices=numbers,
         regime=regime(found, numbers, len(log) + len(trace.attempts)),
         partial=[*trace.partial, *log.notes],
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Mask, Numbers
-from taut.core.interval import Estimate, estimate, over, share
+from taut.core.interval import estimate, over, share
+from taut.result.types import Estimate
 
 BLOCKS = 500
 """More units than this are drawn again in blocks: bounds the memory."""

@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask, Numbers
+from taut.result.types import Estimate
 
 DRAWS = 200
 """Resamples behind an interval."""
@@ -15,8 +16,6 @@ LEVEL = (0.025, 0.975)
 """Quantiles of the resamples that are the ends of an interval: it covers 95 %."""
 Z = 1.96
 """The same in standard errors."""
-Estimate = dict[str, float | None]
-"""``value``, ``lo`` and ``hi``; the ends are None where one step alone tells no interval."""
 
 
 def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Ints:
@@ -36,11 +35,11 @@ def estimate(statistic: Callable[[Ints], Floats], count: int, block: int | None 
     if not np.isfinite(value):
         return None
     if count < 2:
-        return {"value": value, "lo": None, "hi": None}
+        return Estimate(value=value, lo=None, hi=None)
     again = statistic(drawn(count, block))
     again = again[np.isfinite(again)]
     low, high = np.quantile(again, LEVEL) if len(again) else (value, value)
-    return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
+    return Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))
 
 
 def share(flags: Mask, block: int | None = None) -> Estimate | None:
@@ -55,7 +54,7 @@ def share(flags: Mask, block: int | None = None) -> Estimate | None:
     # Wilson's score interval: its middle and half of its width.
     middle, half = (p + z2 / 2) / (1 + z2), sqrt(z2 * p * (1 - p) + z2 * z2 / 4) / (1 + z2)
     low, high = np.quantile(flags[drawn(n, block)].mean(axis=-1), LEVEL)
-    return {"value": p, "lo": max(0.0, min(float(low), middle - half)), "hi": min(1.0, max(float(high), middle + half))}
+    return Estimate(value=p, lo=max(0.0, min(float(low), middle - half)), hi=min(1.0, max(float(high), middle + half)))
 
 
 def over(part: Numbers, whole: Numbers) -> Floats:

@@ -15,7 +15,6 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, weighed
 from taut.core.interval import LEVEL, drawn, estimate
 from taut.core.tables import Kind
-from taut.diagnose.estimate_entry import entry
 from taut.diagnose.finding import Finding
 from taut.diagnose.job_regime import mended
 from taut.diagnose.more_ranks import Meetings, latest, meetings
@@ -49,7 +48,7 @@ def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> Envelop
     if spread is None:
         return None
     members = np.bincount(g.window[g.gate >= 0], minlength=len(g.steps)) / len(g.ranks)
-    intensity = entry(estimate(lambda s: members[s].mean(axis=-1), len(members)))
+    intensity = estimate(lambda s: members[s].mean(axis=-1), len(members))
     if intensity is None:
         return None
     ranks, value = len(g.ranks), spread.value

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
-from taut.core.interval import Estimate, estimate, over, share
-from taut.diagnose.estimate_entry import entry
+from taut.core.interval import estimate, over, share
 from taut.replay.blame import Blame
 from taut.replay.excess import Excess, excess, reached
 from taut.replay.timeline import Timeline
 from taut.replay.whatif import WhatIf
-from taut.result.types import Indices
+from taut.result.types import Estimate, Indices
 
 LEAST_STEPS = 8
 """Fewer steps tell no quantiles."""
@@ -105,12 +104,12 @@ def indices(
     """
     late = excess(blame)
     return Indices(
-        effective_throughput_ratio=entry(effective_throughput_ratio(whatif)),
-        energy_per_useful_step=entry(energy_per_useful_step(energy, kept)),
-        runtime_variance_index=entry(runtime_variance_index(observed)),
-        sync_delay_amplification=entry(sync_delay_amplification(blame, gap_free, late)),
-        replay_probability=None if discarded is None else entry(replay_probability(discarded)),
-        straggler_cascade_rate=entry(straggler_cascade_rate(blame, gap_free, late)),
+        effective_throughput_ratio=effective_throughput_ratio(whatif),
+        energy_per_useful_step=energy_per_useful_step(energy, kept),
+        runtime_variance_index=runtime_variance_index(observed),
+        sync_delay_amplification=sync_delay_amplification(blame, gap_free, late),
+        replay_probability=None if discarded is None else replay_probability(discarded),
+        straggler_cascade_rate=straggler_cascade_rate(blame, gap_free, late),
     )
 
 

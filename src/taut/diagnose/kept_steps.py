@@ -14,10 +14,9 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, occurrence, weighed
-from taut.core.interval import DRAWS, LEVEL, Estimate, estimate, share
+from taut.core.interval import DRAWS, LEVEL, estimate, share
 from taut.core.tables import Table
-from taut.diagnose.estimate_entry import entry
-from taut.result.types import LossEnds, Progress
+from taut.result.types import Estimate, LossEnds, Progress
 
 HOUR_NS = 3_600_000_000_000
 """An hour in ns."""
@@ -102,10 +101,10 @@ def progress(log: Table, ranks: int, step_ns: float) -> Progress | None:
         discarded_steps=int(done.discarded.sum()),
         rank_hours=hours if hours > 0 else None,
         timed_by="log" if timed is not None else "trace",
-        kept_steps_per_rank_hour=entry(_scaled(share(done.useful), count, hours)),
-        tokens_per_rank_hour=entry(_tokens(done, hours)),
+        kept_steps_per_rank_hour=_scaled(share(done.useful), count, hours),
+        tokens_per_rank_hour=_tokens(done, hours),
         loss=LossEnds(first=first, last=last),
-        loss_change_per_rank_hour=entry(_change(done.loss[kept], tenth, hours)),
+        loss_change_per_rank_hour=_change(done.loss[kept], tenth, hours),
     )
 
 
@@ -125,7 +124,8 @@ def _span_ns(log: Table) -> float | None:
 def _scaled(found: Estimate | None, count: int, hours: float) -> Estimate | None:
     if found is None or hours <= 0:
         return None
-    return {key: None if value is None else value * count / hours for key, value in found.items()}
+    low, high = (None if end is None else end * count / hours for end in (found.lo, found.hi))
+    return Estimate(value=found.value * count / hours, lo=low, hi=high)
 
 
 def _tokens(done: Executed, hours: float) -> Estimate | None:
@@ -147,4 +147,4 @@ def _change(loss: Floats, tenth: int, hours: float) -> Estimate | None:
     value = float(np.median(ends[1]) - np.median(ends[0])) / apart
     again = [np.median(e[rng.integers(0, tenth, size=(DRAWS, tenth))], axis=1) for e in ends]
     low, high = np.quantile((again[1] - again[0]) / apart, LEVEL)
-    return {"value": value, "lo": min(float(low), value), "hi": max(float(high), value)}
+    return Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))

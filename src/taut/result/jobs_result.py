@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from msgspec import convert
 
 from taut.core.array_types import Ints
 from taut.core.tables import Table, Trace
@@ -16,7 +15,6 @@ from taut.result.types import (
     AttemptsResult,
     AttemptSteps,
     DecidedCost,
-    Estimate,
     Job,
     RestartedJob,
     Verdict,
@@ -107,7 +105,7 @@ def _steps(ledger: Attempts | None) -> AttemptSteps | None:
     return AttemptSteps(
         executed=int(ledger.executed[known].sum()),
         discarded=int(ledger.discarded[known].sum()),
-        replay_probability=convert(replay_probability(flags), Estimate | None),
+        replay_probability=replay_probability(flags),
         resumed_by_guess=ledger.guessed,
     )
 

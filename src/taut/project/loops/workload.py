@@ -121,7 +121,7 @@ def spread(values: Sequence[float | None], share: bool = False) -> Estimate | No
 def run_indices(run: SimulatedRun) -> dict[str, float | None]:
     """The indices of one run: its log as ``taut.control`` reads it, and what the simulator knows."""
     log = prepare(run.trace)
-    from_log = {name: one["value"] if one else None for name, one in indices(log).items()}
+    from_log = {name: one.value if one else None for name, one in indices(log).items()}
     found = series(run.trace.metrics)
     where = f"{run.scenario.pool.name} by window"
     confident = None

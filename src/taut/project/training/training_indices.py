@@ -6,7 +6,7 @@ noise: every excess counts for the delay, and only what one group does to the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -22,6 +22,7 @@ from taut.project.training.grid import Grid, SimulatedStep, Sync, follow_gates, 
 from taut.project.training.job_history import DISCARDED, HOLD, PRODUCTIVE, RECOVER, RESTORE, SAVE, SLOW
 from taut.project.workload import Estimate
 from taut.replay.blame import FALSE_ALARMS
+from taut.result import types
 
 # Steps × groups whose making is kept, and the steps that are kept at least and at most: the first ones.
 ROOM, FEWEST, MOST = 1 << 20, 8, 4096
@@ -293,6 +294,5 @@ def _widened(found: Estimate, record: StepRecord, per_step: Callable[[StepRecord
     return Estimate(found.value, found.value - low, found.value + high)
 
 
-def _estimate(found: Mapping[str, float | None]) -> Estimate:
-    assert found["value"] is not None
-    return Estimate(found["value"], found["lo"], found["hi"])
+def _estimate(found: types.Estimate) -> Estimate:
+    return Estimate(found.value, found.lo, found.hi)
