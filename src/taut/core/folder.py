@@ -34,8 +34,8 @@ from taut.core.whole_file import is_scratch, scratch_name, whole_file
 T = TypeVar("T")
 
 RUN = "run.json"
-FORMAT = 3
-"""Version of the layout of a run folder: 2 has a manifest."""
+FORMAT = 4
+"""Version of the layout of a run folder: 2 has a manifest, 3 words instead of codes, 4 the index of each rank's accelerator."""
 PATIENCE_S = 3.0
 """Another writer of the same place is waited for this long; it needs moments. Locks may be held by anybody."""
 MOST_BYTES = 1 << 28

@@ -106,6 +106,7 @@ class Member:
     dp_rank: int = col("int32", "data-parallel rank; -1 if unknown")
     host: str = col("str", "host name or boot id; ranks of one host share a clock; empty if unknown", "")
     device: str = col("str", "accelerator model; empty if unknown", "")
+    gpu: int = col("int32", "index of its accelerator on its host; -1 if unknown or several")
     name: str = col("str", "what people call it (a service and its instance); empty if it has only its number", "")
     role: str = col("str", "what it does (the service): ranks of one role do the same work; empty if unknown", "")
 

@@ -789,6 +789,51 @@ class ReviewResult(Part, frozen=True, kw_only=True):
     resolved: list[ReviewRelation]
 
 
+class DeviceWindow(Part, frozen=True, kw_only=True):
+    """One kept step of one rank on its device: from the end of the step before to the end of its own work there."""
+
+    rank: int
+    step: int
+    start_ns: int
+    """On the clock of the raw file, ns."""
+    end_ns: int
+    """On the clock of the raw file, ns."""
+
+
+class DeviceRank(Part, frozen=True, kw_only=True):
+    """What one rank's accelerator did inside its windows; shares of their length, 0–1."""
+
+    host: str | None
+    """Host name, where the trace tells."""
+    gpu: int | None
+    """Index of the accelerator on its host."""
+    step_ns: float
+    """The device's period: mean of its windows, ns."""
+    busy_share: float
+    """Under a kernel or a copy."""
+    compute_share: float
+    """Under a kernel that does not communicate."""
+    communication_share: float
+    """Under a kernel that communicates."""
+    hidden_share: float
+    """Communication under compute or copies."""
+    exposed_share: float
+    """Communication under neither."""
+    copy_share: float
+    """Copies and sets of memory."""
+    exposed_copy_share: float
+    """Copies under neither compute nor communication."""
+    idle_share: float
+    """Under nothing."""
+
+
+class Device(Part, frozen=True, kw_only=True):
+    """What the accelerators did, on the clocks of the raw files, so that anybody can check it."""
+
+    windows: list[DeviceWindow]
+    ranks: dict[str, DeviceRank]
+
+
 class AnalysisResult(Part, frozen=True, kw_only=True):
     """What ``taut analyze --json`` prints. Where there are only job logs, what only traces tell is null."""
 
@@ -818,6 +863,8 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     ledger: LedgerResult | None
     attempts: AttemptsResult | None
     control: ControlResult | None
+    device: Device | None = None
+    """None without an accelerator."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind
 from taut.read.columns import grouped_max
 from taut.read.kineto.collectives import add_collectives
@@ -71,7 +72,5 @@ def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:
 
 def _stream_lanes(events: Events, rows: Rows, work: Ints) -> Ints:
     several = len({device for device, _ in events.streams}) > 1
-    lanes = rows.lanes.of(
-        f"device {device} stream {stream}" if several else f"stream {stream}" for device, stream in events.streams
-    )
+    lanes = rows.lanes.of(stream_lane(stream, device if several else None) for device, stream in events.streams)
     return lanes[events.place[work]] if len(lanes) else work

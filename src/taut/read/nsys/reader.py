@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.device_words import stream_lane
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace
 from taut.read.contents import Gpu, Report
@@ -161,7 +162,7 @@ class _Reading:
         key = self.work.device[work] << 40 | (self.work.stream[work] & (1 << 40) - 1)
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         where, which = (column[work][first].tolist() for column in (self.work.device, self.work.stream))
-        named = (f"stream {s}" if d == device else f"device {d} stream {s}" for d, s in zip(where, which, strict=True))
+        named = (stream_lane(s, None if d == device else d) for d, s in zip(where, which, strict=True))
         return np.append(rows.lanes.of(named), NULL)[inverse]
 
     def _add_work(self, rows: Rows, work: Ints, launch: Ints, device: int) -> None:
