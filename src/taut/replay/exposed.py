@@ -1,7 +1,7 @@
 """Exposed time: what a rank was doing at every nanosecond, when many of its lanes do something at once.
 
-The first that applies: some lane computes; some lane transfers; some lane copies; some lane waits at a gate; some lane is busy on the host;
-else the time before the next op is idle. What hides under another lane is not exposed, and costs nothing.
+The first that applies: some lane computes; some lane transfers; some lane copies; some lane waits at a gate; some lane is
+busy on the host; else the time before the next op is idle. What hides under another lane is not exposed, and costs nothing.
 """
 
 from __future__ import annotations
