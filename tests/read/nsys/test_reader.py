@@ -133,7 +133,7 @@ def test_kernels_copies_and_their_launches(export: Callable[..., Export]) -> Non
         (0, "thread 7", "cudaLaunchKernel", Kind.COORDINATE, 5_000, 6_000, -1),
         (0, "stream 7", "void gemm<float>(int)", Kind.COMPUTE, 10_000, 30_000, -1),
         (0, "thread 7", "cudaMemcpyAsync", Kind.COORDINATE, 20_000, 21_000, -1),
-        (0, "stream 7", "Memcpy HtoD", Kind.COMPUTE, 30_000, 31_000, 4096),
+        (0, "stream 7", "copy h2d", Kind.COMMUNICATE, 30_000, 31_000, 4096),
         (0, "thread 7", "cudaStreamSynchronize", Kind.COORDINATE, 32_000, 35_000, -1),
     ]
     launch = trace.ops.launch
