@@ -25,7 +25,7 @@ from taut.read.metrics.series import Metrics
 from taut.read.op_table import REQUIRED as OP_COLUMNS
 
 READABLE = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
-STEP_COLUMNS = "worker, step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_ms"
+STEP_COLUMNS = "worker (or rank), step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_s, duration_ms"
 SUFFIXES = (
     ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
 )  # fmt: skip
