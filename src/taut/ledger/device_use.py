@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
 from taut.core.device_words import is_copy, on_device
@@ -19,7 +20,8 @@ from taut.core.ids import numbered, sums, weighed
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
-from taut.result.types import DeviceClass, DeviceCollective, DeviceIdle
+from taut.graph.device_windows import OTHER_STEP
+from taut.result.types import Device, DeviceClass, DeviceCollective, DeviceIdle, DeviceRank
 
 MOST_CLASSES, MOST_COLLECTIVES, MOST_NAMED = 50, 20, 12
 """Classes and collectives that are listed; host ops that idle time is told apart by."""
@@ -39,28 +41,52 @@ PART_OF = {
 once. Bytes are those of the larger buffer of a rank: what an all-gather gives, what a reduce-scatter takes."""
 
 
+def device_use(graph: Graph, device: Device) -> Device:
+    """What accelerators did in their windows, with all that the graph tells of it."""
+    axis = device_axis(graph, device)
+    return replace(
+        device,
+        mean=_mean(list(device.ranks.values())),
+        classes=classes(graph),
+        idle=[] if axis is None else idle(graph, axis),
+        collectives=collectives(graph),
+    )
+
+
+def _mean(ranks: list[DeviceRank]) -> DeviceRank | None:
+    """The mean of all ranks; None without any."""
+    if not ranks:
+        return None
+    figures = [name for name in DeviceRank.__struct_fields__ if name not in ("host", "gpu")]
+    return DeviceRank(host=None, gpu=None, **{name: float(np.mean([getattr(one, name) for one in ranks])) for name in figures})
+
+
 @dataclass(frozen=True)
 class Axis:
-    """One axis of time for all ranks and segments: where each op lies on it."""
+    """One axis of time for all ranks and segments: where each op lies on it, and the windows of the devices."""
 
     start: Ints
     end: Ints
     windows: Spans
-    """The device's windows on the same axis."""
 
 
-def device_axis(graph: Graph, rank: Ints, segment: Ints, start: Ints, end: Ints) -> Axis | None:
-    """The ops and some windows (of rank indices, in segments, ns from their origin) on one axis; None if it is too long."""
-    ranks, ops = len(graph.ranks), graph.ops
-    group = graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
-    mine = segment * ranks + rank
-    groups = ranks * (int(graph.segment.max()) + 1)
-    low = min(int(ops.start_ns.min()), int(start.min(initial=0)))
-    longest = max(int(ops.end_ns.max()), int(end.max(initial=0))) - low + 1
-    if groups * longest >= LONGEST_AXIS:
+def device_axis(graph: Graph, device: Device) -> Axis | None:
+    """The ops and the windows of the devices on one axis; None if that is too long."""
+    ops, ranks, clock = graph.ops, len(graph.ranks), graph.clock
+    rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
+    segment = graph.segment[np.searchsorted(graph.steps, step)].astype(np.int64)
+    at, middle = np.searchsorted(clock.rank, rank), (int(start.min()) + int(end.max())) // 2
+    shift = np.where(clock.applied > 0, clock.offset_ns, 0)[at] + graph.origin_ns[segment]
+    rate = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at]
+    start, end = (time - shift - np.rint(rate * (time - middle)).astype(np.int64) for time in (start, end))
+    low = min(int(ops.start_ns.min()), int(start.min()))
+    longest = max(int(ops.end_ns.max()), int(end.max())) - low + 1
+    if ranks * (int(graph.segment.max()) + 1) * longest >= LONGEST_AXIS:
         return None
-    at, of = group * longest - low, mine * longest - low
-    return Axis(ops.start_ns + at, ops.end_ns + at, union(start + of, end + of))
+    group = graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
+    mine = segment * ranks + np.searchsorted(graph.ranks, rank)
+    here, of = group * longest - low, mine * longest - low
+    return Axis(ops.start_ns + here, ops.end_ns + here, union(start + of, end + of))
 
 
 def device_mask(graph: Graph) -> Mask:
@@ -70,8 +96,11 @@ def device_mask(graph: Graph) -> Mask:
 
 
 def classes(graph: Graph) -> list[DeviceClass]:
-    """Kernels and copies by class, the longest first."""
-    ops, rows = graph.ops, _once(graph, np.flatnonzero(device_mask(graph)))
+    """Kernels and copies that the kept steps launched, by class, the longest first."""
+    ops, own = graph.ops, ~np.isin(graph.names, list(OTHER_STEP.values()))
+    rows = _once(graph, np.flatnonzero(device_mask(graph) & own[graph.ops.name]))
+    if not len(rows):
+        return []
     name, names = numbered(ops.name[rows])
     took = ops.end_ns[rows] - ops.start_ns[rows]
     order, begin = order_groups(name, names, took, took)

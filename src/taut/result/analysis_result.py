@@ -18,6 +18,7 @@ from taut.diagnose.fan_out_tails import tails
 from taut.diagnose.job_indices import indices
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
+from taut.ledger.device_use import device_use
 from taut.replay.whatif import link_ends
 from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
@@ -97,6 +98,7 @@ def report(a: Computed) -> AnalysisResult:
         attempts=attempts,
         control=controlled,
         ranks=rank_rows(a),
+        device=None if g.device is None else device_use(g, g.device),
     )
 
 
