@@ -21,6 +21,7 @@ from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.graph.device_windows import OTHER_STEP
+from taut.ledger.mfu import mfu
 from taut.result.types import Device, DeviceClass, DeviceCollective, DeviceIdle, DeviceRank
 
 MOST_CLASSES, MOST_COLLECTIVES, MOST_NAMED = 50, 20, 12
@@ -50,6 +51,7 @@ def device_use(graph: Graph, device: Device) -> Device:
         classes=classes(graph),
         idle=[] if axis is None else idle(graph, axis),
         collectives=collectives(graph),
+        mfu=mfu(graph, device),
     )
 
 

@@ -67,10 +67,9 @@ def _idle(device: Device) -> Text | None:
 def _mfu(found: Mfu | None) -> Text | None:
     if found is None or found.value is None or found.tflops_per_s is None or found.peak_tflops is None:
         return None
-    return Text(
-        f"MFU {percent(found.value)}: {three(found.tflops_per_s)} of {three(found.peak_tflops)} TFLOP/s "
-        f"({safe(found.dtype)}, {safe(found.why)})"
-    )
+    least = "at least " if found.lower_bound else ""
+    of = f"{three(found.tflops_per_s)} of {three(found.peak_tflops)} TFLOP/s"
+    return Text(f"MFU {least}{percent(found.value)}: {of} ({safe(found.dtype)}, {safe(found.why)})")
 
 
 def _classes(device: Device, screen: Screen, most: int) -> list[ConsoleRenderable]:

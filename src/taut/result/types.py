@@ -900,6 +900,8 @@ class Mfu(Part, frozen=True, kw_only=True):
     """That type."""
     device: str | None
     """The accelerator, as the trace names it."""
+    lower_bound: bool
+    """Whether kernels that look like products, but have no shapes, took more than a twentieth of the time of all."""
     why: str
     """Where the peak comes from, or why the share is not known."""
 
