@@ -21,6 +21,7 @@ TRIVIAL_OVERLAP = 0.01
 EFFECTS = {
     "collectives that do not name their group": "they are matched only where their times show that all ranks take part",
     "grouped sends and receives without their calls": "their peers are not known, and they are not matched",
+    "communication kernels that do not say what they do": "they are not matched, and waiting in them is not told apart",
     "profiler steps that begin before the one before them ended": "a clock was set back, so the times of events are unreliable",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }

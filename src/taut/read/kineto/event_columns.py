@@ -17,6 +17,7 @@ import numpy as np
 from taut.core.array_types import Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.columns import Codes, Flags
+from taut.read.communication_families import OPERATORS
 from taut.read.copy_words import copy_class
 from taut.read.json_values import elements, integer, without_nan
 from taut.read.kineto.json_events import (
@@ -195,7 +196,11 @@ def _on_host(name: str) -> int:
 
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS)) or name == "record_param_comms"
+    return (
+        name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS))
+        or name == "record_param_comms"
+        or OPERATORS.match(name) is not None
+    )
 
 
 def is_checkpoint(name: str) -> bool:
