@@ -19,6 +19,9 @@ Bytes = Literal["call", "operator", ""]
 """Where a family's bytes are recorded: by the call that ``record_param_comms`` or NVTX describes, as the shape of an input
 of the operator around the launch, or nowhere."""
 
+NO_VERB = "communication kernels that do not say what they do"
+"""Counted: their names hold no verb, and no call around their launch is recorded."""
+
 
 class Family(NamedTuple):
     """One line of the table; the first that fits a kernel is its family."""

@@ -262,3 +262,14 @@ def test_other_libraries_communicate_too(tiny: Any) -> None:
         ("custom all-reduce cross_device_reduce_1stage", "communicate", "all-reduce", "default (custom all-reduce)", 64),
         ("deep_ep dispatch", "communicate", "none", "", -1),
     ]
+
+
+def test_the_device_that_most_kernels_use_is_the_gpu(tiny: Any) -> None:
+    def on(device: Any, at: float) -> dict[str, Any]:
+        one: dict[str, Any] = tiny.kernel("gemm", 1, at, 5)
+        one["args"]["device"] = device
+        return one
+
+    assert load(tiny, [on(3, 0), on(2, 10), on(3, 20)]).members.gpu.tolist() == [3]
+    assert load(tiny, [on("x", 0)]).members.gpu.tolist() == [-1]
+    assert load(tiny, [tiny.event("cpu_op", "aten::mm", 0, 5)]).members.gpu.tolist() == [-1]

@@ -14,7 +14,7 @@ import numpy as np
 from taut.core.array_types import Ints, Json
 from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
-from taut.read.communication_families import OPERATORS, Told, communication
+from taut.read.communication_families import NO_VERB, OPERATORS, Told, communication
 from taut.read.json_values import elements, integer
 from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, Events
 from taut.read.kineto.json_events import CommArgs
@@ -24,7 +24,6 @@ from taut.read.verb_words import HOPS, element_bytes, verb_of
 
 NO_GROUP = "collectives that do not name their group"
 NO_CALLS = "grouped sends and receives without their calls"
-NO_VERB = "communication kernels that do not say what they do"
 
 # The events that describe one call, the most detailed first.
 Call = list[int]

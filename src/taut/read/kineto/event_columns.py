@@ -48,6 +48,8 @@ _LANE, _HOST = 5, 6
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
 
+# More than these are no devices of one host.
+DEVICES = 4096
 # Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
 
@@ -95,6 +97,15 @@ class Events:
     def has_device(self) -> bool:
         """Whether anything ran on an accelerator."""
         return bool(np.isin(self.kind, (DEVICE, COPY)).any())
+
+    def main_device(self) -> int:
+        """The device that most events of devices ran on; -1 where there is none, or it is no number."""
+        used = np.bincount(self.place[self.rows(DEVICE, COPY)], minlength=1)
+        by_device = Counter[Place]()
+        for (device, _), count in zip(self.streams, used.tolist(), strict=False):
+            by_device[device] += count
+        most = max(by_device, key=lambda device: by_device[device], default=None)
+        return most if type(most) is int and 0 <= most < DEVICES else -1
 
     def named(self, rows: Ints, test: Callable[[str], bool]) -> Mask:
         """One boolean per row: whether its name passes the test (asked once per distinct name)."""

@@ -79,6 +79,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         add_device_side(events, rows, groups)
     else:
         add_host_side(events, rows, groups)
+    gpu = events.main_device()
     del events
     ops = rows.table(rank, marks)
     if not len(ops):
@@ -91,7 +92,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         names=list(map(str, rows.names)),
         lanes=list(map(str, rows.lanes)),
         groups=list(map(str, rows.groups)),
-        members=_member(header, rank),
+        members=_member(header, rank, gpu),
         marks=marks,
         source=label,
         world_size=world_size if world_size > 0 else None,
@@ -101,10 +102,10 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     )
 
 
-def _member(header: Header, rank: int) -> Table:
+def _member(header: Header, rank: int, gpu: int) -> Table:
     host = header.host_name if isinstance(header.host_name, str) else ""
     devices = header.deviceProperties if isinstance(header.deviceProperties, list) else []
     names = (device.get("name") for device in devices if isinstance(device, dict))
     device = next((name for name in names if isinstance(name, str)), "")
     text = {"host": np.array([host], dtype=object), "device": np.array([device], dtype=object)}
-    return Table(Member, {"rank": np.array([rank]), **text}, 1)
+    return Table(Member, {"rank": np.array([rank]), "gpu": np.array([gpu]), **text}, 1)
