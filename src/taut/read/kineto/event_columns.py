@@ -214,6 +214,16 @@ def is_comm(name: str) -> bool:
     )
 
 
+_LAUNCH = re.compile(r"launch|mem(?:cpy|set)|enqueue|runFunction|^submit", re.IGNORECASE)
+NOT_CATEGORIES = ("no category", "not an event", "not an interval", "no time or duration", "negative duration", "cpu_op")
+"""Reasons for which an event is dropped that are no category of events."""
+
+
+def is_launch(name: str) -> bool:
+    """Whether a call of this name into a driver puts work onto a device."""
+    return _LAUNCH.search(name) is not None
+
+
 def is_checkpoint(name: str) -> bool:
     """Whether a host event of this name saves a checkpoint."""
     word = name.lower()
