@@ -195,14 +195,9 @@ _CATEGORIES = {
 _COPIES, _WAITS = re.compile(r"memcpy|memset|dma|copy", re.IGNORECASE), re.compile(r"event|wait|sync|record", re.IGNORECASE)
 
 
-def _on_lane(name: str) -> int:
-    """What an event of a device is by its name; -1 where it is a wait of one stream for another."""
-    return COPY if _COPIES.search(name) else -1 if _WAITS.search(name) else DEVICE
-
-
-def _on_host(name: str) -> int:
-    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) or an annotation."""
-    return CPU_OP if "::" in name or "Backward" in name or name == "record_param_comms" else ANNOTATION
+def _is_operator(name: str) -> bool:
+    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) and no annotation."""
+    return "::" in name or "Backward" in name or name == "record_param_comms"
 
 
 def is_comm(name: str) -> bool:
@@ -283,6 +278,8 @@ class _Columns:
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
+        self._is_operator = Flags(self.names, _is_operator)
+        self._is_copied, self._is_waiting = Flags(self.names, _COPIES.search), Flags(self.names, _WAITS.search)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
@@ -313,14 +310,12 @@ class _Columns:
             self.parts = [self._used(part) for part in self.parts]
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
-        """The kinds, with those that the category left open told by the name."""
-        for open_kind, told in ((_LANE, _on_lane), (_HOST, _on_host)):
-            rows = np.flatnonzero(kind == open_kind)
-            if len(rows):
-                words = list(self.names)
-                used, inverse = np.unique(name[rows], return_inverse=True)
-                kind = kind.copy()
-                kind[rows] = np.array([told(words[code]) for code in used.tolist()], dtype=np.int64)[inverse]
+        """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
+        if (kind == _HOST).any():
+            kind = np.where(kind != _HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
+        if (kind == _LANE).any():
+            told = np.where(self._is_copied(name), COPY, np.where(self._is_waiting(name), -1, DEVICE))
+            kind = np.where(kind != _LANE, kind, told)
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
