@@ -75,7 +75,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
     rank, world_size = (number if 0 <= number < RANKS else NULL for number in (rank, world_size))
     rows, groups = Rows(), Groups(distributed, events.comm.distinct)
-    marks = step_marks(events, rank, rows.counts)
+    marks, notes = step_marks(events, rank, rows.counts)
     if events.has_device:
         add_device_side(events, rows, groups)
     else:
@@ -100,6 +100,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         world_size=world_size if world_size > 0 else None,
         backend=backend if isinstance(backend, str) else "",
         group_ranks={name: ranks for name, ranks in groups.ranks.items() if ranks},
+        partial=notes,
         counts=dict(counts),
     )
 

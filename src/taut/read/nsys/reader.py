@@ -187,9 +187,7 @@ class _Reading:
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs=true)"
             )
-        unnumbered = [loop for loop in self.loops.values() if not loop.numbered]
-        if unnumbered:
-            doubts.append(f"NVTX ranges named {unnumbered[0].stem!r} are taken as steps, numbered in their order")
+        doubts += sorted({f"NVTX ranges {loop.doubt}" for loop in self.loops.values() if loop.doubt})
         return doubts
 
 
