@@ -350,10 +350,16 @@ class _Columns:
 
     def _name_copies(self, events: list[Event], copies: Mask, name: Ints, size: Ints) -> None:
         """Give copies the name of their class, in place, and their bytes where another argument holds them."""
-        chosen = _picked(events, copies)
-        args = args_of(chosen, CopyArgs)
-        name[copies] = [self.names[copy_class(e.name or "", a.kind, a.direction)] for e, a in zip(chosen, args, strict=True)]
-        size[copies] = np.where(size[copies] >= 0, size[copies], _ints([a.size for a in args]))
+        rows, words = np.flatnonzero(copies), list(self.names)
+        used, inverse = np.unique(name[rows], return_inverse=True)
+        known = [copy_class(words[code]) for code in used.tolist()]
+        name[rows] = self.names.of(known)[inverse]
+        # Most copies tell direction and bytes as CUDA does; only the arguments of the others are looked at again.
+        rows = rows[np.array([word == "copy" for word in known], dtype=np.bool_)[inverse] | (size[rows] < 0)]
+        args = args_of([events[row] for row in rows.tolist()], CopyArgs)
+        for row, a in zip(rows.tolist(), args, strict=True):
+            name[row] = self.names[copy_class(events[row].name or "", a.kind, a.direction)]
+        size[rows] = np.where(size[rows] >= 0, size[rows], _ints([a.size for a in args]))
 
     def _link_host(self, events: list[Event], kind: Ints, place: Ints, correlation: Ints, size: Ints) -> None:
         hosted, calls = (kind != DEVICE) & (kind != COPY), kind == RUNTIME
