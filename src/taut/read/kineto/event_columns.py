@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import compress, repeat
 from operator import attrgetter, eq
 from typing import cast
@@ -361,7 +363,7 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        size[work] = _ints([a.bytes for a in args])
+        size[work] = _ints([_threads(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
         place[work] = self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
             for e, a in zip(busy, args, strict=True)
@@ -410,6 +412,18 @@ class _Columns:
             comm=self.comm,
             counts=+self.counts,
         )
+
+
+@lru_cache(4096)
+def _threads(grid: bytes, block: bytes) -> int:
+    """Threads of a kernel, from the text of its grid and block: its shape, as far as a trace tells; -1 where it does not."""
+    total = 1
+    for text in (grid, block):
+        try:
+            total *= math.prod(msgspec.json.decode(text, type=list[int]))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return -1
+    return total if 0 < total < 1 << 40 else -1
 
 
 def _picked(events: list[Event], chosen: Mask) -> list[Event]:
