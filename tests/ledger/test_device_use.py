@@ -54,9 +54,9 @@ def test_idle_time_is_told_by_what_the_host_did_meanwhile(tmp_path: Path) -> Non
     for s in range(4):
         rank._add("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter", 1000 * s + 20, 100, 1, 1)
         rank.call("cudaDeviceSynchronize", 1000 * s + 300, 1000 * s + 700)
-    found = causes(used(tmp_path, rank))
-    assert found == {
-        "input: DataLoader": 3 * 100, "synchronisation": 3 * 90, "host, nothing recorded": 3 * 400, "launch": 3 * 2,
+    # The call of the step before the first window was dropped with it.
+    assert causes(used(tmp_path, rank)) == {
+        "input: DataLoader": 3 * 100, "synchronisation": 2 * 90, "host, nothing recorded": 3 * 400 + 90, "launch": 3 * 2,
         "launched, not begun": 3 * 8,
     }  # fmt: skip
 
@@ -189,7 +189,8 @@ def test_mfu_is_null_with_its_reason_where_shapes_or_peak_are_unknown(
     ("device", "bf16"),
     [
         ("NVIDIA H100 80GB HBM3", 989), ("NVIDIA H100 PCIe", 756), ("NVIDIA A100-SXM4-80GB", 312), ("NVIDIA H200", 989),
-        ("AMD Instinct MI300X", 1307.4), ("NVIDIA L4", 121), ("NVIDIA L40S", 362), ("NVIDIA GB200", 2500), ("NVIDIA B200", 2250),
+        ("AMD Instinct MI300X", 1307.4), ("NVIDIA L4", 121), ("NVIDIA L40S", 362), ("NVIDIA GB200", 2500),
+        ("NVIDIA B200", 2250),
         ("NVIDIA A10G", 70), ("NVIDIA GeForce RTX 2080 Ti", None), ("", None),
     ],
 )  # fmt: skip

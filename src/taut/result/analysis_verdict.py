@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from taut.core.device_words import NO_DEVICE, on_device
 from taut.core.rank_words import rank_label, rank_labels
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
@@ -58,7 +59,13 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         text, kind = _quiet(a, share), "unknown" if few else "healthy"
         if few:
             text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
-    return Verdict(text=text + doubt, kind=kind, bound=_bound(fates), components=beside)
+    bound = None if _host_only(g) else _bound(fates)
+    return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
+
+
+def _host_only(g: Graph) -> bool:
+    """Whether work was put onto devices, and nothing of what they did is recorded."""
+    return bool(g.trace.counts.get(NO_DEVICE)) and not on_device(g.trace.lanes).any()
 
 
 def _fought(a: Computed, controlled: ControlResult | None) -> str | None:
@@ -109,7 +116,8 @@ def _place(f: Diagnosed, g: Graph) -> str:
 
 def _alone(a: Computed, share: dict[str, float]) -> str:
     world = a.graph.trace.world_size
-    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % compute, "
+    what = "operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "compute"
+    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % {what}, "
     text += _copies(share)
     if world == 1:
         return text + f"{share['gap']:.0f} % gaps on the host."
@@ -126,8 +134,9 @@ def _copies(share: dict[str, float]) -> str:
 
 def _quiet(a: Computed, share: dict[str, float]) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
+    what = "in operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "productive"
     text = (
-        f"No finding: {share['productive']:.0f} % productive, {_copies(share)}{share['gap']:.0f} % gaps and waits for them; "
+        f"No finding: {share['productive']:.0f} % {what}, {_copies(share)}{share['gap']:.0f} % gaps and waits for them; "
         f"in all {waiting:.0f} % waiting at gates"
     )
     totals = a.blame.totals
