@@ -30,7 +30,7 @@ ENOUGH = 16
 _NUMBER = re.compile(r"-?\d{1,9}")
 _PRODUCT_WORDS = (
     "gemm", "nvjet", "cutlass::kernel", "cutlass_", "xmma", "cijk_", "wgrad", "dgrad", "fprop", "convolve", "winograd",
-    "flash_fwd", "flash_bwd", "fmha", "attention", "_mm_", "moe_kernel",
+    "flash_fwd", "flash_bwd", "fmha", "attention", "_mm_", "bmm_", "matmul", "moe_kernel",
 )  # fmt: skip
 _NAME_START = 200
 Shape = Sequence[int]
