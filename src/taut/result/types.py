@@ -177,6 +177,10 @@ class Cause(Part, frozen=True, kw_only=True):
     """What caused a wait."""
 
     rank: int
+    host: str | None = None
+    """Its host, where the trace tells."""
+    gpu: int | None = None
+    """Index of its accelerator on its host."""
     stage: int | None
     op_class: str = field(name="class")
     """Class of the ops, or ``gap before`` a class."""
