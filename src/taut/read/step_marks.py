@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints
 from taut.core.tables import NULL, Mark, Table
@@ -27,8 +27,7 @@ _NOT_ITERATION = re.compile(r"epoch|optim|sched|::|micro", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,9}")
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """The ranges of one process that may be its steps."""
 
     stem: str
@@ -46,8 +45,7 @@ class Loop:
         return Table(Mark, {"rank": rank, "step": self.step, "start_ns": self.start, "end_ns": end}, len(self.step))
 
 
-@dataclass(frozen=True)
-class Ranges:
+class Ranges(Struct, frozen=True):
     """Ranges of all threads, and the names that they may have."""
 
     thread: Ints

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
@@ -39,8 +40,7 @@ NOT_ENOUGH = (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What the inputs named by a user hold, and how messages name them."""
 
     paths: Sequence[str | Path]
