@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.tables import Trace, Verb
 from taut.diagnose.finding import Evidence, Finding
@@ -55,8 +55,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     ]
 
 
-@dataclass(frozen=True)
-class Open:
+class Open(Struct, frozen=True):
     """One open call of one rank."""
 
     gate: tuple[int, int, int]
