@@ -814,7 +814,7 @@ class DeviceRank(Part, frozen=True, kw_only=True):
     gpu: int | None
     """Index of the accelerator on its host."""
     step_ns: float
-    """The device's period: mean of its windows, ns."""
+    """The device's period: from the end of one step's work to the end of the next one's, on average, ns."""
     busy_share: float
     """Under a kernel or a copy."""
     compute_share: float

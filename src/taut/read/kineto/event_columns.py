@@ -76,6 +76,8 @@ class Events(Struct):
     streams: list[tuple[Place, Place]]
     comm: CommTable
     counts: Counter[str]
+    base: int = 0
+    """What was added to the times of the file, ns."""
 
     def comm_args(self, row: int) -> CommArgs:
         """What an event records about the collective it belongs to."""
@@ -444,6 +446,7 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
     if abs(base) < LIMIT_NS:
         events.start += base
         events.end += base
+        events.base = base
     return events
 
 
