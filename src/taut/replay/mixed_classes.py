@@ -13,6 +13,7 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered
 from taut.core.tables import Kind
 from taut.graph import Graph
+from taut.replay.exposed import copies
 
 WIDE = float(np.log(2.0))
 """Lengths within one step of one rank whose middle four fifths are more than this (twofold) apart have no common reference.
@@ -37,7 +38,7 @@ SHARED = 0.25
 def kinds_and_mixed(graph: Graph, cls: Ints, classes: int) -> tuple[Ints, Mask]:
     """Per op: the kind of step it is in (0 or 1) as its class tells them apart; whether its class has no reference."""
     kind, mixed = np.zeros(len(cls), dtype=np.int64), np.zeros(len(cls), dtype=np.bool_)
-    rows = np.flatnonzero((graph.ops.kind == Kind.COMPUTE) & (graph.gate < 0))
+    rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0))
     if not len(rows):
         return kind, mixed
     length = np.log(np.maximum(graph.work_ns[rows], 1).astype(np.float64))

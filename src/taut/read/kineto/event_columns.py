@@ -229,6 +229,7 @@ def is_checkpoint(name: str) -> bool:
     return "torch.save" in word or ("checkpoint" in word and "backward" not in word and "autograd" not in word)
 
 
+_TASK = re.compile(rb'"Task Type"\s{0,9}:\s{0,9}"([A-Z_]{1,40})')
 _CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
 # Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
@@ -283,18 +284,34 @@ class _Columns:
         self.counts: Counter[str] = Counter()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
         self._is_operator = Flags(self.names, _is_operator)
-        self._is_copied, self._is_waiting = Flags(self.names, _COPIES.search), Flags(self.names, _WAITS.search)
+        self._is_copied = Flags(self.names, lambda name: _COPIES.search(name) is not None)
+        self._is_waiting = Flags(self.names, lambda name: _WAITS.search(name) is not None)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
         cat = cats.of(map(_CAT, events))
         kinds = np.array([category(str(word)) for word in cats], dtype=np.int64)
-        for key, n, kind in zip(cats, np.bincount(cat, minlength=len(cats)).tolist(), kinds.tolist(), strict=True):
-            if kind < 0:
-                self.counts[f"dropped: {key or 'no category'}"] += n
         kind = kinds[cat] if len(cat) else cat
+        if None in cats:
+            self._add_tasks(events, np.flatnonzero(cat == cats[None]), kind)
         usable = kind >= 0
+        for key, n in zip(cats, np.bincount(cat[~usable], minlength=len(cats)).tolist(), strict=True):
+            if n:
+                self.counts[f"dropped: {key or 'no category'}"] += n
         self._keep(_picked(events, usable), kind[usable])
+
+    @staticmethod
+    def _add_tasks(events: list[Event], rows: Ints, kind: Ints) -> None:
+        """Tell tasks of Ascend devices, in place: they have no category, but the type of the task."""
+        for row in rows.tolist():
+            event = events[row]
+            if event.ph != "X":
+                continue
+            task = _TASK.search(event.args)
+            if (event.name or "").startswith("hcom_") or (task and task[1].startswith((b"AI_", b"MIX_", b"KERNEL_"))):
+                kind[row] = DEVICE
+            elif task and task[1].startswith(b"MEMCPY"):
+                kind[row] = COPY
 
     def _keep(self, events: list[Event], kind: Ints) -> None:
         name = self.names.of([event.name or "" for event in events])
