@@ -9,7 +9,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import Kind, Table
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, DEVICE, RUNTIME, Events, is_comm
+from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, Events, is_comm
 from taut.read.known_marks import OPTIMISER, PROFILER
 from taut.read.op_rows import NAME_LENGTH, Rows, coded
 from taut.read.step_marks import Loop, Ranges, loops
@@ -79,7 +79,7 @@ def _launched(loop: Loop, launches: Ints) -> Mask:
 
 def _launches(events: Events) -> Ints:
     """When work was launched, in order: by the calls that launch, else when device or host work began."""
-    work, calls = events.rows(DEVICE), events.rows(RUNTIME)
+    work, calls = events.rows(DEVICE, COPY), events.rows(RUNTIME)
     if not len(work):
         return np.sort(events.start[np.concatenate([events.rows(CPU_OP), events.chosen(ANNOTATION, is_comm)])])
     launching = calls[(events.correlation[calls] > 0) & np.isin(events.correlation[calls], events.correlation[work])]
