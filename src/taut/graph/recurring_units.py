@@ -175,8 +175,7 @@ def _two_halves(order: Ints, first: Ints, count: Ints, length: int) -> bool:
 def _turns(token: Ints, cut: Cut) -> tuple[Ints, int, int]:
     """The unit of each op of one rank, -1 in cut ones; how many ops those have, and how much the other units differ.
 
-    What lies before the first cut or behind the last is a unit if it is as long as one; if it is little, it belongs to the
-    unit beside it; else it is a cut unit.
+    What lies before the first cut or behind the last is a unit if it is as long as one, else it is left out.
     """
     at = np.flatnonzero(token == cut.code) + cut.behind
     ends = np.unique(np.concatenate([[0], at, [len(token)]]))
@@ -187,14 +186,10 @@ def _turns(token: Ints, cut: Cut) -> tuple[Ints, int, int]:
     if len(at) < LEAST_UNITS - 1:
         return np.zeros(len(token), dtype=np.int64), 0, 0
     least, most = min(COMPLETE * usual, int(inner.min())), max((1 + ALIKE) * usual, int(inner.max()))
-    little, broken = size <= BEYOND * usual, (size < least) | (size > most)
-    last, lost = len(size) - 1, 0
-    for edge, beside in ((last, last - 1), (0, 1)):
-        mine = turn == edge
-        if little[edge]:
-            turn[mine] = beside
-        elif broken[edge]:
-            turn[mine], lost = -1, lost + int(size[edge])
+    lost = 0
+    for edge in (len(size) - 1, 0):
+        if not least <= size[edge] <= most:
+            turn[turn == edge], lost = -1, lost + int(size[edge])
     kept = turn >= 0
     turn[kept] -= turn[kept].min()
     length = np.bincount(turn[kept])
