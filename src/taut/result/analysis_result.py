@@ -42,6 +42,7 @@ from taut.result.types import (
     Job,
     LedgerResult,
     Money,
+    Phase,
     Redundant,
     Waits,
     WhatIf,
@@ -59,6 +60,7 @@ TOP_CAUSES = 10
 MOST_GATES, MOST_CLASSES = 100, 20
 """Gates and classes of collectives that are listed."""
 CENT = Decimal("0.01")
+PHASES: dict[str, Phase] = {"prefill": "prefill", "decode": "decode", "mixed": "mixed"}
 
 
 def report(a: Computed) -> AnalysisResult:
@@ -306,6 +308,7 @@ def _windows(a: Computed) -> list[Window]:
             top_cause=int(g.ranks[top[w]]) if total[w] > 0 else None,
             effective_throughput_ratio=float(a.whatif.ideal_ns[w] / max(a.whatif.actual_ns[w], 1)),
             turnover=float(turnover[w]) if np.isfinite(turnover[w]) else None,
+            phase=PHASES.get(g.phases[w]),
         )
         for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))
     ]

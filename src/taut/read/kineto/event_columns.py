@@ -42,11 +42,11 @@ from taut.read.kineto.json_events import (
 from taut.read.limits import near
 
 # What an event is: a kernel of an accelerator, a call into its driver, an operator on the host, an annotation, a copy or a
-# fill of an accelerator's memory.
-DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY = range(5)
+# fill of an accelerator's memory, the shadow of an annotation on a device.
+DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY, SHADOW = range(6)
 # What cannot be told by the category alone: events of a device whose names tell copies and waits from work, and host
 # events of PyTorch before 1.10, which has one category for operators and annotations.
-_LANE, _HOST = 5, 6
+_LANE, _HOST = 6, 7
 
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
@@ -193,6 +193,7 @@ _CATEGORIES = {
     "kernel": DEVICE,
     "cpu_op": CPU_OP,
     "user_annotation": ANNOTATION,
+    "gpu_user_annotation": SHADOW,
     "operator": _HOST,
     "mtia_ccp_events": _LANE,
 }
@@ -340,10 +341,12 @@ class _Columns:
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
-        """Operators of the host that a trace with device events has no use for; counted."""
+        """Operators of the host that a trace with device events has no use for, and shadows of collectives; counted."""
         unused: Mask = among & (kind == CPU_OP) & ~self._is_comm(name) & ~self._is_save(name)
         self.counts["dropped: cpu_op"] += int(unused.sum())
-        return unused
+        shadows: Mask = among & (kind == SHADOW) & self._is_comm(name)
+        self.counts["dropped: gpu_user_annotation"] += int(shadows.sum())
+        return unused | shadows
 
     def _used(self, part: tuple[Ints, ...]) -> tuple[Ints, ...]:
         keep = ~self._unused(part[0], part[1])
