@@ -21,7 +21,7 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     work = events.rows(DEVICE, COPY)
     calls = _used_calls(events, work, rows)
     lane, name = thread_lanes(events, rows, calls, "thread"), event_names(events, rows, calls)
-    call_rows = rows.add(events.start[calls], events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
+    call_rows = rows.add(_own_start(events, calls, work), events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
     by = issuer(events.correlation[calls], events.correlation[work])
     launch = np.append(call_rows, NULL)[by]
     copies = events.kind[work] == COPY
@@ -59,6 +59,19 @@ def outermost(events: Events, chosen: Ints) -> Ints:
 
 def _is_wait(name: str) -> bool:
     return "ynchronize" in name or name in ("cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2")
+
+
+def _own_start(events: Events, calls: Ints, work: Ints) -> Ints:
+    """When calls begin to do something of their own: one that waits for the device does so once the device is done.
+
+    Read as work of the host, the wait would keep a step as long as it was, however much sooner the device were done.
+    """
+    start = events.start[calls].copy()
+    waits = events.named(calls, lambda name: "ynchronize" in name)
+    done = np.sort(events.end[work])
+    before = np.searchsorted(done, events.end[calls[waits]], "right") - 1
+    start[waits] = np.maximum(start[waits], np.where(before >= 0, done[before], start[waits]))
+    return start
 
 
 def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:

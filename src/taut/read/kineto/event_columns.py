@@ -195,9 +195,12 @@ def _on_host(name: str) -> int:
     return CPU_OP if "::" in name or "Backward" in name or name == "record_param_comms" else ANNOTATION
 
 
+_COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
+
+
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS)) or name == "record_param_comms"
+    return name == "record_param_comms" or name.startswith(_COMM)
 
 
 def is_checkpoint(name: str) -> bool:
