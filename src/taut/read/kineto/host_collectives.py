@@ -111,7 +111,8 @@ def add_transfers(events: Events, rows: Rows, groups: Groups, found: Transfers, 
 
 
 def _library(events: Events, row: int) -> str:
-    return events.names[events.name[row]].partition(":")[0]
+    name: str = events.names[events.name[row]]
+    return name.partition(":")[0]
 
 
 def inside(events: Events, chosen: Ints, around: Ints) -> Mask:
