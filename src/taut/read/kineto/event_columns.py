@@ -19,6 +19,7 @@ import numpy as np
 from taut.core.array_types import Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.columns import Codes, Flags
+from taut.read.communication_families import OPERATORS
 from taut.read.copy_words import copy_class
 from taut.read.json_values import elements, integer, without_nan
 from taut.read.kineto.json_events import (
@@ -49,6 +50,8 @@ _LANE, _HOST = 5, 6
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
 
+# More than these are no devices of one host.
+DEVICES = 4096
 # Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
 
@@ -96,6 +99,15 @@ class Events:
     def has_device(self) -> bool:
         """Whether anything ran on an accelerator."""
         return bool(np.isin(self.kind, (DEVICE, COPY)).any())
+
+    def main_device(self) -> int:
+        """The device that most events of devices ran on; -1 where there is none, or it is no number."""
+        used = np.bincount(self.place[self.rows(DEVICE, COPY)], minlength=1)
+        by_device = Counter[Place]()
+        for (device, _), count in zip(self.streams, used.tolist(), strict=False):
+            by_device[device] += count
+        most = max(by_device, key=lambda device: by_device[device], default=None)
+        return most if type(most) is int and 0 <= most < DEVICES else -1
 
     def named(self, rows: Ints, test: Callable[[str], bool]) -> Mask:
         """One boolean per row: whether its name passes the test (asked once per distinct name)."""
@@ -185,14 +197,9 @@ _CATEGORIES = {
 _COPIES, _WAITS = re.compile(r"memcpy|memset|dma|copy", re.IGNORECASE), re.compile(r"event|wait|sync|record", re.IGNORECASE)
 
 
-def _on_lane(name: str) -> int:
-    """What an event of a device is by its name; -1 where it is a wait of one stream for another."""
-    return COPY if _COPIES.search(name) else -1 if _WAITS.search(name) else DEVICE
-
-
-def _on_host(name: str) -> int:
-    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) or an annotation."""
-    return CPU_OP if "::" in name or "Backward" in name or name == "record_param_comms" else ANNOTATION
+def _is_operator(name: str) -> bool:
+    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) and no annotation."""
+    return "::" in name or "Backward" in name or name == "record_param_comms"
 
 
 _COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
@@ -200,7 +207,17 @@ _COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
 
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return name == "record_param_comms" or name.startswith(_COMM)
+    return name == "record_param_comms" or name.startswith(_COMM) or OPERATORS.match(name) is not None
+
+
+_LAUNCH = re.compile(r"launch|mem(?:cpy|set)|enqueue|runFunction|^submit", re.IGNORECASE)
+NOT_CATEGORIES = ("no category", "not an event", "not an interval", "no time or duration", "negative duration", "cpu_op")
+"""Reasons for which an event is dropped that are no category of events."""
+
+
+def is_launch(name: str) -> bool:
+    """Whether a call of this name into a driver puts work onto a device."""
+    return _LAUNCH.search(name) is not None
 
 
 def is_checkpoint(name: str) -> bool:
@@ -262,6 +279,8 @@ class _Columns:
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
+        self._is_operator = Flags(self.names, _is_operator)
+        self._is_copied, self._is_waiting = Flags(self.names, _COPIES.search), Flags(self.names, _WAITS.search)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
@@ -292,14 +311,12 @@ class _Columns:
             self.parts = [self._used(part) for part in self.parts]
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
-        """The kinds, with those that the category left open told by the name."""
-        for open_kind, told in ((_LANE, _on_lane), (_HOST, _on_host)):
-            rows = np.flatnonzero(kind == open_kind)
-            if len(rows):
-                words = list(self.names)
-                used, inverse = np.unique(name[rows], return_inverse=True)
-                kind = kind.copy()
-                kind[rows] = np.array([told(words[code]) for code in used.tolist()], dtype=np.int64)[inverse]
+        """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
+        if (kind == _HOST).any():
+            kind = np.where(kind != _HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
+        if (kind == _LANE).any():
+            told = np.where(self._is_copied(name), COPY, np.where(self._is_waiting(name), -1, DEVICE))
+            kind = np.where(kind != _LANE, kind, told)
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
