@@ -15,6 +15,8 @@ from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import Rows, issuer
 
+_LOADING = ("data_load", "dataload", "data_loading", "dataloader")
+
 
 def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     """Add the ops of a trace with accelerator events."""
@@ -41,14 +43,25 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     graphs = events.named(calls, lambda name: "GraphLaunch" in name)
     rows.counts["cuda graph launches"] += int(graphs.sum())
     rows.counts["launched by cuda graphs"] += int(np.append(graphs, False)[by].sum())
-    add_waits(events, rows, events.chosen(ANNOTATION, is_loader), "input", "input: DataLoader")
+    add_inputs(events, rows, events.chosen(ANNOTATION, is_input), "input")
     saves = np.concatenate([events.chosen(kind, is_checkpoint) for kind in (CPU_OP, ANNOTATION)])
     add_waits(events, rows, outermost(events, saves), "checkpoint", "checkpoint")
 
 
-def is_loader(name: str) -> bool:
-    """Whether an annotation is the wait for the next batch."""
+def _is_loader(name: str) -> bool:
     return name.startswith("enumerate(DataLoader)#")
+
+
+def is_input(name: str) -> bool:
+    """Whether an annotation is the wait for the next batch, as torch or as people call it."""
+    return _is_loader(name) or name.lower() in _LOADING
+
+
+def add_inputs(events: Events, rows: Rows, chosen: Ints, lane: str) -> None:
+    """Add waits for the next batch, by the name of their annotation."""
+    for code in np.unique(events.name[chosen]).tolist():
+        name = "DataLoader" if _is_loader(events.names[code]) else events.names[code]
+        add_waits(events, rows, chosen[events.name[chosen] == code], lane, f"input: {name}")
 
 
 def outermost(events: Events, chosen: Ints) -> Ints:

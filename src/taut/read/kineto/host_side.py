@@ -7,7 +7,7 @@ import numpy as np
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind
 from taut.read.columns import containing
-from taut.read.kineto.device_side import is_loader, outermost
+from taut.read.kineto.device_side import add_inputs, is_input, outermost
 from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, HOOKS, Events, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.host_collectives import (
@@ -23,7 +23,6 @@ from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import NAME_LENGTH, Rows
 from taut.read.verb_words import verb_of
 
-_LOADING = ("data_load", "dataload", "data_loading", "dataloader")
 ENGINE = "autograd::engine::evaluate_function"
 # An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
 # this long before.
@@ -53,11 +52,8 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     add_hops(events, hops, rows)
     if not len(transfers):
         rows.counts[NEVER_RAN] += int(events.named(calls, lambda name: verb_of(name) > 0).sum())
-    inputs = events.chosen(ANNOTATION, lambda name: is_loader(name) or name.lower() in _LOADING)
-    idle = inputs[~_holds_op(events, inputs, ops)]
-    for code in np.unique(events.name[idle]).tolist():
-        name = "DataLoader" if is_loader(events.names[code]) else events.names[code]
-        add_waits(events, rows, idle[events.name[idle] == code], "thread", f"input: {name}")
+    inputs = events.chosen(ANNOTATION, is_input)
+    add_inputs(events, rows, inputs[~_holds_op(events, inputs, ops)], "thread")
     add_waits(events, rows, saves, "thread", "checkpoint")
 
 
