@@ -13,7 +13,7 @@ from taut.read.kineto.collectives import add_collectives
 from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.process_groups import Groups
-from taut.read.op_rows import Rows, issuer
+from taut.read.op_rows import Rows, after_device, issuer
 
 _LOADING = ("data_load", "dataload", "data_loading", "dataloader")
 
@@ -23,7 +23,9 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     work = events.rows(DEVICE, COPY)
     calls = _used_calls(events, work, rows)
     lane, name = thread_lanes(events, rows, calls, "thread"), event_names(events, rows, calls)
-    call_rows = rows.add(_own_start(events, calls, work), events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
+    waits = events.named(calls, lambda name: "ynchronize" in name)
+    begin = after_device(events.start[calls], events.end[calls], waits, events.end[work])
+    call_rows = rows.add(begin, events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
     by = issuer(events.correlation[calls], events.correlation[work])
     launch = np.append(call_rows, NULL)[by]
     copies = events.kind[work] == COPY
@@ -72,19 +74,6 @@ def outermost(events: Events, chosen: Ints) -> Ints:
 
 def _is_wait(name: str) -> bool:
     return "ynchronize" in name or name in ("cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2")
-
-
-def _own_start(events: Events, calls: Ints, work: Ints) -> Ints:
-    """When calls begin to do something of their own: one that waits for the device does so once the device is done.
-
-    Read as work of the host, the wait would keep a step as long as it was, however much sooner the device were done.
-    """
-    start = events.start[calls].copy()
-    waits = events.named(calls, lambda name: "ynchronize" in name)
-    done = np.sort(events.end[work])
-    before = np.searchsorted(done, events.end[calls[waits]], "right") - 1
-    start[waits] = np.maximum(start[waits], np.where(before >= 0, done[before], start[waits]))
-    return start
 
 
 def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:
