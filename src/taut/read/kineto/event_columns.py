@@ -205,13 +205,12 @@ def _is_operator(name: str) -> bool:
     return "::" in name or "Backward" in name or name == "record_param_comms"
 
 
+_COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
+
+
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return (
-        name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS))
-        or name == "record_param_comms"
-        or OPERATORS.match(name) is not None
-    )
+    return name == "record_param_comms" or name.startswith(_COMM) or OPERATORS.match(name) is not None
 
 
 _LAUNCH = re.compile(r"launch|mem(?:cpy|set)|enqueue|runFunction|^submit", re.IGNORECASE)

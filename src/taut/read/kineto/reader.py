@@ -17,6 +17,7 @@ from taut.read.json_values import integer
 from taut.read.kineto.device_side import add_device_side
 from taut.read.kineto.event_columns import NOT_CATEGORIES, RUNTIME, Events, decode, decode_flow, is_launch
 from taut.read.kineto.event_ops import step_marks
+from taut.read.kineto.host_collectives import add_host_collectives
 from taut.read.kineto.host_side import add_host_side
 from taut.read.kineto.json_events import Header
 from taut.read.kineto.process_groups import Groups
@@ -78,6 +79,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     marks, notes = step_marks(events, rank, rows.counts)
     if events.has_device:
         add_device_side(events, rows, groups)
+        add_host_collectives(events, rows, groups)
     else:
         add_host_side(events, rows, groups)
         rows.counts[NO_DEVICE] += len(events.chosen(RUNTIME, is_launch))
