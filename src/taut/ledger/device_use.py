@@ -77,6 +77,8 @@ def device_axis(graph: Graph, device: Device) -> Axis | None:
     ops, ranks, clock = graph.ops, len(graph.ranks), graph.clock
     rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
     segment = graph.segment[np.searchsorted(graph.steps, step)].astype(np.int64)
+    base = graph.members.base_ns[np.searchsorted(graph.ranks, rank)]
+    start, end = start + base, end + base  # windows are told on the clock of the file, ops lie on that of the reader
     at, middle = np.searchsorted(clock.rank, rank), (int(start.min()) + int(end.max())) // 2
     shift = np.where(clock.applied > 0, clock.offset_ns, 0)[at] + graph.origin_ns[segment]
     rate = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at]
