@@ -21,15 +21,15 @@ from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.graph.device_windows import OTHER_STEP
-from taut.ledger.mfu import mfu
+from taut.ledger.mfu import mfu, window_lengths
 from taut.result.types import Device, DeviceClass, DeviceCollective, DeviceIdle, DeviceRank
 
 MOST_CLASSES, MOST_COLLECTIVES, MOST_NAMED = 50, 20, 12
 """Classes and collectives that are listed; host ops that idle time is told apart by."""
 LONGEST_AXIS = 1 << 62
 LAUNCH, SYNCHRONISATION, CHECKPOINT = "launch", "synchronisation", "checkpoint"
-LAUNCHED, SILENT, OTHER, UNKNOWN = "launched, not begun", "host, nothing recorded", "other host ops", "unknown"
-_WAITS = re.compile(r"Synchronize|^(?:cuda|hip)Memcpy$|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$")
+LAUNCHED, SILENT, OTHER, UNKNOWN = "launched, not begun", "host between calls", "other host ops", "unknown"
+_WAITS = re.compile(r"[Ss]ynchronize|^(?:cuda|hip)Memcpy$|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$")
 PART_OF = {
     Verb.ALL_REDUCE: 2,
     Verb.ALL_GATHER: 1,
@@ -47,7 +47,7 @@ def device_use(graph: Graph, device: Device) -> Device:
     axis = device_axis(graph, device)
     return replace(
         device,
-        mean=_mean(list(device.ranks.values())),
+        mean=_mean(device),
         classes=classes(graph),
         idle=[] if axis is None else idle(graph, axis),
         collectives=collectives(graph),
@@ -55,12 +55,16 @@ def device_use(graph: Graph, device: Device) -> Device:
     )
 
 
-def _mean(ranks: list[DeviceRank]) -> DeviceRank | None:
-    """The mean of all ranks; None without any."""
-    if not ranks:
+def _mean(device: Device) -> DeviceRank | None:
+    """Shares of the windows of all ranks together, and their mean period; None without any."""
+    if not device.ranks:
         return None
+    length = window_lengths(device)
+    weight = [length[int(rank)] for rank in device.ranks]
     figures = [name for name in DeviceRank.__struct_fields__ if name not in ("host", "gpu")]
-    return DeviceRank(host=None, gpu=None, **{name: float(np.mean([getattr(one, name) for one in ranks])) for name in figures})
+    values = {name: [getattr(one, name) for one in device.ranks.values()] for name in figures}
+    means = {name: float(np.average(some, weights=None if name == "step_ns" else weight)) for name, some in values.items()}
+    return DeviceRank(host=None, gpu=None, **means)
 
 
 @dataclass(frozen=True)
