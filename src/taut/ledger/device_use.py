@@ -77,8 +77,10 @@ class Axis:
 
 
 def device_axis(graph: Graph, device: Device) -> Axis | None:
-    """The ops and the windows of the devices on one axis; None if that is too long."""
+    """The ops and the windows of the devices on one axis; None without windows, or if it were too long."""
     ops, ranks, clock = graph.ops, len(graph.ranks), graph.clock
+    if not device.windows:
+        return None
     rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
     segment = graph.segment[np.searchsorted(graph.steps, step)].astype(np.int64)
     base = graph.members.base_ns[np.searchsorted(graph.ranks, rank)]
@@ -197,8 +199,9 @@ def _host_ops(graph: Graph, on: Mask) -> list[tuple[str, Ints]]:
     rows = np.flatnonzero(~on)
     ordered: list[tuple[str, list[Ints]]] = [(CHECKPOINT, []), (LAUNCH, []), (OTHER, []), (SYNCHRONISATION, [])]
     slots, inputs, named = dict(ordered), list[tuple[str, Ints]](), list[tuple[str, Ints]]()
-    for code in np.unique(ops.name[rows]).tolist():
-        mine, name = rows[ops.name[rows] == code], graph.names[code]
+    rows = rows[np.argsort(ops.name[rows], kind="stable")]
+    for mine in np.split(rows, np.flatnonzero(np.diff(ops.name[rows])) + 1):
+        name = graph.names[ops.name[mine[0]]] if len(mine) else ""
         if name.startswith("input: "):
             inputs.append((name, mine))
         elif name == CHECKPOINT:
