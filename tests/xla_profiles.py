@@ -87,6 +87,35 @@ def plane(name: str, *lines: Line, **about: Any) -> bytes:
     return put(1, 1) + put(2, name) + body + said
 
 
+def module(number: int, *instructions: bytes) -> bytes:
+    """The plane of metadata with one HLO module in it."""
+    held = put(1, "jit_train") + put(3, put(1, "main") + b"".join(put(2, one) for one in instructions))
+    entry = put(1, number) + put(2, f"jit_train({number})") + put(5, put(1, 1) + put(6, put(1, held)))
+    return put(2, "/host:metadata") + put(4, put(1, number) + put(2, entry)) + put(5, put(1, 1) + put(2, put(2, "Hlo Proto")))
+
+
+def instruction(name: str, opcode: str, elements: int, groups: bytes = b"") -> bytes:
+    """An instruction of 32-bit floats; ``groups`` are fields as HLO writes them."""
+    shape = put(2, 11) + put(3, varint(elements))
+    return put(1, name) + put(2, opcode) + put(3, shape) + groups
+
+
+def listed(*groups: tuple[int, ...]) -> bytes:
+    """Groups of replicas, one after the other."""
+    return put(87, b"".join(put(1, put(1, bytes(group))) for group in groups))
+
+
+def counted(groups: int, each: int, dims: tuple[int, ...], order: tuple[int, ...]) -> bytes:
+    """Groups of replicas counted through a grid."""
+    return put(87, put(2, put(1, groups) + put(2, each) + put(3, bytes(dims)) + put(4, bytes(order))))
+
+
+def meshed(sizes: tuple[int, ...], axes: tuple[int, ...]) -> bytes:
+    """Groups of replicas along axes of a mesh."""
+    mesh = b"".join(put(1, put(1, f"axis_{k}") + put(2, size)) for k, size in enumerate(sizes))
+    return put(93, put(1, mesh) + b"".join(put(2, put(1, axis)) for axis in axes))
+
+
 def space(*planes: bytes, host: str = "node0", start_ns: int = 0, stop_ns: int = 0) -> bytes:
     """A whole file."""
     task = [plane("Task Environment", profile_start_time=start_ns, profile_stop_time=stop_ns)] if start_ns else []

@@ -18,7 +18,23 @@ from taut.core.tables import Kind, Trace, Verb
 from taut.read import load
 from taut.read.trace import read
 from taut.read.xplane import reader, trace_json
-from xla_profiles import US, Event, Line, gpu_job, plane, put, space, tpu_job, varint
+from xla_profiles import (
+    US,
+    Event,
+    Line,
+    Ref,
+    counted,
+    gpu_job,
+    instruction,
+    listed,
+    meshed,
+    module,
+    plane,
+    put,
+    space,
+    tpu_job,
+    varint,
+)  # fmt: skip
 
 Save = Callable[[str, bytes], Path]
 
@@ -116,7 +132,7 @@ def test_on_a_tpu_the_innermost_op_counts_and_steps_are_its_own(save: Save) -> N
     assert rows(trace, 0, "stream async")[0] == ("xla all-reduce", 310, 500)
     assert trace.marks.step.tolist() == [0, 1, 0, 1]
     assert set(trace.members.device) == {"TPU v4"}
-    assert list(trace.groups) == ["all replicas"]
+    assert trace.group_ranks == {"replicas 0,1": [0, 1]}
 
 
 def test_a_transfer_in_two_halves_meets_others_once(save: Save) -> None:
@@ -131,6 +147,43 @@ def test_a_transfer_in_two_halves_meets_others_once(save: Save) -> None:
 def test_of_several_groups_of_replicas_nobody_is_guessed(save: Save) -> None:
     trace = read([save("a.xplane.pb", tpu_job(devices=4, groups="{{0,1},{2,3}}"))])
     assert not trace.ops.verb.any()
+
+
+@pytest.mark.parametrize(
+    ("written", "mine"),
+    [
+        (listed((0, 2), (1, 3)), [1, 3]),
+        (listed((0, 1, 2, 3)), [0, 1, 2, 3]),
+        (counted(2, 2, (2, 2), (1, 0)), [1, 3]),
+        (counted(2, 2, (4,), ()), [2, 3]),
+        (meshed((2, 2), (0,)), [1, 3]),
+        (meshed((1, 4), (1,)), [0, 1, 2, 3]),
+        (b"".join(put(49, put(1, bytes(group))) for group in ((0, 1), (2, 3))), [2, 3]),
+        (listed((0, 9), (3, 8)), None),
+        (counted(2, 2, (3,), ()), None),
+        (b"", None),
+    ],
+)
+def test_the_module_says_what_a_kernel_is_and_whom_it_meets(written: bytes, mine: list[int] | None) -> None:
+    """Device 3 of four; ``psum.1`` is only called so."""
+    met = {"hlo_op": Ref("psum.1"), "program_id": 7}
+    kernel = Event("ncclDevKernel_Generic_4(x)", 0, 90 * US, met)
+    devices = [plane(f"/device:GPU:{k}", Line("Stream #1", [kernel])) for k in range(4)]
+    made = module(7, instruction("x.1", "fusion", 8), instruction("psum.1", "all-reduce", 1024, written))
+    trace = dict(reader.load(space(made, *devices), "a").devices)[3]
+    assert list(trace.names) == ["nccl all-reduce"]
+    assert trace.ops.size.tolist() == [4096]
+    if mine:
+        assert trace.group_ranks[trace.groups[trace.ops.group[0]]] == mine
+    else:
+        assert trace.ops.verb[0] == Verb.NONE or not trace.group_ranks
+
+
+def test_a_module_that_is_damaged_tells_nothing() -> None:
+    kernel = Event("fusion", 0, 90 * US, {"hlo_op": "psum.1", "program_id": 7})
+    broken = module(7, b"\x0a\x7f")
+    trace = reader.load(space(broken, plane("/device:GPU:0", Line("Stream #1", [kernel]))), "a").devices[0][1]
+    assert trace.ops.verb.tolist() == [Verb.ALL_REDUCE]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +208,12 @@ def test_classes_of_copies(name: str, call: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("name", "hlo", "verb", "kind"),
     [
-        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "reduce-scatter.7", Verb.REDUCE_SCATTER, Kind.COMMUNICATE),
+        (
+            "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",
+            "reduce-scatter.7",
+            Verb.REDUCE_SCATTER,
+            Kind.COMMUNICATE,
+        ),
         ("ncclDevKernel_SendRecv(x)", "collective-permute-start.2", Verb.NONE, Kind.COMMUNICATE),
         ("all_reduce_one_shot", "all-reduce-start", Verb.ALL_REDUCE, Kind.COMMUNICATE),
         ("input_reduce_fusion", "all_reduce_fusion", Verb.NONE, Kind.COMPUTE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,14 @@ from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.core.tables import Member as Rank
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer, steps_at
+from taut.read.xplane.hlo_programs import Fact
 from taut.read.xplane.host_threads import Calls, marks
 from taut.read.xplane.line_roles import Role, device_of, roles, stream_of
 from taut.read.xplane.nesting import innermost
 from taut.read.xplane.op_words import Meaning, meaning
+from taut.read.xplane.replica_groups import ReplicaGroups
 from taut.read.xplane.space import Line, Plane
 
-EVERYBODY = "all replicas"
 BESIDE = "async"
 _SIZE = re.compile(r"(?<![a-z])size:(\d{1,17})(?!\d)")
 _STEP = re.compile(r"\d{1,9}")
@@ -43,8 +44,8 @@ class _Work:
 class DeviceOps:
     """The ops of one device under construction."""
 
-    def __init__(self, calls: Calls) -> None:
-        self.calls, self.rows = calls, Rows()
+    def __init__(self, calls: Calls, facts: Mapping[tuple[int, str], Fact], groups: ReplicaGroups) -> None:
+        self.calls, self.facts, self.groups, self.rows = calls, facts, groups, Rows()
         self.steps: list[tuple[Ints, Ints, Ints]] = []
         self._work: list[_Work] = []
 
@@ -75,16 +76,24 @@ class DeviceOps:
         """A line with the meaning of each event, asked once for each combination of names."""
         launch = issuer(self.calls.number, line.numbers["correlation_id"])
         call = np.append(self.calls.name, NULL)[launch]
-        hlo = line.texts["hlo_op"]
-        shape = len(plane.names), len(plane.texts) + 1, len(self.calls.names) + 1
-        key = np.ravel_multi_index((line.name_of, hlo + 1, call + 1), shape) if len(line) else line.name_of
-        used, code = np.unique(key, return_inverse=True)
+        hlo, programs = line.texts["hlo_op"], np.unique(line.numbers["program_id"])
+        shape = len(plane.names), len(plane.texts) + 1, len(self.calls.names) + 1, max(len(programs), 1)
+        place = np.searchsorted(programs, line.numbers["program_id"])
+        used, code = np.unique(np.ravel_multi_index((line.name_of, hlo + 1, call + 1, place), shape), return_inverse=True)
         texts, names = ["", *plane.texts], ["", *self.calls.names]
-        combined = zip(*(index.tolist() for index in np.unravel_index(used, shape)), strict=True) if len(used) else []
-        meanings = [meaning(plane.names[n][:4000], plane.programs[n], texts[h], names[c]) for n, h, c in combined]
+        meanings = [
+            meaning(
+                plane.names[n][:4000], plane.programs[n], texts[h], names[c], self._fact(programs[p], texts[h], plane.names[n])
+            )
+            for n, h, c, p in zip(*(index.tolist() for index in np.unravel_index(used, shape)), strict=True)
+        ]
         told = np.array([m.size for m in meanings], dtype=np.int64)[code.ravel()] if meanings else hlo
         details = np.array([*map(_details_size, plane.texts), NULL], dtype=np.int64)[line.texts["memcpy_details"]]
         return _Work(lane, line.start, line.end, code.ravel(), np.where(details >= 0, details, told), launch, meanings)
+
+    def _fact(self, program: np.int64, hlo_op: str, name: str) -> Fact | None:
+        """What the module says of the instruction behind an event: the one it names, or the one it is named after."""
+        return self.facts.get((int(program), hlo_op or name.removeprefix("%")))
 
     def trace(self, rank: int, host_marks: Table, about: dict[str, Texts], label: str) -> Trace:
         """The ops in order; steps are those of the device's own line, else those that the host marked."""
@@ -103,6 +112,7 @@ class DeviceOps:
             names=list(map(str, self.rows.names)),
             lanes=list(map(str, self.rows.lanes)),
             groups=groups,
+            group_ranks=self.groups.ranks,
             members=Table(Rank, {"rank": [rank], "gpu": [rank], **about}, 1),
             marks=found,
             source=label,
@@ -145,8 +155,10 @@ class DeviceOps:
         halves = not work.lane.endswith(BESIDE)
         for m in work.meanings:
             verb = Verb.NONE if (halves and m.phase) or m.phase == "done" else m.verb
-            group = self.rows.groups[EVERYBODY] if verb and m.everybody else NULL
-            yield int(m.kind), int(verb), self.rows.names[m.name], group
+            group = self.groups.of(m.groups) if verb else ""
+            if group is None:
+                verb = Verb.NONE
+            yield int(m.kind), int(verb), self.rows.names[m.name], self.rows.groups[group] if verb and group else NULL
 
 
 def _steps(line: Line, plane: Plane) -> tuple[Ints, Ints, Ints]:
