@@ -113,6 +113,12 @@ def test_profiles_of_several_hosts_are_one_job(save: Save) -> None:
     assert any("ranks are assumed" in line for line in trace.partial)
 
 
+def test_devices_of_one_profile_are_one_job_whenever_they_ran(save: Save) -> None:
+    lines = [Line("Stream #1", [Event("kernel", at * US, 10 * US)]) for at in (0, 10_000)]
+    data = space(*(plane(f"/device:GPU:{2 * k}", line) for k, line in enumerate(lines)))
+    assert read([save("a.xplane.pb", data)]).members.gpu.tolist() == [0, 2]
+
+
 def test_two_recordings_of_one_device_are_not_two_ranks(save: Save) -> None:
     later = gpu_job().replace(varint(10**18), varint(2 * 10**18)).replace(varint(10**18 + 10**10), varint(2 * 10**18 + 10**10))
     save("one/node0.xplane.pb", gpu_job())
@@ -194,7 +200,7 @@ def test_a_module_that_is_damaged_tells_nothing() -> None:
         ("MemcpyP2P", "", "copy d2d"),
         ("Memset (Device)", "", "set"),
         ("__amd_rocclr_copyBuffer.kd", "hipMemcpyHtoDAsync", "copy h2d"),
-        ("__amd_rocclr_copyBuffer.kd", "", "copy d2d"),
+        ("__amd_rocclr_copyBuffer.kd", "", "copy"),
         ("__amd_rocclr_fillBufferAligned.kd", "", "set"),
         ("CopyDeviceToHost memcpy", "", "copy d2h"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.core.tables import Member as Rank
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer, steps_at
-from taut.read.xplane.hlo_programs import Fact
+from taut.read.xplane.hlo_programs import Fact, Modules
 from taut.read.xplane.host_threads import Calls, marks
 from taut.read.xplane.line_roles import Role, device_of, roles, stream_of
 from taut.read.xplane.nesting import innermost
@@ -44,8 +44,8 @@ class _Work:
 class DeviceOps:
     """The ops of one device under construction."""
 
-    def __init__(self, calls: Calls, facts: Mapping[tuple[int, str], Fact], groups: ReplicaGroups) -> None:
-        self.calls, self.facts, self.groups, self.rows = calls, facts, groups, Rows()
+    def __init__(self, calls: Calls, modules: Modules, groups: ReplicaGroups) -> None:
+        self.calls, self.modules, self.groups, self.rows = calls, modules, groups, Rows()
         self.steps: list[tuple[Ints, Ints, Ints]] = []
         self._work: list[_Work] = []
 
@@ -93,7 +93,7 @@ class DeviceOps:
 
     def _fact(self, program: np.int64, hlo_op: str, name: str) -> Fact | None:
         """What the module says of the instruction behind an event: the one it names, or the one it is named after."""
-        return self.facts.get((int(program), hlo_op or name.removeprefix("%")))
+        return self.modules.get(int(program), hlo_op or name.removeprefix("%"))
 
     def trace(self, rank: int, host_marks: Table, about: dict[str, Texts], label: str) -> Trace:
         """The ops in order; steps are those of the device's own line, else those that the host marked."""

@@ -43,6 +43,9 @@ class Fact(NamedTuple):
     """Replicas that meet; empty if all do, None where that cannot be told."""
 
 
+NO_COLLECTIVE = Fact("")
+
+
 @kernel(lists=True)
 def titles(data: Octets, begin: Ints, finish: Ints) -> tuple[Ints, int]:
     """(begin and length of fields 1 and 2 of every message, bad byte or -1)."""
@@ -82,6 +85,7 @@ class Modules:
         self._data = data
         self.facts: dict[tuple[int, str], Fact] = {}
         """Number of a program and name of an instruction → what is known of it."""
+        self.programs: set[int] = set()
 
     def add(self, program: int, begin: int, length: int) -> None:
         """Look through one module for its collectives."""
@@ -92,6 +96,7 @@ class Modules:
         found, bad = titles(self._data, instructions.value, ends)
         if bad >= 0:
             return
+        self.programs.add(program)
         # Instructions are many and opcodes few: each is looked at once.
         _, first, which = np.unique(digests(self._data, found[:, 2], found[:, 3]), return_index=True, return_inverse=True)
         opcodes = [self._bytes(at, min(size, 80)) for at, size in found[first, 2:].tolist()]
@@ -100,6 +105,10 @@ class Modules:
             name = self._bytes(int(found[row, 0]), min(int(found[row, 1]), 200)).decode("utf-8", "replace")
             span = int(instructions.value[row]), int(instructions.length[row])
             self.facts[program, name] = self._fact(opcodes[which.ravel()[row]].decode(), *span)
+
+    def get(self, program: int, name: str) -> Fact | None:
+        """What is known of an instruction: one that is no collective has no opcode; None where its module is not known."""
+        return self.facts.get((program, name), NO_COLLECTIVE if program in self.programs else None)
 
     def _fact(self, opcode: str, begin: int, length: int) -> Fact:
         held = self._inside(_one(begin, length), None)

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from taut.core.tables import NULL, Kind, Verb
+from taut.read.communication_families import communication
+from taut.read.copy_words import copy_class
 from taut.read.op_rows import NAME_LENGTH
-from taut.read.verb_words import is_collective_kernel, kernel_verb
 from taut.read.xplane.hlo_programs import REPLICAS, Fact, Groups
 
 _HLO: tuple[tuple[str, Verb], ...] = (
@@ -43,8 +44,6 @@ _MOVE = re.compile(r"%?(?:copy|slice|dynamic-slice|dynamic-update-slice)-(start|
 _FEED = re.compile(r"%?(infeed|outfeed)(?![a-z])")
 _COPY = re.compile(r"memcpy|memory copy|rocclr_copy|copybuffer", re.IGNORECASE)
 _SET = re.compile(r"memset|memory set|rocclr_fill|fillbuffer", re.IGNORECASE)
-_WAY = re.compile(r"(?<![a-z])(h|d|p)(?:2|to)(h|d|p)(?![a-z])|(host|device)to(host|device)", re.IGNORECASE)
-_CALL_WAY = re.compile(r"(H|D|P)to(H|D|P)")
 _GROUPS = re.compile(r"replica_groups=(\{[\d,{} ]{0,100000}\}|\[\d{1,9},\d{1,9}\])")
 _LISTED = re.compile(r"\d{1,9}(?:, ?\d{1,9})*")
 UNKNOWN_GROUPS: Groups = ((), ())
@@ -75,10 +74,13 @@ def meaning(name: str, program: str = "", hlo_op: str = "", call: str = "", fact
     if moved:
         return Meaning(Kind.COMMUNICATE, moved)
     word, phase = _opcode(name, program, hlo_op, fact)
-    if is_collective_kernel(name):
-        verb = kernel_verb(name) or dict(_HLO).get(word, Verb.NONE)
+    kernel = communication(name)
+    if kernel is not None and not (word and kernel.family == "other"):
+        verb = kernel.verb
+        if not verb and kernel.family == "nccl" and not kernel.hops:
+            verb = dict(_HLO).get(word, Verb.NONE)
         library = "rccl" if name[:4].lower() == "rccl" else "nccl"
-        return Meaning(Kind.COMMUNICATE, _titled(library, verb), verb, "", *_told(fact))
+        return Meaning(Kind.COMMUNICATE, (kernel.word or _titled(library, verb))[:NAME_LENGTH], verb, "", *_told(fact))
     if word:
         verb = dict(_HLO)[word]
         told = _told(fact) if fact else (_groups(program), _bytes(program))
@@ -105,7 +107,7 @@ def _opcode(name: str, program: str, hlo_op: str, fact: Fact | None) -> tuple[st
         if found:
             return found[1], found[2] or ""
         made = _PRIMITIVE.fullmatch(word)
-        if made:
+        if made and fact is None:  # else the module says that it is another instruction of this name
             return dict(_PRIMITIVES)[made[1]], ""
     return "", ""
 
@@ -118,13 +120,7 @@ def _copy_class(name: str, call: str) -> str:
     """The class of a copy; empty for what is none."""
     if _SET.search(name[:NAME_LENGTH]):
         return "set"
-    if not _COPY.search(name[:NAME_LENGTH]):
-        return ""
-    found = _WAY.search(name.replace("Memcpy", " ").replace("memcpy", " ")[:NAME_LENGTH]) or _CALL_WAY.search(call)
-    if not found:
-        return "copy d2d"
-    ends = [end[0].lower().replace("p", "d") for end in found.groups() if end]
-    return f"copy {ends[0]}2{ends[1]}"
+    return copy_class(name, call) if _COPY.search(name[:NAME_LENGTH]) else ""
 
 
 def _groups(program: str) -> Groups | None:

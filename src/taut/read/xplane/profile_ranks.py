@@ -46,7 +46,7 @@ def profile(space: Space) -> Profile:
     launches, marked = calls(space), host_marks(space)
     found: list[tuple[int, Trace]] = []
     for number, planes in sorted(devices.items()):
-        ops = DeviceOps(launches, space.facts, ReplicaGroups(number, len(devices), kind != "TPU"))
+        ops = DeviceOps(launches, space.modules, ReplicaGroups(number, len(devices), kind != "TPU"))
         for plane in planes:
             ops.add(plane)
         if len(ops):
@@ -88,7 +88,7 @@ def _time(space: Space, key: str) -> int:
 def _host_trace(ops: HostOps, marked: Table, host: str, space: Space) -> Trace:
     """XLA ops on threads of the host as the ops of one rank; of those inside others the innermost count."""
     rows, groups = Rows(), ReplicaGroups(ops.device, HOSTED, in_order=True)
-    meanings = [meaning(name, fact=space.facts.get((program, name))) for program, name in ops.names]
+    meanings = [meaning(name, fact=space.modules.get(program, name)) for program, name in ops.names]
     met = [groups.of(m.groups) if m.verb else "" for m in meanings]
     group = np.array([rows.groups[name] if name else NULL for name in met], dtype=np.int64)
     verbs = np.array([Verb.NONE if name is None else m.verb for m, name in zip(meanings, met, strict=True)], dtype=np.int64)

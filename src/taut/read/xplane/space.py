@@ -18,7 +18,7 @@ from taut.core.tables import NULL
 from taut.read.chakra.wire import VARINT, Fields, Octets, digests, fields
 from taut.read.columns import Codes
 from taut.read.limits import check_count
-from taut.read.xplane.hlo_programs import Fact, Modules, program_number
+from taut.read.xplane.hlo_programs import Modules, program_number
 from taut.read.xplane.plane_bytes import ABSENT, COUNT, NUMBER, REFERENCE, TIMESTAMP, events, line_heads, statistics
 
 # Numbers and texts of events that are of use; all others are passed over.
@@ -87,8 +87,8 @@ class Space:
     errors: list[str] = field(default_factory=list)
     """What the profiler says went wrong."""
     notes: list[str] = field(default_factory=list)
-    facts: dict[tuple[int, str], Fact] = field(default_factory=dict)
-    """What its HLO modules say of collectives, by the number of the program and the name of the instruction."""
+    modules: Modules = field(default_factory=lambda: Modules(np.zeros(0, dtype=np.int8)))
+    """The HLO modules that were recorded with it."""
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -116,7 +116,7 @@ class _Decoder:
         space = Space(self.label, hosts=self._texts(top.spans(4)), errors=self._texts(top.spans(2)), counts=self.counts)
         for begin, length in zip(planes.value.tolist(), planes.length.tolist(), strict=True):
             space.planes.append(self._plane(begin, begin + length, wanted))
-        space.facts = self.modules.facts
+        space.modules = self.modules
         return space
 
     def _plane(self, begin: int, end: int, wanted: Wanted) -> Plane:
