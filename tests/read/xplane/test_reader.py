@@ -155,6 +155,14 @@ def test_of_several_groups_of_replicas_nobody_is_guessed(save: Save) -> None:
     assert not trace.ops.verb.any()
 
 
+def test_threads_are_the_shape_of_a_kernel() -> None:
+    details = {"kernel_details": "regs:38 shm:0 grid:160,1,1 block:1024,1,1"}
+    met = Event("ncclDevKernel_AllReduce", 20 * US, US, details)
+    lines = plane("/device:GPU:0", Line("Stream #1", [Event("kernel", 0, US, details), met]))
+    trace = reader.load(space(lines), "a").devices[0][1]
+    assert dict(zip(trace.names, trace.ops.size.tolist(), strict=True)) == {"kernel": 163_840, "nccl all-reduce": -1}
+
+
 @pytest.mark.parametrize(
     ("written", "mine"),
     [

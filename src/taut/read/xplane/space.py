@@ -14,6 +14,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
+from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.read.chakra.wire import VARINT, Fields, Octets, digests, fields
 from taut.read.columns import Codes
@@ -23,7 +24,7 @@ from taut.read.xplane.plane_bytes import ABSENT, COUNT, NUMBER, REFERENCE, TIMES
 
 # Numbers and texts of events that are of use; all others are passed over.
 NUMBERS = ("correlation_id", "step_num", "device_ordinal", "program_id")
-TEXTS = ("hlo_op", "memcpy_details", "step_name")
+TEXTS = ("hlo_op", "memcpy_details", "kernel_details", "step_name")
 # The same of planes.
 ABOUT = ("device_type_string", "device_vendor", "profile_start_time", "profile_stop_time")
 METADATA_PLANE = "/host:metadata"
@@ -160,8 +161,8 @@ class _Decoder:
             metadata, offset, duration, stats, ends = (a[good] for a in (metadata, offset, duration, stats, ends))
         # Half a nanosecond and more is the next one; both ends alike, so that what followed one another still does.
         start, end = origin + (offset + 500) // 1000, origin + (offset + duration + 500) // 1000
-        used, inverse = np.unique(metadata, return_inverse=True)
-        name_of = codes.of(used.tolist())[inverse.ravel()]
+        which, count = numbered(metadata)
+        name_of = codes.of(_one_of_each(which, count, metadata).tolist())[which]
         values, kinds = self._statistics(stats, ends, 4, asked)
         numbers = {key: np.where(kinds[k] == NUMBER, values[k], NULL) for k, key in enumerate(NUMBERS)}
         rest = {key: texts.of(values[len(NUMBERS) + k], kinds[len(NUMBERS) + k]) for k, key in enumerate(TEXTS)}
@@ -204,6 +205,13 @@ class _Decoder:
 
     def text(self, begin: int, length: int) -> str:
         return bytes(self.bytes[begin : begin + min(length, TEXT_BYTES)]).decode("utf-8", "replace")
+
+
+def _one_of_each(which: Ints, count: int, values: Ints) -> Ints:
+    """The value behind every dense number."""
+    found = np.empty(count, dtype=np.int64)
+    found[which] = values
+    return found
 
 
 class _Metadata:
@@ -282,8 +290,9 @@ class _Texts:
         found = np.full(len(values), NULL, dtype=np.int64)
         referring, written = np.flatnonzero(kinds == REFERENCE), np.flatnonzero(kinds >= 0)
         if len(referring):
-            used, inverse = np.unique(values[referring], return_inverse=True)
-            found[referring] = self._codes.of(self._references.named(used.tolist())[1])[inverse.ravel()]
+            which, count = numbered(values[referring])
+            used = _one_of_each(which, count, values[referring]).tolist()
+            found[referring] = self._codes.of(self._references.named(used)[1])[which]
         if len(written):
             begin, length = values[written], np.minimum(kinds[written], TEXT_BYTES)
             digest = digests(self._decoder.data, begin, length)

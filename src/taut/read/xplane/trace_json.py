@@ -38,6 +38,7 @@ class _Args(msgspec.Struct, gc=False):
     program_id: Value = None
     hlo_op: Value = None
     memcpy_details: Value = None
+    kernel_details: Value = None
     step_name: Value = None
     long_name: Value = None
 
