@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from xla_profiles import (
     Event,
     Line,
     Ref,
+    as_viewed,
     counted,
     gpu_job,
     instruction,
@@ -34,7 +34,7 @@ from xla_profiles import (
     space,
     tpu_job,
     varint,
-)  # fmt: skip
+)
 
 Save = Callable[[str, bytes], Path]
 
@@ -278,27 +278,6 @@ def test_times_beyond_64_bits_are_dropped(save: Save) -> None:
     trace = read([save("a.xplane.pb", space(plane("/device:GPU:0", Line("Stream #1", far))))])
     assert trace.counts["dropped: time out of range"] == 1
     assert "near" in trace.names
-
-
-def as_viewed(data: bytes) -> bytes:
-    """The same profile as the trace viewer's file has it."""
-    from taut.read.xplane.space import decode
-
-    events: list[dict[str, Any]] = []
-    for pid, one in enumerate(decode(data, "a", lambda _, names: [True] * len(names)).planes, 1):
-        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": one.name}})
-        for tid, line in enumerate(one.lines, 1):
-            events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": line.name}})
-            for k in range(len(line)):
-                args = {key: str(v[k]) for key, v in line.numbers.items() if v[k] >= 0}
-                args |= {key: one.texts[v[k]] for key, v in line.texts.items() if v[k] >= 0}
-                program = one.programs[line.name_of[k]]
-                args |= {"long_name": program} if " = " in program else {}
-                at, name = int(line.start[k]), one.names[line.name_of[k]]
-                dur = int(line.end[k] - line.start[k]) / 1000
-                events.append({"ph": "X", "pid": pid, "tid": tid, "ts": at / 1000, "dur": dur, "name": name, "args": args})
-    document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": [*events, {}]}
-    return gzip.compress(json.dumps(document).encode())
 
 
 @pytest.mark.parametrize("data", [gpu_job(), tpu_job(beside=False)], ids=["gpu", "tpu"])
