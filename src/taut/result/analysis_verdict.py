@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from taut.core.device_words import NO_DEVICE, on_device
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
@@ -12,6 +13,7 @@ from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 BOUNDS: dict[Bound, tuple[str, ...]] = {
     "compute": ("productive", "slow compute", "discarded"),
     "communication": ("exposed transfer", "communication undivided"),
+    "copy": ("exposed copy",),
     "synchronisation": ("fault wait", "jitter wait", "structural wait"),
     "host": ("gap", "control overhead"),
 }
@@ -56,7 +58,13 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         text, kind = _quiet(a, share), "unknown" if few else "healthy"
         if few:
             text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
-    return Verdict(text=text + doubt, kind=kind, bound=_bound(fates), components=beside)
+    bound = None if _host_only(g) else _bound(fates)
+    return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
+
+
+def _host_only(g: Graph) -> bool:
+    """Whether work was put onto devices, and nothing of what they did is recorded."""
+    return bool(g.trace.counts.get(NO_DEVICE)) and not on_device(g.trace.lanes).any()
 
 
 def _fought(a: Computed, controlled: ControlResult | None) -> str | None:
@@ -108,7 +116,9 @@ def _place(f: Diagnosed, g: Graph) -> str:
 
 def _alone(a: Computed, share: dict[str, float]) -> str:
     world = a.graph.trace.world_size
-    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % compute, "
+    what = "operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "compute"
+    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % {what}, "
+    text += _copies(share)
     if world == 1:
         return text + f"{share['gap']:.0f} % gaps on the host."
     return text + (
@@ -117,10 +127,16 @@ def _alone(a: Computed, share: dict[str, float]) -> str:
     )
 
 
+def _copies(share: dict[str, float]) -> str:
+    """Copies between host and device that nothing hides, where they are a share worth a word."""
+    return f"{share['exposed copy']:.0f} % exposed copies, " if share["exposed copy"] >= 0.5 else ""
+
+
 def _quiet(a: Computed, share: dict[str, float]) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
+    what = "in operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "productive"
     text = (
-        f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps and waits for them; "
+        f"No finding: {share['productive']:.0f} % {what}, {_copies(share)}{share['gap']:.0f} % gaps and waits for them; "
         f"in all {waiting:.0f} % waiting at gates"
     )
     totals = a.blame.totals
