@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.device_words import NO_DEVICE, on_device
+from taut.core.rank_words import rank_label, rank_labels
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
@@ -94,7 +95,7 @@ def _found(a: Computed) -> str:
     f = a.findings[0]
     more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
     if f.mode == "hang":
-        stopped = f"rank{'s' if len(f.ranks) > 1 else ''} {', '.join(map(str, f.ranks))}"
+        stopped = rank_labels(f.ranks, a.graph.members)
         return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
     verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links) else "holds"
     gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
@@ -109,8 +110,7 @@ def _place(f: Diagnosed, g: Graph) -> str:
     if f.links:
         return f"link {' and '.join(f.links)}"
     if f.ranks:
-        named = dict(zip(g.ranks.tolist(), g.members.name, strict=True))
-        return f"rank {', '.join(f'{rank} ({named[rank]})' if named[rank] else str(rank) for rank in f.ranks)}"
+        return rank_labels(f.ranks, g.members)
     return f"stage {', '.join(map(str, f.stages))}" if f.stages else f"{f.classes[0]} on all ranks" if f.classes else "the job"
 
 
@@ -144,7 +144,8 @@ def _quiet(a: Computed, share: dict[str, float]) -> str:
         by_rank = np.bincount(a.graph.rank_index, weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
         worst = int(np.argmax(by_rank))
         part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
-        text += f", {part:.0f} % of it for gaps on rank {int(a.graph.ranks[worst])} (host, launch, input)"
+        where = rank_label(int(a.graph.ranks[worst]), a.graph.members)
+        text += f", {part:.0f} % of it for gaps of the host (launch, input) on {where}"
         if len(a.graph.steps) < 3:
             text += f"; {len(a.graph.steps)} step cannot tell habit from accident" if len(a.graph.steps) == 1 else ""
     elif totals["unexplained_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
