@@ -294,20 +294,24 @@ def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str
     """Every fate with what it gets of the time around each op, ns: of each source the first claim wins."""
     left = dict(c.time)
     for one in categories:
-        taken = []
-        for source, claim in one.claim(c).items():
-            rest = left.pop(source, None)
-            if rest is None:
-                continue  # fates before took all of it
-            part = claim
-            if claim is not rest:  # else a whole source changes hands, without arithmetic: most claims are of this kind
-                part = np.minimum(claim, rest)
-                left[source] = rest - part
-            taken.append(part)
-        if taken:
-            yield one.fate, reduce(np.add, taken)
+        yield one.fate, _taken(one.claim(c), left)
     for rest in left.values():
         yield "unexplained", rest
+
+
+def _taken(claims: Mapping[str, Ints], left: dict[str, Ints]) -> Ints:
+    """What a fate gets of all sources that it claims, ns per op, and takes out of what is left; empty if it gets nothing."""
+    taken = []
+    for source, claim in claims.items():
+        rest = left.pop(source, None)
+        if rest is None:
+            continue  # fates before took all of it
+        part = claim
+        if claim is not rest:  # else a whole source changes hands, without arithmetic: most claims are of this kind
+            part = np.minimum(claim, rest)
+            left[source] = rest - part
+        taken.append(part)
+    return reduce(np.add, taken) if taken else np.zeros(0, dtype=np.int64)
 
 
 def _grouped(*keys: Ints) -> tuple[Ints, Ints]:
@@ -332,6 +336,7 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         action = actions.get(fate, none)
         cell, member = _grouped(by_class[0], action) if fate in actions else by_class
         summed = sums(cell, ns, len(member))
+        del ns  # one array of all ops less while the next fate claims
         used = np.flatnonzero(summed)
         op = member[used]
         fates = np.full(len(op), code[fate])

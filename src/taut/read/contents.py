@@ -147,8 +147,7 @@ class Report(Struct):
     environment: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class Profile:
+class Profile(Struct):
     """One XLA profile of one host: its devices, each with the trace of its ops."""
 
     label: str
