@@ -326,21 +326,20 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
     """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
     graph, ranks = c.graph, len(c.graph.ranks)
     code = {one.fate: i for i, one in enumerate(categories)}
-    none = np.broadcast_to(np.int64(NULL), len(graph))
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
     rows: list[tuple[Ints, ...]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
     for fate, ns in _claimed(c, categories):
         if not ns.any():
             continue
-        action = actions.get(fate, none)
-        cell, member = _grouped(by_class[0], action) if fate in actions else by_class
+        cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
         summed = sums(cell, ns, len(member))
         del ns  # one array of all ops less while the next fate claims
         used = np.flatnonzero(summed)
         op = member[used]
-        fates = np.full(len(op), code[fate])
-        rows.append((graph.rank_index[op], graph.window[op], fates, graph.ops.name[op], summed[used], action[op]))
+        fates = np.broadcast_to(np.int8(code[fate]), len(op))
+        action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
+        rows.append((graph.rank_index[op], graph.window[op], fates, graph.ops.name[op], summed[used], action))
     over = np.flatnonzero(shown.tail)
     if len(over):
         last_window = np.zeros(len(shown.stop), dtype=np.int64)
@@ -354,6 +353,12 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         rows.append((over % ranks, last_window[over // ranks], fates, nameless, shown.tail[over], nameless))
     if not rows:
         return Table(Cell, {}, 0)
-    rank, window, fates, name, ns, action = (np.concatenate(column) for column in zip(*rows, strict=True))
-    columns = {"rank": graph.ranks[rank], "step": graph.steps[window], "fate": fates, "name": name, "rank_ns": ns}
-    return Table(Cell, columns | ({} if c.overhead is None else {"action": action}))
+    rank, window, fates, name, ns, action = zip(*rows, strict=True)
+    columns = {
+        "rank": graph.ranks[np.concatenate(rank)],
+        "step": graph.steps[np.concatenate(window)],
+        "fate": np.concatenate(fates),
+        "name": np.concatenate(name),
+        "rank_ns": np.concatenate(ns),
+    }
+    return Table(Cell, columns | ({} if c.overhead is None else {"action": np.concatenate(action)}))
