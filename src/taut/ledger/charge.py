@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import numbered, sums, total, weighed
 from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
@@ -327,7 +327,7 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
     graph, ranks = c.graph, len(c.graph.ranks)
     code = {one.fate: i for i, one in enumerate(categories)}
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
-    rows: list[tuple[Ints, ...]] = []
+    rows: list[tuple[Indices, ...]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
     for fate, ns in _claimed(c, categories):
         if not ns.any():
@@ -353,12 +353,10 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         rows.append((over % ranks, last_window[over // ranks], fates, nameless, shown.tail[over], nameless))
     if not rows:
         return Table(Cell, {}, 0)
-    rank, window, fates, name, ns, action = zip(*rows, strict=True)
-    columns = {
-        "rank": graph.ranks[np.concatenate(rank)],
-        "step": graph.steps[np.concatenate(window)],
-        "fate": np.concatenate(fates),
-        "name": np.concatenate(name),
-        "rank_ns": np.concatenate(ns),
-    }
-    return Table(Cell, columns | ({} if c.overhead is None else {"action": np.concatenate(action)}))
+
+    def joined(i: int) -> Indices:
+        return np.concatenate([row[i] for row in rows])
+
+    columns = {"rank": graph.ranks[joined(0)], "step": graph.steps[joined(1)]}
+    columns |= {"fate": joined(2), "name": joined(3), "rank_ns": joined(4)}
+    return Table(Cell, columns | ({} if c.overhead is None else {"action": joined(5)}))

@@ -30,12 +30,7 @@ def ours(data: bytes) -> Told:
     for plane in decode(data, "a", lambda _, names: [True] * len(names)).planes:
         for number, line in enumerate(plane.lines):
             names = Counter(plane.programs[code] for code in line.name_of.tolist())
-            told[plane.name, f"{line.name} {number}"] = (
-                len(line),
-                int(line.start.sum()),
-                int((line.end - line.start).sum()),
-                names,
-            )
+            told[plane.name, f"{line.name} {number}"] = (len(line), int(line.start.sum()), int((line.end - line.start).sum()), names)
     return told
 
 
