@@ -1,0 +1,478 @@
+"""What taut says accelerators did, against plain unions of intervals of the raw files.
+
+    python validation/device.py [FILE|FOLDER…]        (../shared/data where none is given)
+
+Nothing of taut is imported: raw events are read here, ``taut analyze --json`` runs as a program, and its ``device`` is
+checked inside its own windows. A folder whose files are several ranks of one job is one job; other files stand alone.
+
+- **shares**: busy, compute, communication, hidden, exposed, copies, exposed copies, idle: each within 1 point.
+- **windows** of one rank do not overlap and are not empty.
+- **step**: within 1 % of what the raw marks say. A mark is a host annotation that people write once a step. The work of
+  a mark is every device event whose launch (same correlation; a graph's launch for all its kernels) lies inside it. The
+  period of a step is the end of its own work less the end of the work of the mark before (for the first mark of a
+  trace or of a profiler cycle: the end of its work less its beginning). Beginnings, and the marks themselves where the
+  host waits for the device in every step, give the same period another way, and either is accepted.
+- **held**: at least 99 % of the device time that the marks of kept windows launched lies inside the kept windows. A
+  window's mark is the one that launched most of the device time in it.
+
+A trace with device events and ``device: null`` is a miss. Exit 1 on a miss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COMPUTE, COMMUNICATION, COPY = 0, 1, 2
+POINT, STEP, HELD = 0.01, 0.01, 0.99
+
+COMMUNICATES = re.compile(
+    r"""^(nccl|rccl|mscclKernel|msccl_|ccl_|oneccl|hccl|hcom)      # libraries of collectives
+      | nccl(Dev)?Kernel | mscclpp | msccl:: | oneccl | \bccl:: | hcom_ | hccl
+      | nvshmem | rocshmem | ishmem | shmem_(put|get|barrier)       # one-sided
+      | deep_ep | \b(intranode|internode|internode_ll)::            # expert parallel
+      | moe_?a2a | moe_?all_?to_?all | uccl | pplx
+      | multimem_ | (one|two)_?shot | cross_device_reduce | symm_mem # symmetric memory
+      | quick_?reduce | userbuffers | lamport
+      | all_?reduce | all_?gather | reduce_?scatter | all_?to_?all | send_?recv | ncclsend | ncclrecv""",
+    re.X | re.I,
+)
+IS_COPY = re.compile(r"^mem(cpy|set)|^__amd_rocclr_(copy|fill)|^dma_request", re.I)
+DEVICE = {"kernel": None, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY, "mtia_ccp_events": None}
+"""Kineto categories of device events, in lower case; None where the name tells what it is."""
+LAUNCH = {
+    "cuda_runtime",
+    "cuda_driver",
+    "runtime",
+    "driver",
+    "hip_runtime",
+    "xpu_runtime",
+    "mtia_runtime",
+    "privateuse1_runtime",
+}
+MARKS = (re.compile(r"^ProfilerStep#(\d+)$"), re.compile(r"^execute_.*\d"), re.compile(r"^step\[.*\]$"))
+"""Marks that people write once a step, the best first."""
+
+
+@dataclass
+class Raw:
+    """The device events of one rank, ns on the raw file's own clock."""
+
+    rank: int | None
+    device: int | None = None
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    kind: list[int] = field(default_factory=list)
+    launch: list[int] = field(default_factory=list)
+    """When the host launched each event; -1: the trace does not tell."""
+    marks: list[tuple[int, int, int]] = field(default_factory=list)
+    """(number, start, end), in order of time."""
+    waits: bool = False
+    """Some events are waits of the device itself (MTIA): whether they are busy time is a matter of taste."""
+    world: int | None = None
+
+    def add(self, start: int, end: int, kind: int, launch: int = -1) -> None:
+        self.start.append(start)
+        self.end.append(end)
+        self.kind.append(kind)
+        self.launch.append(launch)
+
+
+def kind_of(name: str) -> int:
+    if IS_COPY.search(name):
+        return COPY
+    return COMMUNICATION if COMMUNICATES.search(name) else COMPUTE
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Raw files
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def ns(micros: Any) -> int:
+    """Microseconds as written, exactly."""
+    return micros * 1000 if isinstance(micros, int) else int(Decimal(micros) * 1000)
+
+
+def kineto(text: bytes) -> list[Raw]:
+    """Traces of the PyTorch profiler, and of JAX and TensorFlow in the same form."""
+    data = json.loads(text, parse_float=str)
+    events = data.get("traceEvents", []) if isinstance(data, dict) else data
+    if not isinstance(events, list):
+        return []
+    info = data.get("distributedInfo", {}) if isinstance(data, dict) else {}
+    whole = [e for e in events if isinstance(e, dict) and e.get("ph") == "X" and "ts" in e]
+    planes = {
+        e["pid"]: e["args"].get("name", "")
+        for e in events
+        if isinstance(e, dict) and e.get("ph") == "M" and e.get("name") == "process_name" and "pid" in e
+    }
+    lines = {
+        (e["pid"], e["tid"]): e["args"].get("name", "")
+        for e in events
+        if isinstance(e, dict) and e.get("ph") == "M" and e.get("name") == "thread_name" and "tid" in e
+    }
+    launches: dict[int, list[int]] = defaultdict(list)
+    found: list[dict[int, list[tuple[int, int, Any]]]] = [defaultdict(list) for _ in MARKS]
+    for e in whole:
+        category = str(e.get("cat", "")).lower()
+        if LAUNCH.fullmatch(category) and (c := (e.get("args") or {}).get("correlation")):
+            launches[int(c)].append(ns(e["ts"]))
+        if category in ("user_annotation", "operator", "cpu_op"):
+            for i, mark in enumerate(MARKS):
+                if m := mark.match(e["name"]):
+                    number = int(m[1]) if m.groups() else -1
+                    found[i][e.get("tid")].append((ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), number))
+    raw = Raw(info.get("rank"), world=info.get("world_size"))
+    xla: dict[int, Raw] = {}
+    for e in whole:
+        category = str(e.get("cat", "")).lower()
+        args = e.get("args") or {}
+        start, length = ns(e["ts"]), ns(e.get("dur", 0))
+        if category in DEVICE:
+            known = DEVICE[category]
+            before = [t for t in launches.get(int(args.get("correlation") or 0), ()) if t <= start + length]
+            raw.waits |= e["name"].startswith("event_wait")
+            raw.add(start, start + length, kind_of(e["name"]) if known is None else known, max(before, default=-1))
+            raw.device = args.get("device", raw.device)
+        elif str(planes.get(e.get("pid"), "")).startswith("/device:") and _is_stream(
+            lines.get((e.get("pid"), e.get("tid")), "")
+        ):
+            one = xla.setdefault(e["pid"], Raw(None, len(xla)))
+            one.add(start, start + length, kind_of(e["name"]))
+    for by_thread in found:
+        if by_thread and not raw.marks:
+            best = sorted(max(by_thread.values(), key=len))
+            raw.marks = [(n if n >= 0 else i, s, t) for i, (s, t, n) in enumerate(best)]
+    return [raw] if raw.start else list(xla.values())
+
+
+def _is_stream(line: str) -> bool:
+    return "Stream #" in line or line == "XLA Ops"
+
+
+def nsight(path: Path) -> list[Raw]:
+    """One rank a device of an Nsight Systems export."""
+    with sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True) as db:
+        tables = {name for (name,) in db.execute("select name from sqlite_master where type='table'")}
+        if "StringIds" not in tables:
+            return []
+        launches: dict[tuple[int, int], int] = {}
+        if "CUPTI_ACTIVITY_KIND_RUNTIME" in tables:
+            for start, thread, c in db.execute("select start, globalTid, correlationId from CUPTI_ACTIVITY_KIND_RUNTIME"):
+                launches[thread >> 24, c] = start
+        ranks: dict[tuple[int, int], Raw] = {}
+        for table, name in (("KERNEL", "demangledName"), ("MEMCPY", None), ("MEMSET", None)):
+            if f"CUPTI_ACTIVITY_KIND_{table}" not in tables:
+                continue
+            what = "s.value" if name else "''"
+            join = f"left join StringIds s on s.id = k.{name}" if name else ""
+            columns = f"k.start, k.end, k.deviceId, k.globalPid, k.correlationId, {what}"
+            query = f"select {columns} from CUPTI_ACTIVITY_KIND_{table} k {join}"
+            for start, end, device, process, c, text in db.execute(query):
+                one = ranks.setdefault((device, process), Raw(None, device))
+                one.add(start, end, COPY if name is None else kind_of(text or ""), launches.get((process >> 24, c), -1))
+    return [ranks[k] for k in sorted(ranks)]
+
+
+def xplane(path: Path) -> list[Raw]:
+    """One rank a device plane; needs jax."""
+    from jax.profiler import ProfileData
+
+    ranks = []
+    for plane in ProfileData.from_file(str(path)).planes:
+        if m := re.match(r"/device:\w+:(\d+)", plane.name):
+            one = Raw(None, int(m[1]))
+            for line in plane.lines:
+                if _is_stream(line.name):
+                    for e in line.events:
+                        one.add(int(e.start_ns), int(e.start_ns + e.duration_ns), kind_of(e.name))
+            if one.start:
+                ranks.append(one)
+    return ranks
+
+
+def load(path: Path) -> list[Raw] | str:
+    """The ranks of one file, or why it is passed over."""
+    name = path.name.lower()
+    if name.endswith((".sqlite", ".nsys.db")):
+        return nsight(path)
+    if name.endswith(".xplane.pb"):
+        try:
+            return xplane(path)
+        except ImportError:
+            return "jax is not installed"
+    if name.endswith((".tar.gz", ".tgz", ".tar")):
+        with tarfile.open(path) as tar:
+            texts = [tar.extractfile(m).read() for m in tar if m.isfile() and m.name.endswith(".json")]  # type: ignore[union-attr]
+        return [raw for text in texts for raw in _json(text)]
+    if name.endswith((".json", ".json.gz")):
+        return _json((gzip.open if name.endswith(".gz") else open)(path, "rb").read())  # type: ignore[operator]
+    return "no trace"
+
+
+def _json(text: bytes) -> list[Raw]:
+    try:
+        return kineto(text)
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+        return []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the raw events say
+# ---------------------------------------------------------------------------------------------------------------------
+
+MASKS = {
+    "busy": lambda x, c, p: x | c | p,
+    "compute": lambda x, c, p: x,
+    "communication": lambda x, c, p: c,
+    "hidden": lambda x, c, p: c & (x | p),
+    "exposed": lambda x, c, p: c & ~(x | p),
+    "copy": lambda x, c, p: p,
+    "exposed_copy": lambda x, c, p: p & ~(x | c),
+    "idle": lambda x, c, p: ~(x | c | p),
+}
+
+
+def shares(raw: Raw, windows: list[tuple[int, int]]) -> dict[str, float]:
+    """Shares of the windows' length, by one sweep over all ends."""
+    origin = windows[0][0]
+    start, end = np.array(raw.start, np.int64) - origin, np.array(raw.end, np.int64) - origin
+    kind = np.array(raw.kind)
+    inside = np.array(windows, np.int64) - origin
+    at = np.concatenate([start, end, inside[:, 0], inside[:, 1]])
+    change = np.zeros((len(at), 4), np.int64)
+    rows = np.arange(len(start))
+    change[rows, kind] = 1
+    change[len(start) + rows, kind] = -1
+    change[2 * len(start) :, 3] = np.repeat([1, -1], len(inside))
+    order = np.argsort(at, kind="stable")
+    length = np.diff(at[order])
+    running = np.cumsum(change[order], axis=0)[:-1] > 0
+    length = length * running[:, 3]
+    x, c, p = running[:, COMPUTE], running[:, COMMUNICATION], running[:, COPY]
+    return {name: float(length[mask(x, c, p)].sum() / length.sum()) for name, mask in MASKS.items()}
+
+
+def overlap(start: np.ndarray, end: np.ndarray, window: tuple[int, int]) -> np.ndarray:
+    return np.clip(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0, None)
+
+
+@dataclass
+class Marks:
+    """What each mark launched: number, first beginning, last end, and which events."""
+
+    raw: Raw
+
+    def __post_init__(self) -> None:
+        launch = np.array(self.raw.launch, np.int64)
+        self.start, self.end = np.array(self.raw.start, np.int64), np.array(self.raw.end, np.int64)
+        self.of = np.full(len(launch), -1)
+        for i, (_, start, end) in enumerate(self.raw.marks):
+            self.of[(launch >= start) & (launch < end)] = i
+        self.first = {i: int(self.start[self.of == i].min()) for i in range(len(self.raw.marks)) if (self.of == i).any()}
+        self.last = {i: int(self.end[self.of == i].max()) for i in self.first}
+
+    def kept(self, windows: list[tuple[int, int]]) -> list[int]:
+        """The mark of each window."""
+        marks = []
+        for window in windows:
+            time = overlap(self.start, self.end, window)
+            by = [int(time[self.of == i].sum()) for i in range(len(self.raw.marks))]
+            marks.append(int(np.argmax(by)) if max(by, default=0) > 0 else -1)
+        return marks
+
+    def follows(self, i: int) -> bool:
+        """Whether the mark before is the step before."""
+        return i - 1 in self.first and self.raw.marks[i][0] - self.raw.marks[i - 1][0] == 1
+
+    def periods(self, kept: list[int]) -> dict[str, float]:
+        """Mean period of the kept steps by each definition that the trace allows."""
+        kept = [i for i in kept if i in self.first]
+        if not kept:
+            return {}
+        ends = [self.last[i] - (self.last[i - 1] if self.follows(i) else self.first[i]) for i in kept]
+        found = {"ends": float(np.mean(ends))}
+        starts = [self.first[i + 1] - self.first[i] for i in kept if i + 1 in self.first and self.follows(i + 1)]
+        if len(starts) == len(kept):
+            found["starts"] = float(np.mean(starts))
+        marks = self.raw.marks
+        if all(self.last[i] <= marks[i + 1][1] for i in self.first if i + 1 < len(marks)):
+            hosts = [(marks[i + 1][1] if i + 1 < len(marks) else marks[i][2]) - marks[i][1] for i in kept]
+            found["host"] = float(np.mean(hosts))
+        if len(self.raw.marks) == 1:
+            found["mark to end"] = float(self.last[kept[0]] - marks[kept[0]][1])
+        return found
+
+    def held(self, kept: list[int], windows: list[tuple[int, int]]) -> float:
+        """Share of the device time launched by the kept marks that lies inside the windows."""
+        mine = np.isin(self.of, [i for i in kept if i >= 0])
+        total = int((self.end - self.start)[mine].sum())
+        inside = sum(int(overlap(self.start[mine], self.end[mine], w).sum()) for w in windows)
+        return inside / total if total else 1.0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Against taut
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    trace: str
+    rank: str
+    windows: int = 0
+    step_ms: float | None = None
+    raw_ms: dict[str, float] = field(default_factory=dict)
+    held: float | None = None
+    off: dict[str, float] = field(default_factory=dict)
+    """Taut's share less the raw one, in points."""
+    misses: list[str] = field(default_factory=list)
+
+
+def check(trace: str, raw: Raw, rank: str, device: dict[str, Any]) -> Row:
+    """One rank of one trace."""
+    mine = sorted((w["start_ns"], w["end_ns"]) for w in device["windows"] if str(w["rank"]) == rank)
+    row = Row(trace, rank, len(mine))
+    said = device["ranks"].get(rank)
+    if not mine or said is None:
+        row.misses.append("no windows" if said else "rank is missing in device.ranks")
+        return row
+    if any(start >= end for start, end in mine):
+        row.misses.append("empty window")
+        return row
+    if any(a[1] > b[0] for a, b in pairwise(mine)):
+        row.misses.append("windows overlap")
+    found = shares(raw, mine)
+    row.off = {name: 100 * (said[f"{name}_share"] - share) for name, share in found.items()}
+    checked = ("busy", "idle") if raw.waits else tuple(found)
+    row.misses += [
+        f"{n} {100 * said[f'{n}_share']:.1f} for {100 * found[n]:.1f} %" for n in checked if abs(row.off[n]) > 100 * POINT
+    ]
+    row.step_ms = said["step_ns"] / 1e6
+    if raw.marks:
+        marks = Marks(raw)
+        kept = marks.kept(mine)
+        row.raw_ms = {k: v / 1e6 for k, v in marks.periods(kept).items()}
+        if len(set(kept)) < len(kept):
+            row.misses.append("several windows of one mark")
+        if row.raw_ms and all(abs(row.step_ms / v - 1) > STEP for v in row.raw_ms.values()):
+            row.misses.append(
+                f"step {row.step_ms:.3f} for " + ", ".join(f"{v:.3f} ({k})" for k, v in row.raw_ms.items()) + " ms"
+            )
+        row.held = marks.held(kept, mine)
+        if row.held < HELD:
+            row.misses.append(f"only {100 * row.held:.1f} % of what kept steps launched is held")
+    return row
+
+
+def taut(command: str, files: list[Path]) -> dict[str, Any] | str:
+    """``device`` of the result, or why there is none."""
+    done = subprocess.run(
+        [*command.split(), "analyze", *map(str, files), "--json", "--no-save"], capture_output=True, text=True
+    )
+    try:
+        result = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        return f"exit {done.returncode}: {last[:160]}"
+    return result.get("device") or "device: null"
+
+
+def jobs(paths: Iterable[Path]) -> Iterator[tuple[str, list[Path], list[Raw] | str]]:
+    """(name, files, ranks): files of one folder are one job where they are different ranks of one world at one time."""
+    for path in paths:
+        if path.is_file():
+            yield path.name, [path], load(path)
+            continue
+        files = sorted(f for f in path.iterdir() if f.is_file())
+        loaded = {f: load(f) for f in files}
+        ranked = {
+            f: raws for f, raws in loaded.items() if isinstance(raws, list) and len(raws) == 1 and raws[0].rank is not None
+        }
+        firsts = [raws[0] for raws in ranked.values()]
+        if len(firsts) > 1 and _one_job(firsts):
+            yield path.name, list(ranked), firsts
+            loaded = {f: r for f, r in loaded.items() if f not in ranked}
+        for f, raws in loaded.items():
+            if raws != "no trace":
+                yield f"{path.name}/{f.name}", [f], raws
+        yield from jobs(sorted(f for f in path.iterdir() if f.is_dir() and f.name != "hostile"))
+
+
+def _one_job(raws: list[Raw]) -> bool:
+    different = len({r.rank for r in raws}) == len(raws) and len({r.world for r in raws}) == 1
+    return different and max(min(r.start) for r in raws) < min(max(r.end) for r in raws)
+
+
+def check_job(name: str, raws: list[Raw], device: dict[str, Any] | str) -> list[Row]:
+    if isinstance(device, str):
+        return [Row(name, "–", misses=[device])]
+    said = sorted(device["ranks"], key=int)
+    rows = []
+    for i, raw in enumerate(raws):
+        by_gpu = [r for r in said if raw.device is not None and device["ranks"][r]["gpu"] == raw.device]
+        if raw.rank is not None and str(raw.rank) in said:
+            rank = str(raw.rank)
+        elif len(raws) == 1 and len(said) == 1:
+            rank = said[0]
+        elif len(by_gpu) == 1:
+            rank = by_gpu[0]
+        else:
+            rank = said[i] if i < len(said) else str(raw.rank)
+        rows.append(check(name, raw, rank, device))
+    return rows
+
+
+def show(row: Row) -> str:
+    def number(x: float | None, form: str) -> str:
+        return "–" if x is None else format(x, form)
+
+    raw = row.raw_ms.get("ends")
+    off = [number(row.off.get(n), "+.2f") for n in MASKS]
+    says = "; ".join(row.misses) or "yes"
+    cells = [row.trace, row.rank, str(row.windows), number(row.step_ms, ".3f"), number(raw, ".3f"), *off]
+    return "| " + " | ".join([*cells, number(None if row.held is None else 100 * row.held, ".1f"), says]) + " |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", nargs="*", type=Path, default=[Path("../shared/data")])
+    parser.add_argument("--taut", default=shutil.which("taut") or f"{sys.executable} -m taut", help="how to run taut")
+    asked = parser.parse_args()
+    head = ["trace", "rank", "windows", "step ms", "raw ms", *(n.replace("_", " ") for n in MASKS), "held %", "agrees"]
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    missed = 0
+    passed = []
+    for name, files, raws in jobs(asked.paths):
+        if isinstance(raws, str) or not raws:
+            passed.append(f"{name}: {raws or 'no device events'}")
+            continue
+        for row in check_job(name, raws, taut(asked.taut, files)):
+            missed += bool(row.misses)
+            print(show(row), flush=True)
+    print("\nShares: taut's less the raw ones, in points.")
+    for line in passed:
+        print(f"passed over: {line}")
+    print(f"{missed} rows with a miss")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
