@@ -56,16 +56,7 @@ COMMUNICATES = re.compile(
 IS_COPY = re.compile(r"^mem(cpy|set)|^__amd_rocclr_(copy|fill)|^dma_request", re.I)
 DEVICE = {"kernel": None, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY, "mtia_ccp_events": None}
 """Kineto categories of device events, in lower case; None where the name tells what it is."""
-LAUNCH = {
-    "cuda_runtime",
-    "cuda_driver",
-    "runtime",
-    "driver",
-    "hip_runtime",
-    "xpu_runtime",
-    "mtia_runtime",
-    "privateuse1_runtime",
-}
+LAUNCH = re.compile(r"(cuda_|hip_|xpu_|mtia_|privateuse1_)?(runtime|driver)")
 MARKS = (re.compile(r"^ProfilerStep#(\d+)$"), re.compile(r"^execute_.*\d"), re.compile(r"^step\[.*\]$"))
 """Marks that people write once a step, the best first."""
 
@@ -110,57 +101,57 @@ def ns(micros: Any) -> int:
     return micros * 1000 if isinstance(micros, int) else int(Decimal(micros) * 1000)
 
 
-def kineto(text: bytes) -> list[Raw]:
+def kineto(data: Any) -> list[Raw]:
     """Traces of the PyTorch profiler, and of JAX and TensorFlow in the same form."""
-    data = json.loads(text, parse_float=str)
     events = data.get("traceEvents", []) if isinstance(data, dict) else data
-    if not isinstance(events, list):
-        return []
+    events = [e for e in events if isinstance(e, dict)] if isinstance(events, list) else []
     info = data.get("distributedInfo", {}) if isinstance(data, dict) else {}
-    whole = [e for e in events if isinstance(e, dict) and e.get("ph") == "X" and "ts" in e]
-    planes = {
-        e["pid"]: e["args"].get("name", "")
-        for e in events
-        if isinstance(e, dict) and e.get("ph") == "M" and e.get("name") == "process_name" and "pid" in e
-    }
-    lines = {
-        (e["pid"], e["tid"]): e["args"].get("name", "")
-        for e in events
-        if isinstance(e, dict) and e.get("ph") == "M" and e.get("name") == "thread_name" and "tid" in e
-    }
+    whole = [e for e in events if e.get("ph") == "X" and "ts" in e]
     launches: dict[int, list[int]] = defaultdict(list)
-    found: list[dict[int, list[tuple[int, int, Any]]]] = [defaultdict(list) for _ in MARKS]
     for e in whole:
-        category = str(e.get("cat", "")).lower()
-        if LAUNCH.fullmatch(category) and (c := (e.get("args") or {}).get("correlation")):
+        c = (e.get("args") or {}).get("correlation")
+        if c and LAUNCH.fullmatch(str(e.get("cat", "")).lower()):
             launches[int(c)].append(ns(e["ts"]))
-        if category in ("user_annotation", "operator", "cpu_op"):
-            for i, mark in enumerate(MARKS):
-                if m := mark.match(e["name"]):
-                    number = int(m[1]) if m.groups() else -1
-                    found[i][e.get("tid")].append((ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), number))
-    raw = Raw(info.get("rank"), world=info.get("world_size"))
-    xla: dict[int, Raw] = {}
+    raw = Raw(info.get("rank"), world=info.get("world_size"), marks=marks_of(whole))
     for e in whole:
         category = str(e.get("cat", "")).lower()
+        if category not in DEVICE:
+            continue
         args = e.get("args") or {}
+        known = DEVICE[category]
         start, length = ns(e["ts"]), ns(e.get("dur", 0))
-        if category in DEVICE:
-            known = DEVICE[category]
-            before = [t for t in launches.get(int(args.get("correlation") or 0), ()) if t <= start + length]
-            raw.waits |= e["name"].startswith("event_wait")
-            raw.add(start, start + length, kind_of(e["name"]) if known is None else known, max(before, default=-1))
-            raw.device = args.get("device", raw.device)
-        elif str(planes.get(e.get("pid"), "")).startswith("/device:") and _is_stream(
-            lines.get((e.get("pid"), e.get("tid")), "")
-        ):
-            one = xla.setdefault(e["pid"], Raw(None, len(xla)))
-            one.add(start, start + length, kind_of(e["name"]))
-    for by_thread in found:
-        if by_thread and not raw.marks:
-            best = sorted(max(by_thread.values(), key=len))
-            raw.marks = [(n if n >= 0 else i, s, t) for i, (s, t, n) in enumerate(best)]
-    return [raw] if raw.start else list(xla.values())
+        before = [t for t in launches.get(int(args.get("correlation") or 0), ()) if t <= start + length]
+        raw.waits |= e["name"].startswith("event_wait")
+        raw.add(start, start + length, kind_of(e["name"]) if known is None else known, max(before, default=-1))
+        raw.device = args.get("device", raw.device)
+    return [raw] if raw.start else xla(events, whole)
+
+
+def marks_of(whole: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    """Marks of the best kind there is, of the thread that has most of them."""
+    for mark in MARKS:
+        found: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
+        for e in whole:
+            if str(e.get("cat", "")).lower() in ("user_annotation", "operator", "cpu_op") and (m := mark.match(str(e["name"]))):
+                number = int(m[1]) if m.groups() else -1
+                found[e.get("tid")].append((ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), number))
+        if found:
+            best = sorted(max(found.values(), key=len))
+            return [(number if number >= 0 else i, start, end) for i, (start, end, number) in enumerate(best)]
+    return []
+
+
+def xla(events: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[Raw]:
+    """Streams of processes called ``/device:…``: one rank each."""
+    names = {(e.get("pid"), e.get("tid"), e["name"]): str(e["args"].get("name", "")) for e in events if e.get("ph") == "M"}
+    planes = {pid: name for (pid, _, what), name in names.items() if what == "process_name" and name.startswith("/device:")}
+    ranks: dict[Any, Raw] = {}
+    for e in whole:
+        pid = e.get("pid")
+        if pid in planes and _is_stream(names.get((pid, e.get("tid"), "thread_name"), "")):
+            one = ranks.setdefault(pid, Raw(None, int(planes[pid].rsplit(":", 1)[-1].split()[0])))
+            one.add(ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), kind_of(e["name"]))
+    return [ranks[pid] for pid in sorted(ranks, key=lambda p: ranks[p].device or 0)]
 
 
 def _is_stream(line: str) -> bool:
@@ -229,9 +220,10 @@ def load(path: Path) -> list[Raw] | str:
 
 def _json(text: bytes) -> list[Raw]:
     try:
-        return kineto(text)
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+        data = json.loads(text, parse_float=str)
+    except ValueError:
         return []
+    return kineto(data)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
