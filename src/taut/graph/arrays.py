@@ -19,6 +19,7 @@ import numpy as np
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import Table, Trace, col
+from taut.result.types import Device
 
 MOST_HOLES = 1 << 20
 """Numbers that may stay unused, whatever the number of ops is."""
@@ -118,6 +119,8 @@ class Graph:
     counts: Mapping[str, int]
     roles: Indices
     """Role of each op's rank: ranks of one role do the same work (pipeline stage; all ranks if unknown)."""
+    device: Device | None = None
+    """What the accelerators did in their windows; None without any, and in a graph that comes from a run folder."""
 
     def __len__(self) -> int:
         return len(self.ops)

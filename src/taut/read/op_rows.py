@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.core.array_types import Column, Ints
+from taut.core.device_words import on_device
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
@@ -84,12 +85,31 @@ class Rows:
         # Work on a device belongs to the step in which it was launched, however late it runs.
         launched = np.flatnonzero(launch >= 0)
         columns["step"][launched] = columns["step"][launch[launched]]
+        self._place_unlaunched(columns)
         columns["rank"][:] = rank
         order = np.lexsort((columns["end_ns"], columns["start_ns"], columns["lane"]))
         position = np.append(np.empty(self.length, dtype=np.int64), NULL)  # the last entry is for launch == -1
         position[order] = np.arange(self.length)
         columns["launch"] = position[launch]
         return Table(Op, {name: columns.pop(name)[order] for name in list(columns)}, self.length)
+
+    def _place_unlaunched(self, columns: dict[str, Ints]) -> None:
+        """Give device work whose launch was not recorded the step of what ran before it on its stream.
+
+        A stream runs in the order of launches; what comes before all launches was launched before the recording.
+        """
+        device = on_device(list(map(str, self.lanes)))[columns["lane"]]
+        known = columns["launch"] >= 0
+        if not (device & ~known).any() or not (device & known).any():
+            return
+        rows = np.flatnonzero(device)
+        rows = rows[np.lexsort((columns["start_ns"][rows], columns["lane"][rows]))]
+        lane, launched = columns["lane"][rows], known[rows]
+        first = np.flatnonzero(np.diff(lane, prepend=NULL))
+        begin = np.repeat(first, np.diff(np.append(first, len(rows))))
+        last = np.maximum.accumulate(np.where(launched, np.arange(len(rows)), -1))
+        step = np.where(last >= begin, columns["step"][rows[last]], NULL)
+        columns["step"][rows[~launched]] = step[~launched]
 
 
 def _first_of_interval(columns: dict[str, Ints]) -> Ints:

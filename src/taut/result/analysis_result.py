@@ -94,6 +94,7 @@ def report(a: Computed) -> AnalysisResult:
         ),
         attempts=attempts,
         control=controlled,
+        device=g.device,
     )
 
 
