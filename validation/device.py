@@ -214,7 +214,8 @@ def load(path: Path) -> list[Raw] | str:
             texts = [tar.extractfile(m).read() for m in tar if m.isfile() and m.name.endswith(".json")]  # type: ignore[union-attr]
         return [raw for text in texts for raw in _json(text)]
     if name.endswith((".json", ".json.gz")):
-        return _json((gzip.open if name.endswith(".gz") else open)(path, "rb").read())  # type: ignore[operator]
+        text = path.read_bytes()
+        return _json(gzip.decompress(text) if name.endswith(".gz") else text)
     return "no trace"
 
 
