@@ -14,6 +14,7 @@ from taut.core.device_words import on_device
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
+from taut.read.verb_words import HOPS
 
 NAME_LENGTH = 200
 _RANKS, _RANK = re.compile(r"\[[\d,\s]{0,8000000}\]"), re.compile(r"\d{1,9}")
@@ -113,9 +114,9 @@ class Rows:
 
 
 def _first_of_interval(columns: dict[str, Ints]) -> Ints:
-    """For each op the first that communicates in the same interval of its lane (parts of one grouped call), else itself."""
+    """For each op the first send or receive of the same interval of its lane (parts of one grouped call), else itself."""
     first = np.arange(len(columns["lane"]))
-    rows = np.flatnonzero((columns["kind"] == Kind.COMMUNICATE) & (columns["launch"] >= 0))
+    rows = np.flatnonzero(np.isin(columns["verb"], HOPS) & (columns["launch"] >= 0))
     keys = [columns[name][rows] for name in ("lane", "start_ns", "end_ns", "launch")]
     order = np.lexsort(keys)
     same = np.ones(max(len(rows) - 1, 0), dtype=np.bool_)

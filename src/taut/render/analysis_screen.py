@@ -60,6 +60,7 @@ FATE_STYLE: dict[str, Style] = {
     "slow compute": ("#e69f00", "▓", "="),
     "exposed transfer": ("#0072b2", "▒", "-"),
     "communication undivided": ("#56b4e9", "░", "~"),
+    "exposed copy": ("#882255", "o", "o"),
     "fault wait": ("#d55e00", "x", "x"),
     "jitter wait": ("#f0e442", "z", "z"),
     "structural wait": ("#cc79a7", "/", "/"),

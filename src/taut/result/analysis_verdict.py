@@ -12,6 +12,7 @@ from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 BOUNDS: dict[Bound, tuple[str, ...]] = {
     "compute": ("productive", "slow compute", "discarded"),
     "communication": ("exposed transfer", "communication undivided"),
+    "copy": ("exposed copy",),
     "synchronisation": ("fault wait", "jitter wait", "structural wait"),
     "host": ("gap", "control overhead"),
 }
@@ -109,6 +110,7 @@ def _place(f: Diagnosed, g: Graph) -> str:
 def _alone(a: Computed, share: dict[str, float]) -> str:
     world = a.graph.trace.world_size
     text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % compute, "
+    text += _copies(share)
     if world == 1:
         return text + f"{share['gap']:.0f} % gaps on the host."
     return text + (
@@ -117,10 +119,15 @@ def _alone(a: Computed, share: dict[str, float]) -> str:
     )
 
 
+def _copies(share: dict[str, float]) -> str:
+    """Copies between host and device that nothing hides, where they are a share worth a word."""
+    return f"{share['exposed copy']:.0f} % exposed copies, " if share["exposed copy"] >= 0.5 else ""
+
+
 def _quiet(a: Computed, share: dict[str, float]) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
     text = (
-        f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps and waits for them; "
+        f"No finding: {share['productive']:.0f} % productive, {_copies(share)}{share['gap']:.0f} % gaps and waits for them; "
         f"in all {waiting:.0f} % waiting at gates"
     )
     totals = a.blame.totals

@@ -178,3 +178,51 @@ def test_header(tiny: Any) -> None:
 def test_epoch_times_keep_their_microseconds(tiny: Any) -> None:
     trace = kineto.load(tiny.as_bytes([tiny.kernel("a", 1, 1694128201435447, 53)], baseTimeNanoseconds=0), "t")
     assert (trace.ops.start_ns[0], trace.ops.end_ns[0]) == (1694128201435447000, 1694128201435500000)
+
+
+def test_copies_are_classes_of_their_own(tiny: Any) -> None:
+    """Pageable or pinned is one class; a copy communicates with nobody."""
+    events = [
+        tiny.event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 10, 5, device=0, stream=7, correlation=1, bytes=64),
+        tiny.event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 5, device=0, stream=7, correlation=2, bytes=32),
+        tiny.event("gpu_memset", "Memset (Device)", 30, 5, device=0, stream=7, correlation=3, bytes=16),
+        tiny.launch(1, 0, name="cudaMemcpyAsync"),
+    ]
+    found = [(op["name"], op["kind"], op["verb"], op["size"], op["group"]) for op in device_ops(tiny, load(tiny, events))]
+    assert found == [
+        ("copy h2d", "communicate", "none", 64, ""),
+        ("copy h2d", "communicate", "none", 32, ""),
+        ("set", "communicate", "none", 16, ""),
+    ]
+
+
+def test_copies_alone_are_a_device(tiny: Any) -> None:
+    trace = load(tiny, [tiny.event("Memcpy", "Memcpy DtoH (Device -> Pageable)", 10, 5, device=0, stream=7)])
+    assert [(op["name"], op["lane"]) for op in tiny.ops_of(trace)] == [("copy d2h", "stream 7")]
+
+
+def test_events_of_mtia_are_a_device(tiny: Any) -> None:
+    """DMA requests are copies, and a stream that waits for another does nothing."""
+    events = [
+        tiny.event("mtia_ccp_events", "pe_exe", 10, 50, pid=17, tid=3, stream=106),
+        tiny.event("mtia_ccp_events", "dma_request", 60, 5, pid=17, tid=4, stream=107, direction="HOST_TO_DEVICE", size=99),
+        tiny.event("mtia_ccp_events", "event_wait", 70, 5, pid=17, tid=4, stream=107),
+        tiny.event("mtia_runtime", "runFunction", 0, 5, correlation=4),
+    ]
+    trace = load(tiny, events)
+    found = [(op["lane"], op["name"], op["kind"], op["size"]) for op in tiny.ops_of(trace)]
+    assert found == [("stream 106", "pe_exe", "compute", -1), ("stream 107", "copy h2d", "communicate", 99)]
+    assert trace.counts["dropped: waits of a stream"] == 1
+
+
+def test_old_traces_have_annotations_among_their_operators(tiny: Any) -> None:
+    """PyTorch before 1.10 has one category for both."""
+    events = [
+        tiny.event("Operator", "ProfilerStep#5", 0, 40),
+        tiny.event("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, 8),
+        tiny.event("Operator", "aten::mm", 10, 5),
+        tiny.event("Kernel", "gemm", 20, 5, device=0, stream=7, correlation=1),
+    ]
+    trace = load(tiny, events)
+    assert trace.marks.step.tolist() == [5]
+    assert [op["name"] for op in tiny.ops_of(trace)] == ["input: DataLoader", "gemm"]

@@ -45,6 +45,14 @@ class DeviceArgs(msgspec.Struct, gc=False):
     bytes: Int64 = -1
 
 
+class CopyArgs(msgspec.Struct, gc=False):
+    """What a copy records beside its name: its direction, and its bytes in the words of other profilers."""
+
+    kind: Json = None
+    direction: Json = None
+    size: Int64 = -1
+
+
 class RuntimeArgs(msgspec.Struct, gc=False):
     """What ties a runtime call to the device event it launched."""
 

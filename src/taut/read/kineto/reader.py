@@ -14,7 +14,7 @@ from taut.core.tables import NULL, Member, Table, Trace
 from taut.read.files import Member as File
 from taut.read.json_values import integer
 from taut.read.kineto.device_side import add_device_side
-from taut.read.kineto.event_columns import DEVICE, Events, decode, decode_flow
+from taut.read.kineto.event_columns import Events, decode, decode_flow
 from taut.read.kineto.event_ops import step_marks
 from taut.read.kineto.host_side import add_host_side
 from taut.read.kineto.json_events import Header
@@ -75,7 +75,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     rank, world_size = (number if 0 <= number < RANKS else NULL for number in (rank, world_size))
     rows, groups = Rows(), Groups(distributed, events.comm.distinct)
     marks = step_marks(events, rank, rows.counts)
-    if (events.kind == DEVICE).any():
+    if events.has_device:
         add_device_side(events, rows, groups)
     else:
         add_host_side(events, rows, groups)

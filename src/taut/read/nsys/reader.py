@@ -15,7 +15,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import stream_lane
 from taut.core.errors import InputRefused, NotATrace
-from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace
+from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
 from taut.read.contents import Gpu, Report
 from taut.read.files import Member as File
 from taut.read.limits import check_wall
@@ -168,7 +168,8 @@ class _Reading:
     def _add_work(self, rows: Rows, work: Ints, launch: Ints, device: int) -> None:
         w = self.work
         lane, name = self._lanes(rows, work, device), coded(rows.names, w.name[work], lambda code: w.names[code])
-        rows.add(w.start[work], w.end[work], kind=Kind.COMPUTE, lane=lane, name=name, size=w.size[work], launch=launch)
+        kind = np.where(w.copied[work], Kind.COMMUNICATE, Kind.COMPUTE)
+        rows.add(w.start[work], w.end[work], kind=kind, lane=lane, name=name, size=w.size[work], launch=launch)
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
@@ -179,7 +180,7 @@ class _Reading:
                 f"{n} CUDA graph launches were recorded whole: collectives inside them cannot be seen"
                 " (record with --cuda-graph-trace=node)"
             )
-        if any(((o.kind == Kind.COMMUNICATE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
+        if any(((o.verb != Verb.NONE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
             doubts.append(
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs=true)"
