@@ -23,13 +23,19 @@ def ideal(raws: list[device.Raw], cut: bool = False) -> dict[str, Any]:
     windows, ranks = [], {}
     for raw in raws:
         marks = device.Marks(raw)
-        kept = [i for i in marks.last if marks.follows(i)] or list(marks.last)
+        orderly = sorted(marks.last.values()) == list(marks.last.values())
+        first, last = (marks.first, marks.last) if orderly else (marks.main_first, marks.main_last)
+        kept = [i for i in last if marks.follows(i)] or list(last)
         kept = kept[:-1] if cut else kept
-        opens = {i: marks.last[i - 1] if marks.follows(i) else marks.first[i] for i in kept}
-        step = sum(marks.last[i] - opens[i] for i in kept) / len(kept)
+        opens = {i: last[i - 1] if marks.follows(i) else first[i] for i in kept}
+        step = sum(last[i] - opens[i] for i in kept) / len(kept)
         opens[kept[0]] = min(opens[kept[0]], marks.first[kept[0]])  # what ran ahead of its step is inside
-        spans = [(opens[i], marks.last[i]) for i in kept]
-        windows += [{"rank": raw.rank, "step": i, "start_ns": a, "end_ns": b} for i, (a, b) in enumerate(spans)]
+        spans = [(opens[i], last[i]) for i in kept]
+        spans[-1] = spans[-1][0], max(marks.last[i] for i in kept)
+        windows += [
+            {"rank": raw.rank, "step": raw.marks[i][0], "start_ns": a, "end_ns": b}
+            for i, (a, b) in zip(kept, spans, strict=True)
+        ]
         shares = {f"{name}_share": share for name, share in device.shares(raw, spans).items()}
         ranks[str(raw.rank)] = {"host": None, "gpu": None, "step_ns": step, **shares}
     return {"windows": windows, "ranks": ranks}

@@ -10,9 +10,11 @@ Exit 1 on a miss.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable
@@ -71,12 +73,54 @@ class Job:
         start = max(at + 0.01, after, self.free.get((dev, stream), 0.0))
         return self.on_device(name, start, length, self.call(at, api, tid=tid), stream, dev, **args)
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder: Path, nsight: bool = False) -> Path:
+        if nsight:
+            return self.write_nsight(folder)
         groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "ranks": list(range(self.world))}]
         info = {"backend": "nccl", "rank": self.rank, "world_size": self.world, "pg_config": groups}
         path = folder / f"rank{self.rank}.json"
         path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": self.events}))
         return path
+
+    def write_nsight(self, folder: Path) -> Path:
+        """The same as an export of Nsight Systems; marks of steps are NVTX ranges."""
+        path, process = folder / f"rank{self.rank}.sqlite", self.rank + 1
+        strings: dict[str, int] = {}
+        rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in NSIGHT}
+        for e in self.events:
+            name, args = strings.setdefault(e["name"], len(strings) + 1), e["args"]
+            start = round(e["ts"] * 1000)
+            times = start, start + round(e["dur"] * 1000)
+            where = args.get("device"), args.get("stream"), args.get("correlation"), process << 24
+            if e["cat"] == "kernel":
+                rows["CUPTI_ACTIVITY_KIND_KERNEL"].append((*times, *where, name, args.get("graph node id")))
+            elif e["cat"] == "gpu_memcpy":
+                way = 1 if "HtoD" in e["name"] else 2
+                rows["CUPTI_ACTIVITY_KIND_MEMCPY"].append((*times, *where, args.get("bytes", 1), way))
+            elif e["cat"] == "gpu_memset":
+                rows["CUPTI_ACTIVITY_KIND_MEMSET"].append((*times, *where, args.get("bytes", 1), 0))
+            elif e["cat"] == "cuda_runtime":
+                rows["CUPTI_ACTIVITY_KIND_RUNTIME"].append((*times, (process << 24) + e["tid"], args.get("correlation"), name))
+            elif e["cat"] == "user_annotation":
+                text = e["name"].replace("ProfilerStep#", "step ")
+                rows["NVTX_EVENTS"].append((*times, 59, text, (process << 24) + e["tid"], None, 0))
+        rows["StringIds"] = [(code, text) for text, code in strings.items()]
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            for table, columns in NSIGHT.items():
+                db.execute(f"create table {table} ({columns})")
+                db.executemany(f"insert into {table} values ({', '.join('?' * len(columns.split(',')))})", rows[table])
+            db.commit()
+        return path
+
+
+NSIGHT = {
+    "StringIds": "id integer primary key, value text",
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start, end, deviceId, streamId, correlationId, globalPid, demangledName, graphNodeId",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start, end, deviceId, streamId, correlationId, globalPid, bytes, copyKind",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "start, end, deviceId, streamId, correlationId, globalPid, bytes, value",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start, end, globalTid, correlationId, nameId",
+    "NVTX_EVENTS": "start, end, eventType, text, globalTid, textId, domainId",
+}
 
 
 @dataclass
@@ -98,6 +142,7 @@ class Truth:
 
 Case = tuple[list[Job], Truth]
 CASES: dict[str, Callable[[], Case]] = {}
+KINETO_ONLY = ("before_zero", "prefill_and_decode", "annotations_on_the_device", "device_and_host_collectives")
 
 
 def case(write: Callable[[], Case]) -> Callable[[], Case]:
@@ -567,6 +612,125 @@ def late_clock() -> Case:
     return [job], Truth(9, 100, 100, 0, 0, 0, 0, (6, 8))
 
 
+@case
+def long_copy_beside() -> Case:
+    """An asynchronous checkpoint: a copy of 25 ms, launched in step 3, runs on a side stream until step 5."""
+    job = Job()
+
+    def body(step: int, at: float) -> None:
+        for k in range(10):
+            end = job.run(GEMM, at + 0.1 * k, 1.0)
+        if step == 3:
+            job.run(D2H, at + 1.5, 25.0, 20, after=end, bytes=1 << 30)
+
+    ahead(job, range(0, 10), body)
+    return [job], Truth(10, 100, 100, 0, 0, None, 0, (8, 10))
+
+
+@case
+def persistent_kernel() -> Case:
+    """A kernel of the first step runs on its own stream until the trace ends."""
+    job = Job()
+
+    def body(step: int, at: float) -> None:
+        if step == 0:
+            job.run("persistent_proxy_kernel", at, 79.0, 30)
+        for k in range(8):
+            job.run(GEMM, at + 0.1 * k + 0.05, 1.0, after=step * 10.0)
+
+    ahead(job, range(0, 8), body)
+    return [job], Truth(10, None, None, 0, 0, 0, 0, (6, 8))
+
+
+@case
+def two_steps_ahead() -> Case:
+    """Batches are copied two steps before they are used, on a side stream, in the mark that launches the copy."""
+    job = Job()
+
+    def body(step: int, at: float) -> None:
+        job.run(H2D, at, 4.0, 20, after=step * 10.0 + 1.0, bytes=1 << 24)
+        for k in range(10):
+            job.run(GEMM, at + 0.1 + 0.1 * k, 1.0, after=20.0 + step * 10.0)
+
+    ahead(job, range(0, 9), body)
+    return [job], Truth(10, None, None, 0, 0, None, None, (7, 9))
+
+
+@case
+def one_kernel_a_step() -> Case:
+    """A step is one long kernel and a short one."""
+    job = Job()
+
+    def body(_: int, at: float) -> None:
+        job.run(GEMM, at + 0.1, 9.9)
+        job.run(RELU, at + 0.2, 0.1)
+
+    ahead(job, range(0, 8), body)
+    return [job], Truth(10, 100, 100, 0, 0, 0, 0, (6, 8))
+
+
+@case
+def before_zero() -> Case:
+    """Time stamps below zero."""
+    job = Job(clock=-40.0)
+    ahead(job, range(0, 8), lambda _, at: [job.run(GEMM, at + 0.1 * k, 0.8, after=at * 5 + k) for k in range(10)] and None)
+    return [job], Truth(10, 80, 80, 0, 0, 0, 0, (6, 8))
+
+
+@case
+def unequal_marks() -> Case:
+    """Rank 1 was profiled for two steps less than rank 0; both take 10 ms."""
+    jobs = []
+    for rank, steps in ((0, range(2, 10)), (1, range(3, 9))):
+        job = Job(rank, 2)
+        for step in steps:
+            at = 2.0 * step
+            job.mark(step, at, at + 1.98)
+            for k in range(8):
+                job.run(GEMM, at + 0.1 * k, 1.0, after=10.0 * step)
+            job.run(REDUCE, at + 1.0, 1.0, 20, after=10.0 * step + 8.0, **{"Collective name": "allreduce", "Group size": 2})
+        jobs.append(job)
+    return jobs, Truth(10, 90, 80, 10, 10, 0, 0, (4, 8), (0, 1))
+
+
+@case
+def slow_rank() -> Case:
+    """Rank 2 of 4 computes 12 ms where the others compute 6 and wait in an all-reduce; 14 ms a step."""
+    jobs = []
+    for rank in range(4):
+        job = Job(rank, 4)
+        work = 12.0 if rank == 2 else 6.0
+
+        def body(step: int, at: float, job: Job = job, work: float = work) -> None:
+            for k in range(6):
+                end = job.run(GEMM, at + 0.1 * k, work / 6, after=14.0 * step)
+            labels = {"Collective name": "allreduce", "In msg nelems": 1 << 20, "dtype": "Float", "Group size": 4}
+            done = 14.0 * (step + 1)
+            job.run(REDUCE, at + 1.0, done - end, 20, after=end, **labels)
+
+        ahead(job, range(0, 8), body)
+        jobs.append(job)
+    return jobs, Truth(14, 100, None, None, None, 0, 0, (6, 8), (0, 1, 2, 3))
+
+
+@case
+def device_and_host_collectives() -> Case:
+    """Gloo on CUDA tensors: the host reduces in every step, the device copies down and up for it."""
+    jobs = []
+    for rank in range(2):
+        job = Job(rank, 2)
+        for i in range(8):
+            at = 20.0 * i
+            job.mark(i, at, at + 19.9)
+            for k in range(10):
+                job.run(GEMM, at + 0.1 * k, 1.0)
+            job.run(D2H, at + 1.2, 1.0, bytes=1 << 20)
+            job.event("cpu_op", "gloo:all_reduce", at + 11.5, 5.0, 3)
+            job.run(H2D, at + 17.0, 1.0, bytes=1 << 20)
+        jobs.append(job)
+    return jobs, Truth(20, 60, 50, 0, 0, 10, 10, (6, 8), (0, 1))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -578,7 +742,8 @@ def misses(truth: Truth, jobs: list[Job], said: dict[str, Any] | str, raws: list
     ranks = {int(r) for r in said["ranks"]}
     if truth.several_devices:
         fits = all(abs(r["step_ns"] / 1e6 / (truth.step_ms or 1) - 1) < 0.01 for r in said["ranks"].values())
-        return [] if fits else ["step time of the devices"]
+        steps = ", ".join(f"{r['step_ns'] / 1e6:.3f}" for r in said["ranks"].values())
+        return [] if fits else [f"steps of {steps} ms on the devices"]
     if ranks != set(truth.ranks):
         found.append(f"device.ranks {sorted(ranks)} for {sorted(truth.ranks)}")
     for raw in raws:
@@ -598,12 +763,19 @@ def misses(truth: Truth, jobs: list[Job], said: dict[str, Any] | str, raws: list
     return found
 
 
-def try_case(name: str, folder: Path, command: str) -> list[str]:
+def loaded(files: list[Path]) -> list[device.Raw]:
+    found = [device.load(f) for f in files]
+    return [raw for raws in found if not isinstance(raws, str) for raw in raws]
+
+
+def try_case(name: str, folder: Path, command: str, nsight: bool = False) -> list[str]:
     """Write one case, run taut on it, and compare."""
     jobs, truth = CASES[name]()
     folder.mkdir(parents=True)
-    files = [job.write(folder) for job in jobs]
-    raws = [raw for f in files for raw in device.load(f) if not isinstance(raw, str)]
+    files = [job.write(folder, nsight) for job in jobs]
+    raws = loaded(files)
+    for job, raw in zip([j for j in jobs if any(e["cat"] in device.DEVICE for e in j.events)], raws, strict=False):
+        raw.rank = job.rank
     return misses(truth, jobs, device.taut(command, files), raws)
 
 
@@ -611,15 +783,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=list(CASES))
     parser.add_argument("--keep", type=Path, help="write the traces here")
+    parser.add_argument("--nsight", action="store_true", help="as exports of Nsight Systems")
     parser.add_argument("--taut", default=shutil.which("taut") or f"{sys.executable} -m taut", help="how to run taut")
     asked = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
-        for name in asked.only or CASES:
-            found = try_case(name, (asked.keep or Path(temporary)) / name, asked.taut)
+        names = asked.only or [name for name in CASES if not (asked.nsight and name in KINETO_ONLY)]
+        for name in names:
+            found = try_case(name, (asked.keep or Path(temporary)) / name, asked.taut, asked.nsight)
             wrong += bool(found)
             print(f"{name}: {'; '.join(found) or 'yes'}", flush=True)
-    print(f"{wrong} of {len(asked.only or CASES)} cases with a miss")
+    print(f"{wrong} of {len(names)} cases with a miss")
     return 1 if wrong else 0
 
 
