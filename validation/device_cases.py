@@ -339,9 +339,9 @@ def two_devices_one_process() -> Case:
 
     def body(step: int, at: float) -> None:
         for k in range(9):
-            job.run(GEMM, at + 0.1 * k, 1.0, after=step * 10.0)
+            job.run(GEMM, at + 0.1 * k, 1.0, after=step * 10.0 + 2.0)
         for k in range(4):
-            job.run(GEMM, at + 1.0 + 0.1 * k, 1.0, dev=1, after=step * 10.0)
+            job.run(GEMM, at + 1.0 + 0.1 * k, 1.0, dev=1, after=step * 10.0 + 2.0)
 
     ahead(job, range(0, 8), body)
     return [job], Truth(10, windows=(6, 8), several_devices=True)
