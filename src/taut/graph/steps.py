@@ -33,7 +33,7 @@ def windows(trace: Trace) -> Windows:
         if step.max() > 0:
             notes.append(f"no step marks: {int(step.max()) + 1} steps found from what recurs")
         else:
-            notes.append("no step marks and nothing recurs: the whole trace is one step")
+            notes.append("no step marks and nothing recurs: the whole trace is one window")
     labels = distinct(step)
     labels = labels[labels >= 0]
     if trace.relative:

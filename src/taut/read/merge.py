@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.device_words import NO_DEVICE
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Mark, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes
@@ -20,6 +21,9 @@ from taut.read.one_job import Labelled, one_world, refuse_two_jobs, window
 EFFECTS = {
     "collectives that do not name their group": "they are matched only where their times show that all ranks take part",
     "grouped sends and receives without their calls": "their peers are not known, and they are not matched",
+    "communication kernels that do not say what they do": "they are not matched, and waiting in them is not told apart",
+    NO_DEVICE: "the device's side is missing, and all figures are the host's"
+    " (record it: torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]))",
     "profiler steps that begin before the one before them ended": "a clock was set back, so the times of events are unreliable",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }

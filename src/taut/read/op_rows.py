@@ -29,6 +29,8 @@ class Message(NamedTuple):
     peer: int = NULL
     seq: int = NULL
     part: int = NULL
+    name: str = ""
+    """The class of the op, where library and verb do not say it."""
 
 
 class Rows:
@@ -52,7 +54,8 @@ class Rows:
     ) -> Ints:
         """Append ops of communication, one for each message, and return their rows."""
         numbers = [
-            (self.names[f"{library} {one.verb.word if one.verb else 'collective'}"], one.verb, *one[2:]) for one in messages
+            (self.names[one.name or f"{library} {one.verb.word if one.verb else 'collective'}"], one.verb, *one[2:6])
+            for one in messages
         ]
         columns = np.array(numbers, dtype=np.int64).reshape(-1, 6).T
         named = dict(zip(("name", "verb", "size", "peer", "seq", "part"), columns, strict=True))

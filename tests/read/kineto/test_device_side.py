@@ -226,3 +226,50 @@ def test_old_traces_have_annotations_among_their_operators(tiny: Any) -> None:
     trace = load(tiny, events)
     assert trace.marks.step.tolist() == [5]
     assert [op["name"] for op in tiny.ops_of(trace)] == ["input: DataLoader", "gemm"]
+
+
+def test_an_unlabelled_generic_kernel_is_no_send(tiny: Any) -> None:
+    """RCCL runs every verb in one kernel: without a call around its launch nobody knows which."""
+    generic = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
+    events = [
+        tiny.event("user_annotation", "nccl:all_reduce", 0, 20, **{"Input Dims": [[8, 4]], "Input type": ["long"]}),
+        tiny.launch(1, 5),
+        tiny.kernel(generic, 1, 100, 10),
+        tiny.kernel(generic, 2, 200, 10),
+    ]
+    trace = load(tiny, events)
+    assert [(op["name"], op["verb"], op["size"]) for op in device_ops(tiny, trace)] == [
+        ("nccl all-reduce", "all-reduce", 256),
+        ("nccl collective", "none", -1),
+    ]
+    assert trace.counts["communication kernels that do not say what they do"] == 1
+    assert not trace.counts.get("grouped sends and receives without their calls")
+
+
+def test_other_libraries_communicate_too(tiny: Any) -> None:
+    """A kernel in which all ranks meet has a verb and a group; of another nobody knows who waits for whom."""
+    custom = "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)"
+    events = [
+        tiny.event(
+            "cpu_op", "_C_custom_ar::all_reduce", 0, 20, **{"Input Dims": [[], [8, 4]], "Input type": ["Scalar", "half"]}
+        ),
+        tiny.launch(1, 5),
+        tiny.kernel(custom, 1, 100, 10),
+        tiny.kernel("void deep_ep::internode_ll::dispatch<true, 6144>(void*)", 2, 200, 10),
+    ]
+    found = [(op["name"], op["kind"], op["verb"], op["group"], op["size"]) for op in device_ops(tiny, load(tiny, events))]
+    assert found == [
+        ("custom all-reduce cross_device_reduce_1stage", "communicate", "all-reduce", "default (custom all-reduce)", 64),
+        ("deep_ep dispatch", "communicate", "none", "", -1),
+    ]
+
+
+def test_the_device_that_most_kernels_use_is_the_gpu(tiny: Any) -> None:
+    def on(device: Any, at: float) -> dict[str, Any]:
+        one: dict[str, Any] = tiny.kernel("gemm", 1, at, 5)
+        one["args"]["device"] = device
+        return one
+
+    assert load(tiny, [on(3, 0), on(2, 10), on(3, 20)]).members.gpu.tolist() == [3]
+    assert load(tiny, [on("x", 0)]).members.gpu.tolist() == [-1]
+    assert load(tiny, [tiny.event("cpu_op", "aten::mm", 0, 5)]).members.gpu.tolist() == [-1]

@@ -141,6 +141,21 @@ def test_kernels_copies_and_their_launches(export: Callable[..., Export]) -> Non
     assert trace.counts["dropped: runtime calls that launch nothing"] == 1
 
 
+def test_kernels_of_other_libraries_communicate(export: Callable[..., Export]) -> None:
+    """And a generic kernel without a call around its launch is no exchange."""
+    e = export()
+    e.kernel(1, 10, 30, "void vllm::cross_device_reduce_1stage<half, 2>(RankData*)", launched=5, device=3)
+    e.kernel(1, 40, 50, "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", launched=35, device=3)
+    trace = read([e.save()])
+    found = [row for row in table(trace, "name", "kind", "verb", "lane") if row[1] == Kind.COMMUNICATE]
+    assert found == [
+        ("custom all-reduce cross_device_reduce_1stage", Kind.COMMUNICATE, Verb.ALL_REDUCE, "stream 7"),
+        ("nccl collective", Kind.COMMUNICATE, Verb.NONE, "stream 7"),
+    ]
+    assert trace.members.gpu.tolist() == [3]
+    assert "1 communication kernels that do not say what they do" in " ".join(trace.partial)
+
+
 def test_several_gpus_of_one_report_meet_in_their_communicator(export: Callable[..., Export]) -> None:
     e = export()
     for process, rank in ((1, 1), (2, 0)):  # the rank is not the order of the devices

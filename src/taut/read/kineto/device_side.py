@@ -1,4 +1,4 @@
-"""The accelerator side of a Kineto trace: kernels on streams, the calls that launched them, NCCL collectives."""
+"""The accelerator side of a Kineto trace: kernels and copies on streams, the calls that launched them, communication."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from taut.core.array_types import Ints
 from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind
 from taut.read.columns import grouped_max
+from taut.read.communication_families import is_communication
 from taut.read.kineto.collectives import add_collectives
 from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import Rows, issuer
-from taut.read.verb_words import is_collective_kernel
 
 
 def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
@@ -25,7 +25,7 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     by = issuer(events.correlation[calls], events.correlation[work])
     launch = np.append(call_rows, NULL)[by]
     copies = events.kind[work] == COPY
-    collective = ~copies & events.named(work, is_collective_kernel)
+    collective = ~copies & events.named(work, is_communication)
     own = work[~collective]
     rows.add(
         events.start[own],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import compress, repeat
 from operator import attrgetter, eq
 from typing import cast
@@ -17,6 +19,7 @@ import numpy as np
 from taut.core.array_types import Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.columns import Codes, Flags
+from taut.read.communication_families import OPERATORS
 from taut.read.copy_words import copy_class
 from taut.read.json_values import elements, integer, without_nan
 from taut.read.kineto.json_events import (
@@ -47,6 +50,8 @@ _LANE, _HOST = 5, 6
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
 
+# More than these are no devices of one host.
+DEVICES = 4096
 # Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
 
@@ -94,6 +99,15 @@ class Events:
     def has_device(self) -> bool:
         """Whether anything ran on an accelerator."""
         return bool(np.isin(self.kind, (DEVICE, COPY)).any())
+
+    def main_device(self) -> int:
+        """The device that most events of devices ran on; -1 where there is none, or it is no number."""
+        used = np.bincount(self.place[self.rows(DEVICE, COPY)], minlength=1)
+        by_device = Counter[Place]()
+        for (device, _), count in zip(self.streams, used.tolist(), strict=False):
+            by_device[device] += count
+        most = max(by_device, key=lambda device: by_device[device], default=None)
+        return most if type(most) is int and 0 <= most < DEVICES else -1
 
     def named(self, rows: Ints, test: Callable[[str], bool]) -> Mask:
         """One boolean per row: whether its name passes the test (asked once per distinct name)."""
@@ -183,19 +197,28 @@ _CATEGORIES = {
 _COPIES, _WAITS = re.compile(r"memcpy|memset|dma|copy", re.IGNORECASE), re.compile(r"event|wait|sync|record", re.IGNORECASE)
 
 
-def _on_lane(name: str) -> int:
-    """What an event of a device is by its name; -1 where it is a wait of one stream for another."""
-    return COPY if _COPIES.search(name) else -1 if _WAITS.search(name) else DEVICE
-
-
-def _on_host(name: str) -> int:
-    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) or an annotation."""
-    return CPU_OP if "::" in name or "Backward" in name or name == "record_param_comms" else ANNOTATION
+def _is_operator(name: str) -> bool:
+    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) and no annotation."""
+    return "::" in name or "Backward" in name or name == "record_param_comms"
 
 
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS)) or name == "record_param_comms"
+    return (
+        name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS))
+        or name == "record_param_comms"
+        or OPERATORS.match(name) is not None
+    )
+
+
+_LAUNCH = re.compile(r"launch|mem(?:cpy|set)|enqueue|runFunction|^submit", re.IGNORECASE)
+NOT_CATEGORIES = ("no category", "not an event", "not an interval", "no time or duration", "negative duration", "cpu_op")
+"""Reasons for which an event is dropped that are no category of events."""
+
+
+def is_launch(name: str) -> bool:
+    """Whether a call of this name into a driver puts work onto a device."""
+    return _LAUNCH.search(name) is not None
 
 
 def is_checkpoint(name: str) -> bool:
@@ -257,6 +280,8 @@ class _Columns:
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
+        self._is_operator = Flags(self.names, _is_operator)
+        self._is_copied, self._is_waiting = Flags(self.names, _COPIES.search), Flags(self.names, _WAITS.search)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
@@ -287,14 +312,12 @@ class _Columns:
             self.parts = [self._used(part) for part in self.parts]
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
-        """The kinds, with those that the category left open told by the name."""
-        for open_kind, told in ((_LANE, _on_lane), (_HOST, _on_host)):
-            rows = np.flatnonzero(kind == open_kind)
-            if len(rows):
-                words = list(self.names)
-                used, inverse = np.unique(name[rows], return_inverse=True)
-                kind = kind.copy()
-                kind[rows] = np.array([told(words[code]) for code in used.tolist()], dtype=np.int64)[inverse]
+        """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
+        if (kind == _HOST).any():
+            kind = np.where(kind != _HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
+        if (kind == _LANE).any():
+            told = np.where(self._is_copied(name), COPY, np.where(self._is_waiting(name), -1, DEVICE))
+            kind = np.where(kind != _LANE, kind, told)
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
@@ -340,7 +363,7 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        size[work] = _ints([a.bytes for a in args])
+        size[work] = _ints([_threads(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
         place[work] = self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
             for e, a in zip(busy, args, strict=True)
@@ -389,6 +412,18 @@ class _Columns:
             comm=self.comm,
             counts=+self.counts,
         )
+
+
+@lru_cache(4096)
+def _threads(grid: bytes, block: bytes) -> int:
+    """Threads of a kernel, from the text of its grid and block: its shape, as far as a trace tells; -1 where it does not."""
+    total = 1
+    for text in (grid, block):
+        try:
+            total *= math.prod(msgspec.json.decode(text, type=list[int]))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return -1
+    return total if 0 < total < 1 << 40 else -1
 
 
 def _picked(events: list[Event], chosen: Mask) -> list[Event]:

@@ -43,6 +43,8 @@ class DeviceArgs(msgspec.Struct, gc=False):
     stream: Place = None
     device: Place = None
     bytes: Int64 = -1
+    grid: msgspec.Raw = _NO_ARGS
+    block: msgspec.Raw = _NO_ARGS
 
 
 class CopyArgs(msgspec.Struct, gc=False):

@@ -13,11 +13,11 @@ from taut.core.array_types import Ints, Mask
 from taut.core.errors import TooLarge
 from taut.core.tables import NULL
 from taut.read.columns import Codes
+from taut.read.communication_families import is_communication
 from taut.read.copy_words import copy_class
 from taut.read.nsys.sqlite import Database
 from taut.read.op_rows import NAME_LENGTH, coded
 from taut.read.step_marks import PROCESS
-from taut.read.verb_words import is_collective_kernel
 
 KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME = (
     f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "RUNTIME")
@@ -50,8 +50,8 @@ class Work:
     names: list[str]
 
     def collective(self) -> Mask:
-        """One boolean a row: whether it is a kernel of NCCL."""
-        passed = np.array([is_collective_kernel(name) for name in self.names], dtype=np.bool_)
+        """One boolean a row: whether it is a kernel that communicates."""
+        passed = np.array([is_communication(name) for name in self.names], dtype=np.bool_)
         return passed[self.name] & ~self.copied if len(self.name) else np.zeros(0, dtype=np.bool_)
 
 
