@@ -46,7 +46,7 @@ POINT, STEP, HELD = 0.01, 0.01, 0.99
 COMMUNICATES = re.compile(
     r"""^(nccl|rccl|mscclKernel|msccl_|ccl_|oneccl|hccl|hcom)      # libraries of collectives
       | nccl(Dev)?Kernel | mscclpp | msccl:: | oneccl | \bccl:: | hcom_ | hccl
-      | nvshmem | rocshmem | ishmem | shmem_(put|get|barrier)       # one-sided
+      | nvshmem | rocshmem | ishmem | _on_stream_kernel               # one-sided
       | deep_ep | \b(intranode|internode|internode_ll)::            # expert parallel
       | moe_?a2a | moe_?all_?to_?all | uccl | pplx
       | multimem_ | (one|two)_?shot | cross_device_reduce | symm_mem # symmetric memory

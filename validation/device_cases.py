@@ -476,7 +476,7 @@ def families() -> Case:
         "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
         "void tensorrt_llm::kernels::mnnvl_throughput::moeA2ADispatchKernel<8>(int)",
         "void mscclpp::allreduce7<float>(float*)",
-        "void at::native::two_shot_all_reduce_kernel_inplace<c10::BFloat16>(c10::BFloat16*)",
+        "void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 8>(c10::BFloat16**)",
         "void quickreduce::allreduce_prototype_twoshot<quickreduce::TwoshotFP8>(half const*)",
     )
     plain = (
