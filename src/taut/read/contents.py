@@ -155,6 +155,21 @@ class Report:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass
+class Profile:
+    """One XLA profile of one host: its devices, each with the trace of its ops."""
+
+    label: str
+    host: str
+    devices: list[tuple[int, Trace]]
+    """Number of the device, and its trace."""
+    start_ns: int = NULL
+    """When it was recorded, ns of the calendar; -1 where it does not tell."""
+    stop_ns: int = NULL
+    viewed: bool = False
+    """Whether it is the trace viewer's copy, which holds less than the profile itself."""
+
+
 class Call(NamedTuple):
     """One collective as PyTorch's ``record_param_comms`` recorded it; -1 or empty where that is unknown."""
 
@@ -205,4 +220,4 @@ class Plan:
 
 
 # What a reader returns; a table is one of progress.
-Contents = Trace | Table | Metrics | JobLog | ControlLog | Dump | InspectorLog | Spans | Report | Execution | Plan
+Contents = Trace | Table | Metrics | JobLog | ControlLog | Dump | InspectorLog | Spans | Report | Profile | Execution | Plan

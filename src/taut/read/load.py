@@ -56,11 +56,13 @@ class Format:
 
 # Every format, in the order in which they are asked: the stricter first, and what most people have.
 FORMATS = (
+    Format("xla viewer", "xplane.trace_json", by_member=True),
     Format("kineto", "kineto.reader", by_member=True),
     Format("op table", "op_table", by_member=True),
     Format("step times", "step_times", by_member=True),
     Format("nsys", "nsys.reader", by_member=True),
     Format("otf2", "otf2.reader", by_member=True),
+    Format("xplane", "xplane.reader"),
     Format("flight", "flight.reader"),
     Format("otlp", "otlp.reader"),
     Format("inspector", "flight.inspector"),
