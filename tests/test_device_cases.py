@@ -98,7 +98,7 @@ def test_a_trace_with_device_events_and_no_device_is_a_miss(right: tuple[device.
 
 def test_an_export_of_nsight_systems_says_the_same(tmp_path: Path) -> None:
     (job,), _ = device_cases.CASES["offload"]()
-    one, two = device.load(job.write(tmp_path)), device.load(job.write(tmp_path, nsight=True))
+    one, two = device.load(job.write(tmp_path)), device.load(job.write(tmp_path, "nsight"))
     assert not isinstance(one, str)
     assert not isinstance(two, str)
     assert sorted(zip(one[0].start, one[0].end, one[0].kind, one[0].launch, strict=True)) == sorted(

@@ -151,12 +151,22 @@ def xla(events: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[Raw]:
     names = {(e.get("pid"), e.get("tid"), e["name"]): str(e["args"].get("name", "")) for e in events if e.get("ph") == "M"}
     planes = {pid: name for (pid, _, what), name in names.items() if what == "process_name" and name.startswith("/device:")}
     ranks: dict[Any, Raw] = {}
+    launched = {e["args"]["correlation_id"]: ns(e["ts"]) for e in whole if e["pid"] not in planes and _correlation(e)}
     for e in whole:
-        pid = e.get("pid")
-        if pid in planes and _is_stream(names.get((pid, e.get("tid"), "thread_name"), "")):
+        pid, stream = e.get("pid"), names.get((e.get("pid"), e.get("tid"), "thread_name"), "")
+        if pid in planes and _is_stream(stream):
             one = ranks.setdefault(pid, Raw(None, int(planes[pid].rsplit(":", 1)[-1].split()[0])))
-            one.add(ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), kind_of(e["name"]))
+            launch = launched.get(_correlation(e), -1)
+            one.add(ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), kind_of(e["name"]), launch, stream)
+    numbered = [(e, (e.get("args") or {}).get("step_num")) for e in whole if e["pid"] not in planes]
+    marks = sorted((int(n), ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0))) for e, n in numbered if n is not None)
+    for one in ranks.values():
+        one.marks = marks
     return [ranks[pid] for pid in sorted(ranks, key=lambda p: ranks[p].device or 0)]
+
+
+def _correlation(e: dict[str, Any]) -> str | None:
+    return (e.get("args") or {}).get("correlation_id")
 
 
 def _is_stream(line: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import json
 import random
 import shutil
@@ -27,7 +28,8 @@ import device
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
 RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::relu>"
 REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-H2D, D2H = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)"
+H2D, D2H, FILL = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)", "Memset (Device)"
+XLA_COPIES = {H2D: "MemcpyH2D", D2H: "MemcpyD2H", FILL: "Memset"}
 
 
 @dataclass
@@ -73,13 +75,40 @@ class Job:
         start = max(at + 0.01, after, self.free.get((dev, stream), 0.0))
         return self.on_device(name, start, length, self.call(at, api, tid=tid), stream, dev, **args)
 
-    def write(self, folder: Path, nsight: bool = False) -> Path:
-        if nsight:
-            return self.write_nsight(folder)
+    def write(self, folder: Path, form: str = "kineto") -> Path:
+        return {"kineto": self.write_kineto, "nsight": self.write_nsight, "xla": self.write_xla}[form](folder)
+
+    def write_kineto(self, folder: Path) -> Path:
         groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "ranks": list(range(self.world))}]
         info = {"backend": "nccl", "rank": self.rank, "world_size": self.world, "pg_config": groups}
         path = folder / f"rank{self.rank}.json"
         path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": self.events}))
+        return path
+
+    def write_xla(self, folder: Path) -> Path:
+        """The same as JAX's trace viewer writes it: a process a device, a thread a stream, correlations on both sides."""
+        named, events = [{"ph": "M", "name": "process_name", "pid": 701, "args": {"name": "/host:CPU"}}], []
+        threads: dict[tuple[int, int], str] = {(701, tid): f"python {tid}" for tid in {e["tid"] for e in self.events}}
+        for e in self.events:
+            pid, args = e["args"].get("device"), {"correlation_id": str(e["args"].get("correlation"))}
+            if e["cat"] in device.DEVICE and pid is not None:
+                threads[pid + 1, e["tid"]] = f"Stream #{e['tid']}(Compute)"
+                name = XLA_COPIES.get(e["name"], e["name"])
+            elif e["cat"] == "user_annotation" and e["name"].startswith("ProfilerStep#"):
+                name, pid, args = "train", 700, {"step_num": e["name"].split("#")[1]}
+            elif e["cat"] == "cuda_runtime" and "correlation" in e["args"]:
+                name, pid = e["name"].replace("cudaLaunchKernel", "cuLaunchKernel"), 700
+            else:
+                continue
+            where = {"pid": pid + 1, "tid": e["tid"], "ts": e["ts"], "dur": e["dur"]}
+            events.append({"ph": "X", "name": name, **where, "args": args})
+        for pid, tid in threads:
+            if pid != 701:
+                named.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"/device:GPU:{pid - 1}"}})
+            named.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": threads[pid, tid]}})
+        head = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}}
+        path = folder / f"rank{self.rank}.trace.json.gz"
+        path.write_bytes(gzip.compress(json.dumps({**head, "traceEvents": named + events}).encode()))
         return path
 
     def write_nsight(self, folder: Path) -> Path:
@@ -142,7 +171,18 @@ class Truth:
 
 Case = tuple[list[Job], Truth]
 CASES: dict[str, Callable[[], Case]] = {}
-KINETO_ONLY = ("before_zero", "prefill_and_decode", "annotations_on_the_device", "device_and_host_collectives")
+LEFT_OUT = {
+    "kineto": (),
+    "nsight": ("before_zero", "prefill_and_decode", "annotations_on_the_device", "device_and_host_collectives"),
+    "xla": (
+        "prefill_and_decode",
+        "decode_marks",
+        "annotations_on_the_device",
+        "device_and_host_collectives",
+        "rank_without_device",
+    ),
+}
+"""Cases that a form cannot tell."""
 
 
 def case(write: Callable[[], Case]) -> Callable[[], Case]:
@@ -597,7 +637,7 @@ def fills_and_small_reads() -> Case:
 
     def body(_: int, at: float) -> None:
         for k in range(5):
-            job.run("Memset (Device)", at + 0.2 * k, 0.4, bytes=1 << 20)
+            job.run(FILL, at + 0.2 * k, 0.4, bytes=1 << 20)
             job.run(GEMM, at + 0.2 * k + 0.1, 1.6)
 
     ahead(job, range(0, 8), body)
@@ -768,11 +808,11 @@ def loaded(files: list[Path]) -> list[device.Raw]:
     return [raw for raws in found if not isinstance(raws, str) for raw in raws]
 
 
-def try_case(name: str, folder: Path, command: str, nsight: bool = False) -> list[str]:
+def try_case(name: str, folder: Path, command: str, form: str = "kineto") -> list[str]:
     """Write one case, run taut on it, and compare."""
     jobs, truth = CASES[name]()
     folder.mkdir(parents=True)
-    files = [job.write(folder, nsight) for job in jobs]
+    files = [job.write(folder, form) for job in jobs]
     raws = loaded(files)
     for job, raw in zip([j for j in jobs if any(e["cat"] in device.DEVICE for e in j.events)], raws, strict=False):
         raw.rank = job.rank
@@ -783,14 +823,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=list(CASES))
     parser.add_argument("--keep", type=Path, help="write the traces here")
-    parser.add_argument("--nsight", action="store_true", help="as exports of Nsight Systems")
+    parser.add_argument("--form", choices=("kineto", "nsight", "xla"), default="kineto", help="how traces are written")
     parser.add_argument("--taut", default=shutil.which("taut") or f"{sys.executable} -m taut", help="how to run taut")
     asked = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
-        names = asked.only or [name for name in CASES if not (asked.nsight and name in KINETO_ONLY)]
+        names = asked.only or [name for name in CASES if name not in LEFT_OUT[asked.form]]
         for name in names:
-            found = try_case(name, (asked.keep or Path(temporary)) / name, asked.taut, asked.nsight)
+            found = try_case(name, (asked.keep or Path(temporary)) / name, asked.taut, asked.form)
             wrong += bool(found)
             print(f"{name}: {'; '.join(found) or 'yes'}", flush=True)
     print(f"{wrong} of {len(names)} cases with a miss")
