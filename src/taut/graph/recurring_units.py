@@ -65,7 +65,8 @@ def recurring(trace: Trace) -> Ints:
     work = work[np.lexsort((ops.start_ns[work], _issued(ops, work), ops.rank[work]))]
     ranks = np.split(work, np.flatnonzero(np.diff(ops.rank[work])) + 1)
     code, classes = _classes(ops, work)
-    least = 3 if (ops.verb[work] == Verb.NONE).any() else 2
+    # Where there are so few classes, the unit holds all of them.
+    least = max(2, min(3 if (ops.verb[work] == Verb.NONE).any() else 2, classes))
     tokens = np.split(code, np.cumsum([len(mine) for mine in ranks])[:-1])
     asked = [_units(tokens[k], classes, least) for k in np.unique(np.linspace(0, len(ranks) - 1, ASKED).astype(int)).tolist()]
     cut = _common(asked)
