@@ -236,6 +236,9 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     if result.ledger is None:
         return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
     if result.job.ranks == 1 and result.job.world_size != 1:
+        if result.job.counts.get("xla profiles"):
+            how = "one device tells no culprit; how to profile all devices of all hosts: docs/recording.md#jax-and-tensorflow"
+            return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
         how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
         return [*lines, how, "next: taut analyze traces/"]
     if result.ledger.currency is None:

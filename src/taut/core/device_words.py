@@ -20,6 +20,8 @@ NO_DEVICE = "launches onto a device of which no event is recorded"
 """Counted: where it is the case for all of a job, every figure is one of the host."""
 LAUNCHES = "device ops with their launch"
 """What a trace counts as so many ops whose call of the host was recorded."""
+NO_BYTES = "collectives whose bytes are not known"
+"""Of so many the trace holds a size that tells them apart and is not that of the larger buffer of a rank in bytes."""
 _STREAM = re.compile(r"(?:device (\d+) )?stream ")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
-from taut.core.device_words import LAUNCHES, is_copy, on_device
+from taut.core.device_words import LAUNCHES, NO_BYTES, is_copy, on_device
 from taut.core.group_kernels import order_groups
 from taut.core.ids import numbered, sums, weighed
 from taut.core.spans import Spans, union
@@ -225,7 +225,7 @@ def collectives(graph: Graph) -> list[DeviceCollective]:
     rows = np.flatnonzero(device_mask(graph) & (ops.verb != Verb.NONE) & (ops.verb != Verb.BARRIER))
     if not len(rows):
         return []
-    size, members = ops.size[rows], _members(graph, rows)
+    size, members, in_bytes = ops.size[rows], _members(graph, rows), not graph.trace.counts.get(NO_BYTES)
     scale = np.where(size > 0, np.log2(np.maximum(size, 1)).astype(np.int64), size)
     ids, count = numbered(ops.name[rows], ops.verb[rows], members, scale)
     took, matched = ops.end_ns[rows] - ops.start_ns[rows], graph.gate[rows] >= 0
@@ -237,13 +237,13 @@ def collectives(graph: Graph) -> list[DeviceCollective]:
         told = mine[matched[mine]]
         apart = len(told) > 0
         timed = graph.work_ns[rows[told]] if apart else took[mine]
-        rate = _rate(size[told if apart else mine], timed)
+        rate = _rate(size[told if apart else mine], timed) if in_bytes else None
         verb, n = Verb(int(ops.verb[rows[mine[0]]])), int(members[mine[0]])
         out.append(
             DeviceCollective(
                 op_class=graph.names[ops.name[rows[mine[0]]]],
                 verb=verb.word,
-                size_bytes=int(np.median(size[mine])) if (size[mine] >= 0).all() else None,
+                size_bytes=int(np.median(size[mine])) if in_bytes and (size[mine] >= 0).all() else None,
                 members=n if n > 0 else None,
                 count=len(mine),
                 rank_ns=int(spent[k]),

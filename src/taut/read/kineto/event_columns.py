@@ -479,9 +479,9 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
     if abs(base) < LIMIT_NS:
         events.start += base
         events.end += base
+        events.base = base
         for times in (*events.matrix.start, *events.matrix.end):
             times += base
-        events.base = base
     return events
 
 

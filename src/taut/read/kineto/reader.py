@@ -85,8 +85,8 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         add_host_side(events, rows, groups)
         rows.counts[NO_DEVICE] += len(events.chosen(RUNTIME, is_launch))
     gpu = events.main_device()
-    matrix_work = _matrix_work(events, rank, marks)
     base = events.base
+    matrix_work = _matrix_work(events, rank, marks)
     del events
     ops = rows.table(rank, marks)
     counts += rows.counts
