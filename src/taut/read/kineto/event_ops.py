@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import Kind, Table
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, DEVICE, RUNTIME, Events, is_comm
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, CPU_OP, DEVICE, RUNTIME, is_comm
 from taut.read.known_marks import OPTIMISER, PROFILER
 from taut.read.op_rows import NAME_LENGTH, Rows, coded
 from taut.read.step_marks import Loop, Ranges, loops

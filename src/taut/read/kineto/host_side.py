@@ -12,7 +12,8 @@ from taut.read.columns import containing
 from taut.read.json_values import elements, integer
 from taut.read.kineto.collectives import NO_GROUP, message_bytes, peer_argument
 from taut.read.kineto.device_side import is_loader, outermost
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, HOOKS, Events, is_checkpoint
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, CPU_OP, HOOKS, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import NAME_LENGTH, Message, Rows
