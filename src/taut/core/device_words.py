@@ -20,6 +20,8 @@ NO_DEVICE = "launches onto a device of which no event is recorded"
 """Counted: where it is the case for all of a job, every figure is one of the host."""
 UNREAD = "events of categories that are not known"
 """Counted in traces without a device: they may be one's."""
+LAUNCHES = "device ops with their launch"
+"""What a trace counts as so many ops whose call of the host was recorded."""
 _STREAM = re.compile(r"(?:device (\d+) )?stream ")
 
 

@@ -30,6 +30,7 @@ from taut.read.kineto.event_kinds import (
     HOST,
     LANE,
     RUNTIME,
+    SHADOW,
     category,
     is_checkpoint,
     is_comm,
@@ -54,6 +55,7 @@ from taut.read.kineto.json_events import (
     slices,
     whole,
 )
+from taut.read.kineto.matrix_work import MatrixOps, is_matrix_op
 from taut.read.limits import near
 
 # More than these are no devices of one host.
@@ -80,7 +82,10 @@ class Events(Struct):
     threads: list[Hashable]
     streams: list[tuple[Place, Place]]
     comm: CommTable
+    matrix: MatrixOps
     counts: Counter[str]
+    base: int = 0
+    """What was added to the times of the file, ns."""
 
     def comm_args(self, row: int) -> CommArgs:
         """What an event records about the collective it belongs to."""
@@ -234,8 +239,9 @@ class _Columns:
         self.parts: list[tuple[Ints, ...]] = []
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
+        self.matrix = MatrixOps()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
-        self._is_operator = Flags(self.names, is_operator)
+        self._is_matrix, self._is_operator = Flags(self.names, is_matrix_op), Flags(self.names, is_operator)
         self._is_copied, self._is_waiting = Flags(self.names, is_copied), Flags(self.names, is_waiting)
 
     def add(self, events: list[Event]) -> None:
@@ -261,6 +267,7 @@ class _Columns:
         self.counts["dropped: waits of a stream"] += int(waits.sum())
         complete &= ~waits
         if self.device:
+            self._add_matrix(events, complete & (kind == CPU_OP) & self._is_matrix(name))
             complete &= ~self._unused(kind, name, complete)
         events, kind, name = _picked(events, complete), kind[complete], name[complete]
         start, end, good = self._times(events)
@@ -268,6 +275,14 @@ class _Columns:
         if not self.device and np.isin(kind[good], (DEVICE, COPY)).any():
             self.device = True
             self.parts = [self._used(part) for part in self.parts]
+
+    def _add_matrix(self, events: list[Event], chosen: Mask) -> None:
+        """Keep what operators of known FLOPs compute; they are no ops of a trace with device events."""
+        if chosen.any():
+            picked = _picked(events, chosen)
+            start, end, good = self._times(picked)
+            picked = _picked(picked, good)
+            self.matrix.add(picked, start, end, self.threads.of(map(_TID, picked)))
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
         """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
@@ -279,10 +294,12 @@ class _Columns:
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
-        """Operators of the host that a trace with device events has no use for; counted."""
+        """Operators of the host that a trace with device events has no use for, and shadows of collectives; counted."""
         unused: Mask = among & (kind == CPU_OP) & ~self._is_comm(name) & ~self._is_save(name)
         self.counts["dropped: cpu_op"] += int(unused.sum())
-        return unused
+        shadows: Mask = among & (kind == SHADOW) & self._is_comm(name)
+        self.counts["dropped: gpu_user_annotation"] += int(shadows.sum())
+        return unused | shadows
 
     def _used(self, part: tuple[Ints, ...]) -> tuple[Ints, ...]:
         keep = ~self._unused(part[0], part[1])
@@ -368,6 +385,7 @@ class _Columns:
             threads=list(self.threads),
             streams=cast("list[tuple[Place, Place]]", list(self.streams)),
             comm=self.comm,
+            matrix=self.matrix,
             counts=+self.counts,
         )
 
@@ -402,6 +420,9 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
     if abs(base) < LIMIT_NS:
         events.start += base
         events.end += base
+        events.base = base
+        for times in (*events.matrix.start, *events.matrix.end):
+            times += base
     return events
 
 

@@ -8,11 +8,11 @@ from taut.read.communication_families import OPERATORS
 from taut.read.kineto.json_events import Event
 
 # What an event is: a kernel of an accelerator, a call into its driver, an operator on the host, an annotation, a copy or a
-# fill of an accelerator's memory.
-DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY = range(5)
+# fill of an accelerator's memory, the shadow of an annotation on a device.
+DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY, SHADOW = range(6)
 # What cannot be told by the category alone: events of a device whose names tell copies and waits from work, and host
 # events of PyTorch before 1.10, which has one category for operators and annotations.
-LANE, HOST = 5, 6
+LANE, HOST = 6, 7
 
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
@@ -58,6 +58,7 @@ _TASK = re.compile(rb'"Task Type"\s{0,9}:\s{0,9}"([A-Z_]{1,40})')
 _CATEGORIES = {
     "cpu_op": CPU_OP,
     "user_annotation": ANNOTATION,
+    "gpu_user_annotation": SHADOW,
     "operator": HOST,
     "mtia_ccp_events": LANE,
 }
@@ -102,13 +103,12 @@ def task_kind(event: Event) -> int:
     return DEVICE if task[1].startswith((b"AI_", b"MIX_", b"KERNEL_")) else COPY if task[1].startswith(b"MEMCPY") else -1
 
 
+_COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
+
+
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return (
-        name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS))
-        or name == "record_param_comms"
-        or OPERATORS.match(name) is not None
-    )
+    return name == "record_param_comms" or name.startswith(_COMM) or OPERATORS.match(name) is not None
 
 
 def is_launch(name: str) -> bool:
