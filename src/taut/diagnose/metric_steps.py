@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import weighed
@@ -15,8 +14,7 @@ SEEN = 0.95
 """Share of the steps (or blocks of steps) that must hold a sample of every metric."""
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """One rank's steps, or blocks of steps where its sensors are slower than its steps."""
 
     took_ns: Floats

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import (
@@ -61,8 +62,7 @@ FALSE_ALARMS = 0.02
 """Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """One rank, or some directed links, slower in windows first … last."""
 
     first: int

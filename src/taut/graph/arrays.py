@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
@@ -55,8 +56,7 @@ class Clock:
     drift_ppm: float = col("float64", "how much faster it runs than the first rank's, ppm; NaN if unknown", np.nan)
 
 
-@dataclass(frozen=True)
-class Predecessors:
+class Predecessors(Struct, frozen=True):
     """The edges into every op: those of op v are rows ptr[v] … ptr[v + 1] − 1."""
 
     ptr: Ints

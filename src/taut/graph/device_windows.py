@@ -9,9 +9,10 @@ ops that belong to no class. Host ops outside the window are cut off: what they 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct, structs
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy, on_device
@@ -25,8 +26,7 @@ OTHER_STEP = {Kind.COMPUTE: "compute of another step", Kind.COMMUNICATE: "commun
 """Class names of device work inside the windows that no kept step launched; copies keep theirs."""
 
 
-@dataclass(frozen=True)
-class DeviceWindows:
+class DeviceWindows(Struct, frozen=True):
     """The windows of all ranks, and the ops that open and close them; rows are those of the trace."""
 
     beside: Ints
@@ -61,8 +61,7 @@ class DeviceWindows:
         return inside, origin, np.maximum(start, 0)[inside], np.minimum(end, stop)[inside]
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """The ops that make a window, their ranks and windows as indices."""
 
     row: Ints
@@ -108,8 +107,7 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
     )
 
 
-@dataclass(frozen=True)
-class _Spans:
+class _Spans(Struct, frozen=True):
     """Windows on each rank's own clock: one entry for each segment and rank, -1 where it has no op."""
 
     opens_with: Ints
@@ -151,7 +149,7 @@ def with_other_steps(trace: Trace, windows: Windows, found: DeviceWindows) -> tu
         columns[name][row] = NULL
     keep, step = windows.keep.copy(), windows.step.copy()
     keep[row], step[row] = True, found.step
-    return replace(trace, ops=ops.replace(**columns), names=names), replace(windows, keep=keep, step=step)
+    return replace(trace, ops=ops.replace(**columns), names=names), structs.replace(windows, keep=keep, step=step)
 
 
 def _before(trace: Trace, windows: Windows, device: Mask, rank: Ints) -> _Work:

@@ -155,7 +155,12 @@ def test_classes_of_copies(name: str, call: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("name", "hlo", "verb", "kind"),
     [
-        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "reduce-scatter.7", Verb.REDUCE_SCATTER, Kind.COMMUNICATE),
+        (
+            "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",
+            "reduce-scatter.7",
+            Verb.REDUCE_SCATTER,
+            Kind.COMMUNICATE,
+        ),
         ("ncclDevKernel_SendRecv(x)", "collective-permute-start.2", Verb.NONE, Kind.COMMUNICATE),
         ("all_reduce_one_shot", "all-reduce-start", Verb.ALL_REDUCE, Kind.COMMUNICATE),
         ("input_reduce_fusion", "all_reduce_fusion", Verb.NONE, Kind.COMPUTE),

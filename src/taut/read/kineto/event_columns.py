@@ -7,7 +7,6 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress, repeat
 from operator import attrgetter, eq
@@ -15,6 +14,8 @@ from typing import cast
 
 import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
@@ -56,8 +57,7 @@ DEVICES = 4096
 LIMIT_NS = 4.5e18
 
 
-@dataclass
-class Events:
+class Events(Struct):
     """The usable events of one file, as columns of equal length."""
 
     header: Header

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind, Table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,8 +33,7 @@ _FORMATS = dict(zip(range(1, 19), "bBhHiIqQqQbBhHiIqQ", strict=True)) | {22: "Q"
 _HEADER = struct.Struct("<QQQQ")
 
 
-@dataclass(frozen=True)
-class Notes(Ranges):
+class Notes(Ranges, frozen=True):
     """Ranges of all threads; ``size`` is the elements of the recorded shapes."""
 
     size: Ints
