@@ -104,6 +104,7 @@ def test_marks_of_iterations(names: list[str], steps: list[int]) -> None:
         ["Optimizer.zero_grad#Adam.zero_grad"] * 4,
         ["lr_scheduler.step"] * 4,
         ["request 1", "request 2", "request 3"],
+        ["criterion"] * 2,
     ],
 )
 def test_parts_of_steps_are_no_steps(names: list[str]) -> None:
@@ -123,6 +124,23 @@ def test_a_part_inside_a_step_does_not_count() -> None:
     loop = found([*inside, *every(["train_step"] * 4)], range(5, 400, 10))
     assert loop is not None
     assert (loop.stem, len(loop.step)) == ("train_step", 4)
+
+
+def test_a_name_inside_itself_counts_once() -> None:
+    inside: list[Range] = [("train_step", start + 10, end - 10) for _, start, end in every(["train_step"] * 4)]
+    assert [start for _, start, _ in marks(found([*inside, *every(["train_step"] * 4)], range(5, 400, 10)))] == [
+        0,
+        100,
+        200,
+        300,
+    ]
+
+
+def test_marks_of_a_warm_up_are_not_the_loop() -> None:
+    warm: list[Range] = [("prefill", 10 * k, 10 * k + 9) for k in range(3)]
+    loop = found([*warm, *[(f"iteration {k}", 100 * k, 100 * k + 80) for k in range(1, 9)]], range(5, 900, 10))
+    assert loop is not None
+    assert loop.step.tolist() == list(range(1, 9))
 
 
 def test_the_thread_that_launches_counts() -> None:
