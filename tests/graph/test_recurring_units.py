@@ -109,6 +109,11 @@ def test_steps_that_are_cut_are_left_out() -> None:
     assert (found[0], len(found) - 1, set(found[1:])) == (len(STEP) - 100 + len(STEP) - 60, 4, {len(STEP)})
 
 
+def test_nothing_is_cut_of_whole_steps_that_only_something_inside_tells() -> None:
+    step = [*LAYER * 6, "route", *LAYER * 6]
+    assert steps(step * 5) == [0, *[len(step)] * 5]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_extra_kernels_do_not_hide_the_steps(seed: int) -> None:
     chance = np.random.default_rng(seed)

@@ -180,6 +180,8 @@ def _turns(token: Ints, cut: Cut) -> tuple[Ints, int, int]:
     What lies before the first cut or behind the last is a unit if it is as long as one, else it is left out.
     """
     at = np.flatnonzero(token == cut.code) + cut.behind
+    if len(at) > 1 and (np.diff(at) == at[1] - at[0]).all() and len(token) == len(at) * (at[1] - at[0]):
+        at = at - at[0]  # whole units, all alike, from the first op to the last
     ends = np.unique(np.concatenate([[0], at, [len(token)]]))
     size = np.diff(ends)
     inner = size[1:-1] if len(size) > 2 else size
