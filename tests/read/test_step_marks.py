@@ -207,6 +207,13 @@ def test_steps_of_the_profiler_come_before_others(tiny: Any) -> None:
     notes = [tiny.event("user_annotation", name, 100 * k, 80) for k, name in enumerate(SGLANG)]
     trace = kineto_trace(tiny, [*notes, tiny.step(7, 0, 200), tiny.step(8, 200, 200)], range(5, 400, 10))
     assert trace.marks.step.tolist() == [7, 8]
+    assert trace.marks.phase.tolist() == ["mixed", "mixed"]
+
+
+def test_steps_of_the_profiler_have_the_phase_of_the_server_inside(tiny: Any) -> None:
+    notes = [tiny.event("user_annotation", name, 100 * k + 5, 80) for k, name in enumerate(SGLANG)]
+    trace = kineto_trace(tiny, [*notes, *(tiny.step(k, 100 * k, 100) for k in range(4))], range(6, 400, 10))
+    assert (trace.marks.step.tolist(), trace.marks.phase.tolist()) == ([0, 1, 2, 3], ["prefill", "decode", "mixed", "decode"])
 
 
 def test_a_loop_inside_the_only_step_of_the_profiler(tiny: Any) -> None:
