@@ -179,6 +179,11 @@ def test_optimisers_that_take_turns_are_of_one_step() -> None:
     assert marks(found(ends, range(5, 800, 10)))[1:] == [(1, 199, 399), (2, 399, 599), (3, 599, 799)]
 
 
+def test_three_optimisers_of_one_step_are_not_three_steps() -> None:
+    ends: list[Range] = [("Optimizer.step#Adam.step", at, at + 5) for at in (900, 910, 920)]
+    assert found(ends, [*range(5, 900, 10), 902, 912, 922]) is None
+
+
 def test_batches_of_a_loader_begin_steps_and_the_last_may_be_cut() -> None:
     loads: list[Range] = [("enumerate(DataLoader)#_Iter.__next__", 100 * k, 100 * k + 5) for k in range(4)]
     assert marks(found(loads, range(8, 350, 10))) == [(0, 0, 100), (1, 100, 200), (2, 200, 300)]
@@ -220,6 +225,12 @@ def test_a_loop_inside_the_only_step_of_the_profiler(tiny: Any) -> None:
     notes = [tiny.event("user_annotation", name, 100 * k, 80) for k, name in enumerate(SGLANG)]
     trace = kineto_trace(tiny, [*notes, tiny.step(7, 0, 399)], range(5, 400, 10))
     assert trace.marks.step.tolist() == [0, 1, 2, 3]
+
+
+def test_what_is_only_implied_does_not_part_a_step_of_the_profiler(tiny: Any) -> None:
+    notes = [tiny.event("user_annotation", "Optimizer.step#Adam.step", 100 * k + 90, 9) for k in range(4)]
+    trace = kineto_trace(tiny, [*notes, tiny.step(7, 0, 399)], range(5, 400, 10))
+    assert trace.marks.step.tolist() == [7]
 
 
 def test_one_mark_of_a_server_is_one_step(tiny: Any) -> None:

@@ -26,7 +26,8 @@ from taut.read.known_marks import DRAFTS, IMPLIED, OPTIMISER, VERIFY, WRITTEN, E
 KNOWN, NAMED, UNNAMED = 0.25, 0.5, 0.8
 # A first or last step with less of the usual launches than this is cut.
 WHOLE = 0.9
-# Known marks around less than this share of what another loop holds are not the loop.
+# Known marks around less than this share of what another loop holds are not the loop; what is only implied has steps that
+# differ by less than this, and hold at least as much of all launches.
 HALF = 0.5
 # The process in a number of a thread: all but the lowest 24 bits.
 PROCESS = ~0xFFFFFF
@@ -192,12 +193,19 @@ def _known_loop(family: Family, ranges: Ranges, rows: Ints, said: Mapping[int, K
     turns = 1 if family.edge is Edge.SPAN else _turns(ranges.name[rows], _inside(launches, start, to))
     whole = len(rows) // turns * turns
     start, what = start[:whole:turns], what[:whole:turns]
-    end = end if family.edge is Edge.SPAN else to[turns - 1 : whole : turns]
+    if family.edge is not Edge.SPAN:
+        end = to[turns - 1 : whole : turns]
+        count = _inside(launches, start, end)
+        odd = np.abs(count - np.median(count)) > HALF * np.median(count)
+        # Three optimisers of one step are not three steps.
+        if len(start) < LEAST_NUMBERED or odd.mean() > 1 - UNNAMED or count.sum() < HALF * len(launches):
+            return None
     numbers = np.array([one.number for one in what], dtype=np.int64)
     numbered = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
     step = numbers if numbered else np.arange(len(start))
     phase = [one.phase for one in what]
-    return Loop(family.name, True, 1.0, step, start, end, numbered, phase, doubt=DOUBTS.get(family.edge, ""))
+    written = family.edge is Edge.SPAN
+    return Loop(family.name, written, 1.0, step, start, end, numbered, phase, doubt=DOUBTS.get(family.edge, ""))
 
 
 def _holds_work(family: Family, ranges: Ranges, rows: Ints, launches: Ints) -> bool:

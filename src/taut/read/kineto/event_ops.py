@@ -113,14 +113,16 @@ def _shadows(events: Events, rows: Ints) -> Ranges:
 
 
 def _written_steps(events: Events, launches: Ints, inside: tuple[int, int] | None) -> Loop | None:
-    """The loop that people or frameworks annotated; inside a step of the profiler it must be a loop of several turns."""
+    """The loop that people or frameworks annotated; inside a step of the profiler only a named one of several turns."""
     rows = events.chosen(ANNOTATION, lambda name: PROFILER.pattern.match(name) is None and not is_comm(name))
     if inside is not None:
         rows = rows[(events.start[rows] >= inside[0]) & (events.end[rows] <= inside[1])]
         launches = launches[(launches >= inside[0]) & (launches < inside[1])]
     ranges = Ranges(events.place[rows].astype(np.int64), events.start[rows], events.end[rows], *_codes(events, rows))
     found = loops(ranges, {0: launches}).get(0)
-    return None if found is None or (inside is not None and len(found.step) < LEAST_INSIDE) else found
+    if found is None or (inside is not None and (not found.named or len(found.step) < LEAST_INSIDE)):
+        return None
+    return found
 
 
 def _phases(loop: Loop, inside: Loop | None) -> list[str]:
