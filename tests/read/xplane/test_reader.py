@@ -300,6 +300,9 @@ def test_the_viewers_file_is_no_kineto_trace() -> None:
     head = gzip.decompress(as_viewed(gpu_job()))
     first = next(one.name for one in load.FORMATS if one.reader.sniff(head))
     assert first == "xla viewer"
+    for_perfetto = head.replace(b'"metadata": {"highres-ticks": true}, ', b"")
+    assert for_perfetto != head
+    assert trace_json.sniff(for_perfetto)
     assert not trace_json.sniff(b'{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":[]}')
 
 
