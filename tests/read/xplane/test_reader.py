@@ -97,6 +97,18 @@ def test_work_belongs_to_the_step_that_launched_it(save: Save) -> None:
     assert (ops.start_ns[ops.launch[kernels]] < ops.start_ns[kernels]).all()
 
 
+def test_waits_of_the_host_are_those_of_threads_that_launched() -> None:
+    def call(name: str, at: int, number: int) -> Event:
+        return Event(name, at * US, US, {"correlation_id": number})
+
+    mine = Line("Host Threads/1", [call("cuLaunchKernel", 0, 1), call("cuStreamSynchronize", 5, 2), call("cuEventQuery", 7, 4)])
+    other = Line("Host Threads/2", [call("cuStreamSynchronize", 5, 3)])
+    device = plane("/device:GPU:0", Line("Stream #1", [Event("kernel", 10 * US, US, {"correlation_id": 1})]))
+    trace = reader.load(space(plane("/host:CPU", mine, other), device), "a").devices[0][1]
+    assert sorted(trace.names) == ["cuLaunchKernel", "cuStreamSynchronize", "kernel"]
+    assert "thread Host Threads/2" not in trace.lanes
+
+
 def test_the_slow_device_is_the_one_the_others_wait_for(save: Save) -> None:
     result = taut.analyze(save("a.xplane.pb", gpu_job(devices=4, steps=8, slow=2))).result
     assert result.waits.observed_rank_ns > 0
