@@ -142,9 +142,9 @@ def test_on_a_tpu_the_innermost_op_counts_and_steps_are_its_own(save: Save) -> N
     trace = read([save("a.xplane.pb", tpu_job(steps=2))])
     assert rows(trace, 0, "stream XLA Ops")[:5] == [
         ("fusion.1", 10, 300),
-        ("xla all-reduce", 310, 10),
+        ("xla all-reduce-start", 310, 10),
         ("fusion.2", 320, 200),
-        ("xla all-reduce", 520, 290),
+        ("xla all-reduce-done", 520, 290),
         ("while.1", 810, 100),
     ]
     assert rows(trace, 0, "stream async")[0] == ("xla all-reduce", 310, 500)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut.core.array_types import Ints, Texts
-from taut.core.device_words import stream_lane
+from taut.core.device_words import COPY_CLASSES, stream_lane
 from taut.core.ids import numbered
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.core.tables import Member as Rank
@@ -163,7 +163,8 @@ class DeviceOps:
             group = self.groups.of(m.groups) if verb else ""
             if group is None:
                 verb = Verb.NONE
-            yield int(m.kind), int(verb), self.rows.names[m.name], self.rows.groups[group] if verb and group else NULL
+            name = f"{m.name}-{m.phase}" if halves and m.phase and m.name not in COPY_CLASSES else m.name
+            yield int(m.kind), int(verb), self.rows.names[name], self.rows.groups[group] if verb and group else NULL
 
 
 def _steps(line: Line, plane: Plane) -> tuple[Ints, Ints, Ints]:
