@@ -244,7 +244,10 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     if result.ledger.currency is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
     if result.findings and result.findings[0].mode == "hang":
-        stopped = ", ".join(map(str, result.findings[0].ranks))
+        from taut.core.rank_words import listed
+        from taut.render.calls_screen import who
+
+        stopped = listed([who(result, rank).removeprefix("rank ") for rank in result.findings[0].ranks])
         return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
     # Without a run folder, the next command is one that makes it.
     where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")

@@ -9,9 +9,10 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
+
+from msgspec import Struct
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, TooLarge
@@ -29,8 +30,7 @@ PR_SET_PDEATHSIG = 1
 COLUMNS = 12
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Struct, frozen=True):
     """One format: its name, and its module in this room, which is imported when its turn comes to be asked.
 
     The module has ``sniff(head)``, whether these first bytes are of this format, and ``load(data, label)``, what the bytes of
@@ -85,8 +85,7 @@ FORMATS = (
 REPORTS = (".nsys-rep", ".qdrep")
 
 
-@dataclass
-class Part:
+class Part(Struct):
     """What one member holds, why it was refused, or None where no reader knows it."""
 
     label: str
@@ -96,8 +95,7 @@ class Part:
     is_empty: bool = False
 
 
-@dataclass
-class Loaded:
+class Loaded(Struct):
     """The parts of one input, and what its digest takes into account."""
 
     parts: list[Part]

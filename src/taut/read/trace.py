@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
@@ -44,8 +45,7 @@ _DIGITS = re.compile(r"\d+")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What the inputs named by a user hold, and how messages name them."""
 
     paths: Sequence[str | Path]

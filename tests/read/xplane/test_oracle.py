@@ -21,34 +21,34 @@ except ImportError:
     pytest.skip(NO_JAX, allow_module_level=True)
 
 WILD = ("tracelens_jax08_gemm_mi300.xplane.pb", "tensorflow_gpu_multi_worker.xplane.pb")
-Told = dict[tuple[str, str], Any]
+Decoded = dict[tuple[str, str], Any]
 
 
-def ours(data: bytes) -> Told:
+def ours(data: bytes) -> Decoded:
     """(plane, line) → how many events, sums of their starts and durations in ns, and of their names."""
-    told: Told = {}
+    decoded: Decoded = {}
     for plane in decode(data, "a", lambda _, names: [True] * len(names)).planes:
         for number, line in enumerate(plane.lines):
             names = Counter(plane.programs[code] for code in line.name_of.tolist())
-            told[plane.name, f"{line.name} {number}"] = (
+            decoded[plane.name, f"{line.name} {number}"] = (
                 len(line),
                 int(line.start.sum()),
                 int((line.end - line.start).sum()),
                 names,
             )
-    return told
+    return decoded
 
 
-def theirs(data: bytes) -> Told:
+def theirs(data: bytes) -> Decoded:
     """The same, as JAX reads it."""
-    told: Told = {}
+    decoded: Decoded = {}
     for plane in ProfileData.from_serialized_xspace(data).planes:
         lines = [(line.name, list(line.events)) for line in plane.lines]
         for number, (name, events) in enumerate((name, events) for name, events in lines if events):
             start, duration = (np.array([getattr(e, key) for e in events]) for key in ("start_ns", "duration_ns"))
             names = Counter(event.name for event in events)
-            told[plane.name, f"{name} {number}"] = (len(events), start.sum(), duration.sum(), names)
-    return told
+            decoded[plane.name, f"{name} {number}"] = (len(events), start.sum(), duration.sum(), names)
+    return decoded
 
 
 def same(data: bytes) -> int:
