@@ -205,6 +205,25 @@ def test_the_module_says_what_a_kernel_is_and_whom_it_meets(written: bytes, mine
         assert trace.ops.verb[0] == Verb.NONE or not trace.group_ranks
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (listed((0, 1, 2, 3)), {"replicas 0,1,2,3": [0, 1, 2, 3]}),
+        (listed((0, 1)), {"replicas 0,1 of node0": [0, 1], "replicas 0,1 of node1": [2, 3]}),
+    ],
+    ids=["all hosts", "each host"],
+)
+def test_groups_of_replicas_on_several_hosts(save: Save, written: bytes, expected: dict[str, list[int]]) -> None:
+    kernel = Event("ncclDevKernel_Generic_4(x)", 0, 90 * US, {"hlo_op": "psum.1", "program_id": 7})
+    devices = [plane(f"/device:GPU:{k}", Line("Stream #1", [kernel])) for k in range(2)]
+    made = module(7, instruction("psum.1", "all-reduce", 1024, written))
+    for host in ("node0", "node1"):
+        save(f"run/{host}.xplane.pb", space(made, *devices, host=host))
+    trace = read([save("run/README", b"").parent])
+    assert {name: list(ranks) for name, ranks in trace.group_ranks.items()} == expected
+    assert sorted({trace.groups[group] for group in trace.ops.group}) == sorted(expected)
+
+
 def test_a_module_that_is_damaged_tells_nothing() -> None:
     kernel = Event("fusion", 0, 90 * US, {"hlo_op": "psum.1", "program_id": 7})
     broken = module(7, b"\x0a\x7f")
