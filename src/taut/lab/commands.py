@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _SEED = click.option(
     "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Draws place, onset and strength."
 )
+_DEVICE = click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="cpu, or cuda: all ranks on one GPU, without root (docs/lab.md).",
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows and their summary as one JSON object.")
 
 
@@ -38,8 +44,9 @@ def lab() -> None:
 @click.option("--ranks", type=int, default=4, show_default=True, help="Processes, each in its own network namespace.")
 @_SEED
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=30, show_default=True, help="Steps of each recorded part.")
+@_DEVICE
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for traces, logs and truth.json.")
-def run(job: str, fault: str, ranks: int, seed: int, steps: int, output: str) -> None:
+def run(job: str, fault: str, ranks: int, seed: int, steps: int, device: str, output: str) -> None:
     """Run a job with a fault between two runs without it, record it, and write down the truth.
 
     Then: taut analyze DIR/faulted, and: taut lab score DIR.
@@ -47,9 +54,10 @@ def run(job: str, fault: str, ranks: int, seed: int, steps: int, output: str) ->
     from taut.lab.case import Spec
     from taut.lab.run_case import Lab
 
-    spec = Spec(job=job, fault=fault, ranks=ranks, seed=seed, steps=steps, folder=str(Path(output).resolve()))
+    folder = str(Path(output).resolve())
+    spec = Spec(job=job, fault=fault, ranks=ranks, seed=seed, steps=steps, device=device, folder=folder)
     spec.check()
-    with Lab() as place:
+    with Lab(device) as place:
         seconds = place.run(spec)
     click.echo(f"{output}: {job} with {fault}, {ranks} ranks, {seconds:.0f} s", err=True)
 
