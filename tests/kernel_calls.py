@@ -15,6 +15,7 @@ import numpy as np
 import taut
 from actions import act, poisson, trace
 from build import MS, barriers, job, ring_all_reduce
+from device_traces import host_ahead
 from taut.core import jit
 from taut.core.jit import Kernel
 
@@ -146,6 +147,14 @@ def files() -> None:
     numbers(b'[[1700000000,"1.5"],[1700000001.25,"-2e3"],[1700000002,"NaN"]],[[1700000003,"7"]]')
 
 
+def device() -> None:
+    """A rank with an accelerator, whose host runs ahead of it."""
+    from taut.graph import link
+    from taut.read.kineto import reader as kineto
+
+    link(kineto.load(host_ahead().encode(), "rank 0"))
+
+
 def plan(rank: int) -> bytes:
     """A Chakra execution trace of one rank: compute, meet, compute; the numbers of the nodes are not in that order."""
     forward = [(1, 2), (2, b"forward"), (3, 4), (7, 100 + 60 * rank)]
@@ -169,7 +178,7 @@ def varint(value: int) -> bytes:
     return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
 
 
-JOBS: tuple[Callable[[], None], ...] = (training, projection, controllers, files)
+JOBS: tuple[Callable[[], None], ...] = (training, projection, controllers, files, device)
 
 
 def recorded_calls() -> dict[str, list[Args]]:

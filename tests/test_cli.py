@@ -339,13 +339,15 @@ def test_names_from_a_trace_cannot_speak_to_the_terminal(table: Path, tmp_path: 
     assert any(SLOW in name for name in json.loads(as_json.stdout)["whatif"]["by"]["class"])
 
 
-def test_one_rank_alone_names_no_culprit_and_prints_how_to_record_all(one_rank: Path, tmp_path: Path, root: Path) -> None:
+def test_one_rank_alone_names_no_culprit_and_says_where_it_stands_how_to_record_all(one_rank: Path, tmp_path: Path) -> None:
     answer = taut_("analyze", one_rank, "-o", tmp_path / "run")
-    snippet = (root / "src" / "taut" / "render" / "recording.txt").read_text(encoding="utf-8").splitlines()
+    snippet = SNIPPET.read_text(encoding="utf-8").splitlines()
     assert answer.exit_code == 0
     assert "One rank of 4" in answer.stdout
     assert "Findings" not in answer.stdout
-    assert all(f"    {line}" in answer.stderr.splitlines() for line in snippet)
+    assert "how to record all ranks: taut analyze --help, at its end" in answer.stderr
+    shown = taut_("analyze", "--help").stdout.splitlines()
+    assert all(f"  {line}" in shown for line in snippet)
     assert answer.stderr.splitlines()[-1] == "next: taut analyze traces/"
 
 

@@ -70,8 +70,10 @@ def test_a_folder_of_traces_is_told_how_to_become_a_run(tmp_path: Path) -> None:
 
 
 def test_an_unknown_table_is_told_what_columns_are_known(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("worker,step,time\n0,1,2\n")
-    with pytest.raises(NotATrace, match=r"a table of worker, step, time.*step times have worker, step and one of batch_time"):
+    (tmp_path / "t.csv").write_text("worker,step,loops\n0,1,2\n")
+    with pytest.raises(
+        NotATrace, match=r"a table of worker, step, loops.*step times have worker .or rank., step and one of batch_time"
+    ):
         taut.read(tmp_path / "t.csv")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from build import MS, Do, analyze, barriers, job, play
 from jobs import jobs, nonsense
 from taut.core.array_types import Ints
-from taut.core.tables import Kind, Trace
+from taut.core.tables import Kind, Trace, Verb
 from taut.ledger import CATEGORIES, Prices, charge
 from taut.ledger.charge import FATES, Category, Context
 from taut.replay.blame import PARTS
@@ -200,3 +200,34 @@ def test_what_no_fate_claims_is_unexplained() -> None:
     ledger = charge(done.graph, done.observed, done.blame, categories=fewer)
     assert ledger.closes
     assert ledger.by_fate["unexplained"] == 4 * MS
+
+
+def copied(*, beside: str = "", wait: bool = False) -> dict[str, float]:
+    """Fates of two ranks that copy for 4 ms on one lane, with something else on another or a wait for the other rank."""
+    ops = []
+    for rank in range(2):
+        ops.append(Do(rank, "copy h2d", 4 * MS, lane=1, kind=Kind.COMMUNICATE, size=1 << 20))
+        if beside:
+            ops.append(Do(rank, beside, 3 * MS, kind=Kind.COMPUTE if beside == "fwd" else Kind.COMMUNICATE))
+        if wait:
+            ops.append(Do(rank, "fwd", (1 + 4 * rank) * MS))
+            ops.append(Do(rank, "AR", MS, verb=Verb.ALL_REDUCE))
+    return fates(play(ops))
+
+
+def test_a_copy_is_neither_compute_nor_communication_that_cannot_be_divided() -> None:
+    """Copies between host and device have a fate of their own."""
+    assert copied() == {"exposed copy": 8}
+
+
+def test_a_copy_under_compute_or_communication_is_not_exposed() -> None:
+    """Of 4 ms of copying 3 lie under something else."""
+    assert copied(beside="fwd") == {"productive": 6, "exposed copy": 2}
+    assert copied(beside="sent") == {"communication undivided": 6, "exposed copy": 2}
+
+
+def test_a_wait_under_a_copy_is_hidden() -> None:
+    """Rank 0 computes 1 ms and waits 4 for rank 1; its copy covers 3 of them."""
+    done = copied(wait=True)
+    assert done["exposed copy"] == 3
+    assert sum(ms for fate, ms in done.items() if "wait" in fate or fate == "unexplained") == 1

@@ -225,3 +225,71 @@ def test_the_flight_recorder_names_group_and_sequence(tiny: Any, write: Write) -
     assert found == [("0", 8), ("tp", 3)]
     assert trace.group_ranks["tp"] == [0, 1]
     assert trace.counts["collectives named by the flight recorder"] == 2
+
+
+def test_two_jobs_one_after_the_other_are_refused_with_the_commands_that_compare_them(tiny: Any, write: Write) -> None:
+    """The same steps of the same rank, later: no further cycle of the profiler."""
+    write("a/rank0.json", [tiny.step(3, 0, 50), *one_op(tiny, 0, 50)])
+    folder = write("b/rank0.json", [tiny.step(3, 9000, 50), *one_op(tiny, 9000, 50)]).parent.parent
+    why = r"it begins 0\.00895 s after .*a/rank0.json ends, and rank 0 has steps 3 there and 3 here: two different jobs; "
+    with pytest.raises(InputRefused, match=why + r".*taut analyze \S+/a -o RUN-A, .*/b -o RUN-B, taut compare RUN-A RUN-B"):
+        read([folder])
+
+
+def test_recordings_of_a_rank_without_steps_are_joined_only_where_they_follow_closely(tiny: Any, write: Write) -> None:
+    write("a.json", one_op(tiny, 0, 50))
+    folder = write("b.json", one_op(tiny, 60, 50)).parent
+    assert len(read([folder]).ops) == 2
+    write("b.json", one_op(tiny, 6000, 50))
+    with pytest.raises(InputRefused, match="no step marks say that rank 0 goes on where it ended: two different jobs"):
+        read([folder])
+
+
+def test_files_that_name_no_rank_and_never_ran_together_are_two_jobs(tiny: Any, write: Write) -> None:
+    write("bs32.json", one_op(tiny, 0, 50), rank=None)
+    folder = write("bs64.json", one_op(tiny, 6000, 50), rank=None).parent
+    with pytest.raises(InputRefused, match="neither names its rank: two different jobs"):
+        read([folder])
+
+
+def test_ranks_of_one_host_that_never_ran_together_are_two_jobs(tiny: Any, write: Write) -> None:
+    write("r0.json", one_op(tiny, 0, 50), rank=0, host_name="node1")
+    folder = write("r1.json", one_op(tiny, 6000, 50), rank=1, host_name="node1").parent
+    with pytest.raises(InputRefused, match="on the same host node1: two different jobs"):
+        read([folder])
+    write("r1.json", one_op(tiny, 6000, 50), rank=1, host_name="node2")  # another host has another clock
+    assert len(read([folder]).members) == 2
+
+
+def test_a_rank_on_two_hosts_is_of_two_jobs(tiny: Any, write: Write) -> None:
+    write("a.json", one_op(tiny), host_name="node1")
+    folder = write("b.json", one_op(tiny), host_name="node2").parent
+    with pytest.raises(InputRefused, match=r"rank 0 is on host node1 in .*a.json and on node2 here: two different jobs"):
+        read([folder])
+
+
+def test_cycles_of_a_process_that_names_no_rank_are_one_rank(tiny: Any, write: Write) -> None:
+    for cycle in range(2):
+        events = [tiny.step(cycle, 9000 * cycle, 50), *one_op(tiny, 9000 * cycle, 50)]
+        folder = write(f"box_77.170000000{cycle}000.pt.trace.json", events, rank=None).parent
+    trace = read([folder])
+    assert trace.members.rank.tolist() == [0]
+    assert trace.marks.step.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"", "it is empty"), (b"<html>", "it is no trace"), (bytes(99), "it is no trace")]
+)
+def test_a_file_called_like_the_traces_that_nobody_can_read_is_said(tiny: Any, write: Write, content: bytes, why: str) -> None:
+    folder = write("rank0.json", one_op(tiny), rank=0, world_size=2).parent
+    write("notes9.json", b"[]")
+    write("rank1.json", content)
+    notes = read([folder]).partial
+    assert notes[0].endswith(f"rank1.json left out: {why}")
+    assert notes[1:] == ("rank 1 of 2 missing: waits for it cannot be seen",)
+
+
+def test_a_table_of_step_times_beside_traces_is_left_out(tiny: Any, write: Write) -> None:
+    folder = write("rank0.json", one_op(tiny), rank=0, world_size=1).parent
+    write("times.csv", b"worker,step,step_time_s\n0,0,1\n0,1,1\n")
+    assert "times.csv left out: its times count from their steps" in read([folder]).partial[0]

@@ -96,7 +96,7 @@ def test_a_link_is_named_as_a_link_and_no_gain_as_none() -> None:
 
 def test_fates_are_listed_with_share_and_small_ones_by_name_only() -> None:
     shown = screen_of()
-    assert "productive  83.3 %   300 ms" in shown
+    assert "██  productive  83.3 %  300 ms  xx  fault wait  16.6 %  59.9 ms" in shown
     assert "below 0.1 %: gap" in shown
     assert "unexplained" not in shown
 

@@ -100,6 +100,7 @@ ANALYSIS_OPTIONS = (
         "--pays", metavar="SHARE", type=Real(0, 1, min_open=True),
         help="Share of its own throughput the next accelerator must bring to pay  [default: 0.5]",
     ),
+    click.option("--all-ranks", is_flag=True, help="Show every rank in the table of ranks."),
     click.option("--envelope", is_flag=True, help="Map what would dominate with more ranks, unequal ranks, more gates."),
     click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr."),
 )  # fmt: skip
@@ -120,6 +121,7 @@ class AnalysisOptions(TypedDict):
     places: str | None
     fail_on: float | None
     pays: float | None
+    all_ranks: bool
     envelope: bool
     quiet: bool
 
@@ -131,7 +133,13 @@ def _analysis_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@main.command(short_help="Say where a job's time went, why, and what would change it.")
+RECORDING = f"""\b
+To record all ranks of a PyTorch job (docs/recording.md says more):
+\b
+{SNIPPET.read_text(encoding="utf-8")}"""
+
+
+@main.command(short_help="Say where a job's time went, why, and what would change it.", epilog=RECORDING)
 @click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @_analysis_options
 def analyze(inputs: tuple[str, ...], **options: Unpack[AnalysisOptions]) -> None:
@@ -170,7 +178,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
             pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
         )  # fmt: skip
         result = analysis.result
-    lost = shown(lambda: _show(analysis, options["as_json"]))
+    lost = shown(lambda: _show(analysis, options["as_json"], options["all_ranks"]))
     run = None if options["no_save"] else kept(lambda: analysis.save(folder), "the run folder", SAVING)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
@@ -199,13 +207,13 @@ def _prices(options: AnalysisOptions) -> Prices:
     return Prices(amount, currency, load, stall, idle, carbon, tokens[0], tokens[1], token_currency)
 
 
-def _show(analysis: Analysis | JobAnalysis, as_json: bool) -> None:
+def _show(analysis: Analysis | JobAnalysis, as_json: bool, all_ranks: bool) -> None:
     if as_json:
         print_object(analysis.result)
         return
     from taut.render.analysis_screen import render
 
-    show(render, analysis.result)
+    show(lambda result, screen: render(result, screen, all_ranks), analysis.result)
 
 
 def _share(finding: Finding, result: AnalysisResult) -> float:
@@ -228,9 +236,8 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     if result.ledger is None:
         return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
     if result.job.ranks == 1 and result.job.world_size != 1:
-        lines += ["one rank tells no culprit; record all ranks (docs/recording.md):", ""]
-        lines += [f"    {line}" for line in SNIPPET.read_text(encoding="utf-8").splitlines()]
-        return [*lines, "", "next: taut analyze traces/"]
+        how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
+        return [*lines, how, "next: taut analyze traces/"]
     if result.ledger.currency is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
     if result.findings and result.findings[0].mode == "hang":

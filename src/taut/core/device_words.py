@@ -13,8 +13,11 @@ import numpy as np
 
 from taut.core.array_types import Mask
 
-COPY_CLASSES = ("copy h2d", "copy d2h", "copy d2d", "copy h2h", "set")
-"""Classes of copies by what they move where; peer to peer is device to device, and ``set`` fills memory."""
+COPY_CLASSES = ("copy h2d", "copy d2h", "copy d2d", "copy h2h", "set", "copy")
+"""Classes of copies by what they move where; peer to peer is device to device, ``set`` fills memory, and ``copy`` is one
+whose direction is not recorded."""
+NO_DEVICE = "launches onto a device of which no event is recorded"
+"""Counted: where it is the case for all of a job, every figure is one of the host."""
 _STREAM = re.compile(r"(?:device (\d+) )?stream ")
 
 

@@ -95,6 +95,7 @@ class Mark:
     step: int = col("int32", "iteration of the outer loop")
     start_ns: int = col("int64", "begin of the step, ns in the rank's own clock")
     end_ns: int = col("int64", "end of the step, ns in the rank's own clock")
+    phase: str = col("str", "of inference: prefill, decode or mixed; empty if the mark does not tell", "")
 
 
 @dataclass(frozen=True)

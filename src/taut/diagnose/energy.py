@@ -21,6 +21,7 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered
 from taut.core.lagged import Edge, goes_with, leads, without_period
+from taut.core.rank_words import rank_label
 from taut.core.reporting import spell
 from taut.diagnose.class_medians import class_medians
 from taut.diagnose.finding import Evidence, Finding, recovered
@@ -132,9 +133,9 @@ def _finding(e: Evidence, steps: dict[int, Steps], found: dict[int, Loop], tests
         steps=e.steps(0, -1),
         lost_rank_ns=saved * len(graph.ranks),
         confidence=1 - min(1.0, loop.chance * tests),
-        because=f"on rank {int(graph.ranks[surest])} power swings between {low:.0f} and {high:.0f} W, and steps are "
-        f"{spell(saved / len(graph.steps))} longer than in the fifth of them {loop.held}: {loop.path} is a loop with a gain of "
-        f"{gain['value']:.2f} a step ({gain['lo']:.2f} to {gain['hi']:.2f}; from one on it overshoots)",
+        because=f"on {rank_label(int(graph.ranks[surest]), graph.members)} power swings between {low:.0f} and {high:.0f} W, "
+        f"and steps are {spell(saved / len(graph.steps))} longer than in the fifth of them {loop.held}: {loop.path} is a "
+        f"loop with a gain of {gain['value']:.2f} a step ({gain['lo']:.2f} to {gain['hi']:.2f}; from one on it overshoots)",
         changes=tuple(changes),
         alternatives=loop.alternatives,
     )

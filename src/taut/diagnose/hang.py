@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from taut.core.rank_words import rank_label
 from taut.core.tables import Trace, Verb
 from taut.diagnose.finding import Evidence, Finding
 
@@ -271,7 +272,7 @@ class Calls:
             if gates:
                 (name, (group, seq, _)), count = gates[0]
                 where = f" did not call {name} {seq} of group {self.trace.groups[group]}, where {_ranks(count)} for it"
-            parts.append(f"rank {rank}{where}: {self._why(rank)}")
+            parts.append(f"{rank_label(rank, self.trace.members)}{where}: {self._why(rank)}")
         more = f"; and {len(stopped) - NAMED} more" if len(stopped) > NAMED else ""
         return "; ".join(parts) + more + f"; {_ranks(len(waiting))} for them, or for a rank that does"
 

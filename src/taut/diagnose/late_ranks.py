@@ -13,6 +13,7 @@ import numpy as np
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
+from taut.core.rank_words import rank_label
 from taut.core.reporting import spell
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
@@ -54,9 +55,9 @@ def _in_time(e: Evidence, place: Place) -> Finding:
         steps=steps,
         lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
         confidence=confidence(place.score, place.tests),
-        because=f"from step {steps[0]} on, rank {rank} spends {spell(place.extra_ns)} more a step in its own work than in its "
-        f"other steps{how}, most of it in {classes[0] if classes else 'gaps'}; what the other ranks changed meanwhile is "
-        f"taken off ({place.score:.1f} standard errors); the others wait for it",
+        because=f"from step {steps[0]} on, {rank_label(rank, graph.members)} spends {spell(place.extra_ns)} more a step "
+        f"in its own work than in its other steps{how}, most of it in {classes[0] if classes else 'gaps'}; "
+        f"what the other ranks changed meanwhile is taken off ({place.score:.1f} standard errors); the others wait for it",
         changes=changes,
     )
 
@@ -134,7 +135,7 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
                 lost_rank_ns=int(caused[r, a : b + 1].sum()),
                 recoverable_wall_ns=int(saved[:, k].sum()),
                 confidence=confidence(top[r], len(blame.waits) * len(graph.ranks)),
-                because=f"rank {rank} spends {spell(float(excess.sum()) / (b - a + 1))} more a step in "
+                because=f"{rank_label(rank, graph.members)} spends {spell(float(excess.sum()) / (b - a + 1))} more a step in "
                 f"{classes[0] if classes else 'its work'} than its peers, {top[r]:.3g} times their spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",
                 changes=(

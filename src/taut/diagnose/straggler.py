@@ -12,10 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.ids import numbered, weighed
+from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
 from taut.diagnose.as_before import caused_by_rank, links_before
 from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, top_classes
 from taut.diagnose.slowdowns import Place, shared_ends
+from taut.graph import Graph
 from taut.replay.ring import late_receivers, ring, without_slow_links
 from taut.replay.timeline import Change
 from taut.replay.whatif import link_ends
@@ -68,7 +70,7 @@ def _since(e: Evidence, place: Place) -> Finding:
     work = graph.work_ns[change.ops]
     more = np.asarray(work - change.value)
     owners = tuple(place.owners) if len(place.links) > 1 and len(place.owners) == 1 else ()
-    where = f" ({_shared_end(owners[0])})" if owners else ""
+    where = f" ({_shared_end(owners[0], graph)})" if owners else ""
     how = "now and then take far longer, on average by" if place.spikes else "take longer by"
     doubt = "; lost packets or congestion: retransmission counters of the two hosts would tell" if place.spikes else ""
     return Finding(
@@ -86,8 +88,8 @@ def _since(e: Evidence, place: Place) -> Finding:
     )
 
 
-def _shared_end(rank: int) -> str:
-    return f"all end at rank {rank}: its network interface"
+def _shared_end(rank: int, graph: Graph) -> str:
+    return f"all end at {rank_label(rank, graph.members)}: its network interface"
 
 
 def _all_along(e: Evidence) -> list[Finding]:
@@ -119,8 +121,8 @@ def _all_along(e: Evidence) -> list[Finding]:
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
     if len(pairs) > 1 and not shared:
         return []  # several places at once, and no past: busy hosts end late, too
-    links = tuple(f"{s}:{r}" for s, r in pairs)
-    where = _shared_end(next(iter(shared))) if shared else "in that direction only"
+    links, receivers = tuple(f"{s}:{r}" for s, r in pairs), sorted({r for _, r in pairs})
+    where = _shared_end(next(iter(shared)), graph) if shared else "in that direction only"
     return [
         Finding(
             mode=MODE,
@@ -130,9 +132,9 @@ def _all_along(e: Evidence) -> list[Finding]:
             steps=e.steps(a, b),
             lost_rank_ns=int(late[inside].sum() + e.blame.fault_ns[rows].sum()),
             confidence=confidence(float(score[slow_ranks].min()), len(graph.ranks)),
-            because=f"link {', '.join(links)} is slow ({where}): ranks {sorted({r for _, r in pairs})} end ring collectives "
-            f"{spell(float(np.median(rings.late_ns[slow])))} after the others, whoever arrives last; every chunk crosses it, "
-            f"so the whole collective waits",
+            because=f"link {', '.join(links)} is slow ({where}): {rank_labels(receivers, graph.members)} "
+            f"{'ends' if len(receivers) == 1 else 'end'} ring collectives {spell(float(np.median(rings.late_ns[slow])))} after "
+            f"the others, whoever arrives last; every chunk crosses it, so the whole collective waits",
             changes=(change,),
         )
     ]

@@ -14,6 +14,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import LEAST_INSIDE, LEAST_STEPS
+from taut.core.rank_words import rank_labels
 from taut.core.reporting import spell
 from taut.diagnose.finding import Evidence, Finding
 from taut.graph import Graph
@@ -134,8 +135,9 @@ def detect(evidence: Evidence) -> list[Finding] | None:
             steps=steps,
             lost_rank_ns=sum(f.lost_rank_ns for f in slow),
             confidence=1 - split.chance,
-            because=f"from step {steps[0]} on, ranks {ranks} meet ranks {others} at no gate any more; the two groups are up to "
-            f"{spell(split.apart_ns)} apart (chance {split.chance:.1g} if they were as close as before)",
+            because=f"from step {steps[0]} on, {rank_labels(ranks, graph.members)} meet {rank_labels(others, graph.members)} "
+            f"at no gate any more; the two groups are up to {spell(split.apart_ns)} apart (chance {split.chance:.1g} if they "
+            f"were as close as before)",
             changes=tuple(change for f in slow for change in f.changes),
             certain="results of the two groups no longer agree, whatever time it costs",
         )

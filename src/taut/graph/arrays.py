@@ -18,7 +18,8 @@ import numpy as np
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
-from taut.core.tables import Table, Trace, col
+from taut.core.tables import NULL, Kind, Table, Trace, col
+from taut.result.types import Device
 
 MOST_HOLES = 1 << 20
 """Numbers that may stay unused, whatever the number of ops is."""
@@ -118,6 +119,8 @@ class Graph:
     counts: Mapping[str, int]
     roles: Indices
     """Role of each op's rank: ranks of one role do the same work (pipeline stage; all ranks if unknown)."""
+    device: Device | None = None
+    """What the accelerators did in their windows; None without any, and in a graph that comes from a run folder."""
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -167,14 +170,50 @@ class Graph:
         return self.rank_index * count + key, ranks * count
 
     @cached_property
+    def shape(self) -> Ints:
+        """Size of an op as far as it tells classes apart: one that a rank seldom has in a step (data decides it) is none."""
+        ops = self.ops
+        own = np.flatnonzero((ops.kind == Kind.COMPUTE) & (ops.size >= 0) & (ops.part < 0))
+        shape: Ints = ops.size.astype(np.int64)
+        if not len(own):
+            return shape
+        name, names = numbered(ops.name[own])
+        family, families = numbered(name, ops.size[own])
+        if families == names:
+            return shape
+        cell, _ = numbered(self.rank_index[own], self.window[own])
+        seen = np.bincount(_firsts(family, cell), minlength=families)
+        seen_by_name = np.bincount(_firsts(name, cell), minlength=names)
+        shape[own[2 * seen[family] < seen_by_name[name]]] = NULL
+        return shape
+
+    @cached_property
+    def aligned(self) -> Mask:
+        """Whether an op's place in its step is known: ranks and steps agree on how many there are of its name and shape."""
+        return self._turns[1]
+
+    @cached_property
     def place(self) -> Ints:
         """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
+        nth, aligned = self._turns
+        return np.where(self.ops.part >= 0, self.ops.part, np.where(aligned, nth, 0))
+
+    @cached_property
+    def _turns(self) -> tuple[Ints, Mask]:
         from taut.core.group_kernels import turn
 
         ops = self.ops
-        family, families = numbered(ops.name, ops.size)
+        family, families = numbered(ops.name, self.shape)
         cell, cells = numbered(family, ops.rank, self.window)
         nth, count = turn(cell, cells)  # turns are compared only where all ranks have as many in every step
         rows = count[cell]
         agreed = (least(family, families, rows) == greatest(family, families, rows))[family]
-        return np.where(ops.part >= 0, ops.part, np.where(agreed, nth, 0))
+        return nth, agreed | (ops.part >= 0)
+
+
+def _firsts(ids: Ints, cell: Ints) -> Ints:
+    """The ids of all pairs of an id and a cell, each once."""
+    pair, pairs = numbered(ids, cell)
+    out = np.zeros(pairs, dtype=np.int64)
+    out[pair] = ids
+    return out

@@ -14,6 +14,7 @@ from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph import gate_matching as gates
 from taut.graph.arrays import Graph, Predecessors, Slots
+from taut.graph.device_windows import device_windows, with_other_steps
 
 OVERLAP_NS = 1_000_000
 """An op may begin this much before its predecessor ends (timer noise) and still follow it."""
@@ -47,6 +48,9 @@ def link(trace: Trace) -> Graph:
     windows = steps.windows(trace)
     if not windows.keep.any():
         raise InputRefused(trace.source or trace.name, "no operator lies inside a step", "profile at least one whole step")
+    on_devices = device_windows(trace, windows)
+    if on_devices is not None:
+        trace, windows = with_other_steps(trace, windows, on_devices)
     rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows)
     ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
     bounds.check(trace, ops, len(windows.labels))
@@ -64,13 +68,20 @@ def link(trace: Trace) -> Graph:
 
     segment = windows.segment[window].astype(np.int64)
     start, end = clocks.aligned(ops, clock)
-    origin, start, end = _from_origin(_send_starts(ops, start, end) if trace.waits_recorded else start, end, segment)
+    if on_devices is None:
+        origin, start, end = _from_origin(_send_starts(ops, start, end) if trace.waits_recorded else start, end, segment)
+    else:
+        inside, origin, start, end = on_devices.cut(rows, start, end, segment)
+        ops = _renumber(ops.take(inside), inside, len(ops))
+        matching = replace(matching, gate=matching.gate[inside])
+        window, segment = window[inside], segment[inside]
     bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)
     trace = replace(trace, lanes=lane_names, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
-    return _assemble(trace, ops, lanes, Axis(windows, window, segment, origin), matching, clock, residual)
+    graph = _assemble(trace, ops, lanes, Axis(windows, window, segment, origin), matching, clock, residual)
+    return graph if on_devices is None else replace(graph, device=on_devices.device)
 
 
 def _in_time(ops: Table, rows: Ints, windows: steps.Windows) -> Ints:

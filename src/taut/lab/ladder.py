@@ -108,7 +108,7 @@ def _step_times(trace: Trace, steps: Table | None) -> Trace:
     rows = zip(log.rank.tolist(), log.step.tolist(), (log.end_ns - log.start_ns).tolist(), strict=True)
     text = "rank,step,step_time_ns\n" + "".join(f"{rank},{step},{took}\n" for rank, step, took in rows)
     times = steptimes.load(text.encode(), trace.source or trace.name)
-    return replace(times, ops=times.ops.replace(step=kept[times.ops.step]), name=trace.name)
+    return replace(times, name=trace.name)
 
 
 def _extents(ops: Table, step: Ints) -> Table:

@@ -20,7 +20,7 @@ from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
 from taut.replay.blame import PARTS, Blame
-from taut.replay.exposed import Exposed, exposed
+from taut.replay.exposed import Exposed, copies, exposed
 from taut.replay.timeline import Timeline
 from taut.result.types import LedgerEntry
 
@@ -113,6 +113,7 @@ def _host(c: Context) -> dict[str, Ints]:
 CATEGORIES: tuple[Category, ...] = (
     Category("productive", "load", _productive),
     Category("slow compute", "load", lambda c: {"work": c.slow}),
+    Category("exposed copy", "stall", lambda c: c.work(copies(c.graph))),
     Category("exposed transfer", "stall", lambda c: c.work(_meets(c) & (c.graph.gate >= 0))),
     Category("communication undivided", "stall", lambda c: c.work(_meets(c) & (c.graph.gate < 0))),
     Category("fault wait", "stall", _source("fault_ns")),

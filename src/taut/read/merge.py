@@ -11,29 +11,34 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.device_words import NO_DEVICE
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Mark, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes
+from taut.read.one_job import Labelled, one_world, refuse_two_jobs, window
 
-Labelled = tuple[str, Trace]
-TRIVIAL_OVERLAP = 0.01
 # Counts that become notes, and what each does to the answer.
 EFFECTS = {
     "collectives that do not name their group": "they are matched only where their times show that all ranks take part",
     "grouped sends and receives without their calls": "their peers are not known, and they are not matched",
+    "communication kernels that do not say what they do": "they are not matched, and waiting in them is not told apart",
+    NO_DEVICE: "the device's side is missing, and all figures are the host's"
+    " (record it: torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]))",
     "profiler steps that begin before the one before them ended": "a clock was set back, so the times of events are unreliable",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
+# What torch's handler for TensorBoard calls the cycles of one process: worker.time.pt.trace.json.
+_CYCLE = re.compile(r"(.+)\.\d{10,20}(?=\.pt\.trace\.json(?:\.gz)?\Z)")
 _LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
 
 
 def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
     """One Trace of a job; refuses what cannot be one job, and notes what is missing."""
-    parts, notes = _with_ranks(parts)
-    world_size = _one_world(parts)
-    parts = sorted(parts, key=lambda part: (int(part[1].members.rank.min()), _window(part[1])[0]))
-    _refuse_duplicates(parts)
+    world_size = one_world(parts)
+    parts, notes, guessed = _with_ranks(parts)
+    refuse_two_jobs(parts, guessed)
+    parts = sorted(parts, key=lambda part: (int(part[1].members.rank.min()), window(part[1])[0]))
     traces = [trace for _, trace in parts]
     names, lanes, groups = Codes(), Codes(), Codes()
     all_groups = _Groups(traces)
@@ -85,65 +90,44 @@ def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) ->
     return ops.replace(**columns)
 
 
-def _window(trace: Trace) -> tuple[int, int]:
-    return (int(trace.ops.start_ns.min()), int(trace.ops.end_ns.max())) if len(trace.ops) else (0, 0)
-
-
-def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str]]:
-    """Ranks for traces that do not name theirs: from the file name, else from the order."""
+def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str], list[str]]:
+    """Ranks for traces that do not name theirs, from file names, else from the order; notes; labels where that is a guess."""
     nameless = [i for i, (_, trace) in enumerate(parts) if (trace.members.rank == NULL).any()]
     if not nameless:
-        return list(parts), []
+        return list(parts), [], []
     taken = {int(rank) for i, (_, trace) in enumerate(parts) if i not in nameless for rank in trace.members.rank}
-    guesses = [rank_in(parts[i][0], alone=len(parts) == 1) for i in nameless]
+    workers = {i: _CYCLE.sub(r"\1", parts[i][0]) for i in nameless}
+    alone = not taken and len(set(workers.values())) == 1
+    guesses = {worker: rank_in(worker, alone) for worker in workers.values()}
+    ranks = set(guesses.values())
     # File names count only if every one of them has a number, and no two the same.
-    by_name = None not in guesses and len(set(guesses)) == len(guesses) and not taken & set(guesses)
+    by_name = None not in ranks and len(ranks) == len(guesses) and not taken & ranks
     free = (rank for rank in range(len(parts) + len(taken)) if rank not in taken)
+    given = {worker: guess if by_name and guess is not None else next(free) for worker, guess in guesses.items()}
+    how = "the file name" if by_name else "the order of the files"
     result, notes = list(parts), []
-    for i, guess in zip(nameless, guesses, strict=True):
-        rank = guess if by_name and guess is not None else next(free)
-        how = "the file name" if by_name else "the order of the files"
-        notes.append(f"{parts[i][0]} does not name its rank: taken as rank {rank} from {how}")
-        result[i] = (parts[i][0], as_rank(parts[i][1], rank))
-    return result, notes
+    for i, worker in workers.items():
+        notes.append(f"{parts[i][0]} does not name its rank: taken as rank {given[worker]} from {how}")
+        result[i] = (parts[i][0], as_rank(parts[i][1], given[worker]))
+    # A number at the end of a name may be anything (a batch size, a date); only the word rank says that it is one.
+    return result, notes, [parts[i][0] for i in nameless if not by_name or _RANK.search(_base(parts[i][0])) is None]
 
 
 def rank_in(label: str, alone: bool) -> int | None:
     """The rank in a file name; of a single file the last number is none."""
-    base = re.split(r"[/\\:]", label)[-1]
+    base = _base(label)
     found = _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
     return int(found[1]) if found else None
+
+
+def _base(label: str) -> str:
+    return re.split(r"[/\\:]", label)[-1]
 
 
 def as_rank(trace: Trace, rank: int) -> Trace:
     """The trace of one rank, with this number for it."""
     ops, marks, members = (table.replace(rank=np.full(len(table), rank)) for table in (trace.ops, trace.marks, trace.members))
     return replace(trace, ops=ops, marks=marks, members=members)
-
-
-def _one_world(parts: Sequence[Labelled]) -> int | None:
-    known = [(label, trace.world_size) for label, trace in parts if trace.world_size is not None]
-    for label, size in known:
-        if size != known[0][1]:
-            why = f"world size {size}, but {known[0][0]} has {known[0][1]}: two different jobs"
-            raise InputRefused(label, why, "read one job at a time")
-    return known[0][1] if known else None
-
-
-def _refuse_duplicates(parts: Sequence[Labelled]) -> None:
-    """Two files of one rank must be different cycles of the profiler, not the same time twice."""
-    latest: dict[int, tuple[str, tuple[int, int]]] = {}
-    for label, trace in parts:
-        window = _window(trace)
-        for rank in trace.members.rank.tolist():
-            if rank in latest:
-                other, (start, end) = latest[rank]
-                overlap = min(end, window[1]) - window[0]
-                shorter = min(end - start, window[1] - window[0])
-                if trace.relative or overlap > TRIVIAL_OVERLAP * shorter:
-                    raise InputRefused(label, f"covers the same time of rank {rank} as {other}", "leave one of the two out")
-                window = (min(start, window[0]), max(end, window[1]))
-            latest[rank] = (label, window)
 
 
 def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list[str]:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.core.array_types import Column, Ints
+from taut.core.device_words import on_device
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
+from taut.read.verb_words import HOPS
 
 NAME_LENGTH = 200
 _RANKS, _RANK = re.compile(r"\[[\d,\s]{0,8000000}\]"), re.compile(r"\d{1,9}")
@@ -27,6 +29,8 @@ class Message(NamedTuple):
     peer: int = NULL
     seq: int = NULL
     part: int = NULL
+    name: str = ""
+    """The class of the op, where library and verb do not say it."""
 
 
 class Rows:
@@ -50,7 +54,8 @@ class Rows:
     ) -> Ints:
         """Append ops of communication, one for each message, and return their rows."""
         numbers = [
-            (self.names[f"{library} {one.verb.word if one.verb else 'collective'}"], one.verb, *one[2:]) for one in messages
+            (self.names[one.name or f"{library} {one.verb.word if one.verb else 'collective'}"], one.verb, *one[2:6])
+            for one in messages
         ]
         columns = np.array(numbers, dtype=np.int64).reshape(-1, 6).T
         named = dict(zip(("name", "verb", "size", "peer", "seq", "part"), columns, strict=True))
@@ -84,6 +89,7 @@ class Rows:
         # Work on a device belongs to the step in which it was launched, however late it runs.
         launched = np.flatnonzero(launch >= 0)
         columns["step"][launched] = columns["step"][launch[launched]]
+        self._place_unlaunched(columns)
         columns["rank"][:] = rank
         order = np.lexsort((columns["end_ns"], columns["start_ns"], columns["lane"]))
         position = np.append(np.empty(self.length, dtype=np.int64), NULL)  # the last entry is for launch == -1
@@ -91,11 +97,29 @@ class Rows:
         columns["launch"] = position[launch]
         return Table(Op, {name: columns.pop(name)[order] for name in list(columns)}, self.length)
 
+    def _place_unlaunched(self, columns: dict[str, Ints]) -> None:
+        """Give device work whose launch was not recorded the step of what ran before it on its stream.
+
+        A stream runs in the order of launches; what comes before all launches was launched before the recording.
+        """
+        device = on_device(list(map(str, self.lanes)))[columns["lane"]]
+        known = columns["launch"] >= 0
+        if not (device & ~known).any() or not (device & known).any():
+            return
+        rows = np.flatnonzero(device)
+        rows = rows[np.lexsort((columns["start_ns"][rows], columns["lane"][rows]))]
+        lane, launched = columns["lane"][rows], known[rows]
+        first = np.flatnonzero(np.diff(lane, prepend=NULL))
+        begin = np.repeat(first, np.diff(np.append(first, len(rows))))
+        last = np.maximum.accumulate(np.where(launched, np.arange(len(rows)), -1))
+        step = np.where(last >= begin, columns["step"][rows[last]], NULL)
+        columns["step"][rows[~launched]] = step[~launched]
+
 
 def _first_of_interval(columns: dict[str, Ints]) -> Ints:
-    """For each op the first that communicates in the same interval of its lane (parts of one grouped call), else itself."""
+    """For each op the first send or receive of the same interval of its lane (parts of one grouped call), else itself."""
     first = np.arange(len(columns["lane"]))
-    rows = np.flatnonzero((columns["kind"] == Kind.COMMUNICATE) & (columns["launch"] >= 0))
+    rows = np.flatnonzero(np.isin(columns["verb"], HOPS) & (columns["launch"] >= 0))
     keys = [columns[name][rows] for name in ("lane", "start_ns", "end_ns", "launch")]
     order = np.lexsort(keys)
     same = np.ones(max(len(rows) - 1, 0), dtype=np.bool_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from taut.read.metrics.series import Metrics
 from taut.read.op_table import REQUIRED as OP_COLUMNS
 
 READABLE = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
-STEP_COLUMNS = "worker, step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_ms"
+STEP_COLUMNS = "worker (or rank), step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_s, duration_ms"
 SUFFIXES = (
     ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
 )  # fmt: skip
@@ -36,6 +37,7 @@ NOT_ENOUGH = (
     (Metrics, "metrics"),
     (Table, "progress logs"),
 )
+_DIGITS = re.compile(r"\d+")
 T = TypeVar("T")
 
 
@@ -96,7 +98,7 @@ def read(
 
 def _joined(inputs: Inputs, control: list[ControlLog]) -> Trace:
     """One trace out of whatever records ops; without any, one out of dumps or of job and control logs."""
-    refused = inputs.of(InputRefused)
+    refused = [*inputs.of(InputRefused), *_unknown_ranks(inputs)]
     dumps, logs, spans = inputs.of(Dump), inputs.of(Table), inputs.of(Spans)
     traces = _traces(inputs, refused)
     name, source = inputs.job_name, inputs.source
@@ -126,6 +128,13 @@ def _joined(inputs: Inputs, control: list[ControlLog]) -> Trace:
     return replace(trace, counts={**trace.counts, "files": len(traces) + len(spans), "files skipped": skipped})
 
 
+def _unknown_ranks(inputs: Inputs) -> list[InputRefused]:
+    """Files that nobody can read, called like traces but for their numbers: ranks that are missing."""
+    alike = {_DIGITS.sub("#", part.label) for part in inputs.parts if isinstance(part.found, Trace | Report)}
+    lost = [part for part in inputs.parts if part.found is None and _DIGITS.sub("#", part.label) in alike]
+    return [NotATrace(part.label, "it is empty" if part.is_empty else "it is no trace") for part in lost]
+
+
 def _traces(inputs: Inputs, refused: list[InputRefused]) -> list[tuple[str, Trace]]:
     """The traces; where there are none, what can be made of logs and plans, which record less and are else left out."""
     traces = [(part.label, part.found) for part in inputs.parts if isinstance(part.found, Trace)]
@@ -133,6 +142,10 @@ def _traces(inputs: Inputs, refused: list[InputRefused]) -> list[tuple[str, Trac
         from taut.read.nsys import rank_traces
 
         traces += rank_traces.traces(reports)
+    if len({trace.relative for _, trace in traces}) > 1:
+        tables = [label for label, trace in traces if trace.relative]
+        refused += [InputRefused(label, "its times count from their steps, beside traces on a clock") for label in tables]
+        traces = [(label, trace) for label, trace in traces if not trace.relative]
     if inspected := inputs.of(InspectorLog):
         if not traces:
             from taut.read.flight import inspector

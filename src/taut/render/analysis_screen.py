@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from taut.core.rank_words import MOST_NAMED, listed
 from taut.render.calls_screen import calls, who
 from taut.render.text import count, duration, money, percent, plain, safe, size, span
 from taut.result.types import (
@@ -35,7 +36,7 @@ from taut.result.types import (
 Side = Literal["left", "right"]
 WIDEST = 132
 """Longer lines are hard to read, however wide the screen."""
-CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 6, 3, 10, 6, 5
+CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 4, 3, 5, 4, 4
 """Lines at most: causes beside a finding and without one, gates, one-sided collectives, notes on what is missing."""
 STAGE_WIDTH = 100
 """Narrower screens have no room for the stage of a cause."""
@@ -44,6 +45,8 @@ LEAST_SHARE = 0.005
 LEAST_FATE = 0.001
 """A fate below this share of the rank time is named, without a line of its own."""
 
+FATE_WIDTH = 39
+"""Columns that one fate takes with its share and its time."""
 ALL_LEFT = 0.9995
 """A delay of which more is left has lost nothing."""
 
@@ -60,6 +63,7 @@ FATE_STYLE: dict[str, Style] = {
     "slow compute": ("#e69f00", "▓", "="),
     "exposed transfer": ("#0072b2", "▒", "-"),
     "communication undivided": ("#56b4e9", "░", "~"),
+    "exposed copy": ("#882255", "o", "o"),
     "fault wait": ("#d55e00", "x", "x"),
     "jitter wait": ("#f0e442", "z", "z"),
     "structural wait": ("#cc79a7", "/", "/"),
@@ -93,9 +97,10 @@ class Screen:
         return cls(max(width, 40), styled, styled and not os.environ.get("NO_COLOR"), encoding in ("utf8", "cp65001"))
 
 
-def render(result: AnalysisResult, screen: Screen) -> str:
-    """The whole screen of ``taut analyze``."""
+def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> str:
+    """The whole screen of ``taut analyze``; all ranks in its table where they are asked for."""
     from taut.render.attempts_screen import render_jobs, section
+    from taut.render.device_screen import device_part, rank_table
 
     ledger = result.ledger
     if ledger is None:
@@ -105,7 +110,9 @@ def render(result: AnalysisResult, screen: Screen) -> str:
         _job(result),
         _findings(result, ledger),
         _early(result),
+        device_part(result, screen),
         _causes(result, ledger, screen),
+        rank_table(result, all_ranks),
         _gates(result),
         _collectives(result, ledger),
         _coupling(result),
@@ -189,7 +196,9 @@ def _job(result: AnalysisResult) -> ConsoleRenderable:
     ranks = count(job.ranks, "rank")
     if job.world_size and job.world_size != job.ranks:
         ranks = f"{job.ranks:,} of {job.world_size:,} ranks"
-    words = [safe(job.name), ranks, count(job.steps, "step"), f"wall {duration(job.wall_ns)}"]
+    if job.ranks == 1 and result.ranks:
+        ranks = f"{who(result, result.ranks[0].rank)}{f' of {job.world_size:,}' if job.world_size else ''}"
+    words = [safe(job.name), ranks, count(job.steps, job.unit), f"wall {duration(job.wall_ns)}"]
     if job.steps > 1:
         words.append(f"{duration((job.wall_ns or 0) / job.steps)} a step")
     if result.verdict.bound:
@@ -215,7 +224,7 @@ def _early(result: AnalysisResult) -> ConsoleRenderable | None:
     if not result.early_warning:
         return None
     first, more = result.early_warning[0], len(result.early_warning) - 1
-    whose = "the job" if first.rank is None else f"rank {first.rank}"
+    whose = "the job" if first.rank is None else who(result, first.rank)
     others = f"; {more} more, see run.json" if more else ""
     because = safe(first.because)
     return Text(f"early warning, no finding yet: {whose}, {span(*first.steps)}: {because}{others}", style="dim")
@@ -235,9 +244,10 @@ def _finding(finding: Finding, result: AnalysisResult, ledger: LedgerResult) -> 
 
 
 def _places(finding: Finding, result: AnalysisResult) -> str:
-    ranks = [who(result, rank).removeprefix("rank ") for rank in finding.ranks]
-    kinds = (("link", finding.links), ("rank", ranks), ("stage", finding.stages))
-    return " · ".join(f"{word} {', '.join(map(safe, values))}" for word, values in kinds if values)
+    ranks = [who(result, rank).removeprefix("rank ") for rank in finding.ranks[: MOST_NAMED + 1]]
+    ranks += [""] * (len(finding.ranks) - len(ranks))  # counted, not named
+    kinds = (("link", finding.links), ("rank", ranks), ("stage", [*map(str, finding.stages)]))
+    return " · ".join(f"{word} {listed([*map(safe, values)])}" for word, values in kinds if values)
 
 
 def _sure(confidence: float | None) -> str:
@@ -303,6 +313,8 @@ def _gates(result: AnalysisResult) -> ConsoleRenderable | None:
 
 def _collectives(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRenderable | None:
     """Where the other members were not traced, how much of each collective may have been waiting."""
+    if result.device is not None and result.device.collectives:
+        return None  # they stand with what the device did
     least_ns = LEAST_FATE * ledger.total_rank_ns
     rows = [row for row in result.collectives if row.rank_ns >= least_ns][:COLLECTIVES]
     if not rows:
@@ -320,16 +332,16 @@ def _coupling(result: AnalysisResult) -> ConsoleRenderable | None:
     if not response:
         return None
     ranks, reached, left = result.job.ranks, response.reached_ranks, response.left_by_step[-1]
-    who = f"all {ranks:,} ranks" if reached == ranks else f"{reached:,} of {ranks:,} ranks"
-    clauses = [f"A delay on rank {response.rank} reaches {who} within {count(response.within_steps or 1, 'step')}"]
+    whom = f"all {ranks:,} ranks" if reached == ranks else f"{reached:,} of {ranks:,} ranks"
+    clauses = [f"A delay on {who(result, response.rank)} reaches {whom} within {count(response.within_steps or 1, 'step')}"]
     if left >= ALL_LEFT:
         clauses[0] += " undiminished"
     else:
-        by = "".join(f", most of all by {_short(x.op_class)} on rank {x.rank}" for x in response.absorbed_by[:1])
+        by = "".join(f", most of all by {_short(x.op_class)} on {who(result, x.rank)}" for x in response.absorbed_by[:1])
         clauses.append(f"{percent(1 - left)} of it is absorbed{by}")
     other = response.median_rank
     if other and other.left_by_step[-1] < ALL_LEFT:
-        clauses.append(f"of one on rank {other.rank}, {percent(1 - other.left_by_step[-1])} is absorbed")
+        clauses.append(f"of one on {who(result, other.rank)}, {percent(1 - other.left_by_step[-1])} is absorbed")
     return Text("; ".join(clauses) + ".")
 
 
@@ -337,25 +349,32 @@ def _ledger(ledger: LedgerResult, screen: Screen) -> ConsoleRenderable:
     total = max(ledger.total_rank_ns, 1)
     entries = [entry for entry in ledger.entries if entry.rank_ns / total >= LEAST_FATE]
     small = [entry.fate for entry in ledger.entries if 0 < entry.rank_ns / total < LEAST_FATE]
-    table = _table("", "fate", "share", "rank time", *(["cost"] if ledger.currency else []), header=False)
-    for entry in entries:
-        style, mark = FATE_STYLE.get(entry.fate, ("", "", ""))[0], _mark(entry.fate, screen)
-        cost = [money(entry.money, ledger.currency)] if ledger.currency else []
-        share = percent(entry.rank_ns / total)
-        table.add_row(_in(mark * 2, style), safe(entry.fate), share, duration(entry.rank_ns), *cost)
-    lines: list[ConsoleRenderable] = [
-        _heading(_bill(ledger)),
-        _bar(entries, total, screen),
-        Padding(table, (0, 0, 0, 1)),
-    ]
-    if small:
-        lines.append(Text(f" below 0.1 %: {', '.join(map(safe, small))}", style="dim"))
+    lines: list[ConsoleRenderable] = [_heading(_bill(ledger)), _bar(entries, total, screen)]
+    lines.append(Padding(_fates(entries, total, ledger.currency, screen), (0, 0, 0, 1)))
+    beside = [f"below 0.1 %: {', '.join(map(safe, small))}"] if small else []
     hidden = ledger.hidden_wait_rank_ns
-    if hidden:
-        lines.append(Text(f" {duration(hidden)} more of waiting hid under other work and costs nothing", style="dim"))
+    beside += [f"{duration(hidden)} more of waiting hid under other work and costs nothing"] if hidden else []
+    if beside:
+        lines.append(Text(f" {' · '.join(beside)}", style="dim"))
     if not ledger.closes:
         lines.append(Text(" the ledger does not close: please report this", style="bold red"))
     return Group(*lines)
+
+
+def _fates(entries: Sequence[LedgerEntry], total: int, currency: str | None, screen: Screen) -> Table:
+    """Fates with mark, share, time and cost, in as many columns as there is room for."""
+    across = max(1, screen.width // (FATE_WIDTH + (12 if currency else 0)))
+    rows = -(-len(entries) // across)
+    one: tuple[str | tuple[str, Side], ...] = ("", ("", "left"), ("", "right"), ("", "right"))
+    table = _table(*(one + ((("", "right"),) if currency else ())) * across, header=False)
+    for at in range(rows):
+        cells: list[Text | str] = []
+        for entry in entries[at::rows]:
+            style, mark = FATE_STYLE.get(entry.fate, ("", "", ""))[0], _mark(entry.fate, screen)
+            cells += [_in(mark * 2, style), _in(safe(entry.fate)), percent(entry.rank_ns / total), duration(entry.rank_ns)]
+            cells += [money(entry.money, currency)] if currency else []
+        table.add_row(*cells)
+    return table
 
 
 def _regime(result: AnalysisResult) -> ConsoleRenderable | None:

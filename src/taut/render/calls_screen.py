@@ -15,7 +15,10 @@ TAILS = 3
 
 
 def who(result: AnalysisResult, rank: int) -> str:
-    """A rank, with the name people know it by, where it has one."""
+    """A rank, with its name, host and accelerator, where they are known."""
+    label = next((row.label for row in result.ranks or () if row.rank == rank), None)
+    if label is not None:
+        return safe(label)
     name = result.job.names.get(str(rank))
     return f"rank {rank} ({safe(name)})" if name else f"rank {rank}"
 

@@ -145,6 +145,11 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
     least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
     rank, ranks = graph.rank_index.astype(np.int64), len(graph.ranks)
     threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited) * ranks, 1))
+    # What has no reference because its class is a mixture is taken as it was: the rest of a branch still tells who is late.
+    value, within, between = peers.value_ns, peers.within_ns, peers.between_ns
+    if peers.mixed.any():
+        value = np.where(peers.mixed, graph.work_ns, value)
+        within, between = (np.where(peers.mixed, 0.0, spread) for spread in (within, between))
     fault, structural, score, cause, *faults = split_work(
         waited,
         least,
@@ -155,9 +160,9 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
         gap_free.bound,
         gap_free.opener,
         graph.work_ns,
-        peers.value_ns,
-        peers.within_ns,
-        peers.between_ns,
+        value,
+        within,
+        between,
         rank,
         ranks,
         slots,

@@ -1,7 +1,7 @@
 """Exposed time: what a rank was doing at every nanosecond, when many of its lanes do something at once.
 
-The first that applies: some lane computes; some lane transfers; some lane waits at a gate; some lane is busy on the host;
-else the time before the next op is idle. What hides under another lane is not exposed, and costs nothing.
+The first that applies: some lane computes; some lane transfers; some lane copies; some lane waits at a gate; some lane is
+busy on the host; else the time before the next op is idle. What hides under another lane is not exposed, and costs nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut.core.array_types import Ints
+from taut.core.array_types import Ints, Mask
+from taut.core.device_words import is_copy
 from taut.core.tables import Kind
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
@@ -31,6 +32,12 @@ class Exposed:
     """Per segment: when its last op ends, ns from its origin."""
 
 
+def copies(graph: Graph) -> Mask:
+    """Ops that copy or set memory of a device."""
+    named = is_copy(graph.names)
+    return named[graph.ops.name] & (graph.ops.kind == Kind.COMMUNICATE) if named.any() else np.zeros(len(graph), dtype=np.bool_)
+
+
 def exposed(graph: Graph, observed: Timeline) -> Exposed:
     """Exposed time of every op of the observed timeline."""
     from taut.core.group_kernels import order_groups
@@ -42,8 +49,9 @@ def exposed(graph: Graph, observed: Timeline) -> Exposed:
     stop = np.zeros(segments, dtype=np.int64)
     np.maximum.at(stop, segment, observed.end_ns)
     order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
-    # The level decides which of several busy lanes a moment belongs to; level 2 is waiting.
-    level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 3, 1)).astype(np.int64)
+    # The level decides which of several busy lanes a moment belongs to; level 3 is waiting.
+    level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 4, 1)).astype(np.int64)
+    level[copies(graph)] = 2
     working, waiting, idle, tail = expose(
         begin,
         np.repeat(stop, ranks),

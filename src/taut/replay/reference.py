@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut.core.array_types import Floats, Indices, Ints
+from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.graph import Graph
+from taut.replay.mixed_classes import kinds_and_mixed
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Reference:
     value_ns: Floats
     within_ns: Floats
     between_ns: Floats
+    mixed: Mask
+    """Ops whose class holds ops of several lengths: they have no reference, and count as they were."""
 
 
 def whatever_role(graph: Graph) -> tuple[Ints, int]:
@@ -59,12 +62,17 @@ def peers(graph: Graph) -> Reference:
     ops = graph.ops
     # What is compared inside a gate is the work above the fastest other member; outside gates the base is 0.
     base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
-    cls, classes = numbered(graph.roles, ops.name, ops.size, graph.place, graph.gate >= 0)
-    rest = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
-    return Reference(base + rest.value_ns, rest.within_ns, rest.between_ns)
+    cls, classes = numbered(graph.roles, ops.name, graph.shape, graph.place, graph.gate >= 0)
+    kind, mixed = kinds_and_mixed(graph, cls, classes)
+    if kind.any():
+        cls, classes = numbered(cls, kind)
+    value, within, between = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
+    value[mixed] = np.nan
+    return Reference(base + value, within, between, mixed)
 
 
-def _leave_one_out(values: Ints, cls: Ints, classes: int, rank: Indices) -> Reference:
+def _leave_one_out(values: Ints, cls: Ints, classes: int, rank: Indices) -> tuple[Floats, Floats, Floats]:
+    """Per op, from the other ranks of its class: (reference, spread within a rank, spread between ranks)."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells, leave_one_out
 
@@ -75,7 +83,7 @@ def _leave_one_out(values: Ints, cls: Ints, classes: int, rank: Indices) -> Refe
     class_of_cell[cell] = cls
     cell_order, cell_begin = group_sort(class_of_cell, classes)
     reference, within, between = leave_one_out(median, spread, cell_order, cell_begin)
-    return Reference(reference[cell], within[cell], np.nan_to_num(between)[cell])
+    return reference[cell], within[cell], np.nan_to_num(between)[cell]
 
 
 def gap_classes(graph: Graph) -> tuple[Ints, int]:
@@ -98,5 +106,5 @@ def gap_peers(graph: Graph) -> Floats:
     rows = np.flatnonzero(gaps[cls])
     out = np.full(len(ops), np.nan)
     if len(rows):
-        out[rows] = _leave_one_out(graph.gap_ns[rows], *numbered(cls[rows]), ops.rank[rows]).value_ns
+        out[rows] = _leave_one_out(graph.gap_ns[rows], *numbered(cls[rows]), ops.rank[rows])[0]
     return out

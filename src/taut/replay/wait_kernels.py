@@ -359,8 +359,8 @@ def expose(
     """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group.
 
     A group is one rank in one segment: ops order[begin[g]:begin[g+1]] by arrival, watched from 0 to stop[g]. The first
-    that applies at any moment: some lane works at level 0 (compute), at level 1 (transfer), some lane waits, some lane
-    works at level 3 (host); otherwise the time belongs to the next op that begins.
+    that applies at any moment: some lane works at level 0 (compute), 1 (transfer) or 2 (copy), some lane waits, some lane
+    works at level 4 (host); otherwise the time belongs to the next op that begins.
     """
     n = len(arrival)
     working = np.zeros(n, np.int64)
@@ -388,7 +388,7 @@ def expose(
                 if end[v] <= now:
                     current[k] = -1
                     continue
-                what = 2 if now < opening[v] else level[v]
+                what = 3 if now < opening[v] else level[v]
                 until = min(until, opening[v] if now < opening[v] else end[v])
                 if what < best_level or (what == best_level and v < best):  # of equals the op that arrived first
                     best, best_level = v, what
@@ -396,7 +396,7 @@ def expose(
                 idle[order[i]] += until - now
             elif best < 0:
                 tail[g] += until - now
-            elif best_level == 2:
+            elif best_level == 3:
                 waiting[best] += until - now
             else:
                 working[best] += until - now

@@ -18,10 +18,12 @@ from taut.diagnose.fan_out_tails import tails
 from taut.diagnose.job_indices import indices
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
+from taut.ledger.device_use import device_use
 from taut.replay.whatif import link_ends
 from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
+from taut.result.rank_rows import rank_rows
 from taut.result.types import (
     AnalysisResult,
     AttemptsResult,
@@ -48,6 +50,7 @@ from taut.result.types import (
 
 if TYPE_CHECKING:
     from taut.diagnose.finding import Finding as Diagnosed
+    from taut.graph import Graph
     from taut.result.computed import Computed
 
 EXPLAINED_NS = 100_000
@@ -94,6 +97,8 @@ def report(a: Computed) -> AnalysisResult:
         ),
         attempts=attempts,
         control=controlled,
+        ranks=rank_rows(a),
+        device=None if g.device is None else device_use(g, g.device),
     )
 
 
@@ -132,6 +137,7 @@ def _job(a: Computed, attempts: AttemptsResult | None) -> Job:
         ranks=len(g.ranks),
         world_size=g.trace.world_size,
         steps=len(g.steps),
+        unit="window" if _without_steps(g) else "step",
         names={str(r): name for r, name in zip(g.ranks.tolist(), g.members.name, strict=True) if name},
         first_step=int(g.steps[0]),
         last_step=int(g.steps[-1]),
@@ -142,6 +148,11 @@ def _job(a: Computed, attempts: AttemptsResult | None) -> Job:
         partial=[*g.partial, *_unplaced(a), *notes(a.attempts, attempts), *untargeted],
         counts=dict(g.counts),
     )
+
+
+def _without_steps(g: Graph) -> bool:
+    """Whether no steps were found, so that the whole trace is one window."""
+    return len(g.steps) == 1 and any(note.startswith("no step marks and nothing recurs") for note in g.partial)
 
 
 def _unplaced(a: Computed) -> list[str]:
@@ -193,7 +204,7 @@ def _waits(a: Computed) -> Waits:
 
 
 def _finding(f: Diagnosed, a: Computed) -> Finding:
-    return finding_result(f, _money(f, a))
+    return finding_result(f, _money(f, a), a.graph.members)
 
 
 def _money(f: Diagnosed, a: Computed) -> Money | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from taut.core.device_words import NO_DEVICE, on_device
+from taut.core.rank_words import rank_label, rank_labels
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
@@ -12,6 +14,7 @@ from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 BOUNDS: dict[Bound, tuple[str, ...]] = {
     "compute": ("productive", "slow compute", "discarded"),
     "communication": ("exposed transfer", "communication undivided"),
+    "copy": ("exposed copy",),
     "synchronisation": ("fault wait", "jitter wait", "structural wait"),
     "host": ("gap", "control overhead"),
 }
@@ -56,7 +59,13 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         text, kind = _quiet(a, share), "unknown" if few else "healthy"
         if few:
             text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
-    return Verdict(text=text + doubt, kind=kind, bound=_bound(fates), components=beside)
+    bound = None if _host_only(g) else _bound(fates)
+    return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
+
+
+def _host_only(g: Graph) -> bool:
+    """Whether work was put onto devices, and nothing of what they did is recorded."""
+    return bool(g.trace.counts.get(NO_DEVICE)) and not on_device(g.trace.lanes).any()
 
 
 def _fought(a: Computed, controlled: ControlResult | None) -> str | None:
@@ -86,7 +95,7 @@ def _found(a: Computed) -> str:
     f = a.findings[0]
     more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
     if f.mode == "hang":
-        stopped = f"rank{'s' if len(f.ranks) > 1 else ''} {', '.join(map(str, f.ranks))}"
+        stopped = rank_labels(f.ranks, a.graph.members)
         return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
     verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links) else "holds"
     gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
@@ -101,14 +110,15 @@ def _place(f: Diagnosed, g: Graph) -> str:
     if f.links:
         return f"link {' and '.join(f.links)}"
     if f.ranks:
-        named = dict(zip(g.ranks.tolist(), g.members.name, strict=True))
-        return f"rank {', '.join(f'{rank} ({named[rank]})' if named[rank] else str(rank) for rank in f.ranks)}"
+        return rank_labels(f.ranks, g.members)
     return f"stage {', '.join(map(str, f.stages))}" if f.stages else f"{f.classes[0]} on all ranks" if f.classes else "the job"
 
 
 def _alone(a: Computed, share: dict[str, float]) -> str:
     world = a.graph.trace.world_size
-    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % compute, "
+    what = "operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "compute"
+    text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % {what}, "
+    text += _copies(share)
     if world == 1:
         return text + f"{share['gap']:.0f} % gaps on the host."
     return text + (
@@ -117,10 +127,16 @@ def _alone(a: Computed, share: dict[str, float]) -> str:
     )
 
 
+def _copies(share: dict[str, float]) -> str:
+    """Copies between host and device that nothing hides, where they are a share worth a word."""
+    return f"{share['exposed copy']:.0f} % exposed copies, " if share["exposed copy"] >= 0.5 else ""
+
+
 def _quiet(a: Computed, share: dict[str, float]) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
+    what = "in operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "productive"
     text = (
-        f"No finding: {share['productive']:.0f} % productive, {share['gap']:.0f} % gaps and waits for them; "
+        f"No finding: {share['productive']:.0f} % {what}, {_copies(share)}{share['gap']:.0f} % gaps and waits for them; "
         f"in all {waiting:.0f} % waiting at gates"
     )
     totals = a.blame.totals
@@ -128,7 +144,8 @@ def _quiet(a: Computed, share: dict[str, float]) -> str:
         by_rank = np.bincount(a.graph.rank_index, weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
         worst = int(np.argmax(by_rank))
         part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
-        text += f", {part:.0f} % of it for gaps on rank {int(a.graph.ranks[worst])} (host, launch, input)"
+        where = rank_label(int(a.graph.ranks[worst]), a.graph.members)
+        text += f", {part:.0f} % of it for gaps of the host (launch, input) on {where}"
         if len(a.graph.steps) < 3:
             text += f"; {len(a.graph.steps)} step cannot tell habit from accident" if len(a.graph.steps) == 1 else ""
     elif totals["unexplained_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from taut.core.tables import Table
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.result.types import Finding, Money
 
 
-def finding_result(f: Diagnosed, money: Money | None = None) -> Finding:
-    """A finding without the changes that mend it."""
+def finding_result(f: Diagnosed, money: Money | None = None, members: Table | None = None) -> Finding:
+    """A finding without the changes that mend it; ``members`` tell where its ranks are."""
+    hosts, gpus = _places(f.ranks, members) if members is not None else ([], [])
     return Finding(
         id=f.id,
         mode=f.mode,
         ranks=list(f.ranks),
+        hosts=hosts,
+        gpus=gpus,
         links=list(f.links),
         stages=list(f.stages),
         classes=list(f.classes),
@@ -23,3 +29,12 @@ def finding_result(f: Diagnosed, money: Money | None = None) -> Finding:
         alternatives=list(f.alternatives),
         money=money,
     )
+
+
+def _places(ranks: Sequence[int], members: Table) -> tuple[list[str | None], list[int | None]]:
+    """Host and accelerator of each rank, None where they are not known; nothing where none is."""
+    row = {rank: at for at, rank in enumerate(members.rank.tolist())}
+    at = [row.get(rank) for rank in ranks]
+    hosts = [(members.host[i] or None) if i is not None else None for i in at]
+    gpus = [int(members.gpu[i]) if i is not None and members.gpu[i] >= 0 else None for i in at]
+    return hosts if any(hosts) else [], gpus if any(gpu is not None for gpu in gpus) else []

@@ -109,6 +109,8 @@ class Job(Part, frozen=True, kw_only=True):
     world_size: int | None
     """Ranks that the job has, where the traces tell."""
     steps: int
+    unit: Literal["step", "window"] = "step"
+    """What ``steps`` counts: a trace without steps is one window."""
     names: dict[str, str]
     """Rank → name, where ranks have names (services, agents)."""
     first_step: int | None
@@ -334,6 +336,10 @@ class Finding(Part, frozen=True, kw_only=True):
     mode: str
     """One of the modes of docs/contract.md."""
     ranks: list[Small]
+    hosts: list[str | None] = field(default_factory=list)
+    """Host of each of ``ranks``, in their order; null where the trace does not tell, empty where it tells none."""
+    gpus: list[int | None] = field(default_factory=list)
+    """Index on its host of the accelerator of each of ``ranks``, likewise."""
     links: list[Link]
     """``sender:receiver``."""
     stages: list[Small]
@@ -827,11 +833,118 @@ class DeviceRank(Part, frozen=True, kw_only=True):
     """Under nothing."""
 
 
+class DeviceClass(Part, frozen=True, kw_only=True):
+    """A class of kernels or copies, over all ranks and windows."""
+
+    name: str
+    kind: Literal["compute", "communication", "copy"]
+    count: int
+    rank_ns: int
+    """Their durations, summed."""
+    share: float
+    """Of the durations of all kernels and copies, 0–1."""
+    median_ns: float
+    """Duration of the median one, ns."""
+    moved_bytes: int | None = None
+    """Of copies, bytes together; null where the trace does not tell."""
+    gb_per_s: float | None = None
+    """Of copies, bytes over their durations, 10^9 bytes a second."""
+
+
+class DeviceIdle(Part, frozen=True, kw_only=True):
+    """Time in which an accelerator did nothing, by what its host did meanwhile; all of them sum to the idle time."""
+
+    cause: str
+    """``launch``, ``synchronisation``, ``input: …``, ``checkpoint``, a named op; ``launched, not begun`` (the next work was
+    waiting in its stream); ``host, nothing recorded``; ``unknown`` where no call tells."""
+    rank_ns: int
+    share: float
+    """Of the time of all windows, 0–1."""
+
+
+class DeviceCollective(Part, frozen=True, kw_only=True):
+    """Collectives of one class, of sizes within a factor of two, in groups of one size: how fast they were."""
+
+    op_class: str = field(name="class")
+    verb: str
+    """``all-reduce``, ``all-gather``, …"""
+    size_bytes: int | None = field(name="bytes")
+    """Of the larger message of a member, the median, bytes; null where the trace does not tell."""
+    members: int | None
+    """Ranks of the group; null where the trace does not tell."""
+    count: int
+    rank_ns: int
+    """Their durations, waiting included, summed over ranks."""
+    median_ns: float
+    """Median time of one, without waiting where ``waiting_included`` is false, ns."""
+    gb_per_s: float | None
+    """Bytes over the time of all of them, 10^9 bytes a second (algorithm bandwidth); null without bytes."""
+    bus_gb_per_s: float | None
+    """The same times the factor of nccl-tests for the verb: comparable with the speed of links; null without members."""
+    waiting_included: bool
+    """Whether members that were not matched may have waited: the bandwidths are then lower bounds."""
+
+
+class Mfu(Part, frozen=True, kw_only=True):
+    """FLOPs that shapes of operators account for, over what the accelerator could do in the same time."""
+
+    value: float | None
+    """Share of the peak, 0–1; null where FLOPs or peak are not known."""
+    flops: int | None
+    """Of matrix products, convolutions and attention launched in the windows, recomputation counted, of all ranks."""
+    tflops_per_s: float | None
+    """FLOPs over the time of the windows, 10^12 a second and accelerator."""
+    peak_tflops: float | None
+    """Dense peak of the accelerator for the type that most FLOPs have, 10^12 a second."""
+    dtype: str | None
+    """That type."""
+    device: str | None
+    """The accelerator, as the trace names it."""
+    why: str
+    """Where the peak comes from, or why the share is not known."""
+
+
 class Device(Part, frozen=True, kw_only=True):
     """What the accelerators did, on the clocks of the raw files, so that anybody can check it."""
 
     windows: list[DeviceWindow]
     ranks: dict[str, DeviceRank]
+    mean: DeviceRank | None = None
+    """Mean over the ranks."""
+    classes: list[DeviceClass] = field(default_factory=list)
+    """Classes of kernels and copies, the longest first."""
+    idle: list[DeviceIdle] = field(default_factory=list)
+    """The longest first."""
+    collectives: list[DeviceCollective] = field(default_factory=list)
+    """Those that take most time first."""
+    mfu: Mfu | None = None
+
+
+class RankRow(Part, frozen=True, kw_only=True):
+    """One rank: where it is, what its time went to (shares of its wall time that sum to 1), and how late it comes."""
+
+    rank: int
+    label: str
+    """``rank 137 (gpu-17, GPU 1)``."""
+    host: str | None
+    """Host name, where the trace tells."""
+    gpu: int | None
+    """Index of its accelerator on its host."""
+    compute_share: float
+    """Computing."""
+    communication_share: float
+    """Communication that nothing hides, without waiting where it was matched."""
+    copy_share: float
+    """Copies that nothing hides."""
+    wait_share: float
+    """Waiting at gates that nothing hides."""
+    gap_share: float
+    """Host, input, launch and whatever else is left."""
+    late_ns: float | None
+    """By how much it comes behind the median arrival at the gate where it is latest, in the median step, ns; null without
+    gates."""
+    caused_rank_ns: int
+    """Waiting that its faults and gaps caused, rank-ns."""
 
 
 class AnalysisResult(Part, frozen=True, kw_only=True):
@@ -863,6 +976,8 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     ledger: LedgerResult | None
     attempts: AttemptsResult | None
     control: ControlResult | None
+    ranks: list[RankRow] | None = None
+    """Ranks, those of findings first, then those that others waited for most."""
     device: Device | None = None
     """None without an accelerator."""
 

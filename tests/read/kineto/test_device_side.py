@@ -178,3 +178,98 @@ def test_header(tiny: Any) -> None:
 def test_epoch_times_keep_their_microseconds(tiny: Any) -> None:
     trace = kineto.load(tiny.as_bytes([tiny.kernel("a", 1, 1694128201435447, 53)], baseTimeNanoseconds=0), "t")
     assert (trace.ops.start_ns[0], trace.ops.end_ns[0]) == (1694128201435447000, 1694128201435500000)
+
+
+def test_copies_are_classes_of_their_own(tiny: Any) -> None:
+    """Pageable or pinned is one class; a copy communicates with nobody."""
+    events = [
+        tiny.event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 10, 5, device=0, stream=7, correlation=1, bytes=64),
+        tiny.event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 5, device=0, stream=7, correlation=2, bytes=32),
+        tiny.event("gpu_memset", "Memset (Device)", 30, 5, device=0, stream=7, correlation=3, bytes=16),
+        tiny.launch(1, 0, name="cudaMemcpyAsync"),
+    ]
+    found = [(op["name"], op["kind"], op["verb"], op["size"], op["group"]) for op in device_ops(tiny, load(tiny, events))]
+    assert found == [
+        ("copy h2d", "communicate", "none", 64, ""),
+        ("copy h2d", "communicate", "none", 32, ""),
+        ("set", "communicate", "none", 16, ""),
+    ]
+
+
+def test_copies_alone_are_a_device(tiny: Any) -> None:
+    trace = load(tiny, [tiny.event("Memcpy", "Memcpy DtoH (Device -> Pageable)", 10, 5, device=0, stream=7)])
+    assert [(op["name"], op["lane"]) for op in tiny.ops_of(trace)] == [("copy d2h", "stream 7")]
+
+
+def test_events_of_mtia_are_a_device(tiny: Any) -> None:
+    """DMA requests are copies, and a stream that waits for another does nothing."""
+    events = [
+        tiny.event("mtia_ccp_events", "pe_exe", 10, 50, pid=17, tid=3, stream=106),
+        tiny.event("mtia_ccp_events", "dma_request", 60, 5, pid=17, tid=4, stream=107, direction="HOST_TO_DEVICE", size=99),
+        tiny.event("mtia_ccp_events", "event_wait", 70, 5, pid=17, tid=4, stream=107),
+        tiny.event("mtia_runtime", "runFunction", 0, 5, correlation=4),
+    ]
+    trace = load(tiny, events)
+    found = [(op["lane"], op["name"], op["kind"], op["size"]) for op in tiny.ops_of(trace)]
+    assert found == [("stream 106", "pe_exe", "compute", -1), ("stream 107", "copy h2d", "communicate", 99)]
+    assert trace.counts["dropped: waits of a stream"] == 1
+
+
+def test_old_traces_have_annotations_among_their_operators(tiny: Any) -> None:
+    """PyTorch before 1.10 has one category for both."""
+    events = [
+        tiny.event("Operator", "ProfilerStep#5", 0, 40),
+        tiny.event("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, 8),
+        tiny.event("Operator", "aten::mm", 10, 5),
+        tiny.event("Kernel", "gemm", 20, 5, device=0, stream=7, correlation=1),
+    ]
+    trace = load(tiny, events)
+    assert trace.marks.step.tolist() == [5]
+    assert [op["name"] for op in tiny.ops_of(trace)] == ["input: DataLoader", "gemm"]
+
+
+def test_an_unlabelled_generic_kernel_is_no_send(tiny: Any) -> None:
+    """RCCL runs every verb in one kernel: without a call around its launch nobody knows which."""
+    generic = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
+    events = [
+        tiny.event("user_annotation", "nccl:all_reduce", 0, 20, **{"Input Dims": [[8, 4]], "Input type": ["long"]}),
+        tiny.launch(1, 5),
+        tiny.kernel(generic, 1, 100, 10),
+        tiny.kernel(generic, 2, 200, 10),
+    ]
+    trace = load(tiny, events)
+    assert [(op["name"], op["verb"], op["size"]) for op in device_ops(tiny, trace)] == [
+        ("nccl all-reduce", "all-reduce", 256),
+        ("nccl collective", "none", -1),
+    ]
+    assert trace.counts["communication kernels that do not say what they do"] == 1
+    assert not trace.counts.get("grouped sends and receives without their calls")
+
+
+def test_other_libraries_communicate_too(tiny: Any) -> None:
+    """A kernel in which all ranks meet has a verb and a group; of another nobody knows who waits for whom."""
+    custom = "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)"
+    events = [
+        tiny.event(
+            "cpu_op", "_C_custom_ar::all_reduce", 0, 20, **{"Input Dims": [[], [8, 4]], "Input type": ["Scalar", "half"]}
+        ),
+        tiny.launch(1, 5),
+        tiny.kernel(custom, 1, 100, 10),
+        tiny.kernel("void deep_ep::internode_ll::dispatch<true, 6144>(void*)", 2, 200, 10),
+    ]
+    found = [(op["name"], op["kind"], op["verb"], op["group"], op["size"]) for op in device_ops(tiny, load(tiny, events))]
+    assert found == [
+        ("custom all-reduce cross_device_reduce_1stage", "communicate", "all-reduce", "default (custom all-reduce)", 64),
+        ("deep_ep dispatch", "communicate", "none", "", -1),
+    ]
+
+
+def test_the_device_that_most_kernels_use_is_the_gpu(tiny: Any) -> None:
+    def on(device: Any, at: float) -> dict[str, Any]:
+        one: dict[str, Any] = tiny.kernel("gemm", 1, at, 5)
+        one["args"]["device"] = device
+        return one
+
+    assert load(tiny, [on(3, 0), on(2, 10), on(3, 20)]).members.gpu.tolist() == [3]
+    assert load(tiny, [on("x", 0)]).members.gpu.tolist() == [-1]
+    assert load(tiny, [tiny.event("cpu_op", "aten::mm", 0, 5)]).members.gpu.tolist() == [-1]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from taut.core.errors import InputRefused
 from taut.read.kineto import reader as kineto
+from taut.read.merge import merge
 
 ONE_GROUP = {"pg_config": [{"pg_name": "0", "ranks": [0, 1]}]}
 
@@ -196,3 +200,19 @@ def test_a_checkpoint_is_one_op_of_its_thread_with_all_that_runs_inside(tiny: An
         ("checkpoint", "thread 1"),
         ("aten::mul", "thread 1"),
     ]
+
+
+def test_launches_without_device_events_are_said(tiny: Any) -> None:
+    """What the device did is missing: that is no trace of a host alone."""
+    events = [tiny.event("cpu_op", "aten::mm", 0, 50), tiny.launch(1, 10), tiny.launch(2, 20, name="cudaGetDeviceCount")]
+    trace = merge([("t.json", kineto.load(tiny.as_bytes(events), "t.json"))], [], name="t", source="t.json")
+    (said,) = [line for line in trace.partial if "device" in line]
+    assert said.startswith("1 launches onto a device of which no event is recorded: the device's side is missing")
+    assert "ProfilerActivity.CUDA" in said
+
+
+def test_a_trace_of_other_categories_is_refused_by_their_names(tiny: Any) -> None:
+    with pytest.raises(InputRefused, match="categories that are not read \\('graphcore'"):
+        kineto.load(tiny.as_bytes([tiny.event("graphcore", "x", 0, 5)]), "t.json")
+    with pytest.raises(InputRefused, match="1 launches onto a device"):
+        kineto.load(tiny.as_bytes([tiny.launch(1, 10)]), "t.json")

@@ -112,11 +112,11 @@ def table(trace: Trace, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(said[c][ops.columns[c][i]] if c in said else int(ops.columns[c][i]) for c in columns) for i in order]
 
 
-def steady(e: Export, process: int, comm: int | None, late: float = 0, steps: int = 4) -> None:
+def steady(e: Export, process: int, comm: int | None, late: float = 0, steps: int = 4, first: int = 5) -> None:
     """Steps of 100 µs: a launch, a kernel, and an all-reduce that waits for the last."""
     for step in range(steps):
         t = 100 * step
-        e.note(process, t, t + 95, f"iteration {step + 5}")
+        e.note(process, t, t + 95, f"iteration {step + first}")
         e.kernel(process, t + 10, t + 40 + late, "gemm(float*)", t + 5)
         e.all_reduce(process, t + 42, t + 45 + late, t + 80, () if comm is None else (comm, 4096))
 
@@ -133,12 +133,27 @@ def test_kernels_copies_and_their_launches(export: Callable[..., Export]) -> Non
         (0, "thread 7", "cudaLaunchKernel", Kind.COORDINATE, 5_000, 6_000, -1),
         (0, "stream 7", "void gemm<float>(int)", Kind.COMPUTE, 10_000, 30_000, -1),
         (0, "thread 7", "cudaMemcpyAsync", Kind.COORDINATE, 20_000, 21_000, -1),
-        (0, "stream 7", "Memcpy HtoD", Kind.COMPUTE, 30_000, 31_000, 4096),
+        (0, "stream 7", "copy h2d", Kind.COMMUNICATE, 30_000, 31_000, 4096),
         (0, "thread 7", "cudaStreamSynchronize", Kind.COORDINATE, 32_000, 35_000, -1),
     ]
     launch = trace.ops.launch
     assert [trace.names[trace.ops.name[row]] for row in launch[launch >= 0]] == ["cudaLaunchKernel", "cudaMemcpyAsync"]
     assert trace.counts["dropped: runtime calls that launch nothing"] == 1
+
+
+def test_kernels_of_other_libraries_communicate(export: Callable[..., Export]) -> None:
+    """And a generic kernel without a call around its launch is no exchange."""
+    e = export()
+    e.kernel(1, 10, 30, "void vllm::cross_device_reduce_1stage<half, 2>(RankData*)", launched=5, device=3)
+    e.kernel(1, 40, 50, "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", launched=35, device=3)
+    trace = read([e.save()])
+    found = [row for row in table(trace, "name", "kind", "verb", "lane") if row[1] == Kind.COMMUNICATE]
+    assert found == [
+        ("custom all-reduce cross_device_reduce_1stage", Kind.COMMUNICATE, Verb.ALL_REDUCE, "stream 7"),
+        ("nccl collective", Kind.COMMUNICATE, Verb.NONE, "stream 7"),
+    ]
+    assert trace.members.gpu.tolist() == [3]
+    assert "1 communication kernels that do not say what they do" in " ".join(trace.partial)
 
 
 def test_several_gpus_of_one_report_meet_in_their_communicator(export: Callable[..., Export]) -> None:
@@ -294,22 +309,22 @@ def test_ranges_that_hold_little_of_the_work_are_no_steps(export: Callable[..., 
     assert len(read([e.save()]).marks) == 0
 
 
-def one_rank(e: Export, process: int, environment: str, utc: int) -> Path:
+def one_rank(e: Export, process: int, environment: str, utc: int, first: int = 5) -> Path:
     e.row("TARGET_INFO_SYSTEM_ENV", "DeviceEnvironment", environment)
     e.row("TARGET_INFO_SYSTEM_ENV", "Hostname", f"node{process}")
     e.row("TARGET_INFO_SESSION_START_TIME", utc)
-    steady(e, process, 0xABC)
+    steady(e, process, 0xABC, first=first)
     return e.save()
 
 
 def test_one_report_a_rank_on_the_clock_of_utc(export: Callable[..., Export]) -> None:
     now = 1_779_782_330_000_000_000
-    paths = [one_rank(export(f"{k}.sqlite"), 1, f"HOME=/root;RANK={1 - k};WORLD_SIZE=2;A=1", now + k * 10**9) for k in (0, 1)]
+    paths = [one_rank(export(f"{k}.sqlite"), 1, f"HOME=/root;RANK={1 - k};WORLD_SIZE=2;A=1", now + k * 10**5) for k in (0, 1)]
     trace = read(paths)
     assert trace.world_size == 2
     assert not any("assumed" in line for line in trace.partial)
     first = [int(trace.ops.start_ns[trace.ops.rank == rank].min()) for rank in (0, 1)]
-    assert first == [now + 10**9 + 5000, now + 5000]
+    assert first == [now + 10**5 + 5000, now + 5000]
 
 
 @pytest.mark.parametrize(
@@ -360,7 +375,7 @@ def test_mpi_tells_the_rank(export: Callable[..., Export]) -> None:
 
 
 def test_two_windows_of_one_process_are_one_rank(export: Callable[..., Export]) -> None:
-    paths = [one_rank(export(f"part{k}.sqlite"), 1, "", 10**18 + k * 10**9) for k in (0, 1)]
+    paths = [one_rank(export(f"part{k}.sqlite"), 1, "", 10**18 + k * 10**9, 5 + 4 * k) for k in (0, 1)]
     assert read(paths).members.rank.tolist() == [0]
     with pytest.raises(InputRefused, match="the same time of rank 0"):
         read([*paths, one_rank(export("copy.sqlite"), 1, "", 10**18)])

@@ -7,18 +7,20 @@ themselves: one kernel carries all of them, launched when the block ends. Kernel
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
 from taut.core.array_types import Ints, Json
 from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
+from taut.read.communication_families import NO_VERB, OPERATORS, Told, communication
 from taut.read.json_values import elements, integer
 from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, Events
 from taut.read.kineto.json_events import CommArgs
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import Message, Rows, issuer
-from taut.read.verb_words import HOPS, element_bytes, kernel_verb, verb_of
+from taut.read.verb_words import HOPS, element_bytes, verb_of
 
 NO_GROUP = "collectives that do not name their group"
 NO_CALLS = "grouped sends and receives without their calls"
@@ -29,28 +31,52 @@ Call = list[int]
 
 def add_collectives(events: Events, rows: Rows, groups: Groups, work: Ints, launch: Ints, call: Ints, lane: Ints) -> None:
     """Add communication kernels as ops; one that carries several sends and receives is one op for each, of one interval."""
+    told = {code: communication(events.names[code]) or _UNKNOWN for code in np.unique(events.name[work]).tolist()}
+    by_kernel = [told[code] for code in events.name[work].tolist()]
     found = [
-        (place, _message(events, groups, calls))
+        (place, _message(events, groups, by_kernel[place], calls))
         for place, rendezvous in enumerate(_rendezvous(events, work, call))
         for calls in rendezvous
     ]
     at, messages = np.array([place for place, _ in found], dtype=np.int64), [message for _, message in found]
-    rows.counts[NO_CALLS] += sum(message.verb is Verb.NONE for message in messages)
+    silent = [by_kernel[place] for place, message in found if message.verb is Verb.NONE]
+    rows.counts[NO_CALLS] += sum(one.hops for one in silent)
+    rows.counts[NO_VERB] += sum(not one.hops and not one.word for one in silent)
     rows.counts[NO_GROUP] += sum(bool(message.verb) and not message.group for message in messages)
     rows.add_messages("nccl", messages, events.start[work[at]], events.end[work[at]], lane[at], launch[at])
 
 
-def _message(events: Events, groups: Groups, calls: list[Call]) -> Message:
+_UNKNOWN = Told("nccl", Verb.NONE, "")
+# Verbs whose larger message is an input of the operator that calls them.
+_SIZED = (Verb.ALL_REDUCE, Verb.REDUCE_SCATTER)
+
+
+def _message(events: Events, groups: Groups, told: Told, calls: list[Call]) -> Message:
     """What all calls behind one rendezvous together record: their sizes add up, the rest is that of the first."""
-    args = [[events.comm_args(source) for source in call] for call in calls]
-    first, names = args[0], [events.names[events.name[source]] for source in calls[0]]
+    first, names = [events.comm_args(source) for source in calls[0]], [_name(events, source) for source in calls[0]]
+    sizes = [
+        max((message_bytes(events.comm_args(source)) for source in call if _tells_size(_name(events, source))), default=NULL)
+        for call in calls
+    ]
+    if told.word:
+        group = groups.of_library(first, told.family) if told.verb else ""
+        return Message(told.verb, group, sizes[0] if told.verb in _SIZED and told.size else NULL, name=told.word)
     words = [a.collective for a in first if isinstance(a.collective, str)] + names[1:]
-    verb = next((verb for verb in map(verb_of, words) if verb), kernel_verb(names[0]))
+    verb = next((verb for verb in map(verb_of, words) if verb), told.verb)
     group = groups.name(first, "nccl") if verb else ""
-    sizes = [max(map(message_bytes, one), default=NULL) for one in args]
     size = min(sum(sizes), 2**62) if min(sizes) >= 0 else NULL
     seq = next((n for a in first for n in (integer(a.Seq), integer(a.seq)) if n >= 0), NULL)
     return Message(verb, group, size, min(_peer(verb, group, first, names, groups), 2**31 - 1), seq)
+
+
+def _name(events: Events, row: int) -> str:
+    return events.names[int(events.name[row])]
+
+
+@lru_cache(4096)
+def _tells_size(name: str) -> bool:
+    """Whether an event tells the size of what it surrounds: an operator outside c10d may have only the smaller message."""
+    return OPERATORS.match(name) is None or verb_of(name) in _SIZED
 
 
 def _peer(verb: Verb, group: str, args: list[CommArgs], names: list[str], groups: Groups) -> int:
@@ -99,7 +125,7 @@ def _rendezvous(events: Events, work: Ints, call: Ints) -> Iterator[list[list[Ca
     thread, at = np.where(call >= 0, events.place[call], -1), events.start[call]
     params = events.chosen(CPU_OP, lambda name: name == "record_param_comms")
     notes = events.chosen(ANNOTATION, lambda name: name.startswith(("nccl:", "rccl:")))
-    ops = events.chosen(CPU_OP, lambda name: name.startswith("c10d::"))
+    ops = events.chosen(CPU_OP, lambda name: name.startswith("c10d::") or OPERATORS.match(name) is not None)
     sources = (params, notes, ops)
     found = [containing(events.place[rows], events.start[rows], events.end[rows], thread, at) for rows in sources]
     # Where no launch was recorded, an id may link the kernel to its call.

@@ -1,4 +1,4 @@
-"""The accelerator side of a Kineto trace: kernels on streams, the calls that launched them, NCCL collectives."""
+"""The accelerator side of a Kineto trace: kernels and copies on streams, the calls that launched them, communication."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from taut.core.array_types import Ints
 from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind
 from taut.read.columns import grouped_max
+from taut.read.communication_families import is_communication
 from taut.read.kineto.collectives import add_collectives
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
+from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import Rows, issuer
-from taut.read.verb_words import is_collective_kernel
 
 
 def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     """Add the ops of a trace with accelerator events."""
-    work = events.rows(DEVICE)
+    work = events.rows(DEVICE, COPY)
     calls = _used_calls(events, work, rows)
     lane, name = thread_lanes(events, rows, calls, "thread"), event_names(events, rows, calls)
     call_rows = rows.add(events.start[calls], events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
     by = issuer(events.correlation[calls], events.correlation[work])
     launch = np.append(call_rows, NULL)[by]
-    collective = events.named(work, is_collective_kernel)
+    copies = events.kind[work] == COPY
+    collective = ~copies & events.named(work, is_communication)
     own = work[~collective]
     rows.add(
         events.start[own],
         events.end[own],
-        kind=Kind.COMPUTE,
+        kind=np.where(copies[~collective], Kind.COMMUNICATE, Kind.COMPUTE),
         lane=_stream_lanes(events, rows, own),
         name=event_names(events, rows, own),
         size=events.size[own],
@@ -57,7 +58,7 @@ def outermost(events: Events, chosen: Ints) -> Ints:
 
 
 def _is_wait(name: str) -> bool:
-    return "Synchronize" in name or name in ("cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2")
+    return "ynchronize" in name or name in ("cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2")
 
 
 def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:

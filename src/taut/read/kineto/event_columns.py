@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import compress, repeat
 from operator import attrgetter, eq
 from typing import cast
@@ -17,11 +19,14 @@ import numpy as np
 from taut.core.array_types import Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.columns import Codes, Flags
+from taut.read.communication_families import OPERATORS
+from taut.read.copy_words import copy_class
 from taut.read.json_values import elements, integer, without_nan
 from taut.read.kineto.json_events import (
     Batch,
     Buffer,
     CommArgs,
+    CopyArgs,
     DeviceArgs,
     DimsArgs,
     Event,
@@ -35,12 +40,18 @@ from taut.read.kineto.json_events import (
 )
 from taut.read.limits import near
 
-# What an event is: work on an accelerator, a call into its driver, an operator on the host, an annotation.
-DEVICE, RUNTIME, CPU_OP, ANNOTATION = range(4)
+# What an event is: a kernel of an accelerator, a call into its driver, an operator on the host, an annotation, a copy or a
+# fill of an accelerator's memory.
+DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY = range(5)
+# What cannot be told by the category alone: events of a device whose names tell copies and waits from work, and host
+# events of PyTorch before 1.10, which has one category for operators and annotations.
+_LANE, _HOST = 5, 6
 
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
 
+# More than these are no devices of one host.
+DEVICES = 4096
 # Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
 
@@ -80,9 +91,23 @@ class Events:
         columns = ("kind", "name", "start", "end", "place", "correlation", "size", "comm_row")
         return replace(self, **{name: getattr(self, name)[kept] for name in columns})
 
-    def rows(self, kind: int) -> Ints:
-        """The rows of one kind."""
-        return np.flatnonzero(self.kind == kind)
+    def rows(self, *kinds: int) -> Ints:
+        """The rows of some kinds."""
+        return np.flatnonzero(self.kind == kinds[0] if len(kinds) == 1 else np.isin(self.kind, kinds))
+
+    @property
+    def has_device(self) -> bool:
+        """Whether anything ran on an accelerator."""
+        return bool(np.isin(self.kind, (DEVICE, COPY)).any())
+
+    def main_device(self) -> int:
+        """The device that most events of devices ran on; -1 where there is none, or it is no number."""
+        used = np.bincount(self.place[self.rows(DEVICE, COPY)], minlength=1)
+        by_device = Counter[Place]()
+        for (device, _), count in zip(self.streams, used.tolist(), strict=False):
+            by_device[device] += count
+        most = max(by_device, key=lambda device: by_device[device], default=None)
+        return most if type(most) is int and 0 <= most < DEVICES else -1
 
     def named(self, rows: Ints, test: Callable[[str], bool]) -> Mask:
         """One boolean per row: whether its name passes the test (asked once per distinct name)."""
@@ -100,7 +125,7 @@ def decode(data: bytes | bytearray, label: str) -> Events:
     # A trace with device events needs few of its host events; knowing that before saves most of the work.
     guess = _looks_like_device(data)
     events = _decode(data, label, guess)
-    if guess and not (events.kind == DEVICE).any():
+    if guess and not events.has_device:
         events = _decode(data, label, device=False)
     return events
 
@@ -125,8 +150,8 @@ def _looks_like_device(data: bytes | bytearray) -> bool:
     return any(word in sample for sample in samples for word in _DEVICE_WORDS)
 
 
-_DEVICE_EVENT = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|Memcpy|Memset)')
-_DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"')
+_DEVICE_EVENT = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|Memcpy|Memset|mtia_ccp)')
+_DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"', b'"mtia_ccp')
 
 
 def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
@@ -155,16 +180,45 @@ def _malformed(error: Exception, size: int) -> str:
 def category(cat: str) -> int:
     """What kind of event a category is, in the spellings of several Kineto versions; -1 if it is none."""
     word = cat.lower()
-    if word in ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"):
-        return DEVICE
-    if "runtime" in word or "driver" in word:
+    if word.endswith(("memcpy", "memset")):
+        return COPY
+    if "runtime" in word or "driver" in word or word == "hpu_op":
         return RUNTIME
-    return {"cpu_op": CPU_OP, "operator": CPU_OP, "user_annotation": ANNOTATION}.get(word, -1)
+    return _CATEGORIES.get(word, -1)
+
+
+_CATEGORIES = {
+    "kernel": DEVICE,
+    "cpu_op": CPU_OP,
+    "user_annotation": ANNOTATION,
+    "operator": _HOST,
+    "mtia_ccp_events": _LANE,
+}
+_COPIES, _WAITS = re.compile(r"memcpy|memset|dma|copy", re.IGNORECASE), re.compile(r"event|wait|sync|record", re.IGNORECASE)
+
+
+def _is_operator(name: str) -> bool:
+    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) and no annotation."""
+    return "::" in name or "Backward" in name or name == "record_param_comms"
 
 
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS)) or name == "record_param_comms"
+    return (
+        name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS))
+        or name == "record_param_comms"
+        or OPERATORS.match(name) is not None
+    )
+
+
+_LAUNCH = re.compile(r"launch|mem(?:cpy|set)|enqueue|runFunction|^submit", re.IGNORECASE)
+NOT_CATEGORIES = ("no category", "not an event", "not an interval", "no time or duration", "negative duration", "cpu_op")
+"""Reasons for which an event is dropped that are no category of events."""
+
+
+def is_launch(name: str) -> bool:
+    """Whether a call of this name into a driver puts work onto a device."""
+    return _LAUNCH.search(name) is not None
 
 
 def is_checkpoint(name: str) -> bool:
@@ -226,6 +280,8 @@ class _Columns:
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
+        self._is_operator = Flags(self.names, _is_operator)
+        self._is_copied, self._is_waiting = Flags(self.names, _COPIES.search), Flags(self.names, _WAITS.search)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
@@ -240,16 +296,29 @@ class _Columns:
 
     def _keep(self, events: list[Event], kind: Ints) -> None:
         name = self.names.of([event.name or "" for event in events])
+        kind = self._by_name(kind, name)
         complete = np.fromiter(map(eq, map(_PH, events), repeat("X")), dtype=np.bool_, count=len(events))
         self.counts["dropped: not an interval"] += int((~complete).sum())
+        waits = complete & (kind < 0)
+        self.counts["dropped: waits of a stream"] += int(waits.sum())
+        complete &= ~waits
         if self.device:
             complete &= ~self._unused(kind, name, complete)
         events, kind, name = _picked(events, complete), kind[complete], name[complete]
         start, end, good = self._times(events)
         self._append(_picked(events, good), kind[good], name[good], start, end)
-        if not self.device and (kind[good] == DEVICE).any():
+        if not self.device and np.isin(kind[good], (DEVICE, COPY)).any():
             self.device = True
             self.parts = [self._used(part) for part in self.parts]
+
+    def _by_name(self, kind: Ints, name: Ints) -> Ints:
+        """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
+        if (kind == _HOST).any():
+            kind = np.where(kind != _HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
+        if (kind == _LANE).any():
+            told = np.where(self._is_copied(name), COPY, np.where(self._is_waiting(name), -1, DEVICE))
+            kind = np.where(kind != _LANE, kind, told)
+        return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
         """Operators of the host that a trace with device events has no use for; counted."""
@@ -279,7 +348,9 @@ class _Columns:
 
     def _append(self, events: list[Event], kind: Ints, name: Ints, start: Ints, end: Ints) -> None:
         place, correlation, size, comm_row = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
-        self._link_device(events, kind == DEVICE, place, correlation, size)
+        self._link_device(events, (kind == DEVICE) | (kind == COPY), place, correlation, size)
+        if (kind == COPY).any():
+            self._name_copies(events, kind == COPY, name, size)
         self._link_host(events, kind, place, correlation, size)
         comm = self._is_comm(name)
         comm_row[comm] = np.arange(len(self.comm), len(self.comm) + int(comm.sum()))
@@ -292,14 +363,27 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        size[work] = _ints([a.bytes for a in args])
+        size[work] = _ints([_threads(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
         place[work] = self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
             for e, a in zip(busy, args, strict=True)
         )
 
+    def _name_copies(self, events: list[Event], copies: Mask, name: Ints, size: Ints) -> None:
+        """Give copies the name of their class, in place, and their bytes where another argument holds them."""
+        rows, words = np.flatnonzero(copies), list(self.names)
+        used, inverse = np.unique(name[rows], return_inverse=True)
+        known = [copy_class(words[code]) for code in used.tolist()]
+        name[rows] = self.names.of(known)[inverse]
+        # Most copies tell direction and bytes as CUDA does; only the arguments of the others are looked at again.
+        rows = rows[np.array([word == "copy" for word in known], dtype=np.bool_)[inverse] | (size[rows] < 0)]
+        args = args_of([events[row] for row in rows.tolist()], CopyArgs)
+        for row, a in zip(rows.tolist(), args, strict=True):
+            name[row] = self.names[copy_class(events[row].name or "", a.kind, a.direction)]
+        size[rows] = np.where(size[rows] >= 0, size[rows], _ints([a.size for a in args]))
+
     def _link_host(self, events: list[Event], kind: Ints, place: Ints, correlation: Ints, size: Ints) -> None:
-        hosted, calls = kind != DEVICE, kind == RUNTIME
+        hosted, calls = (kind != DEVICE) & (kind != COPY), kind == RUNTIME
         place[hosted] = self.threads.of(map(_TID, _picked(events, hosted)))
         args = args_of(_picked(events, calls), RuntimeArgs)
         correlation[calls] = _ints([a.correlation for a in args])
@@ -328,6 +412,18 @@ class _Columns:
             comm=self.comm,
             counts=+self.counts,
         )
+
+
+@lru_cache(4096)
+def _threads(grid: bytes, block: bytes) -> int:
+    """Threads of a kernel, from the text of its grid and block: its shape, as far as a trace tells; -1 where it does not."""
+    total = 1
+    for text in (grid, block):
+        try:
+            total *= math.prod(msgspec.json.decode(text, type=list[int]))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return -1
+    return total if 0 < total < 1 << 40 else -1
 
 
 def _picked(events: list[Event], chosen: Mask) -> list[Event]:

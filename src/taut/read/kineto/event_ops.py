@@ -1,19 +1,21 @@
-"""Kineto events as ops: their names and lanes, waits of the host, and the steps of the profiler."""
+"""Kineto events as ops: their names and lanes, waits of the host, and marked steps."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
-from taut.core.array_types import Ints
-from taut.core.tables import Kind, Mark, Table
-from taut.read.kineto.event_columns import ANNOTATION, Events
+from taut.core.array_types import Ints, Mask
+from taut.core.tables import Kind, Table
+from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, DEVICE, RUNTIME, Events, is_comm
+from taut.read.known_marks import OPTIMISER, PROFILER
 from taut.read.op_rows import NAME_LENGTH, Rows, coded
+from taut.read.step_marks import Loop, Ranges, loops
 
 SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
-_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
+LEAST_INSIDE = 3
 
 
 def event_names(events: Events, rows: Rows, chosen: Ints) -> Ints:
@@ -33,15 +35,32 @@ def add_waits(events: Events, rows: Rows, chosen: Ints, lane: str, name: str) ->
         rows.add(events.start[chosen], events.end[chosen], kind=Kind.COORDINATE, lane=lanes, name=rows.names[name])
 
 
-def step_marks(events: Events, rank: int, counts: Counter[str]) -> Table:
-    """ProfilerStep annotations as steps; micro-steps of one optimiser step are joined."""
-    rows = events.chosen(ANNOTATION, lambda name: _STEP.match(name) is not None)
+def step_marks(events: Events, rank: int, counts: Counter[str]) -> tuple[Table, tuple[str, ...]]:
+    """Annotations that are iterations as steps, and what was assumed; micro-steps of one optimiser step are joined.
+
+    Steps of the profiler come first. Where there is one of them only, the marks that somebody wrote inside it are the
+    steps: the profiler was told of one step, and the loop ran inside it.
+    """
+    launches = _launches(events)
+    loop = _profiler_steps(events, counts)
+    full = _launched(loop, launches)
+    loop = replace(loop, step=loop.step[full], start=loop.start[full], end=loop.end[full])
+    if len(loop.step) < 2:
+        inside = (loop.start[0], loop.end[0]) if len(loop.step) else None
+        loop = _written_steps(events, launches, inside) or loop
+    notes = (f"annotations {loop.doubt}",) if loop.doubt else ()
+    return loop.marks().replace(rank=np.full(len(loop.step), rank)), notes
+
+
+def _profiler_steps(events: Events, counts: Counter[str]) -> Loop:
+    """ProfilerStep annotations, each to its own end."""
+    rows = events.chosen(ANNOTATION, lambda name: PROFILER.pattern.match(name) is not None)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     rows = rows[np.sort(np.unique(events.name[rows], return_index=True)[1])]
     step = np.array([int(events.names[code].split("#")[1]) for code in events.name[rows].tolist()], dtype=np.int64)
     start, end = events.start[rows], events.end[rows]
     counts[SET_BACK] += int((start[np.argsort(step)][1:] < end[np.argsort(step)][:-1] - SET_BACK_NS).sum())
-    optimiser = np.sort(events.start[events.chosen(ANNOTATION, lambda name: name.startswith("Optimizer.step#"))])
+    optimiser = np.sort(events.start[events.chosen(ANNOTATION, lambda name: OPTIMISER.match(name) is not None)])
     updates = np.searchsorted(optimiser, end, "left") > np.searchsorted(optimiser, start, "left")
     if updates.any() and not updates.all():
         # Gradient accumulation: a step reaches from the first micro-step to the one that updates the weights.
@@ -50,4 +69,35 @@ def step_marks(events: Events, rank: int, counts: Counter[str]) -> Table:
         counts["profiler steps joined by gradient accumulation"] += int((last - first).sum())
         counts["profiler steps without their optimiser step"] += len(step) - int(last[-1]) - 1
         step, start, end = step[first], start[first], end[last]
-    return Table(Mark, {"rank": np.full(len(step), rank), "step": step, "start_ns": start, "end_ns": end}, len(step))
+    return Loop(PROFILER.name, True, 1.0, step, start, end, numbered=True, reaches=False)
+
+
+def _launched(loop: Loop, launches: Ints) -> Mask:
+    """The steps in which something was launched; a mark around nothing is no step."""
+    return np.searchsorted(launches, loop.end, "left") > np.searchsorted(launches, loop.start, "left")
+
+
+def _launches(events: Events) -> Ints:
+    """When work was launched, in order: by the calls that launch, else when device or host work began."""
+    work, calls = events.rows(DEVICE), events.rows(RUNTIME)
+    if not len(work):
+        return np.sort(events.start[np.concatenate([events.rows(CPU_OP), events.chosen(ANNOTATION, is_comm)])])
+    launching = calls[(events.correlation[calls] > 0) & np.isin(events.correlation[calls], events.correlation[work])]
+    alone = work[~np.isin(events.correlation[work], events.correlation[launching])]
+    return np.sort(np.concatenate([events.start[launching], events.start[alone]]))
+
+
+def _written_steps(events: Events, launches: Ints, inside: tuple[int, int] | None) -> Loop | None:
+    """The loop that people or frameworks annotated; inside a step of the profiler it must be a loop of several turns."""
+    rows = events.chosen(ANNOTATION, lambda name: PROFILER.pattern.match(name) is None and not is_comm(name))
+    if inside is not None:
+        rows = rows[(events.start[rows] >= inside[0]) & (events.end[rows] <= inside[1])]
+        launches = launches[(launches >= inside[0]) & (launches < inside[1])]
+    ranges = Ranges(events.place[rows].astype(np.int64), events.start[rows], events.end[rows], *_codes(events, rows))
+    found = loops(ranges, {0: launches}).get(0)
+    return None if found is None or (inside is not None and len(found.step) < LEAST_INSIDE) else found
+
+
+def _codes(events: Events, rows: Ints) -> tuple[Ints, list[str]]:
+    used, inverse = np.unique(events.name[rows], return_inverse=True)
+    return inverse.astype(np.int64), [events.names[code][:NAME_LENGTH] for code in used.tolist()]

@@ -43,6 +43,16 @@ class DeviceArgs(msgspec.Struct, gc=False):
     stream: Place = None
     device: Place = None
     bytes: Int64 = -1
+    grid: msgspec.Raw = _NO_ARGS
+    block: msgspec.Raw = _NO_ARGS
+
+
+class CopyArgs(msgspec.Struct, gc=False):
+    """What a copy records beside its name: its direction, and its bytes in the words of other profilers."""
+
+    kind: Json = None
+    direction: Json = None
+    size: Int64 = -1
 
 
 class RuntimeArgs(msgspec.Struct, gc=False):

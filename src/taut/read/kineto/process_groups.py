@@ -47,6 +47,16 @@ class Groups:
             return able[0]
         return "" if self._any_named or able else "default"
 
+    def of_library(self, sources: Sequence[CommArgs], library: str) -> str:
+        """The group of a call of another library: it counts its calls apart from those of the process group."""
+        name = self.name(sources, "nccl")
+        if not name:
+            return ""
+        apart = f"{name} ({library})"
+        if self.ranks.get(name):
+            self.ranks[apart] = self.ranks[name]
+        return apart
+
     def _ranks_of(self, source: CommArgs) -> list[int]:
         if source.ranks is None and source.group_size is None:
             return []

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
 
 from taut.core.array_types import Json
+from taut.core.device_words import NO_DEVICE
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Member, Table, Trace
 from taut.read.files import Member as File
 from taut.read.json_values import integer
 from taut.read.kineto.device_side import add_device_side
-from taut.read.kineto.event_columns import DEVICE, Events, decode, decode_flow
+from taut.read.kineto.event_columns import NOT_CATEGORIES, RUNTIME, Events, decode, decode_flow, is_launch
 from taut.read.kineto.event_ops import step_marks
 from taut.read.kineto.host_side import add_host_side
 from taut.read.kineto.json_events import Header
@@ -68,22 +69,24 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     """A trace out of decoded events, which are taken from the list and let go before the ops are put in order."""
     events = decoded.pop()
     if not len(events.kind):
-        raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
+        raise _nothing(label, events.counts)
     header, counts = events.header, events.counts
     distributed: dict[str, Json] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
     rank, world_size = (number if 0 <= number < RANKS else NULL for number in (rank, world_size))
     rows, groups = Rows(), Groups(distributed, events.comm.distinct)
-    marks = step_marks(events, rank, rows.counts)
-    if (events.kind == DEVICE).any():
+    marks, notes = step_marks(events, rank, rows.counts)
+    if events.has_device:
         add_device_side(events, rows, groups)
     else:
         add_host_side(events, rows, groups)
+        rows.counts[NO_DEVICE] += len(events.chosen(RUNTIME, is_launch))
+    gpu = events.main_device()
     del events
     ops = rows.table(rank, marks)
-    if not len(ops):
-        raise InputRefused(label, "no operator events in this trace", "profile with CPU or CUDA activities enabled")
     counts += rows.counts
+    if not len(ops):
+        raise _nothing(label, counts)
     counts["ops"] = len(ops)
     backend = distributed.get("backend")
     return Trace(
@@ -91,20 +94,33 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         names=list(map(str, rows.names)),
         lanes=list(map(str, rows.lanes)),
         groups=list(map(str, rows.groups)),
-        members=_member(header, rank),
+        members=_member(header, rank, gpu),
         marks=marks,
         source=label,
         world_size=world_size if world_size > 0 else None,
         backend=backend if isinstance(backend, str) else "",
         group_ranks={name: ranks for name, ranks in groups.ranks.items() if ranks},
+        partial=notes,
         counts=dict(counts),
     )
 
 
-def _member(header: Header, rank: int) -> Table:
+def _nothing(label: str, counts: Mapping[str, int]) -> InputRefused:
+    """The refusal of a trace without any op, which says what is in it instead."""
+    why = "no operator events in this trace"
+    if counts.get(NO_DEVICE):
+        why += f": {counts[NO_DEVICE]:,} {NO_DEVICE}"
+    dropped = {key.partition(": ")[2]: n for key, n in counts.items() if key.startswith("dropped: ") and n}
+    others = [f"{category[:40]!r}" for category in sorted(dropped, key=lambda c: -dropped[c]) if category not in NOT_CATEGORIES]
+    if others and not counts.get(NO_DEVICE):
+        why += f": its events are of categories that are not read ({', '.join(others[:4])})"
+    return InputRefused(label, why, "profile with CPU or CUDA activities enabled")
+
+
+def _member(header: Header, rank: int, gpu: int) -> Table:
     host = header.host_name if isinstance(header.host_name, str) else ""
     devices = header.deviceProperties if isinstance(header.deviceProperties, list) else []
     names = (device.get("name") for device in devices if isinstance(device, dict))
     device = next((name for name in names if isinstance(name, str)), "")
     text = {"host": np.array([host], dtype=object), "device": np.array([device], dtype=object)}
-    return Table(Member, {"rank": np.array([rank]), **text}, 1)
+    return Table(Member, {"rank": np.array([rank]), "gpu": np.array([gpu]), **text}, 1)

@@ -13,10 +13,11 @@ from taut.core.array_types import Ints, Mask
 from taut.core.errors import TooLarge
 from taut.core.tables import NULL
 from taut.read.columns import Codes
+from taut.read.communication_families import is_communication
+from taut.read.copy_words import copy_class
 from taut.read.nsys.sqlite import Database
 from taut.read.op_rows import NAME_LENGTH, coded
 from taut.read.step_marks import PROCESS
-from taut.read.verb_words import is_collective_kernel
 
 KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME = (
     f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "RUNTIME")
@@ -44,12 +45,14 @@ class Work:
     """What a call and its work have in common; -1 where nothing."""
     name: Ints
     size: Ints
+    copied: Mask
+    """Copies and fills of memory; the rest are kernels and graphs."""
     names: list[str]
 
     def collective(self) -> Mask:
-        """One boolean a row: whether it is a kernel of NCCL."""
-        passed = np.array([is_collective_kernel(name) for name in self.names], dtype=np.bool_)
-        return passed[self.name] if len(self.name) else np.zeros(0, dtype=np.bool_)
+        """One boolean a row: whether it is a kernel that communicates."""
+        passed = np.array([is_communication(name) for name in self.names], dtype=np.bool_)
+        return passed[self.name] & ~self.copied if len(self.name) else np.zeros(0, dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -96,14 +99,15 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
         text = np.where(text >= 0, text, kernels[column])
     kernels["name"] = coded(names, text, lambda key: strings.get(key, "")[:NAME_LENGTH] or "kernel without a name")
     copies["name"] = coded(names, copies["copyKind"], _copy)
-    sets["name"] = np.full(len(sets["start"]), names["Memset"])
+    sets["name"] = np.full(len(sets["start"]), names["set"])
+    copied = np.repeat([False, True, True, False], [len(part["start"]) for part in parts])
     graphs["name"] = coded(names, _turns(graphs), lambda turn: f"cuda graph {turn}")
     start, end, process, device, stream, correlation, name, size = (
         np.concatenate([part.get(column, np.full(len(part["start"]), NULL)) for part in parts])
         for column in (*_PLACE, "name", "bytes")
     )
     issue = _issue(np.unique(process), process, correlation)
-    return Work(start, end, process, device, stream, issue, name, size, list(map(str, names)))
+    return Work(start, end, process, device, stream, issue, name, size, copied, list(map(str, names)))
 
 
 def _table(db: Database, table: str, extra: Sequence[str], counts: Counter[str]) -> dict[str, Ints]:
@@ -120,7 +124,7 @@ def _timed(part: Mapping[str, Ints]) -> Mask:
 
 
 def _copy(kind: int) -> str:
-    return f"Memcpy {_COPY[kind] if 0 <= kind < len(_COPY) else ''}".strip()
+    return copy_class(_COPY[kind] if 0 <= kind < len(_COPY) else "")
 
 
 def _turns(graphs: dict[str, Ints]) -> Ints:

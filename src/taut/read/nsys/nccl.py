@@ -14,10 +14,11 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
+from taut.read.communication_families import Told, communication
 from taut.read.contents import Init
 from taut.read.nsys.nvtx import Notes, is_api, is_torch
 from taut.read.step_marks import PROCESS
-from taut.read.verb_words import HOPS, kernel_verb, verb_of
+from taut.read.verb_words import HOPS, verb_of
 
 
 @dataclass
@@ -32,6 +33,11 @@ class Collective:
     """(verb, peer, size) of each."""
     guessed: bool = False
     """The sends and receives of this kernel are not recorded."""
+    name: str = ""
+    """The class of the kernel, where library and verb do not say it."""
+
+
+_UNKNOWN = Told("nccl", Verb.NONE, "")
 
 
 class Nccl:
@@ -55,7 +61,10 @@ class Nccl:
     def described(self, names: list[str], thread: Ints, at: Ints) -> list[Collective]:
         """For each kernel what is known of it; thread and time of its launch, -1 where there was none."""
         by_call, by_note = (self._around(rows, thread, at) for rows in (self._api, self._torch))
-        return [self._one(*one) for one in zip(names, by_call, by_note, strict=True)]
+        return [
+            self._one(communication(name) or _UNKNOWN, call, note)
+            for name, call, note in zip(names, by_call, by_note, strict=True)
+        ]
 
     def _around(self, rows: Ints, thread: Ints, at: Ints) -> list[int]:
         r = self._notes
@@ -81,9 +90,11 @@ class Nccl:
                 batch.append(row)
         return found
 
-    def _one(self, kernel: str, call: int, note: int) -> Collective:
+    def _one(self, kernel: Told, call: int, note: int) -> Collective:
+        if kernel.word:
+            return Collective(kernel.verb, name=kernel.word)
         calls = [] if call < 0 else self._batch.get(call, [call] if _call_verb(self._notes.word(call)) else [])
-        verb = kernel_verb(kernel)
+        verb = kernel.verb
         noted = verb_of(self._notes.word(note)) if note >= 0 else Verb.NONE
         fitting = [row for row in calls if verb in (Verb.NONE, _call_verb(self._notes.word(row)))]
         comms = {self._notes.payloads.get(row, {}).get("comm") for row in fitting}
@@ -93,7 +104,8 @@ class Nccl:
         if about.size < 0 and note >= 0:
             about.size = int(self._notes.size[note])
         if verb is Verb.NONE and (noted is Verb.NONE or noted in HOPS):
-            self._point_to_point(about, fitting)
+            if kernel.hops or fitting:  # a generic kernel without calls may be anything
+                self._point_to_point(about, fitting)
         elif len(fitting) == 1:
             about.peer = self._number(fitting[0], "peer")
         return about

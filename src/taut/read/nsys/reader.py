@@ -15,7 +15,8 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import stream_lane
 from taut.core.errors import InputRefused, NotATrace
-from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace
+from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
+from taut.read.communication_families import NO_VERB
 from taut.read.contents import Gpu, Report
 from taut.read.files import Member as File
 from taut.read.limits import check_wall
@@ -128,7 +129,7 @@ class _Reading:
         thread, at = (np.where(call >= 0, np.append(column, NULL)[call], NULL) for column in (c.thread, c.start))
         about = self.nccl.described([w.names[code] for code in w.name[work[collective]].tolist()], thread, at)
         messages = [
-            Message(c.verb, "" if c.comm is None else group_name(c.comm), c.size, c.peer, part=place)
+            Message(c.verb, "" if c.comm is None else group_name(c.comm), c.size, c.peer, part=place, name=c.name)
             for place, c in enumerate(about)
         ]
         met = work[collective]
@@ -136,6 +137,7 @@ class _Reading:
         loop = self.loops.get(process)
         marks = loop.marks() if loop else Table(Mark, {}, 0)
         ops = _hops_apart(rows.table(NULL, marks), about)
+        rows.counts[NO_VERB] += sum(not (c.verb or c.hops or c.name) for c in about)
         rows.counts["sends and receives that do not name a peer"] += sum(c.guessed for c in about)
         rows.counts["ops"] = len(ops)
         check_wall(ops.start_ns, ops.end_ns, self.label)
@@ -145,10 +147,10 @@ class _Reading:
             names=list(map(str, rows.names)),
             lanes=list(map(str, rows.lanes)),
             groups=list(map(str, rows.groups)),
-            members=Table(Member, {"rank": [NULL], "host": _text(host), "device": _text(model)}, 1),
+            members=Table(Member, {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device]}, 1),
             marks=_shifted(marks, self.shift),
             source=self.label,
-            backend="nccl" if collective.any() else "",
+            backend="" if all(c.name for c in about) else "nccl",
             counts=dict(+rows.counts),
         )
 
@@ -168,7 +170,8 @@ class _Reading:
     def _add_work(self, rows: Rows, work: Ints, launch: Ints, device: int) -> None:
         w = self.work
         lane, name = self._lanes(rows, work, device), coded(rows.names, w.name[work], lambda code: w.names[code])
-        rows.add(w.start[work], w.end[work], kind=Kind.COMPUTE, lane=lane, name=name, size=w.size[work], launch=launch)
+        kind = np.where(w.copied[work], Kind.COMMUNICATE, Kind.COMPUTE)
+        rows.add(w.start[work], w.end[work], kind=kind, lane=lane, name=name, size=w.size[work], launch=launch)
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
@@ -179,14 +182,12 @@ class _Reading:
                 f"{n} CUDA graph launches were recorded whole: collectives inside them cannot be seen"
                 " (record with --cuda-graph-trace=node)"
             )
-        if any(((o.kind == Kind.COMMUNICATE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
+        if any(((o.verb != Verb.NONE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
             doubts.append(
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs=true)"
             )
-        unnumbered = [loop for loop in self.loops.values() if not loop.numbered]
-        if unnumbered:
-            doubts.append(f"NVTX ranges named {unnumbered[0].stem!r} are taken as steps, numbered in their order")
+        doubts += sorted({f"NVTX ranges {loop.doubt}" for loop in self.loops.values() if loop.doubt})
         return doubts
 
 

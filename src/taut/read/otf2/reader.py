@@ -227,8 +227,8 @@ class _Archive:
         found = loops(ranges, starts)
         if found:
             loop = next(iter(found.values()))
-            if not loop.numbered:
-                self.partial.append(f"regions named {loop.stem!r} are taken as steps, numbered in their order")
+            if loop.doubt:
+                self.partial.append(f"regions {loop.doubt}")
         return concat(
             Mark, [loop.marks().replace(rank=np.full(len(loop.step), process >> 24)) for process, loop in sorted(found.items())]
         )

@@ -1,0 +1,274 @@
+"""Where the kept steps lie on the accelerators, and what these did meanwhile.
+
+A host runs ahead of its device: when it begins a step, the device may still be busy with the one before. So the window of
+a rank opens when its device has finished the step before (or with its own first work, where that is not known or comes
+earlier), every step ends with the last work that it launched, and work of other steps that lies inside stays visible, as
+ops that belong to no class. Host ops outside the window are cut off: what they launched was ready when it opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taut.core.array_types import Indices, Ints, Mask
+from taut.core.device_words import is_copy, on_device
+from taut.core.ids import distinct, greatest, least, numbered
+from taut.core.jit import kernel
+from taut.core.tables import NULL, Kind, Trace, Verb
+from taut.graph.steps import Windows
+from taut.result.types import Device, DeviceRank, DeviceWindow
+
+OTHER_STEP = {Kind.COMPUTE: "compute of another step", Kind.COMMUNICATE: "communication of another step"}
+"""Class names of device work inside the windows that no kept step launched; copies keep theirs."""
+
+
+@dataclass(frozen=True)
+class DeviceWindows:
+    """The windows of all ranks, and the ops that open and close them; rows are those of the trace."""
+
+    beside: Ints
+    """Device work of other steps that may lie inside the windows."""
+    step: Ints
+    """The kept step in which each of it ends."""
+    opens_with: Ints
+    """The op that opens the window of each segment and rank …"""
+    opens_after: Mask
+    """… when it ends, else when it begins."""
+    closes_with: Ints
+    """The op with whose end it closes."""
+    segment: Ints
+    cuttable: Mask
+    """One boolean an op of the trace: what makes no window (host work, work of other steps) may be cut at its edges."""
+    device: Device
+
+    def cut(self, row: Ints, start: Ints, end: Ints, segment: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """(ops that lie inside, origin of each segment, starts and ends from there), of ops taken from some rows.
+
+        A segment opens with the first of its ranks and closes with the last. What makes a window lies inside of it;
+        host work and the work of other steps may reach beyond, and ends there.
+        """
+        place = np.full(len(self.cuttable), NULL, dtype=np.int64)
+        place[row] = np.arange(len(row))
+        first, last = place[self.opens_with], place[self.closes_with]
+        segments = int(segment.max()) + 1
+        origin = least(self.segment, segments, np.where(self.opens_after, end[first], start[first]))
+        stop = (greatest(self.segment, segments, end[last]) - origin)[segment]
+        start, end = start - origin[segment], end - origin[segment]
+        inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < stop)))
+        return inside, origin, np.maximum(start, 0)[inside], np.minimum(end, stop)[inside]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The ops that make a window, their ranks and windows as indices."""
+
+    row: Ints
+    start: Ints
+    end: Ints
+    rank: Ints
+    window: Ints
+
+
+def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
+    """The windows of the kept steps on the devices; None without any device."""
+    lanes, ops, step = on_device(trace.lanes), trace.ops, windows.step
+    if trace.relative or not lanes.any():
+        return None
+    device = lanes[ops.lane]
+    if not (device & windows.keep).any():
+        return None
+    rank, ranks = numbered(ops.rank)
+    accelerated = np.bincount(rank[device & windows.keep], minlength=ranks) > 0
+    # What is on a device or meets other ranks makes the window; of ranks without a device, everything.
+    makes = device | (ops.verb != Verb.NONE) | ~accelerated[rank]
+    row = np.flatnonzero(makes & windows.keep)
+    work = _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], np.searchsorted(windows.labels, step[row]))
+    spans = _spans(work, _before(trace, windows, device, rank), windows, ranks)
+    present = np.flatnonzero(spans.opens_with >= 0)
+    other = np.flatnonzero(device & ~windows.keep)
+    beside, label = _beside(trace, other, rank, spans, windows)
+    raw = distinct(ops.rank)
+    table = [
+        DeviceWindow(rank=int(raw[r]), step=label, start_ns=opened, end_ns=closed)
+        for r, label, opened, closed in spans.rows(windows)
+        if accelerated[r]
+    ]
+    return DeviceWindows(
+        beside=beside,
+        step=label,
+        opens_with=spans.opens_with[present],
+        opens_after=spans.opens_after[present],
+        closes_with=spans.closes_with[present],
+        segment=present // ranks,
+        cuttable=~(makes & windows.keep),
+        device=Device(windows=table, ranks=_use(trace, np.flatnonzero(device), rank, spans, accelerated)),
+    )
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """Windows on each rank's own clock: one entry for each segment and rank, -1 where it has no op."""
+
+    opens_with: Ints
+    opens_after: Mask
+    closes_with: Ints
+    opens: Ints
+    """Segments × ranks: when the window opens; the greatest number where there is none."""
+    done: Ints
+    """Windows × ranks: when the last work of it or an earlier one of its segment ends."""
+    segment: Indices
+    """Of each window."""
+
+    def closes(self, segment: int) -> Ints:
+        """When the window of each rank closes."""
+        last = int(np.flatnonzero(self.segment == segment)[-1])
+        closes: Ints = self.done[last]
+        return closes
+
+    def rows(self, windows: Windows) -> Iterator[tuple[int, int, int, int]]:
+        """(rank as an index, step, start, end), where the rank has work in the segment."""
+        for s in range(len(self.opens)):
+            before = self.opens[s]
+            for w in np.flatnonzero(self.segment == s).tolist():
+                for r in np.flatnonzero(self.closes(s) >= self.opens[s]).tolist():
+                    yield r, int(windows.labels[w]), int(before[r]), int(self.done[w, r])
+                before = self.done[w]
+
+
+def with_other_steps(trace: Trace, windows: Windows, found: DeviceWindows) -> tuple[Trace, Windows]:
+    """The trace and its windows with device work of other steps as ops of a class of their own, which meets nobody."""
+    names = [*trace.names, *OTHER_STEP.values()]
+    row, ops = found.beside, trace.ops
+    code = np.where(ops.kind[row] == Kind.COMPUTE, len(names) - 2, len(names) - 1)
+    columns = {name: ops.columns[name].copy() for name in ("name", "verb", "group", "peer", "seq", "part", "launch")}
+    columns["name"][row] = np.where(is_copy(trace.names)[ops.name[row]], ops.name[row], code)
+    columns["verb"][row] = Verb.NONE
+    columns["part"][row] = np.arange(len(row))  # each a class of its own: nothing says how long it ought to take
+    for name in ("group", "peer", "seq", "launch"):
+        columns[name][row] = NULL
+    keep, step = windows.keep.copy(), windows.step.copy()
+    keep[row], step[row] = True, found.step
+    return replace(trace, ops=ops.replace(**columns), names=names), replace(windows, keep=keep, step=step)
+
+
+def _before(trace: Trace, windows: Windows, device: Mask, rank: Ints) -> _Work:
+    """Device work of the recorded steps right before the first kept ones."""
+    ops, first = trace.ops, windows.labels[np.flatnonzero(np.diff(windows.segment, prepend=NULL))]
+    row = np.flatnonzero(device & (windows.step >= 0) & np.isin(windows.step + 1, first))
+    window = np.searchsorted(windows.labels, windows.step[row] + 1)
+    return _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], window)
+
+
+def _spans(work: _Work, before: _Work, windows: Windows, ranks: int) -> _Spans:
+    segment = np.asarray(windows.segment)
+    segments, count = int(segment.max()) + 1, len(segment)
+    cell, earlier = segment[work.window] * ranks + work.rank, segment[before.window] * ranks + before.rank
+    cells = segments * ranks
+    begun, ended = least(cell, cells, work.start), greatest(cell, cells, work.end)
+    finished = greatest(earlier, cells, before.end)
+    after = (np.bincount(earlier, minlength=cells) > 0) & (finished <= begun)
+    opens = np.where(after, finished, begun).reshape(segments, ranks)
+    opens_with = _row_of(cell, work.row, work.start == begun[cell], cells)
+    opens_with = np.where(after, _row_of(earlier, before.row, before.end == finished[earlier], cells), opens_with)
+    closes_with = _row_of(cell, work.row, work.end == ended[cell], cells)
+    opens_with = np.where(closes_with >= 0, opens_with, NULL)
+    done = greatest(work.window * ranks + work.rank, count * ranks, work.end).reshape(count, ranks)
+    for w in range(count):
+        np.maximum(done[w], done[w - 1] if w and segment[w] == segment[w - 1] else opens[segment[w]], out=done[w])
+    # A rank without any op in a segment has no window there.
+    missing = closes_with.reshape(segments, ranks)[segment] < 0
+    return _Spans(opens_with, after, closes_with, opens, np.where(missing, np.iinfo(np.int64).min, done), segment)
+
+
+def _row_of(cell: Ints, row: Ints, chosen: Mask, cells: int) -> Ints:
+    """A chosen row of each cell, -1 where there is none."""
+    out = np.full(cells, NULL, dtype=np.int64)
+    out[cell[chosen]] = row[chosen]
+    return out
+
+
+def _beside(trace: Trace, other: Ints, rank: Ints, spans: _Spans, windows: Windows) -> tuple[Ints, Ints]:
+    """Rows among some that may lie inside the windows of their segment, and the kept steps in which they end.
+
+    Windows of several ranks begin and end at different times: a step more on either side is enough for what lies between.
+    """
+    rows, labels = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    start, end, rank = trace.ops.start_ns[other], trace.ops.end_ns[other], rank[other]
+    for s in range(len(spans.opens)):
+        inside = np.flatnonzero(spans.segment == s)
+        opens, closes = spans.opens[s], spans.closes(s)
+        margin = np.where(closes >= opens, spans.done[inside[0]] - opens, 0) if len(opens) > 1 else np.zeros(1, dtype=np.int64)
+        near = (closes >= opens)[rank] & (end >= (opens - margin)[rank]) & (start < (closes + margin)[rank])
+        window = np.full(int(near.sum()), inside[0])
+        for w in inside[:-1].tolist():
+            window += spans.done[w, rank[near]] < end[near]
+        rows.append(other[near])
+        labels.append(windows.labels[window])
+    return np.concatenate(rows), np.concatenate(labels)
+
+
+def _use(trace: Trace, rows: Ints, rank: Ints, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
+    """What each rank's device did inside its windows."""
+    from taut.core.group_kernels import order_groups
+
+    ops, rank, ranks = trace.ops, rank[rows], len(accelerated)
+    start, end, length = ops.start_ns[rows], ops.end_ns[rows], np.zeros(ranks, dtype=np.int64)
+    what = np.where(ops.kind[rows] == Kind.COMPUTE, 0b001, np.where(is_copy(trace.names)[ops.name[rows]], 0b100, 0b010))
+    covered = np.zeros((ranks, len(_UNIONS)), dtype=np.int64)
+    for s in range(len(spans.opens)):
+        opens, closes = spans.opens[s], spans.closes(s)
+        length += np.where(closes >= opens, closes - np.minimum(opens, closes), 0)
+        low, high = np.maximum(start, opens[rank]), np.minimum(end, closes[rank])
+        inside = np.flatnonzero(high > low)
+        order, begin = order_groups(rank[inside], ranks, low[inside], high[inside])
+        covered += union_lengths(begin, order, low[inside], high[inside], what[inside], np.array(_UNIONS))
+    steps = np.bincount(spans.segment)
+    counts = (np.stack([spans.closes(s) >= spans.opens[s] for s in range(len(steps))]) * steps[:, None]).sum(axis=0)
+    members = {int(r): i for i, r in enumerate(trace.members.rank)}
+    raw, out = distinct(ops.rank), {}
+    for r in np.flatnonzero(accelerated & (length > 0)).tolist():
+        row = members.get(int(raw[r]))
+        host, gpu = ("", NULL) if row is None else (str(trace.members.host[row]), int(trace.members.gpu[row]))
+        out[str(raw[r])] = _shares(covered[r] / length[r], host, gpu, float(length[r] / counts[r]))
+    return out
+
+
+_UNIONS = (0b001, 0b010, 0b100, 0b101, 0b011, 0b111)
+"""Unions that the shares are made of, as sets of compute (1), communication (2) and copies (4)."""
+
+
+def _shares(share: Indices, host: str, gpu: int, step_ns: float) -> DeviceRank:
+    compute, communication, copy, without_communication, without_copies, busy = map(float, share)
+    return DeviceRank(
+        host=host or None,
+        gpu=None if gpu < 0 else gpu,
+        step_ns=step_ns,
+        busy_share=busy,
+        compute_share=compute,
+        communication_share=communication,
+        hidden_share=max(communication - (busy - without_communication), 0.0),
+        exposed_share=busy - without_communication,
+        copy_share=copy,
+        exposed_copy_share=busy - without_copies,
+        idle_share=1 - busy,
+    )
+
+
+@kernel(lists=True)
+def union_lengths(begin: Ints, order: Ints, start: Ints, end: Ints, what: Ints, unions: Ints) -> Ints:
+    """Groups × unions: the length of the union of the intervals that are part of it; ``order`` sorts a group by start."""
+    out = np.zeros((len(begin) - 1, len(unions)), np.int64)
+    for g in range(len(begin) - 1):
+        for u in range(len(unions)):
+            # Every interval adds what of it lies beyond the end of all before it.
+            reach, length = -(1 << 62), 0
+            for k in range(begin[g], begin[g + 1]):
+                i = order[k]
+                if what[i] & unions[u] and end[i] > reach:
+                    length += end[i] - max(start[i], reach)
+                    reach = end[i]
+            out[g, u] = length
+    return out

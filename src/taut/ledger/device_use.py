@@ -1,0 +1,267 @@
+"""What accelerators did, for people who know them: classes of kernels and copies, idle time by what the host did
+meanwhile, and how fast collectives were.
+
+Works on the observed times of the graph. All ranks and segments lie one after the other on one axis, so that a set of time
+is one pair of arrays whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from taut.core.array_types import Ints, Mask
+from taut.core.device_words import is_copy, on_device
+from taut.core.group_kernels import order_groups
+from taut.core.ids import numbered, sums, weighed
+from taut.core.spans import Spans, union
+from taut.core.tables import Kind, Verb
+from taut.graph import Graph
+from taut.graph.device_windows import OTHER_STEP
+from taut.result.types import Device, DeviceClass, DeviceCollective, DeviceIdle, DeviceRank
+
+MOST_CLASSES, MOST_COLLECTIVES, MOST_NAMED = 50, 20, 12
+"""Classes and collectives that are listed; host ops that idle time is told apart by."""
+LONGEST_AXIS = 1 << 62
+LAUNCH, SYNCHRONISATION, CHECKPOINT = "launch", "synchronisation", "checkpoint"
+LAUNCHED, SILENT, OTHER, UNKNOWN = "launched, not begun", "host, nothing recorded", "other host ops", "unknown"
+_WAITS = re.compile(r"Synchronize|^(?:cuda|hip)Memcpy$|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$")
+PART_OF = {
+    Verb.ALL_REDUCE: 2,
+    Verb.ALL_GATHER: 1,
+    Verb.REDUCE_SCATTER: 1,
+    Verb.ALL_TO_ALL: 1,
+    Verb.GATHER: 1,
+    Verb.SCATTER: 1,
+}
+"""How often (n − 1) / n of the bytes cross the link of a rank, by nccl-tests (doc/PERFORMANCE.md); of other verbs all do,
+once. Bytes are those of the larger buffer of a rank: what an all-gather gives, what a reduce-scatter takes."""
+
+
+def device_use(graph: Graph, device: Device) -> Device:
+    """What accelerators did in their windows, with all that the graph tells of it."""
+    axis = device_axis(graph, device)
+    return replace(
+        device,
+        mean=_mean(list(device.ranks.values())),
+        classes=classes(graph),
+        idle=[] if axis is None else idle(graph, axis),
+        collectives=collectives(graph),
+    )
+
+
+def _mean(ranks: list[DeviceRank]) -> DeviceRank | None:
+    """The mean of all ranks; None without any."""
+    if not ranks:
+        return None
+    figures = [name for name in DeviceRank.__struct_fields__ if name not in ("host", "gpu")]
+    return DeviceRank(host=None, gpu=None, **{name: float(np.mean([getattr(one, name) for one in ranks])) for name in figures})
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of time for all ranks and segments: where each op lies on it, and the windows of the devices."""
+
+    start: Ints
+    end: Ints
+    windows: Spans
+
+
+def device_axis(graph: Graph, device: Device) -> Axis | None:
+    """The ops and the windows of the devices on one axis; None if that is too long."""
+    ops, ranks, clock = graph.ops, len(graph.ranks), graph.clock
+    rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
+    segment = graph.segment[np.searchsorted(graph.steps, step)].astype(np.int64)
+    at, middle = np.searchsorted(clock.rank, rank), (int(start.min()) + int(end.max())) // 2
+    shift = np.where(clock.applied > 0, clock.offset_ns, 0)[at] + graph.origin_ns[segment]
+    rate = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at]
+    start, end = (time - shift - np.rint(rate * (time - middle)).astype(np.int64) for time in (start, end))
+    low = min(int(ops.start_ns.min()), int(start.min()))
+    longest = max(int(ops.end_ns.max()), int(end.max())) - low + 1
+    if ranks * (int(graph.segment.max()) + 1) * longest >= LONGEST_AXIS:
+        return None
+    group = graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
+    mine = segment * ranks + np.searchsorted(graph.ranks, rank)
+    here, of = group * longest - low, mine * longest - low
+    return Axis(ops.start_ns + here, ops.end_ns + here, union(start + of, end + of))
+
+
+def device_mask(graph: Graph) -> Mask:
+    """Which ops ran on an accelerator."""
+    found: Mask = on_device(graph.trace.lanes)[graph.ops.lane]
+    return found
+
+
+def classes(graph: Graph) -> list[DeviceClass]:
+    """Kernels and copies that the kept steps launched, by class, the longest first."""
+    ops, own = graph.ops, ~np.isin(graph.names, list(OTHER_STEP.values()))
+    rows = _once(graph, np.flatnonzero(device_mask(graph) & own[graph.ops.name]))
+    if not len(rows):
+        return []
+    name, names = numbered(ops.name[rows])
+    took = ops.end_ns[rows] - ops.start_ns[rows]
+    order, begin = order_groups(name, names, took, took)
+    total, count = sums(name, took, names), np.diff(begin)
+    whole = max(int(total.sum()), 1)
+    bytes_of = np.where((ops.size[rows] >= 0), ops.size[rows], 0)
+    moved, sized = weighed(name, bytes_of, names), np.bincount(name, weights=ops.size[rows] >= 0, minlength=names)
+    copy = is_copy(graph.names)[ops.name[rows]]
+    out = []
+    for k in np.argsort(-total, kind="stable")[:MOST_CLASSES].tolist():
+        mine = order[begin[k] : begin[k + 1]]
+        row = rows[mine[0]]
+        copies = bool(copy[mine[0]])
+        known = copies and int(sized[k]) == int(count[k])
+        out.append(
+            DeviceClass(
+                name=graph.names[ops.name[row]],
+                kind="copy" if copies else "communication" if ops.kind[row] == Kind.COMMUNICATE else "compute",
+                count=int(count[k]),
+                rank_ns=int(total[k]),
+                share=int(total[k]) / whole,
+                median_ns=float(np.median(took[mine])),
+                moved_bytes=int(moved[k]) if known else None,
+                gb_per_s=float(moved[k] / total[k]) if known and total[k] > 0 else None,
+            )
+        )
+    return out
+
+
+def _once(graph: Graph, rows: Ints) -> Ints:
+    """These ops, of those of one grouped call, which share an interval, only the first."""
+    ops = graph.ops
+    alone = ops.kind[rows] != Kind.COMMUNICATE
+    ids, count = numbered(ops.rank[rows], graph.window[rows], ops.lane[rows], ops.start_ns[rows], ops.end_ns[rows])
+    first = np.full(count, len(rows))
+    np.minimum.at(first, ids, np.arange(len(rows)))
+    kept: Ints = rows[alone | (first[ids] == np.arange(len(rows)))]
+    return kept
+
+
+def idle(graph: Graph, axis: Axis) -> list[DeviceIdle]:
+    """Time of the windows in which nothing ran on the device, by what the host did; the parts sum to all of it.
+
+    While the work that ends an idle time was not launched yet, its host is asked: what it did then is the cause. Once it was
+    launched, the host is not: the work waited in its stream.
+    """
+    on = device_mask(graph)
+    busy = union(axis.start[on], axis.end[on])
+    left = axis.windows - busy
+    whole = max(axis.windows.ns, 1)
+    spent: dict[str, int] = {}
+    launched, unknown = _launched(graph, axis, left, np.flatnonzero(on))
+    spent[LAUNCHED] = launched.ns
+    left = left - launched
+    for cause, rows in _host_ops(graph, on):
+        took = left & union(axis.start[rows], axis.end[rows])
+        spent[cause] = spent.get(cause, 0) + took.ns
+        left = left - took
+    spent[UNKNOWN] = (left & unknown).ns
+    spent[SILENT] = left.ns - spent[UNKNOWN]
+    found = sorted(((ns, cause) for cause, ns in spent.items() if ns > 0), key=lambda one: (-one[0], one[1]))
+    return [DeviceIdle(cause=cause, rank_ns=ns, share=ns / whole) for ns, cause in found]
+
+
+def _launched(graph: Graph, axis: Axis, idle_time: Spans, rows: Ints) -> tuple[Spans, Spans]:
+    """Of idle time: after the launch of the work that ends it, and where no launch of that is known."""
+    begin = axis.start[rows]
+    order = np.argsort(begin, kind="stable")
+    at = np.searchsorted(begin[order], idle_time.end, "left")
+    follows = at < len(rows)
+    after = rows[order[np.minimum(at, len(rows) - 1)]]
+    follows &= axis.start[after] == idle_time.end  # else it ends with its window
+    launch = np.where(follows, graph.ops.launch[after], -1)
+    known = launch >= 0
+    cut = np.where(known, np.clip(axis.end[launch], idle_time.start, idle_time.end), idle_time.end)
+    return union(cut, idle_time.end), union(idle_time.start[~known], idle_time.end[~known])
+
+
+def _host_ops(graph: Graph, on: Mask) -> list[tuple[str, Ints]]:
+    """What hosts did, by cause, the most telling first: where two threads do something, the first of these counts."""
+    ops, launches = graph.ops, np.zeros(len(graph) + 1, dtype=np.bool_)
+    launches[ops.launch[on]] = True
+    rows = np.flatnonzero(~on)
+    ordered: list[tuple[str, list[Ints]]] = [(CHECKPOINT, []), (LAUNCH, []), (OTHER, []), (SYNCHRONISATION, [])]
+    slots, inputs, named = dict(ordered), list[tuple[str, Ints]](), list[tuple[str, Ints]]()
+    for code in np.unique(ops.name[rows]).tolist():
+        mine, name = rows[ops.name[rows] == code], graph.names[code]
+        if name.startswith("input: "):
+            inputs.append((name, mine))
+        elif name == CHECKPOINT:
+            slots[CHECKPOINT].append(mine)
+        elif _WAITS.search(name) or (ops.kind[mine] == Kind.SYNCHRONISE).all():
+            slots[SYNCHRONISATION].append(mine)
+        elif launches[mine].any():
+            slots[LAUNCH].append(mine)
+        else:
+            named.append((name, mine))
+    named.sort(key=lambda one: -int((ops.end_ns[one[1]] - ops.start_ns[one[1]]).sum()))
+    slots[OTHER] += [mine for _, mine in named[MOST_NAMED:]]
+    joined = {cause: np.concatenate([rows[:0], *some]) for cause, some in ordered}
+    return [*inputs, (CHECKPOINT, joined[CHECKPOINT]), (LAUNCH, joined[LAUNCH]), *named[:MOST_NAMED],
+            (OTHER, joined[OTHER]), (SYNCHRONISATION, joined[SYNCHRONISATION])]  # fmt: skip
+
+
+def collectives(graph: Graph) -> list[DeviceCollective]:
+    """Collectives by class, size (to a power of two) and size of the group; those that take most time first."""
+    ops = graph.ops
+    rows = np.flatnonzero(device_mask(graph) & (ops.verb != Verb.NONE) & (ops.verb != Verb.BARRIER))
+    if not len(rows):
+        return []
+    size, members = ops.size[rows], _members(graph, rows)
+    scale = np.where(size > 0, np.log2(np.maximum(size, 1)).astype(np.int64), size)
+    ids, count = numbered(ops.name[rows], ops.verb[rows], members, scale)
+    took, matched = ops.end_ns[rows] - ops.start_ns[rows], graph.gate[rows] >= 0
+    spent, order = sums(ids, took, count), np.argsort(ids, kind="stable")
+    begin = np.searchsorted(ids[order], np.arange(count + 1))
+    out = []
+    for k in np.argsort(-spent, kind="stable")[:MOST_COLLECTIVES].tolist():
+        mine = order[begin[k] : begin[k + 1]]
+        told = mine[matched[mine]]
+        apart = len(told) > 0
+        timed = graph.work_ns[rows[told]] if apart else took[mine]
+        rate = _rate(size[told if apart else mine], timed)
+        verb, n = Verb(int(ops.verb[rows[mine[0]]])), int(members[mine[0]])
+        out.append(
+            DeviceCollective(
+                op_class=graph.names[ops.name[rows[mine[0]]]],
+                verb=verb.word,
+                size_bytes=int(np.median(size[mine])) if (size[mine] >= 0).all() else None,
+                members=n if n > 0 else None,
+                count=len(mine),
+                rank_ns=int(spent[k]),
+                median_ns=float(np.median(timed)),
+                gb_per_s=rate,
+                bus_gb_per_s=_bus(rate, verb, n),
+                waiting_included=not apart,
+            )
+        )
+    return out
+
+
+def _bus(rate: float | None, verb: Verb, members: int) -> float | None:
+    """Bus bandwidth of a collective; None without its bytes, or where the members count and are not known."""
+    if rate is None or verb not in PART_OF:
+        return rate
+    return rate * PART_OF[verb] * (members - 1) / members if members > 1 else None
+
+
+def _rate(size: Ints, took: Ints) -> float | None:
+    """Bytes over ns, which is 10^9 bytes a second; None where some sizes are not known."""
+    if not len(size) or (size < 0).any() or took.sum() <= 0:
+        return None
+    return float(size.sum(dtype=np.float64) / took.sum(dtype=np.float64))
+
+
+def _members(graph: Graph, rows: Ints) -> Ints:
+    """Ranks of the group of each op: as the trace names them, else as many as met where no rank is missing; else -1."""
+    ops, trace = graph.ops, graph.trace
+    named = np.array([len(trace.group_ranks.get(group, ())) for group in trace.groups] + [0])
+    found = named[ops.group[rows]]
+    all_here = trace.world_size is None or trace.world_size == len(graph.ranks)
+    gate = graph.gate[rows]
+    met = np.where(gate >= 0, graph.gates.members[gate], 0) if len(graph.gates) and all_here else np.zeros_like(found)
+    return np.where(found > 0, found, np.where(met > 0, met, -1)).astype(np.int64)

@@ -1,0 +1,127 @@
+"""Classes whose ops are not equally long, and therefore have no reference: mixed shapes, and steps of several kinds.
+
+A slow rank, or a rank that is slow in some steps, makes all its ops of a class longer, or all of them in these steps. So
+lengths are compared only where nobody can be slow: within one step of one rank (*mixed shapes*), and between steps by what
+nearly all ranks share (*kinds of steps*, prefill and decode). What differs between ranks is never taken for a mixture.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import numbered
+from taut.core.tables import Kind
+from taut.graph import Graph
+
+WIDE = float(np.log(2.0))
+"""Lengths within one step of one rank whose middle four fifths are more than this (twofold) apart have no common reference.
+For lognormal ops that is a coefficient of variation of 27 %; equal kernels have 1 to 5 %."""
+APART, LEAST_APART = 23.0, float(np.log(1.1))
+"""One mode has no hole: among n logarithms of lengths, the largest distance of two neighbours in the middle four fifths is
+below APART / n of these four fifths. Null: logarithms with an exponential tail (lengths with a Pareto tail), heavier than
+any measured: the sum over i ≥ n/10 of exp(−i t) is 1 % at t = 5 / (n/10), and four fifths are log 9 wide. Measured size: at
+most 0.7 % there, below 0.1 % for lognormal lengths. Power for equal modes eight of their spreads apart: two modes 74 % in 64
+ops and 96 % in 100, three 74 % in 100 and 99 % in 150, four 90 % in 150; below 30 ops none, there only WIDE tells. Holes of
+less than 10 % are left alone, whatever n is: clocks of whole microseconds make them, and little depends on it."""
+KINDS = float(np.log(1.25))
+"""Steps are of two kinds where their lengths fall into two heaps at least 1.25-fold apart, and twice as far apart as either is
+wide. Measured size: below 0.1 % for steps that stray by 5 %; by 30 %: 10 % of four steps, 3 % of six, 0.2 % of ten. Power for
+kinds 1.5-fold apart that stray by 3 %: above 95 % up to 20 steps."""
+LEAST_TURNS = 3
+"""Changes from one kind of step to the other that tell kinds from a job that became slow, or was for a while."""
+SHARED = 0.25
+"""A step's length is this quantile over ranks: what is slow on fewer than all does not show in it."""
+
+
+def kinds_and_mixed(graph: Graph, cls: Ints, classes: int) -> tuple[Ints, Mask]:
+    """Per op: the kind of step it is in (0 or 1) as its class tells them apart; whether its class has no reference."""
+    kind, mixed = np.zeros(len(cls), dtype=np.int64), np.zeros(len(cls), dtype=np.bool_)
+    rows = np.flatnonzero((graph.ops.kind == Kind.COMPUTE) & (graph.gate < 0))
+    if not len(rows):
+        return kind, mixed
+    length = np.log(np.maximum(graph.work_ns[rows], 1).astype(np.float64))
+    cell, cells = numbered(cls[rows], graph.window[rows], graph.rank_index[rows])
+    order, middle = _middles(cell, cells, length)
+    loose = ~graph.aligned[rows]
+    if loose.any():
+        mixed[rows] = _holes(cls[rows], classes, length - middle[cell], loose)[cls[rows]]
+    first = rows[order]  # one op of every cell
+    step_kind, odd = _kinds(cls[first], classes, graph.window[first], middle, len(graph.ranks))
+    kind[rows] = step_kind[cell]
+    mixed[rows] |= odd[cls[rows]]
+    return kind, mixed
+
+
+def _middles(cell: Ints, cells: int, length: Floats) -> tuple[Ints, Floats]:
+    """Of every cell: the place of one of its rows, and the median."""
+    order = np.lexsort((length, cell))
+    begin = np.zeros(cells + 1, dtype=np.int64)
+    np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
+    low, high = (begin[:-1] + begin[1:] - 1) // 2, (begin[:-1] + begin[1:]) // 2
+    return order[begin[:-1]], 0.5 * (length[order[low]] + length[order[high]])
+
+
+def _holes(cls: Ints, classes: int, length: Floats, chosen: Mask) -> Mask:
+    """Classes whose lengths, about the median of their rank and step, are wide apart or have a hole."""
+    rows = np.flatnonzero(chosen)
+    order = rows[np.lexsort((length[rows], cls[rows]))]
+    cls, length = cls[order], length[order]
+    count = np.bincount(cls, minlength=classes)
+    begin = np.concatenate([[0], np.cumsum(count)])[:-1]
+    some = count > 1
+    tenth = count // 10
+    low, high = begin + tenth, begin + np.maximum(count - 1 - tenth, 0)
+    wide = np.zeros(classes)
+    wide[some] = length[high[some]] - length[low[some]]
+    step = np.append(np.diff(length), 0.0)
+    at = np.arange(len(length))
+    step[(at < low[cls]) | (at >= high[cls])] = 0.0
+    hole = np.zeros(classes)
+    hole[some] = np.maximum.reduceat(step, begin[some])
+    return some & ((wide > WIDE) | ((hole > LEAST_APART) & (hole * count > APART * wide)))
+
+
+def _kinds(cls: Ints, classes: int, window: Ints, middle: Floats, ranks: int) -> tuple[Ints, Mask]:
+    """Kind of step (0 or 1) of every cell, and classes of which two steps alone cannot tell which is ordinary."""
+    step, steps = numbered(cls, window)
+    order = np.lexsort((middle, step))
+    begin = np.concatenate([[0], np.cumsum(np.bincount(step, minlength=steps))])
+    shared = middle[order[begin[:-1] + ((np.diff(begin) - 1) * SHARED).astype(np.int64)]]
+    of = np.zeros(steps, dtype=np.int64)
+    of[step] = cls
+    # Steps of a class, from the shortest to the longest; the widest distance of neighbours makes two heaps.
+    by_length = np.lexsort((shared, of))
+    count = np.bincount(of, minlength=classes)
+    start = np.concatenate([[0], np.cumsum(count)])[:-1]
+    there = np.flatnonzero(count > 1)
+    odd, kind = np.zeros(classes, dtype=np.bool_), np.zeros(steps, dtype=np.int64)
+    if not len(there):
+        return kind[step], odd
+    value = shared[by_length]
+    first, last = start[there], start[there] + count[there] - 1
+    odd[there] = (count[there] == 2) & (ranks == 1) & (value[last] - value[first] > WIDE)
+    gap = np.append(np.diff(value), 0.0)
+    gap[start[there] + count[there] - 1] = 0.0
+    widest = np.zeros(classes)
+    widest[there] = np.maximum.reduceat(gap, first)
+    # The place of the widest distance: the last of the heap below it.
+    at = np.flatnonzero((gap == widest[of[by_length]]) & (gap >= KINDS))
+    split = np.full(classes, -1, dtype=np.int64)
+    split[of[by_length[at]]] = at
+    found = there[split[there] >= 0]
+    below = value[split[found]] - value[start[found]]
+    above = value[start[found] + count[found] - 1] - value[split[found] + 1]
+    heaps = np.zeros(classes, dtype=np.bool_)
+    heaps[found] = 2 * np.maximum(below, above) <= widest[found]
+    place = np.empty(steps, dtype=np.int64)
+    place[by_length] = np.arange(steps)
+    kind = (heaps[of] & (place > split[of])).astype(np.int64)
+    # In the order of time (``numbered`` keeps it): how often the kind changes, and whether the longer kind comes first.
+    turns = np.concatenate([[0], (np.diff(kind) != 0) & (np.diff(of) == 0)])
+    changes = np.bincount(of, weights=turns, minlength=classes)
+    opens = np.zeros(classes, dtype=np.bool_)
+    # A job may open with steps of another kind (a prefill, a warm-up), if they are far longer.
+    opens[there] = (kind[start[there]] == 1) & (widest[there] >= WIDE) & (count[there] > 2)
+    kind[~((changes >= LEAST_TURNS) | (opens & (changes == 1)))[of]] = 0
+    return kind[step], odd

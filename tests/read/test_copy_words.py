@@ -1,0 +1,39 @@
+"""Words for copies."""
+
+from __future__ import annotations
+
+import pytest
+
+from taut.read.copy_words import copy_class
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("Memcpy HtoD (Pageable -> Device)",), "copy h2d"),
+        (("Memcpy HtoD (Pinned -> Device)",), "copy h2d"),
+        (("Memcpy DtoH (Device -> Pageable)",), "copy d2h"),
+        (("Memcpy DtoD (Device -> Device)",), "copy d2d"),
+        (("Memcpy PtoP (Device -> Device)",), "copy d2d"),
+        (("Memcpy HtoH (Pinned -> Pageable)",), "copy h2h"),
+        (("Memcpy DtoA (Device -> Array)",), "copy d2d"),
+        (("Memcpy M2D (MEMORY(Unknown) -> DEVICE)",), "copy h2d"),
+        (("Memcpy D2M",), "copy d2h"),
+        (("Memset (Device)",), "set"),
+        (("Memset (Unknown)", "Device"), "set"),
+        (("CopyHostToDevice",), "copy h2d"),
+        (("CopyDeviceToDevice",), "copy d2d"),
+        (("FillBuffer",), "set"),
+        (("dma_request", None, "HOST_TO_DEVICE"), "copy h2d"),
+        (("dma_request", None, "DEVICE_TO_HOST"), "copy d2h"),
+        (("hipMemcpyAsync", "DtoH"), "copy d2h"),
+        (("memcpyHtoDAsync",), "copy h2d"),
+        (("Memcpy (Unknown -> Unknown)",), "copy"),
+        (("Memcpy Unknown (Unknown -> Device)",), "copy"),
+        (("memcpy", 3), "copy"),
+        (("",), "copy"),
+    ],
+)
+def test_the_class_of_a_copy(words: tuple[str, ...], found: str) -> None:
+    """From its name or else its arguments; pageable or pinned make no further class."""
+    assert copy_class(*words) == found
