@@ -95,11 +95,19 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
 @click.option("--job", "jobs", multiple=True, help="Only these jobs (may be repeated).")
 @click.option("--fault", "faults", multiple=True, help="Only these faults (may be repeated).")
 @click.option("--ranks", type=int, default=4, show_default=True, help="Ranks of the real jobs.")
+@_DEVICE
 @click.option("--modelled", is_flag=True, help="Generated jobs of 64 to 1,024 ranks instead of real ones; needs no root.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for runs, table and plots.")
 @_JSON
 def matrix(
-    seed: int, jobs: tuple[str, ...], faults: tuple[str, ...], ranks: int, modelled: bool, output: str, as_json: bool
+    seed: int,
+    jobs: tuple[str, ...],
+    faults: tuple[str, ...],
+    ranks: int,
+    device: str,
+    modelled: bool,
+    output: str,
+    as_json: bool,
 ) -> None:
     """Run every fault on several jobs, and healthy jobs beside them; print the table and write it with plots.
 
@@ -114,7 +122,7 @@ def matrix(
             rows.append(row)
             _told(len(rows), len(runs), row)
     else:
-        specs = plans.plan(seed, Path(output).resolve() / "runs", jobs, faults, ranks)
+        specs = plans.plan(seed, Path(output).resolve() / "runs", jobs, faults, ranks, device)
         for spec in specs:
             spec.check()
         rows = _run_all(specs)
@@ -158,7 +166,7 @@ def _run_all(specs: Sequence[Spec]) -> list[Row]:
 
     began = time.monotonic()
     if any(not Path(spec.folder, TRUTH).exists() for spec in specs):
-        with Lab() as place:
+        with Lab(specs[0].device) as place:
             for number, spec in enumerate(specs):
                 if not Path(spec.folder, TRUTH).exists():
                     try:

@@ -151,7 +151,8 @@ class Host:
         told: list[Any] = [None] * self.spec.ranks
         open_ = dict(enumerate(self.links))
         patience = time.monotonic() + PATIENCE_S
-        sample = _Sampler(self.pids, self.folder / part / "host.csv") if part else None
+        alone = self.spec.device == "cpu"  # else a rank's interface is the machine's, and says nothing of the rank
+        sample = _Sampler(self.pids, self.folder / part / "host.csv") if part and alone else None
         while open_:
             ready = set(wait(list(open_.values()), POLL_S))
             for rank, link in list(open_.items()):
@@ -338,9 +339,7 @@ class _Sampler:
             self.rows += _sampled(rank, pid)
 
     def write(self) -> None:
-        """All samples as one table; none where ranks have no interface of their own."""
-        if not self.rows:
-            return
+        """All samples as one table."""
         with self.path.open("w", newline="") as file:
             csv.writer(file).writerows([self.HEAD, *self.rows])
 
