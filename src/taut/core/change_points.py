@@ -8,11 +8,12 @@ there, whatever their size: independent heavy tails do not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import comb
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Mask, Numbers
 
@@ -51,8 +52,7 @@ GRID = 128
 """Longer series are searched at this many places."""
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """One series was higher in windows first … last."""
 
     series: int

@@ -9,9 +9,9 @@ series' own rhythm and break only what ties the two together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats
 
@@ -29,8 +29,7 @@ FIRST = max(OWN, *SPANS)
 """The first step that has all its past."""
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """How one series acts on another."""
 
     chance: float

@@ -108,6 +108,7 @@ class Member:
     host: str = col("str", "host name or boot id; ranks of one host share a clock; empty if unknown", "")
     device: str = col("str", "accelerator model; empty if unknown", "")
     gpu: int = col("int32", "index of its accelerator on its host; -1 if unknown or several")
+    base_ns: int = col("int64", "what the reader added to the times of the file, ns", 0)
     name: str = col("str", "what people call it (a service and its instance); empty if it has only its number", "")
     role: str = col("str", "what it does (the service): ranks of one role do the same work; empty if unknown", "")
 

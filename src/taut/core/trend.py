@@ -10,11 +10,11 @@ raises false alarms. Size and power are in docs/compare.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Numbers
 
@@ -33,8 +33,7 @@ SURE = 0.95
 """Coverage of the interval of a slope."""
 
 
-@dataclass(frozen=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """A slope per value with its interval, and the chance of such an order without a trend."""
 
     slope: float

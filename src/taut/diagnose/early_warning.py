@@ -16,11 +16,11 @@ less (docs/diagnosis.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats
 from taut.core.ids import weighed
@@ -52,8 +52,7 @@ POINTS = 40
 """Windows that Kendall's tau is taken over."""
 
 
-@dataclass(frozen=True)
-class EarlyWarning:
+class EarlyWarning(Struct, frozen=True):
     """One series that slows down in windows 0 … last."""
 
     rank: int

@@ -13,10 +13,10 @@ clock that wanders by itself: nothing leads it. A cap that holds without swingin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered
@@ -44,8 +44,7 @@ DRAWS = 2000
 """Draws of the two slopes for the interval of their product."""
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """One loop of one rank."""
 
     path: str

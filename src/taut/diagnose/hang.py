@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.rank_words import rank_label
 from taut.core.tables import Trace, Verb
@@ -56,8 +56,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     ]
 
 
-@dataclass(frozen=True)
-class Open:
+class Open(Struct, frozen=True):
     """One open call of one rank."""
 
     gate: tuple[int, int, int]

@@ -5,9 +5,8 @@ None where something was not recorded, or where the number could not be told fro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.interval import estimate, over, share
@@ -33,8 +32,7 @@ def effective_throughput_ratio(whatif: WhatIf) -> Estimate | None:
     return estimate(lambda s: over(ideal[s].sum(axis=-1), actual[s].sum(axis=-1)), len(actual))
 
 
-@dataclass(frozen=True)
-class StepEnergy:
+class StepEnergy(Struct, frozen=True):
     """Energy of all ranks in every step, from the ledger."""
 
     joules: Floats

@@ -7,10 +7,10 @@ or whose update was skipped, was not discarded, but brought nothing either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, occurrence, weighed
@@ -26,8 +26,7 @@ SKIPPED = 2
 """``Progress.kept`` of a step whose update was skipped."""
 
 
-@dataclass(frozen=True)
-class Executed:
+class Executed(Struct, frozen=True):
     """The executed steps of a job, over all ranks, in order."""
 
     step: Ints

@@ -6,10 +6,10 @@ further rank would bring; the expected largest of n of them is by how much the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
@@ -22,8 +22,7 @@ TAIL = 4
 """Maxima of more than 1/TAIL of the pool are beyond it: from there on they grow as those of a normal distribution."""
 
 
-@dataclass(frozen=True)
-class Meetings:
+class Meetings(Struct, frozen=True):
     """The ops that take part in a full rendezvous."""
 
     rows: Ints

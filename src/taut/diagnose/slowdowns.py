@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import (
@@ -33,6 +34,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
 from taut.graph import Graph
+from taut.replay.exposed import copies
 from taut.replay.wait_kernels import describe_cells
 from taut.replay.whatif import link_ends
 
@@ -61,8 +63,7 @@ FALSE_ALARMS = 0.02
 """Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """One rank, or some directed links, slower in windows first … last."""
 
     first: int
@@ -115,7 +116,7 @@ class Slowdowns:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.windows, self.count = len(graph.steps), len(graph.ranks)
-        self.own = graph.ops.kind != Kind.COMMUNICATE
+        self.own = (graph.ops.kind != Kind.COMMUNICATE) | copies(graph)
 
     @cached_property
     def classes(self) -> tuple[Ints, int]:

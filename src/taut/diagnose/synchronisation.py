@@ -8,9 +8,8 @@ Whitney's test at 1 %).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import LEAST_INSIDE, LEAST_STEPS
@@ -27,8 +26,7 @@ LONGER = 2
 """A stretch of steps apart must be this many times as long as any other to be more than the job's rhythm."""
 
 
-@dataclass(frozen=True)
-class SplitGroup:
+class SplitGroup(Struct, frozen=True):
     """A group of ranks (indices) that meets no others in windows first … last."""
 
     ranks: tuple[int, ...]

@@ -7,9 +7,8 @@ orders of such pairs only what all of them share is taken: where two answers are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
@@ -69,8 +68,7 @@ def _offsets(end: Ints, rank: Indices, ranks: int, number: Ints, count: int, sou
     return np.where((gates >= LEAST_GATES) & (np.abs(median) > OTHER_HOST_NS), median, 0)
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """Collectives, one entry each."""
 
     scope: Ints

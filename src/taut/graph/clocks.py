@@ -14,9 +14,10 @@ quickest hop back differ by twice the offset.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Texts
 from taut.core.tables import Table, Verb
@@ -43,8 +44,7 @@ LEAST_GATES, FEW_GATES, BLOCKS = 3, 8, 6
 """Gates without which there is no fit; gates that count as the smallest; blocks of the run whose levels must agree."""
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """Clocks against one rank's, one entry each: where they are, how fast they run away, and how well that is known."""
 
     offset: Floats
@@ -65,7 +65,7 @@ class Fit:
 
     def chosen(self, other: Fit, mask: Mask) -> Fit:
         """This fit where the mask holds, else the other."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        pairs = zip(astuple(self), astuple(other), strict=True)
         return Fit(*(np.where(mask, mine, theirs) for mine, theirs in pairs))
 
     def believed(self) -> Mask:

@@ -9,9 +9,9 @@ of their channel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
@@ -33,8 +33,7 @@ REPEATS = 4
 """Kernels that one sequence number may stand for; one that stands for more does not count anything."""
 
 
-@dataclass(frozen=True)
-class Matching:
+class Matching(Struct, frozen=True):
     """Gate number of every op (-1: none), the number of gates, and what could not be matched."""
 
     gate: Ints

@@ -7,9 +7,8 @@ before the first such gate is on the old time, what follows the largest hole bef
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.tables import Table
@@ -22,8 +21,7 @@ LEAST_GATES, MOST_JUMPS = 2, 3
 """Gates on either side without which a jump is none; a clock that jumps more often is not a clock."""
 
 
-@dataclass(frozen=True)
-class Jump:
+class Jump(Struct, frozen=True):
     """One rank's clock is ahead by ``by_ns`` from somewhere between two times of its own."""
 
     rank: int

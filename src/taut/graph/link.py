@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.errors import InputRefused
@@ -73,7 +74,7 @@ def link(trace: Trace) -> Graph:
     else:
         inside, origin, start, end = on_devices.cut(rows, start, end, segment)
         ops = _renumber(ops.take(inside), inside, len(ops))
-        matching = replace(matching, gate=matching.gate[inside])
+        matching = structs.replace(matching, gate=matching.gate[inside])
         window, segment = window[inside], segment[inside]
     bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)

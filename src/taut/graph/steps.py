@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import distinct, numbered
@@ -12,8 +11,7 @@ from taut.core.tables import Trace
 from taut.graph.recurring_units import recurring
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """The kept ops and their windows: ``window`` per kept op, step label and segment per window."""
 
     keep: Mask

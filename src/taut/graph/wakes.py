@@ -12,10 +12,10 @@ was idle is learned, over all ranks of a role, and holds in every step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import numbered
@@ -34,8 +34,7 @@ HOLDS = 0.95
 """Share of a class's ops that must begin after the cause ended, idle or not."""
 
 
-@dataclass(frozen=True)
-class Wakes:
+class Wakes(Struct, frozen=True):
     """Edges (source, target) of two kinds: seen at an idle lane, and learned from other steps and ranks."""
 
     source: Ints

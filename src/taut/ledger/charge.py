@@ -13,6 +13,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered, sums, total, weighed
@@ -79,8 +80,7 @@ Claim: TypeAlias = Callable[[Context], Mapping[str, Ints]]
 """What a fate claims of each source of time (see ``Context.time``), ns per op."""
 
 
-@dataclass(frozen=True)
-class Category:
+class Category(Struct, frozen=True):
     """One fate: what it is called, how much power a rank draws meanwhile, and which time it claims."""
 
     fate: str

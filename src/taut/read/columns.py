@@ -46,7 +46,7 @@ class Codes(dict[Any, int]):
 class Flags:
     """Whether each key of a growing dictionary passes a test, which is run once per key."""
 
-    def __init__(self, codes: Codes, test: Callable[..., bool]) -> None:
+    def __init__(self, codes: Codes, test: Callable[[str], object]) -> None:
         self._codes, self._test = codes, test
         self._flags = np.zeros(0, dtype=np.bool_)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Table, Trace
@@ -20,8 +20,7 @@ from taut.read.metrics.series import Metrics
 from taut.read.verb_words import HOPS
 
 
-@dataclass
-class Dump:
+class Dump(Struct):
     """The calls that one rank's flight recorder holds, in order of creation."""
 
     label: str
@@ -59,8 +58,7 @@ class Seat(NamedTuple):
         return bool(self.comm) and 0 <= self.rank < self.ranks
 
 
-@dataclass(frozen=True)
-class InspectorLog:
+class InspectorLog(Struct, frozen=True):
     """The operations of one log of NCCL's Inspector; times in ns, -1 where they are not recorded."""
 
     label: str
@@ -73,8 +71,7 @@ class InspectorLog:
     unreadable: int
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """What the attributes of a span record beyond its name."""
 
     far: str = ""
@@ -91,8 +88,7 @@ class Facts:
     queued_ns: int = 0
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(Struct, frozen=True):
     """One service instance: its name, what distinguishes it from its siblings, and its host."""
 
     name: str
@@ -100,8 +96,7 @@ class Service:
     host: str
 
 
-@dataclass
-class Spans:
+class Spans(Struct):
     """The spans of one file as columns, and what only some spans have."""
 
     label: str
@@ -124,8 +119,7 @@ class Spans:
     partial: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Gpu:
+class Gpu(Struct):
     """One rank to be: a GPU of a process. The peers in its trace are ranks of the communicators that name its groups."""
 
     process: int
@@ -134,8 +128,7 @@ class Gpu:
     mpi_rank: int = NULL
 
 
-@dataclass(frozen=True)
-class Init:
+class Init(Struct, frozen=True):
     """The place of one process in a communicator of NCCL, from the call that made it."""
 
     comm: int
@@ -144,8 +137,7 @@ class Init:
     device: int
 
 
-@dataclass
-class Report:
+class Report(Struct):
     """One export of Nsight Systems: its GPUs, and what it records of their ranks."""
 
     label: str
@@ -153,6 +145,20 @@ class Report:
     inits: dict[int, list[Init]] = field(default_factory=dict)
     """Process → the communicators it joined."""
     environment: dict[str, str] = field(default_factory=dict)
+
+
+class Profile(Struct):
+    """One XLA profile of one host: its devices, each with the trace of its ops."""
+
+    label: str
+    host: str
+    devices: list[tuple[int, Trace]]
+    """Number of the device, and its trace."""
+    start_ns: int = NULL
+    """When it was recorded, ns of the calendar; -1 where it does not tell."""
+    stop_ns: int = NULL
+    viewed: bool = False
+    """Whether it is the trace viewer's copy, which holds less than the profile itself."""
 
 
 class Call(NamedTuple):
@@ -167,8 +173,7 @@ class Call(NamedTuple):
     """The rank inside the group that is named: the root, the peer, else this rank itself."""
 
 
-@dataclass
-class Execution:
+class Execution(Struct):
     """The collectives that one rank issued, in order, from an execution trace without times."""
 
     label: str
@@ -179,8 +184,7 @@ class Execution:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Plan:
+class Plan(Struct):
     """The ops of one rank before they have times, and what each must wait for."""
 
     label: str
@@ -205,4 +209,4 @@ class Plan:
 
 
 # What a reader returns; a table is one of progress.
-Contents = Trace | Table | Metrics | JobLog | ControlLog | Dump | InspectorLog | Spans | Report | Execution | Plan
+Contents = Trace | Table | Metrics | JobLog | ControlLog | Dump | InspectorLog | Spans | Report | Profile | Execution | Plan

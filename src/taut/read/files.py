@@ -13,9 +13,10 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
+
+from msgspec import Struct
 
 from taut.core.errors import InputRefused, NotATrace, TooLarge
 from taut.core.folder import is_run_folder
@@ -48,8 +49,7 @@ def size_cap() -> int:
     return min(SIZE_BYTES, free // 2)
 
 
-@dataclass
-class Member:
+class Member(Struct):
     """One file inside the input: its label in messages, its base name, its first bytes; read it before the next one."""
 
     label: str

@@ -9,9 +9,10 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
+
+from msgspec import Struct
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, TooLarge
@@ -29,8 +30,7 @@ PR_SET_PDEATHSIG = 1
 COLUMNS = 12
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Struct, frozen=True):
     """One format: its name, and its module in this room, which is imported when its turn comes to be asked.
 
     The module has ``sniff(head)``, whether these first bytes are of this format, and ``load(data, label)``, what the bytes of
@@ -56,11 +56,13 @@ class Format:
 
 # Every format, in the order in which they are asked: the stricter first, and what most people have.
 FORMATS = (
+    Format("xla viewer", "xplane.trace_json", by_member=True),
     Format("kineto", "kineto.reader", by_member=True),
     Format("op table", "op_table", by_member=True),
     Format("step times", "step_times", by_member=True),
     Format("nsys", "nsys.reader", by_member=True),
     Format("otf2", "otf2.reader", by_member=True),
+    Format("xplane", "xplane.reader"),
     Format("flight", "flight.reader"),
     Format("otlp", "otlp.reader"),
     Format("inspector", "flight.inspector"),
@@ -83,8 +85,7 @@ FORMATS = (
 REPORTS = (".nsys-rep", ".qdrep")
 
 
-@dataclass
-class Part:
+class Part(Struct):
     """What one member holds, why it was refused, or None where no reader knows it."""
 
     label: str
@@ -94,8 +95,7 @@ class Part:
     is_empty: bool = False
 
 
-@dataclass
-class Loaded:
+class Loaded(Struct):
     """The parts of one input, and what its digest takes into account."""
 
     parts: list[Part]

@@ -29,7 +29,7 @@ EFFECTS = {
 }
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 # What torch's handler for TensorBoard calls the cycles of one process: worker.time.pt.trace.json.
-_CYCLE = re.compile(r"(.+)\.\d{10,20}(?=\.pt\.trace\.json(?:\.gz)?\Z)")
+_CYCLE = re.compile(r"\A(.+)\.\d{10,20}(?=\.pt\.trace\.json(?:\.gz)?\Z)")
 _LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
 
 

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Json
 from taut.core.errors import InputRefused, TooLarge
@@ -52,8 +53,7 @@ Places = Mapping[str, tuple[str, ...]]
 """Host → the switches above it, nearest first."""
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """Hosts and the switches above them, and the host of every rank."""
 
     source: str

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Mark, Table
@@ -44,8 +45,7 @@ _NUMBER = re.compile(r"\d{1,9}")
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """The ranges of one process that are its steps; ``numbered`` where their names count them."""
 
     stem: str
@@ -83,8 +83,7 @@ class Loop:
         return replace(self, step=step, start=self.start[first], end=end[last], phase=phase)
 
 
-@dataclass(frozen=True)
-class Ranges:
+class Ranges(Struct, frozen=True):
     """Ranges of all threads, and the names that they may have."""
 
     thread: Ints

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import Member, Op, Table, Trace
 from taut.read import files, merge
 from taut.read.actions.control_log import ControlLog
-from taut.read.contents import Dump, Execution, InspectorLog, Plan, Report, Spans
+from taut.read.contents import Dump, Execution, InspectorLog, Plan, Profile, Report, Spans
 from taut.read.jobs import progress_log
 from taut.read.jobs.job_words import JobLog
 from taut.read.load import LEAVE, Part, brief, load_all
@@ -25,10 +26,13 @@ from taut.read.metrics import reader as metrics
 from taut.read.metrics.series import Metrics
 from taut.read.op_table import REQUIRED as OP_COLUMNS
 
-READABLE = "Kineto JSON, Nsight Systems exports, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
+READABLE = (
+    "Kineto JSON, Nsight Systems exports, XLA profiles, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
+)
 STEP_COLUMNS = "worker (or rank), step and one of batch_time, step_time_s, step_time_ms, step_time_ns, duration_s, duration_ms"
 SUFFIXES = (
-    ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".trace", ".pt", ".txt", ".log", ".out", ".err",
+    ".gz", ".tar", ".tgz", ".json", ".parquet", ".csv", ".sqlite", ".otf2", ".pb", ".xplane", ".trace", ".pt",
+    ".txt", ".log", ".out", ".err",
 )  # fmt: skip
 # What makes no trace alone, in the words of the refusal.
 NOT_ENOUGH = (
@@ -41,8 +45,7 @@ _DIGITS = re.compile(r"\d+")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What the inputs named by a user hold, and how messages name them."""
 
     paths: Sequence[str | Path]
@@ -142,6 +145,10 @@ def _traces(inputs: Inputs, refused: list[InputRefused]) -> list[tuple[str, Trac
         from taut.read.nsys import rank_traces
 
         traces += rank_traces.traces(reports)
+    if profiles := inputs.of(Profile):
+        from taut.read.xplane import profile_ranks
+
+        traces += profile_ranks.traces(profiles)
     if len({trace.relative for _, trace in traces}) > 1:
         tables = [label for label, trace in traces if trace.relative]
         refused += [InputRefused(label, "its times count from their steps, beside traces on a clock") for label in tables]

@@ -13,6 +13,7 @@ from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import sums, total
@@ -49,8 +50,7 @@ SLOTS = 4_194_302
 """Pairs that are held then, and one slot for what finds none; a prime without it, because a slot is a remainder."""
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """Sums for pairs of ranks, in the order of their number: cause × ranks + victim."""
 
     ranks: int

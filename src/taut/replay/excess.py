@@ -7,10 +7,10 @@ changed ends of another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints
 from taut.core.jit import kernel
@@ -18,8 +18,7 @@ from taut.replay.blame import FALSE_ALARMS, Blame
 from taut.replay.timeline import Timeline
 
 
-@dataclass(frozen=True)
-class Excess:
+class Excess(Struct, frozen=True):
     """Net excess of ranks in windows; what stays inside the prediction interval of the peers counts as none."""
 
     beyond_ns: Floats

@@ -6,9 +6,8 @@ busy on the host; else the time before the next op is idle. What hides under ano
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.device_words import is_copy
@@ -17,8 +16,7 @@ from taut.graph import Graph
 from taut.replay.timeline import Timeline
 
 
-@dataclass(frozen=True)
-class Exposed:
+class Exposed(Struct, frozen=True):
     """Per op, ns: its exposed work, its exposed wait, and the idle time before it."""
 
     working: Ints

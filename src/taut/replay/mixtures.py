@@ -9,17 +9,16 @@ a column may not make a whole chain shorter than nothing, where a replay would a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers
 from taut.core.jit import kernel, numpy_twin_of_kernel
 from taut.replay.timeline import Batch, window_times
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """Ingredients prepared for the short program of a batch: what counts before an op's gate, and what after it."""
 
     batch: Batch

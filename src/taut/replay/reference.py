@@ -8,9 +8,8 @@ that includes the culprit hides part of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import numbered
@@ -19,8 +18,7 @@ from taut.graph import Graph
 from taut.replay.mixed_classes import kinds_and_mixed
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """Per op: the reference, and how far an ordinary peer strays from it within a rank and between ranks (ns)."""
 
     value_ns: Floats

@@ -7,10 +7,10 @@ crossing, and the whole gate lost that many times as much: a reference that need
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import Verb
@@ -29,8 +29,7 @@ LEAST = 20
 """Without its slow link a transfer keeps at least one part in this many of its time: a chunk is an estimate."""
 
 
-@dataclass(frozen=True)
-class Ring:
+class Ring(Struct, frozen=True):
     """Ops of ring collectives with at least three members, and how much later than the first each of them ended."""
 
     rows: Ints

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.jit import SMALL
@@ -164,8 +165,7 @@ FOLD = 0.2
 """Share of ops that must be foldable for a second program to pay."""
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Replays side by side on one graph; prepared once, asked often."""
 
     graph: Graph
@@ -243,8 +243,7 @@ class Batch:
         return np.split(walls, offsets[1:-1], axis=1)
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
 
     ops: Ints

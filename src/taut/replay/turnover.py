@@ -9,9 +9,8 @@ turns over less than that, one that alternates with the state the last step left
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints
 from taut.core.ids import greatest, least, numbered
@@ -30,8 +29,7 @@ CLOSE = 1e-12
 """Turnovers that differ by less are equal: sums of floats."""
 
 
-@dataclass(frozen=True)
-class Turnover:
+class Turnover(Struct, frozen=True):
     """Turnover of the critical path."""
 
     distance: Floats

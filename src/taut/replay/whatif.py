@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
@@ -24,8 +25,7 @@ MEASURED = {"rank": (-0.16, 0.6), "link": (-0.16, 0.6)}
 """How far a real saving lay from the predicted one, as a share of it, in nine of ten of 54 lab runs (docs/lab.md)."""
 
 
-@dataclass(frozen=True)
-class Dimension:
+class Dimension(Struct, frozen=True):
     """One way to cut the ops: key per op (-1: none) and the label of every key."""
 
     name: str

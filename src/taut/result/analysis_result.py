@@ -18,11 +18,13 @@ from taut.diagnose.fan_out_tails import tails
 from taut.diagnose.job_indices import indices
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
+from taut.graph import Graph
 from taut.ledger.device_use import device_use
 from taut.replay.whatif import link_ends
 from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
+from taut.result.no_gate import why_no_gate
 from taut.result.rank_rows import rank_rows
 from taut.result.types import (
     AnalysisResult,
@@ -42,6 +44,7 @@ from taut.result.types import (
     Job,
     LedgerResult,
     Money,
+    Phase,
     Redundant,
     Waits,
     WhatIf,
@@ -59,6 +62,7 @@ TOP_CAUSES = 10
 MOST_GATES, MOST_CLASSES = 100, 20
 """Gates and classes of collectives that are listed."""
 CENT = Decimal("0.01")
+PHASES: dict[str, Phase] = {"prefill": "prefill", "decode": "decode", "mixed": "mixed"}
 
 
 def report(a: Computed) -> AnalysisResult:
@@ -145,9 +149,15 @@ def _job(a: Computed, attempts: AttemptsResult | None) -> Job:
         edges=g.edges,
         gates=len(g.gates),
         wall_ns=a.observed.wall_ns,
-        partial=[*g.partial, *_unplaced(a), *notes(a.attempts, attempts), *untargeted],
+        partial=[*g.partial, *_never_met(g), *_unplaced(a), *notes(a.attempts, attempts), *untargeted],
         counts=dict(g.counts),
     )
+
+
+def _never_met(g: Graph) -> list[str]:
+    """Ranks that meet nowhere."""
+    why = why_no_gate(g)
+    return [f"no rank meets another: {why}, so who waits for whom cannot be told"] if why else []
 
 
 def _without_steps(g: Graph) -> bool:
@@ -306,6 +316,7 @@ def _windows(a: Computed) -> list[Window]:
             top_cause=int(g.ranks[top[w]]) if total[w] > 0 else None,
             effective_throughput_ratio=float(a.whatif.ideal_ns[w] / max(a.whatif.actual_ns[w], 1)),
             turnover=float(turnover[w]) if np.isfinite(turnover[w]) else None,
+            phase=PHASES.get(g.phases[w]),
         )
         for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))
     ]

@@ -9,6 +9,7 @@ from taut.core.rank_words import rank_label, rank_labels
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
+from taut.result.no_gate import why_no_gate
 from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 
 BOUNDS: dict[Bound, tuple[str, ...]] = {
@@ -44,6 +45,8 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         text, kind = _found(a), "structural" if a.findings[0].mode == "work imbalance" else "component"
     elif len(g.ranks) == 1:
         text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
+    elif why := why_no_gate(g):
+        text, kind = _unmatched(a, share, why), "unknown"
     elif explained < 0.5:
         text, kind = "Unknown.", "unknown"
     elif share["structural wait"] >= STRUCTURAL:
@@ -130,6 +133,14 @@ def _alone(a: Computed, share: dict[str, float]) -> str:
 def _copies(share: dict[str, float]) -> str:
     """Copies between host and device that nothing hides, where they are a share worth a word."""
     return f"{share['exposed copy']:.0f} % exposed copies, " if share["exposed copy"] >= 0.5 else ""
+
+
+def _unmatched(a: Computed, share: dict[str, float], why: str) -> str:
+    """Ranks that meet nowhere, as far as the traces tell."""
+    return (
+        f"Unknown: {len(a.graph.ranks)} ranks, but {why}, so who waits for whom cannot be told. "
+        f"{share['productive'] + share['slow compute']:.0f} % compute, {share['gap']:.0f} % gaps."
+    )
 
 
 def _quiet(a: Computed, share: dict[str, float]) -> str:

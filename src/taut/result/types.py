@@ -27,6 +27,7 @@ Link: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$")]
 Amount: TypeAlias = Annotated[str, Meta(pattern=r"^-?[0-9]{1,80}(\.[0-9]{1,80})?(E[-+]?[0-9]{1,3})?$")]
 """Money: a decimal string."""
 VerdictClass: TypeAlias = Literal["healthy", "component", "structural", "control", "unknown"]
+Phase: TypeAlias = Literal["prefill", "decode", "mixed"]
 Bound: TypeAlias = Literal["compute", "communication", "synchronisation", "host", "input", "copy"]
 Setting: TypeAlias = bool | int | float | str | list[str | float] | None
 """A value of a key in a scenario or a configuration."""
@@ -291,6 +292,8 @@ class Window(Part, frozen=True, kw_only=True):
     """The rank that caused most of it."""
     effective_throughput_ratio: float
     turnover: float | None
+    phase: Phase | None = None
+    """What a server did in it, where its marks tell: prefill, decode or both; null where unknown."""
 
 
 class GateRow(Part, frozen=True, kw_only=True):
@@ -814,7 +817,7 @@ class DeviceRank(Part, frozen=True, kw_only=True):
     gpu: int | None
     """Index of the accelerator on its host."""
     step_ns: float
-    """The device's period: mean of its windows, ns."""
+    """The device's period: from the end of one step's work to the end of the next one's, on average, ns."""
     busy_share: float
     """Under a kernel or a copy."""
     compute_share: float

@@ -403,7 +403,7 @@ def test_a_damaged_file_loads_or_is_refused(whole: bytes, data: st.DataObject) -
         with suppress(InputRefused):
             found = chakra.load(candidate, "job.0.et") if chakra.sniff(candidate) else None
             traces = [trace for _, trace in laid_out([found])] if isinstance(found, chakra.Plan) else [found]
-            assert all(trace is None or len(link(trace).ops) == len(trace.ops) for trace in traces)
+            assert all(trace is None or 0 < len(link(trace).ops) <= len(trace.ops) for trace in traces)
 
 
 @given(st.binary(max_size=200))

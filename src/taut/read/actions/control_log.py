@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.tables import NULL, Action, Table, columns_of
 from taut.read.dates import same_form_ns
@@ -49,8 +49,7 @@ _UP = re.compile(r"(?:scale[-_ ]?)?up(?:scal\w*)?|increas\w*|add|raise|start", r
 _DOWN = re.compile(r"(?:scale[-_ ]?)?down(?:scal\w*)?|decreas\w*|remove|lower|stop", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class ControlLog:
+class ControlLog(Struct, frozen=True):
     """The actions of one file."""
 
     label: str

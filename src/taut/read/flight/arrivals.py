@@ -14,9 +14,9 @@ A dump records when a rank made a call, of which group and with which number, no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, occurrence
@@ -48,8 +48,7 @@ OWN, ASIDE = 0, 1
 LANES = ("own", "calls aside")
 
 
-@dataclass(frozen=True)
-class Laid:
+class Laid(Struct, frozen=True):
     """What dumps of a running job show: its ops, the names of all that is done, and how that was found."""
 
     ops: Table

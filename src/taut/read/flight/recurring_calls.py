@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints
 from taut.core.tables import NULL
@@ -19,16 +18,14 @@ PAUSE = 3.0
 ENOUGH = 0.5
 
 
-@dataclass(frozen=True)
-class Turns:
+class Turns(Struct, frozen=True):
     """The recurring sequence of a rank's calls, and the turn of every call, -1 for none."""
 
     sequence: Ints
     turn: Ints
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """Calls that repeat the sequence without a break: the first, how many, and the place of the first in the sequence."""
 
     first: int

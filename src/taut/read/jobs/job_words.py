@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.tables import NULL, Attempt, Table, columns_of
 from taut.read.columns import Codes, whole_or_null
@@ -55,8 +55,7 @@ _BRACKET = re.compile(r"\[([^][]*+)\]")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]*)?=(\d{1,9})")
 
 
-@dataclass(frozen=True)
-class JobLog:
+class JobLog(Struct, frozen=True):
     """The attempts of one file."""
 
     label: str

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.errors import InputRefused
@@ -56,8 +56,7 @@ def sniff(head: bytes) -> bool:
     return False
 
 
-@dataclass
-class _Samples:
+class _Samples(Struct):
     """Samples while they are gathered: one code per series, and the time that counts for lines without one."""
 
     label: str
@@ -107,8 +106,7 @@ def _found(samples: _Samples, code: Ints, time: Ints, value: Floats) -> Iterator
         yield Found(name, labels, time[mine], value[mine], counter=name in samples.counters)
 
 
-@dataclass(frozen=True)
-class _Lines:
+class _Lines(Struct, frozen=True):
     """Where the lines of a slab and their parts begin and end, in bytes."""
 
     text: bytes

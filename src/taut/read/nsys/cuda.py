@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import TooLarge
@@ -32,8 +32,7 @@ _VERSION = re.compile(r"(?:_v\d+|_pt(?:sz|ds))+$")
 _WAITING = re.compile(r"Synchronize|^cudaMemcpy$|^cuMemcpy(?:DtoH|HtoD)$")
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What ran on GPUs: kernels, copies, and graphs that were recorded whole."""
 
     start: Ints
@@ -55,8 +54,7 @@ class Work:
         return passed[self.name] & ~self.copied if len(self.name) else np.zeros(0, dtype=np.bool_)
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """Calls into the driver that launched some of the work, or waited for it."""
 
     start: Ints

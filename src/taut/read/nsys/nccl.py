@@ -7,9 +7,8 @@ Ranks of a communicator are not ranks of the job: they are kept as they are unti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from taut.core.array_types import Ints
 from taut.core.tables import NULL, Verb
@@ -21,8 +20,7 @@ from taut.read.step_marks import PROCESS
 from taut.read.verb_words import HOPS, verb_of
 
 
-@dataclass
-class Collective:
+class Collective(Struct):
     """One communication kernel, as far as it is known: ``hops`` are the sends and receives of a group, where they are known."""
 
     verb: Verb = Verb.NONE

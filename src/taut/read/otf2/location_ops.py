@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from taut.core.tables import NULL, Verb
 from taut.read.otf2.bindings import BEGIN, COLLECTIVE, DEFERRED, ENTER, LEAVE, RECV, SEND
@@ -46,8 +47,7 @@ class Segment(NamedTuple):
     messages: tuple[Message, ...]
 
 
-@dataclass
-class _Frame:
+class _Frame(Struct):
     region: int
     start: int
     messages: list[Message] = field(default_factory=list)

@@ -1,0 +1,111 @@
+"""Threads of the host in a profile: calls that launched work on devices, marks of steps, and XLA ops that ran there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taut.core.array_types import Ints
+from taut.core.tables import NULL, Mark, Table
+from taut.read.columns import Codes
+from taut.read.xplane.line_roles import is_host
+from taut.read.xplane.space import Plane, Space
+
+STEP_LIMIT = 2**31
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of the host that launched device work, by the number that both carry."""
+
+    number: Ints
+    start: Ints
+    end: Ints
+    thread: Ints
+    name: Ints
+    threads: Sequence[str]
+    names: Sequence[str]
+
+
+def calls(space: Space) -> Calls:
+    """The launching calls of all threads."""
+    names, threads = Codes(), Codes()
+    parts: list[tuple[Ints, ...]] = [(_NONE,) * 5]
+    for plane in _hosts(space):
+        for line in plane.lines:
+            rows = np.flatnonzero(line.numbers["correlation_id"] > 0)
+            if len(rows):
+                code = names.of(plane.names)[line.name_of[rows]]
+                thread = np.full(len(rows), threads[line.name])
+                parts.append((line.numbers["correlation_id"][rows], line.start[rows], line.end[rows], thread, code))
+    number, start, end, thread, code = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Calls(number, start, end, thread, code, list(map(str, threads)), list(map(str, names)))
+
+
+def host_marks(space: Space) -> Table:
+    """Steps that the host marked: annotations with a step number, of the name that marks most of them."""
+    found: dict[tuple[str, str], tuple[Ints, Ints, Ints]] = {}
+    for plane in _hosts(space):
+        for line in plane.lines:
+            rows = np.flatnonzero((line.numbers["step_num"] >= 0) & (line.numbers["step_num"] < STEP_LIMIT))
+            for code in np.unique(line.name_of[rows]).tolist():
+                mine = rows[line.name_of[rows] == code]
+                key = line.name, plane.names[code]
+                found[key] = line.numbers["step_num"][mine], line.start[mine], line.end[mine]
+    if not found:
+        return Table(Mark, {}, 0)
+    usual = Counter({key: len(step) for key, (step, _, _) in found.items()}).most_common(1)[0][0]
+    return marks(*found[usual])
+
+
+def marks(step: Ints, start: Ints, end: Ints) -> Table:
+    """One mark a step, in order; each reaches to the next where that follows, and never beyond it."""
+    order = np.argsort(start, kind="stable")
+    order = order[np.sort(np.unique(step[order], return_index=True)[1])]  # the first of each number
+    step, start, end = step[order], start[order], end[order]
+    if len(step):
+        following = np.diff(step) == 1
+        end = np.append(np.where(following, start[1:], np.minimum(end[:-1], start[1:])), end[-1:])
+    return Table(Mark, {"rank": np.full(len(step), NULL), "step": step, "start_ns": start, "end_ns": end}, len(step))
+
+
+def _hosts(space: Space) -> Iterable[Plane]:
+    return (plane for plane in space.planes if is_host(plane.name))
+
+
+@dataclass(frozen=True)
+class HostOps:
+    """XLA ops that ran on threads of the host, of one device that the host stood in for."""
+
+    device: int
+    start: Ints
+    end: Ints
+    thread: Ints
+    name: Ints
+    threads: Sequence[str]
+    names: Sequence[str]
+
+
+def host_ops(space: Space) -> list[HostOps]:
+    """The XLA ops of the host, device by device."""
+    names, threads = Codes(), Codes()
+    parts: list[tuple[Ints, ...]] = [(_NONE,) * 5]
+    for plane in _hosts(space):
+        ops = names.of(plane.texts)
+        for line in plane.lines:
+            rows = np.flatnonzero((line.texts["hlo_op"] >= 0) & (line.end > line.start))
+            if len(rows):
+                thread = np.full(len(rows), threads[line.name])
+                device = np.clip(line.numbers["device_ordinal"][rows], 0, 1 << 20)
+                parts.append((device, line.start[rows], line.end[rows], thread, ops[line.texts["hlo_op"][rows]]))
+    device, start, end, thread, name = (np.concatenate(column) for column in zip(*parts, strict=True))
+    found = []
+    for one in np.unique(device).tolist():
+        mine = device == one
+        words = list(map(str, threads)), list(map(str, names))
+        found.append(HostOps(one, start[mine], end[mine], thread[mine], name[mine], *words))
+    return found

@@ -1,0 +1,175 @@
+"""Profiles → traces of ranks: every device is one, and the profiles of several hosts are those of one job.
+
+The number of a device is its rank where no two devices have the same; else hosts follow one another in the order of the
+files, which is said. A profile without devices has the XLA ops that its host ran in their stead, if any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from taut.core.array_types import Texts
+from taut.core.errors import InputRefused
+from taut.core.tables import NULL, Table, Trace
+from taut.core.tables import Member as Rank
+from taut.read.contents import Profile
+from taut.read.limits import check_wall
+from taut.read.merge import as_rank
+from taut.read.op_rows import Rows, coded
+from taut.read.xplane.device_ops import DeviceOps, device_model
+from taut.read.xplane.host_threads import HostOps, calls, host_marks, host_ops
+from taut.read.xplane.line_roles import device_of
+from taut.read.xplane.nesting import innermost
+from taut.read.xplane.op_words import meaning
+from taut.read.xplane.space import Plane, Space
+
+# A clock that counts from the beginning of the profile stays below this for three years.
+RELATIVE_NS = 10**17
+NO_DEVICE = "no accelerator in the profile: the figures are those of XLA ops on threads of the host"
+_RECORD = "record on the machine that has the accelerator: jax.profiler.start_trace(FOLDER), some steps, stop_trace()"
+_NUMBER = re.compile(r"\d{1,19}")
+
+
+def profile(space: Space) -> Profile:
+    """What one profile tells of its devices."""
+    host = space.hosts[0] if space.hosts else ""
+    devices = _devices(space)
+    launches, marked = calls(space), host_marks(space)
+    found: list[tuple[int, Trace]] = []
+    for number, planes in sorted(devices.items()):
+        ops = DeviceOps(launches)
+        for plane in planes:
+            ops.add(plane)
+        if len(ops):
+            about = {"host": _text(host), "device": _text(device_model(planes))}
+            found.append((number, ops.trace(number, marked, about, space.label)))
+    notes = [*space.notes, *(f"the profiler reported: {text[:200]}" for text in space.errors[:1])]
+    if not found:
+        found = [(ops.device, _host_trace(ops, marked, host, space.label)) for ops in host_ops(space)]
+        notes.append(NO_DEVICE)
+    if not found:
+        empty = "its devices recorded nothing" if devices else "threads of the host only"
+        raise InputRefused(space.label, f"an XLA profile without XLA ops: {empty}", _RECORD)
+    start, end = (np.concatenate([trace.ops.columns[name] for _, trace in found]) for name in ("start_ns", "end_ns"))
+    check_wall(start, end, space.label)
+    number, first = found[0]
+    counts = dict(+(space.counts + Counter(first.counts)))
+    found[0] = number, replace(first, counts=counts, partial=tuple(notes))
+    began, ended = (_time(space, f"profile_{word}_time") for word in ("start", "stop"))
+    return Profile(space.label, host, found, began, ended)
+
+
+def _devices(space: Space) -> dict[int, list[Plane]]:
+    """Number → planes of the accelerators; those of a kind with work go before others (``CUSTOM``)."""
+    kinds: dict[str, dict[int, list[Plane]]] = {}
+    for plane in space.planes:
+        found = device_of(plane.name)
+        if found:
+            kinds.setdefault(found[0], {}).setdefault(found[1], []).append(plane)
+    events = {kind: sum(len(line) for some in of.values() for p in some for line in p.lines) for kind, of in kinds.items()}
+    order = sorted(kinds, key=lambda kind: (kind == "CUSTOM", not events[kind], -events[kind]))
+    return kinds[order[0]] if order else {}
+
+
+def _time(space: Space, key: str) -> int:
+    told = [plane.about[key] for plane in space.planes if key in plane.about]
+    return int(told[0]) if told and _NUMBER.fullmatch(told[0]) and int(told[0]) < 1 << 62 else NULL
+
+
+def _host_trace(ops: HostOps, marked: Table, host: str, label: str) -> Trace:
+    """XLA ops on threads of the host as the ops of one rank; of those inside others the innermost count."""
+    rows = Rows()
+    meanings = [meaning(name) for name in ops.names]
+    for thread in np.unique(ops.thread).tolist():
+        mine = np.flatnonzero(ops.thread == thread)
+        owner, start, end = innermost(ops.start[mine], ops.end[mine])
+        name = ops.name[mine[owner]]
+        kind, verb = (np.array([getattr(m, key) for m in meanings], dtype=np.int64)[name] for key in ("kind", "verb"))
+        codes = coded(rows.names, name, lambda code: meanings[code].name)
+        rows.add(start, end, kind=kind, verb=verb, name=codes, lane=rows.lanes[f"thread {ops.threads[thread]}"])
+    marks = marked.replace(rank=np.full(len(marked), ops.device))
+    table = rows.table(ops.device, marks)
+    rows.counts["ops"] = len(table)
+    return Trace(
+        ops=table,
+        names=list(map(str, rows.names)),
+        lanes=list(map(str, rows.lanes)),
+        groups=[],
+        members=Table(Rank, {"rank": [ops.device], "host": _text(host)}, 1),
+        marks=marks,
+        source=label,
+        counts=dict(+rows.counts),
+    )
+
+
+def _text(value: str) -> Texts:
+    return np.array([value], dtype=object)
+
+
+def traces(profiles: Sequence[Profile]) -> list[tuple[str, Trace]]:
+    """The traces of all devices of all profiles, with their ranks."""
+    profiles = _without_twins(profiles)
+    _refuse_sessions(profiles)
+    numbers = [number for one in profiles for number, _ in one.devices]
+    apart = len(set(numbers)) == len(numbers)
+    seats = Counter((one.host, number) for one in profiles for number, _ in one.devices)
+    shifts = _shifts(profiles)
+    found: list[tuple[str, Trace]] = []
+    offset = 0
+    for one, shift in zip(profiles, shifts, strict=True):
+        for number, trace in one.devices:
+            label = one.label if len(one.devices) == 1 else f"{one.label}:device {number}"
+            trace = as_rank(trace, number if apart else offset + number)
+            if seats[one.host, number] > 1:  # processes that each see one device call it by the same number
+                trace = replace(trace, members=trace.members.replace(gpu=np.array([NULL])))
+            found.append((label, _shifted(trace, shift)))
+        offset += max(number for number, _ in one.devices) + 1
+    if not apart:
+        label, first = found[0]
+        note = "ranks are assumed: the order of the files, and of the devices in each"
+        found[0] = label, replace(first, partial=(*first.partial, note))
+    return found
+
+
+def _without_twins(profiles: Sequence[Profile]) -> list[Profile]:
+    """Without the files for the trace viewer that lie beside the protobufs they were made from."""
+    whole = {_folder(one.label) for one in profiles if not one.viewed}
+    return [one for one in profiles if not one.viewed or _folder(one.label) not in whole]
+
+
+def _folder(label: str) -> str:
+    return re.split(r"[/\\:](?=[^/\\:]*$)", label)[0] if re.search(r"[/\\:]", label) else ""
+
+
+def _refuse_sessions(profiles: Sequence[Profile]) -> None:
+    """Profiles of one host at two times are two recordings, not two ranks."""
+    seen: dict[tuple[str, int], Profile] = {}
+    for one in profiles:
+        for number, _ in one.devices:
+            other = seen.setdefault((one.host, number), one)
+            if other is one or not one.host or min(one.start_ns, other.start_ns) < 0:
+                continue
+            if one.start_ns >= other.stop_ns >= 0 or other.start_ns >= one.stop_ns >= 0:
+                why = f"device {number} of {one.host} at another time than in {other.label}: two recordings"
+                raise InputRefused(one.label, why, "give one folder of plugins/profile at a time")
+
+
+def _shifts(profiles: Sequence[Profile]) -> list[int]:
+    """What to add to the times of each profile so that those of several, which count from their own beginnings, fit."""
+    starts = [one.start_ns for one in profiles]
+    latest = max(int(trace.ops.end_ns.max()) for one in profiles for _, trace in one.devices)
+    if len(profiles) < 2 or min(starts) < 0 or latest > RELATIVE_NS:
+        return [0] * len(profiles)
+    return [start - min(starts) for start in starts]
+
+
+def _shifted(trace: Trace, shift: int) -> Trace:
+    if not shift:
+        return trace
+    ops, marks = (t.replace(start_ns=t.start_ns + shift, end_ns=t.end_ns + shift) for t in (trace.ops, trace.marks))
+    return replace(trace, ops=ops, marks=marks)

@@ -1,0 +1,96 @@
+"""The decoder against JAX's own reader, ``jax.profiler.ProfileData``; skipped where JAX is not installed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from taut.read.xplane.space import decode
+from xla_profiles import gpu_job, tpu_job
+
+NO_JAX = "needs jax, which is no dependency of the tests"
+try:
+    from jax.profiler import ProfileData
+except ImportError:
+    pytest.skip(NO_JAX, allow_module_level=True)
+
+WILD = ("tracelens_jax08_gemm_mi300.xplane.pb", "tensorflow_gpu_multi_worker.xplane.pb")
+Decoded = dict[tuple[str, str], Any]
+
+
+def ours(data: bytes) -> Decoded:
+    """(plane, line) → how many events, sums of their starts and durations in ns, and of their names."""
+    decoded: Decoded = {}
+    for plane in decode(data, "a", lambda _, names: [True] * len(names)).planes:
+        for number, line in enumerate(plane.lines):
+            names = Counter(plane.programs[code] for code in line.name_of.tolist())
+            decoded[plane.name, f"{line.name} {number}"] = (
+                len(line),
+                int(line.start.sum()),
+                int((line.end - line.start).sum()),
+                names,
+            )
+    return decoded
+
+
+def theirs(data: bytes) -> Decoded:
+    """The same, as JAX reads it."""
+    decoded: Decoded = {}
+    for plane in ProfileData.from_serialized_xspace(data).planes:
+        lines = [(line.name, list(line.events)) for line in plane.lines]
+        for number, (name, events) in enumerate((name, events) for name, events in lines if events):
+            start, duration = (np.array([getattr(e, key) for e in events]) for key in ("start_ns", "duration_ns"))
+            names = Counter(event.name for event in events)
+            decoded[plane.name, f"{name} {number}"] = (len(events), start.sum(), duration.sum(), names)
+    return decoded
+
+
+def same(data: bytes) -> int:
+    """Compare line by line; returns how many events there were."""
+    one, other = ours(data), theirs(data)
+    assert list(one) == list(other)
+    for key, (count, start, duration, names) in one.items():
+        assert (count, names) == (other[key][0], other[key][3]), key
+        # Fractions of a nanosecond are rounded here.
+        assert abs(start - other[key][1]) <= count, key
+        assert abs(duration - other[key][2]) <= count, key
+    return sum(count for count, *_ in one.values())
+
+
+@pytest.mark.parametrize("data", [gpu_job(), tpu_job()], ids=["gpu", "tpu"])
+def test_synthetic_profiles(data: bytes) -> None:
+    assert same(data) > 20
+
+
+@pytest.mark.parametrize("name", WILD)
+def test_recorded_profiles(shared: Path, name: str) -> None:
+    assert same((shared / "wild" / name).read_bytes()) > 3000
+
+
+def test_a_profile_that_is_recorded_now(tmp_path: Path) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    from taut.read.trace import read
+
+    step = jax.jit(lambda x: (x @ x.T).sum())
+    x = jnp.ones((200, 200))
+    step(x).block_until_ready()
+    jax.profiler.start_trace(str(tmp_path))
+    for k in range(4):
+        with jax.profiler.StepTraceAnnotation("train", step_num=k):
+            step(x).block_until_ready()
+    jax.profiler.stop_trace()
+    (path,), (viewed,) = (list(tmp_path.rglob(pattern)) for pattern in ("*.xplane.pb", "*.trace.json.gz"))
+    same(path.read_bytes())
+    one, other = read([path]), read([viewed])
+    assert one.marks.step.tolist() == other.marks.step.tolist() == [0, 1, 2, 3]
+    assert one.ops.start_ns.tolist() == other.ops.start_ns.tolist()
+    events = json.loads(gzip.decompress(viewed.read_bytes()))["traceEvents"]
+    assert sum("hlo_op" in event.get("args", {}) for event in events) >= len(one.ops) > 0

@@ -1,0 +1,263 @@
+"""XLA profiles: devices as ranks, lanes and kinds of work, steps, launches, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taut
+from taut.core.errors import InputRefused
+from taut.core.tables import Kind, Trace, Verb
+from taut.read import load
+from taut.read.trace import read
+from taut.read.xplane import reader, trace_json
+from xla_profiles import US, Event, Line, gpu_job, plane, put, space, tpu_job, varint
+
+Save = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    def write(name: str, data: bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+def rows(trace: Trace, rank: int, lane: str) -> list[tuple[str, int, int]]:
+    """(class, start, duration in µs) of one lane, in order."""
+    ops = trace.ops
+    mine = np.flatnonzero((ops.rank == rank) & np.array([trace.lanes[k] == lane for k in ops.lane]))
+    mine = mine[np.argsort(ops.start_ns[mine])]
+    return [(trace.names[ops.name[k]], int(ops.start_ns[k]) // US, int(ops.end_ns[k] - ops.start_ns[k]) // US) for k in mine]
+
+
+def test_every_device_is_a_rank_and_streams_are_its_lanes(save: Save) -> None:
+    trace = read([save("node0.xplane.pb", gpu_job(steps=1))])
+    assert trace.members.rank.tolist() == trace.members.gpu.tolist() == [0, 1]
+    assert set(trace.members.host) == {"node0"}
+    assert sorted(trace.lanes) == ["stream 13", "stream 14", "thread Host Threads/1"]
+    assert rows(trace, 1, "stream 13") == [("loop_fusion_1", 1000, 300), ("nccl all-reduce", 1300, 400)]
+    assert rows(trace, 0, "stream 14") == [("copy h2d", 1750, 100)]
+    assert rows(trace, 0, "thread Host Threads/1")[0] == ("cuLaunchKernel", 500, 1)
+
+
+def test_kinds_verbs_and_bytes(save: Save) -> None:
+    trace = read([save("a.xplane.pb", gpu_job(devices=1, steps=1))])
+    found = {trace.names[op]: (Kind(k), Verb(v), s) for op, k, v, s in zip(*columns(trace), strict=True)}
+    assert found["loop_fusion_1"] == (Kind.COMPUTE, Verb.NONE, -1)
+    assert found["nccl all-reduce"] == (Kind.COMMUNICATE, Verb.ALL_REDUCE, -1)
+    assert found["copy h2d"] == (Kind.COMMUNICATE, Verb.NONE, 4096)
+    assert found["cuLaunchKernel"][0] == Kind.COORDINATE
+
+
+def columns(trace: Trace) -> tuple[Any, ...]:
+    return trace.ops.name, trace.ops.kind, trace.ops.verb, trace.ops.size
+
+
+def test_lines_that_tell_the_same_again_are_not_read(save: Save) -> None:
+    trace = read([save("a.xplane.pb", gpu_job(devices=1, steps=3))])
+    assert trace.counts["dropped: lines that repeat the time of others"] == 3
+    assert "jit_train(7)" not in trace.names
+
+
+def test_work_belongs_to_the_step_that_launched_it(save: Save) -> None:
+    trace = read([save("a.xplane.pb", gpu_job(devices=1, steps=3))])
+    assert trace.marks.step.tolist() == [5, 6, 7]
+    ops = trace.ops
+    kernels = np.flatnonzero(ops.name == trace.names.index("loop_fusion_1"))
+    assert ops.step[kernels].tolist() == [5, 6, 7]
+    assert (ops.launch[kernels] >= 0).all()
+    assert (ops.start_ns[ops.launch[kernels]] < ops.start_ns[kernels]).all()
+
+
+def test_the_slow_device_is_the_one_the_others_wait_for(save: Save) -> None:
+    result = taut.analyze(save("a.xplane.pb", gpu_job(devices=4, steps=8, slow=2))).result
+    assert result.waits.observed_rank_ns > 0
+    assert result.blame[0].cause.rank == 2
+
+
+def test_profiles_of_several_hosts_are_one_job(save: Save) -> None:
+    for k in range(2):
+        save(f"run/node{k}.xplane.pb", gpu_job(host=f"node{k}"))
+    trace = read([save("run/README", b"").parent])
+    assert trace.members.rank.tolist() == [0, 1, 2, 3]
+    assert list(trace.members.host) == ["node0", "node0", "node1", "node1"]
+    assert trace.members.gpu.tolist() == [0, 1, 0, 1]
+    assert any("ranks are assumed" in line for line in trace.partial)
+
+
+def test_two_recordings_of_one_device_are_not_two_ranks(save: Save) -> None:
+    later = gpu_job().replace(varint(10**18), varint(2 * 10**18)).replace(varint(10**18 + 10**10), varint(2 * 10**18 + 10**10))
+    save("one/node0.xplane.pb", gpu_job())
+    with pytest.raises(InputRefused, match="two recordings"):
+        read([save("two/node0.xplane.pb", later).parents[1]])
+
+
+def test_on_a_tpu_the_innermost_op_counts_and_steps_are_its_own(save: Save) -> None:
+    trace = read([save("a.xplane.pb", tpu_job(steps=2))])
+    assert rows(trace, 0, "stream XLA Ops")[:5] == [
+        ("fusion.1", 10, 300),
+        ("xla all-reduce", 310, 10),
+        ("fusion.2", 320, 200),
+        ("xla all-reduce", 520, 290),
+        ("while.1", 810, 100),
+    ]
+    assert rows(trace, 0, "stream async")[0] == ("xla all-reduce", 310, 500)
+    assert trace.marks.step.tolist() == [0, 1, 0, 1]
+    assert set(trace.members.device) == {"TPU v4"}
+    assert list(trace.groups) == ["all replicas"]
+
+
+def test_a_transfer_in_two_halves_meets_others_once(save: Save) -> None:
+    for beside in (True, False):
+        trace = read([save("a.xplane.pb", tpu_job(steps=2, beside=beside))])
+        assert rows(trace, 1, "stream async")[0] == ("xla all-reduce", 360, 450)
+        met = np.flatnonzero(trace.ops.verb == Verb.ALL_REDUCE)
+        assert Counter(trace.lanes[k] for k in trace.ops.lane[met]) == {"stream async": 4}
+        assert trace.ops.size[met].tolist() == [4096] * 4
+
+
+def test_of_several_groups_of_replicas_nobody_is_guessed(save: Save) -> None:
+    trace = read([save("a.xplane.pb", tpu_job(devices=4, groups="{{0,1},{2,3}}"))])
+    assert not trace.ops.verb.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "expected"),
+    [
+        ("MemcpyD2H", "", "copy d2h"),
+        ("Memcpy HtoD (Pageable -> Device)", "", "copy h2d"),
+        ("MemcpyP2P", "", "copy d2d"),
+        ("Memset (Device)", "", "set"),
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyHtoDAsync", "copy h2d"),
+        ("__amd_rocclr_copyBuffer.kd", "", "copy d2d"),
+        ("__amd_rocclr_fillBufferAligned.kd", "", "set"),
+        ("CopyDeviceToHost memcpy", "", "copy d2h"),
+    ],
+)
+def test_classes_of_copies(name: str, call: str, expected: str) -> None:
+    from taut.read.xplane.op_words import meaning
+
+    assert meaning(name, call=call).name == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "hlo", "verb", "kind"),
+    [
+        (
+            "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",
+            "reduce-scatter.7",
+            Verb.REDUCE_SCATTER,
+            Kind.COMMUNICATE,
+        ),
+        ("ncclDevKernel_SendRecv(x)", "collective-permute-start.2", Verb.NONE, Kind.COMMUNICATE),
+        ("all_reduce_one_shot", "all-reduce-start", Verb.ALL_REDUCE, Kind.COMMUNICATE),
+        ("input_reduce_fusion", "all_reduce_fusion", Verb.NONE, Kind.COMPUTE),
+        ("reduce-window.3", "", Verb.NONE, Kind.COMPUTE),
+        ("ragged-all-to-all.3", "", Verb.ALL_TO_ALL, Kind.COMMUNICATE),
+        ("sendable_fusion", "", Verb.NONE, Kind.COMPUTE),
+    ],
+)
+def test_what_a_kernel_does(name: str, hlo: str, verb: Verb, kind: Kind) -> None:
+    from taut.read.xplane.op_words import meaning
+
+    found = meaning(name, "", hlo)
+    assert (found.verb, found.kind) == (verb, kind)
+
+
+def test_without_an_accelerator_the_ops_of_the_host_are_read_and_that_is_said(save: Save) -> None:
+    def thunk(name: str, at: int, ordinal: int) -> Event:
+        return Event(name, at, 90 * US, {"hlo_op": name, "device_ordinal": ordinal})
+
+    lines = [Line(f"tf_XLA/{k}", [thunk("dot.1", 0, k), thunk("all-reduce.1", 100 * US, k)]) for k in range(2)]
+    trace = read([save("a.xplane.pb", space(plane("/host:CPU", *lines)))])
+    assert trace.members.rank.tolist() == [0, 1]
+    assert trace.members.gpu.tolist() == [-1, -1]
+    assert rows(trace, 1, "thread tf_XLA/1") == [("dot.1", 0, 90), ("xla all-reduce", 100, 90)]
+    assert any("no accelerator" in line for line in trace.partial)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (space(plane("/host:CPU", Line("python", [Event("main", 0, 5)]))), "threads of the host only"),
+        (space(plane("/device:GPU:0"), plane("/host:CPU")), "its devices recorded nothing"),
+        (gpu_job()[:-40], "broken off"),
+        (put(1, put(2, "/device:GPU:0") + put(3, b"\x22\x7f\x08")), "no field at byte"),
+        (put(1, put(2, "/device:GPU:0") + put(3, b"\x22\x0b\x08" + b"\xff" * 10)), "no field at byte"),
+        (put(1, put(2, "/device:GPU:0") + put(3, b"\x23\x24")), "no field at byte"),
+    ],
+    ids=["host", "empty", "cut", "length", "varint", "group"],
+)
+def test_what_is_refused(data: bytes, why: str) -> None:
+    assert reader.sniff(data)
+    with pytest.raises(InputRefused, match=why):
+        reader.load(data, "a.xplane.pb")
+
+
+def test_times_beyond_64_bits_are_dropped(save: Save) -> None:
+    far = [Event("far", 0, 2**60), Event("near", US, US), Event("odd", -(2**52), 1)]
+    trace = read([save("a.xplane.pb", space(plane("/device:GPU:0", Line("Stream #1", far))))])
+    assert trace.counts["dropped: time out of range"] == 1
+    assert "near" in trace.names
+
+
+def as_viewed(data: bytes) -> bytes:
+    """The same profile as the trace viewer's file has it."""
+    from taut.read.xplane.space import decode
+
+    events: list[dict[str, Any]] = []
+    for pid, one in enumerate(decode(data, "a", lambda _, names: [True] * len(names)).planes, 1):
+        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": one.name}})
+        for tid, line in enumerate(one.lines, 1):
+            events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": line.name}})
+            for k in range(len(line)):
+                args = {key: str(v[k]) for key, v in line.numbers.items() if v[k] >= 0}
+                args |= {key: one.texts[v[k]] for key, v in line.texts.items() if v[k] >= 0}
+                program = one.programs[line.name_of[k]]
+                args |= {"long_name": program} if " = " in program else {}
+                at, name = int(line.start[k]), one.names[line.name_of[k]]
+                dur = int(line.end[k] - line.start[k]) / 1000
+                events.append({"ph": "X", "pid": pid, "tid": tid, "ts": at / 1000, "dur": dur, "name": name, "args": args})
+    document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": [*events, {}]}
+    return gzip.compress(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("data", [gpu_job(), tpu_job(beside=False)], ids=["gpu", "tpu"])
+def test_the_viewers_file_tells_the_same(save: Save, data: bytes) -> None:
+    one, other = read([save("a.xplane.pb", data)]), read([save("b.trace.json.gz", as_viewed(data))])
+    for key in ("rank", "start_ns", "end_ns", "kind", "verb", "step", "launch", "size"):
+        assert one.ops.columns[key].tolist() == other.ops.columns[key].tolist(), key
+    assert [one.names[k] for k in one.ops.name] == [other.names[k] for k in other.ops.name]
+    assert one.marks.start_ns.tolist() == other.marks.start_ns.tolist()
+
+
+def test_a_profile_and_its_viewers_file_are_one(save: Save) -> None:
+    save("run/node0.trace.json.gz", as_viewed(gpu_job()))
+    trace = read([save("run/node0.xplane.pb", gpu_job()).parent])
+    assert trace.members.rank.tolist() == [0, 1]
+    assert list(trace.members.host) == ["node0", "node0"]
+
+
+def test_the_viewers_file_is_no_kineto_trace() -> None:
+    head = gzip.decompress(as_viewed(gpu_job()))
+    first = next(one.name for one in load.FORMATS if one.reader.sniff(head))
+    assert first == "xla viewer"
+    assert not trace_json.sniff(b'{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":[]}')
+
+
+def test_a_viewers_file_that_breaks_off_is_refused() -> None:
+    data = gzip.decompress(as_viewed(gpu_job()))
+    with pytest.raises(InputRefused, match="breaks off"):
+        trace_json.load(data[:-30], "a.trace.json")
