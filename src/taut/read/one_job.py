@@ -30,6 +30,8 @@ class _Recording:
     last_step: int
     """-1 where it names no steps."""
     relative: bool
+    source: str
+    """The file: what one file holds is of one job, whenever its ranks ran."""
 
     @property
     def steps(self) -> str:
@@ -61,7 +63,7 @@ def refuse_two_jobs(parts: Sequence[Labelled], guessed: Sequence[str]) -> None:
         steps = trace.marks.step if len(trace.marks) else trace.ops.step[trace.ops.step >= 0]
         first, last = (int(steps.min()), int(steps.max())) if len(steps) else (NULL, NULL)
         for rank, host in zip(trace.members.rank.tolist(), trace.members.host.tolist(), strict=True):
-            one = _Recording(label, host, start, end, first, last, trace.relative)
+            one = _Recording(label, host, start, end, first, last, trace.relative, trace.source or label)
             if rank in before:
                 _refuse_twice(rank, before[rank], one)
                 one = replace(one, start_ns=before[rank].start_ns, end_ns=max(end, before[rank].end_ns))
@@ -104,8 +106,13 @@ def _begun_anew(rank: int, a: _Recording, b: _Recording) -> list[str]:
 
 def _refuse_never_together(ranks: Sequence[_Recording], guessed: Sequence[str]) -> None:
     """Refuse ranks that share a clock and never ran at the same time, and files that say no rank and never did."""
+    begins, ends = dict[str, int](), dict[str, int]()
+    for one in ranks:
+        begins[one.source] = min(begins.get(one.source, one.start_ns), one.start_ns)
+        ends[one.source] = max(ends.get(one.source, one.end_ns), one.end_ns)
     hosts: dict[str, _Recording] = {}
-    for one in sorted(ranks, key=lambda one: one.start_ns):
+    whole = (replace(one, start_ns=begins[one.source], end_ns=ends[one.source]) for one in ranks)
+    for one in sorted(whole, key=lambda one: one.start_ns):
         if one.relative:
             continue
         keys = [f"host {one.host}"] if one.host else []

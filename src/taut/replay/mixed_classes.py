@@ -13,6 +13,7 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import Kind
 from taut.graph import Graph
+from taut.replay.exposed import copies
 
 WIDE = float(np.log(2.0))
 """Lengths within one step of one rank whose middle four fifths are more than this (twofold) apart have no common reference.
@@ -35,7 +36,7 @@ LEAST_TURNS = 3
 def kinds_and_mixed(graph: Graph, cls: Ints, classes: int) -> tuple[Ints, Mask]:
     """Per op: the kind of step it is in (0 or 1) as its class tells them apart; whether its class has no reference."""
     kind, mixed = np.zeros(len(cls), dtype=np.int64), np.zeros(len(cls), dtype=np.bool_)
-    rows = np.flatnonzero((graph.ops.kind == Kind.COMPUTE) & (graph.gate < 0))
+    rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0))
     # Most classes are of one length all over, and asked no further.
     low, high = (extreme(cls[rows], classes, graph.work_ns[rows]) for extreme in (least, greatest))
     unlike = low * np.exp(LEAST_APART) <= high

@@ -44,6 +44,7 @@ from taut.result.types import (
     Job,
     LedgerResult,
     Money,
+    Phase,
     Redundant,
     Waits,
     WhatIf,
@@ -61,6 +62,7 @@ TOP_CAUSES = 10
 MOST_GATES, MOST_CLASSES = 100, 20
 """Gates and classes of collectives that are listed."""
 CENT = Decimal("0.01")
+PHASES: dict[str, Phase] = {"prefill": "prefill", "decode": "decode", "mixed": "mixed"}
 
 
 def report(a: Computed) -> AnalysisResult:
@@ -160,7 +162,7 @@ def _never_met(g: Graph) -> list[str]:
 
 def _without_steps(g: Graph) -> bool:
     """Whether no steps were found, so that the whole trace is one window."""
-    return len(g.steps) == 1 and any(note.startswith("no step marks and nothing recurs") for note in g.partial)
+    return len(g.steps) == 1 and any("the whole trace is one " in note for note in g.partial)
 
 
 def _unplaced(a: Computed) -> list[str]:
@@ -277,8 +279,11 @@ def _blame(a: Computed) -> list[Blame]:
         stage = int(g.members.stage[index[op]])
         link = f"{int(sender[op])}:{int(g.ops.rank[op])}" if by_link[op] else None
         steps = g.steps[g.window[mine]]
+        gpu = int(g.members.gpu[index[op]])
         cause = Cause(
             rank=int(g.ops.rank[op]),
+            host=g.members.host[index[op]] or None,
+            gpu=gpu if gpu >= 0 else None,
             stage=stage if stage >= 0 else None,
             op_class=("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
             link=link,
@@ -314,6 +319,7 @@ def _windows(a: Computed) -> list[Window]:
             top_cause=int(g.ranks[top[w]]) if total[w] > 0 else None,
             effective_throughput_ratio=float(a.whatif.ideal_ns[w] / max(a.whatif.actual_ns[w], 1)),
             turnover=float(turnover[w]) if np.isfinite(turnover[w]) else None,
+            phase=PHASES.get(g.phases[w]),
         )
         for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))
     ]

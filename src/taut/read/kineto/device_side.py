@@ -7,7 +7,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind
-from taut.read.columns import grouped_max
+from taut.read.columns import Codes, grouped_max
 from taut.read.communication_families import is_communication
 from taut.read.kineto.collectives import add_collectives
 from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
@@ -87,6 +87,9 @@ def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:
 
 
 def _stream_lanes(events: Events, rows: Rows, work: Ints) -> Ints:
-    several = len({device for device, _ in events.streams}) > 1
-    lanes = rows.lanes.of(stream_lane(stream, device if several else None) for device, stream in events.streams)
+    numbers = Codes()
+    for device, _ in events.streams:
+        numbers[device]  # in the order of their first event, for those that are no numbers
+    number = {device: device if type(device) is int and device >= 0 else at for device, at in numbers.items()}
+    lanes = rows.lanes.of(stream_lane(stream, number[device] if len(number) > 1 else None) for device, stream in events.streams)
     return lanes[events.place[work]] if len(lanes) else work

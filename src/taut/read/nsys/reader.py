@@ -147,7 +147,11 @@ class _Reading:
             names=list(map(str, rows.names)),
             lanes=list(map(str, rows.lanes)),
             groups=list(map(str, rows.groups)),
-            members=Table(Member, {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device]}, 1),
+            members=Table(
+                Member,
+                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device], "base_ns": [self.shift]},
+                1,
+            ),
             marks=_shifted(marks, self.shift),
             source=self.label,
             backend="" if all(c.name for c in about) else "nccl",
