@@ -15,6 +15,8 @@ from taut.core.tables import NULL, Trace
 
 Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01
+CLOSE = 0.25
+"""Parts of one recording are at most this share of the longer one apart."""
 TWO_JOBS = "two different jobs"
 
 
@@ -99,9 +101,9 @@ def _begun_anew(rank: int, a: _Recording, b: _Recording) -> list[str]:
             return []
         return [f"{later}, and rank {rank} has steps {a.steps} there and {b.steps} here"]
     # Without numbers of steps only parts of one recording can be told: they follow one another closely.
-    if pause <= max(a.end_ns - a.start_ns, b.end_ns - b.start_ns):
+    if pause <= CLOSE * max(a.end_ns - a.start_ns, b.end_ns - b.start_ns):
         return []
-    return [f"{later}, which is longer than either, and no step marks say that rank {rank} goes on where it ended"]
+    return [f"{later}, and no step marks say that rank {rank} goes on where it ended"]
 
 
 def _refuse_never_together(ranks: Sequence[_Recording], guessed: Sequence[str]) -> None:
