@@ -129,6 +129,20 @@ class Call:
 
 
 @dataclass(frozen=True)
+class MatrixWork:
+    """What shapes tell of the matrix products, convolutions and attention that a rank launched in a step, of one type."""
+
+    rank: int = col("int32", "participant")
+    step: int = col("int32", "iteration of the outer loop; -1 outside any step")
+    dtype: str = col("str", "type of the elements as the trace writes it; empty if unknown", "")
+    flops: float = col("float64", "floating-point operations of those whose shapes are known", 0.0)
+    ops: int = col("int64", "how many there were", 0)
+    unsized: int = col("int64", "of how many of them the shapes do not tell", 0)
+    counted_ns: int = col("int64", "time of kernels that are called like products and that these launched, ns", 0)
+    uncounted_ns: int = col("int64", "time of kernels that are called like products and that others launched, ns", 0)
+
+
+@dataclass(frozen=True)
 class Metric:
     """One sample of one component: what a sensor or a counter said, and when."""
 
@@ -373,4 +387,7 @@ class Trace:
     actions: Table = field(default_factory=lambda: Table(Action, {}, 0))
     """Control decisions: retries, fallbacks and whatever else a controller did, in order of time within a step."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action)
+    matrix_work: Table = field(default_factory=lambda: Table(MatrixWork, {}, 0))
+    """FLOPs by rank, step and type of elements, where operators were recorded with their shapes."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action, MatrixWork)

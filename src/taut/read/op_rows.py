@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.core.array_types import Column, Ints, Mask
-from taut.core.device_words import on_device
+from taut.core.device_words import LAUNCHES, on_device
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
@@ -85,6 +85,9 @@ class Rows:
         columns["lane"], columns["end_ns"] = columns["lane"][first], columns["end_ns"][first]
         self.counts.update(counts)
         launch = columns["launch"]
+        on = on_device(list(map(str, self.lanes)))
+        if on.any():
+            self.counts[LAUNCHES] += int((on[columns["lane"]] & (launch >= 0)).sum())
         columns["step"] = steps_at(columns["start_ns"], marks)
         # Work on a device belongs to the step in which it was launched, however late it runs.
         launched = np.flatnonzero(launch >= 0)

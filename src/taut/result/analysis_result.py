@@ -162,7 +162,7 @@ def _never_met(g: Graph) -> list[str]:
 
 def _without_steps(g: Graph) -> bool:
     """Whether no steps were found, so that the whole trace is one window."""
-    return len(g.steps) == 1 and any(note.startswith("no step marks and nothing recurs") for note in g.partial)
+    return len(g.steps) == 1 and any("the whole trace is one " in note for note in g.partial)
 
 
 def _unplaced(a: Computed) -> list[str]:
@@ -279,8 +279,11 @@ def _blame(a: Computed) -> list[Blame]:
         stage = int(g.members.stage[index[op]])
         link = f"{int(sender[op])}:{int(g.ops.rank[op])}" if by_link[op] else None
         steps = g.steps[g.window[mine]]
+        gpu = int(g.members.gpu[index[op]])
         cause = Cause(
             rank=int(g.ops.rank[op]),
+            host=g.members.host[index[op]] or None,
+            gpu=gpu if gpu >= 0 else None,
             stage=stage if stage >= 0 else None,
             op_class=("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
             link=link,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.device_words import NO_DEVICE, on_device
+from taut.core.device_words import NO_DEVICE, is_copy, on_device
 from taut.core.rank_words import rank_label, rank_labels
+from taut.core.tables import Kind
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
@@ -122,12 +123,18 @@ def _alone(a: Computed, share: dict[str, float]) -> str:
     what = "operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "compute"
     text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % {what}, "
     text += _copies(share)
-    if world == 1:
+    if world == 1 or (world is None and not _communicates(a.graph)):
         return text + f"{share['gap']:.0f} % gaps on the host."
     return text + (
         f"{share['communication undivided']:.0f} % exposed communication (waiting included, an upper bound), "
         f"{share['gap']:.0f} % gaps on the host. Who is waited for needs the traces of all ranks."
     )
+
+
+def _communicates(g: Graph) -> bool:
+    """Whether any op communicates with other ranks."""
+    copies = is_copy(g.names)[g.ops.name]
+    return bool(((g.ops.kind == Kind.COMMUNICATE) & ~copies).any())
 
 
 def _copies(share: dict[str, float]) -> str:

@@ -39,6 +39,7 @@ from taut.read.kineto.json_events import (
     slices,
     whole,
 )
+from taut.read.kineto.matrix_work import MatrixOps, is_matrix_op
 from taut.read.limits import near
 
 # What an event is: a kernel of an accelerator, a call into its driver, an operator on the host, an annotation, a copy or a
@@ -75,6 +76,7 @@ class Events(Struct):
     threads: list[Hashable]
     streams: list[tuple[Place, Place]]
     comm: CommTable
+    matrix: MatrixOps
     counts: Counter[str]
     base: int = 0
     """What was added to the times of the file, ns."""
@@ -282,7 +284,9 @@ class _Columns:
         self.parts: list[tuple[Ints, ...]] = []
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
+        self.matrix = MatrixOps()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
+        self._is_matrix = Flags(self.names, is_matrix_op)
         self._is_operator = Flags(self.names, _is_operator)
         self._is_copied = Flags(self.names, lambda name: _COPIES.search(name) is not None)
         self._is_waiting = Flags(self.names, lambda name: _WAITS.search(name) is not None)
@@ -322,6 +326,7 @@ class _Columns:
         self.counts["dropped: waits of a stream"] += int(waits.sum())
         complete &= ~waits
         if self.device:
+            self._add_matrix(events, complete & (kind == CPU_OP) & self._is_matrix(name))
             complete &= ~self._unused(kind, name, complete)
         events, kind, name = _picked(events, complete), kind[complete], name[complete]
         start, end, good = self._times(events)
@@ -329,6 +334,14 @@ class _Columns:
         if not self.device and np.isin(kind[good], (DEVICE, COPY)).any():
             self.device = True
             self.parts = [self._used(part) for part in self.parts]
+
+    def _add_matrix(self, events: list[Event], chosen: Mask) -> None:
+        """Keep what operators of known FLOPs compute; they are no ops of a trace with device events."""
+        if chosen.any():
+            picked = _picked(events, chosen)
+            start, end, good = self._times(picked)
+            picked = _picked(picked, good)
+            self.matrix.add(picked, start, end, self.threads.of(map(_TID, picked)))
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
         """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
@@ -431,6 +444,7 @@ class _Columns:
             threads=list(self.threads),
             streams=cast("list[tuple[Place, Place]]", list(self.streams)),
             comm=self.comm,
+            matrix=self.matrix,
             counts=+self.counts,
         )
 
@@ -466,6 +480,8 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
         events.start += base
         events.end += base
         events.base = base
+        for times in (*events.matrix.start, *events.matrix.end):
+            times += base
     return events
 
 
