@@ -597,10 +597,11 @@ def test_a_real_export_of_two_gpus(shared: Path) -> None:
     overlap = (spans[0][0][:, None] < spans[1][1]) & (spans[1][0] < spans[0][1][:, None])
     assert (overlap == np.eye(33, dtype=bool)).all()
     graph = link(trace)
-    assert graph.counts["gates"] == 33
+    # Two exchanges a step; the last one lies in a step that the recording cuts, which is left out.
+    assert (len(graph.steps), graph.counts["gates"]) == (16, 32)
     rows = np.flatnonzero(graph.gate >= 0)
     starts = {r: np.sort(graph.ops.start_ns[rows][graph.ops.rank[rows] == r]) for r in (0, 1)}
-    by_gate = [sorted(graph.ops.start_ns[rows][graph.gate[rows] == g].tolist()) for g in range(33)]
+    by_gate = [sorted(graph.ops.start_ns[rows][graph.gate[rows] == g].tolist()) for g in range(32)]
     assert sorted(by_gate) == sorted(sorted(pair) for pair in zip(starts[0].tolist(), starts[1].tolist(), strict=True))
 
 
