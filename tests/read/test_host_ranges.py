@@ -14,7 +14,8 @@ from taut.read.host_ranges import host_ranges, range_name
     ("name", "called"),
     [
         ("## forward ##", "forward"), ("Optimizer.step#AdamW.step", "Optimizer.step"), ("micro_batch_12", "micro_batch_…"),
-        ("all2all fp16", "all2all fp16"), ("layer 3 of 40", "layer … of …"), ("", "a range without a name"), ("x" * 300, "x" * 80),
+        ("all2all fp16", "all2all fp16"), ("layer 3 of 40", "layer … of …"), ("", "a range without a name"),
+        ("x" * 300, "x" * 80),
     ],
 )  # fmt: skip
 def test_ranges_of_one_kind_have_one_name(name: str, called: str) -> None:
