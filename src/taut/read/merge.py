@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.array_types import Ints
-from taut.core.device_words import NO_DEVICE
+from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Mark, MatrixWork, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes
@@ -24,6 +24,7 @@ EFFECTS = {
     "communication kernels that do not say what they do": "they are not matched, and waiting in them is not told apart",
     NO_DEVICE: "the device's side is missing, and all figures are the host's"
     " (record it: torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]))",
+    UNREAD: "if a device wrote them, its side is missing, and all figures are the host's",
     "profiler steps that begin before the one before them ended": "a clock was set back, so the times of events are unreliable",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
