@@ -245,8 +245,30 @@ class Graph:
         cell, cells = numbered(family, ops.rank, self.window)
         nth, count = turn(cell, cells)  # turns are compared only where all ranks have as many in every step
         rows = count[cell]
-        agreed = (least(family, families, rows) == greatest(family, families, rows))[family]
-        return nth, agreed | (ops.part >= 0)
+        agreed = (least(family, families, rows) == greatest(family, families, rows))[family] | (ops.part >= 0)
+        loose = np.flatnonzero(~agreed)
+        if len(loose):
+            # Steps of several kinds: all ranks agree in each, and each kind recurs. A turn is then one of its kind of step.
+            kinds = _recurring(family[loose], self.window[loose].astype(np.int64), rows[loose])
+            nth[loose] = np.where(kinds, numbered(rows[loose], nth[loose])[0], nth[loose])
+            agreed[loose] = kinds
+        return nth, agreed
+
+
+LEAST_STEPS = 3
+"""Steps in which a kind of step must be seen."""
+
+
+def _recurring(family: Ints, window: Ints, rows: Ints) -> Mask:
+    """Per op: whether, of its family, all ranks have as many in every step (``rows``), and every such number recurs."""
+    families = int(family.max()) + 1
+    step, steps = numbered(family, window)
+    low, high = least(step, steps, rows), greatest(step, steps, rows)
+    of = np.zeros(steps, dtype=np.int64)
+    of[step] = family
+    kind, kinds = numbered(of, low)
+    seldom = (np.bincount(kind, minlength=kinds)[kind] < LEAST_STEPS) | (low != high)
+    return ~(np.bincount(of, weights=seldom, minlength=families) > 0)[family]
 
 
 def _firsts(ids: Ints, cell: Ints) -> Ints:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import numbered, sums, total, weighed
 from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
@@ -294,20 +294,24 @@ def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str
     """Every fate with what it gets of the time around each op, ns: of each source the first claim wins."""
     left = dict(c.time)
     for one in categories:
-        taken = []
-        for source, claim in one.claim(c).items():
-            rest = left.pop(source, None)
-            if rest is None:
-                continue  # fates before took all of it
-            part = claim
-            if claim is not rest:  # else a whole source changes hands, without arithmetic: most claims are of this kind
-                part = np.minimum(claim, rest)
-                left[source] = rest - part
-            taken.append(part)
-        if taken:
-            yield one.fate, reduce(np.add, taken)
+        yield one.fate, _taken(one.claim(c), left)
     for rest in left.values():
         yield "unexplained", rest
+
+
+def _taken(claims: Mapping[str, Ints], left: dict[str, Ints]) -> Ints:
+    """What a fate gets of all sources that it claims, ns per op, and takes out of what is left; empty if it gets nothing."""
+    taken = []
+    for source, claim in claims.items():
+        rest = left.pop(source, None)
+        if rest is None:
+            continue  # fates before took all of it
+        part = claim
+        if claim is not rest:  # else a whole source changes hands, without arithmetic: most claims are of this kind
+            part = np.minimum(claim, rest)
+            left[source] = rest - part
+        taken.append(part)
+    return reduce(np.add, taken) if taken else np.zeros(0, dtype=np.int64)
 
 
 def _grouped(*keys: Ints) -> tuple[Ints, Ints]:
@@ -322,20 +326,20 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
     """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
     graph, ranks = c.graph, len(c.graph.ranks)
     code = {one.fate: i for i, one in enumerate(categories)}
-    none = np.broadcast_to(np.int64(NULL), len(graph))
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
-    rows: list[tuple[Ints, ...]] = []
+    rows: list[tuple[Indices, ...]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
     for fate, ns in _claimed(c, categories):
         if not ns.any():
             continue
-        action = actions.get(fate, none)
-        cell, member = _grouped(by_class[0], action) if fate in actions else by_class
+        cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
         summed = sums(cell, ns, len(member))
+        del ns  # one array of all ops less while the next fate claims
         used = np.flatnonzero(summed)
         op = member[used]
-        fates = np.full(len(op), code[fate])
-        rows.append((graph.rank_index[op], graph.window[op], fates, graph.ops.name[op], summed[used], action[op]))
+        fates = np.broadcast_to(np.int8(code[fate]), len(op))
+        action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
+        rows.append((graph.rank_index[op], graph.window[op], fates, graph.ops.name[op], summed[used], action))
     over = np.flatnonzero(shown.tail)
     if len(over):
         last_window = np.zeros(len(shown.stop), dtype=np.int64)
@@ -349,6 +353,10 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         rows.append((over % ranks, last_window[over // ranks], fates, nameless, shown.tail[over], nameless))
     if not rows:
         return Table(Cell, {}, 0)
-    rank, window, fates, name, ns, action = (np.concatenate(column) for column in zip(*rows, strict=True))
-    columns = {"rank": graph.ranks[rank], "step": graph.steps[window], "fate": fates, "name": name, "rank_ns": ns}
-    return Table(Cell, columns | ({} if c.overhead is None else {"action": action}))
+
+    def joined(i: int) -> Indices:
+        return np.concatenate([row[i] for row in rows])
+
+    columns = {"rank": graph.ranks[joined(0)], "step": graph.steps[joined(1)]}
+    columns |= {"fate": joined(2), "name": joined(3), "rank_ns": joined(4)}
+    return Table(Cell, columns | ({} if c.overhead is None else {"action": joined(5)}))

@@ -178,6 +178,10 @@ class Cause(Part, frozen=True, kw_only=True):
     """What caused a wait."""
 
     rank: int
+    host: str | None = None
+    """Its host, where the trace tells."""
+    gpu: int | None = None
+    """Index of its accelerator on its host."""
     stage: int | None
     op_class: str = field(name="class")
     """Class of the ops, or ``gap before`` a class."""
@@ -817,7 +821,7 @@ class DeviceRank(Part, frozen=True, kw_only=True):
     gpu: int | None
     """Index of the accelerator on its host."""
     step_ns: float
-    """The device's period: mean of its windows, ns."""
+    """The device's period: from the end of one step's work to the end of the next one's, on average, ns."""
     busy_share: float
     """Under a kernel or a copy."""
     compute_share: float
@@ -903,6 +907,8 @@ class Mfu(Part, frozen=True, kw_only=True):
     """That type."""
     device: str | None
     """The accelerator, as the trace names it."""
+    lower_bound: bool
+    """Whether kernels that look like products, but have no shapes, took more than a twentieth of the time of all."""
     why: str
     """Where the peak comes from, or why the share is not known."""
 
