@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind, Table
-from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, Events, is_comm
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm
 from taut.read.known_marks import MIXED, OPTIMISER, PROFILER, tells_phase
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer
 from taut.read.step_marks import Loop, Ranges, loops
