@@ -298,3 +298,8 @@ def test_tasks_of_ascend_devices_are_work(tiny: Any) -> None:
         ("stream 4", "hccl all-reduce", "communicate", "all-reduce"),
     ]
     assert trace.counts["dropped: no category"] == 2
+
+
+def test_copies_among_the_kernels_are_copies(tiny: Any) -> None:
+    (op,) = tiny.ops_of(load(tiny, [tiny.kernel("Memcpy DtoH (Device -> Pinned)", 1, 10, 5, bytes=8)]))
+    assert (op["name"], op["kind"], op["size"]) == ("copy d2h", "communicate", 8)

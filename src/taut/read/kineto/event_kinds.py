@@ -81,6 +81,11 @@ def is_copied(name: str) -> bool:
     return _COPIES.search(name) is not None
 
 
+def is_memory(name: str) -> bool:
+    """Whether a kernel is none: some writers of traces list copies and fills among kernels."""
+    return name.startswith(("Memcpy", "Memset", "[CUDA mem"))
+
+
 def is_waiting(name: str) -> bool:
     """Whether an event of a device lane is a wait of one stream for another."""
     return _WAITS.search(name) is not None

@@ -180,20 +180,26 @@ class _Reading:
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
-        doubts, ops = list[str](), [gpu.trace.ops for gpu in gpus]
+        doubts = list[str]()
         if self.counts["cuda graphs recorded whole"]:
             n = self.counts["cuda graphs recorded whole"]
             doubts.append(
                 f"{n} CUDA graph launches were recorded whole: collectives inside them cannot be seen"
                 " (record with --cuda-graph-trace=node)"
             )
-        if any(((o.verb != Verb.NONE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
+        if any(map(_lacks_communicator, gpus)) and len(gpus) > 1:
             doubts.append(
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs=true)"
             )
         doubts += sorted({f"NVTX ranges {loop.doubt}" for loop in self.loops.values() if loop.doubt})
         return doubts
+
+
+def _lacks_communicator(gpu: Gpu) -> bool:
+    """Whether a collective of NCCL does not tell its communicator; other libraries have none that could be told."""
+    ops, nccl = gpu.trace.ops, np.array([name.startswith("nccl ") for name in gpu.trace.names], dtype=np.bool_)
+    return bool(((ops.verb != Verb.NONE) & (ops.group < 0) & nccl[ops.name]).any())
 
 
 def group_name(comm: int) -> str:
