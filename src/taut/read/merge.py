@@ -29,6 +29,7 @@ EFFECTS = {
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
+_NAMED_RANK = re.compile(r"rank\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 # What torch's handler for TensorBoard calls the cycles of one process: worker.time.pt.trace.json.
 _CYCLE = re.compile(r"\A(.+)\.\d{10,20}(?=\.pt\.trace\.json(?:\.gz)?\Z)")
 _LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
@@ -118,7 +119,7 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str], l
 def rank_in(label: str, alone: bool) -> int | None:
     """The rank in a file name; of a single file the last number is none."""
     base = _base(label)
-    found = _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
+    found = _NAMED_RANK.search(base) or _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
     return int(found[1]) if found else None
 
 

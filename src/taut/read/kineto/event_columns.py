@@ -63,6 +63,8 @@ from taut.read.limits import near
 DEVICES = 4096
 # Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
+# The text of a kernel's grid is shorter.
+SHAPE_BYTES = 64
 
 
 class Events(Struct):
@@ -341,7 +343,7 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        size[work] = _ints([_threads(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
+        size[work] = _ints([_shape(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
         place[work] = self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
             for e, a in zip(busy, args, strict=True)
@@ -391,6 +393,11 @@ class _Columns:
             matrix=self.matrix,
             counts=+self.counts,
         )
+
+
+def _shape(grid: bytes, block: bytes) -> int:
+    """``_threads`` of texts that can be those of three numbers each."""
+    return _threads(grid, block) if len(grid) < SHAPE_BYTES and len(block) < SHAPE_BYTES else -1
 
 
 @lru_cache(4096)
