@@ -82,8 +82,8 @@ def is_copied(name: str) -> bool:
 
 
 def is_memory(name: str) -> bool:
-    """Whether a kernel is none: some writers of traces list copies and fills among kernels."""
-    return name.startswith(("Memcpy", "Memset", "[CUDA mem"))
+    """Whether a kernel only copies or fills: some writers list these among kernels, and HIP runs them as kernels of its own."""
+    return name.startswith(("Memcpy", "Memset", "[CUDA mem", "__amd_rocclr_copy", "__amd_rocclr_fill"))
 
 
 def is_waiting(name: str) -> bool:
