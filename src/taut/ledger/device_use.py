@@ -142,12 +142,14 @@ def classes(graph: Graph) -> list[DeviceClass]:
 
 def _once(graph: Graph, rows: Ints) -> Ints:
     """These ops, of those of one grouped call, which share an interval, only the first."""
-    ops = graph.ops
-    alone = ops.kind[rows] != Kind.COMMUNICATE
-    ids, count = numbered(ops.rank[rows], graph.window[rows], ops.lane[rows], ops.start_ns[rows], ops.end_ns[rows])
+    ops, once = graph.ops, np.ones(len(rows), dtype=np.bool_)
+    place = np.flatnonzero(ops.kind[rows] == Kind.COMMUNICATE)
+    call = rows[place]
+    ids, count = numbered(ops.rank[call], graph.window[call], ops.lane[call], ops.start_ns[call], ops.end_ns[call])
     first = np.full(count, len(rows))
-    np.minimum.at(first, ids, np.arange(len(rows)))
-    kept: Ints = rows[alone | (first[ids] == np.arange(len(rows)))]
+    np.minimum.at(first, ids, place)
+    once[place] = first[ids] == place
+    kept: Ints = rows[once]
     return kept
 
 
