@@ -142,6 +142,7 @@ class _Reading:
         rows.counts[NO_BYTES] += sum(c.no_bytes for c in about)
         rows.counts["ops"] = len(ops)
         check_wall(ops.start_ns, ops.end_ns, self.label)
+        gpu = device if 0 <= device < cuda.GPUS else NULL
         host, model = self.host, self.models.get((process >> 24 & 0xFFFFFF, device), "")
         return Trace(
             ops=_shifted(ops, self.shift),
@@ -150,7 +151,7 @@ class _Reading:
             groups=list(map(str, rows.groups)),
             members=Table(
                 Member,
-                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device], "base_ns": [self.shift]},
+                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [gpu], "base_ns": [self.shift]},
                 1,
             ),
             marks=_shifted(marks, self.shift),
