@@ -267,6 +267,14 @@ def test_without_payloads_who_meets_whom_is_judged_by_time(export: Callable[...,
     assert link(trace).counts["gates"] == 3
 
 
+def test_a_wait_for_the_device_begins_when_the_device_is_done(export: Callable[..., Export]) -> None:
+    e = export()
+    e.kernel(1, 10, 30, "gemm(float*)", launched=5)
+    e.call(1, 12, "cudaDeviceSynchronize_v3020", took=25)
+    trace = read([e.save()])
+    assert table(trace, "name", "start_ns", "end_ns")[-1] == ("cudaDeviceSynchronize", 30_000, 37_000)
+
+
 @pytest.mark.parametrize("comm", [0xABC, None])
 def test_collectives_that_the_recording_cut_off_shift_nobody(export: Callable[..., Export], comm: int | None) -> None:
     """One GPU misses the first, the other the last: as many on both, but the k-th of one is not the k-th of the other."""
