@@ -19,6 +19,7 @@ from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
 from taut.read.communication_families import NO_VERB
 from taut.read.contents import Gpu, Report
 from taut.read.files import Member as File
+from taut.read.host_ranges import host_ranges
 from taut.read.limits import check_wall
 from taut.read.nsys import cuda, target
 from taut.read.nsys.nccl import Collective, Nccl
@@ -85,8 +86,8 @@ class _Reading:
         self.is_collective = self.work.collective()
         self.calls = cuda.calls(db, strings, self.work, self.counts)
         found = notes(db, strings)
-        people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
-        self.nccl, self.loops = Nccl(found), loops(people, _launches(self.calls))
+        self.people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
+        self.nccl, self.loops = Nccl(found), loops(self.people, _launches(self.calls))
         self.shift = target.origin(db, int(self.work.end.max(initial=0)))
         self.host, self.models = target.host(db), target.models(db)
 
@@ -155,10 +156,17 @@ class _Reading:
                 1,
             ),
             marks=_shifted(marks, self.shift),
+            host_ranges=_shifted(self._ranges(process, marks), self.shift),
             source=self.label,
             backend="" if all(c.name for c in about) else "nccl",
             counts=dict(+rows.counts),
         )
+
+    def _ranges(self, process: int, marks: Table) -> Table:
+        """What people named on the threads of a process."""
+        named = self.people
+        rows = np.flatnonzero((named.thread & PROCESS) == process)
+        return host_ranges(named.names, named.name[rows], named.start[rows], named.end[rows], marks)
 
     def _add_calls(self, rows: Rows, mine: Ints, work: Ints) -> Ints:
         c = self.calls
