@@ -20,6 +20,8 @@ class Rank:
     world: int = 1
     events: list[dict[str, Any]] = field(default_factory=list)
     correlation: int = 0
+    device: str = ""
+    """The accelerator's name."""
 
     def step(self, number: int, start: float, end: float) -> None:
         """A profiler step of the host."""
@@ -53,6 +55,7 @@ class Rank:
         """The file's bytes; all ranks are on one host and share its clock."""
         info = {"backend": "nccl", "rank": self.rank, "world_size": self.world}
         document = {"schemaVersion": 1, "host_name": "node-1", "distributedInfo": info, "traceEvents": self.events}
+        document |= {"deviceProperties": [{"id": 0, "name": self.device}]} if self.device else {}
         return json.dumps(document).encode()
 
 

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 import taut
+import xla_profiles as profiles
 from actions import act, poisson, trace
 from build import MS, barriers, job, ring_all_reduce
 from device_traces import host_ahead
@@ -138,11 +139,15 @@ def controllers() -> None:
 
 
 def files() -> None:
-    """Execution traces of two ranks that are laid out, and an answer of Prometheus."""
+    """Execution traces of two ranks that are laid out, XLA profiles, and an answer of Prometheus."""
     from taut.read.chakra import reader as chakra
     from taut.read.chakra.schedule import laid_out
     from taut.read.metrics.sample_lists import numbers
+    from taut.read.xplane import reader as xplane
 
+    psum = profiles.instruction("psum.1", "all-reduce", 8, profiles.listed((0, 1)))
+    for made in (profiles.put(1, profiles.module(7, psum)) + profiles.gpu_job(), profiles.tpu_job()):
+        xplane.load(made, "node0.xplane.pb")
     laid_out([chakra.load(plan(rank), f"job.{rank}.et") for rank in (0, 1)])
     numbers(b'[[1700000000,"1.5"],[1700000001.25,"-2e3"],[1700000002,"NaN"]],[[1700000003,"7"]]')
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,6 +89,35 @@ def plane(name: str, *lines: Line, **about: Any) -> bytes:
     return put(1, 1) + put(2, name) + body + said
 
 
+def module(number: int, *instructions: bytes) -> bytes:
+    """The plane of metadata with one HLO module in it."""
+    held = put(1, "jit_train") + put(3, put(1, "main") + b"".join(put(2, one) for one in instructions))
+    entry = put(1, number) + put(2, f"jit_train({number})") + put(5, put(1, 1) + put(6, put(1, held)))
+    return put(2, "/host:metadata") + put(4, put(1, number) + put(2, entry)) + put(5, put(1, 1) + put(2, put(2, "Hlo Proto")))
+
+
+def instruction(name: str, opcode: str, elements: int, groups: bytes = b"") -> bytes:
+    """An instruction of 32-bit floats; ``groups`` are fields as HLO writes them."""
+    shape = put(2, 11) + put(3, varint(elements))
+    return put(1, name) + put(2, opcode) + put(3, shape) + groups
+
+
+def listed(*groups: tuple[int, ...]) -> bytes:
+    """Groups of replicas, one after the other."""
+    return put(87, b"".join(put(1, put(1, bytes(group))) for group in groups))
+
+
+def counted(groups: int, each: int, dims: tuple[int, ...], order: tuple[int, ...]) -> bytes:
+    """Groups of replicas counted through a grid."""
+    return put(87, put(2, put(1, groups) + put(2, each) + put(3, bytes(dims)) + put(4, bytes(order))))
+
+
+def meshed(sizes: tuple[int, ...], axes: tuple[int, ...]) -> bytes:
+    """Groups of replicas along axes of a mesh."""
+    mesh = b"".join(put(1, put(1, f"axis_{k}") + put(2, size)) for k, size in enumerate(sizes))
+    return put(93, put(1, mesh) + b"".join(put(2, put(1, axis)) for axis in axes))
+
+
 def space(*planes: bytes, host: str = "node0", start_ns: int = 0, stop_ns: int = 0) -> bytes:
     """A whole file."""
     task = [plane("Task Environment", profile_start_time=start_ns, profile_stop_time=stop_ns)] if start_ns else []
@@ -147,3 +178,24 @@ def tpu_job(devices: int = 2, steps: int = 3, beside: bool = True, groups: str =
         lines += [Line("Async XLA Ops", flights)] if beside else []
         planes.append(plane(f"/device:TPU:{device}", *lines, device_type_string="TPU v4"))
     return space(*planes, plane("/host:CPU", Line("python", [])))
+
+
+def as_viewed(data: bytes) -> bytes:
+    """The same profile as the trace viewer's file has it."""
+    from taut.read.xplane.space import decode
+
+    events: list[dict[str, Any]] = []
+    for pid, one in enumerate(decode(data, "a", lambda _, names: [True] * len(names)).planes, 1):
+        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": one.name}})
+        for tid, line in enumerate(one.lines, 1):
+            events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": line.name}})
+            for k in range(len(line)):
+                args = {key: str(v[k]) for key, v in line.numbers.items() if v[k] >= 0}
+                args |= {key: one.texts[v[k]] for key, v in line.texts.items() if v[k] >= 0}
+                program = one.programs[line.name_of[k]]
+                args |= {"long_name": program} if " = " in program else {}
+                at, name = int(line.start[k]), one.names[line.name_of[k]]
+                dur = int(line.end[k] - line.start[k]) / 1000
+                events.append({"ph": "X", "pid": pid, "tid": tid, "ts": at / 1000, "dur": dur, "name": name, "args": args})
+    document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": [*events, {}]}
+    return gzip.compress(json.dumps(document).encode())

@@ -35,6 +35,8 @@ SEEDED: dict[str, str] = {
     "otlp.reader": "otlp",
     "chakra.execution": "execution",
     "kineto.reader": "kineto",
+    "xplane.reader": "xplane",
+    "xplane.trace_json": "xla_viewer",
     "dates": "sacct",
     "jobs.log_lines": "training_logs",
 }

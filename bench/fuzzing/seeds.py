@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import importlib.util
 import io
 import json
@@ -272,6 +273,23 @@ def chakra_json() -> list[Seed]:
     """A workload graph."""
     t = of("read/chakra/test_reader")
     return each("job.0.json", t.as_graph({"forward": 20}), *shared("chakra/one.json"))
+
+
+def xplane() -> list[Seed]:
+    """XLA profiles of GPUs with a module beside them, of TPUs, and of a host alone."""
+    t = of("xla_profiles")
+    met = t.instruction("psum.1", "all-reduce", 1024, t.counted(1, 2, (2,), ()))
+    meshed = t.instruction("all-reduce-start.1", "all-reduce-start", 1024, t.meshed((1, 2), (1,)))
+    gpus = t.put(1, t.module(7, met, meshed)) + t.gpu_job(steps=3)
+    thunks = [t.Event(n, 100 * k, 90, {"hlo_op": n, "program_id": 7}) for k, n in enumerate(("dot.1", "psum.1"))]
+    host = t.space(t.module(7, met), t.plane("/host:CPU", t.Line("tf_XLA/1", thunks)))
+    return each("node0.xplane.pb", gpus, t.tpu_job(), t.tpu_job(beside=False), host)
+
+
+def xla_viewer() -> list[Seed]:
+    """The same as the trace viewer's file has it."""
+    t = of("xla_profiles")
+    return each("node0.trace.json", *(gzip.decompress(t.as_viewed(data)) for data in (t.gpu_job(steps=3), t.tpu_job())))
 
 
 def execution() -> list[Seed]:

@@ -99,6 +99,8 @@ TARGETS: dict[str, Target] = {
         reader("chakra-proto", seeds.chakra_proto, trees.delimited),
         reader("chakra-json", seeds.chakra_json, JSON),
         reader("execution", seeds.execution, JSON),
+        reader("xplane", seeds.xplane, trees.nested_messages),
+        reader("xla-viewer", seeds.xla_viewer, JSON),
         reader("progress", logs.progress, JSONL, tabular.csv, ask=judge.beside),
         reader("metric-text", logs.metric_texts, lines, ask=judge.beside),
         reader("metric-csv", logs.metric_csv, tabular.csv, ask=judge.beside),

@@ -322,3 +322,10 @@ def delimited(rng: Random, data: bytes) -> bytes:
         else:
             found[at] = message(rng, found[at])
     return b"".join(varint(len(one)) + one for one in found)
+
+
+def nested_messages(rng: Random, data: bytes) -> bytes:
+    """One message of protobuf that holds others, as XLA's profiler writes it."""
+    for _ in range(times(rng)):
+        data = message(rng, data, -3)
+    return data

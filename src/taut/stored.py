@@ -145,7 +145,7 @@ def _open(root: Path) -> Run:
         steps=np.array(about.steps, dtype=np.int64), segment=np.array(about.segment, dtype=np.int32),
         origin_ns=np.array(about.origin_ns, dtype=np.int64), clock_residual_ns=about.clock_residual_ns,
         dropped_edges=about.dropped_edges, partial=about.partial, counts=about.counts,
-        **{name: ops[name] for name in OP_ARRAYS},
+        stored_phases=_phases(result, len(about.steps)), **{name: ops[name] for name in OP_ARRAYS},
     )  # fmt: skip
     try:
         check(graph)
@@ -156,6 +156,12 @@ def _open(root: Path) -> Run:
     if not (np.isnan(reference_ns) | (np.abs(reference_ns) < FAR_NS)).all():
         raise _damaged(root, "a reference is out of range")
     return Run(root, graph, reference_ns, result, stored.files)
+
+
+def _phases(result: AnalysisResult, steps: int) -> list[str]:
+    """The phase of each step as it was printed."""
+    told: list[str] = [window.phase or "" for window in result.windows or []]
+    return told if len(told) == steps else [""] * steps
 
 
 def _result(root: Path, text: msgspec.Raw) -> AnalysisResult:

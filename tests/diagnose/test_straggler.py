@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from build import MS, Do, analyze, barriers, job, play, ring_all_reduce
-from taut.core.tables import Trace, Verb
+from taut.core.tables import Kind, Trace, Verb
 from taut.run import Analysis
 
 
@@ -270,3 +270,16 @@ def test_a_backward_straggler_that_all_reduce_hides(ranks: int) -> None:
     assert max(last) - min(last) < 0.003 * done.observed.wall_ns
     assert (done.findings[0].mode, done.findings[0].ranks) == ("straggler cascade", (1,))
     assert abs(done.findings[0].steps[0] - 10) <= 1
+
+
+def test_a_rank_whose_copies_are_slow_is_found() -> None:
+    """A slow link to its host holds the job up like slow compute does."""
+    rng, ops = np.random.default_rng(1), []
+    for step in range(12):
+        for rank in range(4):
+            took = [int(ms * MS * rng.normal(1, 0.01)) for ms in (4 if rank == 2 else 1.5, 5)]
+            ops.append(Do(rank, "copy h2d", took[0], step=step, kind=Kind.COMMUNICATE, size=1 << 20))
+            ops.append(Do(rank, "fwd", took[1], step=step))
+            ops.append(Do(rank, "AR", MS, step=step, verb=Verb.ALL_REDUCE))
+    (found,) = analyze(play(ops)).result.findings
+    assert (found.ranks, found.classes[0]) == ([2], "copy h2d")

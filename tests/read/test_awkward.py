@@ -481,3 +481,34 @@ def test_a_clock_that_is_set_back_is_said(tiny: Any, write: Write) -> None:
     graph = linked(write, ticking(tiny, lambda k: -2500 * (k >= 5)), host_name="")
     assert said(graph, "1 profiler steps that begin before the one before them ended: a clock was set back")
     assert all(len({start // 1000 for _, start in members}) == 1 for _, members in met(graph))
+
+
+def test_kernels_of_other_libraries_meet_apart_from_those_of_nccl(tiny: Any, write: Write) -> None:
+    """One rank's recording lacks the first all-reduce of NCCL: the exchange of experts still meets its like, in order."""
+    dispatch, custom = (
+        "void deep_ep::intranode::dispatch<8>(int4*)",
+        "void vllm::cross_device_reduce_1stage<half, 2>(RankData*)",
+    )
+    ranks = {}
+    for rank in range(2):
+        late = 5 * rank
+        ranks[rank] = [
+            *called(tiny, "allreduce", ALL_REDUCE, 100 + late, 50 - late, 8, Seq=1)[rank * 3 :],
+            *called(tiny, "allreduce", ALL_REDUCE, 200 + late, 50 - late, 8, Seq=2),
+            tiny.kernel(dispatch, 7000, 300 + late, 50 - late),
+            tiny.kernel(custom, 7001, 400 + late, 50 - late),
+            tiny.kernel("void deep_ep::internode_ll::combine<8>(void*)", 7002, 500 + late, 50 - late),
+        ]
+    graph = linked(write, ranks)
+    assert met(graph) == [
+        ("all-reduce", [(0, 200), (1, 205)]),
+        ("all-to-all", [(0, 300), (1, 305)]),
+        ("all-reduce", [(0, 400), (1, 405)]),
+    ]
+
+
+def test_generic_kernels_without_labels_meet_nobody(tiny: Any, write: Write) -> None:
+    generic = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
+    graph = linked(write, {r: [tiny.kernel(generic, 1, 100 + r, 50 - r)] for r in range(2)})
+    assert met(graph) == []
+    assert said(graph, "2 communication kernels that do not say what they do")

@@ -116,6 +116,10 @@ BEGINNINGS = {
     "flight": ('{"collective_seq_id": ', '{"pg_status": {}, "entries": [{"profiling_name": "', "\x80\x02"),
     "otlp": ('{"resourceSpans": [', '[{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "'),
     "inspector": ('{"header": {}, "coll_perf": {"coll": "', '{"header": {}, "dump_stats": {}}\n'),
+    "xla viewer": (
+        '{"metadata":{"highres-ticks":true},"traceEvents":[{"name":"process_name","args":{"name":"/host:CPU"}},{"ph":"X","ts":',
+    ),
+    "xplane": ("\x0a\x7f\x12\x0d/device:GPU:0\x1a", "\x0a\x7f\x12\x09/host:CPU\x22"),
     "chakra": (
         '{"schema": "1.0.2-chakra", "nodes": [{"id": 1, "comp_node_attr": "',
         '{"nodes": [{"ctrl_deps": [1], "id": 1, "',

@@ -213,3 +213,28 @@ def test_an_assumption_is_noted(tiny: Any) -> None:
     assert kineto_trace(tiny, notes, range(5, 400, 10)).partial == (
         "annotations named 'train_step' are taken as steps, numbered in their order",
     )
+
+
+def test_shadows_on_the_device_serve_where_the_host_has_no_annotations(tiny: Any) -> None:
+    # The device runs far behind the host: its third step is shown where the host launches its fourth.
+    shadows = [
+        tiny.event("gpu_user_annotation", name, 100 * k + 130, 90, stream)
+        for k, name in enumerate(SGLANG)
+        for stream in (7, 20)
+    ]
+    work = [(tiny.launch(k + 1, ts), tiny.kernel("gemm", k + 1, ts + 130, 4)) for k, ts in enumerate(range(5, 400, 10))]
+    trace = kineto.load(tiny.as_bytes([*shadows, *(event for pair in work for event in pair)]), "t.json")
+    assert trace.marks.phase.tolist() == ["prefill", "decode", "mixed", "decode"]
+    launched = [op["start"] for op in tiny.ops_of(trace) if op["name"] == "cudaLaunchKernel" and op["step"] == 1]
+    assert (min(launched), max(launched)) == (105, 195)
+
+
+def test_shadows_never_count_beside_annotations(tiny: Any) -> None:
+    notes = [
+        tiny.event(cat, name, 100 * k, 80)
+        for k, name in enumerate(SGLANG)
+        for cat in ("user_annotation", "gpu_user_annotation")
+    ]
+    trace = kineto_trace(tiny, notes, range(5, 400, 10))
+    assert trace.marks.step.tolist() == [0, 1, 2, 3]
+    assert trace.counts["dropped: gpu_user_annotation"] == 4

@@ -236,12 +236,18 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     if result.ledger is None:
         return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
     if result.job.ranks == 1 and result.job.world_size != 1:
+        if result.job.counts.get("xla profiles"):
+            how = "one device tells no culprit; how to profile all devices of all hosts: docs/recording.md#jax-and-tensorflow"
+            return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
         how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
         return [*lines, how, "next: taut analyze traces/"]
     if result.ledger.currency is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
     if result.findings and result.findings[0].mode == "hang":
-        stopped = ", ".join(map(str, result.findings[0].ranks))
+        from taut.core.rank_words import listed
+        from taut.render.calls_screen import who
+
+        stopped = listed([who(result, rank).removeprefix("rank ") for rank in result.findings[0].ranks])
         return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
     # Without a run folder, the next command is one that makes it.
     where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")

@@ -18,6 +18,8 @@ COPY_CLASSES = ("copy h2d", "copy d2h", "copy d2d", "copy h2h", "set", "copy")
 whose direction is not recorded."""
 NO_DEVICE = "launches onto a device of which no event is recorded"
 """Counted: where it is the case for all of a job, every figure is one of the host."""
+LAUNCHES = "device ops with their launch"
+"""What a trace counts as so many ops whose call of the host was recorded."""
 _STREAM = re.compile(r"(?:device (\d+) )?stream ")
 
 

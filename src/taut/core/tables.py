@@ -108,6 +108,7 @@ class Member:
     host: str = col("str", "host name or boot id; ranks of one host share a clock; empty if unknown", "")
     device: str = col("str", "accelerator model; empty if unknown", "")
     gpu: int = col("int32", "index of its accelerator on its host; -1 if unknown or several")
+    base_ns: int = col("int64", "what the reader added to the times of the file, ns", 0)
     name: str = col("str", "what people call it (a service and its instance); empty if it has only its number", "")
     role: str = col("str", "what it does (the service): ranks of one role do the same work; empty if unknown", "")
 
@@ -125,6 +126,20 @@ class Call:
     size: int = col("int64", "elements of what is sent; -1 if not recorded")
     created_ns: int = col("int64", "when it was made, ns in the rank's own clock; -1 where only the group's status tells of it")
     done: int = col("int8", "1 if it completed, 0 if it did not", 0)
+
+
+@dataclass(frozen=True)
+class MatrixWork:
+    """What shapes tell of the matrix products, convolutions and attention that a rank launched in a step, of one type."""
+
+    rank: int = col("int32", "participant")
+    step: int = col("int32", "iteration of the outer loop; -1 outside any step")
+    dtype: str = col("str", "type of the elements as the trace writes it; empty if unknown", "")
+    flops: float = col("float64", "floating-point operations of those whose shapes are known", 0.0)
+    ops: int = col("int64", "how many there were", 0)
+    unsized: int = col("int64", "of how many of them the shapes do not tell", 0)
+    counted_ns: int = col("int64", "time of kernels that are called like products and that these launched, ns", 0)
+    uncounted_ns: int = col("int64", "time of kernels that are called like products and that others launched, ns", 0)
 
 
 @dataclass(frozen=True)
@@ -372,4 +387,7 @@ class Trace:
     actions: Table = field(default_factory=lambda: Table(Action, {}, 0))
     """Control decisions: retries, fallbacks and whatever else a controller did, in order of time within a step."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action)
+    matrix_work: Table = field(default_factory=lambda: Table(MatrixWork, {}, 0))
+    """FLOPs by rank, step and type of elements, where operators were recorded with their shapes."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action, MatrixWork)

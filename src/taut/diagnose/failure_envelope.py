@@ -20,6 +20,7 @@ from taut.diagnose.job_regime import mended
 from taut.diagnose.more_ranks import Meetings, latest, meetings
 from taut.graph import Graph
 from taut.replay.blame import Blame
+from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
 from taut.replay.timeline import Batch
 from taut.result.types import Envelope, EnvelopeCell, EnvelopePoint, Estimate
@@ -43,7 +44,7 @@ def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> Envelop
     if met is None:
         return None
     usual, work, gap = mended(g, blame, findings)
-    own = ~np.isin(g.ops.kind, (Kind.COMMUNICATE, Kind.SYNCHRONISE)) & (g.gate < 0)
+    own = (~np.isin(g.ops.kind, (Kind.COMMUNICATE, Kind.SYNCHRONISE)) | copies(g)) & (g.gate < 0)
     spread = _heterogeneity(g, np.where(own, work, 0))
     if spread is None:
         return None

@@ -9,6 +9,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.ids import weighed
 from taut.core.tables import Kind, Table
 from taut.graph import Graph
+from taut.replay.exposed import copies
 
 SEEN = 0.95
 """Share of the steps (or blocks of steps) that must hold a sample of every metric."""
@@ -54,7 +55,7 @@ def _samples(table: Table, rank: int, name: str) -> tuple[Ints, Floats]:
 
 def _own(graph: Graph) -> Floats:
     """Own work and gaps of every rank in every window, ns."""
-    own = graph.ops.kind != Kind.COMMUNICATE
+    own = (graph.ops.kind != Kind.COMMUNICATE) | copies(graph)
     cell = (graph.rank_index * len(graph.steps) + graph.window)[own]
     total = weighed(cell, (graph.work_ns + graph.gap_ns)[own], len(graph.ranks) * len(graph.steps))
     return total.reshape(len(graph.ranks), -1)

@@ -34,6 +34,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
 from taut.graph import Graph
+from taut.replay.exposed import copies
 from taut.replay.wait_kernels import describe_cells
 from taut.replay.whatif import link_ends
 
@@ -115,7 +116,7 @@ class Slowdowns:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.windows, self.count = len(graph.steps), len(graph.ranks)
-        self.own = graph.ops.kind != Kind.COMMUNICATE
+        self.own = (graph.ops.kind != Kind.COMMUNICATE) | copies(graph)
 
     @cached_property
     def classes(self) -> tuple[Ints, int]:

@@ -23,6 +23,7 @@ from taut.core.tables import NULL, Kind, Table, Trace, col
 from taut.result.types import Device
 
 MOST_HOLES = 1 << 20
+MIXED = "mixed"
 """Numbers that may stay unused, whatever the number of ops is."""
 
 
@@ -121,6 +122,8 @@ class Graph:
     """Role of each op's rank: ranks of one role do the same work (pipeline stage; all ranks if unknown)."""
     device: Device | None = None
     """What the accelerators did in their windows; None without any, and in a graph that comes from a run folder."""
+    stored_phases: Sequence[str] | None = None
+    """Phase of each window in a graph that comes from a run folder, which keeps no marks."""
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -194,21 +197,78 @@ class Graph:
 
     @cached_property
     def place(self) -> Ints:
-        """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it."""
+        """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it.
+
+        Steps of several phases (prefill, decode) have places of their own: their ops are never of one class.
+        """
         nth, aligned = self._turns
-        return np.where(self.ops.part >= 0, self.ops.part, np.where(aligned, nth, 0))
+        place = np.where(self.ops.part >= 0, self.ops.part, np.where(aligned, nth, 0))
+        phases = int(self._phase.max(initial=0)) + 1
+        return place * phases + self._phase if phases > 1 else place
+
+    @cached_property
+    def phases(self) -> list[str]:
+        """Phase of each window as the marks of all ranks tell it; empty where they do not, mixed where they differ."""
+        if self.stored_phases is not None:
+            return list(self.stored_phases)
+        marks, said = self.trace.marks, dict[int, set[str]]()
+        for row in np.flatnonzero(marks.phase != "").tolist():
+            said.setdefault(int(marks.step[row]), set()).add(str(marks.phase[row]))
+        told = (said.get(step, {""}) for step in self.steps.tolist())
+        return [next(iter(one)) if len(one) == 1 else MIXED for one in told]
+
+    @cached_property
+    def _phase(self) -> Ints:
+        """Number of the phase in which each op's rank was in its step; 0 throughout where no two differ."""
+        marks = self.trace.marks
+        words = dict.fromkeys([*self.phases, *map(str, marks.phase.tolist())])
+        if len(words) < 2:
+            return np.zeros(len(self.ops), dtype=np.int64)
+        codes = {word: code for code, word in enumerate(words)}
+        phase = np.array([codes[word] for word in self.phases], dtype=np.int64)[self.window]
+        if len(marks):
+            # The rank's own mark tells more than those of all: servers beside each other need not be in step.
+            own = np.array([codes[str(word)] for word in marks.phase], dtype=np.int64)
+            key = marks.step.astype(np.int64) << 32 | marks.rank
+            order = np.argsort(key, kind="stable")
+            mine = self.steps[self.window] << 32 | self.ops.rank
+            at = np.minimum(np.searchsorted(key[order], mine), len(key) - 1)
+            phase = np.where(key[order][at] == mine, own[order][at], phase)
+        return numbered(phase)[0]
 
     @cached_property
     def _turns(self) -> tuple[Ints, Mask]:
         from taut.core.group_kernels import turn
 
         ops = self.ops
-        family, families = numbered(ops.name, self.shape)
+        family, families = numbered(ops.name, self.shape, self._phase)
         cell, cells = numbered(family, ops.rank, self.window)
         nth, count = turn(cell, cells)  # turns are compared only where all ranks have as many in every step
         rows = count[cell]
-        agreed = (least(family, families, rows) == greatest(family, families, rows))[family]
-        return nth, agreed | (ops.part >= 0)
+        agreed = (least(family, families, rows) == greatest(family, families, rows))[family] | (ops.part >= 0)
+        loose = np.flatnonzero(~agreed)
+        if len(loose):
+            # Steps of several kinds: all ranks agree in each, and each kind recurs. A turn is then one of its kind of step.
+            kinds = _recurring(family[loose], self.window[loose].astype(np.int64), rows[loose])
+            nth[loose] = np.where(kinds, numbered(rows[loose], nth[loose])[0], nth[loose])
+            agreed[loose] = kinds
+        return nth, agreed
+
+
+LEAST_STEPS = 3
+"""Steps in which a kind of step must be seen."""
+
+
+def _recurring(family: Ints, window: Ints, rows: Ints) -> Mask:
+    """Per op: whether, of its family, all ranks have as many in every step (``rows``), and every such number recurs."""
+    families = int(family.max()) + 1
+    step, steps = numbered(family, window)
+    low, high = least(step, steps, rows), greatest(step, steps, rows)
+    of = np.zeros(steps, dtype=np.int64)
+    of[step] = family
+    kind, kinds = numbered(of, low)
+    seldom = (np.bincount(kind, minlength=kinds)[kind] < LEAST_STEPS) | (low != high)
+    return ~(np.bincount(of, weights=seldom, minlength=families) > 0)[family]
 
 
 def _firsts(ids: Ints, cell: Ints) -> Ints:

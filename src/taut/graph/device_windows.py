@@ -89,9 +89,9 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
     present = np.flatnonzero(spans.opens_with >= 0)
     other = np.flatnonzero(device & ~windows.keep)
     beside, label = _beside(trace, other, rank, spans, windows)
-    raw = distinct(ops.rank)
+    raw, base = distinct(ops.rank), _bases(trace)
     table = [
-        DeviceWindow(rank=int(raw[r]), step=label, start_ns=opened, end_ns=closed)
+        DeviceWindow(rank=int(raw[r]), step=label, start_ns=opened - base[r], end_ns=closed - base[r])
         for r, label, opened, closed in spans.rows(windows)
         if accelerated[r]
     ]
@@ -115,6 +115,8 @@ class _Spans(Struct, frozen=True):
     closes_with: Ints
     opens: Ints
     """Segments × ranks: when the window opens; the greatest number where there is none."""
+    since: Ints
+    """The same: when the step before ended, where it was recorded, from which the period of the device counts."""
     done: Ints
     """Windows × ranks: when the last work of it or an earlier one of its segment ends."""
     segment: Indices
@@ -178,7 +180,10 @@ def _spans(work: _Work, before: _Work, windows: Windows, ranks: int) -> _Spans:
         np.maximum(done[w], done[w - 1] if w and segment[w] == segment[w - 1] else opens[segment[w]], out=done[w])
     # A rank without any op in a segment has no window there.
     missing = closes_with.reshape(segments, ranks)[segment] < 0
-    return _Spans(opens_with, after, closes_with, opens, np.where(missing, np.iinfo(np.int64).min, done), segment)
+    done = np.where(missing, np.iinfo(np.int64).min, done)
+    known = (np.bincount(earlier, minlength=cells) > 0) & (finished < ended)
+    since = np.where(known, finished, opens.ravel()).reshape(segments, ranks)
+    return _Spans(opens_with, after, closes_with, opens, since, done, segment)
 
 
 def _row_of(cell: Ints, row: Ints, chosen: Mask, cells: int) -> Ints:
@@ -213,12 +218,14 @@ def _use(trace: Trace, rows: Ints, rank: Ints, spans: _Spans, accelerated: Mask)
     from taut.core.group_kernels import order_groups
 
     ops, rank, ranks = trace.ops, rank[rows], len(accelerated)
-    start, end, length = ops.start_ns[rows], ops.end_ns[rows], np.zeros(ranks, dtype=np.int64)
+    start, end = ops.start_ns[rows], ops.end_ns[rows]
+    length, period = np.zeros((2, ranks), dtype=np.int64)
     what = np.where(ops.kind[rows] == Kind.COMPUTE, 0b001, np.where(is_copy(trace.names)[ops.name[rows]], 0b100, 0b010))
     covered = np.zeros((ranks, len(_UNIONS)), dtype=np.int64)
     for s in range(len(spans.opens)):
         opens, closes = spans.opens[s], spans.closes(s)
-        length += np.where(closes >= opens, closes - np.minimum(opens, closes), 0)
+        length += closes - np.minimum(opens, closes)
+        period += closes - np.minimum(spans.since[s], closes)
         low, high = np.maximum(start, opens[rank]), np.minimum(end, closes[rank])
         inside = np.flatnonzero(high > low)
         order, begin = order_groups(rank[inside], ranks, low[inside], high[inside])
@@ -230,7 +237,7 @@ def _use(trace: Trace, rows: Ints, rank: Ints, spans: _Spans, accelerated: Mask)
     for r in np.flatnonzero(accelerated & (length > 0)).tolist():
         row = members.get(int(raw[r]))
         host, gpu = ("", NULL) if row is None else (str(trace.members.host[row]), int(trace.members.gpu[row]))
-        out[str(raw[r])] = _shares(covered[r] / length[r], host, gpu, float(length[r] / counts[r]))
+        out[str(raw[r])] = _shares(covered[r] / length[r], host, gpu, float(period[r] / counts[r]))
     return out
 
 
@@ -253,6 +260,12 @@ def _shares(share: Indices, host: str, gpu: int, step_ns: float) -> DeviceRank:
         exposed_copy_share=busy - without_copies,
         idle_share=1 - busy,
     )
+
+
+def _bases(trace: Trace) -> list[int]:
+    """What readers added to the times of each rank, in the order of the ranks that have ops."""
+    base = dict(zip(trace.members.rank.tolist(), trace.members.base_ns.tolist(), strict=True))
+    return [base.get(rank, 0) for rank in distinct(trace.ops.rank).tolist()]
 
 
 @kernel(lists=True)

@@ -21,12 +21,13 @@ from taut.core.device_words import on_device
 from taut.core.ids import numbered
 from taut.core.tables import Table, Trace, Verb
 
-LEAST_UNITS = 3
+LEAST_UNITS, LEAST_CLASSES, LEAST_KERNELS = 3, 2, 3
+"""Units that make a loop, and classes that make a unit; of a device, which records everything, more."""
 USUAL = 0.8
 """A class belongs to the unit if it is in this share of the units, and units are alike if this share of them is."""
 ALIKE, COMPLETE = 0.25, 0.95
 """Units differ by at most this much of the median one; a last one that is shorter than this and than all others is cut."""
-STRAY, MISSING, MORE = 0.1, 0.2, 0.05
+STRAY, MISSING, MORE = 0.1, 0.1, 0.05
 """Share of the classes that may lie before or after all units only; that may be missing in most units; and that may be
 missing in shorter units if longer ones have them."""
 OTHER = 0.7
@@ -65,8 +66,7 @@ def recurring(trace: Trace) -> Ints:
     work = work[np.lexsort((ops.start_ns[work], _issued(ops, work), ops.rank[work]))]
     ranks = np.split(work, np.flatnonzero(np.diff(ops.rank[work])) + 1)
     code, classes = _classes(ops, work)
-    # Where there are so few classes, the unit holds all of them.
-    least = max(2, min(3 if (ops.verb[work] == Verb.NONE).any() else 2, classes))
+    least = LEAST_KERNELS if device.any() else LEAST_CLASSES
     tokens = np.split(code, np.cumsum([len(mine) for mine in ranks])[:-1])
     asked = [_units(tokens[k], classes, least) for k in np.unique(np.linspace(0, len(ranks) - 1, ASKED).astype(int)).tolist()]
     cut = _common(asked)
@@ -114,7 +114,7 @@ def _units(token: Ints, classes: int, least: int) -> list[Unit]:
             found[code] = missing
     if not found or _two_halves(order, first, count, len(token)):
         return []
-    enough = min(found.values()) + max(1, int(MORE * there))
+    enough = min(found.values()) + int(MORE * there)
     cuts = [Cut(code, behind) for code, missing in found.items() if missing <= enough for behind in (False, True)]
     units = [Unit(cut, int(count[cut.code]), *_turns(token, cut)[1:]) for cut in cuts]
     return sorted(units, key=lambda unit: (-unit.cuts, unit.lost, unit.spread, unit.cut))
@@ -155,8 +155,10 @@ def _missing(token: Ints, order: Ints, at: Ints, least: int) -> int:
     usual = units >= USUAL * (len(at) - 1)
     if there - int((units > 0).sum()) > int(STRAY * there) or usual.sum() < least:
         return -1
-    # Classes of units that do another kind of work are not missing in the others.
+    # Classes of units that do as much work of another kind are not missing in the others.
+    size = np.diff(at)
     other = np.bincount(turn[usual[kind]], minlength=len(at)) < OTHER * usual.sum()
+    other[1:] &= np.abs(size - np.median(size)) <= ALIKE * np.median(size)
     own = np.bincount(kind[~other[turn]], minlength=classes)
     return there - int(usual.sum()) - int(((units > 0) & (own == 0)).sum())
 
@@ -173,8 +175,7 @@ def _two_halves(order: Ints, first: Ints, count: Ints, length: int) -> bool:
 def _turns(token: Ints, cut: Cut) -> tuple[Ints, int, int]:
     """The unit of each op of one rank, -1 in cut ones; how many ops those have, and how much the other units differ.
 
-    What lies before the first cut or behind the last is a unit if it is as long as one; if it is little, it belongs to the
-    unit beside it; else it is a cut unit.
+    What lies before the first cut or behind the last is a unit if it is as long as one, else it is left out.
     """
     at = np.flatnonzero(token == cut.code) + cut.behind
     ends = np.unique(np.concatenate([[0], at, [len(token)]]))
@@ -185,14 +186,10 @@ def _turns(token: Ints, cut: Cut) -> tuple[Ints, int, int]:
     if len(at) < LEAST_UNITS - 1:
         return np.zeros(len(token), dtype=np.int64), 0, 0
     least, most = min(COMPLETE * usual, int(inner.min())), max((1 + ALIKE) * usual, int(inner.max()))
-    little, broken = size <= BEYOND * usual, (size < least) | (size > most)
-    last, lost = len(size) - 1, 0
-    for edge, beside in ((last, last - 1), (0, 1)):
-        mine = turn == edge
-        if little[edge]:
-            turn[mine] = beside
-        elif broken[edge]:
-            turn[mine], lost = -1, lost + int(size[edge])
+    lost = 0
+    for edge in (len(size) - 1, 0):
+        if not least <= size[edge] <= most:
+            turn[turn == edge], lost = -1, lost + int(size[edge])
     kept = turn >= 0
     turn[kept] -= turn[kept].min()
     length = np.bincount(turn[kept])

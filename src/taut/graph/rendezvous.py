@@ -14,7 +14,7 @@ import numpy as np
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import distinct, greatest, least, numbered, occurrence
-from taut.core.tables import NULL, Table, Verb
+from taut.core.tables import NULL, Kind, Table, Verb
 
 VALID_SHARE = 0.99
 """Share of instances in which nobody ends before the last has begun."""
@@ -35,7 +35,8 @@ def infer(ops: Table, members: Table) -> tuple[Indices, Ints, Indices, list[str]
     verb, group, peer = ops.verb, ops.group.astype(np.int64), ops.peer
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
     roles = bool((members.stage >= 0).any())
-    loose = (group < 0) & ~p2p & ((ops.verb != Verb.NONE) | roles)
+    # A reader that calls an op communication without a verb says that nobody is met there: a copy, or half an exchange.
+    loose = (group < 0) & ~p2p & ((ops.verb != Verb.NONE) | (roles & (ops.kind != Kind.COMMUNICATE)))
     unpaired = p2p & (peer < 0) & bool((members.stage >= 0).all())
     if len(members) < 2 or not (loose.any() or unpaired.any()):
         return verb, group, peer, []

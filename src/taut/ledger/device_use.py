@@ -14,13 +14,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
-from taut.core.device_words import is_copy, on_device
+from taut.core.device_words import LAUNCHES, is_copy, on_device
 from taut.core.group_kernels import order_groups
 from taut.core.ids import numbered, sums, weighed
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.graph.device_windows import OTHER_STEP
+from taut.ledger.mfu import mfu
 from taut.result.types import Device, DeviceClass, DeviceCollective, DeviceIdle, DeviceRank
 
 MOST_CLASSES, MOST_COLLECTIVES, MOST_NAMED = 50, 20, 12
@@ -50,6 +51,7 @@ def device_use(graph: Graph, device: Device) -> Device:
         classes=classes(graph),
         idle=[] if axis is None else idle(graph, axis),
         collectives=collectives(graph),
+        mfu=mfu(graph, device),
     )
 
 
@@ -177,7 +179,10 @@ def _launched(graph: Graph, axis: Axis, idle_time: Spans, rows: Ints) -> tuple[S
     follows &= axis.start[after] == idle_time.end  # else it ends with its window
     launch = np.where(follows, graph.ops.launch[after], -1)
     known = launch >= 0
+    # Where launches were recorded, what has none here was launched before the window opened.
+    before = follows & ~known & bool(graph.trace.counts.get(LAUNCHES))
     cut = np.where(known, np.clip(axis.end[launch], idle_time.start, idle_time.end), idle_time.end)
+    cut, known = np.where(before, idle_time.start, cut), known | before
     return union(cut, idle_time.end), union(idle_time.start[~known], idle_time.end[~known])
 
 
@@ -261,7 +266,10 @@ def _rate(size: Ints, took: Ints) -> float | None:
 def _members(graph: Graph, rows: Ints) -> Ints:
     """Ranks of the group of each op: as the trace names them, else as many as met where no rank is missing; else -1."""
     ops, trace = graph.ops, graph.trace
-    named = np.array([len(trace.group_ranks.get(group, ())) for group in trace.groups] + [0])
+    # A group without a name is the whole job: readers call it so where no collective names its group.
+    named = np.array(
+        [len(trace.group_ranks.get(g, ())) or (trace.world_size or 0) * (g == "default") for g in trace.groups] + [0]
+    )
     found = named[ops.group[rows]]
     all_here = trace.world_size is None or trace.world_size == len(graph.ranks)
     gate = graph.gate[rows]

@@ -156,6 +156,8 @@ def communication(kernel: str) -> Told | None:
     verb = verb_of(name) if one.verb is None else one.verb
     last = name.rpartition("::")[2].strip("_")
     hops = one.name == "nccl" and "sendrecv" in name.lower().replace("_", "")
+    if one.verb is None and verb:
+        last = verb.word  # some number the names of their calls
     word = "" if one.name == "nccl" else f"{one.name} {last}"
     return Told(one.name, verb if one.meets else Verb.NONE, word, hops, one.size)
 

@@ -13,7 +13,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import NO_DEVICE
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Mark, Member, Op, Table, Trace, concat
+from taut.core.tables import NULL, Mark, MatrixWork, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes
 from taut.read.one_job import Labelled, one_world, refuse_two_jobs, window
 
@@ -61,6 +61,7 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
         groups=list(map(str, groups)),
         members=members,
         marks=concat(Mark, [trace.marks for trace in traces]),
+        matrix_work=concat(MatrixWork, [trace.matrix_work for trace in traces]),
         name=name,
         source=source,
         world_size=world_size,
@@ -126,8 +127,9 @@ def _base(label: str) -> str:
 
 def as_rank(trace: Trace, rank: int) -> Trace:
     """The trace of one rank, with this number for it."""
-    ops, marks, members = (table.replace(rank=np.full(len(table), rank)) for table in (trace.ops, trace.marks, trace.members))
-    return replace(trace, ops=ops, marks=marks, members=members)
+    tables = (trace.ops, trace.marks, trace.members, trace.matrix_work)
+    ops, marks, members, matrix_work = (table.replace(rank=np.full(len(table), rank)) for table in tables)
+    return replace(trace, ops=ops, marks=marks, members=members, matrix_work=matrix_work)
 
 
 def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list[str]:

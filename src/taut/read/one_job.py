@@ -8,7 +8,7 @@ the same rank, another world size, or one clock for ranks that never ran at the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
@@ -31,6 +31,8 @@ class _Recording:
     steps: Ints
     """The steps it has, ascending."""
     relative: bool
+    source: str
+    """The file: what one file holds is of one job, whenever its ranks ran."""
 
 
 def window(trace: Trace) -> tuple[int, int]:
@@ -55,7 +57,7 @@ def refuse_two_jobs(parts: Sequence[Labelled], guessed: Sequence[str]) -> None:
         start, end = window(trace)
         steps = distinct(trace.marks.step if len(trace.marks) else trace.ops.step[trace.ops.step >= 0])
         for rank, host in zip(trace.members.rank.tolist(), trace.members.host.tolist(), strict=True):
-            one = _Recording(label, host, start, end, steps, trace.relative)
+            one = _Recording(label, host, start, end, steps, trace.relative, trace.source or label)
             for other in before.get(rank, ()):
                 _refuse_twice(rank, other, one)
             before.setdefault(rank, []).append(one)
@@ -96,8 +98,13 @@ def _begun_anew(rank: int, a: _Recording, b: _Recording) -> list[str]:
 
 def _refuse_never_together(ranks: Sequence[_Recording], guessed: Sequence[str]) -> None:
     """Refuse ranks that share a clock and never ran at the same time, and files that say no rank and never did."""
+    begins, ends = dict[str, int](), dict[str, int]()
+    for one in ranks:
+        begins[one.source] = min(begins.get(one.source, one.start_ns), one.start_ns)
+        ends[one.source] = max(ends.get(one.source, one.end_ns), one.end_ns)
     hosts: dict[str, _Recording] = {}
-    for one in sorted(ranks, key=lambda one: one.start_ns):
+    whole = (replace(one, start_ns=begins[one.source], end_ns=ends[one.source]) for one in ranks)
+    for one in sorted(whole, key=lambda one: one.start_ns):
         if one.relative:
             continue
         keys = [f"host {one.host}"] if one.host else []

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taut.core.array_types import Column, Ints
-from taut.core.device_words import on_device
+from taut.core.array_types import Column, Ints, Mask
+from taut.core.device_words import LAUNCHES, on_device
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
@@ -85,6 +85,9 @@ class Rows:
         columns["lane"], columns["end_ns"] = columns["lane"][first], columns["end_ns"][first]
         self.counts.update(counts)
         launch = columns["launch"]
+        on = on_device(list(map(str, self.lanes)))
+        if on.any():
+            self.counts[LAUNCHES] += int((on[columns["lane"]] & (launch >= 0)).sum())
         columns["step"] = steps_at(columns["start_ns"], marks)
         # Work on a device belongs to the step in which it was launched, however late it runs.
         launched = np.flatnonzero(launch >= 0)
@@ -154,6 +157,19 @@ def rank_list(value: object) -> list[int]:
         return [rank for digits in _RANK.findall(value) if (rank := int(digits)) < RANKS]
     listed = value if isinstance(value, list) else []
     return [rank for rank in listed if type(rank) is int and 0 <= rank < RANKS]
+
+
+def after_device(start: Ints, end: Ints, waits: Mask, done: Ints) -> Ints:
+    """When calls begin to do something of their own: one that waits for the device does so once the device is done.
+
+    ``done`` are the ends of what ran on the device. Read as work of the host, the wait would keep a step as long as it was,
+    however much sooner the device were done.
+    """
+    if not len(done):
+        return start
+    done = np.sort(done)
+    before = np.searchsorted(done, end, "right") - 1
+    return np.where(waits & (before >= 0), np.maximum(start, done[before]), start)
 
 
 def issuer(calls: Ints, work: Ints) -> Ints:

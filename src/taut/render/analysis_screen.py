@@ -36,7 +36,7 @@ from taut.result.types import (
 Side = Literal["left", "right"]
 WIDEST = 132
 """Longer lines are hard to read, however wide the screen."""
-CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 4, 3, 5, 4, 4
+CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 4, 3, 4, 4, 4
 """Lines at most: causes beside a finding and without one, gates, one-sided collectives, notes on what is missing."""
 STAGE_WIDTH = 100
 """Narrower screens have no room for the stage of a cause."""
@@ -63,7 +63,7 @@ FATE_STYLE: dict[str, Style] = {
     "slow compute": ("#e69f00", "▓", "="),
     "exposed transfer": ("#0072b2", "▒", "-"),
     "communication undivided": ("#56b4e9", "░", "~"),
-    "exposed copy": ("#882255", "o", "o"),
+    "exposed copy": ("#b66dff", "o", "o"),
     "fault wait": ("#d55e00", "x", "x"),
     "jitter wait": ("#f0e442", "z", "z"),
     "structural wait": ("#cc79a7", "/", "/"),
@@ -110,20 +110,25 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> s
         _job(result),
         _findings(result, ledger),
         _early(result),
-        device_part(result, screen),
+        device_part(result),
         _causes(result, ledger, screen),
-        rank_table(result, all_ranks),
+        _together(rank_table(result, all_ranks), _coupling(result)),
         _gates(result),
         _collectives(result, ledger),
-        _coupling(result),
         _ledger(ledger, screen),
-        _regime(result),
         calls(result),
         _control(result, screen),
         section(result.attempts, screen) if result.attempts else None,
+        _together(_regime(result), *_fidelity(result.fidelity)),
     ]
+    first, *others = (part for part in parts if part is not None)
+    return _print([first, *(line for part in others for line in (Text(), part))], screen)
+
+
+def _together(*parts: ConsoleRenderable | None) -> ConsoleRenderable | None:
+    """Parts without an empty line between them."""
     shown = [part for part in parts if part is not None]
-    return _print([*(x for part in shown for x in (part, Text())), *_fidelity(result.fidelity)], screen)
+    return Group(*shown) if shown else None
 
 
 def _control(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | None:

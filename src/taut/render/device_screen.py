@@ -9,39 +9,40 @@ from rich.padding import Padding
 from rich.text import Text
 
 from taut.core.rank_words import short_host
-from taut.render.analysis_screen import LEAST_FATE, Screen, _heading, _in, _table
+from taut.render.analysis_screen import LEAST_FATE, _heading, _in, _table
 from taut.render.text import UNKNOWN, duration, percent, safe, size, three
 from taut.result.types import AnalysisResult, Device, DeviceCollective, DeviceRank, Mfu, RankRow
 
 CLASSES, CLASSES_OF_SEVERAL, COLLECTIVES, COLLECTIVES_OF_SEVERAL = 6, 4, 4, 3
 """Classes of kernels and collectives shown for one rank, and where there are several."""
-IDLE, LEAST_IDLE = 4, 0.001
-"""Causes of idle time named at most, and the share of time from which one is."""
-RANKS = 6
+IDLE, LEAST_IDLE, WORTH_IDLE = 4, 0.001, 0.01
+"""Causes of idle time named at most, the share of time from which one is, and the share of all from which any are."""
+RANKS = 5
 """Ranks shown unless all are asked for."""
-WIDE = 100
-"""Screens from this width on have room for all columns."""
+NO_KIND = "    "
+"""Where a class needs no word for what it is: as wide as one."""
 _NOISE = re.compile(r"^void |\(anonymous namespace\)::|at::native::|c10::|\(int\)|\(bool\)")
 
 
-def device_part(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | None:
+def device_part(result: AnalysisResult) -> ConsoleRenderable | None:
     """Shares, idle time, MFU, the longest classes of kernels, and how fast collectives were."""
     device = result.device
     if device is None or device.mean is None:
         return None
     several = result.job.ranks > 1
-    lines: list[ConsoleRenderable] = [_shares(device.mean, device, several)]
+    lines: list[ConsoleRenderable] = [_shares(device.mean, result)]
     lines += [line for line in (_idle(device), _mfu(device.mfu)) if line is not None]
-    lines += _classes(device, screen, CLASSES_OF_SEVERAL if several else CLASSES)
-    lines += _collectives(result, device, screen, COLLECTIVES_OF_SEVERAL if several else COLLECTIVES)
+    lines += _classes(device, CLASSES_OF_SEVERAL if several else CLASSES)
+    lines += _collectives(device, COLLECTIVES_OF_SEVERAL if several else COLLECTIVES)
     return Group(*lines)
 
 
-def _shares(mean: DeviceRank, device: Device, several: bool) -> Text:
+def _shares(mean: DeviceRank, result: AnalysisResult) -> Text:
     """One line: how busy, with what, and how much of it hides."""
-    of = f", mean of {len(device.ranks):,} ranks" if several else ""
+    of = f" a {result.job.unit}" if result.job.steps > 1 else ""
+    of += f", mean of {result.job.ranks:,} ranks" if result.job.ranks > 1 else ""
     line = Text(f"Device: busy {percent(mean.busy_share)}", style="bold")
-    words = [f" of {duration(mean.step_ns)} a step{of}", f"compute {percent(mean.compute_share)}"]
+    words = [f" of {duration(mean.step_ns)}{of}", f"compute {percent(mean.compute_share)}"]
     if mean.communication_share > 0:
         hidden = mean.hidden_share / mean.communication_share
         words.append(
@@ -56,24 +57,23 @@ def _shares(mean: DeviceRank, device: Device, several: bool) -> Text:
 
 def _idle(device: Device) -> Text | None:
     rows = [row for row in device.idle if row.share >= LEAST_IDLE]
-    if not rows:
+    if not rows or sum(row.share for row in device.idle) < WORTH_IDLE:
         return None
     words = [f"{safe(row.cause)} {percent(row.share)}" for row in rows[:IDLE]]
     rest = sum(row.share for row in device.idle[IDLE:])
     words += [f"other {percent(rest)}"] if rest >= LEAST_IDLE else []
-    return Text(f"Idle by what the host did: {' · '.join(words)}")
+    return Text(f"Idle, its host meanwhile: {' · '.join(words)}")
 
 
 def _mfu(found: Mfu | None) -> Text | None:
     if found is None or found.value is None or found.tflops_per_s is None or found.peak_tflops is None:
         return None
-    return Text(
-        f"MFU {percent(found.value)}: {three(found.tflops_per_s)} of {three(found.peak_tflops)} TFLOP/s "
-        f"({safe(found.dtype)}, {safe(found.why)})"
-    )
+    least = "at least " if found.lower_bound else ""
+    of = f"{three(found.tflops_per_s)} of {three(found.peak_tflops)} TFLOP/s"
+    return Text(f"MFU {least}{percent(found.value)}: {of} ({safe(found.dtype)}, {safe(found.device)})")
 
 
-def _classes(device: Device, screen: Screen, most: int) -> list[ConsoleRenderable]:
+def _classes(device: Device, most: int) -> list[ConsoleRenderable]:
     rows = device.classes[:most]
     if not rows:
         return []
@@ -81,7 +81,7 @@ def _classes(device: Device, screen: Screen, most: int) -> list[ConsoleRenderabl
     table = _table("", "kernels and copies", "calls", "time", "share", "median", *(["GB/s"] if rates else []))
     for row in rows:
         rate = [three(row.gb_per_s) if row.gb_per_s is not None else ""] if rates else []
-        kind = {"compute": "", "communication": "comm", "copy": "copy"}[row.kind]
+        kind = {"compute": NO_KIND, "communication": "comm", "copy": "copy"}[row.kind]
         table.add_row(
             _in(kind, "dim"), _in(kernel(row.name)), f"{row.count:,}", duration(row.rank_ns), percent(row.share),
             duration(row.median_ns), *rate,
@@ -94,7 +94,7 @@ def kernel(name: str) -> str:
     return _NOISE.sub("", safe(name))
 
 
-def _collectives(result: AnalysisResult, device: Device, screen: Screen, most: int) -> list[ConsoleRenderable]:
+def _collectives(device: Device, most: int) -> list[ConsoleRenderable]:
     whole = sum(row.rank_ns for row in device.classes)
     rows = [row for row in device.collectives if row.rank_ns >= LEAST_FATE * whole][:most]
     if not rows:
@@ -103,8 +103,8 @@ def _collectives(result: AnalysisResult, device: Device, screen: Screen, most: i
     table = _table("", "collectives", "size", "ranks", "calls", "time", "GB/s", "bus GB/s")
     for row in rows:
         table.add_row(
-            "", _in(safe(row.op_class)), size(row.size_bytes), _known(row.members), f"{row.count:,}", duration(row.rank_ns),
-            _rate(row, row.gb_per_s), _rate(row, row.bus_gb_per_s),
+            _in(NO_KIND), _in(safe(row.op_class)), size(row.size_bytes), _known(row.members), f"{row.count:,}",
+            duration(row.rank_ns), _rate(row, row.gb_per_s), _rate(row, row.bus_gb_per_s),
         )  # fmt: skip
     said = Text(" ≥: waiting for ranks that were not traced is part of the time", style="dim")
     return [Padding(table, (0, 0, 0, 1)), *([said] if bound else [])]

@@ -78,7 +78,8 @@ def _labels(members: Table, row: int) -> list[str]:
     roles = [
         f"{word} {number}" for word, number in (("stage", members.stage[row]), ("dp rank", members.dp_rank[row])) if number >= 0
     ]
-    return [*roles, *(text for text in (members.host[row], members.device[row]) if text)]
+    gpu = f"GPU {members.gpu[row]}" if members.gpu[row] >= 0 else ""
+    return [*roles, *(text for text in (members.host[row], gpu, members.device[row]) if text)]
 
 
 def _ops(

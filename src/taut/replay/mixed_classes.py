@@ -2,7 +2,7 @@
 
 A slow rank, or a rank that is slow in some steps, makes all its ops of a class longer, or all of them in these steps. So
 lengths are compared only where nobody can be slow: within one step of one rank (*mixed shapes*), and between steps by what
-nearly all ranks share (*kinds of steps*, prefill and decode). What differs between ranks is never taken for a mixture.
+all ranks share (*kinds of steps*, prefill and decode). What differs between ranks is never taken for a mixture.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
-from taut.core.group_kernels import order_groups
-from taut.core.ids import numbered
+from taut.core.ids import greatest, least, numbered
 from taut.core.tables import Kind
 from taut.graph import Graph
+from taut.replay.exposed import copies
 
 WIDE = float(np.log(2.0))
 """Lengths within one step of one rank whose middle four fifths are more than this (twofold) apart have no common reference.
@@ -27,34 +27,46 @@ ops and 96 % in 100, three 74 % in 100 and 99 % in 150, four 90 % in 150; below 
 less than 10 % are left alone, whatever n is: clocks of whole microseconds make them, and little depends on it."""
 KINDS = float(np.log(1.25))
 """Steps are of two kinds where their lengths fall into two heaps at least 1.25-fold apart, and twice as far apart as either is
-wide. Measured size: below 0.1 % for steps that stray by 5 %; by 30 %: 10 % of four steps, 3 % of six, 0.2 % of ten. Power for
+wide. Measured size: below 0.1 % for steps that stray by 5 %; by 30 %: 5 % of five steps, 2 % of six, 0.2 % of ten. Power for
 kinds 1.5-fold apart that stray by 3 %: above 95 % up to 20 steps."""
 LEAST_TURNS = 3
 """Changes from one kind of step to the other that tell kinds from a job that became slow, or was for a while."""
-SHARED = 0.25
-"""A step's length is this quantile over ranks: what is slow on fewer than all does not show in it."""
 
 
 def kinds_and_mixed(graph: Graph, cls: Ints, classes: int) -> tuple[Ints, Mask]:
     """Per op: the kind of step it is in (0 or 1) as its class tells them apart; whether its class has no reference."""
     kind, mixed = np.zeros(len(cls), dtype=np.int64), np.zeros(len(cls), dtype=np.bool_)
-    rows = np.flatnonzero((graph.ops.kind == Kind.COMPUTE) & (graph.gate < 0))
+    rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0))
+    # Most classes are of one length all over, and asked no further.
+    low, high = (extreme(cls[rows], classes, graph.work_ns[rows]) for extreme in (least, greatest))
+    unlike = low * np.exp(LEAST_APART) <= high
+    rows = rows[unlike[cls[rows]]]
     if not len(rows):
         return kind, mixed
-    work = np.maximum(graph.work_ns[rows], 1)
-    length = np.log(work.astype(np.float64))
+    length = np.log(np.maximum(graph.work_ns[rows], 1).astype(np.float64))
     cell, cells = numbered(cls[rows], graph.window[rows], graph.rank_index[rows])
-    order, begin = order_groups(cell, cells, work, work)
-    low, high = order[(begin[:-1] + begin[1:] - 1) // 2], order[(begin[:-1] + begin[1:]) // 2]
-    middle = 0.5 * (length[low] + length[high])
+    order, middle = _middles(cell, cells, length)
     loose = ~graph.aligned[rows]
     if loose.any():
         mixed[rows] = _holes(cls[rows], classes, length - middle[cell], loose)[cls[rows]]
-    first = rows[low]  # one op of every cell
+    first = rows[order]  # one op of every cell
     step_kind, odd = _kinds(cls[first], classes, graph.window[first], middle, len(graph.ranks))
     kind[rows] = step_kind[cell]
     mixed[rows] |= odd[cls[rows]]
     return kind, mixed
+
+
+def _middles(cell: Ints, cells: int, length: Floats) -> tuple[Ints, Floats]:
+    """Of every cell: the place of one of its rows, and the median."""
+    if cells == len(cell):  # one op each
+        order = np.empty(cells, dtype=np.int64)
+        order[cell] = np.arange(cells)
+        return order, length[order]
+    order = np.lexsort((length, cell))
+    begin = np.zeros(cells + 1, dtype=np.int64)
+    np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
+    low, high = (begin[:-1] + begin[1:] - 1) // 2, (begin[:-1] + begin[1:]) // 2
+    return order[begin[:-1]], 0.5 * (length[order[low]] + length[order[high]])
 
 
 def _holes(cls: Ints, classes: int, length: Floats, chosen: Mask) -> Mask:
@@ -80,8 +92,9 @@ def _holes(cls: Ints, classes: int, length: Floats, chosen: Mask) -> Mask:
 def _kinds(cls: Ints, classes: int, window: Ints, middle: Floats, ranks: int) -> tuple[Ints, Mask]:
     """Kind of step (0 or 1) of every cell, and classes of which two steps alone cannot tell which is ordinary."""
     step, steps = numbered(cls, window)
-    order, begin = order_groups(step, steps, middle, middle)
-    shared = middle[order[begin[:-1] + ((np.diff(begin) - 1) * SHARED).astype(np.int64)]]
+    # The quickest rank stands for a step: what is slow on some ranks only does not show in it.
+    shared = np.full(steps, np.inf)
+    np.minimum.at(shared, step, middle)
     of = np.zeros(steps, dtype=np.int64)
     of[step] = cls
     # Steps of a class, from the shortest to the longest; the widest distance of neighbours makes two heaps.

@@ -18,11 +18,13 @@ from taut.diagnose.fan_out_tails import tails
 from taut.diagnose.job_indices import indices
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
+from taut.graph import Graph
 from taut.ledger.device_use import device_use
 from taut.replay.whatif import link_ends
 from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
+from taut.result.no_gate import why_no_gate
 from taut.result.rank_rows import rank_rows
 from taut.result.types import (
     AnalysisResult,
@@ -42,6 +44,7 @@ from taut.result.types import (
     Job,
     LedgerResult,
     Money,
+    Phase,
     Redundant,
     Waits,
     WhatIf,
@@ -59,6 +62,7 @@ TOP_CAUSES = 10
 MOST_GATES, MOST_CLASSES = 100, 20
 """Gates and classes of collectives that are listed."""
 CENT = Decimal("0.01")
+PHASES: dict[str, Phase] = {"prefill": "prefill", "decode": "decode", "mixed": "mixed"}
 
 
 def report(a: Computed) -> AnalysisResult:
@@ -145,14 +149,20 @@ def _job(a: Computed, attempts: AttemptsResult | None) -> Job:
         edges=g.edges,
         gates=len(g.gates),
         wall_ns=a.observed.wall_ns,
-        partial=[*g.partial, *_unplaced(a), *notes(a.attempts, attempts), *untargeted],
+        partial=[*g.partial, *_never_met(g), *_unplaced(a), *notes(a.attempts, attempts), *untargeted],
         counts=dict(g.counts),
     )
 
 
+def _never_met(g: Graph) -> list[str]:
+    """Ranks that meet nowhere."""
+    why = why_no_gate(g)
+    return [f"no rank meets another: {why}, so who waits for whom cannot be told"] if why else []
+
+
 def _without_steps(g: Graph) -> bool:
     """Whether no steps were found, so that the whole trace is one window."""
-    return len(g.steps) == 1 and any(note.startswith("no step marks and nothing recurs") for note in g.partial)
+    return len(g.steps) == 1 and any("the whole trace is one " in note for note in g.partial)
 
 
 def _unplaced(a: Computed) -> list[str]:
@@ -269,8 +279,11 @@ def _blame(a: Computed) -> list[Blame]:
         stage = int(g.members.stage[index[op]])
         link = f"{int(sender[op])}:{int(g.ops.rank[op])}" if by_link[op] else None
         steps = g.steps[g.window[mine]]
+        gpu = int(g.members.gpu[index[op]])
         cause = Cause(
             rank=int(g.ops.rank[op]),
+            host=g.members.host[index[op]] or None,
+            gpu=gpu if gpu >= 0 else None,
             stage=stage if stage >= 0 else None,
             op_class=("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
             link=link,
@@ -306,6 +319,7 @@ def _windows(a: Computed) -> list[Window]:
             top_cause=int(g.ranks[top[w]]) if total[w] > 0 else None,
             effective_throughput_ratio=float(a.whatif.ideal_ns[w] / max(a.whatif.actual_ns[w], 1)),
             turnover=float(turnover[w]) if np.isfinite(turnover[w]) else None,
+            phase=PHASES.get(g.phases[w]),
         )
         for w, (step, wall) in enumerate(zip(g.steps, a.observed.window_ns, strict=True))
     ]

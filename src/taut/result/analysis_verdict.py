@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.device_words import NO_DEVICE, on_device
+from taut.core.device_words import NO_DEVICE, is_copy, on_device
 from taut.core.rank_words import rank_label, rank_labels
+from taut.core.tables import Kind
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
+from taut.result.no_gate import why_no_gate
 from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 
 BOUNDS: dict[Bound, tuple[str, ...]] = {
@@ -44,6 +46,8 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         text, kind = _found(a), "structural" if a.findings[0].mode == "work imbalance" else "component"
     elif len(g.ranks) == 1:
         text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
+    elif why := why_no_gate(g):
+        text, kind = _unmatched(a, share, why), "unknown"
     elif explained < 0.5:
         text, kind = "Unknown.", "unknown"
     elif share["structural wait"] >= STRUCTURAL:
@@ -119,7 +123,7 @@ def _alone(a: Computed, share: dict[str, float]) -> str:
     what = "operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "compute"
     text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % {what}, "
     text += _copies(share)
-    if world == 1:
+    if world == 1 or (world is None and not _communicates(a.graph)):
         return text + f"{share['gap']:.0f} % gaps on the host."
     return text + (
         f"{share['communication undivided']:.0f} % exposed communication (waiting included, an upper bound), "
@@ -127,9 +131,23 @@ def _alone(a: Computed, share: dict[str, float]) -> str:
     )
 
 
+def _communicates(g: Graph) -> bool:
+    """Whether any op communicates with other ranks."""
+    copies = is_copy(g.names)[g.ops.name]
+    return bool(((g.ops.kind == Kind.COMMUNICATE) & ~copies).any())
+
+
 def _copies(share: dict[str, float]) -> str:
     """Copies between host and device that nothing hides, where they are a share worth a word."""
     return f"{share['exposed copy']:.0f} % exposed copies, " if share["exposed copy"] >= 0.5 else ""
+
+
+def _unmatched(a: Computed, share: dict[str, float], why: str) -> str:
+    """Ranks that meet nowhere, as far as the traces tell."""
+    return (
+        f"Unknown: {len(a.graph.ranks)} ranks, but {why}, so who waits for whom cannot be told. "
+        f"{share['productive'] + share['slow compute']:.0f} % compute, {share['gap']:.0f} % gaps."
+    )
 
 
 def _quiet(a: Computed, share: dict[str, float]) -> str:

@@ -90,7 +90,7 @@ def _ranks(a: Computed) -> pa.Table:
     np.add.at(spent, (row, cells.fate), cells.rank_ns)
     caused = np.zeros(len(a.graph.ranks), dtype=np.int64)
     np.add.at(caused, a.graph.rank_index, a.blame.fault_ns + a.blame.gap_ns)
-    known = {name: pa.array(getattr(members, name), mask=getattr(members, name) < 0) for name in ("stage", "dp_rank")}
+    known = {name: pa.array(getattr(members, name), mask=getattr(members, name) < 0) for name in ("stage", "dp_rank", "gpu")}
     return pa.table(
         {
             "rank": a.graph.ranks.astype(np.int64),

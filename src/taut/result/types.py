@@ -27,6 +27,7 @@ Link: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$")]
 Amount: TypeAlias = Annotated[str, Meta(pattern=r"^-?[0-9]{1,80}(\.[0-9]{1,80})?(E[-+]?[0-9]{1,3})?$")]
 """Money: a decimal string."""
 VerdictClass: TypeAlias = Literal["healthy", "component", "structural", "control", "unknown"]
+Phase: TypeAlias = Literal["prefill", "decode", "mixed"]
 Bound: TypeAlias = Literal["compute", "communication", "synchronisation", "host", "input", "copy"]
 Setting: TypeAlias = bool | int | float | str | list[str | float] | None
 """A value of a key in a scenario or a configuration."""
@@ -177,6 +178,10 @@ class Cause(Part, frozen=True, kw_only=True):
     """What caused a wait."""
 
     rank: int
+    host: str | None = None
+    """Its host, where the trace tells."""
+    gpu: int | None = None
+    """Index of its accelerator on its host."""
     stage: int | None
     op_class: str = field(name="class")
     """Class of the ops, or ``gap before`` a class."""
@@ -291,6 +296,8 @@ class Window(Part, frozen=True, kw_only=True):
     """The rank that caused most of it."""
     effective_throughput_ratio: float
     turnover: float | None
+    phase: Phase | None = None
+    """What a server did in it, where its marks tell: prefill, decode or both; null where unknown."""
 
 
 class GateRow(Part, frozen=True, kw_only=True):
@@ -814,7 +821,7 @@ class DeviceRank(Part, frozen=True, kw_only=True):
     gpu: int | None
     """Index of the accelerator on its host."""
     step_ns: float
-    """The device's period: mean of its windows, ns."""
+    """The device's period: from the end of one step's work to the end of the next one's, on average, ns."""
     busy_share: float
     """Under a kernel or a copy."""
     compute_share: float
@@ -900,6 +907,8 @@ class Mfu(Part, frozen=True, kw_only=True):
     """That type."""
     device: str | None
     """The accelerator, as the trace names it."""
+    lower_bound: bool
+    """Whether kernels that look like products, but have no shapes, took more than a twentieth of the time of all."""
     why: str
     """Where the peak comes from, or why the share is not known."""
 

@@ -37,7 +37,9 @@ def test_only_calls_that_launch_or_wait_are_ops(tiny: Any) -> None:
         tiny.event("cpu_op", "aten::mm", 9, 5),
     ]
     trace = load(tiny, events)
-    assert [op["name"] for op in tiny.ops_of(trace)] == ["cudaLaunchKernel", "cudaDeviceSynchronize", "gemm"]
+    found = [(op["name"], op["start"], op["end"]) for op in tiny.ops_of(trace)]
+    # What waits for the device begins when the device is done.
+    assert found == [("cudaLaunchKernel", 10, 12), ("gemm", 20, 30), ("cudaDeviceSynchronize", 30, 36)]
     assert trace.counts["dropped: runtime calls that launch nothing"] == 1
     assert trace.counts["dropped: cpu_op"] == 1
 
@@ -273,3 +275,26 @@ def test_the_device_that_most_kernels_use_is_the_gpu(tiny: Any) -> None:
     assert load(tiny, [on(3, 0), on(2, 10), on(3, 20)]).members.gpu.tolist() == [3]
     assert load(tiny, [on("x", 0)]).members.gpu.tolist() == [-1]
     assert load(tiny, [tiny.event("cpu_op", "aten::mm", 0, 5)]).members.gpu.tolist() == [-1]
+
+
+def test_tasks_of_ascend_devices_are_work(tiny: Any) -> None:
+    """They have no category; what its own analysis adds beside them is no work, and no wait is."""
+
+    def task(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+        return {"ph": "X", "name": name, "pid": "3_0", "tid": 4, "ts": str(ts), "dur": dur, "args": args}
+
+    events = [
+        tiny.event("cpu_op", "aten::mm", 0, 5),
+        task("aclnnMatmul", 10, 5, **{"Task Type": "AI_CORE", "Stream Id": 4}),
+        task("Memcpy HtoD", 20, 5, **{"Task Type": "MEMCPY_ASYNC", "Stream Id": 4}),
+        task("Notify_Wait", 30, 5, **{"Task Type": "NOTIFY_WAIT_SQE", "Stream Id": 4}),
+        task("hcom_allReduce__606_0_1", 40, 5),
+        task("Computing", 10, 5),
+    ]
+    trace = load(tiny, events)
+    assert [(op["lane"], op["name"], op["kind"], op["verb"]) for op in tiny.ops_of(trace)] == [
+        ("stream 4", "aclnnMatmul", "compute", "none"),
+        ("stream 4", "copy h2d", "communicate", "none"),
+        ("stream 4", "hccl all-reduce", "communicate", "all-reduce"),
+    ]
+    assert trace.counts["dropped: no category"] == 2

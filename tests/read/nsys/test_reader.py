@@ -300,6 +300,41 @@ def test_repeated_ranges_are_steps_and_their_microbatches_are_not(export: Callab
     assert "NVTX ranges named 'train_step' are taken as steps, numbered in their order" in trace.partial
 
 
+def test_ranges_of_servers_tell_steps_and_phases(export: Callable[..., Export]) -> None:
+    e = export()
+    counts = [(2, 0), (0, 2), (0, 2), (1, 2)]
+    for step, (context, generation) in enumerate(counts):
+        e.note(
+            1, 100 * step, 100 * step + 80, f"[Executor] _forward_step {40 + step}: {context} ctx reqs, {generation} gen reqs"
+        )
+        for layer in range(4):
+            at = 100 * step + 10 * layer
+            e.note(1, at, at + 9, f"layer_{layer}")
+            e.kernel(1, at + 2, at + 9, "gemm", at + 1)
+    marks = read([e.save()]).marks
+    assert marks.step.tolist() == [40, 41, 42, 43]
+    assert marks.phase.tolist() == ["prefill", "decode", "decode", "mixed"]
+
+
+def test_ranges_that_pytorch_numbers_are_ranges_of_people(export: Callable[..., Export]) -> None:
+    e = export()
+    for step in range(3):
+        t = 100 * step
+        e.note(1, t, t + 80, f"train_step, op_id = {9 * step}")
+        e.note(1, t, t + 70, f"aten::linear, op_id = {9 * step + 1}")
+        e.note(1, t, t + 60, f"AddmmBackward0, op_id = {9 * step + 2}")
+        e.kernel(1, t + 10, t + 60, "gemm", t + 5)
+    assert read([e.save()]).marks.start_ns.tolist() == [0, 100_000, 200_000]
+
+
+def test_layers_that_are_marked_are_no_steps(export: Callable[..., Export]) -> None:
+    e = export()
+    for layer in range(24):
+        e.note(1, 10 * layer, 10 * layer + 9, f"layer_{layer}")
+        e.kernel(1, 10 * layer + 2, 10 * layer + 9, "gemm", 10 * layer + 1)
+    assert len(read([e.save()]).marks) == 0
+
+
 def test_ranges_that_hold_little_of_the_work_are_no_steps(export: Callable[..., Export]) -> None:
     e = export()
     for k in range(4):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,24 @@ from taut.core.tables import Kind, Trace, Verb
 from taut.read import load
 from taut.read.trace import read
 from taut.read.xplane import reader, trace_json
-from xla_profiles import US, Event, Line, gpu_job, plane, put, space, tpu_job, varint
+from xla_profiles import (
+    US,
+    Event,
+    Line,
+    Ref,
+    as_viewed,
+    counted,
+    gpu_job,
+    instruction,
+    listed,
+    meshed,
+    module,
+    plane,
+    put,
+    space,
+    tpu_job,
+    varint,
+)
 
 Save = Callable[[str, bytes], Path]
 
@@ -97,6 +113,12 @@ def test_profiles_of_several_hosts_are_one_job(save: Save) -> None:
     assert any("ranks are assumed" in line for line in trace.partial)
 
 
+def test_devices_of_one_profile_are_one_job_whenever_they_ran(save: Save) -> None:
+    lines = [Line("Stream #1", [Event("kernel", at * US, 10 * US)]) for at in (0, 10_000)]
+    data = space(*(plane(f"/device:GPU:{2 * k}", line) for k, line in enumerate(lines)))
+    assert read([save("a.xplane.pb", data)]).members.gpu.tolist() == [0, 2]
+
+
 def test_two_recordings_of_one_device_are_not_two_ranks(save: Save) -> None:
     later = gpu_job().replace(varint(10**18), varint(2 * 10**18)).replace(varint(10**18 + 10**10), varint(2 * 10**18 + 10**10))
     save("one/node0.xplane.pb", gpu_job())
@@ -116,7 +138,7 @@ def test_on_a_tpu_the_innermost_op_counts_and_steps_are_its_own(save: Save) -> N
     assert rows(trace, 0, "stream async")[0] == ("xla all-reduce", 310, 500)
     assert trace.marks.step.tolist() == [0, 1, 0, 1]
     assert set(trace.members.device) == {"TPU v4"}
-    assert list(trace.groups) == ["all replicas"]
+    assert trace.group_ranks == {"replicas 0,1": [0, 1]}
 
 
 def test_a_transfer_in_two_halves_meets_others_once(save: Save) -> None:
@@ -133,6 +155,51 @@ def test_of_several_groups_of_replicas_nobody_is_guessed(save: Save) -> None:
     assert not trace.ops.verb.any()
 
 
+def test_threads_are_the_shape_of_a_kernel() -> None:
+    details = {"kernel_details": "regs:38 shm:0 grid:160,1,1 block:1024,1,1"}
+    met = Event("ncclDevKernel_AllReduce", 20 * US, US, details)
+    lines = plane("/device:GPU:0", Line("Stream #1", [Event("kernel", 0, US, details), met]))
+    trace = reader.load(space(lines), "a").devices[0][1]
+    assert dict(zip(trace.names, trace.ops.size.tolist(), strict=True)) == {"kernel": 163_840, "nccl all-reduce": -1}
+
+
+@pytest.mark.parametrize(
+    ("written", "mine"),
+    [
+        (listed((0, 2), (1, 3)), [1, 3]),
+        (listed((0, 1, 2, 3)), [0, 1, 2, 3]),
+        (counted(2, 2, (2, 2), (1, 0)), [1, 3]),
+        (counted(2, 2, (4,), ()), [2, 3]),
+        (meshed((2, 2), (0,)), [1, 3]),
+        (meshed((1, 4), (1,)), [0, 1, 2, 3]),
+        (b"".join(put(49, put(1, bytes(group))) for group in ((0, 1), (2, 3))), [2, 3]),
+        (listed((0, 9), (3, 8)), None),
+        (counted(2, 2, (3,), ()), None),
+        (b"", None),
+    ],
+)
+def test_the_module_says_what_a_kernel_is_and_whom_it_meets(written: bytes, mine: list[int] | None) -> None:
+    """Device 3 of four; ``psum.1`` is only called so."""
+    met = {"hlo_op": Ref("psum.1"), "program_id": 7}
+    kernel = Event("ncclDevKernel_Generic_4(x)", 0, 90 * US, met)
+    devices = [plane(f"/device:GPU:{k}", Line("Stream #1", [kernel])) for k in range(4)]
+    made = module(7, instruction("x.1", "fusion", 8), instruction("psum.1", "all-reduce", 1024, written))
+    trace = dict(reader.load(space(made, *devices), "a").devices)[3]
+    assert list(trace.names) == ["nccl all-reduce"]
+    assert trace.ops.size.tolist() == [4096]
+    if mine:
+        assert trace.group_ranks[trace.groups[trace.ops.group[0]]] == mine
+    else:
+        assert trace.ops.verb[0] == Verb.NONE or not trace.group_ranks
+
+
+def test_a_module_that_is_damaged_tells_nothing() -> None:
+    kernel = Event("fusion", 0, 90 * US, {"hlo_op": "psum.1", "program_id": 7})
+    broken = module(7, b"\x0a\x7f")
+    trace = reader.load(space(broken, plane("/device:GPU:0", Line("Stream #1", [kernel]))), "a").devices[0][1]
+    assert trace.ops.verb.tolist() == [Verb.ALL_REDUCE]
+
+
 @pytest.mark.parametrize(
     ("name", "call", "expected"),
     [
@@ -141,7 +208,7 @@ def test_of_several_groups_of_replicas_nobody_is_guessed(save: Save) -> None:
         ("MemcpyP2P", "", "copy d2d"),
         ("Memset (Device)", "", "set"),
         ("__amd_rocclr_copyBuffer.kd", "hipMemcpyHtoDAsync", "copy h2d"),
-        ("__amd_rocclr_copyBuffer.kd", "", "copy d2d"),
+        ("__amd_rocclr_copyBuffer.kd", "", "copy"),
         ("__amd_rocclr_fillBufferAligned.kd", "", "set"),
         ("CopyDeviceToHost memcpy", "", "copy d2h"),
     ],
@@ -211,27 +278,6 @@ def test_times_beyond_64_bits_are_dropped(save: Save) -> None:
     trace = read([save("a.xplane.pb", space(plane("/device:GPU:0", Line("Stream #1", far))))])
     assert trace.counts["dropped: time out of range"] == 1
     assert "near" in trace.names
-
-
-def as_viewed(data: bytes) -> bytes:
-    """The same profile as the trace viewer's file has it."""
-    from taut.read.xplane.space import decode
-
-    events: list[dict[str, Any]] = []
-    for pid, one in enumerate(decode(data, "a", lambda _, names: [True] * len(names)).planes, 1):
-        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": one.name}})
-        for tid, line in enumerate(one.lines, 1):
-            events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": line.name}})
-            for k in range(len(line)):
-                args = {key: str(v[k]) for key, v in line.numbers.items() if v[k] >= 0}
-                args |= {key: one.texts[v[k]] for key, v in line.texts.items() if v[k] >= 0}
-                program = one.programs[line.name_of[k]]
-                args |= {"long_name": program} if " = " in program else {}
-                at, name = int(line.start[k]), one.names[line.name_of[k]]
-                dur = int(line.end[k] - line.start[k]) / 1000
-                events.append({"ph": "X", "pid": pid, "tid": tid, "ts": at / 1000, "dur": dur, "name": name, "args": args})
-    document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": [*events, {}]}
-    return gzip.compress(json.dumps(document).encode())
 
 
 @pytest.mark.parametrize("data", [gpu_job(), tpu_job(beside=False)], ids=["gpu", "tpu"])

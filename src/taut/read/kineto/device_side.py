@@ -7,13 +7,15 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind
-from taut.read.columns import grouped_max
+from taut.read.columns import Codes, grouped_max
 from taut.read.communication_families import is_communication
 from taut.read.kineto.collectives import add_collectives
 from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.process_groups import Groups
-from taut.read.op_rows import Rows, issuer
+from taut.read.op_rows import Rows, after_device, issuer
+
+_LOADING = ("data_load", "dataload", "data_loading", "dataloader")
 
 
 def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
@@ -21,7 +23,9 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     work = events.rows(DEVICE, COPY)
     calls = _used_calls(events, work, rows)
     lane, name = thread_lanes(events, rows, calls, "thread"), event_names(events, rows, calls)
-    call_rows = rows.add(events.start[calls], events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
+    waits = events.named(calls, lambda name: "ynchronize" in name)
+    begin = after_device(events.start[calls], events.end[calls], waits, events.end[work])
+    call_rows = rows.add(begin, events.end[calls], kind=Kind.COORDINATE, lane=lane, name=name)
     by = issuer(events.correlation[calls], events.correlation[work])
     launch = np.append(call_rows, NULL)[by]
     copies = events.kind[work] == COPY
@@ -41,14 +45,25 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     graphs = events.named(calls, lambda name: "GraphLaunch" in name)
     rows.counts["cuda graph launches"] += int(graphs.sum())
     rows.counts["launched by cuda graphs"] += int(np.append(graphs, False)[by].sum())
-    add_waits(events, rows, events.chosen(ANNOTATION, is_loader), "input", "input: DataLoader")
+    add_inputs(events, rows, events.chosen(ANNOTATION, is_input), "input")
     saves = np.concatenate([events.chosen(kind, is_checkpoint) for kind in (CPU_OP, ANNOTATION)])
     add_waits(events, rows, outermost(events, saves), "checkpoint", "checkpoint")
 
 
-def is_loader(name: str) -> bool:
-    """Whether an annotation is the wait for the next batch."""
+def _is_loader(name: str) -> bool:
     return name.startswith("enumerate(DataLoader)#")
+
+
+def is_input(name: str) -> bool:
+    """Whether an annotation is the wait for the next batch, as torch or as people call it."""
+    return _is_loader(name) or name.lower() in _LOADING
+
+
+def add_inputs(events: Events, rows: Rows, chosen: Ints, lane: str) -> None:
+    """Add waits for the next batch, by the name of their annotation."""
+    for code in np.unique(events.name[chosen]).tolist():
+        name = "DataLoader" if _is_loader(events.names[code]) else events.names[code]
+        add_waits(events, rows, chosen[events.name[chosen] == code], lane, f"input: {name}")
 
 
 def outermost(events: Events, chosen: Ints) -> Ints:
@@ -72,6 +87,9 @@ def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:
 
 
 def _stream_lanes(events: Events, rows: Rows, work: Ints) -> Ints:
-    several = len({device for device, _ in events.streams}) > 1
-    lanes = rows.lanes.of(stream_lane(stream, device if several else None) for device, stream in events.streams)
+    numbers = Codes()
+    for device, _ in events.streams:
+        numbers[device]  # in the order of their first event, for those that are no numbers
+    number = {device: device if type(device) is int and device >= 0 else at for device, at in numbers.items()}
+    lanes = rows.lanes.of(stream_lane(stream, number[device] if len(number) > 1 else None) for device, stream in events.streams)
     return lanes[events.place[work]] if len(lanes) else work

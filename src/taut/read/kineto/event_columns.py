@@ -39,14 +39,15 @@ from taut.read.kineto.json_events import (
     slices,
     whole,
 )
+from taut.read.kineto.matrix_work import MatrixOps, is_matrix_op
 from taut.read.limits import near
 
 # What an event is: a kernel of an accelerator, a call into its driver, an operator on the host, an annotation, a copy or a
-# fill of an accelerator's memory.
-DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY = range(5)
+# fill of an accelerator's memory, the shadow of an annotation on a device.
+DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY, SHADOW = range(6)
 # What cannot be told by the category alone: events of a device whose names tell copies and waits from work, and host
 # events of PyTorch before 1.10, which has one category for operators and annotations.
-_LANE, _HOST = 5, 6
+_LANE, _HOST = 6, 7
 
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")
@@ -75,7 +76,10 @@ class Events(Struct):
     threads: list[Hashable]
     streams: list[tuple[Place, Place]]
     comm: CommTable
+    matrix: MatrixOps
     counts: Counter[str]
+    base: int = 0
+    """What was added to the times of the file, ns."""
 
     def comm_args(self, row: int) -> CommArgs:
         """What an event records about the collective it belongs to."""
@@ -191,6 +195,7 @@ _CATEGORIES = {
     "kernel": DEVICE,
     "cpu_op": CPU_OP,
     "user_annotation": ANNOTATION,
+    "gpu_user_annotation": SHADOW,
     "operator": _HOST,
     "mtia_ccp_events": _LANE,
 }
@@ -202,13 +207,12 @@ def _is_operator(name: str) -> bool:
     return "::" in name or "Backward" in name or name == "record_param_comms"
 
 
+_COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
+
+
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
-    return (
-        name.startswith(("c10d::", "nccl", "gloo:", "rccl", "void nccl", *HOOKS))
-        or name == "record_param_comms"
-        or OPERATORS.match(name) is not None
-    )
+    return name == "record_param_comms" or name.startswith(_COMM) or OPERATORS.match(name) is not None
 
 
 _LAUNCH = re.compile(r"launch|mem(?:cpy|set)|enqueue|runFunction|^submit", re.IGNORECASE)
@@ -227,6 +231,7 @@ def is_checkpoint(name: str) -> bool:
     return "torch.save" in word or ("checkpoint" in word and "backward" not in word and "autograd" not in word)
 
 
+_TASK = re.compile(rb'"Task Type"\s{0,9}:\s{0,9}"([A-Z_]{1,40})')
 _CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
 # Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
@@ -279,20 +284,38 @@ class _Columns:
         self.parts: list[tuple[Ints, ...]] = []
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
+        self.matrix = MatrixOps()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
+        self._is_matrix = Flags(self.names, is_matrix_op)
         self._is_operator = Flags(self.names, _is_operator)
-        self._is_copied, self._is_waiting = Flags(self.names, _COPIES.search), Flags(self.names, _WAITS.search)
+        self._is_copied = Flags(self.names, lambda name: _COPIES.search(name) is not None)
+        self._is_waiting = Flags(self.names, lambda name: _WAITS.search(name) is not None)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
         cat = cats.of(map(_CAT, events))
         kinds = np.array([category(str(word)) for word in cats], dtype=np.int64)
-        for key, n, kind in zip(cats, np.bincount(cat, minlength=len(cats)).tolist(), kinds.tolist(), strict=True):
-            if kind < 0:
-                self.counts[f"dropped: {key or 'no category'}"] += n
         kind = kinds[cat] if len(cat) else cat
+        if None in cats:
+            self._add_tasks(events, np.flatnonzero(cat == cats[None]), kind)
         usable = kind >= 0
+        for key, n in zip(cats, np.bincount(cat[~usable], minlength=len(cats)).tolist(), strict=True):
+            if n:
+                self.counts[f"dropped: {key or 'no category'}"] += n
         self._keep(_picked(events, usable), kind[usable])
+
+    @staticmethod
+    def _add_tasks(events: list[Event], rows: Ints, kind: Ints) -> None:
+        """Tell tasks of Ascend devices, in place: they have no category, but the type of the task."""
+        for row in rows.tolist():
+            event = events[row]
+            if event.ph != "X":
+                continue
+            task = _TASK.search(event.args)
+            if (event.name or "").startswith("hcom_") or (task and task[1].startswith((b"AI_", b"MIX_", b"KERNEL_"))):
+                kind[row] = DEVICE
+            elif task and task[1].startswith(b"MEMCPY"):
+                kind[row] = COPY
 
     def _keep(self, events: list[Event], kind: Ints) -> None:
         name = self.names.of([event.name or "" for event in events])
@@ -303,6 +326,7 @@ class _Columns:
         self.counts["dropped: waits of a stream"] += int(waits.sum())
         complete &= ~waits
         if self.device:
+            self._add_matrix(events, complete & (kind == CPU_OP) & self._is_matrix(name))
             complete &= ~self._unused(kind, name, complete)
         events, kind, name = _picked(events, complete), kind[complete], name[complete]
         start, end, good = self._times(events)
@@ -310,6 +334,14 @@ class _Columns:
         if not self.device and np.isin(kind[good], (DEVICE, COPY)).any():
             self.device = True
             self.parts = [self._used(part) for part in self.parts]
+
+    def _add_matrix(self, events: list[Event], chosen: Mask) -> None:
+        """Keep what operators of known FLOPs compute; they are no ops of a trace with device events."""
+        if chosen.any():
+            picked = _picked(events, chosen)
+            start, end, good = self._times(picked)
+            picked = _picked(picked, good)
+            self.matrix.add(picked, start, end, self.threads.of(map(_TID, picked)))
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
         """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
@@ -321,10 +353,12 @@ class _Columns:
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
-        """Operators of the host that a trace with device events has no use for; counted."""
+        """Operators of the host that a trace with device events has no use for, and shadows of collectives; counted."""
         unused: Mask = among & (kind == CPU_OP) & ~self._is_comm(name) & ~self._is_save(name)
         self.counts["dropped: cpu_op"] += int(unused.sum())
-        return unused
+        shadows: Mask = among & (kind == SHADOW) & self._is_comm(name)
+        self.counts["dropped: gpu_user_annotation"] += int(shadows.sum())
+        return unused | shadows
 
     def _used(self, part: tuple[Ints, ...]) -> tuple[Ints, ...]:
         keep = ~self._unused(part[0], part[1])
@@ -410,6 +444,7 @@ class _Columns:
             threads=list(self.threads),
             streams=cast("list[tuple[Place, Place]]", list(self.streams)),
             comm=self.comm,
+            matrix=self.matrix,
             counts=+self.counts,
         )
 
@@ -444,6 +479,9 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
     if abs(base) < LIMIT_NS:
         events.start += base
         events.end += base
+        events.base = base
+        for times in (*events.matrix.start, *events.matrix.end):
+            times += base
     return events
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
-from taut.core.tables import Kind, Table
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, DEVICE, RUNTIME, Events, is_comm
+from taut.core.tables import NULL, Kind, Table
+from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, Events, is_comm
 from taut.read.known_marks import OPTIMISER, PROFILER
-from taut.read.op_rows import NAME_LENGTH, Rows, coded
+from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer
 from taut.read.step_marks import Loop, Ranges, loops
 
 SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
@@ -39,15 +39,21 @@ def step_marks(events: Events, rank: int, counts: Counter[str]) -> tuple[Table, 
     """Annotations that are iterations as steps, and what was assumed; micro-steps of one optimiser step are joined.
 
     Steps of the profiler come first. Where there is one of them only, the marks that somebody wrote inside it are the
-    steps: the profiler was told of one step, and the loop ran inside it.
+    steps: the profiler was told of one step, and the loop ran inside it. Shadows of annotations on the device serve only
+    where the host's own are not recorded.
     """
     launches = _launches(events)
     loop = _profiler_steps(events, counts)
     full = _launched(loop, launches)
     loop = replace(loop, step=loop.step[full], start=loop.start[full], end=loop.end[full])
+    shadows = events.rows(SHADOW)
     if len(loop.step) < 2:
         inside = (loop.start[0], loop.end[0]) if len(loop.step) else None
-        loop = _written_steps(events, launches, inside) or loop
+        found = _written_steps(events, launches, inside)
+        if found is None and not len(loop.step) and len(shadows):
+            found, shadows = loops(_shadows(events, shadows), {0: launches}).get(0), shadows[:0]
+        loop = found or loop
+    counts["dropped: gpu_user_annotation"] += len(shadows)
     notes = (f"annotations {loop.doubt}",) if loop.doubt else ()
     return loop.marks().replace(rank=np.full(len(loop.step), rank)), notes
 
@@ -79,12 +85,29 @@ def _launched(loop: Loop, launches: Ints) -> Mask:
 
 def _launches(events: Events) -> Ints:
     """When work was launched, in order: by the calls that launch, else when device or host work began."""
-    work, calls = events.rows(DEVICE), events.rows(RUNTIME)
+    work = events.rows(DEVICE, COPY)
     if not len(work):
         return np.sort(events.start[np.concatenate([events.rows(CPU_OP), events.chosen(ANNOTATION, is_comm)])])
-    launching = calls[(events.correlation[calls] > 0) & np.isin(events.correlation[calls], events.correlation[work])]
-    alone = work[~np.isin(events.correlation[work], events.correlation[launching])]
-    return np.sort(np.concatenate([events.start[launching], events.start[alone]]))
+    return np.unique(_launched_at(events, work))
+
+
+def _launched_at(events: Events, work: Ints) -> Ints:
+    """When each piece of device work was launched; when it began, where that is not recorded."""
+    calls = events.rows(RUNTIME)
+    by = issuer(events.correlation[calls], events.correlation[work])
+    return np.where(by >= 0, np.append(events.start[calls], NULL)[by], events.start[work])
+
+
+def _shadows(events: Events, rows: Ints) -> Ranges:
+    """Shadows of annotations, as the times at which the host launched what lies in them: ops belong where they are launched."""
+    work = events.rows(DEVICE, COPY)
+    work = work[np.argsort(events.start[work], kind="stable")]
+    launched = np.append(_launched_at(events, work), NULL)
+    first, last = (np.searchsorted(events.start[work], time[rows], "left") for time in (events.start, events.end))
+    rows, first, last = (column[last > first] for column in (rows, first, last))
+    bounds = np.stack([first, last], axis=1).ravel()
+    start, end = (reduce.reduceat(launched, bounds)[::2] if len(rows) else rows for reduce in (np.minimum, np.maximum))
+    return Ranges(events.place[rows].astype(np.int64), start, end + 1, *_codes(events, rows))
 
 
 def _written_steps(events: Events, launches: Ints, inside: tuple[int, int] | None) -> Loop | None:

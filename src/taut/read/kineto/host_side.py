@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
-from taut.core.tables import NULL, Kind, Verb
+from taut.core.tables import NULL, Kind
 from taut.read.columns import containing
-from taut.read.json_values import elements, integer
-from taut.read.kineto.collectives import NO_GROUP, message_bytes, peer_argument
-from taut.read.kineto.device_side import is_loader, outermost
+from taut.read.kineto.device_side import add_inputs, is_input, outermost
 from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, HOOKS, Events, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
+from taut.read.kineto.host_collectives import (
+    NEVER_RAN,
+    Transfers,
+    add_hops,
+    add_transfers,
+    calls_and_transfers,
+    inside,
+    matched,
+)
 from taut.read.kineto.process_groups import Groups
-from taut.read.op_rows import NAME_LENGTH, Message, Rows
-from taut.read.verb_words import element_bytes, verb_of
+from taut.read.op_rows import NAME_LENGTH, Rows
+from taut.read.verb_words import verb_of
 
-# The input of a c10d call that gloo's annotation shows: the second where the first is the output.
-_SENT = {
-    "c10d::_allgather_base_": 1,
-    "c10d::_reduce_scatter_base_": 1,
-    "c10d::allgather_": 1,
-    "c10d::alltoall_base_": 1,
-    "c10d::reduce_scatter_": 1,
-    "c10d::gather_": 1,
-    "c10d::scatter_": 1,
-}
-
-_LOADING = ("data_load", "dataload", "data_loading", "dataloader")
 ENGINE = "autograd::engine::evaluate_function"
 # An operator that waited does something this soon after the transfer (a busy host wakes it late), and had done nothing for
 # this long before.
@@ -40,40 +33,27 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     """Add the ops of a trace that has only host events."""
     ops = events.rows(CPU_OP)
     hops = events.chosen(CPU_OP, lambda name: name in HOOKS)
-    calls = outermost(events, events.chosen(CPU_OP, lambda name: name.startswith("c10d::")))
-    calls = calls[~_inside(events, calls, hops)]
-    transfers = events.chosen(ANNOTATION, lambda name: name.startswith("gloo:"))
-    transfers = transfers[~_inside(events, transfers, hops)]
+    calls, transfers = calls_and_transfers(events, hops)
     outer = outermost(events, ops)
     saves = outermost(events, events.chosen(ANNOTATION, is_checkpoint))
     saves = saves[~_holds_op(events, saves, calls)]  # one that communicates is not one op
-    outer = outer[~_inside(events, outer, saves)]
+    outer = outer[~inside(events, outer, saves)]
     # Only the outermost operators are ops: what they call is inside of them.
     outer = outer[~np.isin(outer, hops) & ~events.named(outer, _is_wait)]
     rows.counts["dropped: nested cpu_op"] += len(ops) - len(outer)
     outer = _outside_transfers(events, outer, calls, transfers, rows)
-    transfers = transfers[np.argsort(events.start[transfers], kind="stable")]
-    issued = _match(events, transfers, calls)
+    issued = matched(events, transfers, calls)
     waits = _waits(events, transfers, issued, calls, ops, outer)
     rows.counts["waits inside operators cut out"] += len(waits)
     call_rows = _add_ops(events, outer, calls, waits, rows)
-    messages = [
-        _transfer(events, row, int(calls[i]) if i >= 0 else -1, groups)
-        for row, i in zip(transfers.tolist(), issued.tolist(), strict=True)
-    ]
-    rows.counts[NO_GROUP] += sum(not message.group for message in messages)
-    rows.counts["collectives without their call"] += int((issued < 0).sum())
     lane, launch = thread_lanes(events, rows, transfers, "gloo"), np.append(call_rows, NULL)[issued]
-    rows.add_messages("gloo", messages, events.start[transfers], events.end[transfers], lane, launch)
-    _add_hops(events, hops, rows)
+    found = Transfers(transfers, np.append(calls, -1)[issued], events.start[transfers], events.end[transfers])
+    add_transfers(events, rows, groups, found, lane, launch)
+    add_hops(events, hops, rows)
     if not len(transfers):
-        called = events.named(calls, lambda name: verb_of(name) > 0)
-        rows.counts["collectives called without a device event"] += int(called.sum())
-    inputs = events.chosen(ANNOTATION, lambda name: is_loader(name) or name.lower() in _LOADING)
-    idle = inputs[~_holds_op(events, inputs, ops)]
-    for code in np.unique(events.name[idle]).tolist():
-        name = "DataLoader" if is_loader(events.names[code]) else events.names[code]
-        add_waits(events, rows, idle[events.name[idle] == code], "thread", f"input: {name}")
+        rows.counts[NEVER_RAN] += int(events.named(calls, lambda name: verb_of(name) > 0).sum())
+    inputs = events.chosen(ANNOTATION, is_input)
+    add_inputs(events, rows, inputs[~_holds_op(events, inputs, ops)], "thread")
     add_waits(events, rows, saves, "thread", "checkpoint")
 
 
@@ -86,15 +66,9 @@ def _holds_op(events: Events, notes: Ints, ops: Ints) -> Mask:
 def _outside_transfers(events: Events, outer: Ints, calls: Ints, transfers: Ints, rows: Rows) -> Ints:
     """Without the copies that a collective makes on a run-loop thread of its own: they are part of it."""
     loops = transfers[~np.isin(events.place[transfers], events.place[calls])]
-    inside = _inside(events, outer, loops)
-    rows.counts["dropped: inside a collective"] += int(inside.sum())
-    return outer[~inside]
-
-
-def _inside(events: Events, chosen: Ints, around: Ints) -> Mask:
-    """Whether each event begins inside one of the others, on the same thread."""
-    place, start, end = events.place, events.start, events.end
-    return containing(place[around], start[around], end[around], place[chosen], start[chosen]) >= 0
+    within = inside(events, outer, loops)
+    rows.counts["dropped: inside a collective"] += int(within.sum())
+    return outer[~within]
 
 
 def _waits(events: Events, transfers: Ints, issued: Ints, calls: Ints, ops: Ints, outer: Ints) -> Ints:
@@ -177,50 +151,3 @@ def _add_pieces(events: Events, inside: dict[int, list[tuple[int, int]]], rows: 
     if pieces:
         start, end, lane_of, name_of, size_of = np.array(pieces, dtype=np.int64).T
         rows.add(start, end, kind=Kind.COMPUTE, lane=lane_of, name=name_of, size=size_of)
-
-
-def _add_hops(events: Events, hops: Ints, rows: Rows) -> None:
-    """Sends and receives that taut's own hook recorded with both ends."""
-    messages = []
-    for row in hops.tolist():
-        verb, args = verb_of(events.names[events.name[row]]), events.comm_args(row)
-        peer = integer(args.target if verb is Verb.SEND else args.source)
-        messages.append(Message(verb, "", message_bytes(args), min(max(peer, NULL), 2**31 - 1), integer(args.Seq)))
-    rows.add_messages("gloo", messages, events.start[hops], events.end[hops], thread_lanes(events, rows, hops, "thread"))
-
-
-def _match(events: Events, transfers: Ints, calls: Ints) -> Ints:
-    """For each transfer the index of the call that issued it: in order, of the same kind and size."""
-    waiting: dict[tuple[Verb, int], deque[int]] = {}
-    for i in np.argsort(events.start[calls], kind="stable").tolist():
-        name, dims = events.names[events.name[calls[i]]], events.comm_args(int(calls[i])).dims
-        verb, at = verb_of(name), _SENT.get(name, 0)
-        if verb is Verb.REDUCE_SCATTER:
-            verb = Verb.ALL_REDUCE  # gloo makes one of the other, and annotates it so
-        size = elements(dims[at]) if isinstance(dims, list) and len(dims) > at else -1
-        waiting.setdefault((verb, size), deque()).append(i)
-    issued = []
-    for row in transfers.tolist():
-        verb = verb_of(events.names[events.name[row]])
-        sizes = elements(events.comm_args(row).dims)
-        queue = waiting.get((verb, sizes)) or waiting.get((verb, -1))
-        if queue and events.start[calls[queue[0]]] <= events.start[row]:
-            issued.append(queue.popleft())
-        else:
-            issued.append(-1)
-    return np.array(issued, dtype=np.int64)
-
-
-def _transfer(events: Events, row: int, call: int, groups: Groups) -> Message:
-    """One transfer, from its annotation and the call that issued it."""
-    args, name = events.comm_args(row), events.names[events.name[row]]
-    if call < 0:
-        return Message(verb_of(name), groups.name([args], "gloo"), message_bytes(args))
-    asked, issuer = events.comm_args(call), events.names[events.name[call]]
-    group = groups.name([args, asked], "gloo")
-    peer = groups.member(group, peer_argument(issuer, asked.concrete))
-    size = max(message_bytes(args), message_bytes(asked))
-    types = args.types if isinstance(args.types, list) else []
-    if size < 0 and types:
-        size = elements(asked.dims) * element_bytes(types[0])
-    return Message(verb_of(issuer) or verb_of(name), group, size, min(peer, 2**31 - 1))

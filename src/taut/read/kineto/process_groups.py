@@ -12,7 +12,9 @@ from taut.read.op_rows import rank_list
 
 # Ranks of all groups together that are written as first rank, stride and size: a hostile size must not cost memory.
 GROUP_RANKS = 1 << 20
-_OTHER_LIBRARY = {"nccl": "gloo", "gloo": "nccl"}
+# Libraries whose collectives the host runs, in the words of their annotations; the device runs those of the others.
+HOST_LIBRARIES = ("gloo", "mpi", "ucc")
+_LIBRARIES = ("nccl", *HOST_LIBRARIES)
 
 
 class Groups:
@@ -40,9 +42,12 @@ class Groups:
             if ranks and not self.ranks.get(name):
                 self.ranks[name] = ranks
             return name
-        # A group that runs on the other library only cannot be meant.
-        other = _OTHER_LIBRARY[library]
-        able = [group for group, config in self._library.items() if library in config or other not in config]
+        # A group that runs on other libraries only cannot be meant.
+        able = [
+            group
+            for group, config in self._library.items()
+            if library in config or not any(other in config for other in _LIBRARIES)
+        ]
         if len(able) == 1:
             return able[0]
         return "" if self._any_named or able else "default"

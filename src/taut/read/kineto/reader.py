@@ -11,14 +11,16 @@ import numpy as np
 from taut.core.array_types import Json
 from taut.core.device_words import NO_DEVICE
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Member, Table, Trace
+from taut.core.tables import NULL, MatrixWork, Member, Table, Trace
 from taut.read.files import Member as File
 from taut.read.json_values import integer
 from taut.read.kineto.device_side import add_device_side
-from taut.read.kineto.event_columns import NOT_CATEGORIES, RUNTIME, Events, decode, decode_flow, is_launch
+from taut.read.kineto.event_columns import DEVICE, NOT_CATEGORIES, RUNTIME, Events, decode, decode_flow, is_launch
 from taut.read.kineto.event_ops import step_marks
+from taut.read.kineto.host_collectives import add_host_collectives
 from taut.read.kineto.host_side import add_host_side
 from taut.read.kineto.json_events import Header
+from taut.read.kineto.matrix_work import is_product_kernel
 from taut.read.kineto.process_groups import Groups
 from taut.read.limits import RANKS
 from taut.read.op_rows import Rows
@@ -78,10 +80,13 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     marks, notes = step_marks(events, rank, rows.counts)
     if events.has_device:
         add_device_side(events, rows, groups)
+        add_host_collectives(events, rows, groups)
     else:
         add_host_side(events, rows, groups)
         rows.counts[NO_DEVICE] += len(events.chosen(RUNTIME, is_launch))
     gpu = events.main_device()
+    base = events.base
+    matrix_work = _matrix_work(events, rank, marks)
     del events
     ops = rows.table(rank, marks)
     counts += rows.counts
@@ -94,7 +99,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         names=list(map(str, rows.names)),
         lanes=list(map(str, rows.lanes)),
         groups=list(map(str, rows.groups)),
-        members=_member(header, rank, gpu),
+        members=_member(header, rank, gpu, base),
         marks=marks,
         source=label,
         world_size=world_size if world_size > 0 else None,
@@ -102,7 +107,19 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         group_ranks={name: ranks for name, ranks in groups.ranks.items() if ranks},
         partial=notes,
         counts=dict(counts),
+        matrix_work=matrix_work,
     )
+
+
+def _matrix_work(events: Events, rank: int, marks: Table) -> Table:
+    """FLOPs by step, from operators of the host and what they launched."""
+    if not events.matrix.start:
+        return Table(MatrixWork, {}, 0)
+    calls, work = events.rows(RUNTIME), events.rows(DEVICE)
+    product = events.named(work, is_product_kernel)
+    took = events.end[work] - events.start[work]
+    by_calls = events.place[calls], events.start[calls], events.correlation[calls]
+    return events.matrix.table(rank, by_calls, (events.correlation[work], took, product), marks)
 
 
 def _nothing(label: str, counts: Mapping[str, int]) -> InputRefused:
@@ -117,10 +134,10 @@ def _nothing(label: str, counts: Mapping[str, int]) -> InputRefused:
     return InputRefused(label, why, "profile with CPU or CUDA activities enabled")
 
 
-def _member(header: Header, rank: int, gpu: int) -> Table:
+def _member(header: Header, rank: int, gpu: int, base: int) -> Table:
     host = header.host_name if isinstance(header.host_name, str) else ""
     devices = header.deviceProperties if isinstance(header.deviceProperties, list) else []
     names = (device.get("name") for device in devices if isinstance(device, dict))
     device = next((name for name in names if isinstance(name, str)), "")
     text = {"host": np.array([host], dtype=object), "device": np.array([device], dtype=object)}
-    return Table(Member, {"rank": np.array([rank]), "gpu": np.array([gpu]), **text}, 1)
+    return Table(Member, {"rank": np.array([rank]), "gpu": np.array([gpu]), "base_ns": np.array([base]), **text}, 1)

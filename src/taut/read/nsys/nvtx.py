@@ -95,7 +95,9 @@ def _rows(db: Database) -> Iterator[tuple[int, int, int, int, int, Json, Json, J
         for n, length in (("text", 4 * NAME_LENGTH), ("jsonText", JSON_LENGTH))
     ]
     blob = "substr(CAST(binaryData AS BLOB), 1, 512)" if has["binaryData"] else "NULL"
-    wanted = "text IS NULL OR instr(text, 'op_id = ') = 0 OR text GLOB '[nr]ccl:*' OR text GLOB 'enumerate(DataLoader)*'"
+    # PyTorch's ops are names with a namespace or nodes of autograd; without one they are ranges that somebody recorded.
+    op = "instr(text, 'op_id = ') > 0 AND (instr(text, '::') > 0 OR instr(text, 'Backward') > 0)"
+    wanted = f"text IS NULL OR NOT ({op}) OR text GLOB '[nr]ccl:*' OR text GLOB 'enumerate(DataLoader)*'"
     yield from db.rows(TABLE, [*whole, *texts, blob], f'"end" IS NOT NULL AND ({wanted if has["text"] else "1"})')
 
 

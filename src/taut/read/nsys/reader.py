@@ -24,7 +24,7 @@ from taut.read.nsys import cuda, target
 from taut.read.nsys.nccl import Collective, Nccl
 from taut.read.nsys.nvtx import is_api, is_torch, notes
 from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
-from taut.read.op_rows import Message, Rows, coded, issuer
+from taut.read.op_rows import Message, Rows, after_device, coded, issuer
 from taut.read.step_marks import PROCESS, loops
 
 NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
@@ -122,7 +122,7 @@ class _Reading:
         if (w.process == process).sum() > len(work):
             mine = mine[~c.launches[mine] | np.isin(c.issue[mine], w.issue[work])]
         by = issuer(c.issue[mine], w.issue[work])
-        launch = np.append(self._add_calls(rows, mine), NULL)[by]
+        launch = np.append(self._add_calls(rows, mine, work), NULL)[by]
         collective = self.is_collective[work]
         self._add_work(rows, work[~collective], launch[~collective], device)
         call = np.append(mine, NULL)[by[collective]]
@@ -147,18 +147,23 @@ class _Reading:
             names=list(map(str, rows.names)),
             lanes=list(map(str, rows.lanes)),
             groups=list(map(str, rows.groups)),
-            members=Table(Member, {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device]}, 1),
+            members=Table(
+                Member,
+                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device], "base_ns": [self.shift]},
+                1,
+            ),
             marks=_shifted(marks, self.shift),
             source=self.label,
             backend="" if all(c.name for c in about) else "nccl",
             counts=dict(+rows.counts),
         )
 
-    def _add_calls(self, rows: Rows, mine: Ints) -> Ints:
+    def _add_calls(self, rows: Rows, mine: Ints, work: Ints) -> Ints:
         c = self.calls
+        begin = after_device(c.start[mine], c.end[mine], ~c.launches[mine], self.work.end[work])
         lanes = coded(rows.lanes, c.thread[mine] & ~PROCESS, lambda thread: f"thread {thread}")
         names = coded(rows.names, c.name[mine], lambda code: c.names[code])
-        return rows.add(c.start[mine], c.end[mine], kind=Kind.COORDINATE, lane=lanes, name=names)
+        return rows.add(begin, c.end[mine], kind=Kind.COORDINATE, lane=lanes, name=names)
 
     def _lanes(self, rows: Rows, work: Ints, device: int) -> Ints:
         key = self.work.device[work] << 40 | (self.work.stream[work] & (1 << 40) - 1)

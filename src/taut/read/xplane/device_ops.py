@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,21 @@ import numpy as np
 
 from taut.core.array_types import Ints, Texts
 from taut.core.device_words import stream_lane
+from taut.core.ids import numbered
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.core.tables import Member as Rank
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer, steps_at
+from taut.read.xplane.hlo_programs import Modules
 from taut.read.xplane.host_threads import Calls, marks
 from taut.read.xplane.line_roles import Role, device_of, roles, stream_of
 from taut.read.xplane.nesting import innermost
 from taut.read.xplane.op_words import Meaning, meaning
+from taut.read.xplane.replica_groups import ReplicaGroups
 from taut.read.xplane.space import Line, Plane
 
-EVERYBODY = "all replicas"
 BESIDE = "async"
 _SIZE = re.compile(r"(?<![a-z])size:(\d{1,17})(?!\d)")
+_GRID = re.compile(r"\b(grid|block):(\d{1,10}(?:,\d{1,10}){0,2})\b")
 _STEP = re.compile(r"\d{1,9}")
 
 
@@ -43,8 +47,8 @@ class _Work:
 class DeviceOps:
     """The ops of one device under construction."""
 
-    def __init__(self, calls: Calls) -> None:
-        self.calls, self.rows = calls, Rows()
+    def __init__(self, calls: Calls, modules: Modules, groups: ReplicaGroups) -> None:
+        self.calls, self.modules, self.groups, self.rows = calls, modules, groups, Rows()
         self.steps: list[tuple[Ints, Ints, Ints]] = []
         self._work: list[_Work] = []
 
@@ -75,16 +79,22 @@ class DeviceOps:
         """A line with the meaning of each event, asked once for each combination of names."""
         launch = issuer(self.calls.number, line.numbers["correlation_id"])
         call = np.append(self.calls.name, NULL)[launch]
-        hlo = line.texts["hlo_op"]
-        shape = len(plane.names), len(plane.texts) + 1, len(self.calls.names) + 1
-        key = np.ravel_multi_index((line.name_of, hlo + 1, call + 1), shape) if len(line) else line.name_of
-        used, code = np.unique(key, return_inverse=True)
-        texts, names = ["", *plane.texts], ["", *self.calls.names]
-        combined = zip(*(index.tolist() for index in np.unravel_index(used, shape)), strict=True) if len(used) else []
-        meanings = [meaning(plane.names[n][:4000], plane.programs[n], texts[h], names[c]) for n, h, c in combined]
-        told = np.array([m.size for m in meanings], dtype=np.int64)[code.ravel()] if meanings else hlo
-        details = np.array([*map(_details_size, plane.texts), NULL], dtype=np.int64)[line.texts["memcpy_details"]]
-        return _Work(lane, line.start, line.end, code.ravel(), np.where(details >= 0, details, told), launch, meanings)
+        told = line.name_of, line.texts["hlo_op"], call, line.numbers["program_id"]
+        code, count = numbered(*told)
+        first = np.empty(count, dtype=np.int64)
+        first[code] = np.arange(len(code))
+        texts, names = [*plane.texts, ""], [*self.calls.names, ""]  # the last is for -1
+        meanings = []
+        for n, h, c, p in zip(*(column[first].tolist() for column in told), strict=True):
+            fact = self.modules.get(p, texts[h] or plane.names[n].removeprefix("%"))
+            meanings.append(meaning(plane.names[n][:4000], plane.programs[n], texts[h], names[c], fact))
+        size = np.array([m.size for m in meanings], dtype=np.int64)[code]
+        # Kernels that only compute have their threads for a shape; copies have their bytes.
+        computes = np.array([m.kind == Kind.COMPUTE for m in meanings], dtype=np.bool_)[code]
+        for key, parse in (("memcpy_details", _moved), ("kernel_details", _threads)):
+            found = np.array([*map(parse, plane.texts), NULL], dtype=np.int64)[line.texts[key]]
+            size = np.where((size < 0) & (computes == (parse is _threads)), found, size)
+        return _Work(lane, line.start, line.end, code, size, launch, meanings)
 
     def trace(self, rank: int, host_marks: Table, about: dict[str, Texts], label: str) -> Trace:
         """The ops in order; steps are those of the device's own line, else those that the host marked."""
@@ -103,6 +113,7 @@ class DeviceOps:
             names=list(map(str, self.rows.names)),
             lanes=list(map(str, self.rows.lanes)),
             groups=groups,
+            group_ranks=self.groups.ranks,
             members=Table(Rank, {"rank": [rank], "gpu": [rank], **about}, 1),
             marks=found,
             source=label,
@@ -145,8 +156,10 @@ class DeviceOps:
         halves = not work.lane.endswith(BESIDE)
         for m in work.meanings:
             verb = Verb.NONE if (halves and m.phase) or m.phase == "done" else m.verb
-            group = self.rows.groups[EVERYBODY] if verb and m.everybody else NULL
-            yield int(m.kind), int(verb), self.rows.names[m.name], group
+            group = self.groups.of(m.groups) if verb else ""
+            if group is None:
+                verb = Verb.NONE
+            yield int(m.kind), int(verb), self.rows.names[m.name], self.rows.groups[group] if verb and group else NULL
 
 
 def _steps(line: Line, plane: Plane) -> tuple[Ints, Ints, Ints]:
@@ -164,10 +177,19 @@ def _pairs(one: Ints, other: Ints) -> Iterator[tuple[int, int]]:
     return zip(one.tolist(), other.tolist(), strict=True)
 
 
-def _details_size(text: str) -> int:
+def _moved(text: str) -> int:
     """Bytes in the details of a copy (``size:4096 dest:0 async:1``); -1 where they are not told."""
-    found = _SIZE.search(text[:200])
+    found = _SIZE.search(text[:400])
     return int(found[1]) or NULL if found else NULL
+
+
+def _threads(text: str) -> int:
+    """Threads in the details of a kernel (``regs:38 grid:160,1,1 block:1024,1,1``); -1 where they are not told."""
+    found = dict(_GRID.findall(text[:400]))
+    if len(found) < 2:
+        return NULL
+    threads = math.prod(int(number) for three in found.values() for number in three.split(","))
+    return threads if 0 < threads < 1 << 55 else NULL
 
 
 def _as_pieces(work: _Work) -> _Work:

@@ -86,8 +86,10 @@ class HostOps:
     end: Ints
     thread: Ints
     name: Ints
+    """Index into the names."""
     threads: Sequence[str]
-    names: Sequence[str]
+    names: Sequence[tuple[int, str]]
+    """Number of the program and name of the instruction."""
 
 
 def host_ops(space: Space) -> list[HostOps]:
@@ -95,17 +97,17 @@ def host_ops(space: Space) -> list[HostOps]:
     names, threads = Codes(), Codes()
     parts: list[tuple[Ints, ...]] = [(_NONE,) * 5]
     for plane in _hosts(space):
-        ops = names.of(plane.texts)
         for line in plane.lines:
             rows = np.flatnonzero((line.texts["hlo_op"] >= 0) & (line.end > line.start))
             if len(rows):
                 thread = np.full(len(rows), threads[line.name])
                 device = np.clip(line.numbers["device_ordinal"][rows], 0, 1 << 20)
-                parts.append((device, line.start[rows], line.end[rows], thread, ops[line.texts["hlo_op"][rows]]))
+                both = zip(line.numbers["program_id"][rows].tolist(), line.texts["hlo_op"][rows].tolist(), strict=True)
+                named = names.of((program, plane.texts[op]) for program, op in both)
+                parts.append((device, line.start[rows], line.end[rows], thread, named))
     device, start, end, thread, name = (np.concatenate(column) for column in zip(*parts, strict=True))
     found = []
     for one in np.unique(device).tolist():
         mine = device == one
-        words = list(map(str, threads)), list(map(str, names))
-        found.append(HostOps(one, start[mine], end[mine], thread[mine], name[mine], *words))
+        found.append(HostOps(one, start[mine], end[mine], thread[mine], name[mine], list(map(str, threads)), list(names)))
     return found

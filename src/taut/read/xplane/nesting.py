@@ -12,7 +12,7 @@ from taut.core.jit import kernel
 def _pieces(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, int]:
     """(event, start, end, how many) of the pieces of events that are sorted by start, the longer first."""
     most = 2 * len(start) + 1
-    owner, begins, ends = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    owner, begins, ends = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
     stack = np.empty(len(start) + 1, np.int64)
     depth, count, at = 0, 0, 0
     for event in range(len(start)):

@@ -75,7 +75,7 @@ def events(data: Octets, begin: Ints, finish: Ints, count: int) -> tuple[Ints, I
     An event that stands for many (it has a number of occurrences and no time) has a duration of -1.
     """
     metadata, offset, duration = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
-    stats, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+    stats, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     row = 0
     for line in range(len(begin)):
         at, end = begin[line], finish[line]

@@ -15,7 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Texts
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Table, Trace
+from taut.core.tables import NULL, Table, Trace, Verb
 from taut.core.tables import Member as Rank
 from taut.read.contents import Profile
 from taut.read.limits import check_wall
@@ -26,10 +26,14 @@ from taut.read.xplane.host_threads import HostOps, calls, host_marks, host_ops
 from taut.read.xplane.line_roles import device_of
 from taut.read.xplane.nesting import innermost
 from taut.read.xplane.op_words import meaning
+from taut.read.xplane.replica_groups import ReplicaGroups
 from taut.read.xplane.space import Plane, Space
 
 # A clock that counts from the beginning of the profile stays below this for three years.
 RELATIVE_NS = 10**17
+# Devices that a host may stand in for.
+HOSTED = 1 << 20
+PROFILES = "xla profiles"
 NO_DEVICE = "no accelerator in the profile: the figures are those of XLA ops on threads of the host"
 _RECORD = "record on the machine that has the accelerator: jax.profiler.start_trace(FOLDER), some steps, stop_trace()"
 _NUMBER = re.compile(r"\d{1,19}")
@@ -38,11 +42,11 @@ _NUMBER = re.compile(r"\d{1,19}")
 def profile(space: Space) -> Profile:
     """What one profile tells of its devices."""
     host = space.hosts[0] if space.hosts else ""
-    devices = _devices(space)
+    kind, devices = _devices(space)
     launches, marked = calls(space), host_marks(space)
     found: list[tuple[int, Trace]] = []
     for number, planes in sorted(devices.items()):
-        ops = DeviceOps(launches)
+        ops = DeviceOps(launches, space.modules, ReplicaGroups(number, len(devices), kind != "TPU"))
         for plane in planes:
             ops.add(plane)
         if len(ops):
@@ -50,7 +54,7 @@ def profile(space: Space) -> Profile:
             found.append((number, ops.trace(number, marked, about, space.label)))
     notes = [*space.notes, *(f"the profiler reported: {text[:200]}" for text in space.errors[:1])]
     if not found:
-        found = [(ops.device, _host_trace(ops, marked, host, space.label)) for ops in host_ops(space)]
+        found = [(ops.device, _host_trace(ops, marked, host, space)) for ops in host_ops(space)]
         notes.append(NO_DEVICE)
     if not found:
         empty = "its devices recorded nothing" if devices else "threads of the host only"
@@ -58,14 +62,14 @@ def profile(space: Space) -> Profile:
     start, end = (np.concatenate([trace.ops.columns[name] for _, trace in found]) for name in ("start_ns", "end_ns"))
     check_wall(start, end, space.label)
     number, first = found[0]
-    counts = dict(+(space.counts + Counter(first.counts)))
+    counts = dict(+(space.counts + Counter(first.counts) + Counter({PROFILES: 1})))
     found[0] = number, replace(first, counts=counts, partial=tuple(notes))
     began, ended = (_time(space, f"profile_{word}_time") for word in ("start", "stop"))
     return Profile(space.label, host, found, began, ended)
 
 
-def _devices(space: Space) -> dict[int, list[Plane]]:
-    """Number → planes of the accelerators; those of a kind with work go before others (``CUSTOM``)."""
+def _devices(space: Space) -> tuple[str, dict[int, list[Plane]]]:
+    """Kind of the accelerators, and number → planes; those of a kind with work go before others (``CUSTOM``)."""
     kinds: dict[str, dict[int, list[Plane]]] = {}
     for plane in space.planes:
         found = device_of(plane.name)
@@ -73,7 +77,7 @@ def _devices(space: Space) -> dict[int, list[Plane]]:
             kinds.setdefault(found[0], {}).setdefault(found[1], []).append(plane)
     events = {kind: sum(len(line) for some in of.values() for p in some for line in p.lines) for kind, of in kinds.items()}
     order = sorted(kinds, key=lambda kind: (kind == "CUSTOM", not events[kind], -events[kind]))
-    return kinds[order[0]] if order else {}
+    return (order[0], kinds[order[0]]) if order else ("", {})
 
 
 def _time(space: Space, key: str) -> int:
@@ -81,17 +85,20 @@ def _time(space: Space, key: str) -> int:
     return int(told[0]) if told and _NUMBER.fullmatch(told[0]) and int(told[0]) < 1 << 62 else NULL
 
 
-def _host_trace(ops: HostOps, marked: Table, host: str, label: str) -> Trace:
+def _host_trace(ops: HostOps, marked: Table, host: str, space: Space) -> Trace:
     """XLA ops on threads of the host as the ops of one rank; of those inside others the innermost count."""
-    rows = Rows()
-    meanings = [meaning(name) for name in ops.names]
+    rows, groups = Rows(), ReplicaGroups(ops.device, HOSTED, in_order=True)
+    meanings = [meaning(name, fact=space.modules.get(program, name)) for program, name in ops.names]
+    met = [groups.of(m.groups) if m.verb else "" for m in meanings]
+    group = np.array([rows.groups[name] if name else NULL for name in met], dtype=np.int64)
+    verbs = np.array([Verb.NONE if name is None else m.verb for m, name in zip(meanings, met, strict=True)], dtype=np.int64)
+    kinds, sizes = (np.array([getattr(m, key) for m in meanings], dtype=np.int64) for key in ("kind", "size"))
     for thread in np.unique(ops.thread).tolist():
         mine = np.flatnonzero(ops.thread == thread)
         owner, start, end = innermost(ops.start[mine], ops.end[mine])
         name = ops.name[mine[owner]]
-        kind, verb = (np.array([getattr(m, key) for m in meanings], dtype=np.int64)[name] for key in ("kind", "verb"))
-        codes = coded(rows.names, name, lambda code: meanings[code].name)
-        rows.add(start, end, kind=kind, verb=verb, name=codes, lane=rows.lanes[f"thread {ops.threads[thread]}"])
+        lane, codes = rows.lanes[f"thread {ops.threads[thread]}"], coded(rows.names, name, lambda code: meanings[code].name)
+        rows.add(start, end, kind=kinds[name], verb=verbs[name], name=codes, lane=lane, group=group[name], size=sizes[name])
     marks = marked.replace(rank=np.full(len(marked), ops.device))
     table = rows.table(ops.device, marks)
     rows.counts["ops"] = len(table)
@@ -99,10 +106,11 @@ def _host_trace(ops: HostOps, marked: Table, host: str, label: str) -> Trace:
         ops=table,
         names=list(map(str, rows.names)),
         lanes=list(map(str, rows.lanes)),
-        groups=[],
+        groups=list(map(str, rows.groups)),
+        group_ranks=groups.ranks,
         members=Table(Rank, {"rank": [ops.device], "host": _text(host)}, 1),
         marks=marks,
-        source=label,
+        source=space.label,
         counts=dict(+rows.counts),
     )
 
@@ -125,6 +133,8 @@ def traces(profiles: Sequence[Profile]) -> list[tuple[str, Trace]]:
         for number, trace in one.devices:
             label = one.label if len(one.devices) == 1 else f"{one.label}:device {number}"
             trace = as_rank(trace, number if apart else offset + number)
+            if not apart:
+                trace = _in_several(trace, one, offset)
             if seats[one.host, number] > 1:  # processes that each see one device call it by the same number
                 trace = replace(trace, members=trace.members.replace(gpu=np.array([NULL])))
             found.append((label, _shifted(trace, shift)))
@@ -134,6 +144,16 @@ def traces(profiles: Sequence[Profile]) -> list[tuple[str, Trace]]:
         note = "ranks are assumed: the order of the files, and of the devices in each"
         found[0] = label, replace(first, partial=(*first.partial, note))
     return found
+
+
+def _in_several(trace: Trace, one: Profile, offset: int) -> Trace:
+    """The groups of one profile among several: those that only hold its own devices are told from those of the others."""
+    own = {name for name, ranks in trace.group_ranks.items() if max(ranks) < len(one.devices)}
+    named = {name: f"{name} of {one.host or one.label}" if name in own else name for name in trace.groups}
+    ranks = {}
+    for name, some in trace.group_ranks.items():
+        ranks[named.get(name, name)] = [rank + offset for rank in some] if name in own else list(some)
+    return replace(trace, groups=[named[name] for name in trace.groups], group_ranks=ranks)
 
 
 def _without_twins(profiles: Sequence[Profile]) -> list[Profile]:

@@ -14,17 +14,20 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
+from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.read.chakra.wire import VARINT, Fields, Octets, digests, fields
 from taut.read.columns import Codes
 from taut.read.limits import check_count
+from taut.read.xplane.hlo_programs import Modules, program_number
 from taut.read.xplane.plane_bytes import ABSENT, COUNT, NUMBER, REFERENCE, TIMESTAMP, events, line_heads, statistics
 
 # Numbers and texts of events that are of use; all others are passed over.
-NUMBERS = ("correlation_id", "step_num", "device_ordinal", "run_id")
-TEXTS = ("hlo_op", "hlo_module", "memcpy_details", "step_name")
+NUMBERS = ("correlation_id", "step_num", "device_ordinal", "program_id")
+TEXTS = ("hlo_op", "memcpy_details", "kernel_details", "step_name")
 # The same of planes.
 ABOUT = ("device_type_string", "device_vendor", "profile_start_time", "profile_stop_time")
+METADATA_PLANE = "/host:metadata"
 # The most of each in one file: more than a profile has, and what memory is taken for before it is looked at.
 PLANES, LINES, METADATA, EVENTS = 10_000, 200_000, 5_000_000, 20_000_000
 # Statistics are numbered from 1 on; one beyond this number is not looked for, nor one with a longer name than any wanted.
@@ -85,6 +88,8 @@ class Space:
     errors: list[str] = field(default_factory=list)
     """What the profiler says went wrong."""
     notes: list[str] = field(default_factory=list)
+    modules: Modules = field(default_factory=lambda: Modules(np.zeros(0, dtype=np.int8)))
+    """The HLO modules that were recorded with it."""
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -103,6 +108,7 @@ class _Decoder:
         self.bytes, self.label = data, label
         self.data: Octets = np.frombuffer(data, dtype=np.int8)
         self.counts: Counter[str] = Counter()
+        self.modules = Modules(self.data)
 
     def space(self, wanted: Wanted) -> Space:
         top = self.fields(np.array([0]), np.array([len(self.data)]))
@@ -111,6 +117,7 @@ class _Decoder:
         space = Space(self.label, hosts=self._texts(top.spans(4)), errors=self._texts(top.spans(2)), counts=self.counts)
         for begin, length in zip(planes.value.tolist(), planes.length.tolist(), strict=True):
             space.planes.append(self._plane(begin, begin + length, wanted))
+        space.modules = self.modules
         return space
 
     def _plane(self, begin: int, end: int, wanted: Wanted) -> Plane:
@@ -129,6 +136,8 @@ class _Decoder:
         self.counts["dropped: lines that repeat the time of others"] += int(counts[~chosen].sum())
         check_count(int(counts.sum()), EVENTS, "events", self.label, FEWER)
         event_names = _Metadata(self, held.spans(4))
+        if plane.name == METADATA_PLANE:
+            event_names.look_into(self.modules)
         asked, codes, texts = stat_names.columns((*NUMBERS, *TEXTS)), Codes(), _Texts(self, stat_names)
         for row in np.flatnonzero(chosen & (counts > 0)).tolist():
             span = inner[0][row : row + 1], inner[1][row : row + 1]
@@ -152,8 +161,8 @@ class _Decoder:
             metadata, offset, duration, stats, ends = (a[good] for a in (metadata, offset, duration, stats, ends))
         # Half a nanosecond and more is the next one; both ends alike, so that what followed one another still does.
         start, end = origin + (offset + 500) // 1000, origin + (offset + duration + 500) // 1000
-        used, inverse = np.unique(metadata, return_inverse=True)
-        name_of = codes.of(used.tolist())[inverse.ravel()]
+        which, count = numbered(metadata)
+        name_of = codes.of(_one_of_each(which, count, metadata).tolist())[which]
         values, kinds = self._statistics(stats, ends, 4, asked)
         numbers = {key: np.where(kinds[k] == NUMBER, values[k], NULL) for k, key in enumerate(NUMBERS)}
         rest = {key: texts.of(values[len(NUMBERS) + k], kinds[len(NUMBERS) + k]) for k, key in enumerate(TEXTS)}
@@ -198,6 +207,13 @@ class _Decoder:
         return bytes(self.bytes[begin : begin + min(length, TEXT_BYTES)]).decode("utf-8", "replace")
 
 
+def _one_of_each(which: Ints, count: int, values: Ints) -> Ints:
+    """The value behind every dense number."""
+    found = np.empty(count, dtype=np.int64)
+    found[which] = values
+    return found
+
+
 class _Metadata:
     """The names of events or of statistics, by their numbers."""
 
@@ -211,6 +227,7 @@ class _Metadata:
         values = pairs.spans(2)
         held = decoder.fields(values.value, values.value + values.length)
         self._name, self._shown = (_span_of(held, number, values.owner, len(key)) for number in (2, 4))
+        self._stats, self._stat_owner = held.spans(5), values.owner
         # Of several entries for one number the last counts, as in any map of protobuf.
         last = len(key) - 1 - np.unique(key[::-1], return_index=True)[1]
         self._keys, self._rows = key[last], last
@@ -228,6 +245,14 @@ class _Metadata:
         names = [self._decoder.text(*self._name[row]) if row >= 0 else "" for row in rows]
         shown = [self._decoder.text(*self._shown[row]) if row >= 0 else "" for row in rows]
         return [short or name or f"event {key}" for short, name, key in zip(shown, names, keys, strict=True)], names
+
+    def look_into(self, modules: Modules) -> None:
+        """Hand over the HLO modules, which are statistics of entries that are named after them."""
+        held = self._decoder.fields(self._stats.value, self._stats.value + self._stats.length)
+        written = held.spans(6)
+        for row, begin, length in zip(written.owner.tolist(), written.value.tolist(), written.length.tolist(), strict=True):
+            name = self._decoder.text(*self._name[self._stat_owner[self._stats.owner[row]]])
+            modules.add(program_number(name), begin, length)
 
     def columns(self, wanted: Sequence[str]) -> Ints:
         """For every number of a statistic its place among those that are wanted; -1 for the others."""
@@ -265,8 +290,9 @@ class _Texts:
         found = np.full(len(values), NULL, dtype=np.int64)
         referring, written = np.flatnonzero(kinds == REFERENCE), np.flatnonzero(kinds >= 0)
         if len(referring):
-            used, inverse = np.unique(values[referring], return_inverse=True)
-            found[referring] = self._codes.of(self._references.named(used.tolist())[1])[inverse.ravel()]
+            which, count = numbered(values[referring])
+            used = _one_of_each(which, count, values[referring]).tolist()
+            found[referring] = self._codes.of(self._references.named(used)[1])[which]
         if len(written):
             begin, length = values[written], np.minimum(kinds[written], TEXT_BYTES)
             digest = digests(self._decoder.data, begin, length)

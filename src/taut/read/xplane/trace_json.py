@@ -35,10 +35,10 @@ class _Args(msgspec.Struct, gc=False):
     correlation_id: Value = None
     step_num: Value = None
     device_ordinal: Value = None
-    run_id: Value = None
+    program_id: Value = None
     hlo_op: Value = None
-    hlo_module: Value = None
     memcpy_details: Value = None
+    kernel_details: Value = None
     step_name: Value = None
     long_name: Value = None
 

@@ -1,0 +1,107 @@
+"""The checker of ``device`` itself: the cases are as they claim, right figures pass and wrong ones do not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "validation"))
+
+import device
+import device_cases
+
+MARKED = [
+    name for name in device_cases.CASES if name not in ("no_marks", "launches_lag_behind_marks", "two_devices_one_process")
+]
+
+
+def ideal(raws: list[device.Raw], cut: bool = False) -> dict[str, Any]:
+    """What a right answer looks like: windows from end to end of the work of marks, shares by their unions."""
+    windows, ranks = [], {}
+    for raw in raws:
+        marks = device.Marks(raw)
+        orderly = sorted(marks.last.values()) == list(marks.last.values())
+        first, last = (marks.first, marks.last) if orderly else (marks.main_first, marks.main_last)
+        kept = [i for i in last if marks.follows(i)] or list(last)
+        kept = kept[:-1] if cut else kept
+        opens = {i: last[i - 1] if marks.follows(i) else first[i] for i in kept}
+        step = sum(last[i] - opens[i] for i in kept) / len(kept)
+        opens[kept[0]] = min(opens[kept[0]], marks.first[kept[0]])  # what ran ahead of its step is inside
+        spans = [(opens[i], last[i]) for i in kept]
+        spans[-1] = spans[-1][0], max(marks.last[i] for i in kept)
+        windows += [
+            {"rank": raw.rank, "step": raw.marks[i][0], "start_ns": a, "end_ns": b}
+            for i, (a, b) in zip(kept, spans, strict=True)
+        ]
+        shares = {f"{name}_share": share for name, share in device.shares(raw, spans).items()}
+        ranks[str(raw.rank)] = {"host": None, "gpu": None, "step_ns": step, **shares}
+    return {"windows": windows, "ranks": ranks}
+
+
+def written(name: str, folder: Path) -> tuple[device_cases.Truth, list[device_cases.Job], list[device.Raw]]:
+    jobs, truth = device_cases.CASES[name]()
+    loaded = [device.load(job.write(folder)) for job in jobs]
+    return truth, jobs, [raw for raws in loaded if not isinstance(raws, str) for raw in raws]
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_a_case_is_what_its_truth_says(name: str, tmp_path: Path) -> None:
+    truth, jobs, raws = written(name, tmp_path)
+    assert device_cases.misses(truth, jobs, ideal(raws, name == "last_step_cut"), raws) == []
+
+
+@pytest.fixture
+def right(tmp_path: Path) -> tuple[device.Raw, dict[str, Any]]:
+    """A case with copies hidden under compute, and its right answer."""
+    _, _, raws = written("prefetch_in_the_step_before", tmp_path)
+    return raws[0], ideal(raws)
+
+
+def miss(raw: device.Raw, said: dict[str, Any]) -> str:
+    return "; ".join(device.check("trace", raw, "0", said).misses)
+
+
+@pytest.mark.parametrize("share", ["busy", "compute", "communication", "hidden", "exposed", "copy", "exposed_copy", "idle"])
+def test_a_share_that_is_off_by_more_than_a_point_is_a_miss(right: tuple[device.Raw, dict[str, Any]], share: str) -> None:
+    raw, said = right
+    assert miss(raw, said) == ""
+    said["ranks"]["0"][f"{share}_share"] += 0.011
+    assert miss(raw, said).startswith(f"{share} ")
+
+
+def test_a_step_that_is_off_by_more_than_a_hundredth_is_a_miss(right: tuple[device.Raw, dict[str, Any]]) -> None:
+    raw, said = right
+    said["ranks"]["0"]["step_ns"] *= 1.011
+    assert miss(raw, said).startswith("step 10.1")
+
+
+def test_windows_of_the_host_do_not_hold_what_their_steps_launched(right: tuple[device.Raw, dict[str, Any]]) -> None:
+    raw, said = right
+    for window, (_, start, end) in zip(said["windows"], raw.marks[1:], strict=True):
+        window.update(start_ns=start, end_ns=end)
+    assert "of what kept steps launched is held" in miss(raw, said)
+
+
+def test_windows_that_overlap_are_a_miss(right: tuple[device.Raw, dict[str, Any]]) -> None:
+    raw, said = right
+    said["windows"][1]["start_ns"] -= 1
+    assert miss(raw, said) == "windows overlap"
+
+
+def test_a_trace_with_device_events_and_no_device_is_a_miss(right: tuple[device.Raw, dict[str, Any]]) -> None:
+    raw, _ = right
+    assert device.check_job("trace", [raw], "device: null")[0].misses == ["device: null"]
+
+
+def test_an_export_of_nsight_systems_says_the_same(tmp_path: Path) -> None:
+    (job,), _ = device_cases.CASES["offload"]()
+    one, two = device.load(job.write(tmp_path)), device.load(job.write(tmp_path, "nsight"))
+    assert not isinstance(one, str)
+    assert not isinstance(two, str)
+    assert sorted(zip(one[0].start, one[0].end, one[0].kind, one[0].launch, strict=True)) == sorted(
+        zip(two[0].start, two[0].end, two[0].kind, two[0].launch, strict=True)
+    )
+    assert one[0].marks == two[0].marks
