@@ -7,9 +7,10 @@ of the forward pass, TensorRT-LLM's executor its iteration and both counts, Ligh
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from taut.core.tables import NULL
 
@@ -24,8 +25,7 @@ class Edge(Enum):
     END = "its last part"
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True):
     """Ranges by which one program shows its iterations; names are matched from their beginning."""
 
     name: str
