@@ -8,9 +8,9 @@ is one pair of arrays whatever the number of ranks.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
@@ -63,8 +63,7 @@ def _mean(ranks: list[DeviceRank]) -> DeviceRank | None:
     return DeviceRank(host=None, gpu=None, **{name: float(np.mean([getattr(one, name) for one in ranks])) for name in figures})
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One axis of time for all ranks and segments: where each op lies on it, and the windows of the devices."""
 
     start: Ints
