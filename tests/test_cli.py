@@ -351,6 +351,15 @@ def test_one_rank_alone_names_no_culprit_and_says_where_it_stands_how_to_record_
     assert answer.stderr.splitlines()[-1] == "next: taut analyze traces/"
 
 
+def test_all_ranks_are_shown_where_they_are_asked_for(tmp_path: Path) -> None:
+    rows = [f"{rank},{step},fwd,{step * 2000},1000" for step in range(3) for rank in range(9)]
+    (tmp_path / "ops.csv").write_text("\n".join(["rank,step,class,start_ns,duration_ns", *rows]), encoding="utf-8")
+    few, every = (taut_("analyze", tmp_path / "ops.csv", "--no-save", *more).stdout for more in ([], ["--all-ranks"]))
+    assert " 4 more: --all-ranks" in few
+    assert "more: --all-ranks" not in every
+    assert len(every.splitlines()) == len(few.splitlines()) + 3
+
+
 def test_off_a_terminal_there_is_no_colour_no_animation_and_streams_are_apart(tmp_path: Path) -> None:
     done = shell("demo", cwd=tmp_path)
     assert done.returncode == 0

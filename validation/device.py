@@ -408,7 +408,7 @@ def check(trace: str, raw: Raw, rank: str, device: dict[str, Any]) -> Row:
         row.raw_ms = {k: v / 1e6 for k, v in marks.periods(kept).items()}
         if len(set(kept)) < len(kept):
             row.misses.append("several windows of one mark")
-        if row.raw_ms and all(abs(row.step_ms / v - 1) > STEP for v in row.raw_ms.values()):
+        if row.raw_ms and all(abs(row.step_ms - v) > STEP * abs(v) for v in row.raw_ms.values()):
             row.misses.append(
                 f"step {row.step_ms:.3f} for " + ", ".join(f"{v:.3f} ({k})" for k, v in row.raw_ms.items()) + " ms"
             )

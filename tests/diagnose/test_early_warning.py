@@ -107,7 +107,7 @@ def test_a_warning_is_no_finding_and_one_quiet_line() -> None:
     assert entry["confidence"] > 0.99
     assert done.findings == []
     said = " ".join(render(done.result, Screen(width=120)).split())
-    assert f"early warning, no finding yet: rank 2, steps 0–{last}: from one step" in said
+    assert f"early warning, no finding yet: rank 2 (node), steps 0–{last}: from one step" in said
 
 
 def test_short_runs_are_not_tested() -> None:

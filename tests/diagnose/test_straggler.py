@@ -187,7 +187,7 @@ def test_a_link_slow_both_ways_names_the_interface() -> None:
     work = BASE * gaussian(np.random.default_rng(5), 20, 6, 0.02)
     done = analyze(ring_all_reduce(work, MS, {(1, 2): 5 * MS, (2, 3): 5 * MS}))
     assert [(f.links, f.ranks) for f in done.findings] == [(("1:2", "2:3"), (2,))]
-    assert "rank 2: its network interface" in done.findings[0].because
+    assert "rank 2 (node): its network interface" in done.findings[0].because
 
 
 def test_a_healthy_ring_names_no_link() -> None:

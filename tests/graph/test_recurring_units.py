@@ -73,10 +73,31 @@ def test_the_unit_is_the_step_not_its_layers(sequence: list[str], count: int) ->
         ["reduce 64"] * 50,
         ["gemm"] * 50,
         ["embed", *LAYER * 3, *[*LAYER, "route", "experts"] * 20, "logits", "sample"],
+        [
+            "h2d",
+            "embed",
+            *LAYER * 3,
+            *[f"{name} {k}" for name in LAYER for k in range(5)] * 58,
+            "logits",
+            "top",
+            "sample",
+            "d2h",
+        ],
         ["patch", *[name + " a" for name in LAYER] * 12, *[name + " b" for name in LAYER] * 12, "sample"],
         [f"only once {k}" for k in range(50)],
     ],
-    ids=["decode", "two", "training", "tensor parallel", "collectives", "one kernel", "dense then moe", "two stacks", "setup"],
+    ids=[
+        "decode",
+        "two",
+        "training",
+        "tensor parallel",
+        "collectives",
+        "one kernel",
+        "dense then moe",
+        "many classes",
+        "two stacks",
+        "setup",
+    ],
 )
 def test_a_window_without_steps_stays_one(sequence: list[str]) -> None:
     assert steps(sequence) == [0, len(sequence)]
@@ -86,6 +107,11 @@ def test_steps_that_are_cut_are_left_out() -> None:
     cut = STEP * 6
     found = steps(cut[100:-60])
     assert (found[0], len(found) - 1, set(found[1:])) == (len(STEP) - 100 + len(STEP) - 60, 4, {len(STEP)})
+
+
+def test_nothing_is_cut_of_whole_steps_that_only_something_inside_tells() -> None:
+    step = [*LAYER * 6, "route", *LAYER * 6]
+    assert steps(step * 5) == [0, *[len(step)] * 5]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -102,6 +128,16 @@ def test_streams_that_overtake_each_other(seed: int) -> None:
     assert len(steps([(STEP * 8)[k] for k in order])) - 1 in (7, 8)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_kernels_that_depend_on_the_data(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    experts = [f"expert {k}" for k in range(8)]
+    routed = [[name for name in experts if chance.random() < 0.5] for _ in range(10)]
+    wide = [f"{name} {k}" for name in LAYER for k in range(3)]
+    found = steps([name for some in routed for name in ["copy h2d", "embed", *[*wide, *some] * 12, "logits", "sample"]])
+    assert len(found) - 1 == 10
+
+
 def test_prefills_among_decodes() -> None:
     assert len(steps([*STEP * 5, *PREFILL, *STEP * 5, *PREFILL, *STEP * 5])) - 1 == 17
 
@@ -115,7 +151,7 @@ def test_calls_belong_to_the_step_of_what_they_launched() -> None:
 
 
 def test_ranks_have_the_same_steps() -> None:
-    trace = traced([STEP * 6, ["warm up", *STEP * 6]])
+    trace = traced([STEP * 6, [*STEP[-1:], *STEP * 6]])
     step = recurring(trace)
     assert np.bincount(step[trace.ops.rank == 0]).tolist() == [len(STEP)] * 6
     assert np.bincount(step[trace.ops.rank == 1] + 1).tolist() == [1, *[len(STEP)] * 6]

@@ -43,7 +43,7 @@ def late_host(steps: int = 4) -> Rank:
 
 def test_idle_time_before_a_launch_is_the_host_s(tmp_path: Path) -> None:
     assert causes(used(tmp_path, late_host())) == {
-        "host, nothing recorded": 3 * 590,
+        "host between calls": 3 * 590,
         "launch": 3 * 2,
         "launched, not begun": 3 * 8,
     }
@@ -56,7 +56,7 @@ def test_idle_time_is_told_by_what_the_host_did_meanwhile(tmp_path: Path) -> Non
         rank.call("cudaDeviceSynchronize", 1000 * s + 300, 1000 * s + 700)
     # The call of the step before the first window was dropped with it.
     assert causes(used(tmp_path, rank)) == {
-        "input: DataLoader": 3 * 100, "synchronisation": 2 * 90, "host, nothing recorded": 3 * 400 + 90, "launch": 3 * 2,
+        "input: DataLoader": 3 * 100, "synchronisation": 2 * 90, "host between calls": 3 * 400 + 90, "launch": 3 * 2,
         "launched, not begun": 3 * 8,
     }  # fmt: skip
 

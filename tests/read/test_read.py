@@ -294,3 +294,9 @@ def test_a_table_of_step_times_beside_traces_is_left_out(tiny: Any, write: Write
     folder = write("rank0.json", one_op(tiny), rank=0, world_size=1).parent
     write("times.csv", b"worker,step,step_time_s\n0,0,1\n0,1,1\n")
     assert "times.csv left out: its times count from their steps" in read([folder]).partial[0]
+
+
+def test_the_word_rank_in_a_file_name_comes_before_others(tiny: Any, write: Write) -> None:
+    for rank in (4, 5):
+        folder = write(f"node1_rank{rank}.json", one_op(tiny), rank=None).parent
+    assert read([folder]).members.rank.tolist() == [4, 5]

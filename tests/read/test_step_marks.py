@@ -104,6 +104,7 @@ def test_marks_of_iterations(names: list[str], steps: list[int]) -> None:
         ["Optimizer.zero_grad#Adam.zero_grad"] * 4,
         ["lr_scheduler.step"] * 4,
         ["request 1", "request 2", "request 3"],
+        ["criterion"] * 2,
     ],
 )
 def test_parts_of_steps_are_no_steps(names: list[str]) -> None:
@@ -123,6 +124,23 @@ def test_a_part_inside_a_step_does_not_count() -> None:
     loop = found([*inside, *every(["train_step"] * 4)], range(5, 400, 10))
     assert loop is not None
     assert (loop.stem, len(loop.step)) == ("train_step", 4)
+
+
+def test_a_name_inside_itself_counts_once() -> None:
+    inside: list[Range] = [("train_step", start + 10, end - 10) for _, start, end in every(["train_step"] * 4)]
+    assert [start for _, start, _ in marks(found([*inside, *every(["train_step"] * 4)], range(5, 400, 10)))] == [
+        0,
+        100,
+        200,
+        300,
+    ]
+
+
+def test_marks_of_a_warm_up_are_not_the_loop() -> None:
+    warm: list[Range] = [("prefill", 10 * k, 10 * k + 9) for k in range(3)]
+    loop = found([*warm, *[(f"iteration {k}", 100 * k, 100 * k + 80) for k in range(1, 9)]], range(5, 900, 10))
+    assert loop is not None
+    assert loop.step.tolist() == list(range(1, 9))
 
 
 def test_the_thread_that_launches_counts() -> None:
@@ -161,6 +179,11 @@ def test_optimisers_that_take_turns_are_of_one_step() -> None:
     assert marks(found(ends, range(5, 800, 10)))[1:] == [(1, 199, 399), (2, 399, 599), (3, 599, 799)]
 
 
+def test_three_optimisers_of_one_step_are_not_three_steps() -> None:
+    ends: list[Range] = [("Optimizer.step#Adam.step", at, at + 5) for at in (900, 910, 920)]
+    assert found(ends, [*range(5, 900, 10), 902, 912, 922]) is None
+
+
 def test_batches_of_a_loader_begin_steps_and_the_last_may_be_cut() -> None:
     loads: list[Range] = [("enumerate(DataLoader)#_Iter.__next__", 100 * k, 100 * k + 5) for k in range(4)]
     assert marks(found(loads, range(8, 350, 10))) == [(0, 0, 100), (1, 100, 200), (2, 200, 300)]
@@ -189,12 +212,25 @@ def test_steps_of_the_profiler_come_before_others(tiny: Any) -> None:
     notes = [tiny.event("user_annotation", name, 100 * k, 80) for k, name in enumerate(SGLANG)]
     trace = kineto_trace(tiny, [*notes, tiny.step(7, 0, 200), tiny.step(8, 200, 200)], range(5, 400, 10))
     assert trace.marks.step.tolist() == [7, 8]
+    assert trace.marks.phase.tolist() == ["mixed", "mixed"]
+
+
+def test_steps_of_the_profiler_have_the_phase_of_the_server_inside(tiny: Any) -> None:
+    notes = [tiny.event("user_annotation", name, 100 * k + 5, 80) for k, name in enumerate(SGLANG)]
+    trace = kineto_trace(tiny, [*notes, *(tiny.step(k, 100 * k, 100) for k in range(4))], range(6, 400, 10))
+    assert (trace.marks.step.tolist(), trace.marks.phase.tolist()) == ([0, 1, 2, 3], ["prefill", "decode", "mixed", "decode"])
 
 
 def test_a_loop_inside_the_only_step_of_the_profiler(tiny: Any) -> None:
     notes = [tiny.event("user_annotation", name, 100 * k, 80) for k, name in enumerate(SGLANG)]
     trace = kineto_trace(tiny, [*notes, tiny.step(7, 0, 399)], range(5, 400, 10))
     assert trace.marks.step.tolist() == [0, 1, 2, 3]
+
+
+def test_what_is_only_implied_does_not_part_a_step_of_the_profiler(tiny: Any) -> None:
+    notes = [tiny.event("user_annotation", "Optimizer.step#Adam.step", 100 * k + 90, 9) for k in range(4)]
+    trace = kineto_trace(tiny, [*notes, tiny.step(7, 0, 399)], range(5, 400, 10))
+    assert trace.marks.step.tolist() == [7]
 
 
 def test_one_mark_of_a_server_is_one_step(tiny: Any) -> None:

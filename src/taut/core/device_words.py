@@ -18,8 +18,12 @@ COPY_CLASSES = ("copy h2d", "copy d2h", "copy d2d", "copy h2h", "set", "copy")
 whose direction is not recorded."""
 NO_DEVICE = "launches onto a device of which no event is recorded"
 """Counted: where it is the case for all of a job, every figure is one of the host."""
+UNREAD = "events of categories that are not known"
+"""Counted in traces without a device: they may be one's."""
 LAUNCHES = "device ops with their launch"
 """What a trace counts as so many ops whose call of the host was recorded."""
+NO_BYTES = "collectives whose bytes are not known"
+"""Of so many the trace holds a size that tells them apart and is not that of the larger buffer of a rank in bytes."""
 _STREAM = re.compile(r"(?:device (\d+) )?stream ")
 
 

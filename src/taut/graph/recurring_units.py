@@ -27,9 +27,11 @@ USUAL = 0.8
 """A class belongs to the unit if it is in this share of the units, and units are alike if this share of them is."""
 ALIKE, COMPLETE = 0.25, 0.95
 """Units differ by at most this much of the median one; a last one that is shorter than this and than all others is cut."""
-STRAY, MISSING, MORE = 0.1, 0.1, 0.05
-"""Share of the classes that may lie before or after all units only; that may be missing in most units; and that may be
-missing in shorter units if longer ones have them."""
+STRAY, RARE, MISSING, MORE = 0.05, 0.1, 0.3, 0.05
+"""Share of the classes that may lie before or after all units only; that may be in few units; that may be missing in most
+units; and that may be missing in shorter units if longer ones have them."""
+FEW = 0.3
+"""A class in less than this share of the units is rare: what happens once in a step is so among its layers."""
 OTHER = 0.7
 """A unit with less than this share of the usual classes does another kind of work: prefill among decodes."""
 BEYOND = 0.1
@@ -109,9 +111,10 @@ def _units(token: Ints, classes: int, least: int) -> list[Unit]:
     found = dict[int, int]()
     for code in _candidates(token, count):
         at = order[first[code] : first[code] + count[code]]
-        missing = _missing(token, order, at, least) if _regular(at, len(token)) else -1
-        if 0 <= missing <= MISSING * there:
-            found[code] = missing
+        if _regular(at, len(token)):
+            stray, rare, missing = _lacking(token, order, at)
+            if stray <= int(STRAY * there) and rare <= RARE * there and missing <= min(MISSING * there, there - least):
+                found[code] = missing
     if not found or _two_halves(order, first, count, len(token)):
         return []
     enough = min(found.values()) + int(MORE * there)
@@ -142,25 +145,24 @@ def _regular(at: Ints, length: int) -> bool:
     return bool(alike.mean() >= USUAL and at[0] <= beyond and length - at[-1] <= beyond)
 
 
-def _missing(token: Ints, order: Ints, at: Ints, least: int) -> int:
-    """Classes that most units lack; -1 where more than a few are in no complete unit at all."""
+def _lacking(token: Ints, order: Ints, at: Ints) -> tuple[int, int, int]:
+    """How many classes are in no complete unit, in few of them, and not in most of them."""
     begun = np.zeros(len(token), dtype=np.int64)
     begun[at] = 1
     turn, kind = np.cumsum(begun)[order], token[order]
     new = (turn >= 1) & (turn < len(at))
     new[1:] &= (turn[1:] != turn[:-1]) | (kind[1:] != kind[:-1])
-    turn, classes, there = turn[new], int(kind[-1]) + 1, len(np.unique(kind))
-    kind = kind[new]
+    there, classes = len(np.unique(kind)), int(kind[-1]) + 1
+    turn, kind = turn[new], kind[new]
     units = np.bincount(kind, minlength=classes)
     usual = units >= USUAL * (len(at) - 1)
-    if there - int((units > 0).sum()) > int(STRAY * there) or usual.sum() < least:
-        return -1
     # Classes of units that do as much work of another kind are not missing in the others.
     size = np.diff(at)
     other = np.bincount(turn[usual[kind]], minlength=len(at)) < OTHER * usual.sum()
     other[1:] &= np.abs(size - np.median(size)) <= ALIKE * np.median(size)
-    own = np.bincount(kind[~other[turn]], minlength=classes)
-    return there - int(usual.sum()) - int(((units > 0) & (own == 0)).sum())
+    own = np.bincount(kind[~other[turn]], minlength=classes) > 0
+    rare = own & (units < FEW * (len(at) - 1))
+    return there - int((units > 0).sum()), int(rare.sum()), there - int((usual | ((units > 0) & ~own)).sum())
 
 
 def _two_halves(order: Ints, first: Ints, count: Ints, length: int) -> bool:
@@ -178,6 +180,8 @@ def _turns(token: Ints, cut: Cut) -> tuple[Ints, int, int]:
     What lies before the first cut or behind the last is a unit if it is as long as one, else it is left out.
     """
     at = np.flatnonzero(token == cut.code) + cut.behind
+    if len(at) > 1 and (np.diff(at) == at[1] - at[0]).all() and len(token) == len(at) * (at[1] - at[0]):
+        at = at - at[0]  # whole units, all alike, from the first op to the last
     ends = np.unique(np.concatenate([[0], at, [len(token)]]))
     size = np.diff(ends)
     inner = size[1:-1] if len(size) > 2 else size

@@ -11,6 +11,7 @@ from taut.core.errors import UsageError
 from taut.lab.truth import MODES, Injected
 
 JOBS = ("ddp", "fsdp", "tp-fsdp", "pipeline", "hsdp")
+DEVICES = ("cpu", "cuda")
 STEPS = 30
 """Steps of a recorded part; the first is dropped by the analysis because the profiler slows it."""
 PLAIN = 8
@@ -23,6 +24,14 @@ RELAYED = ("latency", "loss")
 """Faults that need the userspace relay on a rank's link."""
 FATAL = ("hang", "kill")
 """Faults that a job does not survive: they come last, after the healthy parts."""
+OUTSIDE = ("link", "link-one-way", "latency", "loss", "two", "quota", "skew")
+"""Faults done to a rank's network, control group or clock: ranks on a GPU are plain processes and have none of their own."""
+FAULTED = ("faulted", "unprofiled")
+"""Parts in which the fault is there: the analysed one, and on a GPU the same steps without the profiler."""
+KERNEL = "spin_kernel"
+"""Class of the kernel that emulates compute on a GPU; a slow rank is slow in it."""
+ON_DEVICE = ("slow", "drift", "out-of-step")
+"""Faults that make compute longer."""
 RATES = {"": (45, 120), "pipeline": (12, 25)}
 """Mbit/s of a slow link, such that it matters: hops hide under compute until they take longer than a micro-batch."""
 PERIOD_MS = 20
@@ -37,12 +46,15 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int = 4
     seed: int = 0
     steps: int = STEPS
+    device: str = "cpu"
     folder: str
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Recorded parts in order: the faulted one between two healthy ones, last if the job does not survive it."""
-        return ("healthy-0", "healthy-1", "faulted") if self.fault in FATAL else ("healthy-0", "faulted", "healthy-1")
+        if self.fault in FATAL:
+            return ("healthy-0", "healthy-1", "faulted")
+        return ("healthy-0", *(FAULTED if self.device != "cpu" else FAULTED[:1]), "healthy-1")
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line."""
@@ -50,6 +62,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"--job {self.job}: no such job; it has {', '.join(JOBS)}")
         if self.fault not in MODES:
             raise UsageError(f"--fault {self.fault}: no such fault; it has {', '.join(MODES)}")
+        if self.device not in DEVICES:
+            raise UsageError(f"--device {self.device}: no such device; it has {', '.join(DEVICES)}")
+        if self.device != "cpu" and self.fault in OUTSIDE:
+            raise UsageError(f"--fault {self.fault}: not with --device {self.device}, where ranks have no network of their own")
         if not 2 <= self.ranks <= 64:
             raise UsageError(f"--ranks {self.ranks}: the lab runs 2 to 64 ranks on one machine")
         if (self.ranks < 4 and (self.job in ("tp-fsdp", "hsdp") or self.fault in ("two", "out-of-step"))) or self.ranks % 2:
@@ -130,7 +146,8 @@ def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.
     if fault in ("link", "latency", "loss"):
         links = tuple(f"{s}:{d}" for s, d in pairs if rank in (s, d))
     ranks = tuple(range(spec.ranks // 2, spec.ranks)) if fault == "out-of-step" else (rank,)
-    return Injected(fault=fault, ranks=ranks, links=links, first_step=first, last_step=last, strength=strength)
+    classes = (KERNEL,) if spec.device != "cpu" and fault in ON_DEVICE else ()
+    return Injected(fault=fault, ranks=ranks, links=links, classes=classes, first_step=first, last_step=last, strength=strength)
 
 
 def clocks(spec: Spec) -> dict[int, tuple[float, float]]:

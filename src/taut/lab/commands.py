@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _SEED = click.option(
     "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Draws place, onset and strength."
 )
+_DEVICE = click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="cpu, or cuda: all ranks on one GPU, without root (docs/lab.md).",
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows and their summary as one JSON object.")
 
 
@@ -38,8 +44,9 @@ def lab() -> None:
 @click.option("--ranks", type=int, default=4, show_default=True, help="Processes, each in its own network namespace.")
 @_SEED
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=30, show_default=True, help="Steps of each recorded part.")
+@_DEVICE
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for traces, logs and truth.json.")
-def run(job: str, fault: str, ranks: int, seed: int, steps: int, output: str) -> None:
+def run(job: str, fault: str, ranks: int, seed: int, steps: int, device: str, output: str) -> None:
     """Run a job with a fault between two runs without it, record it, and write down the truth.
 
     Then: taut analyze DIR/faulted, and: taut lab score DIR.
@@ -47,9 +54,10 @@ def run(job: str, fault: str, ranks: int, seed: int, steps: int, output: str) ->
     from taut.lab.case import Spec
     from taut.lab.run_case import Lab
 
-    spec = Spec(job=job, fault=fault, ranks=ranks, seed=seed, steps=steps, folder=str(Path(output).resolve()))
+    folder = str(Path(output).resolve())
+    spec = Spec(job=job, fault=fault, ranks=ranks, seed=seed, steps=steps, device=device, folder=folder)
     spec.check()
-    with Lab() as place:
+    with Lab(device) as place:
         seconds = place.run(spec)
     click.echo(f"{output}: {job} with {fault}, {ranks} ranks, {seconds:.0f} s", err=True)
 
@@ -87,11 +95,19 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
 @click.option("--job", "jobs", multiple=True, help="Only these jobs (may be repeated).")
 @click.option("--fault", "faults", multiple=True, help="Only these faults (may be repeated).")
 @click.option("--ranks", type=int, default=4, show_default=True, help="Ranks of the real jobs.")
+@_DEVICE
 @click.option("--modelled", is_flag=True, help="Generated jobs of 64 to 1,024 ranks instead of real ones; needs no root.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for runs, table and plots.")
 @_JSON
 def matrix(
-    seed: int, jobs: tuple[str, ...], faults: tuple[str, ...], ranks: int, modelled: bool, output: str, as_json: bool
+    seed: int,
+    jobs: tuple[str, ...],
+    faults: tuple[str, ...],
+    ranks: int,
+    device: str,
+    modelled: bool,
+    output: str,
+    as_json: bool,
 ) -> None:
     """Run every fault on several jobs, and healthy jobs beside them; print the table and write it with plots.
 
@@ -106,7 +122,7 @@ def matrix(
             rows.append(row)
             _told(len(rows), len(runs), row)
     else:
-        specs = plans.plan(seed, Path(output).resolve() / "runs", jobs, faults, ranks)
+        specs = plans.plan(seed, Path(output).resolve() / "runs", jobs, faults, ranks, device)
         for spec in specs:
             spec.check()
         rows = _run_all(specs)
@@ -150,7 +166,7 @@ def _run_all(specs: Sequence[Spec]) -> list[Row]:
 
     began = time.monotonic()
     if any(not Path(spec.folder, TRUTH).exists() for spec in specs):
-        with Lab() as place:
+        with Lab(specs[0].device) as place:
             for number, spec in enumerate(specs):
                 if not Path(spec.folder, TRUTH).exists():
                     try:

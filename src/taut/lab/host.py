@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -27,7 +27,7 @@ import numpy as np
 
 from taut.core.errors import TautError
 from taut.lab import net, truth
-from taut.lab.case import FATAL, PERIOD_MS, RELAYED, Spec, clocks, draw
+from taut.lab.case import FATAL, FAULTED, PERIOD_MS, RELAYED, Spec, clocks, draw
 from taut.lab.truth import Injected, Truth
 
 if TYPE_CHECKING:
@@ -52,11 +52,12 @@ class Answer(msgspec.Struct):
 
 
 def main(cgroup: str) -> None:
-    """Serve specs from standard input until it closes."""
+    """Serve specs from standard input until it closes; without a control group ranks share this machine's network."""
+    if not cgroup:
+        net.die_with_parent()
     for module in NEEDED:
         import_module(module)
-    net.switch()
-    network = Network()
+    network = Network() if cgroup else None
     print("ready", flush=True)
     for line in sys.stdin:
         spec = msgspec.json.decode(line, type=Spec)
@@ -66,7 +67,8 @@ def main(cgroup: str) -> None:
         try:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir(parents=True)
-            with_truth = Host(spec, scratch, Path(cgroup), network).run()
+            places = network.places(spec) if network else [net.Loopback()] * spec.ranks
+            with_truth = Host(spec, scratch, Path(cgroup), places).run()
             truth.save(with_truth, scratch)
             shutil.rmtree(spec.folder, ignore_errors=True)
             scratch.replace(spec.folder)
@@ -81,11 +83,13 @@ class Network:
     """The sockets of a lab, made when first needed, used by run after run."""
 
     def __init__(self) -> None:
+        net.switch()
         self.made: dict[tuple[int, bool], net.Socket] = {}
 
-    def sockets(self, ranks: int, relayed: set[int]) -> list[net.Socket]:
+    def places(self, spec: Spec) -> list[net.Socket]:
         """One plugged socket for every rank, all others unplugged."""
-        wanted = [(rank, rank in relayed) for rank in range(ranks)]
+        relayed = {i.ranks[0] for i in draw(spec) if i.fault in RELAYED}
+        wanted = [(rank, rank in relayed) for rank in range(spec.ranks)]
         for key, place in self.made.items():
             if key not in wanted:
                 place.plug(False)
@@ -99,10 +103,10 @@ class Network:
 class Host:
     """One lab run from the outside."""
 
-    def __init__(self, spec: Spec, folder: Path, cgroup: Path, network: Network) -> None:
+    def __init__(self, spec: Spec, folder: Path, cgroup: Path, places: Sequence[net.Socket | net.Loopback]) -> None:
         self.spec, self.folder = spec, folder
         self.injected = draw(spec)
-        self.sockets = network.sockets(spec.ranks, {i.ranks[0] for i in self.injected if i.fault in RELAYED})
+        self.places = places
         self.progress = np.frombuffer(mmap.mmap(-1, 8 * (spec.ranks + 1)), dtype=np.int64)
         self.pids: list[int] = []
         self.links: list[Connection] = []
@@ -129,7 +133,7 @@ class Host:
     def _start(self) -> None:
         from taut.lab import rank as rank_process
 
-        for rank, place in enumerate(self.sockets):
+        for rank, place in enumerate(self.places):
             ours, theirs = Pipe()
             pid = os.fork()
             if pid == 0:
@@ -147,14 +151,15 @@ class Host:
         told: list[Any] = [None] * self.spec.ranks
         open_ = dict(enumerate(self.links))
         patience = time.monotonic() + PATIENCE_S
-        sample = _Sampler(self.pids, self.folder / part / "host.csv") if part else None
+        alone = self.spec.device == "cpu"  # else a rank's interface is the machine's, and says nothing of the rank
+        sample = _Sampler(self.pids, self.folder / part / "host.csv") if part and alone else None
         while open_:
             ready = set(wait(list(open_.values()), POLL_S))
             for rank, link in list(open_.items()):
                 if link in ready:
                     told[rank] = self._checked(rank, part, _received(link))
                     del open_[rank]
-            if part == "faulted":
+            if part in FAULTED:
                 self.faults.at(int(self.progress[:-1].max()))
             if sample is not None:
                 sample.tick()
@@ -206,7 +211,10 @@ class Host:
     def _truth(self) -> Truth:
         spec = self.spec
         skew = clocks(spec)
-        plain, healthy = self._walls("plain"), [self._walls(p) for p in spec.parts if p != "faulted"]
+        plain, healthy = self._walls("plain"), [self._walls(p) for p in spec.parts if p not in FAULTED]
+        profiled = [ns for walls in healthy for ns in walls]
+        if "unprofiled" in self.told:
+            plain, profiled = self._walls("unprofiled"), self._walls("faulted")
         bytes_of = {
             kind: float(sum(f.stat().st_size for f in (self.folder / "faulted").glob(pattern)))
             for kind, pattern in (("trace_bytes", "rank*.json.gz"), ("flight_bytes", "flight*"), ("log_bytes", "steps.csv"))
@@ -219,17 +227,29 @@ class Host:
             skew_ns={r: ns + ppm * 1e-6 * self.skewed_at for r, (ns, ppm) in skew.items()},
             skew_ppm={r: ppm for r, (_, ppm) in skew.items()},
             overhead={
-                "plain_ms": float(np.median(plain)) / 1e6, "profiled_ms": float(np.median(healthy)) / 1e6, **bytes_of,
+                "plain_ms": float(np.median(plain)) / 1e6, "profiled_ms": float(np.median(profiled)) / 1e6, **bytes_of,
             },
+            device=spec.device, device_step_ns=self._device("faulted"), unprofiled_step_ns=self._device("unprofiled"),
         )  # fmt: skip
 
     def _walls(self, part: str) -> list[int]:
-        """Wall time of every step but the first: from the latest end of the one before to its own latest end."""
+        """Wall time of every step but the first: from the latest end of the one before to its own latest end.
+
+        On a GPU the mean over ranks of what their CUDA events say: hosts run ahead, and all ranks keep the same pace.
+        """
+        events = list(self._device(part).values())
+        if events:
+            return [int(ns) for ns in np.mean([e[: min(map(len, events))] for e in events], axis=0)]
         ends = [[row[1] for row in told.steps] for told in self.told[part] if hasattr(told, "steps")]
         if not ends:
             return []
         latest = np.array([max(e[s] for e in ends) for s in range(min(map(len, ends)))])
         return [int(ns) for ns in np.diff(latest)]
+
+    def _device(self, part: str) -> dict[int, tuple[int, ...]]:
+        """By rank, what CUDA events say of every step but the first, ns."""
+        told = [getattr(of_rank, "device_ns", ()) for of_rank in self.told.get(part, ())]
+        return {rank: tuple(ns[1:]) for rank, ns in enumerate(told) if len(ns) > 1}
 
 
 class Faults:
@@ -259,14 +279,18 @@ class Faults:
     def _turn(self, fault: Injected, on: bool) -> None:
         match fault.fault:
             case "link" | "link-one-way":
-                (net.slow if on else net.restore)(fault, self.host.sockets)
+                (net.slow if on else net.restore)(fault, self._sockets)
             case "latency" | "loss":
                 s = fault.strength if on else {}
-                self.host.sockets[fault.ranks[0]].disturb(s.get("ms", 0), s.get("jitter_ms", 0), s.get("loss", 0))
+                self._sockets[fault.ranks[0]].disturb(s.get("ms", 0), s.get("jitter_ms", 0), s.get("loss", 0))
             case "quota":
                 self._quota(fault, on)
             case "stall":
                 self._stall(fault, on)
+
+    @property
+    def _sockets(self) -> list[net.Socket]:
+        return [place for place in self.host.places if isinstance(place, net.Socket)]
 
     def _quota(self, fault: Injected, on: bool) -> None:
         rank = fault.ranks[0]

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from taut.diagnose.detectors import DETECTORS
-from taut.lab.case import JOBS, STEPS, Spec
+from taut.lab.case import JOBS, OUTSIDE, STEPS, Spec
 from taut.lab.modelled import modelled
 from taut.lab.score import Row, attempt
 from taut.lab.truth import MODES, TRACES, load
@@ -29,19 +29,23 @@ MODEL_QUIET = ((64, 44), (128, 12), (256, 6))
 """Healthy modelled jobs of every kind, by size."""
 
 
-def plan(seed: int, folder: Path, jobs: Sequence[str] = (), faults: Sequence[str] = (), ranks: int = 4) -> list[Spec]:
+def plan(
+    seed: int, folder: Path, jobs: Sequence[str] = (), faults: Sequence[str] = (), ranks: int = 4, device: str = "cpu"
+) -> list[Spec]:
     """The real runs of a matrix, healthy and faulted mixed; jobs rotate so that over seeds every fault meets every job."""
     specs = []
     for i in range(max(QUIET.values())):
         for place, fault in enumerate(MODES):
             able = [job for job in (jobs or JOBS) if fault != "out-of-step" or job == "hsdp"]
+            if device != "cpu" and fault in OUTSIDE:
+                continue
             count = QUIET.get(fault, REPEATS if MODES[fault] in BUILT else 1)
             if (faults and fault not in faults) or i >= (min(count, len(able)) if jobs else count) or not able:
                 continue
             job = able[(place + seed + i) % len(able)]
             number, steps = 1000 * seed + i, STEPS * (2 if fault in RARE else 1)
             name = str(folder / f"{fault}-{job}-{number}")
-            specs.append(Spec(job=job, fault=fault, ranks=ranks, seed=number, steps=steps, folder=name))
+            specs.append(Spec(job=job, fault=fault, ranks=ranks, seed=number, steps=steps, device=device, folder=name))
     return specs
 
 

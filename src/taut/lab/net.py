@@ -23,6 +23,11 @@ BRIDGE, MTU, MOST_RANKS = "br0", 9000, 64
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def die_with_parent() -> None:
+    """Let the kernel end this process when its parent ends, where no process namespace does that."""
+    _libc.prctl(1, signal.SIGKILL)
+
+
 def address(rank: int) -> str:
     """The rank's address inside the lab."""
     return f"10.77.0.{rank + 1}"
@@ -44,6 +49,14 @@ def switch() -> None:
         hosts.flush()
         # Seen by this lab alone (it has a mount namespace too); without it every connection waits for a name server.
         _do("mount", "--bind", hosts.name, "/etc/hosts")
+
+
+class Loopback:
+    """The place of a rank that shares the machine's network."""
+
+    def enter(self) -> None:
+        """Nothing to enter; the rank must not outlive the lab all the same."""
+        die_with_parent()
 
 
 class Socket:

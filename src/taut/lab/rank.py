@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -22,8 +23,8 @@ from torch.profiler import ProfilerAction, ProfilerActivity, profile
 from taut.core.array_types import Ints
 from taut.lab import net
 from taut.lab.case import FATAL, PLAIN, Spec, clocks
-from taut.lab.net import Socket
-from taut.lab.torch_jobs import HOPS, Job, Pace
+from taut.lab.net import Loopback, Socket
+from taut.lab.torch_jobs import HOPS, Job, Loss, Pace, event_now
 from taut.lab.truth import Injected
 
 PORT = 29500
@@ -36,12 +37,20 @@ class Part:
 
     steps: list[tuple[int, int, int, int, float]] = field(default_factory=list)
     """Start and end by the machine's clock, start and end by the rank's own, ns; the loss."""
+    device_ns: list[int] = field(default_factory=list)
+    """Time of each step on the GPU, between CUDA events at the ends of steps on the stream of compute, ns; else empty."""
     cpu_s: float = 0.0
     failed: str = ""
 
 
 def main(
-    spec: Spec, rank: int, injected: tuple[Injected, ...], place: Socket, host: Connection, progress: Ints, folder: Path
+    spec: Spec,
+    rank: int,
+    injected: tuple[Injected, ...],
+    place: Socket | Loopback,
+    host: Connection,
+    progress: Ints,
+    folder: Path,
 ) -> None:
     """Never returns: ends the process, because gloo's teardown can deadlock."""
     code = 1
@@ -58,10 +67,13 @@ def main(
 
 
 def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connection, progress: Ints, folder: Path) -> None:
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]})
+    cores = sorted(os.sched_getaffinity(0))
+    on_gpu = spec.device != "cpu"
+    mine = cores[rank % len(cores) :: spec.ranks] if on_gpu else cores[rank % len(cores) :][:1]
+    os.sched_setaffinity(0, mine)
     torch.set_num_threads(1)
     timeout = timedelta(seconds=FATAL_TIMEOUT_S if spec.fault in FATAL else TIMEOUT_S)
-    store = f"tcp://{net.address(0)}:{PORT}"
+    store = f"file://{folder}/store" if on_gpu else f"tcp://{net.address(0)}:{PORT}"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=spec.ranks, timeout=timeout)
     pace = Pace(spec, rank, injected)
     job = Job(spec, rank, pace)
@@ -74,7 +86,10 @@ def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connectio
         (folder / part).mkdir(exist_ok=True)
         _set_clock(spec, rank, part)
         dist.barrier()
-        host.send(_recorded(spec, job, pace, part, progress, folder / part))
+        if part == "unprofiled":
+            host.send(_steps(job, pace, part, range(spec.steps), progress, scratch))
+        else:
+            host.send(_recorded(spec, job, pace, part, progress, folder / part))
     dist.barrier()
 
 
@@ -82,7 +97,7 @@ def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folde
     """One part under the profiler; what was recorded is written even if the job fails in the middle."""
     last = spec.steps - 1
     recorder = profile(
-        activities=[ProfilerActivity.CPU],
+        activities=[ProfilerActivity.CPU] if spec.device == "cpu" else [ProfilerActivity.CPU, ProfilerActivity.CUDA],
         record_shapes=True,
         schedule=lambda step: ProfilerAction.RECORD_AND_SAVE if step == last else ProfilerAction.RECORD,
     )
@@ -102,7 +117,10 @@ def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folde
 
 def _dump(folder: Path, job: Job) -> None:
     """Write the flight recorder; hops, which it does not see on gloo, as the lab's own hook has them."""
-    dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
+    recorder = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
+    if recorder is None:
+        return  # another torch than the one the lab is pinned to
+    dump = json.loads(recorder())
     if job.hops is not None:
         dump["entries"] = [*dump.get("entries", ()), *job.hops.entries()]
         hops = {"name": HOPS, "desc": "", "ranks": str(list(range(job.spec.ranks)))}
@@ -122,6 +140,9 @@ def _steps(
     job: Job, pace: Pace, part: str, steps: range, progress: Ints, scratch: str, recorder: profile | None = None
 ) -> Part:
     told = Part()
+    events = [event_now()] if job.on_gpu else []
+    taken: list[tuple[int, int, int, int]] = []
+    losses: list[Loss] = []
     cpu = time.process_time()
     for step in steps:
         progress[job.rank] = step
@@ -132,15 +153,21 @@ def _steps(
             time.sleep(3600)
         begin, own = time.monotonic_ns(), time.time_ns()
         try:
-            loss = job.step(step, scratch)
+            losses.append(job.step(step, scratch))
         except (RuntimeError, OSError) as error:
             told.failed = str(error).splitlines()[0][:200]
             break
         end = time.monotonic_ns()
-        told.steps.append((begin, end, own, own + end - begin, loss))
+        taken.append((begin, end, own, own + end - begin))
+        if job.on_gpu:
+            events.append(event_now())
         if recorder is not None and step < steps[-1]:
             recorder.step()
     told.cpu_s = time.process_time() - cpu
+    if events:
+        torch.cuda.synchronize()
+    told.device_ns = [round(1e6 * a.elapsed_time(b)) for a, b in pairwise(events)]
+    told.steps = [(*times, float(loss)) for times, loss in zip(taken, losses, strict=True)]
     return told
 
 

@@ -28,10 +28,12 @@ TOOLS = ("ip", "tc", "unshare", "nsenter", "setpriv")
 _GUARD = 'trap "" INT TERM HUP; cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do rmdir "$1" 2>/dev/null && exit; sleep 0.3; done'
 
 
-def missing() -> str | None:
+def missing(device: str = "cpu") -> str | None:
     """Why no lab can run here, in one line with the remedy; None if one can."""
     if sys.platform != "linux":
         return "the lab needs Linux (network namespaces, cgroups)"
+    if device != "cpu":
+        return _no_gpu()
     if os.geteuid() != 0:
         return "the lab needs root (network namespaces, cgroups); run it with sudo or in a container"
     absent = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -42,33 +44,51 @@ def missing() -> str | None:
     return None
 
 
-class Lab:
-    """A place to run jobs in; use it as a context manager."""
+def _no_gpu() -> str | None:
+    if importlib.util.find_spec("torch") is None:
+        return "the lab needs torch; install it with CUDA, as pytorch.org says"
+    import torch
 
-    def __init__(self) -> None:
-        why = missing()
+    if torch.cuda.is_available():
+        return None
+    built = "there is no CUDA device" if torch.version.cuda else "this torch is built without CUDA"
+    return f"--device cuda: {built}; run it on a machine with an NVIDIA GPU and a torch for it, or with --device cpu"
+
+
+class Lab:
+    """A place to run jobs in; use it as a context manager.
+
+    On a GPU ranks are plain processes on this machine's own network: nothing here needs root, a namespace or a control group.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        why = missing(device)
         if why:
             raise TautError(why)
-        self._cgroup = _cgroup_root() / f"taut-lab-{uuid.uuid4().hex[:12]}"
+        self._cgroup = _cgroup_root() / f"taut-lab-{uuid.uuid4().hex[:12]}" if device == "cpu" else None
         self._library = tempfile.mkdtemp(prefix="taut-lab-")
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._can_skew = False
 
     def __enter__(self) -> Lab:
-        self._cgroup.mkdir()
-        self._guard = subprocess.Popen(
-            ["sh", "-c", _GUARD, "guard", str(self._cgroup)], stdin=subprocess.PIPE, start_new_session=True
-        )
         environment = {"TORCH_FR_BUFFER_SIZE": "20000", **os.environ, "KINETO_LOG_LEVEL": "5"}
-        self._can_skew = _compiled(Path(self._library))
-        if self._can_skew:
-            environment["LD_PRELOAD"] = f"{self._library}/skew.so"
+        command = [sys.executable, "-m", "taut.lab.host", str(self._cgroup or "")]
+        if self._cgroup is not None:
+            self._cgroup.mkdir()
+            self._guard = subprocess.Popen(
+                ["sh", "-c", _GUARD, "guard", str(self._cgroup)], stdin=subprocess.PIPE, start_new_session=True
+            )
+            self._can_skew = _compiled(Path(self._library))
+            if self._can_skew:
+                environment["LD_PRELOAD"] = f"{self._library}/skew.so"
+            alone = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+            command = ["setpriv", "--pdeathsig", "KILL", *alone, *command]
+        else:
+            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self._log = (Path(self._library) / "host.log").open("w+b")
         self._host = subprocess.Popen(
-            [
-                "setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
-                sys.executable, "-m", "taut.lab.host", str(self._cgroup),
-            ],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment,
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment
+        )
         self._expect("ready")
         return self
 
@@ -76,9 +96,10 @@ class Lab:
         self._host.kill()
         self._host.communicate()
         self._log.close()
-        assert self._guard.stdin is not None
-        self._guard.stdin.close()
-        self._guard.wait()
+        if self._guard is not None:
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+            self._guard.wait()
         shutil.rmtree(self._library, ignore_errors=True)
 
     def _expect(self, word: str) -> None:

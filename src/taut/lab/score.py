@@ -14,13 +14,30 @@ import msgspec
 import numpy as np
 
 from taut.lab.truth import MODES, Injected, Truth
-from taut.result.types import AnalysisResult, Estimate, Finding
+from taut.result.types import AnalysisResult, Device, Estimate, Finding
 
 Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
 HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
 """Faults that are none: nothing may be found."""
 WORTH = 5
 """Standard errors that a measured saving must be worth before a prediction is held against it."""
+
+
+class DeviceStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's steps on its GPU, by CUDA events and by the analysis of the same steps."""
+
+    rank: int
+    events_ns: float
+    """Mean step by CUDA events, ns; below, the period of the device by the analysis."""
+    analysed_ns: float
+    steps: int
+    worst_step: float
+    """Largest |analysed − events| ÷ events of a single step."""
+
+    @property
+    def error(self) -> float:
+        """|analysed − events| ÷ events of the mean step."""
+        return abs(self.analysed_ns / self.events_ns - 1)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +66,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Largest |estimated − true| offset against the first rank's clock, ns; None where there was nothing to fit."""
     clock_covered: float | None = None
     closes: bool = False
+    device: str = "cpu"
+    device_steps: tuple[DeviceStep, ...] = ()
+    """Every rank that has both CUDA events and windows on the device."""
+    device_error: float | None = None
+    """The largest error of a rank's mean step on the device; None on a CPU, or where the analysis has no such step."""
+    class_named: bool | None = None
+    """Whether a finding that fits names the kernel that was made slow; None where none was."""
+    profiler_overhead: float | None = None
+    """Median step with the profiler over that of the same steps without, less one; None on a CPU."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -88,6 +114,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     clock_covered: float | None
     """Mean share of ranks whose interval holds the truth in runs with a faulty link, 0–1."""
     closes: Share
+    device_error: Spread
+    """Largest error of a rank's mean step on the device against CUDA events, in every run that has them."""
+    class_named: Share
+    profiler_overhead: Spread
     not_yet: dict[str, int]
     failed: int
 
@@ -118,7 +148,31 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
         extra=sum(not any(_fits(f, fault) for fault in faults) for f in findings),
         counterfactual_error=abs(predicted - saving) / saving if worth else None,
         clock_error_ns=clock_error, clock_covered=covered, closes=result.ledger is not None and result.ledger.closes,
+        device_steps=device_steps(result.device, truth), class_named=_class_named(findings, faults),
     )  # fmt: skip
+
+
+def device_steps(device: Device | None, truth: Truth) -> tuple[DeviceStep, ...]:
+    """The device's steps held against CUDA events, rank by rank, over the steps that the analysis kept."""
+    out = []
+    for rank, events in sorted(truth.device_step_ns.items() if device else ()):
+        mine = [w for w in device.windows if w.rank == rank and 1 <= w.step <= len(events)] if device else []
+        if device and mine and str(rank) in device.ranks:
+            known = np.array([events[w.step - 1] for w in mine], dtype=np.float64)  # the first step has number 0 and is dropped
+            seen = np.array([w.end_ns - w.start_ns for w in mine], dtype=np.float64)
+            out.append(DeviceStep(
+                rank=rank, events_ns=float(known.mean()), analysed_ns=device.ranks[str(rank)].step_ns, steps=len(mine),
+                worst_step=float(np.abs(seen / known - 1).max()),
+            ))  # fmt: skip
+    return tuple(out)
+
+
+def _class_named(findings: Sequence[Finding], faults: Sequence[Injected]) -> bool | None:
+    """Whether every slow kernel is named by a finding that fits its fault; None where no kernel was made slow."""
+    slow = [fault for fault in faults if fault.classes]
+    if not slow:
+        return None
+    return all(any(_fits(f, fault) and fault.classes[0] in " ".join(f.classes) for f in findings) for fault in slow)
 
 
 class _Judged(TypedDict, total=False):
@@ -134,15 +188,20 @@ class _Judged(TypedDict, total=False):
     clock_error_ns: float | None
     clock_covered: float | None
     closes: bool
+    device_steps: tuple[DeviceStep, ...]
+    class_named: bool | None
 
 
 def _row(truth: Truth, **judged: Unpack[_Judged]) -> Row:
     saving, se = (None if np.isnan(value) else value for value in truth.saving_ns)
+    on_gpu, cost = truth.device != "cpu", truth.overhead
+    steps = judged.get("device_steps", ())
     done = [_sentence((i.mode,), i.links, i.ranks, (i.first_step, i.last_step)) for i in truth.injected if i.mode]
     return Row(
         job=truth.job, fault=truth.fault, seed=truth.seed, ranks=truth.ranks, modelled=truth.modelled,
         wanted=_joined(done), link_fault=any(i.links for i in truth.injected),
-        saving_ns=saving, saving_se_ns=se, **judged,
+        saving_ns=saving, saving_se_ns=se, device=truth.device, device_error=max((s.error for s in steps), default=None),
+        profiler_overhead=cost["profiled_ms"] / cost["plain_ms"] - 1 if on_gpu and cost.get("plain_ms") else None, **judged,
     )  # fmt: skip
 
 
@@ -219,6 +278,9 @@ def summarise(rows: Sequence[Row]) -> Summary:
         clock_ns=spread(r.clock_error_ns for r in judged if not r.link_fault),
         clock_covered=sum(covered) / len(covered) if covered else None, failed=failed,
         closes=wilson(sum(r.closes for r in judged), len(judged) - failed),
+        device_error=spread(r.device_error for r in judged),
+        class_named=wilson(sum(r.class_named is True for r in faulted), sum(r.class_named is not None for r in faulted)),
+        profiler_overhead=spread(r.profiler_overhead for r in rows),
         not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
     )  # fmt: skip
 

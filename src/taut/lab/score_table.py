@@ -88,6 +88,16 @@ def failures(rows: Sequence[Row]) -> list[str]:
     return [safe(f"{run}: {r.verdict}; found {r.found}; wanted {r.wanted}") for run, r in zip(runs, bad, strict=True)]
 
 
+def device(rows: Sequence[Row]) -> Grid:
+    """Every rank's step on its GPU by CUDA events and by the analysis; empty where no run has them."""
+    body = [
+        [f"{row.fault} × {row.job}, {row.ranks} ranks, seed {row.seed}", str(s.rank), str(s.steps), f"{s.events_ns / 1e6:.3f}",
+         f"{s.analysed_ns / 1e6:.3f}", f"{100 * s.error:.3f} %", f"{100 * s.worst_step:.2f} %"]
+        for row in rows for s in row.device_steps
+    ]  # fmt: skip
+    return Grid(["device step", "rank", "steps", "CUDA events, ms", "analysed, ms", "off", "worst single step"], body)
+
+
 def lines(s: Summary) -> list[str]:
     """The summary in sentences."""
     cf, onset, clock = s.counterfactual, s.onset_steps, s.clock_ns
@@ -108,6 +118,14 @@ def lines(s: Summary) -> list[str]:
         out.append(f"Clocks: {most} in {clock.n} runs without a faulty link.")
     if s.clock_covered is not None:
         out.append(f"Clock intervals hold the truth for {percent(s.clock_covered)} of the ranks in runs with a faulty link.")
+    error, cost = s.device_error, s.profiler_overhead
+    if error.median is not None and error.max is not None:
+        most = f"median {100 * error.median:.2f} %, at most {100 * error.max:.2f} % off"
+        out.append(f"Device step time against CUDA events of the same steps: {most} in {error.n} runs.")
+    if s.class_named.of:
+        out.append(f"Slow kernels named with their rank: {_of(s.class_named, 'runs that have one')}.")
+    if cost.median is not None:
+        out.append(f"The profiler on a GPU: median {100 * cost.median:+.1f} % of step time over {cost.n} runs.")
     out.append(f"The ledger closes in {_of(s.closes, 'runs')}.")
     if s.failed:
         out.append(f"The analysis failed in {s.failed} runs.")
@@ -126,6 +144,9 @@ def _of(share: Share, noun: str) -> str:
 def show(rows: Sequence[Row], console: Console) -> None:
     """Print the matrix, every failure, and the summary."""
     matrix(rows).show(console)
+    if device(rows).body:
+        console.print()
+        device(rows).show(console)
     for heading, said in (("Not right", failures(rows)), ("Score (95 % intervals in brackets)", lines(summarise(rows)))):
         if said:
             console.print(Text(f"\n{heading}", style="underline"), Text("\n".join(said)), sep="\n", soft_wrap=True)
@@ -138,12 +159,14 @@ def write(rows: Sequence[Row], folder: Path) -> list[str]:
     document = msgspec.json.encode({"summary": summary, "rows": rows})
     (folder / "matrix.json").write_bytes(msgspec.json.format(document, indent=1))
     sheet = io.StringIO(newline="")
-    plain = csv.DictWriter(sheet, Row.__struct_fields__, lineterminator="\n")
+    columns = [name for name in Row.__struct_fields__ if name != "device_steps"]
+    plain = csv.DictWriter(sheet, columns, lineterminator="\n", extrasaction="ignore")
     plain.writeheader()
     plain.writerows({k: safe(v) if isinstance(v, str) else v for k, v in msgspec.to_builtins(r).items()} for r in rows)
     (folder / "matrix.csv").write_text(sheet.getvalue(), encoding="utf-8")
     said = [*(f"- {line}" for line in lines(summary)), "", *(f"- {line}" for line in failures(rows))]
-    (folder / "matrix.md").write_text(matrix(rows).markdown() + "\n" + "\n".join(said).rstrip() + "\n", encoding="utf-8")
+    grids = [grid.markdown() for grid in (matrix(rows), device(rows)) if grid.body]
+    (folder / "matrix.md").write_text("\n".join([*grids, *said]).rstrip() + "\n", encoding="utf-8")
     try:
         for name, chart in plots(rows).items():
             chart.save(str(folder / f"{name}.svg"))

@@ -1,5 +1,6 @@
 """Real training jobs on gloo: each gives a function that does one step. Compute is emulated by sleeping, because ranks
-share the machine's cores; matrices, gradients, collectives and hops are real.
+share the machine's cores, and on a GPU by a kernel that spins, because they share it; matrices, gradients, collectives and
+hops are real.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 from torch.profiler import record_function
 
-from taut.lab.case import MICRO, SAVE_EVERY, Spec
+from taut.lab.case import FAULTED, MICRO, ON_DEVICE, SAVE_EVERY, Spec
 from taut.lab.truth import Injected
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-HIDDEN, BLOCKS, BATCH, CLASSES = 256, 2, 64, 10
+BLOCKS, CLASSES = 2, 10
+SIZES = {"cpu": (256, 64), "cuda": (512, 256)}
+"""Width of a layer and rows of a batch."""
+SPIN = 20_000_000
+"""Cycles of the kernel that measures how many of them a millisecond has."""
 FORWARD_MS, BACKWARD_MS, LOAD_MS = 30.0, 50.0, 2.0
 JITTER = 0.02
 """Spread of the emulated compute from call to call."""
@@ -41,10 +46,11 @@ class Pace:
         self.mine = [i for i in injected if rank in i.ranks]
         self.rng = np.random.default_rng((spec.seed, rank, 1))
         self.faulted, self.step = False, 0
+        self.cycles_a_ms = _cycles_a_ms(spec.ranks, rank) if spec.device != "cpu" else 0.0
 
     def begin(self, part: str, step: int) -> None:
         """A new step: which faults are on."""
-        self.faulted, self.step = part == "faulted", step
+        self.faulted, self.step = part in FAULTED, step
 
     def extra_ms(self, *faults: str) -> float:
         """What the faults of these names add to this step."""
@@ -62,10 +68,42 @@ class Pace:
 
     def work(self, healthy_ms: float, share: float) -> None:
         """One piece of emulated compute: its share of the step's work and of the step's excess."""
-        time.sleep(max(healthy_ms * (1 + JITTER * self.rng.standard_normal()), 0) / 1e3 + self._slow_ms() * share / 1e3)
+        ms = max(healthy_ms * (1 + JITTER * self.rng.standard_normal()), 0) + self._slow_ms() * share
+        if self.cycles_a_ms:
+            spin(int(ms * self.cycles_a_ms))
+        else:
+            time.sleep(ms / 1e3)
 
     def _slow_ms(self) -> float:
-        return self.extra_ms("slow", "drift", "out-of-step")
+        return self.extra_ms(*ON_DEVICE)
+
+
+def event_now() -> torch.cuda.Event:
+    """A CUDA event, recorded on the stream of compute behind all that it was given."""
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def spin(cycles: int) -> None:
+    """A kernel that takes so many cycles of the GPU's clock, whoever else uses the GPU meanwhile."""
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+
+
+def _cycles_a_ms(ranks: int, rank: int) -> float:
+    """Cycles of the GPU's clock in a millisecond, measured by one rank after the other: they share the GPU."""
+    cycles = 0.0
+    for turn in range(ranks):
+        if turn == rank:
+            for _ in range(10):  # an idle GPU's clock is slow
+                spin(SPIN)
+            begin = event_now()
+            spin(SPIN)
+            end = event_now()
+            torch.cuda.synchronize()
+            cycles = SPIN / begin.elapsed_time(end)
+        dist.barrier()
+    return cycles
 
 
 class _Paced(torch.autograd.Function):
@@ -95,7 +133,8 @@ class Block(nn.Module):
 
     def __init__(self, pace: Pace, parts: int) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        width, _ = SIZES[pace.spec.device]
+        self.up, self.down = nn.Linear(width, width), nn.Linear(width, width)
         self.times = pace, FORWARD_MS / parts, BACKWARD_MS / parts, 1 / parts
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -105,7 +144,9 @@ class Block(nn.Module):
         return out
 
 
-Step = Callable[[torch.Tensor, torch.Tensor], float]
+Loss = float | torch.Tensor
+"""On a GPU it stays there: reading it would let the host wait for the device in every step."""
+Step = Callable[[torch.Tensor, torch.Tensor], Loss]
 
 
 class Job:
@@ -114,23 +155,32 @@ class Job:
     def __init__(self, spec: Spec, rank: int, pace: Pace) -> None:
         torch.manual_seed(spec.seed)
         self.spec, self.rank, self.pace = spec, rank, pace
+        self.on_gpu = spec.device != "cpu"
+        self.width, self.batch = SIZES[spec.device]
         self.hops: Hops | None = None
         self.generator = torch.Generator().manual_seed(spec.seed + 1 + (0 if spec.job == "pipeline" else rank))
         self.forward_backward, self.model = JOBS[spec.job](self)
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=1e-2)
 
-    def step(self, number: int, scratch: str) -> float:
+    def step(self, number: int, scratch: str) -> Loss:
         """One step of the outer loop; returns the loss."""
         with record_function("data_load"):
             time.sleep((LOAD_MS + self.pace.extra_ms("loader")) / 1e3)
-        x = torch.randn(BATCH, HIDDEN, generator=self.generator).requires_grad_()  # so that every block has a backward
-        y = torch.randint(0, CLASSES, (BATCH,), generator=self.generator)
-        loss = self.forward_backward(x, y)
+        x = self._placed(torch.randn(self.batch, self.width, generator=self.generator))
+        y = self._placed(torch.randint(0, CLASSES, (self.batch,), generator=self.generator))
+        loss = self.forward_backward(x.requires_grad_(), y)  # so that every block has a backward
         self.optimiser.step()
         self.optimiser.zero_grad()
         if number % SAVE_EVERY == SAVE_EVERY - 1:
             self._save(scratch)
         return loss
+
+    def _placed(self, x: torch.Tensor) -> torch.Tensor:
+        return x.pin_memory().to(self.spec.device, non_blocking=True) if self.on_gpu else x
+
+    def loss(self, out: torch.Tensor) -> Loss:
+        """What a step returns as its loss."""
+        return out.detach() if self.on_gpu else float(out.detach())
 
     def _save(self, scratch: str) -> None:
         """Every rank saves its own shard."""
@@ -143,13 +193,17 @@ class Job:
         """The body of the model."""
         return [Block(self.pace, BLOCKS) for _ in range(count)]
 
+    def model_of(self, *blocks: nn.Module, head: bool = True) -> nn.Sequential:
+        """The blocks and the layer after them, where the job runs."""
+        return nn.Sequential(*blocks, *([nn.Linear(self.width, CLASSES)] if head else [])).to(self.spec.device)
+
     def one_pass(self, model: nn.Module) -> Step:
         """Forward and backward of a model that knows its own collectives."""
 
-        def step(x: torch.Tensor, y: torch.Tensor) -> float:
+        def step(x: torch.Tensor, y: torch.Tensor) -> Loss:
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()  # type: ignore[no-untyped-call]
-            return float(loss.detach())
+            return self.loss(loss)
 
         return step
 
@@ -157,7 +211,7 @@ class Job:
 def _ddp(job: Job) -> tuple[Step, nn.Module]:
     from torch.nn.parallel import DistributedDataParallel
 
-    model = DistributedDataParallel(nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES)), bucket_cap_mb=0.3)
+    model = DistributedDataParallel(job.model_of(*job.blocks()), bucket_cap_mb=0.3)
     return job.one_pass(model), model
 
 
@@ -166,7 +220,7 @@ def _mesh(job: Job, names: tuple[str, ...]) -> DeviceMesh:
 
     n = job.spec.ranks
     shape = {"dp": (n,), "dp tp": (n // 2, 2), "replicate shard": (2, n // 2)}[" ".join(names)]
-    return init_device_mesh("cpu", shape, mesh_dim_names=names)
+    return init_device_mesh(job.spec.device, shape, mesh_dim_names=names)
 
 
 def _sharded(job: Job, mesh: DeviceMesh, model: nn.Sequential) -> nn.Module:
@@ -178,7 +232,7 @@ def _sharded(job: Job, mesh: DeviceMesh, model: nn.Sequential) -> nn.Module:
 
 
 def _fsdp(job: Job) -> tuple[Step, nn.Module]:
-    model = _sharded(job, _mesh(job, ("dp",)), nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES)))
+    model = _sharded(job, _mesh(job, ("dp",)), job.model_of(*job.blocks()))
     return job.one_pass(model), model
 
 
@@ -187,7 +241,7 @@ def _tp_fsdp(job: Job) -> tuple[Step, nn.Module]:
 
     mesh = _mesh(job, ("dp", "tp"))
     job.generator.manual_seed(job.spec.seed + 1 + job.rank // 2)  # ranks of a tensor-parallel group see the same batch
-    model = nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES))
+    model = job.model_of(*job.blocks())
     for block in model:
         if isinstance(block, Block):
             parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -196,10 +250,10 @@ def _tp_fsdp(job: Job) -> tuple[Step, nn.Module]:
 
 
 def _hsdp(job: Job) -> tuple[Step, nn.Module]:
-    model: Any = _sharded(job, _mesh(job, ("replicate", "shard")), nn.Sequential(*job.blocks(), nn.Linear(HIDDEN, CLASSES)))
+    model: Any = _sharded(job, _mesh(job, ("replicate", "shard")), job.model_of(*job.blocks()))
     once = job.one_pass(model)
 
-    def step(x: torch.Tensor, y: torch.Tensor) -> float:
+    def step(x: torch.Tensor, y: torch.Tensor) -> Loss:
         model.set_requires_all_reduce(not job.pace.apart)
         return once(x, y)
 
@@ -210,6 +264,7 @@ class Hops:
     """The lab's own hook: neither the flight recorder nor gloo's annotations say between whom a hop goes.
 
     Every hop is an event of the profiler and, as long as it is among the last, an entry for the flight recorder's dump.
+    gloo sends and receives host memory only, so what lies on a GPU goes through pinned memory.
     """
 
     def __init__(self, rank: int) -> None:
@@ -239,16 +294,21 @@ class Hops:
 
     def receive(self, source: int, like: torch.Tensor) -> torch.Tensor:
         """A tensor from another rank, waited for."""
-        x = torch.empty_like(like)
+        x = torch.empty_like(like, device="cpu", pin_memory=like.is_cuda)
         came: list[bool] = []
         with self._noted("recv", x, source, self.rank, lambda: bool(came)):
             dist.recv(x, source)
         came.append(True)
-        return x
+        return x.to(like.device, non_blocking=True)
 
     def send(self, x: torch.Tensor, target: int) -> tuple[dist.Work, torch.Tensor]:
         """Hand a tensor over without waiting; the result keeps it alive and can be waited for."""
         work: list[Any] = []
+        if x.is_cuda:
+            pinned = torch.empty_like(x, device="cpu", pin_memory=True)
+            pinned.copy_(x, non_blocking=True)
+            torch.cuda.current_stream().synchronize()
+            x = pinned
         with self._noted("send", x, self.rank, target, lambda: bool(work and work[0].is_completed())):
             work.append(dist.isend(x, target))
         return work[0], x
@@ -257,14 +317,14 @@ class Hops:
 def _pipeline(job: Job) -> tuple[Step, nn.Module]:
     rank, last = job.rank, job.spec.ranks - 1
     body = Block(job.pace, MICRO)
-    model = nn.Sequential(body, nn.Linear(HIDDEN, CLASSES)) if rank == last else nn.Sequential(body)
+    model = job.model_of(body, head=rank == last)
     hops = job.hops = Hops(rank)
 
-    def step(x: torch.Tensor, y: torch.Tensor) -> float:
+    def step(x: torch.Tensor, y: torch.Tensor) -> Loss:
         micro = [(x.detach().clone(), y) for _ in range(MICRO)]
         held: list[tuple[torch.Tensor, torch.Tensor]] = []
         sent: list[Any] = []
-        total = 0.0
+        total: Loss = 0.0
 
         def forward(i: int) -> None:
             nonlocal total
@@ -273,7 +333,7 @@ def _pipeline(job: Job) -> tuple[Step, nn.Module]:
             out = model(inlet)
             if rank == last:
                 out = nn.functional.cross_entropy(out, micro[i][1])
-                total += float(out.detach())
+                total += job.loss(out)
             else:
                 sent.append(hops.send(out.detach(), rank + 1))
             held.append((inlet, out))

@@ -73,6 +73,11 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     skew_ppm: dict[int, float] = {}
     overhead: dict[str, float] = {}
     """What recording cost: step time with and without the profiler (ms), bytes written by kind."""
+    device: str = "cpu"
+    device_step_ns: dict[int, tuple[int, ...]] = {}
+    """By rank, the device's time of every kept step of the analysed run by CUDA events at the steps' ends, ns."""
+    unprofiled_step_ns: dict[int, tuple[int, ...]] = {}
+    """The same steps with the same fault, without the profiler."""
 
     @property
     def onset(self) -> int:

@@ -14,22 +14,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
-from taut.core.device_words import LAUNCHES, is_copy, on_device
+from taut.core.device_words import LAUNCHES, NO_BYTES, is_copy, on_device
 from taut.core.group_kernels import order_groups
 from taut.core.ids import numbered, sums, weighed
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.graph.device_windows import OTHER_STEP
-from taut.ledger.mfu import mfu
+from taut.ledger.mfu import mfu, window_lengths
 from taut.result.types import Device, DeviceClass, DeviceCollective, DeviceIdle, DeviceRank
 
 MOST_CLASSES, MOST_COLLECTIVES, MOST_NAMED = 50, 20, 12
 """Classes and collectives that are listed; host ops that idle time is told apart by."""
 LONGEST_AXIS = 1 << 62
 LAUNCH, SYNCHRONISATION, CHECKPOINT = "launch", "synchronisation", "checkpoint"
-LAUNCHED, SILENT, OTHER, UNKNOWN = "launched, not begun", "host, nothing recorded", "other host ops", "unknown"
-_WAITS = re.compile(r"Synchronize|^(?:cuda|hip)Memcpy$|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$")
+LAUNCHED, SILENT, OTHER, UNKNOWN = "launched, not begun", "host between calls", "other host ops", "unknown"
+_WAITS = re.compile(r"[Ss]ynchronize|^(?:cuda|hip)Memcpy$|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$")
 PART_OF = {
     Verb.ALL_REDUCE: 2,
     Verb.ALL_GATHER: 1,
@@ -47,7 +47,7 @@ def device_use(graph: Graph, device: Device) -> Device:
     axis = device_axis(graph, device)
     return replace(
         device,
-        mean=_mean(list(device.ranks.values())),
+        mean=_mean(device),
         classes=classes(graph),
         idle=[] if axis is None else idle(graph, axis),
         collectives=collectives(graph),
@@ -55,12 +55,16 @@ def device_use(graph: Graph, device: Device) -> Device:
     )
 
 
-def _mean(ranks: list[DeviceRank]) -> DeviceRank | None:
-    """The mean of all ranks; None without any."""
-    if not ranks:
+def _mean(device: Device) -> DeviceRank | None:
+    """Shares of the windows of all ranks together, and their mean period; None without any."""
+    if not device.ranks:
         return None
+    length = window_lengths(device)
+    weight = [length[int(rank)] for rank in device.ranks]
     figures = [name for name in DeviceRank.__struct_fields__ if name not in ("host", "gpu")]
-    return DeviceRank(host=None, gpu=None, **{name: float(np.mean([getattr(one, name) for one in ranks])) for name in figures})
+    values = {name: [getattr(one, name) for one in device.ranks.values()] for name in figures}
+    means = {name: float(np.average(some, weights=None if name == "step_ns" else weight)) for name, some in values.items()}
+    return DeviceRank(host=None, gpu=None, **means)
 
 
 class Axis(Struct, frozen=True):
@@ -72,10 +76,14 @@ class Axis(Struct, frozen=True):
 
 
 def device_axis(graph: Graph, device: Device) -> Axis | None:
-    """The ops and the windows of the devices on one axis; None if that is too long."""
+    """The ops and the windows of the devices on one axis; None without windows, or if it were too long."""
     ops, ranks, clock = graph.ops, len(graph.ranks), graph.clock
+    if not device.windows:
+        return None
     rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
     segment = graph.segment[np.searchsorted(graph.steps, step)].astype(np.int64)
+    base = graph.members.base_ns[np.searchsorted(graph.ranks, rank)]
+    start, end = start + base, end + base  # windows are told on the clock of the file, ops lie on that of the reader
     at, middle = np.searchsorted(clock.rank, rank), (int(start.min()) + int(end.max())) // 2
     shift = np.where(clock.applied > 0, clock.offset_ns, 0)[at] + graph.origin_ns[segment]
     rate = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at]
@@ -192,8 +200,9 @@ def _host_ops(graph: Graph, on: Mask) -> list[tuple[str, Ints]]:
     rows = np.flatnonzero(~on)
     ordered: list[tuple[str, list[Ints]]] = [(CHECKPOINT, []), (LAUNCH, []), (OTHER, []), (SYNCHRONISATION, [])]
     slots, inputs, named = dict(ordered), list[tuple[str, Ints]](), list[tuple[str, Ints]]()
-    for code in np.unique(ops.name[rows]).tolist():
-        mine, name = rows[ops.name[rows] == code], graph.names[code]
+    rows = rows[np.argsort(ops.name[rows], kind="stable")]
+    for mine in np.split(rows, np.flatnonzero(np.diff(ops.name[rows])) + 1):
+        name = graph.names[ops.name[mine[0]]] if len(mine) else ""
         if name.startswith("input: "):
             inputs.append((name, mine))
         elif name == CHECKPOINT:
@@ -217,7 +226,7 @@ def collectives(graph: Graph) -> list[DeviceCollective]:
     rows = np.flatnonzero(device_mask(graph) & (ops.verb != Verb.NONE) & (ops.verb != Verb.BARRIER))
     if not len(rows):
         return []
-    size, members = ops.size[rows], _members(graph, rows)
+    size, members, in_bytes = ops.size[rows], _members(graph, rows), not graph.trace.counts.get(NO_BYTES)
     scale = np.where(size > 0, np.log2(np.maximum(size, 1)).astype(np.int64), size)
     ids, count = numbered(ops.name[rows], ops.verb[rows], members, scale)
     took, matched = ops.end_ns[rows] - ops.start_ns[rows], graph.gate[rows] >= 0
@@ -229,13 +238,13 @@ def collectives(graph: Graph) -> list[DeviceCollective]:
         told = mine[matched[mine]]
         apart = len(told) > 0
         timed = graph.work_ns[rows[told]] if apart else took[mine]
-        rate = _rate(size[told if apart else mine], timed)
+        rate = _rate(size[told if apart else mine], timed) if in_bytes else None
         verb, n = Verb(int(ops.verb[rows[mine[0]]])), int(members[mine[0]])
         out.append(
             DeviceCollective(
                 op_class=graph.names[ops.name[rows[mine[0]]]],
                 verb=verb.word,
-                size_bytes=int(np.median(size[mine])) if (size[mine] >= 0).all() else None,
+                size_bytes=int(np.median(size[mine])) if in_bytes and (size[mine] >= 0).all() else None,
                 members=n if n > 0 else None,
                 count=len(mine),
                 rank_ns=int(spent[k]),

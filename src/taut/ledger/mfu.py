@@ -38,7 +38,7 @@ def mfu(graph: Graph, device: Device) -> Mfu:
 
 
 def _known(graph: Graph, device: Device, work: Table, untold: float) -> Mfu:
-    flops, lengths = float(work.flops.sum()), _lengths(device)
+    flops, lengths = float(work.flops.sum()), window_lengths(device)
     ranks = [rank for rank in np.unique(work.rank).tolist() if rank in lengths]
     spent_ns = sum(lengths[rank] for rank in ranks)
     names = {str(name) for rank, name in zip(graph.members.rank.tolist(), graph.members.device, strict=True) if rank in ranks}
@@ -87,7 +87,7 @@ def _untold(work: Table) -> float:
     return other / max(counted + other, 1)
 
 
-def _lengths(device: Device) -> Mapping[int, int]:
+def window_lengths(device: Device) -> Mapping[int, int]:
     """Rank → length of its windows, ns."""
     out: dict[int, int] = {}
     for one in device.windows:

@@ -48,7 +48,7 @@ def _family(name: str, pattern: str, edge: Edge = Edge.SPAN, least: int = 2) -> 
 
 
 PROFILER = _family("ProfilerStep", r"ProfilerStep#(?P<number>\d{1,9})$")
-WRITTEN = (
+SERVERS = (
     _family("vLLM", r"(?:execute_)?(?:\d+_)?context_(?P<prefill>\d+)\([^)]*\)_generation_(?P<decode>\d+)\(", least=1),
     _family("SGLang", r"step\[(?P<mode>[A-Z][A-Z_0-9]+)[ \]]", least=1),
     _family(
@@ -57,6 +57,9 @@ WRITTEN = (
         r" (?P<decode>\d+) gen reqs",
         least=1,
     ),
+)
+WRITTEN = (
+    *SERVERS,
     PROFILER,
     _family("Lightning", r"(?:\[pl\]\[profile\])?(?:\[\w+\]\.?)?run_training_batch$"),
     _family("DeepSpeed batch", r"(?:DeepSpeed|Pipeline)Engine\.(?:train|eval)_batch$"),
@@ -96,6 +99,11 @@ def known(family: Family, name: str) -> Known | None:
     if said.get("word"):
         return Known(number, said["word"].lower())
     return Known(number, _phase(said.get("prefill"), said.get("decode")))
+
+
+def tells_phase(name: str) -> bool:
+    """Whether a name is one of a server that tells its phase."""
+    return any(family.pattern.match(name) for family in SERVERS)
 
 
 def _phase(prefill: str | None, decode: str | None) -> str:

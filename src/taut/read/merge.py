@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.array_types import Ints
-from taut.core.device_words import NO_DEVICE
+from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Mark, MatrixWork, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes
@@ -24,10 +24,12 @@ EFFECTS = {
     "communication kernels that do not say what they do": "they are not matched, and waiting in them is not told apart",
     NO_DEVICE: "the device's side is missing, and all figures are the host's"
     " (record it: torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]))",
+    UNREAD: "if a device wrote them, its side is missing, and all figures are the host's",
     "profiler steps that begin before the one before them ended": "a clock was set back, so the times of events are unreliable",
     "collectives called without a device event": "when they ran is not known, and no wait for them is seen",
 }
 _RANK = re.compile(r"(?:rank|worker|gpu|node)\D?(\d{1,7})(?!\d)", re.IGNORECASE)
+_NAMED_RANK = re.compile(r"rank\D?(\d{1,7})(?!\d)", re.IGNORECASE)
 # What torch's handler for TensorBoard calls the cycles of one process: worker.time.pt.trace.json.
 _CYCLE = re.compile(r"\A(.+)\.\d{10,20}(?=\.pt\.trace\.json(?:\.gz)?\Z)")
 _LAST_DIGITS = re.compile(r"(\d{1,7})\D*+\Z")
@@ -117,7 +119,7 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str], l
 def rank_in(label: str, alone: bool) -> int | None:
     """The rank in a file name; of a single file the last number is none."""
     base = _base(label)
-    found = _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
+    found = _NAMED_RANK.search(base) or _RANK.search(base) or (None if alone else _LAST_DIGITS.search(base))
     return int(found[1]) if found else None
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
-from taut.core.ids import distinct
-from taut.core.tables import Trace
+from taut.core.tables import NULL, Trace
 
 Labelled = tuple[str, Trace]
 TRIVIAL_OVERLAP = 0.01
+CLOSE = 0.25
+"""Parts of one recording are at most this share of the longer one apart."""
 TWO_JOBS = "two different jobs"
 
 
@@ -28,11 +28,17 @@ class _Recording:
     host: str
     start_ns: int
     end_ns: int
-    steps: Ints
-    """The steps it has, ascending."""
+    first_step: int
+    last_step: int
+    """-1 where it names no steps."""
     relative: bool
     source: str
     """The file: what one file holds is of one job, whenever its ranks ran."""
+
+    @property
+    def steps(self) -> str:
+        """Its steps in words."""
+        return str(self.first_step) if self.first_step == self.last_step else f"{self.first_step}–{self.last_step}"
 
 
 def window(trace: Trace) -> tuple[int, int]:
@@ -52,16 +58,20 @@ def one_world(parts: Sequence[Labelled]) -> int | None:
 
 def refuse_two_jobs(parts: Sequence[Labelled], guessed: Sequence[str]) -> None:
     """Refuse traces that cannot be of one job; ``guessed`` are labels of files that may be of any rank."""
-    before: dict[int, list[_Recording]] = {}
+    before: dict[int, _Recording] = {}
+    firsts: list[_Recording] = []
     for label, trace in sorted(parts, key=lambda part: window(part[1])[0]):
         start, end = window(trace)
-        steps = distinct(trace.marks.step if len(trace.marks) else trace.ops.step[trace.ops.step >= 0])
+        steps = trace.marks.step if len(trace.marks) else trace.ops.step[trace.ops.step >= 0]
+        first, last = (int(steps.min()), int(steps.max())) if len(steps) else (NULL, NULL)
         for rank, host in zip(trace.members.rank.tolist(), trace.members.host.tolist(), strict=True):
-            one = _Recording(label, host, start, end, steps, trace.relative, trace.source or label)
-            for other in before.get(rank, ()):
-                _refuse_twice(rank, other, one)
-            before.setdefault(rank, []).append(one)
-    firsts = [recordings[0] for recordings in before.values() if recordings[0].end_ns > recordings[0].start_ns]
+            one = _Recording(label, host, start, end, first, last, trace.relative, trace.source or label)
+            if rank in before:
+                _refuse_twice(rank, before[rank], one)
+                one = replace(one, start_ns=before[rank].start_ns, end_ns=max(end, before[rank].end_ns))
+            elif end > start:
+                firsts.append(one)
+            before[rank] = one
     _refuse_never_together(firsts, guessed)
 
 
@@ -86,14 +96,14 @@ def _begun_anew(rank: int, a: _Recording, b: _Recording) -> list[str]:
     """Why a later recording of a rank is no further cycle of the earlier one."""
     pause = b.start_ns - a.end_ns
     later = f"it begins {_seconds(pause)} after {a.label} ends"
-    if len(a.steps) and len(b.steps):
-        if b.steps[0] > a.steps[-1]:
+    if a.last_step >= 0 and b.last_step >= 0:
+        if b.first_step > a.last_step:
             return []
-        return [f"{later}, and rank {rank} has steps {_range(a.steps)} there and {_range(b.steps)} here"]
+        return [f"{later}, and rank {rank} has steps {a.steps} there and {b.steps} here"]
     # Without numbers of steps only parts of one recording can be told: they follow one another closely.
-    if pause <= max(a.end_ns - a.start_ns, b.end_ns - b.start_ns):
+    if pause <= CLOSE * max(a.end_ns - a.start_ns, b.end_ns - b.start_ns):
         return []
-    return [f"{later}, which is longer than either, and no step marks say that rank {rank} goes on where it ended"]
+    return [f"{later}, and no step marks say that rank {rank} goes on where it ended"]
 
 
 def _refuse_never_together(ranks: Sequence[_Recording], guessed: Sequence[str]) -> None:
@@ -121,10 +131,6 @@ def _refuse_never_together(ranks: Sequence[_Recording], guessed: Sequence[str]) 
 
 def _seconds(ns: int) -> str:
     return f"{ns / 1e9:,.3g} s"
-
-
-def _range(steps: Ints) -> str:
-    return str(int(steps[0])) if len(steps) == 1 else f"{int(steps[0])}–{int(steps[-1])}"
 
 
 def _compared(a: str, b: str) -> str:

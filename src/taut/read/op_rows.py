@@ -85,9 +85,6 @@ class Rows:
         columns["lane"], columns["end_ns"] = columns["lane"][first], columns["end_ns"][first]
         self.counts.update(counts)
         launch = columns["launch"]
-        on = on_device(list(map(str, self.lanes)))
-        if on.any():
-            self.counts[LAUNCHES] += int((on[columns["lane"]] & (launch >= 0)).sum())
         columns["step"] = steps_at(columns["start_ns"], marks)
         # Work on a device belongs to the step in which it was launched, however late it runs.
         launched = np.flatnonzero(launch >= 0)
@@ -107,6 +104,7 @@ class Rows:
         """
         device = on_device(list(map(str, self.lanes)))[columns["lane"]]
         known = columns["launch"] >= 0
+        self.counts[LAUNCHES] += int((device & known).sum())
         if not (device & ~known).any() or not (device & known).any():
             return
         rows = np.flatnonzero(device)

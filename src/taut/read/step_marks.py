@@ -26,6 +26,9 @@ from taut.read.known_marks import DRAFTS, IMPLIED, OPTIMISER, VERIFY, WRITTEN, E
 KNOWN, NAMED, UNNAMED = 0.25, 0.5, 0.8
 # A first or last step with less of the usual launches than this is cut.
 WHOLE = 0.9
+# Known marks around less than this share of what another loop holds are not the loop; what is only implied has steps that
+# differ by less than this, and hold at least as much of all launches.
+HALF = 0.5
 # The process in a number of a thread: all but the lowest 24 bits.
 PROCESS = ~0xFFFFFF
 LEAST_NUMBERED, LEAST_NAMED, LEAST_REPEATED = 2, 2, 3
@@ -36,7 +39,9 @@ DOUBTS = {
     Edge.END: "of optimisers are taken as the ends of steps",
 }
 _ITERATION = re.compile(r"step|iter|\bbatch[ _#:-]?\d", re.IGNORECASE)
-_NOT_ITERATION = re.compile(r"optim|sched|::|micro|CompiledFxGraph|Torch-Compiled|DataLoader", re.IGNORECASE)
+_NOT_ITERATION = re.compile(
+    r"optim|sched|::|micro|CompiledFxGraph|Torch-Compiled|DataLoader|criteri|writer|iterator", re.IGNORECASE
+)
 # Parts of an iteration, which recur inside it; some may be all of it, but say nothing about that.
 _PART = re.compile(r"layer|block|attn|attention|mlp|moe|expert|embed|head|module|bucket|chunk|request", re.IGNORECASE)
 _PASS = re.compile(r"forward|backward|fwd|bwd", re.IGNORECASE)
@@ -100,14 +105,21 @@ def loops(ranges: Ranges, launches: Mapping[int, Ints]) -> dict[int, Loop]:
     named = _own_names(ranges, launches)
     best: dict[int, Loop] = {}
     for one in np.unique(process).tolist():
-        own = named.get(one)
-        found = written.get(one) or (own if own and own.named else None) or implied.get(one) or own
+        own, known_marks = named.get(one), written.get(one)
+        if own and own.named and known_marks and _covers(known_marks, launches[one]) < HALF * _covers(own, launches[one]):
+            known_marks = None  # marks of something that happens beside the loop, such as a warm-up
+        found = known_marks or (own if own and own.named else None) or implied.get(one) or own
         if found:
             updates = np.flatnonzero(_matching(ranges, OPTIMISER) & (process == one))
             best[one] = found if one in implied and found is implied[one] else found.joined(np.sort(ranges.start[updates]))
     # Ranks of one job have one loop: a range that only some processes have is something else.
     usual = Counter(loop.stem for loop in best.values()).most_common(1)
     return {one: loop for one, loop in best.items() if loop.stem == usual[0][0]}
+
+
+def _covers(loop: Loop, launches: Ints) -> int:
+    """Launches from the first step to the last."""
+    return int(_inside(launches, loop.start[:1], loop.end[-1:])[0])
 
 
 def is_iteration(name: str) -> bool:
@@ -141,10 +153,14 @@ def _one_thread(ranges: Ranges, rows: Ints, launches: Ints) -> Ints:
     inside = _inside(launches, ranges.start[rows], ranges.end[rows])
     threads, at = np.unique(ranges.thread[rows], return_inverse=True)
     most = threads[np.argmax(np.bincount(at, weights=inside + 1e-3))]
-    mine: Ints = rows[ranges.thread[rows] == most]
-    mine = mine[np.lexsort((-ranges.end[mine], ranges.start[mine]))]
-    ended = np.concatenate([[-1], np.maximum.accumulate(ranges.end[mine])[:-1]])
-    outermost: Ints = mine[ranges.end[mine] > ended]
+    return _outermost(ranges, rows[ranges.thread[rows] == most])
+
+
+def _outermost(ranges: Ranges, rows: Ints) -> Ints:
+    """Those of one thread that lie inside no other of them, in order."""
+    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
+    ended = np.concatenate([[-1], np.maximum.accumulate(ranges.end[rows])[:-1]])
+    outermost: Ints = rows[ranges.end[rows] > ended]
     return outermost
 
 
@@ -177,12 +193,19 @@ def _known_loop(family: Family, ranges: Ranges, rows: Ints, said: Mapping[int, K
     turns = 1 if family.edge is Edge.SPAN else _turns(ranges.name[rows], _inside(launches, start, to))
     whole = len(rows) // turns * turns
     start, what = start[:whole:turns], what[:whole:turns]
-    end = end if family.edge is Edge.SPAN else to[turns - 1 : whole : turns]
+    if family.edge is not Edge.SPAN:
+        end = to[turns - 1 : whole : turns]
+        count = _inside(launches, start, end)
+        odd = np.abs(count - np.median(count)) > HALF * np.median(count)
+        # Three optimisers of one step are not three steps.
+        if len(start) < LEAST_NUMBERED or odd.mean() > 1 - UNNAMED or count.sum() < HALF * len(launches):
+            return None
     numbers = np.array([one.number for one in what], dtype=np.int64)
     numbered = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
     step = numbers if numbered else np.arange(len(start))
     phase = [one.phase for one in what]
-    return Loop(family.name, True, 1.0, step, start, end, numbered, phase, doubt=DOUBTS.get(family.edge, ""))
+    written = family.edge is Edge.SPAN
+    return Loop(family.name, written, 1.0, step, start, end, numbered, phase, doubt=DOUBTS.get(family.edge, ""))
 
 
 def _holds_work(family: Family, ranges: Ranges, rows: Ints, launches: Ints) -> bool:
@@ -269,9 +292,10 @@ def _stem(name: str) -> str:
 def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
     if len(rows) < LEAST_NUMBERED or not len(launches):
         return None
+    rows = _outermost(ranges, rows)
     start, end = ranges.start[rows], ranges.end[rows]
     names = [ranges.names[code] for code in ranges.name[rows].tolist()]
-    if (start[1:] < end[:-1]).any():
+    if len(rows) < LEAST_NUMBERED or (start[1:] < end[:-1]).any():
         return None
     named = is_iteration(names[0])
     # Launches inside of ranges, against all from the first range to the last: a loop surrounds most of the work.

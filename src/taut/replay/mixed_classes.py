@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
+from taut.core.group_kernels import order_groups
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import Kind
 from taut.graph import Graph
@@ -43,30 +44,20 @@ def kinds_and_mixed(graph: Graph, cls: Ints, classes: int) -> tuple[Ints, Mask]:
     rows = rows[unlike[cls[rows]]]
     if not len(rows):
         return kind, mixed
-    length = np.log(np.maximum(graph.work_ns[rows], 1).astype(np.float64))
+    work = np.maximum(graph.work_ns[rows], 1)
+    length = np.log(work.astype(np.float64))
     cell, cells = numbered(cls[rows], graph.window[rows], graph.rank_index[rows])
-    order, middle = _middles(cell, cells, length)
+    order, begin = order_groups(cell, cells, work, work)
+    low, high = order[(begin[:-1] + begin[1:] - 1) // 2], order[(begin[:-1] + begin[1:]) // 2]
+    middle = 0.5 * (length[low] + length[high])
     loose = ~graph.aligned[rows]
     if loose.any():
         mixed[rows] = _holes(cls[rows], classes, length - middle[cell], loose)[cls[rows]]
-    first = rows[order]  # one op of every cell
+    first = rows[low]  # one op of every cell
     step_kind, odd = _kinds(cls[first], classes, graph.window[first], middle, len(graph.ranks))
     kind[rows] = step_kind[cell]
     mixed[rows] |= odd[cls[rows]]
     return kind, mixed
-
-
-def _middles(cell: Ints, cells: int, length: Floats) -> tuple[Ints, Floats]:
-    """Of every cell: the place of one of its rows, and the median."""
-    if cells == len(cell):  # one op each
-        order = np.empty(cells, dtype=np.int64)
-        order[cell] = np.arange(cells)
-        return order, length[order]
-    order = np.lexsort((length, cell))
-    begin = np.zeros(cells + 1, dtype=np.int64)
-    np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
-    low, high = (begin[:-1] + begin[1:] - 1) // 2, (begin[:-1] + begin[1:]) // 2
-    return order[begin[:-1]], 0.5 * (length[order[low]] + length[order[high]])
 
 
 def _holes(cls: Ints, classes: int, length: Floats, chosen: Mask) -> Mask:

@@ -146,7 +146,8 @@ def _unmatched(a: Computed, share: dict[str, float], why: str) -> str:
     """Ranks that meet nowhere, as far as the traces tell."""
     return (
         f"Unknown: {len(a.graph.ranks)} ranks, but {why}, so who waits for whom cannot be told. "
-        f"{share['productive'] + share['slow compute']:.0f} % compute, {share['gap']:.0f} % gaps."
+        f"{share['productive'] + share['slow compute']:.0f} % compute, {share['exposed copy']:.0f} % exposed copies, "
+        f"{share['gap']:.0f} % gaps."
     )
 
 

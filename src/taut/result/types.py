@@ -863,7 +863,7 @@ class DeviceIdle(Part, frozen=True, kw_only=True):
 
     cause: str
     """``launch``, ``synchronisation``, ``input: …``, ``checkpoint``, a named op; ``launched, not begun`` (the next work was
-    waiting in its stream); ``host, nothing recorded``; ``unknown`` where no call tells."""
+    waiting in its stream); ``host between calls`` (in none of these); ``unknown`` where no launch tells."""
     rank_ns: int
     share: float
     """Of the time of all windows, 0–1."""
@@ -919,7 +919,7 @@ class Device(Part, frozen=True, kw_only=True):
     windows: list[DeviceWindow]
     ranks: dict[str, DeviceRank]
     mean: DeviceRank | None = None
-    """Mean over the ranks."""
+    """Shares of the windows of all ranks together, and the mean of their periods."""
     classes: list[DeviceClass] = field(default_factory=list)
     """Classes of kernels and copies, the longest first."""
     idle: list[DeviceIdle] = field(default_factory=list)

@@ -211,8 +211,18 @@ def test_launches_without_device_events_are_said(tiny: Any) -> None:
     assert "ProfilerActivity.CUDA" in said
 
 
+def test_unknown_categories_beside_a_host_are_said(tiny: Any) -> None:
+    events = [
+        tiny.event("cpu_op", "aten::mm", 0, 50),
+        tiny.event("graphcore", "x", 0, 5),
+        tiny.event("python_function", "f", 0, 9),
+    ]
+    trace = merge([("t.json", kineto.load(tiny.as_bytes(events), "t.json"))], [], name="t", source="t.json")
+    assert [line[:43] for line in trace.partial] == ["1 events of categories that are not known: "]
+
+
 def test_a_trace_of_other_categories_is_refused_by_their_names(tiny: Any) -> None:
-    with pytest.raises(InputRefused, match="categories that are not read \\('graphcore'"):
+    with pytest.raises(InputRefused, match="categories that are not known \\('graphcore'"):
         kineto.load(tiny.as_bytes([tiny.event("graphcore", "x", 0, 5)]), "t.json")
     with pytest.raises(InputRefused, match="1 launches onto a device"):
         kineto.load(tiny.as_bytes([tiny.launch(1, 10)]), "t.json")

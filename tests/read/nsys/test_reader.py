@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taut.core.device_words import NO_BYTES
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import Kind, Trace, Verb
 from taut.graph.link import link
@@ -37,6 +38,7 @@ SCHEMAS = {
     "ncclSend": (3, (("NCCL communicator ID", 18), ("Message size [bytes]", 22), ("Peer rank", 5))),
 }
 SCHEMAS["ncclRecv"] = SCHEMAS["ncclSend"]
+SCHEMAS["ncclAllGather"] = SCHEMAS["ncclAllReduce"]
 KERNELS = {"ncclAllReduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", "ncclGroupEnd": "ncclDevKernel_SendRecv(args)"}
 
 
@@ -209,6 +211,32 @@ def test_groups_of_sends_and_receives_are_taken_apart(export: Callable[..., Expo
     assert link(trace).counts["gates"] == 2
 
 
+@pytest.mark.parametrize(("known", "size", "no_bytes"), [(True, 4 * 256, 0), (False, 256, 1)])
+def test_bytes_of_an_all_gather_are_those_of_all_ranks(
+    export: Callable[..., Export], known: bool, size: int, no_bytes: int
+) -> None:
+    """NCCL tells the share of one rank; where the size of the communicator is not known, there are no bytes."""
+    e = export()
+    if known:
+        e.note(1, 0, 1, "ncclCommInitRank", (7, 4, 0, 0))
+    e.note(1, 10, 20, "ncclAllGather", (7, 256))
+    e.kernel(1, 30, 40, "ncclDevKernel_AllGather_RING_LL(args)", 15)
+    trace = read([e.save()])
+    assert [row for row in table(trace, "verb", "size") if row[0]] == [(Verb.ALL_GATHER, size)]
+    assert trace.counts.get(NO_BYTES, 0) == no_bytes
+
+
+def test_bytes_of_an_exchange_are_what_a_rank_sends(export: Callable[..., Export]) -> None:
+    e = export()
+    e.note(1, 0, 1, "ncclCommInitRank", (7, 2, 0, 0))
+    e.note(1, 10, 11, "ncclGroupStart")
+    for place, (name, peer) in enumerate((("ncclSend", 0), ("ncclRecv", 0), ("ncclSend", 1), ("ncclRecv", 1))):
+        e.note(1, 12 + place / 2, 12.2 + place / 2, name, (7, 256, peer))
+    e.note(1, 15, 18, "ncclGroupEnd")
+    e.kernel(1, 20, 30, KERNELS["ncclGroupEnd"], 16)
+    assert [row for row in table(read([e.save()]), "verb", "size") if row[0]] == [(Verb.ALL_TO_ALL, 512)]
+
+
 def test_peers_of_communicators_made_before_the_recording(export: Callable[..., Export]) -> None:
     e = export()
     for process, (name, peer) in ((1, ("ncclSend", 1)), (2, ("ncclRecv", 0))):
@@ -237,6 +265,14 @@ def test_without_payloads_who_meets_whom_is_judged_by_time(export: Callable[...,
     assert any("--include-blobs=true" in line for line in trace.partial)
     assert "ranks are assumed: the order of the devices" in trace.partial
     assert link(trace).counts["gates"] == 3
+
+
+def test_a_wait_for_the_device_begins_when_the_device_is_done(export: Callable[..., Export]) -> None:
+    e = export()
+    e.kernel(1, 10, 30, "gemm(float*)", launched=5)
+    e.call(1, 12, "cudaDeviceSynchronize_v3020", took=25)
+    trace = read([e.save()])
+    assert table(trace, "name", "start_ns", "end_ns")[-1] == ("cudaDeviceSynchronize", 30_000, 37_000)
 
 
 @pytest.mark.parametrize("comm", [0xABC, None])
@@ -569,10 +605,11 @@ def test_a_real_export_of_two_gpus(shared: Path) -> None:
     overlap = (spans[0][0][:, None] < spans[1][1]) & (spans[1][0] < spans[0][1][:, None])
     assert (overlap == np.eye(33, dtype=bool)).all()
     graph = link(trace)
-    assert graph.counts["gates"] == 33
+    # Two exchanges a step; the last one lies in a step that the recording cuts, which is left out.
+    assert (len(graph.steps), graph.counts["gates"]) == (16, 32)
     rows = np.flatnonzero(graph.gate >= 0)
     starts = {r: np.sort(graph.ops.start_ns[rows][graph.ops.rank[rows] == r]) for r in (0, 1)}
-    by_gate = [sorted(graph.ops.start_ns[rows][graph.gate[rows] == g].tolist()) for g in range(33)]
+    by_gate = [sorted(graph.ops.start_ns[rows][graph.gate[rows] == g].tolist()) for g in range(32)]
     assert sorted(by_gate) == sorted(sorted(pair) for pair in zip(starts[0].tolist(), starts[1].tolist(), strict=True))
 
 

@@ -73,6 +73,33 @@ def test_recorded_profiles(shared: Path, name: str) -> None:
     assert same((shared / "wild" / name).read_bytes()) > 3000
 
 
+def union(spans: list[tuple[float, float]]) -> float:
+    total, last = 0.0, -np.inf
+    for start, end in sorted(spans):
+        total += max(end - max(start, last), 0.0)
+        last = max(last, end)
+    return total
+
+
+@pytest.mark.parametrize("name", WILD)
+def test_device_shares_are_unions_of_raw_events(shared: Path, name: str) -> None:
+    import taut
+
+    path = shared / "wild" / name
+    device = taut.analyze(path).result.device
+    planes = {plane.name: list(plane.lines) for plane in ProfileData.from_file(str(path)).planes}
+    assert device.windows
+    found: dict[int, list[tuple[float, float]]] = {}
+    for window in device.windows:
+        lines = [line for line in planes[f"/device:GPU:{window.rank}"] if line.name.startswith("Stream #")]
+        spans = [(max(e.start_ns, window.start_ns), min(e.end_ns, window.end_ns)) for line in lines for e in line.events]
+        busy = union([(start, end) for start, end in spans if end > start])
+        found.setdefault(window.rank, []).append((busy, window.end_ns - window.start_ns))
+    for rank, both in found.items():
+        busy, wall = (sum(column) for column in zip(*both, strict=True))
+        assert device.ranks[str(rank)].busy_share == pytest.approx(busy / wall, abs=1e-6)
+
+
 def test_a_profile_that_is_recorded_now(tmp_path: Path) -> None:
     import jax
     import jax.numpy as jnp

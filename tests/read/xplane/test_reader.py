@@ -68,6 +68,20 @@ def test_every_device_is_a_rank_and_streams_are_its_lanes(save: Save) -> None:
     assert rows(trace, 0, "thread Host Threads/1")[0] == ("cuLaunchKernel", 500, 1)
 
 
+def test_kernels_that_run_at_once_on_one_stream_keep_their_times() -> None:
+    """As those of a CUDA graph do: communication under compute is hidden, not cut out."""
+    events = [Event("ncclDevKernel_AllReduce", 0, 100 * US), Event("kernel", 20 * US, 30 * US)]
+    trace = reader.load(space(plane("/device:GPU:0", Line("Stream #7(Compute)", events))), "a").devices[0][1]
+    assert rows(trace, 0, "stream 7") == [("nccl all-reduce", 0, 100)]
+    assert rows(trace, 0, "stream 7/1") == [("kernel", 20, 30)]
+
+
+def test_a_kernel_is_the_whole_of_its_collective() -> None:
+    one = Event("all_reduce_one_shot_kernel", 0, 100 * US, {"hlo_op": "all-reduce-start.3"})
+    trace = reader.load(space(plane("/device:GPU:0", Line("Stream #7", [one]))), "a").devices[0][1]
+    assert (list(trace.names), trace.ops.verb.tolist()) == (["xla all-reduce"], [Verb.ALL_REDUCE])
+
+
 def test_kinds_verbs_and_bytes(save: Save) -> None:
     trace = read([save("a.xplane.pb", gpu_job(devices=1, steps=1))])
     found = {trace.names[op]: (Kind(k), Verb(v), s) for op, k, v, s in zip(*columns(trace), strict=True)}
@@ -95,6 +109,18 @@ def test_work_belongs_to_the_step_that_launched_it(save: Save) -> None:
     assert ops.step[kernels].tolist() == [5, 6, 7]
     assert (ops.launch[kernels] >= 0).all()
     assert (ops.start_ns[ops.launch[kernels]] < ops.start_ns[kernels]).all()
+
+
+def test_waits_of_the_host_are_those_of_threads_that_launched() -> None:
+    def call(name: str, at: int, number: int) -> Event:
+        return Event(name, at * US, US, {"correlation_id": number})
+
+    mine = Line("Host Threads/1", [call("cuLaunchKernel", 0, 1), call("cuStreamSynchronize", 5, 2), call("cuEventQuery", 7, 4)])
+    other = Line("Host Threads/2", [call("cuStreamSynchronize", 5, 3)])
+    device = plane("/device:GPU:0", Line("Stream #1", [Event("kernel", 10 * US, US, {"correlation_id": 1})]))
+    trace = reader.load(space(plane("/host:CPU", mine, other), device), "a").devices[0][1]
+    assert sorted(trace.names) == ["cuLaunchKernel", "cuStreamSynchronize", "kernel"]
+    assert "thread Host Threads/2" not in trace.lanes
 
 
 def test_the_slow_device_is_the_one_the_others_wait_for(save: Save) -> None:
@@ -130,9 +156,9 @@ def test_on_a_tpu_the_innermost_op_counts_and_steps_are_its_own(save: Save) -> N
     trace = read([save("a.xplane.pb", tpu_job(steps=2))])
     assert rows(trace, 0, "stream XLA Ops")[:5] == [
         ("fusion.1", 10, 300),
-        ("xla all-reduce", 310, 10),
+        ("xla all-reduce-start", 310, 10),
         ("fusion.2", 320, 200),
-        ("xla all-reduce", 520, 290),
+        ("xla all-reduce-done", 520, 290),
         ("while.1", 810, 100),
     ]
     assert rows(trace, 0, "stream async")[0] == ("xla all-reduce", 310, 500)
@@ -191,6 +217,25 @@ def test_the_module_says_what_a_kernel_is_and_whom_it_meets(written: bytes, mine
         assert trace.group_ranks[trace.groups[trace.ops.group[0]]] == mine
     else:
         assert trace.ops.verb[0] == Verb.NONE or not trace.group_ranks
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (listed((0, 1, 2, 3)), {"replicas 0,1,2,3": [0, 1, 2, 3]}),
+        (listed((0, 1)), {"replicas 0,1 of node0": [0, 1], "replicas 0,1 of node1": [2, 3]}),
+    ],
+    ids=["all hosts", "each host"],
+)
+def test_groups_of_replicas_on_several_hosts(save: Save, written: bytes, expected: dict[str, list[int]]) -> None:
+    kernel = Event("ncclDevKernel_Generic_4(x)", 0, 90 * US, {"hlo_op": "psum.1", "program_id": 7})
+    devices = [plane(f"/device:GPU:{k}", Line("Stream #1", [kernel])) for k in range(2)]
+    made = module(7, instruction("psum.1", "all-reduce", 1024, written))
+    for host in ("node0", "node1"):
+        save(f"run/{host}.xplane.pb", space(made, *devices, host=host))
+    trace = read([save("run/README", b"").parent])
+    assert {name: list(ranks) for name, ranks in trace.group_ranks.items()} == expected
+    assert sorted({trace.groups[group] for group in trace.ops.group}) == sorted(expected)
 
 
 def test_a_module_that_is_damaged_tells_nothing() -> None:
@@ -300,6 +345,9 @@ def test_the_viewers_file_is_no_kineto_trace() -> None:
     head = gzip.decompress(as_viewed(gpu_job()))
     first = next(one.name for one in load.FORMATS if one.reader.sniff(head))
     assert first == "xla viewer"
+    for_perfetto = head.replace(b'"metadata": {"highres-ticks": true}, ', b"")
+    assert for_perfetto != head
+    assert trace_json.sniff(for_perfetto)
     assert not trace_json.sniff(b'{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":[]}')
 
 

@@ -31,7 +31,7 @@ EPOCH_NS = 10**18
 TIMELESS = 0.1
 # Messages that are compared, at most, to find out whether they recur.
 COMPARED = 200_000_000
-ONE_STEP = "no step marks, and the messages do not recur: the whole trace is one step"
+ONE_STEP = "no step marks, and the messages do not recur: the whole trace is one window"
 UNFOLLOWED = "some dependencies name a node that is not in the trace: they are not followed"
 NOT_MATCHED = "some collectives name the dimensions of the network that they span, not their group: they are not matched"
 

@@ -16,7 +16,8 @@ from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
 from taut.read.communication_families import NO_VERB, OPERATORS, Told, communication
 from taut.read.json_values import elements, integer
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, Events
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, CPU_OP
 from taut.read.kineto.json_events import CommArgs
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import Message, Rows, issuer
@@ -60,7 +61,8 @@ def _message(events: Events, groups: Groups, told: Told, calls: list[Call]) -> M
     ]
     if told.word:
         group = groups.of_library(first, told.family) if told.verb else ""
-        return Message(told.verb, group, sizes[0] if told.verb in _SIZED and told.size else NULL, name=told.word)
+        sized = told.size == "call" or (told.size == "operator" and told.verb in _SIZED)
+        return Message(told.verb, group, sizes[0] if sized else NULL, name=told.word)
     words = [a.collective for a in first if isinstance(a.collective, str)] + names[1:]
     verb = next((verb for verb in map(verb_of, words) if verb), told.verb)
     group = groups.name(first, "nccl") if verb else ""

@@ -10,7 +10,8 @@ from taut.core.tables import NULL, Kind
 from taut.read.columns import Codes, grouped_max
 from taut.read.communication_families import is_communication
 from taut.read.kineto.collectives import add_collectives
-from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, Events, is_checkpoint
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.process_groups import Groups
 from taut.read.op_rows import Rows, after_device, issuer

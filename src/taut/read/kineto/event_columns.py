@@ -20,9 +20,25 @@ from msgspec.structs import replace
 from taut.core.array_types import Ints, Json, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.read.columns import Codes, Flags
-from taut.read.communication_families import OPERATORS
 from taut.read.copy_words import copy_class
 from taut.read.json_values import elements, integer, without_nan
+from taut.read.kineto.event_kinds import (
+    ANNOTATION,
+    COPY,
+    CPU_OP,
+    DEVICE,
+    HOST,
+    LANE,
+    RUNTIME,
+    SHADOW,
+    category,
+    is_checkpoint,
+    is_comm,
+    is_copied,
+    is_operator,
+    is_waiting,
+    task_kind,
+)
 from taut.read.kineto.json_events import (
     Batch,
     Buffer,
@@ -42,20 +58,12 @@ from taut.read.kineto.json_events import (
 from taut.read.kineto.matrix_work import MatrixOps, is_matrix_op
 from taut.read.limits import near
 
-# What an event is: a kernel of an accelerator, a call into its driver, an operator on the host, an annotation, a copy or a
-# fill of an accelerator's memory, the shadow of an annotation on a device.
-DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY, SHADOW = range(6)
-# What cannot be told by the category alone: events of a device whose names tell copies and waits from work, and host
-# events of PyTorch before 1.10, which has one category for operators and annotations.
-_LANE, _HOST = 6, 7
-
-# taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
-HOOKS = ("taut::send", "taut::recv")
-
 # More than these are no devices of one host.
 DEVICES = 4096
 # Half of 64 bits: a time and its base may each reach it.
 LIMIT_NS = 4.5e18
+# The text of a kernel's grid is shorter.
+SHAPE_BYTES = 64
 
 
 class Events(Struct):
@@ -181,57 +189,6 @@ def _malformed(error: Exception, size: int) -> str:
     return f"the JSON breaks off at byte {size:,}" if broken else f"not valid trace JSON: {error}"
 
 
-def category(cat: str) -> int:
-    """What kind of event a category is, in the spellings of several Kineto versions; -1 if it is none."""
-    word = cat.lower()
-    if word.endswith(("memcpy", "memset")):
-        return COPY
-    if "runtime" in word or "driver" in word or word == "hpu_op":
-        return RUNTIME
-    return _CATEGORIES.get(word, -1)
-
-
-_CATEGORIES = {
-    "kernel": DEVICE,
-    "cpu_op": CPU_OP,
-    "user_annotation": ANNOTATION,
-    "gpu_user_annotation": SHADOW,
-    "operator": _HOST,
-    "mtia_ccp_events": _LANE,
-}
-_COPIES, _WAITS = re.compile(r"memcpy|memset|dma|copy", re.IGNORECASE), re.compile(r"event|wait|sync|record", re.IGNORECASE)
-
-
-def _is_operator(name: str) -> bool:
-    """Whether an event of PyTorch before 1.10 is an operator (``aten::mm``, ``AddmmBackward``) and no annotation."""
-    return "::" in name or "Backward" in name or name == "record_param_comms"
-
-
-_COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
-
-
-def is_comm(name: str) -> bool:
-    """Whether an event of this name records something about a collective."""
-    return name == "record_param_comms" or name.startswith(_COMM) or OPERATORS.match(name) is not None
-
-
-_LAUNCH = re.compile(r"launch|mem(?:cpy|set)|enqueue|runFunction|^submit", re.IGNORECASE)
-NOT_CATEGORIES = ("no category", "not an event", "not an interval", "no time or duration", "negative duration", "cpu_op")
-"""Reasons for which an event is dropped that are no category of events."""
-
-
-def is_launch(name: str) -> bool:
-    """Whether a call of this name into a driver puts work onto a device."""
-    return _LAUNCH.search(name) is not None
-
-
-def is_checkpoint(name: str) -> bool:
-    """Whether a host event of this name saves a checkpoint."""
-    word = name.lower()
-    return "torch.save" in word or ("checkpoint" in word and "backward" not in word and "autograd" not in word)
-
-
-_TASK = re.compile(rb'"Task Type"\s{0,9}:\s{0,9}"([A-Z_]{1,40})')
 _CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
 # Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
@@ -286,10 +243,8 @@ class _Columns:
         self.counts: Counter[str] = Counter()
         self.matrix = MatrixOps()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
-        self._is_matrix = Flags(self.names, is_matrix_op)
-        self._is_operator = Flags(self.names, _is_operator)
-        self._is_copied = Flags(self.names, lambda name: _COPIES.search(name) is not None)
-        self._is_waiting = Flags(self.names, lambda name: _WAITS.search(name) is not None)
+        self._is_matrix, self._is_operator = Flags(self.names, is_matrix_op), Flags(self.names, is_operator)
+        self._is_copied, self._is_waiting = Flags(self.names, is_copied), Flags(self.names, is_waiting)
 
     def add(self, events: list[Event]) -> None:
         cats = Codes()
@@ -297,25 +252,13 @@ class _Columns:
         kinds = np.array([category(str(word)) for word in cats], dtype=np.int64)
         kind = kinds[cat] if len(cat) else cat
         if None in cats:
-            self._add_tasks(events, np.flatnonzero(cat == cats[None]), kind)
+            rows = np.flatnonzero(cat == cats[None])
+            kind[rows] = [task_kind(events[row]) for row in rows.tolist()]
         usable = kind >= 0
         for key, n in zip(cats, np.bincount(cat[~usable], minlength=len(cats)).tolist(), strict=True):
             if n:
                 self.counts[f"dropped: {key or 'no category'}"] += n
         self._keep(_picked(events, usable), kind[usable])
-
-    @staticmethod
-    def _add_tasks(events: list[Event], rows: Ints, kind: Ints) -> None:
-        """Tell tasks of Ascend devices, in place: they have no category, but the type of the task."""
-        for row in rows.tolist():
-            event = events[row]
-            if event.ph != "X":
-                continue
-            task = _TASK.search(event.args)
-            if (event.name or "").startswith("hcom_") or (task and task[1].startswith((b"AI_", b"MIX_", b"KERNEL_"))):
-                kind[row] = DEVICE
-            elif task and task[1].startswith(b"MEMCPY"):
-                kind[row] = COPY
 
     def _keep(self, events: list[Event], kind: Ints) -> None:
         name = self.names.of([event.name or "" for event in events])
@@ -345,11 +288,11 @@ class _Columns:
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
         """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
-        if (kind == _HOST).any():
-            kind = np.where(kind != _HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
-        if (kind == _LANE).any():
+        if (kind == HOST).any():
+            kind = np.where(kind != HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
+        if (kind == LANE).any():
             told = np.where(self._is_copied(name), COPY, np.where(self._is_waiting(name), -1, DEVICE))
-            kind = np.where(kind != _LANE, kind, told)
+            kind = np.where(kind != LANE, kind, told)
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
@@ -397,7 +340,7 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        size[work] = _ints([_threads(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
+        size[work] = _ints([_shape(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
         place[work] = self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
             for e, a in zip(busy, args, strict=True)
@@ -447,6 +390,11 @@ class _Columns:
             matrix=self.matrix,
             counts=+self.counts,
         )
+
+
+def _shape(grid: bytes, block: bytes) -> int:
+    """``_threads`` of texts that can be those of three numbers each."""
+    return _threads(grid, block) if len(grid) < SHAPE_BYTES and len(block) < SHAPE_BYTES else -1
 
 
 @lru_cache(4096)

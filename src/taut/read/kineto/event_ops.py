@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind, Table
-from taut.read.kineto.event_columns import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, Events, is_comm
-from taut.read.known_marks import OPTIMISER, PROFILER
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm
+from taut.read.known_marks import MIXED, OPTIMISER, PROFILER, tells_phase
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer
 from taut.read.step_marks import Loop, Ranges, loops
 
@@ -53,6 +54,8 @@ def step_marks(events: Events, rank: int, counts: Counter[str]) -> tuple[Table, 
         if found is None and not len(loop.step) and len(shadows):
             found, shadows = loops(_shadows(events, shadows), {0: launches}).get(0), shadows[:0]
         loop = found or loop
+    elif len(events.chosen(ANNOTATION, tells_phase)):
+        loop = replace(loop, phase=_phases(loop, _written_steps(events, launches, None)))
     counts["dropped: gpu_user_annotation"] += len(shadows)
     notes = (f"annotations {loop.doubt}",) if loop.doubt else ()
     return loop.marks().replace(rank=np.full(len(loop.step), rank)), notes
@@ -111,14 +114,25 @@ def _shadows(events: Events, rows: Ints) -> Ranges:
 
 
 def _written_steps(events: Events, launches: Ints, inside: tuple[int, int] | None) -> Loop | None:
-    """The loop that people or frameworks annotated; inside a step of the profiler it must be a loop of several turns."""
+    """The loop that people or frameworks annotated; inside a step of the profiler only a named one of several turns."""
     rows = events.chosen(ANNOTATION, lambda name: PROFILER.pattern.match(name) is None and not is_comm(name))
     if inside is not None:
         rows = rows[(events.start[rows] >= inside[0]) & (events.end[rows] <= inside[1])]
         launches = launches[(launches >= inside[0]) & (launches < inside[1])]
     ranges = Ranges(events.place[rows].astype(np.int64), events.start[rows], events.end[rows], *_codes(events, rows))
     found = loops(ranges, {0: launches}).get(0)
-    return None if found is None or (inside is not None and len(found.step) < LEAST_INSIDE) else found
+    if found is None or (inside is not None and (not found.named or len(found.step) < LEAST_INSIDE)):
+        return None
+    return found
+
+
+def _phases(loop: Loop, inside: Loop | None) -> list[str]:
+    """The phase of each step by the marks of servers inside it; mixed where they differ."""
+    if inside is None or not any(inside.phase):
+        return []
+    first, last = (np.searchsorted(inside.start, time, "left").tolist() for time in (loop.start, loop.end))
+    said = ({word for word in inside.phase[a:b] if word} for a, b in zip(first, last, strict=True))
+    return [MIXED if len(one) > 1 else "".join(one) for one in said]
 
 
 def _codes(events: Events, rows: Ints) -> tuple[Ints, list[str]]:

@@ -17,7 +17,8 @@ from taut.read.columns import containing
 from taut.read.json_values import elements, integer
 from taut.read.kineto.collectives import NO_GROUP, message_bytes, peer_argument
 from taut.read.kineto.device_side import outermost
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, DEVICE, HOOKS, RUNTIME, Events
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, CPU_OP, DEVICE, HOOKS, RUNTIME
 from taut.read.kineto.event_ops import thread_lanes
 from taut.read.kineto.process_groups import HOST_LIBRARIES, Groups
 from taut.read.op_rows import Message, Rows

@@ -8,7 +8,8 @@ from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Kind
 from taut.read.columns import containing
 from taut.read.kineto.device_side import add_inputs, is_input, outermost
-from taut.read.kineto.event_columns import ANNOTATION, CPU_OP, HOOKS, Events, is_checkpoint
+from taut.read.kineto.event_columns import Events
+from taut.read.kineto.event_kinds import ANNOTATION, CPU_OP, HOOKS, is_checkpoint
 from taut.read.kineto.event_ops import add_waits, event_names, thread_lanes
 from taut.read.kineto.host_collectives import (
     NEVER_RAN,

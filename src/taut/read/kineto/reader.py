@@ -9,13 +9,14 @@ from itertools import chain
 import numpy as np
 
 from taut.core.array_types import Json
-from taut.core.device_words import NO_DEVICE
+from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, MatrixWork, Member, Table, Trace
 from taut.read.files import Member as File
 from taut.read.json_values import integer
 from taut.read.kineto.device_side import add_device_side
-from taut.read.kineto.event_columns import DEVICE, NOT_CATEGORIES, RUNTIME, Events, decode, decode_flow, is_launch
+from taut.read.kineto.event_columns import Events, decode, decode_flow
+from taut.read.kineto.event_kinds import DEVICE, RUNTIME, UNUSED, is_launch
 from taut.read.kineto.event_ops import step_marks
 from taut.read.kineto.host_collectives import add_host_collectives
 from taut.read.kineto.host_side import add_host_side
@@ -84,6 +85,8 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     else:
         add_host_side(events, rows, groups)
         rows.counts[NO_DEVICE] += len(events.chosen(RUNTIME, is_launch))
+        unread = _unread(counts)
+        rows.counts[UNREAD] += sum(unread.values())
     gpu = events.main_device()
     base = events.base
     matrix_work = _matrix_work(events, rank, marks)
@@ -111,6 +114,12 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     )
 
 
+def _unread(counts: Mapping[str, int]) -> dict[str, int]:
+    """Categories of dropped events that no version of PyTorch writes beside a device's, and how many of each there are."""
+    dropped = {key.partition(": ")[2]: n for key, n in counts.items() if key.startswith("dropped: ") and n}
+    return {category: n for category, n in dropped.items() if category.lower() not in UNUSED}
+
+
 def _matrix_work(events: Events, rank: int, marks: Table) -> Table:
     """FLOPs by step, from operators of the host and what they launched."""
     if not events.matrix.start:
@@ -127,10 +136,10 @@ def _nothing(label: str, counts: Mapping[str, int]) -> InputRefused:
     why = "no operator events in this trace"
     if counts.get(NO_DEVICE):
         why += f": {counts[NO_DEVICE]:,} {NO_DEVICE}"
-    dropped = {key.partition(": ")[2]: n for key, n in counts.items() if key.startswith("dropped: ") and n}
-    others = [f"{category[:40]!r}" for category in sorted(dropped, key=lambda c: -dropped[c]) if category not in NOT_CATEGORIES]
-    if others and not counts.get(NO_DEVICE):
-        why += f": its events are of categories that are not read ({', '.join(others[:4])})"
+    unread = _unread(counts)
+    if unread and not counts.get(NO_DEVICE):
+        most = sorted(unread, key=lambda category: -unread[category])[:4]
+        why += f": its events are of categories that are not known ({', '.join(repr(category[:40]) for category in most)})"
     return InputRefused(label, why, "profile with CPU or CUDA activities enabled")
 
 

@@ -33,6 +33,8 @@ class Collective(Struct):
     """The sends and receives of this kernel are not recorded."""
     name: str = ""
     """The class of the kernel, where library and verb do not say it."""
+    no_bytes: bool = False
+    """The size is that of one rank's share, or counts elements: it tells classes apart, and no bandwidth."""
 
 
 _UNKNOWN = Told("nccl", Verb.NONE, "")
@@ -45,6 +47,7 @@ class Nccl:
         self._notes = notes
         self._api, self._torch = notes.rows(is_api), notes.rows(is_torch)
         self._batch = self._batches()
+        self._ranks = {init.comm: init.ranks for some in self.inits().values() for init in some}
 
     def inits(self) -> dict[int, list[Init]]:
         """Process → the communicators it joined."""
@@ -99,8 +102,12 @@ class Nccl:
         sizes = [self._number(row, "size") for row in fitting]
         size = sum(sizes) if min(sizes, default=NULL) >= 0 else NULL
         about = Collective(verb or noted, comms.pop() if len(comms) == 1 else None, size)
+        if about.size >= 0 and about.verb in (Verb.ALL_GATHER, Verb.REDUCE_SCATTER):  # NCCL counts the share of one rank
+            ranks = self._ranks.get(about.comm, 0) if about.comm is not None else 0
+            about.size, about.no_bytes = min(about.size * max(ranks, 1), 2**62), ranks < 1
         if about.size < 0 and note >= 0:
             about.size = int(self._notes.size[note])
+            about.no_bytes = about.size >= 0  # PyTorch notes elements
         if verb is Verb.NONE and (noted is Verb.NONE or noted in HOPS):
             if kernel.hops or fitting:  # a generic kernel without calls may be anything
                 self._point_to_point(about, fitting)
@@ -117,6 +124,8 @@ class Nccl:
         elif not hops or (to == by and len(to) > 1):
             about.guessed = about.verb is Verb.NONE and NULL in (to or [NULL])
             about.verb = about.verb or Verb.ALL_TO_ALL
+            if hops and about.size >= 0:  # what a rank sends, without what it receives
+                about.size = sum(size for verb, _, size in hops if verb is Verb.SEND)
         else:
             about.verb, about.hops = Verb.NONE, [hop for hop in hops if hop[1] >= 0]
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.array_types import Ints
-from taut.core.device_words import stream_lane
+from taut.core.device_words import NO_BYTES, stream_lane
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
 from taut.read.communication_families import NO_VERB
@@ -139,6 +139,7 @@ class _Reading:
         ops = _hops_apart(rows.table(NULL, marks), about)
         rows.counts[NO_VERB] += sum(not (c.verb or c.hops or c.name) for c in about)
         rows.counts["sends and receives that do not name a peer"] += sum(c.guessed for c in about)
+        rows.counts[NO_BYTES] += sum(c.no_bytes for c in about)
         rows.counts["ops"] = len(ops)
         check_wall(ops.start_ns, ops.end_ns, self.label)
         host, model = self.host, self.models.get((process >> 24 & 0xFFFFFF, device), "")

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut.core.array_types import Ints, Texts
-from taut.core.device_words import stream_lane
+from taut.core.device_words import COPY_CLASSES, stream_lane
 from taut.core.ids import numbered
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.core.tables import Member as Rank
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer, steps_at
 from taut.read.xplane.hlo_programs import Modules
 from taut.read.xplane.host_threads import Calls, marks
-from taut.read.xplane.line_roles import Role, device_of, roles, stream_of
+from taut.read.xplane.line_roles import Role, device_of, is_stream, roles, stream_of
 from taut.read.xplane.nesting import innermost
 from taut.read.xplane.op_words import Meaning, meaning
 from taut.read.xplane.replica_groups import ReplicaGroups
@@ -63,9 +63,13 @@ class DeviceOps:
             elif role in (Role.WORK, Role.BESIDE):
                 name = BESIDE if role is Role.BESIDE else stream_of(line.name)
                 work = self._meant(line, plane, stream_lane(f"{part} {name}".strip()))
-                self._work.append(work if role is Role.BESIDE else _as_pieces(work))
-                if role is Role.WORK and not beside:
-                    self._work += _in_flight(work, stream_lane(f"{part} {BESIDE}".strip()))
+                if is_stream(line.name):
+                    # A kernel is the whole of its collective. Those of one stream may run at once (graphs).
+                    work.meanings = [m._replace(phase="") for m in work.meanings]
+                elif role is Role.WORK:
+                    self._work += [] if beside else _in_flight(work, stream_lane(f"{part} {BESIDE}".strip()))
+                    work = _as_pieces(work)
+                self._work.append(work)
 
     def __len__(self) -> int:
         return sum(len(work.start) for work in self._work)
@@ -125,13 +129,17 @@ class DeviceOps:
         rows, calls = self.rows, self.calls
         used = np.unique(np.concatenate([work.launch for work in self._work])) if self._work else np.zeros(0, np.int64)
         used = used[used >= 0]
+        # Waits of threads that launched some of the work are waits for it.
+        waits = np.array([name.find("Synchronize") >= 0 for name in calls.names], dtype=np.bool_)
+        if waits.any():
+            used = np.union1d(used, np.flatnonzero(waits[calls.name] & np.isin(calls.thread, calls.thread[used])))
         lanes = coded(rows.lanes, calls.thread[used], lambda thread: f"thread {calls.threads[thread]}")
         # Some profilers call the launch as they call the kernel.
         kernels = {m.name for work in self._work for m in work.meanings}
         names = coded(
             rows.names,
             calls.name[used],
-            lambda n: "launch" if calls.names[n] in kernels else calls.names[n][:NAME_LENGTH],
+            lambda n: "launch" if calls.names[n][:NAME_LENGTH] in kernels else calls.names[n][:NAME_LENGTH],
         )
         place = np.full(len(calls.number) + 1, NULL, dtype=np.int64)
         place[used] = rows.add(calls.start[used], calls.end[used], kind=Kind.COORDINATE, lane=lanes, name=names)
@@ -159,7 +167,8 @@ class DeviceOps:
             group = self.groups.of(m.groups) if verb else ""
             if group is None:
                 verb = Verb.NONE
-            yield int(m.kind), int(verb), self.rows.names[m.name], self.rows.groups[group] if verb and group else NULL
+            name = f"{m.name}-{m.phase}" if halves and m.phase and m.name not in COPY_CLASSES else m.name
+            yield int(m.kind), int(verb), self.rows.names[name], self.rows.groups[group] if verb and group else NULL
 
 
 def _steps(line: Line, plane: Plane) -> tuple[Ints, Ints, Ints]:

@@ -12,12 +12,15 @@ from taut.read.files import Member as File
 
 BOM = b"\xef\xbb\xbf"
 _PROCESS = re.compile(rb'"name"\s*:\s*"(?:/(?:host|device):|Task Environment)')
+_OTHERS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
 
 
 def sniff(head: bytes) -> bool:
-    """A Chrome trace with the viewer's metadata, whose processes are called as planes are."""
+    """A Chrome trace whose processes are called as planes are; PyTorch's says more of itself."""
     text = head.removeprefix(BOM).lstrip()[: 64 << 10]
-    return text[:1] == b"{" and b'"highres-ticks"' in text and _PROCESS.search(text) is not None
+    if text[:1] != b"{" or b'"process_name"' not in text or any(word in text for word in _OTHERS):
+        return False
+    return _PROCESS.search(text) is not None
 
 
 def load_member(member: File) -> Profile:

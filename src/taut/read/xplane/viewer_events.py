@@ -20,7 +20,8 @@ from taut.read.xplane.space import EVENTS, FEWER, LIMIT, NUMBERS, TEXTS, Line, P
 
 VIEWED = 1_000_000
 """Events after which the viewer's file stops."""
-_WHOLE = re.compile(r"-?\d{1,18}")
+DIGITS = 18
+_HOST = re.compile(r"([^/\\:]{1,200})\.trace\.json(?:\.gz)?\Z")
 _NAMES = ("process_name", "thread_name")
 Value = str | int | float | None
 Key = tuple[object, object]
@@ -76,7 +77,8 @@ class _Columns:
     """Grows the lines of all processes batch by batch."""
 
     def __init__(self, label: str) -> None:
-        self.space = Space(label)
+        named = _HOST.search(label[-300:])
+        self.space = Space(label, hosts=[named[1]] if named else [])  # the profiler names its files after hosts
         self._lines, self._names, self._texts = Codes(), Codes(), Codes()
         self._long: dict[int, str] = {}
         self._titles: dict[tuple[str, Key], str] = {}
@@ -91,9 +93,9 @@ class _Columns:
         name = self._names.of((event.name or "") for event in found)
         args = args_of(found, _Args)
         for code, one in zip(name.tolist(), args, strict=True):
-            if one.long_name is not None and code not in self._long:
-                self._long[code] = str(one.long_name)[:4096]
-        numbers = [np.array([_number(getattr(one, key)) for one in args], dtype=np.int64) for key in NUMBERS]
+            if one.long_name is not None:
+                self._long.setdefault(code, str(one.long_name)[:4096])
+        numbers = [_numbers([getattr(one, key) for one in args]) for key in NUMBERS]
         texts = [self._coded([getattr(one, key) for one in args]) for key in TEXTS]
         self._parts.append(np.array([line, name, start, end, *numbers, *texts]).reshape(4 + len(NUMBERS) + len(TEXTS), -1))
 
@@ -147,8 +149,12 @@ def _line(title: str, columns: Ints) -> Line:
     )
 
 
+def _numbers(values: list[Value]) -> Ints:
+    """Whole numbers, or the texts of some; -1 for anything else."""
+    return np.array([NULL if value is None else _number(value) for value in values], dtype=np.int64)
+
+
 def _number(value: Value) -> int:
-    """A whole number, or the text of one; -1 for anything else."""
     if isinstance(value, str):
-        return int(value) if _WHOLE.fullmatch(value) else NULL
+        return int(value) if len(value) <= DIGITS and value.isdecimal() and value.isascii() else NULL
     return value if type(value) is int and abs(value) < LIMIT else NULL
