@@ -70,7 +70,7 @@ def test_ops_of_different_phases_are_not_compared() -> None:
 def test_one_phase_leaves_places_as_they_are() -> None:
     graph = link(kineto.load(json.dumps(server([DECODE] * 6)).encode(), "t.json"))
     assert len(graph.steps) == 6
-    assert graph.place.tolist() == replace(graph, phases=[""] * 6).place.tolist()
+    assert graph.place.tolist() == replace(graph, stored_phases=[""] * 6).place.tolist()
 
 
 def test_servers_beside_each_other_need_not_be_in_step(tmp_path: Path) -> None:

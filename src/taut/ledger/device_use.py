@@ -8,9 +8,9 @@ is one pair of arrays whatever the number of ranks.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
@@ -67,8 +67,7 @@ def _mean(device: Device) -> DeviceRank | None:
     return DeviceRank(host=None, gpu=None, **means)
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One axis of time for all ranks and segments: where each op lies on it, and the windows of the devices."""
 
     start: Ints

@@ -551,6 +551,13 @@ def test_absurd_values_cost_their_row(export: Callable[..., Export]) -> None:
     assert [row[0] for row in table(trace, "name")] == ["cudaLaunchKernel", "gemm", "kernel without a name"]
 
 
+@pytest.mark.parametrize("device", [2**40, -7, None])
+def test_a_device_that_is_none_has_no_number(export: Callable[..., Export], device: int | None) -> None:
+    e = export()
+    e.kernel(1, 10, 20, "gemm", 5, device=device)
+    assert read([e.save()]).members.gpu.tolist() == [-1]
+
+
 def test_a_communicator_of_two_thousand_million_ranks(export: Callable[..., Export]) -> None:
     e = export()
     e.note(1, 0, 1, "ncclCommInitRank", (0xABC, 2**31 - 1, 0, 0))

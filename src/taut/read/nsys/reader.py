@@ -143,6 +143,7 @@ class _Reading:
         rows.counts[NO_BYTES] += sum(c.no_bytes for c in about)
         rows.counts["ops"] = len(ops)
         check_wall(ops.start_ns, ops.end_ns, self.label)
+        gpu = device if 0 <= device < cuda.GPUS else NULL
         host, model = self.host, self.models.get((process >> 24 & 0xFFFFFF, device), "")
         return Trace(
             ops=_shifted(ops, self.shift),
@@ -151,7 +152,7 @@ class _Reading:
             groups=list(map(str, rows.groups)),
             members=Table(
                 Member,
-                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device], "base_ns": [self.shift]},
+                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [gpu], "base_ns": [self.shift]},
                 1,
             ),
             marks=_shifted(marks, self.shift),
@@ -189,20 +190,26 @@ class _Reading:
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
-        doubts, ops = list[str](), [gpu.trace.ops for gpu in gpus]
+        doubts = list[str]()
         if self.counts["cuda graphs recorded whole"]:
             n = self.counts["cuda graphs recorded whole"]
             doubts.append(
                 f"{n} CUDA graph launches were recorded whole: collectives inside them cannot be seen"
                 " (record with --cuda-graph-trace=node)"
             )
-        if any(((o.verb != Verb.NONE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
+        if any(map(_lacks_communicator, gpus)) and len(gpus) > 1:
             doubts.append(
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs=true)"
             )
         doubts += sorted({f"NVTX ranges {loop.doubt}" for loop in self.loops.values() if loop.doubt})
         return doubts
+
+
+def _lacks_communicator(gpu: Gpu) -> bool:
+    """Whether a collective of NCCL does not tell its communicator; other libraries have none that could be told."""
+    ops, nccl = gpu.trace.ops, np.array([name.startswith("nccl ") for name in gpu.trace.names], dtype=np.bool_)
+    return bool(((ops.verb != Verb.NONE) & (ops.group < 0) & nccl[ops.name]).any())
 
 
 def group_name(comm: int) -> str:
