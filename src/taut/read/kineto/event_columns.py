@@ -7,7 +7,6 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import lru_cache
 from itertools import compress, repeat
 from operator import attrgetter, eq
 from typing import cast
@@ -124,8 +123,11 @@ class Events(Struct):
 
     def named(self, rows: Ints, test: Callable[[str], bool]) -> Mask:
         """One boolean per row: whether its name passes the test (asked once per distinct name)."""
-        used, inverse = np.unique(self.name[rows], return_inverse=True)
-        return np.array([test(self.names[code]) for code in used.tolist()], dtype=np.bool_)[inverse]
+        name = self.name[rows]
+        passed = np.zeros(len(self.names), dtype=np.bool_)
+        for code in np.flatnonzero(np.bincount(name, minlength=len(self.names))).tolist():
+            passed[code] = test(self.names[code])
+        return passed[name]
 
     def chosen(self, kind: int, test: Callable[[str], bool]) -> Ints:
         """The rows of one kind whose name passes the test."""
@@ -242,7 +244,7 @@ class _Columns:
         self.parts: list[tuple[Ints, ...]] = []
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
-        self.matrix = MatrixOps()
+        self.matrix, self.threads_of = MatrixOps(), _Threads()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
         self._is_matrix, self._is_memory = Flags(self.names, is_matrix_op), Flags(self.names, is_memory)
         self._is_operator = Flags(self.names, is_operator)
@@ -343,7 +345,8 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        size[work] = _ints([_shape(bytes(a.grid), bytes(a.block)) if a.bytes < 0 else a.bytes for a in args])
+        threads = self.threads_of
+        size[work] = _ints([threads[bytes(a.grid), bytes(a.block)] if a.bytes < 0 else a.bytes for a in args])
         place[work] = self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
             for e, a in zip(busy, args, strict=True)
@@ -395,21 +398,18 @@ class _Columns:
         )
 
 
-def _shape(grid: bytes, block: bytes) -> int:
-    """``_threads`` of texts that can be those of three numbers each."""
-    return _threads(grid, block) if len(grid) < SHAPE_BYTES and len(block) < SHAPE_BYTES else -1
+class _Threads(dict[tuple[bytes, bytes], int]):
+    """Threads of a kernel by the texts of its grid and block: its shape, as far as a trace tells; -1 where it does not."""
 
-
-@lru_cache(4096)
-def _threads(grid: bytes, block: bytes) -> int:
-    """Threads of a kernel, from the text of its grid and block: its shape, as far as a trace tells; -1 where it does not."""
-    total = 1
-    for text in (grid, block):
-        try:
-            total *= math.prod(msgspec.json.decode(text, type=list[int]))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    def __missing__(self, key: tuple[bytes, bytes]) -> int:
+        if max(map(len, key)) >= SHAPE_BYTES:
             return -1
-    return total if 0 < total < 1 << 40 else -1
+        try:
+            total = math.prod(math.prod(msgspec.json.decode(text, type=list[int])) for text in key)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            total = -1
+        found = self[key] = total if 0 < total < 1 << 40 else -1
+        return found
 
 
 def _picked(events: list[Event], chosen: Mask) -> list[Event]:

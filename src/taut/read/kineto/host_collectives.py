@@ -55,6 +55,10 @@ def add_host_collectives(events: Events, rows: Rows, groups: Groups) -> None:
     hops = events.chosen(CPU_OP, lambda name: name in HOOKS)
     calls, notes = calls_and_transfers(events, hops)
     kernels = events.chosen(DEVICE, is_communication)
+    if not len(notes) and not len(hops):
+        if not len(kernels):
+            rows.counts[NEVER_RAN] += int(events.named(calls, lambda name: verb_of(name) > 0).sum())
+        return
     launches = events.rows(RUNTIME)
     launches = launches[np.isin(events.correlation[launches], events.correlation[kernels])]
     # What launches a kernel of communication is told by the kernel.
@@ -63,8 +67,6 @@ def add_host_collectives(events: Events, rows: Rows, groups: Groups) -> None:
     found = _between_copies(events, notes, np.append(calls, -1)[issued])
     add_transfers(events, rows, groups, found, thread_lanes(events, rows, notes, "thread"), NULL)
     add_hops(events, hops, rows)
-    if not len(notes) and not len(hops) and not len(kernels):
-        rows.counts[NEVER_RAN] += int(events.named(calls, lambda name: verb_of(name) > 0).sum())
 
 
 def _between_copies(events: Events, notes: Ints, calls: Ints) -> Transfers:
