@@ -235,12 +235,10 @@ class Host:
     def _walls(self, part: str) -> list[int]:
         """Wall time of every step but the first: from the latest end of the one before to its own latest end.
 
-        On a GPU the mean over ranks of what their CUDA events say: hosts run ahead, and all ranks keep the same pace.
+        On a GPU by CUDA events, counted from a barrier: hosts run ahead of their devices.
         """
-        events = list(self._device(part).values())
-        if events:
-            return [int(ns) for ns in np.mean([e[: min(map(len, events))] for e in events], axis=0)]
-        ends = [[row[1] for row in told.steps] for told in self.told[part] if hasattr(told, "steps")]
+        came = [told for told in self.told[part] if hasattr(told, "steps")]
+        ends = [np.cumsum(told.device_ns).tolist() if told.device_ns else [row[1] for row in told.steps] for told in came]
         if not ends:
             return []
         latest = np.array([max(e[s] for e in ends) for s in range(min(map(len, ends)))])

@@ -152,8 +152,23 @@ def test_the_loader_and_the_checkpoint_are_coordination(tiny: Any) -> None:
         tiny.event("user_annotation", "torch.save", 30, 8),
     ]
     loader, _, save = tiny.ops_of(load(tiny, events))
-    assert (loader["lane"], loader["kind"], loader["name"]) == ("input 1", "coordinate", "input: DataLoader")
-    assert (save["lane"], save["kind"], save["name"]) == ("checkpoint 1", "coordinate", "checkpoint")
+    assert (loader["lane"], loader["kind"], loader["name"]) == ("thread 1", "coordinate", "input: DataLoader")
+    assert (save["lane"], save["kind"], save["name"]) == ("thread 1", "coordinate", "checkpoint")
+
+
+def test_a_checkpoint_that_copies_is_what_the_host_does_between_its_calls(tiny: Any) -> None:
+    events = [
+        tiny.event("user_annotation", "checkpoint", 0, 100),
+        tiny.launch(5, 10, 20, name="cudaMemcpyAsync"),
+        tiny.event("gpu_memcpy", "Memcpy DtoH", 12, 5, 7, correlation=5, stream=7, device=0),
+        tiny.launch(6, 40, 10),
+        tiny.launch(7, 45, 15, name="cudaStreamSynchronize"),
+        tiny.kernel("gemm", 6, 200, 10),
+    ]
+    ops = [op for op in tiny.ops_of(load(tiny, events)) if op["name"] == "checkpoint"]
+    assert [(op["lane"], op["start"], op["end"]) for op in ops] == [
+        ("thread 1", 0, 10), ("thread 1", 30, 40), ("thread 1", 60, 100),
+    ]  # fmt: skip
 
 
 def test_old_spellings_of_categories(tiny: Any) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import stream_lane
 from taut.core.tables import NULL, Kind
-from taut.read.columns import Codes, grouped_max
+from taut.read.columns import Codes, containing, grouped_max
 from taut.read.communication_families import is_communication
 from taut.read.kineto.collectives import add_collectives
 from taut.read.kineto.event_columns import Events
@@ -46,9 +46,34 @@ def add_device_side(events: Events, rows: Rows, groups: Groups) -> None:
     graphs = events.named(calls, lambda name: "GraphLaunch" in name)
     rows.counts["cuda graph launches"] += int(graphs.sum())
     rows.counts["launched by cuda graphs"] += int(np.append(graphs, False)[by].sum())
-    add_inputs(events, rows, events.chosen(ANNOTATION, is_input), "input")
+    inputs = events.chosen(ANNOTATION, is_input)
     saves = np.concatenate([events.chosen(kind, is_checkpoint) for kind in (CPU_OP, ANNOTATION)])
-    add_waits(events, rows, outermost(events, saves), "checkpoint", "checkpoint")
+    held = outermost(events, np.concatenate([inputs, saves]))
+    for code in np.unique(events.name[held]).tolist():
+        waited = _input_name(events.names[code]) if is_input(events.names[code]) else "checkpoint"
+        _add_between(events, rows, held[events.name[held] == code], calls, waited)
+
+
+def _add_between(events: Events, rows: Rows, notes: Ints, calls: Ints, name: str) -> None:
+    """Add what the host does in an annotation between its calls, on the thread of both: what follows there waits for it."""
+    place, start, end = events.place, events.start, events.end
+    around = containing(place[notes], start[notes], end[notes], place[calls], start[calls])
+    inside = np.flatnonzero(around >= 0)
+    of = np.concatenate([np.arange(len(notes)), around[inside]])
+    begin = np.concatenate([start[notes], np.minimum(end[calls[inside]], end[notes[around[inside]]])])
+    until = np.concatenate([start[notes], start[calls[inside]]])
+    order = np.lexsort((until, of))
+    of, begin, until = of[order], begin[order], until[order]
+    begin = np.maximum(begin, grouped_max(of, begin))  # calls inside calls
+    last = np.append(of[1:] != of[:-1], True)
+    finish = np.where(last, end[notes[of]], np.append(until[1:], 0))
+    kept = finish > begin
+    lane = thread_lanes(events, rows, notes[of[kept]], "thread")
+    rows.add(begin[kept], finish[kept], kind=Kind.COORDINATE, lane=lane, name=rows.names[name])
+
+
+def _input_name(name: str) -> str:
+    return f"input: {'DataLoader' if _is_loader(name) else name}"
 
 
 def _is_loader(name: str) -> bool:
@@ -60,11 +85,10 @@ def is_input(name: str) -> bool:
     return _is_loader(name) or name.lower() in _LOADING
 
 
-def add_inputs(events: Events, rows: Rows, chosen: Ints, lane: str) -> None:
+def add_inputs(events: Events, rows: Rows, chosen: Ints) -> None:
     """Add waits for the next batch, by the name of their annotation."""
     for code in np.unique(events.name[chosen]).tolist():
-        name = "DataLoader" if _is_loader(events.names[code]) else events.names[code]
-        add_waits(events, rows, chosen[events.name[chosen] == code], lane, f"input: {name}")
+        add_waits(events, rows, chosen[events.name[chosen] == code], _input_name(events.names[code]))
 
 
 def outermost(events: Events, chosen: Ints) -> Ints:

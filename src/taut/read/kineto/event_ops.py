@@ -29,10 +29,10 @@ def thread_lanes(events: Events, rows: Rows, chosen: Ints, word: str) -> Ints:
     return coded(rows.lanes, events.place[chosen], lambda thread: f"{word} {events.threads[thread]}")
 
 
-def add_waits(events: Events, rows: Rows, chosen: Ints, lane: str, name: str) -> None:
+def add_waits(events: Events, rows: Rows, chosen: Ints, name: str) -> None:
     """Add waits of the host (loader, checkpoint) as ops of coordination."""
     if len(chosen):
-        lanes = thread_lanes(events, rows, chosen, lane)
+        lanes = thread_lanes(events, rows, chosen, "thread")
         rows.add(events.start[chosen], events.end[chosen], kind=Kind.COORDINATE, lane=lanes, name=rows.names[name])
 
 

@@ -54,8 +54,8 @@ def add_host_side(events: Events, rows: Rows, groups: Groups) -> None:
     if not len(transfers):
         rows.counts[NEVER_RAN] += int(events.named(calls, lambda name: verb_of(name) > 0).sum())
     inputs = events.chosen(ANNOTATION, is_input)
-    add_inputs(events, rows, inputs[~_holds_op(events, inputs, ops)], "thread")
-    add_waits(events, rows, saves, "thread", "checkpoint")
+    add_inputs(events, rows, inputs[~_holds_op(events, inputs, ops)])
+    add_waits(events, rows, saves, "checkpoint")
 
 
 def _holds_op(events: Events, notes: Ints, ops: Ints) -> Mask:
