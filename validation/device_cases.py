@@ -774,7 +774,7 @@ def device_and_host_collectives() -> Case:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def misses(truth: Truth, jobs: list[Job], said: dict[str, Any] | str, raws: list[device.Raw]) -> list[str]:
+def misses(truth: Truth, said: dict[str, Any] | str, raws: list[device.Raw]) -> list[str]:
     """What taut says that is not so."""
     if isinstance(said, str):
         return [said]
@@ -803,20 +803,25 @@ def misses(truth: Truth, jobs: list[Job], said: dict[str, Any] | str, raws: list
     return found
 
 
-def loaded(files: list[Path]) -> list[device.Raw]:
-    found = [device.load(f) for f in files]
-    return [raw for raws in found if not isinstance(raws, str) for raw in raws]
+def written(name: str, folder: Path, form: str = "kineto") -> tuple[Truth, list[Path], list[device.Raw]]:
+    """What is true of a case, its files, and what the checker reads in them."""
+    jobs, truth = CASES[name]()
+    files = [job.write(folder, form) for job in jobs]
+    raws = []
+    for job, path in zip(jobs, files, strict=True):
+        found = device.load(path)
+        assert not isinstance(found, str)
+        for raw in found:
+            raw.rank = job.rank
+        raws += found
+    return truth, files, raws
 
 
 def try_case(name: str, folder: Path, command: str, form: str = "kineto") -> list[str]:
     """Write one case, run taut on it, and compare."""
-    jobs, truth = CASES[name]()
     folder.mkdir(parents=True)
-    files = [job.write(folder, form) for job in jobs]
-    raws = loaded(files)
-    for job, raw in zip([j for j in jobs if any(e["cat"] in device.DEVICE for e in j.events)], raws, strict=False):
-        raw.rank = job.rank
-    return misses(truth, jobs, device.taut(command, files), raws)
+    truth, files, raws = written(name, folder, form)
+    return misses(truth, device.taut(command, files), raws)
 
 
 def main() -> int:
