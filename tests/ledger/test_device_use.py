@@ -61,6 +61,15 @@ def test_idle_time_is_told_by_what_the_host_did_meanwhile(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
+def test_idle_time_between_calls_is_told_by_the_innermost_range_with_a_name(tmp_path: Path) -> None:
+    rank = late_host()
+    for s in range(4):
+        rank._add("user_annotation", "## forward ##", 1000 * s + 20, 180, 1, 1)
+        rank._add("user_annotation", "embed 3", 1000 * s + 50, 40, 1, 1)
+    found = causes(used(tmp_path, rank))
+    assert (found["forward"], found["embed …"], found["host between calls"]) == (3 * 140, 3 * 40, 3 * 410)
+
+
 def test_a_device_that_is_always_busy_has_no_idle_time(tmp_path: Path) -> None:
     assert used(tmp_path, host_ahead()).idle == []
 

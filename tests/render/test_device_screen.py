@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from results import FINDING, RESULT, filled
 from taut.render.analysis_screen import Screen, render
+from taut.render.card import card
 from taut.result.types import AnalysisResult
 
 MEAN = {
@@ -79,6 +80,12 @@ def test_collectives_have_both_bandwidths_and_lower_bounds_say_so() -> None:
     shown = screen_of({"collectives": [alone]})
     assert "≥ 100         –" in shown
     assert "≥: waiting for ranks that were not traced is part of the time" in shown
+
+
+def test_the_card_of_a_notebook_has_the_shares_too() -> None:
+    shown = card(filled(AnalysisResult, RESULT | {"device": DEVICE}))
+    assert "device: busy 90.0 %, compute 60.0 %, exposed communication 10.0 %, exposed copies 20.0 %, idle 10.0 %" in shown
+    assert "device:" not in card(filled(AnalysisResult, RESULT))
 
 
 def test_without_an_accelerator_nothing_is_said_of_it() -> None:

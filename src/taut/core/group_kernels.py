@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Indices, Ints, Numbers
+from taut.core.array_types import Indices, Ints
 from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
@@ -53,7 +53,7 @@ def group_sort(cell: Indices, cells: int) -> tuple[Ints, Ints]:
 
 
 @numpy_twin_of_kernel
-def order_groups_plain(group: Indices, groups: int, start: Numbers, end: Numbers) -> tuple[Ints, Ints]:
+def order_groups_plain(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """``order_groups`` by numpy."""
     begin = np.zeros(groups + 1, np.int64)
     np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
@@ -65,7 +65,7 @@ FEW_ROWS = 24
 
 
 @kernel(plain=order_groups_plain)
-def order_groups(group: Indices, groups: int, start: Numbers, end: Numbers) -> tuple[Ints, Ints]:
+def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Rows by group, then start, then end: (order, begin of each group in it)."""
     order, begin = group_sort(group, groups)
     for g in range(groups):

@@ -143,6 +143,16 @@ class MatrixWork:
 
 
 @dataclass(frozen=True)
+class HostRange:
+    """A range that somebody named on the host of a rank with an accelerator."""
+
+    rank: int = col("int32", "participant")
+    name: str = col("str", "what it is called, without numbers", "")
+    start_ns: int = col("int64", "when it began, ns in the rank's own clock")
+    end_ns: int = col("int64", "when it ended, ns in the same clock")
+
+
+@dataclass(frozen=True)
 class Metric:
     """One sample of one component: what a sensor or a counter said, and when."""
 
@@ -390,4 +400,7 @@ class Trace:
     matrix_work: Table = field(default_factory=lambda: Table(MatrixWork, {}, 0))
     """FLOPs by rank, step and type of elements, where operators were recorded with their shapes."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action, MatrixWork)
+    host_ranges: Table = field(default_factory=lambda: Table(HostRange, {}, 0))
+    """What people named on hosts of accelerators."""
+
+    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action, MatrixWork, HostRange)

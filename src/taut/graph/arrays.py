@@ -211,11 +211,11 @@ class Graph:
         """Phase of each window as the marks of all ranks tell it; empty where they do not, mixed where they differ."""
         if self.stored_phases is not None:
             return list(self.stored_phases)
-        marks, said = self.trace.marks, dict[int, set[str]]()
+        marks, recorded = self.trace.marks, dict[int, set[str]]()
         for row in np.flatnonzero(marks.phase != "").tolist():
-            said.setdefault(int(marks.step[row]), set()).add(str(marks.phase[row]))
-        told = (said.get(step, {""}) for step in self.steps.tolist())
-        return [next(iter(one)) if len(one) == 1 else MIXED for one in told]
+            recorded.setdefault(int(marks.step[row]), set()).add(str(marks.phase[row]))
+        words = (recorded.get(step, {""}) for step in self.steps.tolist())
+        return [next(iter(one)) if len(one) == 1 else MIXED for one in words]
 
     @cached_property
     def _phase(self) -> Ints:

@@ -29,7 +29,8 @@ def windows(trace: Trace) -> Windows:
     if len(ops) and (step < 0).all():
         step = recurring(trace)
         if step.max() > 0:
-            notes.append(f"no step marks: {int(step.max()) + 1} steps found from what recurs")
+            cut = " (cut ones at the edges are left out)" if (step < 0).any() else ""
+            notes.append(f"no step marks: {int(step.max()) + 1} steps found from what recurs{cut}")
         else:
             notes.append("no step marks and nothing recurs: the whole trace is one window")
     labels = distinct(step)
@@ -40,7 +41,8 @@ def windows(trace: Trace) -> Windows:
     labels, dropped = _common(trace, step, labels)
     if dropped:
         notes.append(dropped)
-    if len(labels) >= 3 and len(trace.marks):
+    # Marks that tell the phase are a server's own, and no profiler starts with the first of them.
+    if len(labels) >= 3 and len(trace.marks) and not (trace.marks.phase != "").any():
         labels = labels[_not_first_of_cycle(labels)]
     keep = step >= 0 if len(labels) and len(labels) == all_labels else np.isin(step, labels)
     return Windows(keep, step, labels, _segments(labels), tuple(notes))

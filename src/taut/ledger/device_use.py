@@ -8,9 +8,9 @@ is one pair of arrays whatever the number of ranks.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
@@ -67,28 +67,27 @@ def _mean(device: Device) -> DeviceRank | None:
     return DeviceRank(host=None, gpu=None, **means)
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One axis of time for all ranks and segments: where each op lies on it, and the windows of the devices."""
 
     start: Ints
     end: Ints
     windows: Spans
+    named: list[tuple[str, Spans]]
+    """What people named on the hosts, and when that was."""
 
 
 def device_axis(graph: Graph, device: Device) -> Axis | None:
     """The ops and the windows of the devices on one axis; None without windows, or if it were too long."""
-    ops, ranks, clock = graph.ops, len(graph.ranks), graph.clock
+    ops, ranks = graph.ops, len(graph.ranks)
     if not device.windows:
         return None
     rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
     segment = graph.segment[np.searchsorted(graph.steps, step)].astype(np.int64)
     base = graph.members.base_ns[np.searchsorted(graph.ranks, rank)]
     start, end = start + base, end + base  # windows are told on the clock of the file, ops lie on that of the reader
-    at, middle = np.searchsorted(clock.rank, rank), (int(start.min()) + int(end.max())) // 2
-    shift = np.where(clock.applied > 0, clock.offset_ns, 0)[at] + graph.origin_ns[segment]
-    rate = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at]
-    start, end = (time - shift - np.rint(rate * (time - middle)).astype(np.int64) for time in (start, end))
+    middle = (int(start.min()) + int(end.max())) // 2
+    start, end = (_aligned(graph, rank, time, middle) - graph.origin_ns[segment] for time in (start, end))
     low = min(int(ops.start_ns.min()), int(start.min()))
     longest = max(int(ops.end_ns.max()), int(end.max())) - low + 1
     if ranks * (int(graph.segment.max()) + 1) * longest >= LONGEST_AXIS:
@@ -96,7 +95,34 @@ def device_axis(graph: Graph, device: Device) -> Axis | None:
     group = graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
     mine = segment * ranks + np.searchsorted(graph.ranks, rank)
     here, of = group * longest - low, mine * longest - low
-    return Axis(ops.start_ns + here, ops.end_ns + here, union(start + of, end + of))
+    windows = union(start + of, end + of)
+    return Axis(ops.start_ns + here, ops.end_ns + here, windows, _named(graph, middle, low, longest))
+
+
+def _aligned(graph: Graph, rank: Ints, time: Ints, middle: int) -> Ints:
+    """Times of ranks on the clock of the first; ``middle`` of the run is where the offset is given, if it drifts."""
+    clock, at = graph.clock, np.searchsorted(graph.clock.rank, rank)
+    rate = np.where(clock.applied > 1, 1e-6 * clock.drift_ppm, 0.0)[at]
+    offset: Ints = np.where(clock.applied > 0, clock.offset_ns, 0)[at]
+    return time - offset - np.rint(rate * (time - middle)).astype(np.int64)
+
+
+def _named(graph: Graph, middle: int, low: int, longest: int) -> list[tuple[str, Spans]]:
+    """Ranges that people named on hosts, on the axis, the shortest kind first: it lies inside the others."""
+    ranges = graph.trace.host_ranges
+    ranges = ranges.take(np.isin(ranges.rank, graph.ranks))
+    if not len(ranges):
+        return []
+    start, end = (_aligned(graph, ranges.rank, time, middle) for time in (ranges.start_ns, ranges.end_ns))
+    segment = np.clip(np.searchsorted(graph.origin_ns, start, "right") - 1, 0, None)
+    cell = segment * len(graph.ranks) + np.searchsorted(graph.ranks, ranges.rank)
+    start, end = (np.clip(time - graph.origin_ns[segment] - low, 0, longest - 1) + cell * longest for time in (start, end))
+    words, code = np.unique(ranges.name.astype(str), return_inverse=True)
+    order, begin = order_groups(code, len(words), start, end)
+    kinds = [order[begin[k] : begin[k + 1]] for k in range(len(words))]
+    kinds = sorted(kinds, key=lambda rows: -int((end - start)[rows].sum()))[:MOST_NAMED]
+    kinds.sort(key=lambda rows: float(np.median((end - start)[rows])))
+    return [(str(words[code[rows[0]]]), union(start[rows], end[rows])) for rows in kinds]
 
 
 def device_mask(graph: Graph) -> Mask:
@@ -169,6 +195,10 @@ def idle(graph: Graph, axis: Axis) -> list[DeviceIdle]:
     left = left - launched
     for cause, rows in _host_ops(graph, on):
         took = left & union(axis.start[rows], axis.end[rows])
+        spent[cause] = spent.get(cause, 0) + took.ns
+        left = left - took
+    for cause, when in axis.named:
+        took = left & when
         spent[cause] = spent.get(cause, 0) + took.ns
         left = left - took
     spent[UNKNOWN] = (left & unknown).ns

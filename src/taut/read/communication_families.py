@@ -165,3 +165,11 @@ def communication(kernel: str) -> Told | None:
 def is_communication(kernel: str) -> bool:
     """Whether a kernel communicates with other ranks."""
     return communication(kernel) is not None
+
+
+def assumed_verb(kernel: str) -> Verb:
+    """The verb of a kernel of which only the name is known: one of sends and receives is taken for an exchange among all."""
+    told = communication(kernel)
+    if told is None:
+        return Verb.NONE
+    return Verb.ALL_TO_ALL if told.hops else told.verb

@@ -13,7 +13,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Mark, MatrixWork, Member, Op, Table, Trace, concat
+from taut.core.tables import NULL, HostRange, Mark, MatrixWork, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes
 from taut.read.one_job import Labelled, one_world, refuse_two_jobs, window
 
@@ -64,6 +64,7 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
         members=members,
         marks=concat(Mark, [trace.marks for trace in traces]),
         matrix_work=concat(MatrixWork, [trace.matrix_work for trace in traces]),
+        host_ranges=concat(HostRange, [trace.host_ranges for trace in traces]),
         name=name,
         source=source,
         world_size=world_size,
@@ -129,9 +130,14 @@ def _base(label: str) -> str:
 
 def as_rank(trace: Trace, rank: int) -> Trace:
     """The trace of one rank, with this number for it."""
-    tables = (trace.ops, trace.marks, trace.members, trace.matrix_work)
-    ops, marks, members, matrix_work = (table.replace(rank=np.full(len(table), rank)) for table in tables)
-    return replace(trace, ops=ops, marks=marks, members=members, matrix_work=matrix_work)
+
+    def own(table: Table) -> Table:
+        return table.replace(rank=np.full(len(table), rank))
+
+    return replace(
+        trace, ops=own(trace.ops), marks=own(trace.marks), members=own(trace.members),
+        matrix_work=own(trace.matrix_work), host_ranges=own(trace.host_ranges),
+    )  # fmt: skip
 
 
 def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list[str]:

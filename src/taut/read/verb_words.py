@@ -27,7 +27,6 @@ _VERBS: tuple[tuple[str, Verb], ...] = (
 HOPS = (Verb.SEND, Verb.RECV)
 # Collectives in which every member waits for all others.
 ALL_WAIT = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
-_KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_?([A-Za-z]+)", re.IGNORECASE)
 _ELEMENT_BYTES = {
     "bool": 1,
     "byte": 1,
@@ -62,17 +61,6 @@ def verb_of(word: str) -> Verb:
     """The verb in a library's own word (``nccl:_all_gather_base``, ``c10d::allreduce_``); NONE if there is none."""
     letters = re.sub("[^a-z]", "", word[:64].lower())
     return next((verb for part, verb in _VERBS if part in letters), Verb.NONE)
-
-
-def is_collective_kernel(name: str) -> bool:
-    """Whether a device kernel belongs to NCCL or RCCL."""
-    return name[:4].lower() in ("nccl", "rccl") or _KERNEL.match(name, 5 if name.startswith("void ") else 0) is not None
-
-
-def kernel_verb(name: str) -> Verb:
-    """The verb in a kernel name, old (``ncclKernel_AllReduce_RING_LL_Sum_float``) or new; SendRecv gives NONE."""
-    found = _KERNEL.search(name[:200])
-    return verb_of(found[1]) if found else Verb.NONE
 
 
 def element_bytes(dtype: object) -> int:

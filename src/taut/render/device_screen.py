@@ -69,7 +69,7 @@ def _mfu(found: Mfu | None) -> Text | None:
     if found is None or found.value is None or found.tflops_per_s is None or found.peak_tflops is None:
         return None
     least = "at least " if found.lower_bound else ""
-    of = f"{three(found.tflops_per_s)} of {three(found.peak_tflops)} TFLOP/s"
+    of = f"{found.tflops_per_s:.3g} of {found.peak_tflops:.4g} TFLOP/s"
     return Text(f"MFU {least}{percent(found.value)}: {of} ({safe(found.dtype)}, {safe(found.device)})")
 
 

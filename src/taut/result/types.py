@@ -862,8 +862,8 @@ class DeviceIdle(Part, frozen=True, kw_only=True):
     """Time in which an accelerator did nothing, by what its host did meanwhile; all of them sum to the idle time."""
 
     cause: str
-    """``launch``, ``synchronisation``, ``input: …``, ``checkpoint``, a named op; ``launched, not begun`` (the next work was
-    waiting in its stream); ``host between calls`` (in none of these); ``unknown`` where no launch tells."""
+    """``launch``, ``synchronisation``, ``input: …``, ``checkpoint``, an op or a range that has a name; ``launched, not begun``
+    (the next work was waiting in its stream); ``host between calls`` (in none of these); ``unknown`` where no launch tells."""
     rank_ns: int
     share: float
     """Of the time of all windows, 0–1."""

@@ -7,9 +7,11 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from taut.core.errors import InputRefused, NotATrace
+from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
 from taut.read.flight import reader as flight
 from taut.read.trace import read
 from taut.run import analyze
@@ -93,3 +95,27 @@ def test_of_very_many_ranks_without_a_dump_the_first_are_listed(tmp_path: Path) 
     lines = [line for line in read([tmp_path]).partial if line.startswith("no dump of")]
     assert len(lines) == 1001
     assert lines[-1] == "no dump of 3,999 more ranks"
+
+
+def test_transfers_without_their_call_are_named_in_the_order_they_were_issued_and_copies_never() -> None:
+    """The host issues four collectives of two groups before the device lets the first begin; its copies are no collectives."""
+    sizes = [300, 100, 100, 200]
+    entries = [
+        {
+            "record_id": i, "process_group": [str(i % 2), ""], "collective_seq_id": 10 * step + i, "time_created_ns": at + i,
+            "profiling_name": "gloo:all_reduce", "input_sizes": [[size]], "state": "completed",
+        }
+        for step, at in enumerate((1_000, 2_000, 3_000)) for i, size in enumerate(sizes)
+    ]  # fmt: skip
+    known = flight.load(json.dumps(dump(entries=entries)).encode(), "d")
+    starts = [at + 500 + 10 * i for at in (2_000, 3_000) for i in range(4)]  # the first step was not traced
+    ops = {
+        "rank": np.zeros(9), "lane": [*[0] * 8, 1], "step": np.zeros(9), "kind": np.full(9, Kind.COMMUNICATE),
+        "name": [*[0] * 8, 1], "start_ns": [*starts, 2_505], "end_ns": [*(at + 5 for at in starts), 2_506],
+        "verb": [*[Verb.ALL_REDUCE, Verb.REDUCE_SCATTER] * 4, Verb.NONE], "size": [*[4 * n for n in sizes] * 2, 400],
+    }  # fmt: skip
+    members = Table(Member, {"rank": [0]})
+    trace = Trace(ops=Table(Op, ops), names=["gloo", "copy h2d"], lanes=["thread 1", "stream 7"], groups=[], members=members)
+    named = flight.apply(trace, [known])
+    assert named.ops.seq.tolist() == [10, 11, 12, 13, 20, 21, 22, 23, -1]
+    assert [named.groups[g] for g in named.ops.group[:4].tolist()] == ["0", "1", "0", "1"]

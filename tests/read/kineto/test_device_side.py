@@ -298,3 +298,17 @@ def test_tasks_of_ascend_devices_are_work(tiny: Any) -> None:
         ("stream 4", "hccl all-reduce", "communicate", "all-reduce"),
     ]
     assert trace.counts["dropped: no category"] == 2
+
+
+def test_copies_among_the_kernels_are_copies(tiny: Any) -> None:
+    copied, filled = tiny.ops_of(
+        load(
+            tiny,
+            [
+                tiny.kernel("Memcpy DtoH (Device -> Pinned)", 1, 10, 5, bytes=8),
+                tiny.kernel("__amd_rocclr_fillBufferAligned", 2, 20, 5),
+            ],
+        )
+    )
+    assert (copied["name"], copied["kind"], copied["size"]) == ("copy d2h", "communicate", 8)
+    assert (filled["name"], filled["kind"], filled["size"]) == ("set", "communicate", -1)

@@ -267,6 +267,14 @@ def test_without_payloads_who_meets_whom_is_judged_by_time(export: Callable[...,
     assert link(trace).counts["gates"] == 3
 
 
+def test_a_wait_for_the_device_begins_when_the_device_is_done(export: Callable[..., Export]) -> None:
+    e = export()
+    e.kernel(1, 10, 30, "gemm(float*)", launched=5)
+    e.call(1, 12, "cudaDeviceSynchronize_v3020", took=25)
+    trace = read([e.save()])
+    assert table(trace, "name", "start_ns", "end_ns")[-1] == ("cudaDeviceSynchronize", 30_000, 37_000)
+
+
 @pytest.mark.parametrize("comm", [0xABC, None])
 def test_collectives_that_the_recording_cut_off_shift_nobody(export: Callable[..., Export], comm: int | None) -> None:
     """One GPU misses the first, the other the last: as many on both, but the k-th of one is not the k-th of the other."""
@@ -541,6 +549,13 @@ def test_absurd_values_cost_their_row(export: Callable[..., Export]) -> None:
     trace = read([e.save()])
     assert trace.counts["dropped: no time"] == 5
     assert [row[0] for row in table(trace, "name")] == ["cudaLaunchKernel", "gemm", "kernel without a name"]
+
+
+@pytest.mark.parametrize("device", [2**40, -7, None])
+def test_a_device_that_is_none_has_no_number(export: Callable[..., Export], device: int | None) -> None:
+    e = export()
+    e.kernel(1, 10, 20, "gemm", 5, device=device)
+    assert read([e.save()]).members.gpu.tolist() == [-1]
 
 
 def test_a_communicator_of_two_thousand_million_ranks(export: Callable[..., Export]) -> None:

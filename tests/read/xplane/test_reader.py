@@ -68,6 +68,20 @@ def test_every_device_is_a_rank_and_streams_are_its_lanes(save: Save) -> None:
     assert rows(trace, 0, "thread Host Threads/1")[0] == ("cuLaunchKernel", 500, 1)
 
 
+def test_kernels_that_run_at_once_on_one_stream_keep_their_times() -> None:
+    """As those of a CUDA graph do: communication under compute is hidden, not cut out."""
+    events = [Event("ncclDevKernel_AllReduce", 0, 100 * US), Event("kernel", 20 * US, 30 * US)]
+    trace = reader.load(space(plane("/device:GPU:0", Line("Stream #7(Compute)", events))), "a").devices[0][1]
+    assert rows(trace, 0, "stream 7") == [("nccl all-reduce", 0, 100)]
+    assert rows(trace, 0, "stream 7/1") == [("kernel", 20, 30)]
+
+
+def test_a_kernel_is_the_whole_of_its_collective() -> None:
+    one = Event("all_reduce_one_shot_kernel", 0, 100 * US, {"hlo_op": "all-reduce-start.3"})
+    trace = reader.load(space(plane("/device:GPU:0", Line("Stream #7", [one]))), "a").devices[0][1]
+    assert (list(trace.names), trace.ops.verb.tolist()) == (["xla all-reduce"], [Verb.ALL_REDUCE])
+
+
 def test_kinds_verbs_and_bytes(save: Save) -> None:
     trace = read([save("a.xplane.pb", gpu_job(devices=1, steps=1))])
     found = {trace.names[op]: (Kind(k), Verb(v), s) for op, k, v, s in zip(*columns(trace), strict=True)}

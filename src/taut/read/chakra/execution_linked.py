@@ -16,10 +16,10 @@ from taut.core.tables import NULL, Verb
 from taut.read.chakra.execution_calls import Node, attributes, call_of
 from taut.read.chakra.nodes import COLLECTIVE, COMPUTE, METADATA, NUMBERS, RECV, SEND, Needs, Nodes, codes_of, nanoseconds
 from taut.read.columns import ROUNDING_NS, Codes
+from taut.read.communication_families import assumed_verb, is_communication
 from taut.read.contents import Call
 from taut.read.json_values import integer
 from taut.read.op_rows import NAME_LENGTH
-from taut.read.verb_words import is_collective_kernel, kernel_verb
 
 QUEUED = "kernels that their trace puts on top of each other were put one behind the other: their starts are not measured"
 
@@ -41,7 +41,7 @@ def linked_nodes(nodes: Sequence[Node], notes: list[str]) -> Nodes:
     ids = np.array([integer(node.id) for node in nodes], dtype=np.int64)
     owner, needed = _needs(nodes)
     names, groups = Codes(), Codes()
-    calls = [call_of(node) if is_collective_kernel(node.name) else None for node in nodes]
+    calls = [call_of(node) if is_communication(node.name) else None for node in nodes]
     named = ["" if node.pg_name is None else str(node.pg_name)[:NAME_LENGTH] for node in nodes]
     number["comm_type"] = np.array([_verb(node, call) for node, call in zip(nodes, calls, strict=True)], dtype=np.int64)
     number["comm_size"] = np.array([call.size if call else NULL for call in calls], dtype=np.int64)
@@ -84,9 +84,9 @@ def _needs(nodes: Sequence[Node]) -> tuple[Ints, Ints]:
 
 def _verb(node: Node, call: Call | None) -> int:
     """The verb of a kernel that communicates, -1 for other nodes."""
-    if node.cat is None or not is_collective_kernel(node.name):
+    if node.cat is None or not is_communication(node.name):
         return NULL
-    return call.verb if call else int(kernel_verb(node.name) or Verb.ALL_TO_ALL)
+    return call.verb if call else int(assumed_verb(node.name))
 
 
 def _type(node: Node, verb: int) -> int:

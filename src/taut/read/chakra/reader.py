@@ -19,10 +19,11 @@ from taut.read.chakra import json_nodes, proto_nodes
 from taut.read.chakra.nodes import COLLECTIVE, COMPUTE, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND, Needs, Nodes, rank_in_name
 from taut.read.chakra.proto_sniff import is_protobuf
 from taut.read.columns import Codes, grouped, grouped_max
+from taut.read.communication_families import assumed_verb, communication, is_communication
 from taut.read.contents import Plan
 from taut.read.limits import check_wall
 from taut.read.op_rows import Rows
-from taut.read.verb_words import is_collective_kernel, kernel_verb, verb_of
+from taut.read.verb_words import verb_of
 
 _JSON = re.compile(rb"\s*[{\[]")
 # Starts from here on count from 1970, so that none can be 0 (which protobuf leaves out).
@@ -31,7 +32,7 @@ EPOCH_NS = 10**18
 TIMELESS = 0.1
 # Messages that are compared, at most, to find out whether they recur.
 COMPARED = 200_000_000
-ONE_STEP = "no step marks, and the messages do not recur: the whole trace is one step"
+ONE_STEP = "no step marks, and the messages do not recur: the whole trace is one window"
 UNFOLLOWED = "some dependencies name a node that is not in the trace: they are not followed"
 NOT_MATCHED = "some collectives name the dimensions of the network that they span, not their group: they are not matched"
 
@@ -299,7 +300,8 @@ class _Ops:
         """A message's class is its verb; other nodes keep their names."""
         nodes = self.nodes
         name = self.names.of(nodes.names)[nodes.name[self.rows]]
-        nccl = np.array([is_collective_kernel(word) for word in nodes.names], dtype=np.bool_)[nodes.name[self.rows]]
+        told = (communication(word) for word in nodes.names)
+        nccl = np.array([one is not None and not one.word for one in told], dtype=np.bool_)[nodes.name[self.rows]]
         for known, library in ((message & nccl, "nccl "), (message & ~nccl, "")):
             for code in np.unique(verb[known & (verb != Verb.NONE)]).tolist():
                 name[known & (verb == code)] = self.names[f"{library}{Verb(code).word}"]
@@ -322,5 +324,4 @@ class _Ops:
 
 
 def _named_verb(name: str) -> Verb:
-    verb = kernel_verb(name) if is_collective_kernel(name) else verb_of(name)
-    return Verb.ALL_TO_ALL if verb is Verb.NONE and is_collective_kernel(name) else verb
+    return assumed_verb(name) if is_communication(name) else verb_of(name)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
+from taut.core.device_words import is_copy, on_device
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 from taut.read.columns import Codes
@@ -383,10 +384,46 @@ def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
 
 def _matches(trace: Trace, dump: Dump) -> tuple[Ints, Ints]:
     """Rows of ops and collectives of the dump that are the same."""
-    ops, created_ns = trace.ops, dump.collectives.created_ns
-    mine = (ops.rank == dump.rank) & (ops.kind == Kind.COMMUNICATE) & (ops.seq < 0)
-    mine &= (ops.verb != Verb.SEND) & (ops.verb != Verb.RECV)
-    rows = np.flatnonzero(mine)
+    ops, copies = trace.ops, np.append(is_copy(trace.names), False)
+    mine = (ops.rank == dump.rank) & (ops.kind == Kind.COMMUNICATE) & (ops.seq < 0) & ~copies[ops.name]
+    rows = np.flatnonzero(mine & (ops.verb != Verb.SEND) & (ops.verb != Verb.RECV))
+    on_host = ~on_device(trace.lanes)[ops.lane[rows]] if len(rows) else np.zeros(0, dtype=np.bool_)
+    alone = (ops.launch[rows] < 0) & on_host & (ops.verb[rows] != Verb.NONE)
+    called, entries = _called(ops, rows[~alone], dump.collectives.created_ns)
+    others, left = _before(ops, rows[alone], dump.collectives, set(entries.tolist()))
+    return np.concatenate([called, others]), np.concatenate([entries, left])
+
+
+def _before(ops: Table, rows: Ints, calls: Table, taken: set[int]) -> tuple[Ints, Ints]:
+    """Transfers of the host whose call is no op, from the last one back: the latest call of their verb and size before each.
+
+    A host issues several before the first of them begins, and runs those of one kind in the order in which they were issued.
+    """
+    verbs = np.where(calls.verb == Verb.REDUCE_SCATTER, Verb.ALL_REDUCE, calls.verb)  # gloo makes one of the other
+    waiting: dict[int, dict[int, list[int]]] = {}
+    for i in range(len(calls)):
+        if i not in taken:
+            waiting.setdefault(int(verbs[i]), {}).setdefault(int(calls.size[i]), []).append(i)
+    fitting: dict[tuple[int, int], list[list[int]]] = {}
+    found: list[tuple[int, int]] = []
+    for row in rows[np.lexsort((rows, ops.start_ns[rows]))][::-1].tolist():
+        verb, size, start = int(ops.verb[row]), int(ops.size[row]), int(ops.start_ns[row])
+        key = (Verb.ALL_REDUCE if verb == Verb.REDUCE_SCATTER else verb, size)
+        if key not in fitting:
+            sizes = waiting.get(key[0], {})
+            fitting[key] = [queue for n, queue in sizes.items() if size < 0 or n < 1 or size % n == 0]
+        for queue in fitting[key]:
+            while queue and calls.created_ns[queue[-1]] > start:
+                queue.pop()  # made after this transfer, and so after all that come before it
+        best = max(fitting[key], key=lambda queue: queue[-1] if queue else -1, default=[])
+        if best and calls.created_ns[best[-1]] >= start - EARLIER_NS:
+            found.append((row, best.pop()))
+    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _called(ops: Table, rows: Ints, created_ns: Ints) -> tuple[Ints, Ints]:
+    """Rows of collectives and entries of the dump that are the same, by when the call was made or the transfer began."""
     call = ops.launch[rows]
     begin = np.where(call >= 0, ops.start_ns[call], ops.start_ns[rows])
     finish = np.where(call >= 0, ops.end_ns[call], ops.start_ns[rows])

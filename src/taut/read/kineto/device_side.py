@@ -74,7 +74,10 @@ def outermost(events: Events, chosen: Ints) -> Ints:
 
 
 def _is_wait(name: str) -> bool:
-    return "ynchronize" in name or name in ("cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2")
+    return "ynchronize" in name or name in _WAITS
+
+
+_WAITS = ("cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2", "urEventWait", "urQueueFinish")
 
 
 def _used_calls(events: Events, work: Ints, rows: Rows) -> Ints:

@@ -35,6 +35,7 @@ from taut.read.kineto.event_kinds import (
     is_checkpoint,
     is_comm,
     is_copied,
+    is_memory,
     is_operator,
     is_waiting,
     task_kind,
@@ -243,7 +244,8 @@ class _Columns:
         self.counts: Counter[str] = Counter()
         self.matrix = MatrixOps()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
-        self._is_matrix, self._is_operator = Flags(self.names, is_matrix_op), Flags(self.names, is_operator)
+        self._is_matrix, self._is_memory = Flags(self.names, is_matrix_op), Flags(self.names, is_memory)
+        self._is_operator = Flags(self.names, is_operator)
         self._is_copied, self._is_waiting = Flags(self.names, is_copied), Flags(self.names, is_waiting)
 
     def add(self, events: list[Event]) -> None:
@@ -288,6 +290,7 @@ class _Columns:
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
         """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
+        kind = np.where((kind == DEVICE) & self._is_memory(name), COPY, kind)
         if (kind == HOST).any():
             kind = np.where(kind != HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
         if (kind == LANE).any():

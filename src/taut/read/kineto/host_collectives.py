@@ -14,6 +14,7 @@ import numpy as np
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
+from taut.read.communication_families import is_communication
 from taut.read.json_values import elements, integer
 from taut.read.kineto.collectives import NO_GROUP, message_bytes, peer_argument
 from taut.read.kineto.device_side import outermost
@@ -22,7 +23,7 @@ from taut.read.kineto.event_kinds import ANNOTATION, CPU_OP, DEVICE, HOOKS, RUNT
 from taut.read.kineto.event_ops import thread_lanes
 from taut.read.kineto.process_groups import HOST_LIBRARIES, Groups
 from taut.read.op_rows import Message, Rows
-from taut.read.verb_words import element_bytes, is_collective_kernel, verb_of
+from taut.read.verb_words import element_bytes, verb_of
 
 NOTES = tuple(f"{library}:" for library in HOST_LIBRARIES)
 NEVER_RAN = "collectives called without a device event"
@@ -53,7 +54,7 @@ def add_host_collectives(events: Events, rows: Rows, groups: Groups) -> None:
     """Add the collectives that the host runs in a trace with accelerator events."""
     hops = events.chosen(CPU_OP, lambda name: name in HOOKS)
     calls, notes = calls_and_transfers(events, hops)
-    kernels = events.chosen(DEVICE, is_collective_kernel)
+    kernels = events.chosen(DEVICE, is_communication)
     launches = events.rows(RUNTIME)
     launches = launches[np.isin(events.correlation[launches], events.correlation[kernels])]
     # What launches a kernel of communication is told by the kernel.

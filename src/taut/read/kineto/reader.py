@@ -13,10 +13,11 @@ from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, MatrixWork, Member, Table, Trace
 from taut.read.files import Member as File
+from taut.read.host_ranges import host_ranges
 from taut.read.json_values import integer
-from taut.read.kineto.device_side import add_device_side
+from taut.read.kineto.device_side import add_device_side, is_input
 from taut.read.kineto.event_columns import Events, decode, decode_flow
-from taut.read.kineto.event_kinds import DEVICE, RUNTIME, UNUSED, is_launch
+from taut.read.kineto.event_kinds import ANNOTATION, DEVICE, RUNTIME, UNUSED, is_checkpoint, is_comm, is_launch
 from taut.read.kineto.event_ops import step_marks
 from taut.read.kineto.host_collectives import add_host_collectives
 from taut.read.kineto.host_side import add_host_side
@@ -89,7 +90,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         rows.counts[UNREAD] += sum(unread.values())
     gpu = events.main_device()
     base = events.base
-    matrix_work = _matrix_work(events, rank, marks)
+    matrix_work, ranges = _matrix_work(events, rank, marks), _ranges(events, rank, marks)
     del events
     ops = rows.table(rank, marks)
     counts += rows.counts
@@ -111,6 +112,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
         partial=notes,
         counts=dict(counts),
         matrix_work=matrix_work,
+        host_ranges=ranges,
     )
 
 
@@ -118,6 +120,14 @@ def _unread(counts: Mapping[str, int]) -> dict[str, int]:
     """Categories of dropped events that no version of PyTorch writes beside a device's, and how many of each there are."""
     dropped = {key.partition(": ")[2]: n for key, n in counts.items() if key.startswith("dropped: ") and n}
     return {category: n for category, n in dropped.items() if category.lower() not in UNUSED}
+
+
+def _ranges(events: Events, rank: int, marks: Table) -> Table:
+    """Annotations of the host that are no steps, waits for input or notes of collectives."""
+    rows = events.chosen(ANNOTATION, lambda name: not (is_input(name) or is_comm(name) or is_checkpoint(name)))
+    rows = rows if events.has_device else rows[:0]
+    found = host_ranges(events.names, events.name[rows], events.start[rows], events.end[rows], marks)
+    return found.replace(rank=np.full(len(found), rank))
 
 
 def _matrix_work(events: Events, rank: int, marks: Table) -> Table:

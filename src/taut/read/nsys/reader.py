@@ -19,6 +19,7 @@ from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
 from taut.read.communication_families import NO_VERB
 from taut.read.contents import Gpu, Report
 from taut.read.files import Member as File
+from taut.read.host_ranges import host_ranges
 from taut.read.limits import check_wall
 from taut.read.nsys import cuda, target
 from taut.read.nsys.nccl import Collective, Nccl
@@ -85,8 +86,8 @@ class _Reading:
         self.is_collective = self.work.collective()
         self.calls = cuda.calls(db, strings, self.work, self.counts)
         found = notes(db, strings)
-        people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
-        self.nccl, self.loops = Nccl(found), loops(people, _launches(self.calls))
+        self.people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
+        self.nccl, self.loops = Nccl(found), loops(self.people, _launches(self.calls))
         self.shift = target.origin(db, int(self.work.end.max(initial=0)))
         self.host, self.models = target.host(db), target.models(db)
 
@@ -142,6 +143,7 @@ class _Reading:
         rows.counts[NO_BYTES] += sum(c.no_bytes for c in about)
         rows.counts["ops"] = len(ops)
         check_wall(ops.start_ns, ops.end_ns, self.label)
+        gpu = device if 0 <= device < cuda.GPUS else NULL
         host, model = self.host, self.models.get((process >> 24 & 0xFFFFFF, device), "")
         return Trace(
             ops=_shifted(ops, self.shift),
@@ -150,14 +152,21 @@ class _Reading:
             groups=list(map(str, rows.groups)),
             members=Table(
                 Member,
-                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [device], "base_ns": [self.shift]},
+                {"rank": [NULL], "host": _text(host), "device": _text(model), "gpu": [gpu], "base_ns": [self.shift]},
                 1,
             ),
             marks=_shifted(marks, self.shift),
+            host_ranges=_shifted(self._ranges(process, marks), self.shift),
             source=self.label,
             backend="" if all(c.name for c in about) else "nccl",
             counts=dict(+rows.counts),
         )
+
+    def _ranges(self, process: int, marks: Table) -> Table:
+        """What people named on the threads of a process."""
+        named = self.people
+        rows = np.flatnonzero((named.thread & PROCESS) == process)
+        return host_ranges(named.names, named.name[rows], named.start[rows], named.end[rows], marks)
 
     def _add_calls(self, rows: Rows, mine: Ints, work: Ints) -> Ints:
         c = self.calls
@@ -181,20 +190,26 @@ class _Reading:
 
     def _doubts(self, gpus: list[Gpu]) -> list[str]:
         """What the export leaves open, and what that does to the answer."""
-        doubts, ops = list[str](), [gpu.trace.ops for gpu in gpus]
+        doubts = list[str]()
         if self.counts["cuda graphs recorded whole"]:
             n = self.counts["cuda graphs recorded whole"]
             doubts.append(
                 f"{n} CUDA graph launches were recorded whole: collectives inside them cannot be seen"
                 " (record with --cuda-graph-trace=node)"
             )
-        if any(((o.verb != Verb.NONE) & (o.group < 0)).any() for o in ops) and len(gpus) > 1:
+        if any(map(_lacks_communicator, gpus)) and len(gpus) > 1:
             doubts.append(
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs=true)"
             )
         doubts += sorted({f"NVTX ranges {loop.doubt}" for loop in self.loops.values() if loop.doubt})
         return doubts
+
+
+def _lacks_communicator(gpu: Gpu) -> bool:
+    """Whether a collective of NCCL does not tell its communicator; other libraries have none that could be told."""
+    ops, nccl = gpu.trace.ops, np.array([name.startswith("nccl ") for name in gpu.trace.names], dtype=np.bool_)
+    return bool(((ops.verb != Verb.NONE) & (ops.group < 0) & nccl[ops.name]).any())
 
 
 def group_name(comm: int) -> str:

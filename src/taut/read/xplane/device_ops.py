@@ -17,7 +17,7 @@ from taut.core.tables import Member as Rank
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer, steps_at
 from taut.read.xplane.hlo_programs import Modules
 from taut.read.xplane.host_threads import Calls, marks
-from taut.read.xplane.line_roles import Role, device_of, roles, stream_of
+from taut.read.xplane.line_roles import Role, device_of, is_stream, roles, stream_of
 from taut.read.xplane.nesting import innermost
 from taut.read.xplane.op_words import Meaning, meaning
 from taut.read.xplane.replica_groups import ReplicaGroups
@@ -63,9 +63,13 @@ class DeviceOps:
             elif role in (Role.WORK, Role.BESIDE):
                 name = BESIDE if role is Role.BESIDE else stream_of(line.name)
                 work = self._meant(line, plane, stream_lane(f"{part} {name}".strip()))
-                self._work.append(work if role is Role.BESIDE else _as_pieces(work))
-                if role is Role.WORK and not beside:
-                    self._work += _in_flight(work, stream_lane(f"{part} {BESIDE}".strip()))
+                if is_stream(line.name):
+                    # A kernel is the whole of its collective. Those of one stream may run at once (graphs).
+                    work.meanings = [m._replace(phase="") for m in work.meanings]
+                elif role is Role.WORK:
+                    self._work += [] if beside else _in_flight(work, stream_lane(f"{part} {BESIDE}".strip()))
+                    work = _as_pieces(work)
+                self._work.append(work)
 
     def __len__(self) -> int:
         return sum(len(work.start) for work in self._work)

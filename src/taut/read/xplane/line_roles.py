@@ -34,7 +34,7 @@ class Role(enum.Enum):
 def roles(names: Sequence[str]) -> list[Role]:
     """The roles of the lines of one device."""
     found = [Role.STEPS if name == _STEPS else Role.REPEATED for name in names]
-    streams = [_STREAM.match(name) is not None for name in names]
+    streams = list(map(is_stream, names))
     if any(streams):
         work = streams
     elif _OPS in names:
@@ -65,6 +65,11 @@ def wanted(plane: str, names: list[str]) -> list[bool]:
     if device_of(plane):
         return [role is not Role.REPEATED for role in roles(names)]
     return [is_host(plane)] * len(names)
+
+
+def is_stream(line: str) -> bool:
+    """Whether a line is a stream of a GPU."""
+    return _STREAM.match(line) is not None
 
 
 def stream_of(line: str) -> str:

@@ -256,13 +256,14 @@ class _Metadata:
 
     def columns(self, wanted: Sequence[str]) -> Ints:
         """For every number of a statistic its place among those that are wanted; -1 for the others."""
-        column = np.full(1, NULL, dtype=np.int64)
+        found: dict[int, int] = {}
         for key, row in zip(self._keys.tolist(), self._rows.tolist(), strict=True):
             if 0 <= key < STATISTICS and self._name[row, 1] <= LONGEST:
                 name = self._decoder.text(*self._name[row])
                 if name in wanted:
-                    column = np.pad(column, (0, max(key + 1 - len(column), 0)), constant_values=NULL)
-                    column[key] = wanted.index(name)
+                    found[key] = wanted.index(name)
+        column = np.full(max(found, default=0) + 1, NULL, dtype=np.int64)
+        column[list(found)] = list(found.values())
         return column
 
 
