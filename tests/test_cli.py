@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import taut.run
+from device_traces import Rank, host_ahead
 from taut.cli import SNIPPET, main
 
 KEYS = {
@@ -349,6 +350,17 @@ def test_one_rank_alone_names_no_culprit_and_says_where_it_stands_how_to_record_
     shown = taut_("analyze", "--help").stdout.splitlines()
     assert all(f"  {line}" in shown for line in snippet)
     assert answer.stderr.splitlines()[-1] == "next: taut analyze traces/"
+
+
+def test_a_single_accelerator_that_talks_to_nobody_needs_no_other_ranks(tmp_path: Path) -> None:
+    rank = host_ahead(rank=Rank(world=0))
+    answer = taut_("analyze", rank.save(tmp_path), "--no-save")
+    assert "One rank: 100 % compute, 0 % gaps on the host." in answer.stdout
+    assert "tells no culprit" not in answer.stderr
+    assert (
+        answer.stderr.splitlines()[-1]
+        == "next: the same with -o RUN, then taut export RUN --to perfetto, to look at it op by op"
+    )
 
 
 def test_all_ranks_are_shown_where_they_are_asked_for(tmp_path: Path) -> None:

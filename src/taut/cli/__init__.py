@@ -235,7 +235,7 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     lines = [] if run is None else [f"written: {run}"]
     if result.ledger is None:
         return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
-    if result.job.ranks == 1 and result.job.world_size != 1:
+    if result.job.ranks == 1 and _has_others(result):
         if result.job.counts.get("xla profiles"):
             how = "one device tells no culprit; how to profile all devices of all hosts: docs/recording.md#jax-and-tensorflow"
             return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
@@ -255,9 +255,19 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
         taken = [one.zone.rank_ns if one.zone else -1 for one in result.control.relations]
         worst = taken.index(max(taken))
         return [*lines, f"next: {before}taut export {where} --to perfetto --zone {worst + 1}"]
+    if result.job.ranks == 1 and not result.findings:
+        return [*lines, f"next: {before}taut export {where} --to perfetto, to look at it op by op"]
     if not result.findings and not result.blame:
         return [*lines, f"next: nothing to fix; {before}taut project --from {where} says what other scales give"]
     return [*lines, f"next: {before}taut whatif {where} {_worth_asking(result)}"]
+
+
+def _has_others(result: AnalysisResult) -> bool:
+    """Whether the job of a single traced rank has others, as far as can be told."""
+    if result.job.world_size is not None:
+        return result.job.world_size > 1
+    mean = result.device.mean if result.device else None
+    return mean is None or mean.communication_share > 0 or bool(result.collectives)
 
 
 def _worth_asking(result: AnalysisResult) -> str:

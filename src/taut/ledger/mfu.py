@@ -23,7 +23,8 @@ def mfu(graph: Graph, device: Device) -> Mfu:
     """The utilisation in the windows of the devices; null, and why, where shapes, types or the peak do not tell."""
     work = graph.trace.matrix_work
     if not len(work):
-        return _unknown("no operator with its shapes was recorded: profile with record_shapes=True")
+        how = ": profile with record_shapes=True" if graph.trace.counts.get("dropped: cpu_op") else ""  # of PyTorch
+        return _unknown(f"no operator with its shapes was recorded{how}")
     kept = _kept(graph, work)
     if not kept.any():
         return _unknown("operators lie in no step that the trace marks")
