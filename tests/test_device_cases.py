@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "validation"))
 import device
 import device_cases
 
+import taut
+
 MARKED = [
     name for name in device_cases.CASES if name not in ("no_marks", "launches_lag_behind_marks", "two_devices_one_process")
 ]
@@ -41,22 +43,16 @@ def ideal(raws: list[device.Raw], cut: bool = False) -> dict[str, Any]:
     return {"windows": windows, "ranks": ranks}
 
 
-def written(name: str, folder: Path) -> tuple[device_cases.Truth, list[device_cases.Job], list[device.Raw]]:
-    jobs, truth = device_cases.CASES[name]()
-    loaded = [device.load(job.write(folder)) for job in jobs]
-    return truth, jobs, [raw for raws in loaded if not isinstance(raws, str) for raw in raws]
-
-
 @pytest.mark.parametrize("name", MARKED)
 def test_a_case_is_what_its_truth_says(name: str, tmp_path: Path) -> None:
-    truth, jobs, raws = written(name, tmp_path)
-    assert device_cases.misses(truth, jobs, ideal(raws, name == "last_step_cut"), raws) == []
+    truth, _, raws = device_cases.written(name, tmp_path)
+    assert device_cases.misses(truth, ideal(raws, name == "last_step_cut"), raws) == []
 
 
 @pytest.fixture
 def right(tmp_path: Path) -> tuple[device.Raw, dict[str, Any]]:
     """A case with copies hidden under compute, and its right answer."""
-    _, _, raws = written("prefetch_in_the_step_before", tmp_path)
+    _, _, raws = device_cases.written("prefetch_in_the_step_before", tmp_path)
     return raws[0], ideal(raws)
 
 
@@ -105,3 +101,19 @@ def test_an_export_of_nsight_systems_says_the_same(tmp_path: Path) -> None:
         zip(two[0].start, two[0].end, two[0].kind, two[0].launch, strict=True)
     )
     assert one[0].marks == two[0].marks
+
+
+# A step whose kernels are cut off (their launches remain), work of the step before that outlasts all others, correlations
+# that two cycles share, and the last step of XLA profiles whose marks leave gaps between them are not seen as such.
+UNSEEN = {(form, name) for form in device_cases.LEFT_OUT for name in ("last_step_cut", "persistent_kernel")}
+UNSEEN |= {("kineto", "correlations_reused"), ("xla", "gaps_between_marks")}
+TRIED = [(form, name) for form, out in device_cases.LEFT_OUT.items() for name in device_cases.CASES if name not in out]
+
+
+@pytest.mark.parametrize(("form", "name"), [case for case in TRIED if case not in UNSEEN])
+def test_a_hard_trace_is_read_right(form: str, name: str, tmp_path: Path) -> None:
+    truth, files, raws = device_cases.written(name, tmp_path, form)
+    result = taut.analyze(files).result
+    assert result["fidelity"]["replay_error"] == 0
+    assert result["ledger"]["closes"]
+    assert device_cases.misses(truth, result["device"], raws) == []

@@ -11,8 +11,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "validation"))
 
+import device
 import known
 import stragglers
+
+import taut
 
 pytestmark = pytest.mark.shared
 
@@ -28,3 +31,11 @@ def test_published_what_if_figures_are_reproduced(shared: Path, job: str) -> Non
     rows: list[Any] = stragglers.rows(shared / "bytedance-stragglers", job)
     wrong = [(quantity, theirs, ours) for quantity, theirs, ours, difference, limit in rows if abs(difference) > limit]
     assert not wrong
+
+
+@pytest.mark.parametrize("folder", ["dlrm-8rank", "kineto-2of128", "kineto-single", "nsys", "wild"])
+def test_what_accelerators_did_is_what_the_raw_files_say(shared: Path, folder: str) -> None:
+    found = [(name, files, raws) for name, files, raws in device.jobs([shared / folder]) if raws and not isinstance(raws, str)]
+    rows = [row for name, files, raws in found for row in device.check_job(name, raws, taut.analyze(files).result["device"])]
+    assert rows
+    assert not [(row.trace, row.rank, row.misses) for row in rows if row.misses]

@@ -29,11 +29,12 @@ TRACES = {
     "kineto-2of128": ["kineto-2of128/rank-0.json.gz", "kineto-2of128/rank-1.json.gz"],
     "mi300_resnet": ["wild/tracelens_mi300_resnet_act_checkpoint.json.gz"],
     "h200_offload": ["wild/h200_offload.json.gz"],
-    "df_index_resolver": ["kineto-single/df_index_resolver.json.gz"],
 }
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
-Row = tuple[str, str, str, float, float, float]
-"""(trace, tool, quantity, theirs on the whole trace, theirs inside taut's windows, taut's)."""
+COLUMNS = ("idle", "compute", "communication", "not under compute", "under nothing", "copies alone")
+"""Shares of the time that is covered; the fourth and fifth are of communication."""
+Row = tuple[str, str, dict[str, float]]
+"""(trace, whose figures, shares in percent)."""
 
 
 def cut(path: Path, windows: list[tuple[int, int]], out: Path) -> Path:
@@ -61,52 +62,46 @@ def hta(path: Path) -> dict[str, float]:
         parts = trace.get_temporal_breakdown(visualize=False).iloc[0]
         hidden = trace.get_comm_comp_overlap(visualize=False).iloc[0]["comp_comm_overlap_pctg"]
         kernels, _ = trace.get_gpu_kernel_breakdown(visualize=False)
-    by_type = dict(zip(kernels["kernel_type"], kernels["sum"], strict=True))
-    covered = parts["kernel_time(us)"]
-    return {
-        "idle": parts["idle_time_pctg"],
-        "compute": parts["compute_time_pctg"],
-        "not compute, busy": parts["non_compute_time_pctg"],
-        "communication under compute, of communication": hidden,
-        "communication alone": 100 * by_type.get("COMMUNICATION", 0) / covered,
-        "copies alone": 100 * by_type.get("MEMORY", 0) / covered,
-    }
+    shares = 100 * kernels.set_index("kernel_type")["sum"] / parts["kernel_time(us)"]
+    communication = shares[[name for name in shares.index if "COMMUNICATION" in name]].sum()
+    values = (
+        parts["idle_time_pctg"],
+        parts["compute_time_pctg"],
+        communication,
+        communication * (1 - hidden / 100) if communication else 0.0,
+        shares.get("COMMUNICATION", 0.0),
+        shares.get("MEMORY", 0.0),
+    )
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def tracelens(path: Path) -> dict[str, float]:
     from TraceLens.TreePerf.gpu_event_analyser import GPUEventAnalyser
 
     parts = GPUEventAnalyser(json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]).compute_metrics()
-    names = {
-        "idle": "idle_time",
-        "busy": "busy_time",
-        "compute": "computation_time",
-        "communication": "total_comm_time",
-        "communication not under compute": "exposed_comm_time",
-        "copies": "total_memcpy_time",
-        "copies alone": "exposed_memcpy_time",
-    }
-    return {name: 100 * parts[key] / parts["total_time"] for name, key in names.items()}
+    keys = ("idle_time", "computation_time", "total_comm_time", "exposed_comm_time", None, "exposed_memcpy_time")
+    found = zip(COLUMNS, keys, strict=True)
+    return {name: 100 * parts[key] / parts["total_time"] for name, key in found if key is not None}
 
 
 def ours(said: dict[str, float]) -> dict[str, float]:
-    """Taut's figures under the names above."""
-    busy, compute, communication = said["busy_share"], said["compute_share"], said["communication_share"]
-    names = {
-        "idle": said["idle_share"],
-        "busy": busy,
-        "compute": compute,
-        "not compute, busy": busy - compute,
-        "communication": communication,
-        "communication under compute, of communication": said["hidden_share"] / communication
-        if communication
-        else float("nan"),
-        "communication alone": said["exposed_share"],
-        "communication not under compute": said["exposed_share"],
-        "copies": said["copy_share"],
-        "copies alone": said["exposed_copy_share"],
-    }
-    return {name: 100 * share for name, share in names.items()}
+    """Taut's figures under these names."""
+    names = ("idle_share", "compute_share", "communication_share", None, "exposed_share", "exposed_copy_share")
+    return {column: 100 * said[name] for column, name in zip(COLUMNS, names, strict=True) if name is not None}
+
+
+def plain(path: Path, windows: list[tuple[int, int]]) -> dict[str, float]:
+    """Unions of the raw file, by validation/device.py."""
+    (raw,) = device.load(path)
+    assert isinstance(raw, device.Raw)
+    shares = device.shares(raw, windows)
+    without_copies = device.Raw(raw.rank)
+    for start, end, kind in zip(raw.start, raw.end, raw.kind, strict=True):
+        if kind != device.COPY:
+            without_copies.add(start, end, kind)
+    bare = device.shares(without_copies, windows)["exposed"]
+    values = shares["idle"], shares["compute"], shares["communication"], bare, shares["exposed"], shares["exposed_copy"]
+    return {column: 100 * value for column, value in zip(COLUMNS, values, strict=True)}
 
 
 def rows(shared: Path, command: str) -> Iterator[Row]:
@@ -119,14 +114,17 @@ def rows(shared: Path, command: str) -> Iterator[Row]:
             continue
         for path, rank in zip(paths, sorted(said["ranks"], key=int), strict=True):
             windows = sorted((w["start_ns"], w["end_ns"]) for w in said["windows"] if str(w["rank"]) == rank)
-            mine = ours(said["ranks"][rank])
+            label = name if len(paths) == 1 else f"{name} rank {rank}"
             with tempfile.TemporaryDirectory() as folder:
                 inside = cut(path, windows, Path(folder) / path.name)
                 for tool in tools:
-                    whole, same = tool(path), tool(inside)
-                    label = name if len(paths) == 1 else f"{name} rank {rank}"
-                    for quantity in whole:
-                        yield label, tool.__name__, quantity, whole[quantity], same[quantity], mine[quantity]
+                    yield label, f"{TOOLS[tool.__name__]}, whole trace", tool(path)
+                    yield label, f"{TOOLS[tool.__name__]}, taut's windows", tool(inside)
+            yield label, "plain unions, taut's windows", plain(path, windows)
+            yield label, "taut", ours(said["ranks"][rank])
+
+
+TOOLS = {"hta": "HTA", "tracelens": "TraceLens"}
 
 
 def _there(module: str) -> bool:
@@ -143,9 +141,11 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path("../shared/data"))
     parser.add_argument("--taut", default=shutil.which("taut") or f"{sys.executable} -m taut", help="how to run taut")
     asked: Any = parser.parse_args()
-    print("| trace | tool | share, % | theirs, whole trace | theirs, taut's windows | taut |\n|---|---|---|---|---|---|")
-    for trace, tool, quantity, whole, same, mine in rows(asked.shared, asked.taut):
-        print(f"| {trace} | {tool} | {quantity} | {whole:.1f} | {same:.1f} | {mine:.1f} |", flush=True)
+    head = ["trace", "whose", *COLUMNS]
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for trace, whose, shares in rows(asked.shared, asked.taut):
+        figures = [f"{shares[name]:.1f}" if name in shares else "–" for name in COLUMNS]
+        print(f"| {trace} | {whose} | " + " | ".join(figures) + " |", flush=True)
 
 
 if __name__ == "__main__":

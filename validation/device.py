@@ -378,6 +378,8 @@ class Row:
     off: dict[str, float] = field(default_factory=dict)
     """Taut's share less the raw one, in points."""
     misses: list[str] = field(default_factory=list)
+    said: dict[str, float] = field(default_factory=dict)
+    """Taut's shares, percent."""
 
 
 def check(trace: str, raw: Raw, rank: str, device: dict[str, Any]) -> Row:
@@ -397,6 +399,7 @@ def check(trace: str, raw: Raw, rank: str, device: dict[str, Any]) -> Row:
     # Whether a wait of the device itself is busy time is a matter of taste: either is accepted.
     ways = [shares(raw, mine, waits) for waits in ((COMPUTE, WAIT) if WAIT in raw.kind else (COMPUTE,))]
     found = min(ways, key=lambda way: abs(way["busy"] - said["busy_share"]))
+    row.said = {name: 100 * said[f"{name}_share"] for name in MASKS}
     row.off = {name: 100 * (said[f"{name}_share"] - share) for name, share in found.items()}
     row.misses += [
         f"{n} {100 * said[f'{n}_share']:.1f} for {100 * found[n]:.1f} %" for n in found if abs(row.off[n]) > 100 * POINT
@@ -461,41 +464,53 @@ def _one_job(raws: list[Raw]) -> bool:
 
 
 def check_job(name: str, raws: list[Raw], device: dict[str, Any] | str) -> list[Row]:
+    """One row a rank; a device that did next to nothing beside the others may be left out."""
     if isinstance(device, str):
         return [Row(name, "–", misses=[device])]
     said = sorted(device["ranks"], key=int)
+    gpus = {device["ranks"][r]["gpu"]: r for r in said}
+    by_gpu = len(gpus) == len(said) and None not in gpus and len({raw.device for raw in raws}) == len(raws)
+    most = max(sum(raw.end) - sum(raw.start) for raw in raws)
     rows = []
     for i, raw in enumerate(raws):
-        by_gpu = [r for r in said if raw.device is not None and device["ranks"][r]["gpu"] == raw.device]
-        if raw.rank is not None and str(raw.rank) in said:
+        if raw.rank is not None:
             rank = str(raw.rank)
-        elif len(raws) == 1 and len(said) == 1:
+        elif len(raws) == len(said) == 1:
             rank = said[0]
-        elif len(by_gpu) == 1:
-            rank = by_gpu[0]
+        elif by_gpu:
+            rank = gpus.get(raw.device, f"of device {raw.device}")
         else:
-            rank = said[i] if i < len(said) else str(raw.rank)
-        rows.append(check(name, raw, rank, device))
+            rank = said[i] if i < len(said) else f"number {i}"
+        if rank in said or sum(raw.end) - sum(raw.start) > 0.01 * most:
+            rows.append(check(name, raw, rank, device))
     return rows
 
 
-def show(row: Row) -> str:
+HEAD = ("trace", "rank", "windows", "step ms", "raw ms", "busy %", "compute %", "communication %", "copies %")
+
+
+def show(row: Row, wide: bool) -> str:
+    """One line of the table: taut's own figures, then how far shares are off, each or the farthest, in points."""
+
     def number(x: float | None, form: str) -> str:
         return "–" if x is None else format(x, form)
 
-    raw = row.raw_ms.get("ends")
-    off = [number(row.off.get(n), "+.2f") for n in MASKS]
-    says = "; ".join(row.misses) or "yes"
-    cells = [row.trace, row.rank, str(row.windows), number(row.step_ms, ".3f"), number(raw, ".3f"), *off]
-    return "| " + " | ".join([*cells, number(None if row.held is None else 100 * row.held, ".1f"), says]) + " |"
+    farthest = max(map(abs, row.off.values()), default=None)
+    off = [number(row.off.get(n), "+.2f") for n in MASKS] if wide else [number(farthest, ".2f")]
+    said = [number(row.said.get(n), ".1f") for n in ("busy", "compute", "communication", "copy")]
+    cells = [row.trace, row.rank, str(row.windows), number(row.step_ms, ".3f"), number(row.raw_ms.get("ends"), ".3f"), *said]
+    held = number(None if row.held is None else 100 * row.held, ".1f")
+    return "| " + " | ".join([*cells, *off, held, "; ".join(row.misses) or "yes"]) + " |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*", type=Path, default=[Path("../shared/data")])
     parser.add_argument("--taut", default=shutil.which("taut") or f"{sys.executable} -m taut", help="how to run taut")
+    parser.add_argument("--wide", action="store_true", help="the difference of every share")
     asked = parser.parse_args()
-    head = ["trace", "rank", "windows", "step ms", "raw ms", *(n.replace("_", " ") for n in MASKS), "held %", "agrees"]
+    off = [f"{name.replace('_', ' ')} off by" for name in MASKS] if asked.wide else ["farthest share off by"]
+    head = [*HEAD, *off, "held %", "agrees"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     missed = 0
     passed = []
@@ -505,8 +520,8 @@ def main() -> int:
             continue
         for row in check_job(name, raws, taut(asked.taut, files)):
             missed += bool(row.misses)
-            print(show(row), flush=True)
-    print("\nShares: taut's less the raw ones, in points.")
+            print(show(row, asked.wide), flush=True)
+    print()
     for line in passed:
         print(f"passed over: {line}")
     print(f"{missed} rows with a miss")
