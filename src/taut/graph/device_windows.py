@@ -177,9 +177,10 @@ def with_other_steps(trace: Trace, windows: Windows, found: DeviceWindows) -> tu
 
 def _before(trace: Trace, windows: Windows, device: Mask, rank: Ints) -> _Work:
     """Device work of the recorded steps right before the first kept ones."""
-    ops, first = trace.ops, windows.labels[np.flatnonzero(np.diff(windows.segment, prepend=NULL))]
-    row = np.flatnonzero(device & (windows.step >= 0) & np.isin(windows.step + 1, first))
-    window = np.searchsorted(windows.labels, windows.step[row] + 1)
+    ops, known = trace.ops, np.flatnonzero(windows.before >= 0)
+    row = np.flatnonzero(device & np.isin(windows.step, windows.before[known]))
+    first = np.flatnonzero(np.diff(windows.segment, prepend=NULL))[known]  # window of each such segment
+    window = first[np.searchsorted(windows.before[known], windows.step[row])]
     return _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], window)
 
 
