@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,13 @@ def jobs(torch: Any) -> dict[str, Callable[[int], None]]:
     with torch.cuda.graph(graph):
         result = product(few, frozen * 4)
 
+    def decode(_: int) -> None:
+        graph.replay()
+        int(result.argmax())
+
+    def unequal(i: int) -> None:
+        product(rows[: 1024 * (1, 1, 8)[i % 3]], frozen)
+
     def loader(i: int) -> None:
         with torch.profiler.record_function(LOADER):
             time.sleep(0.015)
@@ -91,11 +99,11 @@ def jobs(torch: Any) -> dict[str, Callable[[int], None]]:
         "train and wait": wait,
         "prefetch": prefetch,
         "graph": lambda _: graph.replay(),
-        "graph and wait": lambda _: (graph.replay(), int(result.argmax())) and None,
+        "graph and wait": decode,
         "slow loader": loader,
         "accumulated gradients": accumulate,
         "no marks": train,
-        "unequal steps": lambda i: product(rows[: 1024 * (1, 1, 8)[i % 3]], frozen) is None or None,
+        "unequal steps": unequal,
         "transformer": learn(model),
         "compiled": learn(torch.compile(model)),
     }
@@ -140,14 +148,15 @@ def _timed(torch: Any, step: Callable[[int], None], path: Path | None, marks: bo
         with profiler.profile(activities=both, schedule=kept, record_shapes=True) as prof:
             run(prof.step if marks else lambda: None)
         prof.export_chrome_trace(str(path))
-    return [one.elapsed_time(other) for one, other in zip(events, events[1:], strict=False)]
+    return [one.elapsed_time(other) for one, other in pairwise(events)]
 
 
 def check(folder: Path, taut: str) -> int:
     """Print a row for every job; 1 where a step time is off by more than 1 %."""
     truth, worst = json.loads((folder / "truth.json").read_text()), 0.0
     print(
-        f"{truth['device']}\n\n| job | steps | taut, ms | CUDA events, ms | off by | unprofiled, ms |\n|---|---|---|---|---|---|"
+        f"{truth['device']}\n\n"
+        "| job | steps | taut, ms | CUDA events, ms | off by | unprofiled, ms |\n|---|---|---|---|---|---|"
     )
     for name, times in truth["jobs"].items():
         command = [taut, "analyze", str(folder / name), "--json", "--no-save", "-q"]
