@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from taut.core.errors import InputRefused
 from taut.core.tables import Member, Table
-from taut.diagnose.hang import Calls
+from taut.diagnose.hang import Hang as Calls
 from taut.read.trace import read
 from taut.run import Analysis, analyze_trace
 

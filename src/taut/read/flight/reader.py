@@ -31,6 +31,8 @@ from taut.read.verb_words import verb_of
 # A dump entry is created while its call runs; clocks of the two records agree to well within this.
 CREATED_NS = 200_000
 EARLIER_NS = 60_000_000_000
+# States of an entry whose transfer has begun.
+BEGUN = ("started", "completed")
 # Ranks without a dump that are listed one by one.
 ABSENT = 1000
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
@@ -56,6 +58,7 @@ class _Entry(msgspec.Struct, gc=False):
     input_sizes: Plain = None
     state: Plain = None
     retired: Plain = None
+    time_discovered_started_ns: Plain = None
     is_p2p: Plain = None
 
 
@@ -99,6 +102,7 @@ def load(data: bytes | bytearray, label: str) -> Dump:
             "size": [elements(entry.input_sizes) for entry in entries],
             "created_ns": integers([entry.time_created_ns for entry in entries]),
             "done": _done(dump, entries, pg, seq, hop),
+            "started": [e.state in BEGUN or integer(e.time_discovered_started_ns) > 0 for e in entries],
         },
         len(entries),
     )
@@ -246,9 +250,7 @@ def _ranks_of(value: Plain, parsed: dict[str, list[int]]) -> list[int]:
 
 def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
     """The trace of a job of which only dumps are left."""
-    # Of two dumps of one rank the longer one stays.
-    known = list({dump.rank: dump for dump in sorted(dumps, key=lambda dump: len(dump.calls)) if dump.rank >= 0}.values())
-    known.sort(key=lambda dump: dump.rank)
+    known, moved = _latest(dumps)
     names, groups = Codes(), Codes()
     calls = concat(Call, [_recoded(dump, names, groups) for dump in known])
     group_ranks = {group: ranks for dump in known for group, ranks in dump.group_ranks.items()}
@@ -265,9 +267,31 @@ def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, 
             world_size=len(world) or None,
             group_ranks=group_ranks,
             calls=calls,
+            moved=moved,
             partial=left_out(refused),
         )
     )
+
+
+def _latest(dumps: Sequence[Dump]) -> tuple[list[Dump], dict[int, bool]]:
+    """(the last dump of every rank, of ranks with several whether the last one shows more than the one before it)."""
+    of: dict[int, list[Dump]] = {}
+    for dump in dumps:
+        if dump.rank >= 0:
+            of.setdefault(dump.rank, []).append(dump)
+    moved = {}
+    for rank, several in of.items():
+        several.sort(key=_progress)
+        if len(several) > 1:
+            moved[rank] = _progress(several[-1]) > _progress(several[-2])
+    return [of[rank][-1] for rank in sorted(of)], moved
+
+
+def _progress(dump: Dump) -> tuple[int, ...]:
+    """How far a rank had come when it was dumped: its last call, how many calls it made in its groups, the open ones, all."""
+    calls = dump.calls
+    made = int(calls.seq[calls.seq >= 0].max(initial=-1))
+    return int(calls.created_ns.max(initial=-1)), made, -int((calls.done == 0).sum()), int(calls.started.sum()), len(calls)
 
 
 def calls_only(trace: Trace) -> Trace:
@@ -349,7 +373,7 @@ def _notes(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
 
 def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
     """The trace with the calls of its dumps, and with group and sequence number of every collective that a dump also has."""
-    dumps = [dump for dump in dumps if dump.rank >= 0]
+    dumps, moved = _latest(dumps)
     if not dumps:
         return trace
     groups = Codes({name: code for code, name in enumerate(trace.groups)})
@@ -377,7 +401,8 @@ def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
         groups=list(map(str, groups)),
         group_ranks={**ranks, **trace.group_ranks},
         calls=concat(Call, calls),
-        dumped=tuple(sorted({dump.rank for dump in dumps})),
+        dumped=tuple(dump.rank for dump in dumps),
+        moved=moved,
         counts={**trace.counts, **found_counts},
     )
 
