@@ -44,7 +44,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     if not len(trace.calls):
         return None
     hang = Hang(trace)
-    if not hang.stopped:
+    if not hang.sign:
         return None  # exact: there is no chance to correct for
     calls, last = hang.calls, int(evidence.graph.steps[-1])
     waiting = sorted(calls.open.keys() - hang.stopped)
@@ -86,16 +86,17 @@ class Hang:
     @cached_property
     def stopped(self) -> set[int]:
         """Ranks that stopped, in a job of which the dumps show that it stands still."""
-        return self.suspects if self.suspects and self.sign else set()
+        return self.suspects if self.sign else set()
 
     @cached_property
     def suspects(self) -> set[int]:
         """Ranks that stopped, if the job stands still."""
         calls = self.calls
         found = {rank for rank in calls.wanted if rank not in calls.open}
-        found |= {rank for rank, call in calls.head.items() if call.passed}
+        found |= self._passed
         found |= self._odd | self._unbegun
-        found |= {rank for rank in self.absent if self._has_no_excuse(rank)}
+        if self._left_all:
+            found |= {rank for rank in self.absent if self._has_no_excuse(rank)}
         found -= self.older
         return found or self._in_a_circle - self.older
 
@@ -176,21 +177,32 @@ class Hang:
     def _in_a_circle(self) -> set[int]:
         """Ranks that wait for each other, where nobody else is waited for."""
         calls = self.calls
-        ends = {end for end in calls.ends.values() if all(calls.waits_for.get(r) and calls.head[r].sure for r in end)}
+        ends = {end for end in calls.ends.values() if all(r in calls.head and self._misses(r, end) for r in end)}
         return set(min(ends, key=lambda end: (len(end), sorted(end)), default=frozenset()))
+
+    def _misses(self, rank: int, others: frozenset[int]) -> bool:
+        """Whether some of these surely did not make the call in which a rank waits."""
+        call = self.calls.head[rank]
+        return call.sure and bool(call.missing & others)
+
+    @cached_property
+    def _passed(self) -> set[int]:
+        """Ranks whose oldest open call all the others completed."""
+        return {rank for rank, call in self.calls.head.items() if call.passed and not call.sends}
 
     @cached_property
     def sign(self) -> str:
         """What shows that the job stands still; empty if nothing does."""
         calls = self.calls
-        if calls.dumped and all(self.trace.moved.get(rank) is False for rank in calls.dumped):
+        if calls.open and all(self.trace.moved.get(rank) is False for rank in calls.dumped):
             return "nobody moved between two sets of dumps"
+        if not self.suspects:
+            return ""
         if self._odd & self.suspects:
             return "calls that do not match never complete"
-        gone = self.suspects & self.absent
-        if gone and self._left_all(gone):
+        if self.suspects & self.absent:
             return "all others left a dump and a trace"
-        if not self._closed or self.older:
+        if not self._closed or self.older or 2 * len(self.suspects) >= len(calls.dumped):
             return ""
         late = max(self.late, key=lambda one: one.waited_ns - TWICE * one.usual_ns, default=None)
         if late is not None and late.waited_ns > TWICE * late.usual_ns:
@@ -220,6 +232,8 @@ class Hang:
     def _silent(self) -> str:
         """That a rank did nothing for longer than ever before, by what the others still did."""
         calls = self.calls
+        if any(rank in calls.head for rank in self.suspects):
+            return ""  # what others completed is open there: the dumps may be of different times
         end = max(calls.last_ns.values(), default=0)
         silent = {r: end - calls.last_ns[r] - TWICE * pause for r, pause in calls.pause_ns.items()}
         rank = max(silent, key=lambda r: silent[r], default=-1)
@@ -228,11 +242,12 @@ class Hang:
         ms, before = (end - calls.last_ns[rank]) / 1e6, calls.pause_ns[rank] / 1e6
         return f"{rank_label(rank, self.trace.members)} made no call for {ms:.3g} ms, never more than {before:.3g} ms before"
 
-    def _left_all(self, gone: set[int]) -> bool:
-        """Whether everybody but these left both a dump and a trace."""
+    @cached_property
+    def _left_all(self) -> bool:
+        """Whether all but those that others wait for, who are fewer, left both a dump and a trace."""
         world = {rank for ranks in self.trace.group_ranks.values() for rank in ranks}
-        rest = world - gone
-        return 2 * len(gone) < len(world) and rest <= self.calls.dumped and rest <= self.calls.traced
+        rest = world - self.absent
+        return 2 * len(self.absent) < len(world) and rest <= self.calls.dumped and rest <= self.calls.traced
 
     @cached_property
     def _closed(self) -> bool:
@@ -243,26 +258,36 @@ class Hang:
     @cached_property
     def untold(self) -> list[str]:
         """What cannot be told, one line each."""
-        calls, out = self.calls, []
+        out = []
         if self.suspects and not self.stopped:
-            who = rank_labels(tuple(sorted(self.suspects)), self.trace.members)
             out.append(
-                f"one set of dumps does not tell whether the job stood still: if it did, {who} stopped and the others wait; "
-                "if it ran, they are only the last to come; a second set of dumps, or traces, would tell"
+                f"one set of dumps does not tell whether the job stood still: if it did, {self._listed(self.suspects)} stopped "
+                "and the others wait; if it ran, they are only the last to come; a second set of dumps, or traces, would tell"
             )
-        gone = self.absent - self.suspects
-        if gone and (self.stopped or not self.suspects):
-            who = rank_labels(tuple(sorted(gone)), self.trace.members)
-            out.append(f"others wait for {who}, of which there is no dump: whether they stopped or wait themselves is not known")
-        stuck = [c for r, c in calls.head.items() if not calls.waits_for[r] and not c.passed and r not in self.suspects]
-        if stuck and not self.suspects:
+        behind = self.older & (self.calls.wanted | self._passed)
+        if behind:
+            out.append(f"the dumps are of different times: {self._listed(behind)} went on afterwards, so they did not stop there")
+        return [*out, *self._unnamed]
+
+    @cached_property
+    def _unnamed(self) -> list[str]:
+        """Of whom the dumps do not tell whether they stopped."""
+        calls, out = self.calls, []
+        if gone := self.absent - self.suspects:
+            out.append(f"others wait for {self._listed(gone)}, of which there is no dump: it died, or it waits, too")
+        stuck = [c for r, c in calls.head.items() if not calls.waits_for[r] and r not in self.suspects]
+        if stuck:
             gate, count = Counter(c.gate for c in stuck).most_common(1)[0]
             call = next(c for c in stuck if c.gate == gate)
-            out.append(f"{count} ranks are in {self._gate(call)}, all members have made it: it goes on, or a link or device is stuck")
-        if self.older & (calls.wanted | {r for r, c in calls.head.items() if c.passed}):
-            who = rank_labels(tuple(sorted(self.older)), self.trace.members)
-            out.append(f"the dumps are of different times: {who} went on after theirs; no hang is read from them")
+            who = "all members are" if count == len(calls.members(gate[0])) else _ranks(count, "is", "are")
+            out.append(f"{who} in {self._gate(call)}: it goes on, or a device or a link is stuck in it")
+        circle = {r for r, end in calls.ends.items() if r in end and calls.waits_for[r]} - self.suspects
+        if circle and not self.suspects:
+            out.append(f"{self._listed(circle)} wait for each other, or one of them missed that a send or receive completed")
         return out
+
+    def _listed(self, ranks: Iterable[int]) -> str:
+        return rank_labels(tuple(sorted(ranks)), self.trace.members)
 
     def lost_ns(self, waiting: Iterable[int]) -> int:
         """Rank time from the first open call of every rank that waits to the last call known: at least that was lost."""
@@ -281,8 +306,9 @@ class Hang:
             ).most_common(1)
             where = "" if not gates else f" did not call {gates[0][0]}, where {_ranks(gates[0][1])} for it"
             parts.append(f"{rank_label(rank, self.trace.members)}{where}: {self._why(rank)}")
-        more = f"; and {len(self.stopped) - NAMED} more" if len(self.stopped) > NAMED else ""
-        return "; ".join(parts) + more + f"; {_ranks(len(waiting))} for them, or for a rank that does; {self.sign}"
+        more = [f"and {len(self.stopped) - NAMED} more"] if len(self.stopped) > NAMED else []
+        wait = f"{_ranks(len(waiting))} for them, or for a rank that does" if parts else f"{_ranks(len(waiting))}"
+        return "; ".join([*parts, *more, wait, self.sign, *([] if parts else self._unnamed)])
 
     def _why(self, rank: int) -> str:
         calls = self.calls
@@ -300,8 +326,8 @@ class Hang:
         return f"it waits in {self._gate(call)} for a rank that waits for it"
 
 
-def _ranks(count: int) -> str:
-    return f"{count} rank waits" if count == 1 else f"{count} ranks wait"
+def _ranks(count: int, one: str = "waits", several: str = "wait") -> str:
+    return f"{count} rank {one}" if count == 1 else f"{count} ranks {several}"
 
 
 __all__ = ["MODES", "Hang", "detect", "notes"]

@@ -27,7 +27,9 @@ RELIABLE = "nccl"
 ALL_MEET = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER, Verb.ALL_TO_ALL, Verb.BARRIER)
 """Collectives that nobody completes before all members have made them."""
 KNOWN_GATES = 20
-"""Gates from which on it is known how far ranks come apart."""
+"""Gates of a group, or calls of a rank, from which on it is known how far its members, or these calls, come apart."""
+KNOWN_ELSEWHERE = 8
+"""The same for gates of all groups."""
 NOBODY = -1
 """Other end of a hop that the dump does not name."""
 
@@ -101,24 +103,20 @@ class Calls:
 
     @cached_property
     def done_to(self) -> dict[tuple[int, int], int]:
-        """Last collective that every rank completed in every group; those of a group complete in order."""
-        t = self.table
-        out = self._last(self.collective & self.done)
-        # A dump of open calls only: whatever came before the first of them completed.
-        whole = set(t.rank[self.recorded & (t.done == 1)].tolist())
-        rows = np.flatnonzero(self.collective & self.recorded & (t.done == 0) & ~np.isin(t.rank, list(whole)))
-        for row in rows[::-1].tolist():
-            out[int(t.group[row]), int(t.rank[row])] = int(t.seq[row]) - 1
-        return out
+        """Last collective that every rank completed in every group: they complete in order, and open ones stay recorded."""
+        t, out = self.table, self._last(self.collective & self.done)
+        first = self._last(self.collective & self.recorded, last=False)
+        return {key: max(out.get(key, -1), first.get(key, 0) - 1) for key in out | first}
 
-    def _last(self, rows: Mask) -> dict[tuple[int, int], int]:
+    def _last(self, rows: Mask, *, last: bool = True) -> dict[tuple[int, int], int]:
+        """Greatest number, or the least, of some calls of every group and rank."""
         t = self.table
         cell, cells = numbered(t.group[rows], t.rank[rows])
-        last = np.full(cells, -1)
-        np.maximum.at(last, cell, t.seq[rows])
+        found = np.full(cells, -1 if last else np.iinfo(np.int64).max)
+        (np.maximum if last else np.minimum).at(found, cell, t.seq[rows])
         at = np.unique(cell, return_index=True)[1]
         keys = zip(t.group[rows][at].tolist(), t.rank[rows][at].tolist(), strict=True)
-        return {key: int(value) for key, value in zip(keys, last.tolist(), strict=True)}
+        return {key: int(value) for key, value in zip(keys, found.tolist(), strict=True)}
 
     @cached_property
     def there(self) -> dict[int, list[int]]:
@@ -232,9 +230,10 @@ class Calls:
 
     def count_alike(self, group: int, rank: int, peer: int) -> bool:
         """Whether two ranks number their sends and receives alike: neither has another peer in the group."""
-        theirs = set(self._hops[group, peer])
-        alone = len(self.members(group)) == 2
-        return set(self._hops[group, rank]) == {peer} and (theirs == {rank} or (not theirs and alone))
+        if len(self.members(group)) == 2:
+            return True
+        alone = set(self._hops[group, rank]) == {peer} and set(self._hops[group, peer]) == {rank}
+        return alone and self._whole(group, rank) and self._whole(group, peer)
 
     @cached_property
     def head(self) -> dict[int, Open]:
@@ -333,7 +332,7 @@ class Calls:
             return None
         rows = np.flatnonzero(self.recorded & self.collective & ~np.isin(self.table.rank, list(besides)))
         gates = self._gates(rows)
-        return int(gates.apart_ns.max()) if len(gates.group) >= KNOWN_GATES else None
+        return int(gates.apart_ns.max()) if len(gates.group) >= KNOWN_ELSEWHERE else None
 
     @cached_property
     def _collective_gates(self) -> _Gates:

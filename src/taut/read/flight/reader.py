@@ -186,10 +186,15 @@ def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
 def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask) -> Mask:
     """True if the call completed; the status of its group decides where the entry itself does not say.
 
-    A group's status counts its sends and receives, too, so it shows nothing of the collectives of a group that has any.
+    A group's status counts its sends and receives, too, so it shows nothing of the collectives of a group that has any, also
+    if they are no longer in the dump: then its last call is not the newest entry.
     """
-    mixed = set(pg[hop].tolist())
-    completed = {group: value[1] for group, value in _status(dump).items() if group not in mixed}
+    mixed, newest = set(pg[hop].tolist()), dict(zip(pg.tolist(), seq.tolist(), strict=True))
+    completed = {
+        group: done
+        for group, (enqueued, done) in _status(dump).items()
+        if group not in mixed and done <= enqueued == newest.get(group)
+    }
     used, inverse = np.unique(pg, return_inverse=True)
     last = np.array([completed.get(group, -1) for group in used.tolist()], dtype=np.int64)[inverse]
     done = np.array([entry.state == "completed" for entry in entries], dtype=np.bool_) | ((seq >= 0) & (seq <= last))

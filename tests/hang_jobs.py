@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 from typing import Any
@@ -245,7 +245,8 @@ class Job:
         status = {}
         for k, name in enumerate(sorted(self.groups[rank], key=int)):
             mine = [i for i in made if self.calls[rank][i].group == name]
-            last = [max((self.calls[rank][i].seq for i in some), default=-1) for some in (mine, [i for i in mine if i in done])]
+            ended = sorted((i for i in mine if i in done), key=lambda i: self.done[rank][i])
+            last = [self.calls[rank][some[-1]].seq if some else -1 for some in (mine, ended)]
             status[str(k)] = {"last_enqueued_collective": last[0], "last_completed_collective": last[1]}
         config = {name: {"name": name, "desc": "pg", "ranks": str(ranks)} for name, ranks in self.groups[rank].items()}
         return {
@@ -263,3 +264,47 @@ def joined(dumps: list[dict[str, Any]]) -> Trace:
     """The trace of a job of which only these dumps are left."""
     loaded: list[Dump] = [flight.load(json.dumps(dump).encode(), f"dump_{i}") for i, dump in enumerate(dumps)]
     return flight.apply(flight.alone(loaded, [], name="job", source=""), loaded)
+
+
+SHAPES = ((1, 1, 4), (2, 1, 2), (2, 2, 1), (2, 2, 2), (1, 2, 4), (2, 2, 4), (1, 4, 2), (2, 3, 2), (1, 1, 8), (4, 1, 2))
+HOWS = ("host", "host", "blind", "device", "inside")
+
+
+@dataclass
+class Case:
+    """A drawn job, and what is left of it."""
+
+    job: Job
+    dumps: list[dict[str, Any]]
+    lost: set[int]
+    twice: bool
+    """Whether there are two sets of dumps."""
+
+    @property
+    def stopped(self) -> set[int]:
+        return {stop.rank for stop in self.job.stops}
+
+
+def drawn(seed: int, *, stops: bool) -> Case:
+    """One job of all kinds: with one or two ranks that stop, dumped at rest; or one that runs, dumped at slightly other times."""
+    draw = Random(seed)
+    tp, pp, dp = draw.choice(SHAPES)
+    ep = draw.choice([n for n in (1, 2, 4) if dp % n == 0])
+    ahead, mixed = draw.choice([1, 2, 4, 8, 12]), draw.random() < 0.3
+    job = Job(tp, pp, dp, ep, seed, ahead=ahead, mixed=mixed, sync=draw.choice(["none", "first", "all", "every"]))
+    ranks = range(job.ranks)
+    if stops:
+        who = draw.sample(ranks, draw.choice([1, 1, 2]))
+        places = {rank: draw.randint(len(job.calls[rank]) // 4, len(job.calls[rank]) - 2) for rank in who}
+        job = replace(job, stops=[Stop(rank, at, draw.choice(HOWS)) for rank, at in places.items()])
+    view = {"ring": draw.choice([10**6, 10**6, 20]), "active": draw.random() < 0.3, "started": draw.random() < 0.4}
+    lost = set(draw.sample(ranks, draw.choice([0, 0, 0, 1, 2]))) if draw.random() < 0.5 else set()
+    at = [inf for _ in ranks]
+    if not stops:
+        when, apart = draw.uniform(0.2, 0.9) * job.end_ns, draw.choice([0, 0.05, 0.5, 2, 20]) * MS
+        at = [when + draw.uniform(0, apart) for _ in ranks]
+    twice = draw.random() < 0.3
+    later = [at[rank] + (0 if stops else draw.uniform(1, 30) * MS) for rank in ranks]
+    times = [at, later] if twice else [at]
+    dumps = [job.dump(rank, some[rank], **view) for some in times for rank in ranks if rank not in lost]
+    return Case(job, dumps, lost, twice)
