@@ -214,7 +214,9 @@ class Job:
         """When the last thing happens."""
         return max(t for rows in (self.made, self.done) for row in rows for t in row if t < inf)
 
-    def dump(self, rank: int, at: float = inf, *, ring: int = 10**6, active: bool = False, started: bool = False) -> dict[str, Any]:
+    def dump(
+        self, rank: int, at: float = inf, *, ring: int = 10**6, active: bool = False, started: bool = False
+    ) -> dict[str, Any]:
         """What a rank's flight recorder holds at a time."""
         blind = {stop.rank for stop in self.stops if stop.how == "blind"}
         made = [i for i, t in enumerate(self.made[rank]) if t <= at and t < inf]
@@ -250,7 +252,7 @@ class Job:
             status[str(k)] = {"last_enqueued_collective": last[0], "last_completed_collective": last[1]}
         config = {name: {"name": name, "desc": "pg", "ranks": str(ranks)} for name, ranks in self.groups[rank].items()}
         return {
-            "version": "2.9", "nccl_version": "2.27", "rank": rank, "pg_config": config, "pg_status": status, "entries": entries,
+            "version": "2.9", "nccl_version": "2", "rank": rank, "pg_config": config, "pg_status": status, "entries": entries,
         }  # fmt: skip
 
     def _ends(self, rank: int, call: Call) -> str:
@@ -286,7 +288,7 @@ class Case:
 
 
 def drawn(seed: int, *, stops: bool) -> Case:
-    """One job of all kinds: with one or two ranks that stop, dumped at rest; or one that runs, dumped at slightly other times."""
+    """A job of any kind: one or two ranks stop, and it is dumped at rest; or it runs, and its dumps are of different times."""
     draw = Random(seed)
     tp, pp, dp = draw.choice(SHAPES)
     ep = draw.choice([n for n in (1, 2, 4) if dp % n == 0])

@@ -52,7 +52,9 @@ def test_a_job_that_runs_does_not_hang(seed: int) -> None:
 
 
 @settings(max_examples=40)
-@given(seeds, st.sampled_from(SHAPES), st.sampled_from(["none", "first", "all", "every"]), st.sampled_from([1, 4, 12]), st.data())
+@given(
+    seeds, st.sampled_from(SHAPES), st.sampled_from(["none", "first", "all", "every"]), st.sampled_from([1, 4, 12]), st.data()
+)
 def test_exactly_the_rank_whose_host_stopped(seed: int, shape: Any, sync: str, ahead: int, data: Any) -> None:
     """Nobody moved between two sets of dumps."""
     job = Job(*shape, ep=1, seed=seed, sync=sync, ahead=ahead)
@@ -109,7 +111,18 @@ def test_a_pipeline_that_ends_names_no_neighbour() -> None:
 
 
 def test_two_of_different_replicas() -> None:
-    assert asked(dumped(job(Stop(1, 30), Stop(6, 30)))).stopped == {1, 6}
+    assert asked(dumped(job(Stop(1, 14), Stop(6, 14), shape=(1, 1, 8, 2), steps=8))).stopped == {1, 6}
+
+
+def test_one_that_made_fewer_calls_while_it_waited_may_have_stopped() -> None:
+    """It may also wait for its device where the others do not (a rank that logs): it is not named."""
+    dumps = dumped(job(Stop(0, 21), shape=(1, 1, 8, 1), ahead=12, steps=12))
+    for dump in dumps:
+        if dump["rank"] == 7:
+            dump["entries"] = dump["entries"][:23]
+    found = asked(dumps)
+    assert found.stopped == {0}
+    assert "rank 7 made fewer calls" in " ".join(found.untold)
 
 
 def test_a_rank_that_left_no_dump_is_waited_for() -> None:
@@ -170,8 +183,8 @@ def test_nasty_an_order_of_calls_that_differs() -> None:
         group = calls[rank][0]
         config = {name: {"name": name, "ranks": "[0, 1]"} for name in "ab"}
         entry = {
-            "record_id": 0, "pg_id": "ab".index(group), "process_group": [group, ""], "collective_seq_id": 1, "state": "scheduled",
-            "profiling_name": "nccl:all_reduce", "time_created_ns": 10**18 + rank, "input_sizes": [[4]], "retired": False,
+            "record_id": 0, "pg_id": "ab".index(group), "process_group": [group, ""], "collective_seq_id": 1,
+            "state": "scheduled", "profiling_name": "nccl:all_reduce", "time_created_ns": 10**18 + rank, "retired": False,
         }  # fmt: skip
         dumps.append({"rank": rank, "nccl_version": "2", "pg_config": config, "entries": [entry]})
     found = asked(dumps * 2)

@@ -137,7 +137,7 @@ class Hang:
             busy = {r: any(c.group == group for c in calls.open[r]) for r in waiting & members}
             if busy and not all(busy.values()):
                 continue
-            if any(calls.ends.get(r) != {rank} for r in members - {rank}):
+            if any(calls.ends.get(r) != frozenset({rank}) for r in members - {rank}):
                 return False
         return bool(waiting)
 
@@ -178,7 +178,7 @@ class Hang:
         """Ranks that wait for each other, where nobody else is waited for."""
         calls = self.calls
         ends = {end for end in calls.ends.values() if all(r in calls.head and self._misses(r, end) for r in end)}
-        return set(min(ends, key=lambda end: (len(end), sorted(end)), default=frozenset()))
+        return set().union(*sorted(ends, key=lambda end: (len(end), sorted(end)))[:1])
 
     def _misses(self, rank: int, others: frozenset[int]) -> bool:
         """Whether some of these surely did not make the call in which a rank waits."""
@@ -253,7 +253,7 @@ class Hang:
     def _closed(self) -> bool:
         """Whether everybody who left a dump stopped, or waits for somebody who did, or left none."""
         gone = self.suspects | self.absent
-        return all(r in gone or (e := self.calls.ends.get(r)) and e <= gone for r in self.calls.dumped)
+        return all(r in gone or ((e := self.calls.ends.get(r)) and e <= gone) for r in self.calls.dumped)
 
     @cached_property
     def untold(self) -> list[str]:
@@ -266,7 +266,9 @@ class Hang:
             )
         behind = self.older & (self.calls.wanted | self._passed)
         if behind:
-            out.append(f"the dumps are of different times: {self._listed(behind)} went on afterwards, so they did not stop there")
+            out.append(
+                f"the dumps are of different times: {self._listed(behind)} went on afterwards, so they did not stop there"
+            )
         return [*out, *self._unnamed]
 
     @cached_property
@@ -281,10 +283,25 @@ class Hang:
             call = next(c for c in stuck if c.gate == gate)
             who = "all members are" if count == len(calls.members(gate[0])) else _ranks(count, "is", "are")
             out.append(f"{who} in {self._gate(call)}: it goes on, or a device or a link is stuck in it")
+        if self.sign and (behind := self._fell_behind):
+            out.append(
+                f"{self._listed(behind)} made fewer calls than all others that wait in the same one: stopped, too, or does not "
+                "run ahead as they do"
+            )
         circle = {r for r, end in calls.ends.items() if r in end and calls.waits_for[r]} - self.suspects
         if circle and not self.suspects:
             out.append(f"{self._listed(circle)} wait for each other, or one of them missed that a send or receive completed")
         return out
+
+    @cached_property
+    def _fell_behind(self) -> set[int]:
+        """Ranks that wait in a collective like others, all of which made more calls since."""
+        calls, there = self.calls, defaultdict[tuple[int, int, int], dict[int, int]](dict)
+        for rank, call in calls.head.items():
+            if not calls.hop[call.row] and rank not in self.suspects:
+                there[call.gate][rank] = len(calls.open[rank])
+        ordered = [sorted(since, key=lambda r: since[r]) for since in there.values() if len(since) > 2]
+        return {first for first, second, *_ in ordered if len(calls.open[first]) < len(calls.open[second])}
 
     def _listed(self, ranks: Iterable[int]) -> str:
         return rank_labels(tuple(sorted(ranks)), self.trace.members)

@@ -31,7 +31,7 @@ KNOWN_GATES = 20
 KNOWN_ELSEWHERE = 8
 """The same for gates of all groups."""
 NOBODY = -1
-"""Other end of a hop that the dump does not name."""
+"""Other end of a hop, or whoever is waited for in a call without a number: the dump does not tell."""
 
 
 class _Gates(Struct, frozen=True):
@@ -104,7 +104,7 @@ class Calls:
     @cached_property
     def done_to(self) -> dict[tuple[int, int], int]:
         """Last collective that every rank completed in every group: they complete in order, and open ones stay recorded."""
-        t, out = self.table, self._last(self.collective & self.done)
+        out = self._last(self.collective & self.done)
         first = self._last(self.collective & self.recorded, last=False)
         return {key: max(out.get(key, -1), first.get(key, 0) - 1) for key in out | first}
 
@@ -185,22 +185,25 @@ class Calls:
         """What became of the open ones among the hops of one direction between two ranks, in their order."""
         t = self.table
         left = [row for row in mine if not self.done[row]]
-        if self.count_alike(group, rank, peer):  # then one number is one hop
+        numbered = all(t.seq[row] >= 0 for row in (*mine, *theirs))
+        if numbered and self.count_alike(group, rank, peer):  # then one number is one hop
             at = {int(t.seq[row]): row for row in theirs}
             made = self._last_hop(group, peer)
             return {
                 row: _Met(int(t.seq[row]) <= made, int(t.seq[row]) <= made and not _open(self.done, at.get(int(t.seq[row]))))
                 for row in left
             }
-        if self._whole(group, rank) and self._whole(group, peer):
+        if numbered and self._whole(group, rank) and self._whole(group, peer):
             nth = {row: n for n, row in enumerate(mine)}
-            return {row: _Met(nth[row] < len(theirs), nth[row] < len(theirs) and bool(self.done[theirs[nth[row]]])) for row in left}
+            return {
+                row: _Met(nth[row] < len(theirs), nth[row] < len(theirs) and bool(self.done[theirs[nth[row]]])) for row in left
+            }
         there = sum(not self.done[row] for row in theirs)
         return {row: _Met(n < there, False, sure=False) for n, row in enumerate(left)}
 
     def _whole(self, group: int, rank: int) -> bool:
         """Whether the dump of a rank holds all its hops in a group: the first has the number 0 or 1."""
-        return self._first_hop.get((group, rank), 2) <= 1
+        return 0 <= self._first_hop.get((group, rank), -1) <= 1
 
     @cached_property
     def _first_hop(self) -> dict[tuple[int, int], int]:
@@ -260,6 +263,8 @@ class Calls:
             theirs = self.head.get(peer)
             same = theirs is not None and self.hop[theirs.row] and theirs.group == group and theirs.gate[2] == rank
             return set() if same and not call.missing else {peer}
+        if seq < 0:
+            return {NOBODY}
         members = set(self.members(group))
         out = set(call.missing)
         if not self._came(call, members):
@@ -323,7 +328,7 @@ class Calls:
         return out
 
     def apart_ns(self, call: Open, besides: set[int]) -> int | None:
-        """How far members of a gate ever came apart: in the group of a call, else anywhere, some ranks aside; None if unknown."""
+        """How far members of a gate ever came apart: in the group of a call, else in all, some ranks aside; None if unknown."""
         gates = self._hop_gates if self.hop[call.row] else self._collective_gates
         whole = gates.group == call.group
         if whole.sum() >= KNOWN_GATES:

@@ -284,12 +284,34 @@ def _latest(dumps: Sequence[Dump]) -> tuple[list[Dump], dict[int, bool]]:
     for dump in dumps:
         if dump.rank >= 0:
             of.setdefault(dump.rank, []).append(dump)
-    moved = {}
+    moved: dict[int, bool] = {}
     for rank, several in of.items():
         several.sort(key=_progress)
         if len(several) > 1:
             moved[rank] = _progress(several[-1]) > _progress(several[-2])
-    return [of[rank][-1] for rank in sorted(of)], moved
+    return _told_apart([of[rank][-1] for rank in sorted(of)]), moved
+
+
+def _told_apart(dumps: list[Dump]) -> list[Dump]:
+    """The dumps, with groups called by their members, too, where several groups have one name."""
+    ranks: dict[str, set[tuple[int, ...]]] = {}
+    for dump in dumps:
+        for name, members in dump.group_ranks.items():
+            ranks.setdefault(name, set()).add(tuple(members))
+    shared = {name for name, several in ranks.items() if len(several) > 1}
+
+    def own(dump: Dump, name: str) -> str:
+        members = dump.group_ranks.get(name, ())
+        return f"{name} of {', '.join(map(str, members))}"[:NAME_LENGTH] if name in shared and members else name
+
+    return [
+        msgspec.structs.replace(
+            dump,
+            groups=[own(dump, name) for name in dump.groups],
+            group_ranks={own(dump, name): members for name, members in dump.group_ranks.items()},
+        )
+        for dump in dumps
+    ] if shared else dumps  # fmt: skip
 
 
 def _progress(dump: Dump) -> tuple[int, ...]:
