@@ -117,7 +117,7 @@ class Hang:
             last[group] = max(last[group], seq)
         for group, seq in list(last.items()):
             moved |= {r for r in calls.members(group) if r in calls.dumped and calls.made.get((group, r), -1) < seq}
-        for rank in calls.traced & calls.dumped:
+        for rank in (calls.traced & calls.dumped) - calls.open.keys():
             come = [c.created_ns for r, c in calls.head.items() if rank in c.missing]
             moved |= {rank} if come and calls.last_ns[rank] > max(come) else set()
         return moved

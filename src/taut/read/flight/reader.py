@@ -54,6 +54,7 @@ class _Entry(msgspec.Struct, gc=False):
     profiling_name: Plain = None
     collective_seq_id: Plain = None
     p2p_seq_id: Plain = None
+    op_id: Plain = None
     process_group: Plain = None
     input_sizes: Plain = None
     state: Plain = None
@@ -186,18 +187,19 @@ def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
 def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask) -> Mask:
     """True if the call completed; the status of its group decides where the entry itself does not say.
 
-    A group's status counts its sends and receives, too, so it shows nothing of the collectives of a group that has any, also
-    if they are no longer in the dump: then its last call is not the newest entry.
+    A group's status numbers calls as the entries number them all (gloo), or as their own kind (NCCL). It is that of the newest
+    entry; of a group that has sends and receives, also if they are no longer in the dump, NCCL's shows nothing.
     """
-    mixed, newest = set(pg[hop].tolist()), dict(zip(pg.tolist(), seq.tolist(), strict=True))
-    completed = {
-        group: done
-        for group, (enqueued, done) in _status(dump).items()
-        if group not in mixed and done <= enqueued == newest.get(group)
-    }
-    used, inverse = np.unique(pg, return_inverse=True)
-    last = np.array([completed.get(group, -1) for group in used.tolist()], dtype=np.int64)[inverse]
-    done = np.array([entry.state == "completed" for entry in entries], dtype=np.bool_) | ((seq >= 0) & (seq <= last))
+    op = integers([entry.op_id for entry in entries])
+    mixed = set(pg[hop].tolist())
+    done = np.array([entry.state == "completed" for entry in entries], dtype=np.bool_)
+    for group, (enqueued, completed) in _status(dump).items():
+        mine = np.flatnonzero(pg == group)
+        if not len(mine) or completed > enqueued:
+            continue
+        number = op if op[mine[-1]] == enqueued else seq
+        if number[mine[-1]] == enqueued and (number is op or group not in mixed):
+            done[mine] |= (number[mine] >= 0) & (number[mine] <= completed)
     if dump.nccl_version is not None:  # other backends retire a call when it times out, too
         done |= np.array([entry.retired is True for entry in entries], dtype=np.bool_)
     return done
