@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hang_jobs import MS, SHAPES, Job, Stop, drawn, joined
 from taut.core.errors import InputRefused
-from taut.core.tables import Member, Table
+from taut.core.tables import Member, Metric, Progress, Table
 from taut.diagnose.hang import Hang
 from taut.read.trace import read
 from taut.run import analyze_trace
@@ -289,3 +289,12 @@ def test_dumps_that_do_not_say_their_rank(tmp_path: Path) -> None:
 def test_real_incidents(shared: Path, incident: str) -> None:
     finding = analyze_trace(read([shared / "flight-recorder" / incident])).findings[0]
     assert (finding.mode, finding.ranks) == ("hang", (9, 14))
+
+
+def test_metrics_that_go_on_show_that_a_job_stands_still() -> None:
+    waits = joined(dumped(job(Stop(5, 60), ahead=1, sync="every", shape=(1, 1, 8, 1), steps=30), times=1))
+    last = int(waits.calls.created_ns.max())
+    metrics = Table(Metric, {"time_ns": [last, last + 60 * 10**9], "component": ["rank 0"] * 2, "rank": [0, 0]})
+    assert Hang(replace(waits, metrics=metrics)).stopped == {5}
+    logged = Table(Progress, {"rank": [0], "step": [9], "end_ns": [last + 50 * 10**9]})
+    assert Hang(replace(waits, metrics=metrics, progress=logged)).stopped == set()

@@ -5,11 +5,13 @@ waits, or has stopped. Stopped are: a rank without an open call that others wait
 exception); a rank whose oldest open call all the others completed, whatever it enqueued later (its device, or whatever
 watches it); a rank whose device did not begin the call that all the other members have begun; a rank that made another call
 than most members at the same place; ranks that wait for each other; and a rank without a dump that cannot wait for anybody
-else, because whoever it meets waits for it. The rest are victims.
+else, because whoever it meets waits for it (only if all others left a dump, and some a trace: else it may be the dump that is
+missing). The rest are victims.
 
 A job that runs looks the same at the moment at which all wait for the last to come. So a hang needs a sign that the job
-stands still: two sets of dumps in which nobody moved; traces that go on after the dump while the others wait; or a rank that
-stays away from a gate, while the others wait there, for more than TWICE as long as any two ranks ever came apart. A rank is
+stands still: two sets of dumps in which nobody moved; traces or metrics that go on while nobody makes a call; a rank that stays
+away from a gate, while the others wait there, for more than TWICE as long as any two ranks ever came apart; or a rank that is
+silent, while others go on, for more than TWICE its longest pause. From one set all wait, and fewer than half stop. A rank is
 no suspect if it moved between two dumps, or if somebody completed a call that it had not made when it was dumped: then the
 dumps are of different times. Without a sign there is no finding, and a note says whom it would be.
 
@@ -201,7 +203,7 @@ class Hang:
         if self._odd & self.suspects:
             return "calls that do not match never complete"
         if self.suspects & self.absent:
-            return "all others left a dump and a trace"
+            return "all others left a dump, and some a trace"
         if not self._closed or self.older or 2 * len(self.suspects) >= len(calls.dumped):
             return ""
         late = max(self.late, key=lambda one: one.waited_ns - TWICE * one.usual_ns, default=None)
@@ -210,7 +212,7 @@ class Hang:
             usual = f"ranks came at most {late.usual_ns / 1e6:.3g} ms apart elsewhere"
             who = rank_label(late.rank, self.trace.members)
             return f"{who} stays away from {self._gate(late.call)} for at least {ms:.3g} ms; {usual}"
-        return self._silent
+        return self._silent or self._watched
 
     @cached_property
     def late(self) -> list[Late]:
@@ -243,11 +245,22 @@ class Hang:
         return f"{rank_label(rank, self.trace.members)} made no call for {ms:.3g} ms, never more than {before:.3g} ms before"
 
     @cached_property
+    def _watched(self) -> str:
+        """That metrics beside the dumps go on for longer than anybody ever paused, and no step is logged meanwhile."""
+        metrics, progress, pauses = self.trace.metrics, self.trace.progress, self.calls.pause_ns.values()
+        end = max(self.calls.last_ns.values(), default=0)
+        silent = int(metrics.time_ns.max(initial=0)) - end
+        if not pauses or silent <= TWICE * max(pauses) or progress.end_ns.max(initial=0) > end + max(pauses):
+            return ""
+        return (
+            f"metrics go on for {silent / 1e6:.3g} ms after the last call; nobody paused for more than {max(pauses) / 1e6:.3g}"
+        )
+
+    @cached_property
     def _left_all(self) -> bool:
-        """Whether all but those that others wait for, who are fewer, left both a dump and a trace."""
+        """Whether all but those that others wait for, who are fewer, left a dump, and some a trace."""
         world = {rank for ranks in self.trace.group_ranks.values() for rank in ranks}
-        rest = world - self.absent
-        return 2 * len(self.absent) < len(world) and rest <= self.calls.dumped and rest <= self.calls.traced
+        return 2 * len(self.absent) < len(world) and world - self.absent <= self.calls.dumped and bool(self.calls.traced)
 
     @cached_property
     def _closed(self) -> bool:
