@@ -43,7 +43,7 @@ TWICE = 2
 def detect(evidence: Evidence) -> list[Finding] | None:
     """At most one finding: all who stopped, together."""
     trace = evidence.graph.trace
-    if not len(trace.calls):
+    if not len(trace.calls) or not trace.dumped:
         return None
     hang = Hang(trace)
     if not hang.sign:
@@ -67,7 +67,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
 
 def notes(trace: Trace) -> list[str]:
     """What the dumps cannot tell of a hang."""
-    return Hang(trace).untold if len(trace.calls) else []
+    return Hang(trace).untold if len(trace.calls) and trace.dumped else []
 
 
 class Late(Struct, frozen=True):
@@ -196,7 +196,7 @@ class Hang:
     def sign(self) -> str:
         """What shows that the job stands still; empty if nothing does."""
         calls = self.calls
-        if calls.open and all(self.trace.moved.get(rank) is False for rank in calls.dumped):
+        if calls.dumped and calls.open and all(self.trace.moved.get(rank) is False for rank in calls.dumped):
             return "nobody moved between two sets of dumps"
         if not self.suspects:
             return ""
