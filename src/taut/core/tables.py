@@ -384,6 +384,8 @@ class Trace:
     dumped: Sequence[int] = ()
     moved: Mapping[int, bool] = field(default_factory=dict)
     """Of ranks with several dumps, whether the last holds anything that the one before it does not."""
+    ended_ns: Mapping[int, int] = field(default_factory=dict)
+    """When the last op of every rank that was traced ended, where dumps lie beside the traces."""
     partial: Sequence[str] = ()
     """What is missing and what that does to the answer, one line each."""
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -20,7 +20,6 @@ from msgspec import Struct
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
 from taut.core.tables import Trace, Verb
-from taut.read.flight.arrivals import LANES
 
 RELIABLE = "nccl"
 """Calls of this library are marked as completed only if they did; others also when they failed."""
@@ -79,7 +78,7 @@ class Calls:
         self.trace, self.table = trace, trace.calls
         t = self.table
         self.dumped = set(trace.dumped)
-        self.traced = set(np.unique(trace.ops.rank).tolist()) if _has_traces(trace) else set()
+        self.traced = set(trace.ended_ns)
         self.hop = np.isin(t.verb, (Verb.SEND, Verb.RECV))
         mixed = np.unique(t.group[self.hop])
         counted = (t.created_ns < 0) & np.isin(t.group, mixed)  # counts hops and collectives together
@@ -321,10 +320,8 @@ class Calls:
         t, out = self.table, dict[int, int]()
         for rank, at in zip(t.rank[self.recorded].tolist(), t.created_ns[self.recorded].tolist(), strict=True):
             out[rank] = max(at, out.get(rank, at))
-        if self.traced:
-            ops = self.trace.ops
-            for rank in self.traced:
-                out[rank] = max(int(ops.end_ns[ops.rank == rank].max()), out.get(rank, 0))
+        for rank, at in self.trace.ended_ns.items():
+            out[rank] = max(at, out.get(rank, at))
         return out
 
     def apart_ns(self, call: Open, besides: set[int]) -> int | None:
@@ -369,11 +366,6 @@ class Calls:
 
 def _open(done: Mask, row: int | None) -> bool:
     return row is not None and not done[row]
-
-
-def _has_traces(trace: Trace) -> bool:
-    """Whether ops were recorded, not made out of the calls."""
-    return len(trace.ops) > 0 and tuple(trace.lanes) != LANES
 
 
 __all__ = ["ALL_MEET", "NOBODY", "Calls", "Open"]

@@ -341,6 +341,7 @@ def calls_only(trace: Trace) -> Trace:
         names=trace.names if laid is None else laid.names,
         lanes=list(arrivals.LANES),
         marks=Table(Mark, {}, 0),
+        ended_ns={},
         partial=[*([BARE] if laid is None else _notes(laid, trace.names)), *absent, *trace.partial],
     )
 
@@ -432,8 +433,17 @@ def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
         calls=concat(Call, calls),
         dumped=tuple(dump.rank for dump in dumps),
         moved=moved,
+        ended_ns={} if tuple(trace.lanes) == arrivals.LANES else _ended(trace),
         counts={**trace.counts, **found_counts},
     )
+
+
+def _ended(trace: Trace) -> dict[int, int]:
+    """When the last op of every rank ended."""
+    cell, ranks = np.unique(trace.ops.rank, return_inverse=True)
+    last = np.zeros(len(cell), dtype=np.int64)
+    np.maximum.at(last, ranks, trace.ops.end_ns)
+    return dict(zip(cell.tolist(), last.tolist(), strict=True))
 
 
 def _matches(trace: Trace, dump: Dump) -> tuple[Ints, Ints]:
