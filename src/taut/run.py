@@ -10,7 +10,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from taut.core.errors import NotATrace
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
 from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
+from taut.diagnose import hang
 from taut.diagnose.detectors import Evidence, diagnose
 from taut.diagnose.job_regime import PAYS
 from taut.graph import Clock, Gate, link
@@ -159,7 +160,7 @@ def analyze_trace(
     say = progress or (lambda stage: None)
     placed = None if topology is None else topology.seated(trace.members)
     say("linking")
-    graph = link(trace)
+    graph = link(replace(trace, partial=[*trace.partial, *hang.notes(trace)]))
     del trace  # a large job's ops need not be held twice
     say("replaying")
     observed, prepared = replay(graph), batch(graph)
