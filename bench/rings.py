@@ -7,18 +7,13 @@ how the analysis reads the ends of a ring. Ranks end by habits of their own and 
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from modes import percent
 
-from taut.core.jit import expect
 from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
-from taut.run import analyze_trace
 
 US, MS = 1e3, 1e6
 SIZES = (1.0, 1.0, 0.4, 0.1)
@@ -33,8 +28,6 @@ class Network:
     """A chunk is sent in so many pieces …"""
     posted: int = 2
     """… of which a receiver has posted this many ahead."""
-    buffered: bool = True
-    """Whether a sender is done with a segment once its receiver has posted for it, not when it is there."""
     phases: bool = True
     """Whether an all-reduce scatters all before it gathers."""
     chunk_ns: float = 1.0 * MS
@@ -44,7 +37,7 @@ class Network:
 
 NETWORKS = {
     "posted receives (as gloo)": Network(),
-    "a queue of eight (as NCCL)": Network(segments=4, posted=8, buffered=False, phases=False),
+    "a queue of eight (as NCCL)": Network(segments=4, posted=8, phases=False),
     "deep socket buffers": Network(posted=1 << 20, phases=False),
 }
 
@@ -82,7 +75,7 @@ def ring_ends(
         begins = np.maximum(ready, posts) if i == 0 else np.maximum.reduce([ready, posts, received[-1]])
         lasts = into * np.exp(noise * rng.standard_normal(arrival.shape))
         received.append(begins + lasts + (network.latency_ns if i % per == 0 else 0.0))
-        sent.append(np.roll(np.maximum(ready, posts) if network.buffered else received[-1], -1, axis=-1))
+        sent.append(np.roll(np.maximum(ready, posts), -1, axis=-1))
     return np.maximum(received[-1], sent[-1])
 
 

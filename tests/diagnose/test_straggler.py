@@ -245,11 +245,11 @@ def test_one_host_needs_no_fitting() -> None:
 
 
 def test_a_slow_link_is_not_absorbed_as_skew() -> None:
-    """Ranks on different hosts, link 2→3 slow: no offset is invented, the link is named."""
+    """Ranks on different hosts, link 2→3 slow: no offset near a chunk is invented, the link is named."""
     rng = np.random.default_rng(9)
     work = BASE * gaussian(rng, 30, 4, 0.02)
     done = analyze(ring_all_reduce(work, MS, {(2, 3): 8 * MS}, noise=0.2, hosts={r: f"node {r}" for r in range(4)}))
-    assert done.graph.clock.applied.tolist() == [0, 0, 0, 0]
+    assert np.abs(done.graph.clock.offset_ns).max() < MS
     assert [f.links for f in done.findings] == [("2:3",)]
 
 

@@ -34,6 +34,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
 from taut.graph import Graph
+from taut.graph.staircase import LIKE, staircase
 from taut.replay.exposed import copies
 from taut.replay.wait_kernels import describe_cells
 from taut.replay.whatif import link_ends
@@ -339,9 +340,11 @@ class Slowdowns:
         # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
         if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
             return {}  # all end together: the ring is slower, none of its links more than the others
-        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
+        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
+        if pairs > 2 and clear.any():
+            chosen = _last_of_staircase(sender[first], receiver[first], extra, clear)
         extra = extra if pairs > 2 else np.full(pairs, slower)  # two meet: both end when either does
         return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}
 
@@ -396,6 +399,24 @@ class Slowdowns:
         """Chance that links of one rank are hit that often, if every link is as likely to be."""
         on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
         return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
+
+
+def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:
+    """Links of a ring into those that end last: behind a slow link all others end later than before, too, by fewer rounds.
+
+    The late ones, where ends do not grow like a staircase.
+    """
+    into = dict(zip(receiver.tolist(), range(len(receiver)), strict=True))
+    after = dict(zip(sender.tolist(), range(len(sender)), strict=True))
+    order = [0]
+    while len(order) < len(sender) and (following := after.get(int(receiver[order[-1]]))) is not None and following:
+        order.append(following)
+    found = staircase(extra[order]) if len(order) == len(into) == len(sender) else None
+    if found is None or found.like < LIKE:
+        return late
+    out: Mask = np.zeros(len(extra), dtype=bool)
+    out[np.array(order)[found.receivers]] = True
+    return out
 
 
 def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:
