@@ -7,13 +7,19 @@ how the analysis reads the ends of a ring. Ranks end by habits of their own and 
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from modes import percent
 
+from taut.core.jit import expect
 from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
+from taut.replay.ring import rings, slow_links
+from taut.run import analyze_trace
 
 US, MS = 1e3, 1e6
 SIZES = (1.0, 1.0, 0.4, 0.1)
@@ -138,3 +144,110 @@ def traces(jobs: Jobs, rng: np.random.Generator, hosts: int = 1) -> Iterator[Tra
     """Each job's trace."""
     for start, end in zip(*played(jobs, rng), strict=True):
         yield recorded(jobs, start, end, hosts)
+
+
+WHOLE_NS = 20 * MS
+"""Transfer of the largest collective of a healthy job, however many ranks it has."""
+STEPS = (2, 6, 20)
+
+
+def shaped(ranks: int, network: str, count: int, ends: Ends, **more: Any) -> Jobs:
+    """Healthy jobs whose transfers take about as long at all scales."""
+    moves = replace(NETWORKS[network], chunk_ns=WHOLE_NS / (2 * (ranks - 1)), latency_ns=0.1 * WHOLE_NS / (2 * (ranks - 1)))
+    return Jobs(ranks, moves, ends, np.ones((count, ranks)), **more)
+
+
+def _habits(rng: np.random.Generator, count: int, ranks: int) -> dict[str, Ends]:
+    """Ways in which members of a healthy ring end apart."""
+    by = np.arange(ranks)
+    own = rng.random((count, ranks))
+    return {
+        "chance only": Ends(0.0, 50 * US),
+        "habits up to 0.3 ms": Ends(300 * US * own, 50 * US),
+        "habits up to 5 ms": Ends(5 * MS * own, 50 * US),
+        "heavy-tailed habits": Ends(100 * US * np.exp(1.5 * rng.standard_normal((count, ranks))), 50 * US),
+        "every other rank 2 ms late": Ends(2 * MS * (by % 2), 100 * US),
+        "half of the ranks 2 ms late": Ends(2 * MS * (2 * by >= ranks), 100 * US),
+        "one rank 2 ms late": Ends(2 * MS * (by == ranks // 2), 100 * US),
+        "busy hosts, 5 % of ends up to 50 ms late": Ends(0.0, 100 * US, 0.05, 50 * MS),
+    }
+
+
+def sizes(count: int, seed: int) -> None:
+    """False alarms of the bare test, and findings of any mode that name a link; a null a row."""
+    print(
+        f"| healthy rings, % of {count} jobs: bare test (findings with a link) | "
+        + " | ".join(f"{ranks} ranks, {steps} steps" for ranks in (4, 8, 16, 64) for steps in STEPS if ranks < 64 or steps == 6)
+        + " |"
+    )
+    print("|---|" + "---:|" * 10)
+    rows: dict[str, list[str]] = {}
+    for ranks in (4, 8, 16, 64):
+        for steps in STEPS:
+            if ranks == 64 and steps != 6:
+                continue
+            rng = np.random.default_rng((seed, ranks, steps))
+            for k, (name, ends) in enumerate(_habits(rng, count, ranks).items()):
+                network = list(NETWORKS)[k % len(NETWORKS)]
+                # Collectives of one size say less than those of several; some jobs have one host, some many.
+                jobs = shaped(ranks, network, count, ends, steps=steps + 1, shares=SIZES if k % 2 else (1.0,))
+                bare = listed = 0
+                for trace in traces(jobs, rng, hosts=1 if k % 3 else ranks):
+                    done = analyze_trace(trace)
+                    bare += bool(slow_links(done.graph, rings(done.graph)))
+                    listed += any(finding.links for finding in done.findings)
+                rows.setdefault(name, []).append(f"{percent(bare, count)}, {100 * listed / count:.1f}")
+            print(f"{ranks} ranks, {steps} steps", file=sys.stderr)
+    for name, cells in rows.items():
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    print()
+
+
+def powers(count: int, seed: int) -> None:
+    """Slow from the first step on: the first finding names the link, or the interface's links, and nothing else."""
+    times = (1.5, 2.0, 4.0)
+    print(
+        f"| slow all along, {count} jobs: named first, %; error of the saving, median | "
+        + " | ".join(f"{what} ×{x:g}" for what in ("link", "interface") for x in times)
+        + " |"
+    )
+    print("|---|" + "---:|" * 6)
+    for ranks in (4, 8, 16, 64):
+        for n, network in enumerate(NETWORKS):
+            cells = []
+            for both in (0, 1):
+                for x in times:
+                    rng = np.random.default_rng((seed, ranks, n, both, int(10 * x)))
+                    ends = Ends(300 * US * rng.random((count, ranks)), 50 * US)
+                    jobs = shaped(ranks, network, count, ends, steps=11)
+                    at = rng.integers(ranks, size=count)
+                    for k in range(1 + both):
+                        jobs.slower[np.arange(count), (at + k) % ranks] = x
+                    state = rng.bit_generator.state
+                    built = list(traces(jobs, rng))
+                    rng.bit_generator.state = state
+                    end = played(replace(jobs, slower=np.ones_like(jobs.slower)), rng)[1]
+                    cells.append(_found(built, at, both, ranks, (end[:, -1].max(axis=(1, 2)) - end[:, 0].max(axis=(1, 2)))))
+            print(f"| {ranks} ranks, {network} | " + " | ".join(cells) + " |", flush=True)
+
+
+def _found(built: list[Trace], at: Any, both: int, ranks: int, healthy_ns: Any) -> str:
+    hits, errors = 0, []
+    for trace, receiver, healthy in zip(built, at, healthy_ns, strict=True):
+        truth = {f"{(receiver + k - 1) % ranks}:{(receiver + k) % ranks}" for k in range(1 + both)}
+        done = analyze_trace(trace)
+        if done.findings and set(done.findings[0].links) == truth:
+            hits += 1
+            saving = done.observed.wall_ns - healthy
+            errors.append(abs(done.findings[0].recoverable_wall_ns / saving - 1))
+    return f"**{percent(hits, len(built))}**; " + (f"{100 * np.median(errors):.0f} %" if errors else "–")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=200, help="jobs behind every size; a fifth of them behind every power")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    expect(float("inf"))
+    powers(max(given.jobs // 5, 10), given.seed)
+    sizes(given.jobs, given.seed)

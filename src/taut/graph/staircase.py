@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from taut.core.array_types import Floats, Indices
 from taut.core.tables import Verb
@@ -23,10 +24,15 @@ LIKE = 0.9
 """Correlation of the ends with a staircase: ranks of two hosts, one of which ends late, reach 0.87."""
 CLOSES = (0.5, 1.5)
 """Rounds × stair ÷ transfer that closes a ring: from a link that costs nothing to one that costs all, and what noise adds."""
-AHEAD = (1, 2, 1 << 20)
-"""Chunks that a sender may be ahead of its receiver: posted receives, a queue, deep buffers."""
-SHAPES = 2 * len(AHEAD)
-"""Staircases that are tried at every place."""
+STEEPER = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 1e6)
+"""How many times as high as those downstream the stairs upstream are: as many as a sender may be chunks ahead of its receiver
+(one, a queue's two, any number), more where the chunk that is passed on piece by piece makes those downstream lower."""
+FINER = 8
+"""Times the steps between these are halved around the best."""
+TRIED = 6
+"""Staircases that are tried at every place, as far as they are unlike each other: one link or two; one, two or any ahead."""
+
+Spectrum = NDArray[np.complex128]
 
 
 class Staircase(Struct, frozen=True):
@@ -49,23 +55,34 @@ class Staircase(Struct, frozen=True):
 
 def staircase(ends: Floats) -> Staircase | None:
     """The best staircase; None where all end together."""
-    members = len(ends)
     away = ends - ends.mean()
-    if members < 3 or not (away @ away) > 0:
+    if len(ends) < 3 or not (away @ away) > 0:
         return None
-    seen, best = np.fft.rfft(away), None
-    for both in (False, True):
-        for ahead in AHEAD:
-            at = np.arange(members)
-            stairs = -np.minimum(np.maximum(at - both, 0), ahead * (members - at)).astype(np.float64)
-            shape = stairs - stairs.mean()
-            fit = np.fft.irfft(seen * np.conj(np.fft.rfft(shape)), members)  # over all places at once
-            place = int(np.argmax(fit))
-            like = float(fit[place] / np.sqrt((away @ away) * (shape @ shape)))
-            if best is None or like > best.like + 1e-9:
-                receivers = (place + np.arange(1 + both)) % members
-                best = Staircase(like, float(fit[place] / (shape @ shape)), np.roll(shape, place), receivers)
+    return max((_steepest(away, both) for both in (0, 1)), key=lambda found: found.like)
+
+
+def _steepest(away: Floats, both: int) -> Staircase:
+    """The best staircase behind one link or two: a coarse search over how steep it is upstream, and then a finer one."""
+    seen = np.fft.rfft(away)
+    tried = [(_placed(away, seen, steeper, both), steeper) for steeper in STEEPER]
+    best, steeper = max(tried, key=lambda found: found[0].like)
+    step = 0.2
+    for _ in range(FINER):
+        step /= 2
+        near = [steeper * (1 - step), steeper * (1 + step)]
+        best, steeper = max([(best, steeper), *((_placed(away, seen, x, both), x) for x in near)], key=lambda f: f[0].like)
     return best
+
+
+def _placed(away: Floats, seen: Spectrum, steeper: float, both: int) -> Staircase:
+    """A staircase at its best place in the ring."""
+    at = np.arange(len(away))
+    stairs = -np.minimum(np.maximum(at - both, 0), steeper * (len(away) - at))
+    shape = stairs - stairs.mean()
+    fit = np.fft.irfft(seen * np.conj(np.fft.rfft(shape)), len(away))  # over all places at once
+    place, power = int(np.argmax(fit)), float(shape @ shape)
+    like = float(fit[place]) / np.sqrt(float(away @ away) * power)
+    return Staircase(like, float(fit[place]) / power, np.roll(shape, place), (place + np.arange(1 + both)) % len(away))
 
 
 def closing_staircase(rounds_late: Floats) -> Staircase | None:

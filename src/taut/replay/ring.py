@@ -21,7 +21,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.student import student_tail
 from taut.core.tables import Verb
 from taut.graph import Graph
-from taut.graph.staircase import ENOUGH, RING, SHAPES, closing_staircase
+from taut.graph.staircase import ENOUGH, RING, TRIED, closing_staircase
 
 FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
@@ -97,7 +97,7 @@ def _rounds(graph: Graph, rows: Indices, members: int) -> Ints:
 
 def slow_links(graph: Graph, some: list[Ring]) -> list[SlowLinks]:
     """Rings whose members end as behind a slow link."""
-    tests = sum(SHAPES * ring.rows.shape[1] for ring in some)
+    tests = sum(TRIED * ring.rows.shape[1] for ring in some)
     found = [_slow(graph, ring, tests) for ring in some]
     return [one for one in found if one is not None]
 
