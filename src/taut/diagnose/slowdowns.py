@@ -58,8 +58,11 @@ CHUNK = 0.3
 LEAST_HICCUPS = 5
 MOST_STALLS = 16
 """Ranks that may be said to stop now and then: those with the longest stops are asked."""
-SPIKE = 0.1
-"""Transfers that take less than this share of a step longer are no spikes: a busy host delays as much."""
+SPIKE = 0.05
+"""Transfers that take less than this share of a step longer, or less than twice as long as usual, are no spikes: a busy host
+delays as much."""
+FEW_LINKS = 0.25
+"""Ranks whose links are more than this share of all are not asked whether spikes fall on them: they would by chance."""
 FALSE_ALARMS = 0.02
 """Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
 
@@ -349,19 +352,42 @@ class Slowdowns:
         return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}
 
     @cached_property
+    def _step_ns(self) -> float:
+        """Median length of a window."""
+        g = self.graph
+        begin, end = np.full(self.windows, np.inf), np.full(self.windows, -np.inf)
+        np.minimum.at(begin, g.window, g.ops.start_ns)
+        np.maximum.at(end, g.window, g.ops.end_ns)
+        return float(np.median((end - begin)[end > begin])) if (end > begin).any() else 0.0
+
+    @cached_property
     def _hiccups(self) -> tuple[Ints, Ints]:
-        """Gates whose transfer took far longer than their class does, and the index of the rank that ended last in each."""
+        """Gates whose transfer took far longer than their class does, and the op of the receiver that was held up first.
+
+        A delay on a link reaches those downstream of it, as far as rounds are left: of the members that end late the one
+        furthest upstream is the receiver. Where all end late there is no place (-1).
+        """
         g = self.graph
         if not len(g.gates):
             return (np.zeros(0, dtype=np.int64),) * 2
         high = self.gates[2]
         cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
         below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
-        far = high > -below[cls] + np.maximum(OUTLIER * np.nan_to_num(spread)[cls], SPIKE * np.median(self._busy))
-        rows = np.flatnonzero((g.gate >= 0) & far[g.gate])
-        rows = rows[g.work_ns[rows] >= high[g.gate[rows]]]
-        gates, first = np.unique(g.gate[rows], return_index=True)
-        return gates, g.rank_index[rows[first]]
+        usual = -below[cls]
+        far = high > usual + np.maximum.reduce([OUTLIER * np.nan_to_num(spread)[cls], usual, np.full(len(cls), self._least_ns)])
+        gates, held = np.flatnonzero(far), np.full(len(far), -1)
+        rows, sender, receiver = (column[far[g.gate[self._ends[0]]]] for column in self._ends)
+        gate = g.gate[rows]
+        late = g.work_ns[rows] >= usual[gate] + LATE * (high - usual)[gate]
+        at, before = (gate * self.count + np.searchsorted(g.ranks, end) for end in (receiver, sender))
+        first = late & (~np.isin(before, at[late]) | np.isin(g.ops.verb[rows], (Verb.SEND, Verb.RECV)))
+        alone = first & (np.bincount(gate[first], minlength=len(far))[gate] == 1)
+        held[gate[alone]] = rows[alone]
+        return gates, held[gates]
+
+    @property
+    def _least_ns(self) -> float:
+        return SPIKE * self._step_ns
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints, Ints]:
@@ -373,32 +399,38 @@ class Slowdowns:
 
     @cached_property
     def _lossy(self) -> Place | None:
-        """Lost packets: transfers that now and then take far longer, on the links of one rank more often than by chance."""
+        """Lost packets: transfers that now and then take far longer, over one link more often than by chance.
+
+        Null: every transfer is as likely to be held up, on each of its links. An interface is asked only where its links are
+        few of all: of four ranks in a ring every one has half of the links.
+        """
         g = self.graph
-        gates, last = self._hiccups
+        gates, held = self._hiccups
+        gates, held = gates[held >= 0], held[held >= 0]
         rows, sender, receiver = self._ends
-        if len(gates) < LEAST_HICCUPS or not len(rows):
+        if len(self._hiccups[0]) < LEAST_HICCUPS or not len(held):
             return None
-        slot, where = np.searchsorted(gates, g.gate[rows]).clip(0, len(gates) - 1), g.rank_index[rows]
-        ended_last = (gates[slot] == g.gate[rows]) & (last[slot] == where)
-        links = np.stack([sender, receiver], axis=1)
-        hit, every = links[ended_last], np.unique(links, axis=0)
-        chance, owner = min((self._chance(hit, every, rank), rank) for rank in np.unique(hit).tolist())
-        if chance >= FALSE_ALARMS:
+        link, count = numbered(sender, receiver)
+        ends = np.zeros((count, 2), dtype=np.int64)
+        ends[link] = np.stack([sender, receiver], axis=1)
+        share = weighed(link, 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]], count)
+        share /= share.sum()
+        hit = link[np.searchsorted(rows, held)]
+        of_rank = [(ends == rank).any(axis=1) for rank in np.unique(ends[hit]).tolist()]
+        places = [np.arange(count) == one for one in np.unique(hit).tolist()]
+        places += [mine for mine in of_rank if share[mine].sum() <= FEW_LINKS]
+        tests = count + (self.count if len(places) > len(np.unique(hit)) else 0)
+        chances = [concentrated(int(mine[hit].sum()), len(hit), float(share[mine].sum()), tests) for mine in places]
+        if min(chances) >= FALSE_ALARMS:
             return None
-        its = (hit == owner).any(axis=1)
+        its = places[int(np.argmin(chances))][hit]
         mine = np.zeros(len(g.gates), dtype=bool)
-        mine[g.gate[rows[ended_last][its]]] = True
+        mine[gates[its]] = True
         window, _, high = self.gates
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
-        pairs = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
-        return Place(int(at.min()), int(at.max()), _score(chance), True, extra, links=pairs, gates=mine)
-
-    def _chance(self, hit: Ints, every: Ints, rank: int) -> float:
-        """Chance that links of one rank are hit that often, if every link is as likely to be."""
-        on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
-        return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
+        pairs = tuple((int(a), int(b)) for a, b in ends[np.unique(hit[its])])
+        return Place(int(at.min()), int(at.max()), _score(min(chances)), True, extra, links=pairs, gates=mine)
 
 
 def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:

@@ -20,8 +20,8 @@ from taut.core.tables import Verb
 RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
 ENOUGH = 8
 """Members whose order of ending tells a staircase from habits."""
-LIKE = 0.9
-"""Correlation of the ends with a staircase: ranks of two hosts, one of which ends late, reach 0.87."""
+LIKE, FEW_LIKE = 0.9, 0.97
+"""Correlation of the ends with a staircase: ranks of two hosts, one of which ends late, reach 0.87. Few members have more."""
 CLOSES = (0.5, 1.5)
 """Rounds × stair ÷ transfer that closes a ring: from a link that costs nothing to one that costs all, and what noise adds."""
 STEEPER = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 1e6)
@@ -67,7 +67,7 @@ def _steepest(away: Floats, both: int) -> Staircase:
     tried = [(_placed(away, seen, steeper, both), steeper) for steeper in STEEPER]
     best, steeper = max(tried, key=lambda found: found[0].like)
     step = 0.2
-    for _ in range(FINER):
+    for _ in range(FINER if len(away) >= ENOUGH else 0):  # four members are like one of many staircases, whatever they do
         step /= 2
         near = [steeper * (1 - step), steeper * (1 + step)]
         best, steeper = max([(best, steeper), *((_placed(away, seen, x, both), x) for x in near)], key=lambda f: f[0].like)
@@ -87,5 +87,5 @@ def _placed(away: Floats, seen: Spectrum, steeper: float, both: int) -> Staircas
 
 def closing_staircase(rounds_late: Floats) -> Staircase | None:
     """The best staircase, if the ends (in units of a mean round) are like it and its stairs close the ring."""
-    found = staircase(rounds_late)
-    return found if found is not None and found.like >= LIKE and CLOSES[0] <= found.height <= CLOSES[1] else None
+    found, like = staircase(rounds_late), LIKE if len(rounds_late) >= ENOUGH else FEW_LIKE
+    return found if found is not None and found.like >= like and CLOSES[0] <= found.height <= CLOSES[1] else None
