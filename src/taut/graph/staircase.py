@@ -20,8 +20,8 @@ from taut.core.tables import Verb
 RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
 ENOUGH = 8
 """Members whose order of ending tells a staircase from habits."""
-LIKE, FEW_LIKE = 0.9, 0.97
-"""Correlation of the ends with a staircase: ranks of two hosts, one of which ends late, reach 0.87. Few members have more."""
+LIKE = 0.9
+"""Correlation of the ends with a staircase: ranks of two hosts, one of which ends late, reach 0.87."""
 CLOSES = (0.5, 1.5)
 """Rounds × stair ÷ transfer that closes a ring: from a link that costs nothing to one that costs all, and what noise adds."""
 STEEPER = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 1e6)
@@ -87,5 +87,5 @@ def _placed(away: Floats, seen: Spectrum, steeper: float, both: int) -> Staircas
 
 def closing_staircase(rounds_late: Floats) -> Staircase | None:
     """The best staircase, if the ends (in units of a mean round) are like it and its stairs close the ring."""
-    found, like = staircase(rounds_late), LIKE if len(rounds_late) >= ENOUGH else FEW_LIKE
-    return found if found is not None and found.like >= like and CLOSES[0] <= found.height <= CLOSES[1] else None
+    found = staircase(rounds_late)
+    return found if found is not None and found.like >= LIKE and CLOSES[0] <= found.height <= CLOSES[1] else None

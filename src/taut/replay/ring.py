@@ -1,8 +1,9 @@
 """Ring collectives: in which order their members end, which links that tells to be slow, and what the ring would be without.
 
-Behind a slow link members end as a staircase (``graph/staircase.py``). Libraries send a chunk in two pieces, so that a stair is
-what a chunk takes over that link, less half of what it takes elsewhere; with rounds × stair ÷ transfer this gives the share of
-the transfer that the link costs: a reference that needs neither a baseline nor a fabric file.
+Behind a slow link members end as a staircase (``graph/staircase.py``) whose stairs are what a round got longer by, so that
+rounds × stair ÷ transfer is the share of the transfer that the link costs: a reference that needs neither a baseline nor a
+fabric file. Libraries send a chunk in pieces and pass one on while the next comes, which makes stairs higher by a part of what
+a healthy round takes: the cost of a link that is slower by less than four times is overstated.
 
 A ring is tested as a whole. Null: its members end by habit and by chance, whatever their place. From eight members on the
 correlation of their ends with the best of all staircases tells (Student, N − 2 degrees of freedom, Bonferroni over all
@@ -25,8 +26,6 @@ from taut.graph.staircase import ENOUGH, RING, TRIED, closing_staircase
 
 FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
-PIECES = 2
-"""Pieces in which a chunk is sent: one is passed on while the next is received."""
 UNLIKE = 4
 """Collectives whose sizes differ by this factor tell a slow link from a busy host."""
 LEAST = 20
@@ -52,6 +51,8 @@ class SlowLinks(Struct, frozen=True):
     """Rounds × stair ÷ transfer."""
     chance: float
     """Of such ends without a slow link, corrected for all staircases and rings."""
+    stairs: Floats
+    """Per gate: rounds × stair ÷ transfer."""
     stair_ns: float
     """Median over its larger gates."""
 
@@ -118,7 +119,7 @@ def _slow(graph: Graph, ring: Ring, tests: int) -> SlowLinks | None:
     if chance * tests >= FALSE_ALARMS or not _grows_with_size(graph, ring, stair):
         return None
     share = float(np.median(stairs[large]))
-    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance * tests)), float(np.median(stair[large])))
+    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance * tests)), stairs, float(np.median(stair[large])))
 
 
 def _in_rounds(graph: Graph, ring: Ring) -> Floats:
@@ -161,30 +162,30 @@ def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
     A round of the ring takes as long as its slowest link: what another slow link still costs is not saved.
     """
     work = graph.work_ns.copy()
-    known = {id(found.ring): found.receivers for found in slow_links(graph, some)}
+    known = {id(found.ring): found for found in slow_links(graph, some)}
     for ring in some:
         mine = np.flatnonzero(mended[ring.rows[0]])
         if not len(mine):
             continue
-        slow = np.union1d(mine, known.get(id(ring), mine))
+        found = known.get(id(ring))
+        stairs = _steps_down(graph, ring, mine) if found is None else found.stairs
+        if found is not None and not np.isin(found.receivers, mine).all():
+            continue
+        cls, count = numbered(graph.ops.name[ring.rows[:, 0]], graph.ops.size[ring.rows[:, 0]])
+        cost = np.array([np.median(stairs[cls == k]) for k in range(count)])[cls]
         took = graph.work_ns[ring.rows].max(axis=1)
-        cost = _cost(graph, ring, mine, slow) - _cost(graph, ring, np.setdiff1d(slow, mine), slow)
         shorter = np.rint(took * (1 - np.clip(cost, 0.0, 1 - 1 / LEAST))).astype(np.int64)
         work[ring.rows] = np.minimum(graph.work_ns[ring.rows], np.where(cost > 0, shorter, took)[:, None])
     return work
 
 
-def _cost(graph: Graph, ring: Ring, receivers: Indices, slow: Indices) -> Floats:
-    """Per gate: share of its transfer that links into these members cost: the median over its like of their highest stair."""
+def _steps_down(graph: Graph, ring: Ring, receivers: Indices) -> Floats:
+    """Per gate, in rounds: the highest step from one of these members down to the first downstream that is none of them."""
     members = ring.rows.shape[1]
-    if not len(receivers) or len(slow) == members:
+    free = np.setdiff1d(np.arange(members), receivers)
+    if not len(free):
         return np.zeros(len(ring.rows))
     late = _in_rounds(graph, ring)
-    # The step down to the first member downstream that is no receiver of a slow link itself.
-    free = np.setdiff1d(np.arange(members), slow)
     after = [int(free[np.argmin((free - place) % members)]) for place in receivers]
-    stair = (late[:, receivers] - late[:, after]).max(axis=1)
-    cls, count = numbered(graph.ops.name[ring.rows[:, 0]], graph.ops.size[ring.rows[:, 0]])
-    share = np.array([np.median(stair[cls == k]) for k in range(count)])[cls]
-    out: Floats = np.maximum(1 - PIECES * (1 - share), 0.0)
+    out: Floats = (late[:, receivers] - late[:, after]).max(axis=1)
     return out
