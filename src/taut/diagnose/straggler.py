@@ -37,8 +37,18 @@ def detect(evidence: Evidence) -> list[Finding]:
     places, slowdowns = local_links(evidence), evidence.slowdowns
     by_rank = [any(caused_by_rank(slowdowns, rank, links) for rank in slowdowns.ranks) for links in places]
     since = [_since(evidence, place) for place, explained in zip(places, by_rank, strict=True) if not explained]
-    links = since or ([] if places else _all_along(evidence))
+    links = since if places and not since else _dearer(evidence, since, _all_along(evidence))
     return [*links, *(f for f in evidence.late_ranks if f.mode == MODE)]
+
+
+def _dearer(e: Evidence, since: list[Finding], along: list[Finding]) -> list[Finding]:
+    """Links that became slow, or the one that always was: what costs more; if it is the same place, its past tells more."""
+    if not since or not along:
+        return since or along
+    if any(set(one.links) & set(along[0].links) for one in since):
+        return since
+    saved = [int(recovered(e, [change for one in some for change in one.changes]).sum()) for some in (since, along)]
+    return since if saved[0] >= saved[1] else along
 
 
 def local_links(e: Evidence) -> list[Place]:

@@ -118,7 +118,9 @@ def _slow(graph: Graph, ring: Ring, tests: int) -> SlowLinks | None:
     stair = stairs * graph.work_ns[ring.rows].max(axis=1) / ring.rounds
     if chance * tests >= FALSE_ALARMS or not _grows_with_size(graph, ring, stair):
         return None
-    share = float(np.median(stairs[large]))
+    # Of two receivers one may be a little earlier, which lowers the fit: then the step down from the last of them tells more.
+    step = _steps_down(graph, ring, found.receivers)
+    share = max(float(np.median(stairs[large])), float(np.median(step[large])) if len(found.receivers) > 1 else 0.0)
     return SlowLinks(ring, found.receivers, share, float(min(1.0, chance * tests)), stairs, float(np.median(stair[large])))
 
 
@@ -173,6 +175,9 @@ def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
             continue
         cls, count = numbered(graph.ops.name[ring.rows[:, 0]], graph.ops.size[ring.rows[:, 0]])
         cost = np.array([np.median(stairs[cls == k]) for k in range(count)])[cls]
+        if found is not None:
+            # Transfers that overlap wait for each other on the link: what the others show of it counts for all large ones.
+            cost = np.where(_large(graph, ring), np.maximum(cost, found.share), cost)
         took = graph.work_ns[ring.rows].max(axis=1)
         shorter = np.rint(took * (1 - np.clip(cost, 0.0, 1 - 1 / LEAST))).astype(np.int64)
         work[ring.rows] = np.minimum(graph.work_ns[ring.rows], np.where(cost > 0, shorter, took)[:, None])
