@@ -33,6 +33,7 @@ from taut.core.group_kernels import group_sort
 from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
+from taut.diagnose.recorded_hiccups import recorded_hiccups
 from taut.graph import Graph
 from taut.graph.staircase import LIKE, staircase
 from taut.replay.exposed import copies
@@ -401,28 +402,30 @@ class Slowdowns:
     def _lossy(self) -> Place | None:
         """Lost packets: transfers that now and then take far longer, over one link more often than by chance.
 
-        Null: every transfer is as likely to be held up, on each of its links. An interface is asked only where its links are
-        few of all: of four ranks in a ring every one has half of the links.
+        Null: every transfer is as likely to be held up, on each of its links, in the trace and in the steps that only the
+        flight recorder holds. An interface is asked only where its links are few of all: of four ranks in a ring every one
+        has half of the links.
         """
         g = self.graph
         gates, held = self._hiccups
-        gates, held = gates[held >= 0], held[held >= 0]
         rows, sender, receiver = self._ends
-        if len(self._hiccups[0]) < LEAST_HICCUPS or not len(held):
-            return None
         link, count = numbered(sender, receiver)
         ends = np.zeros((count, 2), dtype=np.int64)
         ends[link] = np.stack([sender, receiver], axis=1)
+        hit, more = link[np.searchsorted(rows, held[held >= 0])], self._recorded(ends)
+        if not len(hit) or len(gates) + len(more) < LEAST_HICCUPS:
+            return None
         share = weighed(link, 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]], count)
         share /= share.sum()
-        hit = link[np.searchsorted(rows, held)]
+        events = np.concatenate([hit, more])
         of_rank = [(ends == rank).any(axis=1) for rank in np.unique(ends[hit]).tolist()]
         places = [np.arange(count) == one for one in np.unique(hit).tolist()]
         places += [mine for mine in of_rank if share[mine].sum() <= FEW_LINKS]
         tests = count + (self.count if len(places) > len(np.unique(hit)) else 0)
-        chances = [concentrated(int(mine[hit].sum()), len(hit), float(share[mine].sum()), tests) for mine in places]
+        chances = [concentrated(int(mine[events].sum()), len(events), float(share[mine].sum()), tests) for mine in places]
         if min(chances) >= FALSE_ALARMS:
             return None
+        gates = gates[held >= 0]
         its = places[int(np.argmin(chances))][hit]
         mine = np.zeros(len(g.gates), dtype=bool)
         mine[gates[its]] = True
@@ -431,6 +434,14 @@ class Slowdowns:
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
         pairs = tuple((int(a), int(b)) for a, b in ends[np.unique(hit[its])])
         return Place(int(at.min()), int(at.max()), _score(min(chances)), True, extra, links=pairs, gates=mine)
+
+    def _recorded(self, ends: Ints) -> Ints:
+        """Links (rows of ``ends``) behind the delays that only the flight recorder saw."""
+        if not len(self.graph.trace.calls) or not len(self.graph.gates):
+            return np.zeros(0, dtype=np.int64)
+        seen = recorded_hiccups(self.graph, max(self._least_ns, float(np.median(self.gates[2]))))
+        number = {(int(a), int(b)): i for i, (a, b) in enumerate(ends)}
+        return np.array([number[a, b] for a, b in seen.tolist() if (a, b) in number], dtype=np.int64)
 
 
 def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:
