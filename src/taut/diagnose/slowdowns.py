@@ -418,10 +418,13 @@ class Slowdowns:
         share = weighed(link, 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]], count)
         share /= share.sum()
         events = np.concatenate([hit, more])
-        of_rank = [(ends == rank).any(axis=1) for rank in np.unique(ends[hit]).tolist()]
-        places = [np.arange(count) == one for one in np.unique(hit).tolist()]
-        places += [mine for mine in of_rank if share[mine].sum() <= FEW_LINKS]
-        tests = count + (self.count if len(places) > len(np.unique(hit)) else 0)
+        its_ranks = np.unique(ends[hit])[:, None]
+        # What comes in at a rank, what goes out of it, and both: several rings cross an interface, in either direction.
+        into, out_of, either = ends[:, 1] == its_ranks, ends[:, 0] == its_ranks, (ends == its_ranks[..., None]).any(axis=2)
+        of_ranks = np.concatenate([into, out_of, either])
+        wide = of_ranks[(of_ranks.sum(axis=1) > 1) & (of_ranks @ share <= FEW_LINKS + 1e-9)]
+        places = [np.arange(count) == one for one in np.unique(hit).tolist()] + list(wide)
+        tests = count + (3 * self.count if len(wide) else 0)
         chances = [concentrated(int(mine[events].sum()), len(events), float(share[mine].sum()), tests) for mine in places]
         if min(chances) >= FALSE_ALARMS:
             return None

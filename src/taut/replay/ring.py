@@ -1,9 +1,8 @@
 """Ring collectives: in which order their members end, which links that tells to be slow, and what the ring would be without.
 
-Behind a slow link members end as a staircase (``graph/staircase.py``) whose stairs are what a round got longer by, so that
-rounds × stair ÷ transfer is the share of the transfer that the link costs: a reference that needs neither a baseline nor a
-fabric file. Libraries send a chunk in pieces and pass one on while the next comes, which makes stairs higher by a part of what
-a healthy round takes: the cost of a link that is slower by less than four times is overstated.
+Behind a slow link members end as a staircase (``graph/staircase.py``). Libraries send a chunk in two pieces and pass one on
+while the other comes, so that a stair is what a chunk takes over that link less half of what it takes elsewhere, and rounds ×
+stair ÷ transfer tells the share of the transfer that the link costs: a reference without a baseline or a fabric file.
 
 A ring is tested as a whole. Null: its members end by habit and by chance, whatever their place. From eight members on the
 correlation of their ends with the best of all staircases tells (Student, N − 2 degrees of freedom, Bonferroni over all
@@ -28,6 +27,8 @@ FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
 UNLIKE = 4
 """Collectives whose sizes differ by this factor tell a slow link from a busy host."""
+PIECES = 2
+"""Pieces of a chunk: a stair is short of a slow round by one of these pieces of a healthy one."""
 LEAST = 20
 """Without its slow link a transfer keeps at least one part in this many of its time: a stair is an estimate."""
 
@@ -178,6 +179,7 @@ def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
         if found is not None:
             # Transfers that overlap wait for each other on the link: what the others show of it counts for all large ones.
             cost = np.where(_large(graph, ring), np.maximum(cost, found.share), cost)
+            cost = 1 - PIECES * (1 - np.minimum(cost, 1.0))
         took = graph.work_ns[ring.rows].max(axis=1)
         shorter = np.rint(took * (1 - np.clip(cost, 0.0, 1 - 1 / LEAST))).astype(np.int64)
         work[ring.rows] = np.minimum(graph.work_ns[ring.rows], np.where(cost > 0, shorter, took)[:, None])
