@@ -450,18 +450,16 @@ class Slowdowns:
 def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:
     """Links of a ring into those that end last: behind a slow link all others end later than before, too, by fewer rounds.
 
-    The late ones, where ends do not grow like a staircase.
+    In each direction in which a group's collectives send; the late ones, where ends do not grow like a staircase.
     """
-    into = dict(zip(receiver.tolist(), range(len(receiver)), strict=True))
-    after = dict(zip(sender.tolist(), range(len(sender)), strict=True))
-    order = [0]
-    while len(order) < len(sender) and (following := after.get(int(receiver[order[-1]]))) is not None and following:
-        order.append(following)
-    found = staircase(extra[order]) if len(order) == len(into) == len(sender) else None
-    if found is None or found.like < LIKE:
-        return late
-    out: Mask = np.zeros(len(extra), dtype=bool)
-    out[np.array(order)[found.receivers]] = True
+    ranks, out = np.unique(receiver), late.copy()
+    up = receiver == np.roll(ranks, -1)[np.searchsorted(ranks, sender)]
+    for mine, way in ((up, 1), (~up, -1)):
+        order = np.flatnonzero(mine)[np.argsort(receiver[mine], kind="stable")][::way]
+        found = staircase(extra[order]) if len(order) == len(ranks) and late[mine].any() else None
+        if found is not None and found.like >= LIKE:
+            out[order] = False
+            out[order[found.receivers]] = True
     return out
 
 
