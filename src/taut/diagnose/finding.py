@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import NormalDist
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.ids import weighed
 from taut.core.reporting import LISTED_SHARE
+from taut.core.student import student_tail
 from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.replay.blame import Blame
@@ -124,9 +125,9 @@ def why_listed(recovered: int, in_span: int, observed: Timeline, first: int, las
     return None
 
 
-def confidence(score: float, tests: int) -> float:
-    """One minus the corrected chance of such a score under the null."""
-    return float(1 - min(1.0, max(tests, 1) * NormalDist().cdf(-score)))
+def confidence(score: float, tests: int, free: float = inf) -> float:
+    """One minus the corrected chance of such a score under the null; Student's where few degrees of freedom tell the spread."""
+    return float(1 - min(1.0, max(tests, 1) * student_tail(score, free)))
 
 
 def recovered(evidence: Evidence, changes: Sequence[Change]) -> Ints:

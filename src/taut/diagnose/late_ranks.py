@@ -134,7 +134,7 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
                 steps=e.steps(a, b),
                 lost_rank_ns=int(caused[r, a : b + 1].sum()),
                 recoverable_wall_ns=int(saved[:, k].sum()),
-                confidence=confidence(top[r], len(blame.waits) * len(graph.ranks)),
+                confidence=confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free),
                 because=f"{rank_label(rank, graph.members)} spends {spell(float(excess.sum()) / (b - a + 1))} more a step in "
                 f"{classes[0] if classes else 'its work'} than its peers, {top[r]:.3g} times their spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",

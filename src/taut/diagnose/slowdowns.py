@@ -33,7 +33,9 @@ from taut.core.group_kernels import group_sort
 from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
+from taut.diagnose.recorded_hiccups import recorded_hiccups
 from taut.graph import Graph
+from taut.graph.staircase import LIKE, staircase
 from taut.replay.exposed import copies
 from taut.replay.wait_kernels import describe_cells
 from taut.replay.whatif import link_ends
@@ -57,8 +59,11 @@ CHUNK = 0.3
 LEAST_HICCUPS = 5
 MOST_STALLS = 16
 """Ranks that may be said to stop now and then: those with the longest stops are asked."""
-SPIKE = 0.1
-"""Transfers that take less than this share of a step longer are no spikes: a busy host delays as much."""
+SPIKE = 0.05
+"""Transfers that take less than this share of a step longer, or less than twice as long as usual, are no spikes: a busy host
+delays as much."""
+FEW_LINKS = 0.25
+"""Ranks whose links are more than this share of all are not asked whether spikes fall on them: they would by chance."""
 FALSE_ALARMS = 0.02
 """Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
 
@@ -339,26 +344,51 @@ class Slowdowns:
         # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
         if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
             return {}  # all end together: the ring is slower, none of its links more than the others
-        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
+        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
+        if pairs > 2 and clear.any():
+            chosen = _last_of_staircase(sender[first], receiver[first], extra, clear)
         extra = extra if pairs > 2 else np.full(pairs, slower)  # two meet: both end when either does
         return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}
 
     @cached_property
+    def _step_ns(self) -> float:
+        """Median length of a window."""
+        g = self.graph
+        begin, end = np.full(self.windows, np.inf), np.full(self.windows, -np.inf)
+        np.minimum.at(begin, g.window, g.ops.start_ns)
+        np.maximum.at(end, g.window, g.ops.end_ns)
+        return float(np.median((end - begin)[end > begin])) if (end > begin).any() else 0.0
+
+    @cached_property
     def _hiccups(self) -> tuple[Ints, Ints]:
-        """Gates whose transfer took far longer than their class does, and the index of the rank that ended last in each."""
+        """Gates whose transfer took far longer than their class does, and the op of the receiver that was held up first.
+
+        A delay on a link reaches those downstream of it, as far as rounds are left: of the members that end late the one
+        furthest upstream is the receiver. Where all end late there is no place (-1).
+        """
         g = self.graph
         if not len(g.gates):
             return (np.zeros(0, dtype=np.int64),) * 2
         high = self.gates[2]
         cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
         below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
-        far = high > -below[cls] + np.maximum(OUTLIER * np.nan_to_num(spread)[cls], SPIKE * np.median(self._busy))
-        rows = np.flatnonzero((g.gate >= 0) & far[g.gate])
-        rows = rows[g.work_ns[rows] >= high[g.gate[rows]]]
-        gates, first = np.unique(g.gate[rows], return_index=True)
-        return gates, g.rank_index[rows[first]]
+        usual = -below[cls]
+        far = high > usual + np.maximum.reduce([OUTLIER * np.nan_to_num(spread)[cls], usual, np.full(len(cls), self._least_ns)])
+        gates, held = np.flatnonzero(far), np.full(len(far), -1)
+        rows, sender, receiver = (column[far[g.gate[self._ends[0]]]] for column in self._ends)
+        gate = g.gate[rows]
+        late = g.work_ns[rows] >= usual[gate] + LATE * (high - usual)[gate]
+        at, before = (gate * self.count + np.searchsorted(g.ranks, end) for end in (receiver, sender))
+        first = late & (~np.isin(before, at[late]) | np.isin(g.ops.verb[rows], (Verb.SEND, Verb.RECV)))
+        alone = first & (np.bincount(gate[first], minlength=len(far))[gate] == 1)
+        held[gate[alone]] = rows[alone]
+        return gates, held[gates]
+
+    @property
+    def _least_ns(self) -> float:
+        return SPIKE * self._step_ns
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints, Ints]:
@@ -370,32 +400,67 @@ class Slowdowns:
 
     @cached_property
     def _lossy(self) -> Place | None:
-        """Lost packets: transfers that now and then take far longer, on the links of one rank more often than by chance."""
+        """Lost packets: transfers that now and then take far longer, over one link more often than by chance.
+
+        Null: every transfer is as likely to be held up, on each of its links, in the trace and in the steps that only the
+        flight recorder holds. An interface is asked only where its links are few of all: of four ranks in a ring every one
+        has half of the links.
+        """
         g = self.graph
-        gates, last = self._hiccups
+        gates, held = self._hiccups
         rows, sender, receiver = self._ends
-        if len(gates) < LEAST_HICCUPS or not len(rows):
+        link, count = numbered(sender, receiver)
+        ends = np.zeros((count, 2), dtype=np.int64)
+        ends[link] = np.stack([sender, receiver], axis=1)
+        hit, more = link[np.searchsorted(rows, held[held >= 0])], self._recorded(ends)
+        if not len(hit) or len(gates) + len(more) < LEAST_HICCUPS:
             return None
-        slot, where = np.searchsorted(gates, g.gate[rows]).clip(0, len(gates) - 1), g.rank_index[rows]
-        ended_last = (gates[slot] == g.gate[rows]) & (last[slot] == where)
-        links = np.stack([sender, receiver], axis=1)
-        hit, every = links[ended_last], np.unique(links, axis=0)
-        chance, owner = min((self._chance(hit, every, rank), rank) for rank in np.unique(hit).tolist())
-        if chance >= FALSE_ALARMS:
+        share = weighed(link, 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]], count)
+        share /= share.sum()
+        events = np.concatenate([hit, more])
+        its_ranks = np.unique(ends[hit])[:, None]
+        # What comes in at a rank, what goes out of it, and both: several rings cross an interface, in either direction.
+        into, out_of, either = ends[:, 1] == its_ranks, ends[:, 0] == its_ranks, (ends == its_ranks[..., None]).any(axis=2)
+        of_ranks = np.concatenate([into, out_of, either])
+        wide = of_ranks[(of_ranks.sum(axis=1) > 1) & (of_ranks @ share <= FEW_LINKS + 1e-9)]
+        places = [np.arange(count) == one for one in np.unique(hit).tolist()] + list(wide)
+        tests = count + (3 * self.count if len(wide) else 0)
+        chances = [concentrated(int(mine[events].sum()), len(events), float(share[mine].sum()), tests) for mine in places]
+        if min(chances) >= FALSE_ALARMS:
             return None
-        its = (hit == owner).any(axis=1)
+        gates = gates[held >= 0]
+        its = places[int(np.argmin(chances))][hit]
         mine = np.zeros(len(g.gates), dtype=bool)
-        mine[g.gate[rows[ended_last][its]]] = True
+        mine[gates[its]] = True
         window, _, high = self.gates
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
-        pairs = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
-        return Place(int(at.min()), int(at.max()), _score(chance), True, extra, links=pairs, gates=mine)
+        pairs = tuple((int(a), int(b)) for a, b in ends[np.unique(hit[its])])
+        return Place(int(at.min()), int(at.max()), _score(min(chances)), True, extra, links=pairs, gates=mine)
 
-    def _chance(self, hit: Ints, every: Ints, rank: int) -> float:
-        """Chance that links of one rank are hit that often, if every link is as likely to be."""
-        on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
-        return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
+    def _recorded(self, ends: Ints) -> Ints:
+        """Links (rows of ``ends``) behind the delays that only the flight recorder saw."""
+        if not len(self.graph.trace.calls) or not len(self.graph.gates):
+            return np.zeros(0, dtype=np.int64)
+        seen = recorded_hiccups(self.graph, max(self._least_ns, float(np.median(self.gates[2]))))
+        number = {(int(a), int(b)): i for i, (a, b) in enumerate(ends)}
+        return np.array([number[a, b] for a, b in seen.tolist() if (a, b) in number], dtype=np.int64)
+
+
+def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:
+    """Links of a ring into those that end last: behind a slow link all others end later than before, too, by fewer rounds.
+
+    In each direction in which a group's collectives send; the late ones, where ends do not grow like a staircase.
+    """
+    ranks, out = np.unique(receiver), late.copy()
+    up = receiver == np.roll(ranks, -1)[np.searchsorted(ranks, sender)]
+    for mine, way in ((up, 1), (~up, -1)):
+        order = np.flatnonzero(mine)[np.argsort(receiver[mine], kind="stable")][::way]
+        found = staircase(extra[order]) if len(order) == len(ranks) and late[mine].any() else None
+        if found is not None and found.like >= LIKE:
+            out[order] = False
+            out[order[found.receivers]] = True
+    return out
 
 
 def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:
