@@ -1,7 +1,7 @@
 """Ranks that are late by their own work: which, since when, in which classes, and what mending them would save.
 
-Two null hypotheses. In time: the rank's own work and gaps, against what the others did in the same steps, have the same
-level in every span of the run (``core/change_points.py``). Between peers, for what was there from the first step on: the
+Ranks that hide each other are in ``slow_sets.py``. Two null hypotheses for one rank. In time: the rank's own work and gaps,
+against what the others did in the same steps, have the same level in every span of the run (``core/change_points.py``). Between peers, for what was there from the first step on: the
 net excess of the last arriver over its waiting peers is ordinary variation, inside the prediction interval that the peers
 themselves give (Bonferroni over all waits of the run, see ``replay/blame.py``).
 """
@@ -13,14 +13,16 @@ import numpy as np
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
-from taut.core.rank_words import rank_label
+from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
+from taut.diagnose.slow_sets import Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
 from taut.replay.timeline import Change
 
+OUT_OF_STEP = "partial synchronisation loss"
 RECURS = 3
 """Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
 LEAST = 0.01
@@ -30,10 +32,86 @@ MOST = 0.5
 
 
 def late_ranks(e: Evidence) -> list[Finding]:
-    """Findings about ranks, of whatever mode."""
+    """Findings about ranks, of whatever mode: those that only together hold the others up, and those that do alone."""
     least = LEAST * e.observed.wall_ns
     places = [place for place in e.slowdowns.ranks if place.total_ns >= least]
-    return [*(_in_time(e, place) for place in places), *_among_peers(e, places)]
+    timed = [_in_time(e, place) for place in places]
+    sets = slow_sets(e, [*_timed_members(places, timed), *_level_members(e, places)])
+    inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
+    alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
+    return [*(_together(e, one) for one in sets), *alone, *_among_peers(e, places, inside)]
+
+
+def _timed_members(places: list[Place], found: list[Finding]) -> list[Member]:
+    """Ranks that became slower than they were, as members of sets; groups out of step are a mode of their own."""
+    return [
+        Member(p.rank, p.first, p.last, f.mode, f.changes, f.confidence, p.total_ns, p.score, True)
+        for p, f in zip(places, found, strict=True)
+        if f.mode != OUT_OF_STEP
+    ]
+
+
+def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
+    """Ranks that were slower than most others all along, as members of sets; not where their past explains it."""
+    apart, graph, last = e.apart, e.graph, len(e.graph.steps) - 1
+    if apart is None:
+        return []
+    known = {place.rank for place in places if 2 * (place.last - place.first + 1) > last + 1}
+    out = []
+    for rank in np.flatnonzero(apart.score > apart.limit).tolist():
+        if rank in known:
+            continue
+        change = like_peers(graph, e.blame, rank)
+        excess = e.blame.excess_ns[change.ops]
+        mode, total = _mode_of(graph, change.ops, excess), float(excess.sum())
+        found = Member(rank, 0, last, mode, (change,), 1 - apart.chance[rank], total, apart.score[rank], False)
+        out += [found] if total >= LEAST * e.observed.wall_ns else []
+    return out
+
+
+def _together(e: Evidence, found: SlowSet) -> Finding:
+    """The finding about ranks that are slow together."""
+    graph, rows = e.graph, [member.rank for member in found.members]
+    ranks = tuple(sorted(int(graph.ranks[rank]) for rank in rows))
+    work = [change for change in found.changes if change.what == "work"]
+    own = [e.slowdowns.own[change.ops] for change in work]
+    ops = np.concatenate([np.asarray(change.ops)[mine] for change, mine in zip(work, own, strict=True)])
+    usual = np.concatenate([np.asarray(change.value)[mine] for change, mine in zip(work, own, strict=True)])
+    excess = graph.work_ns[ops] - usual
+    classes = top_classes(graph, ops, excess)
+    opener, span = e.blame.waits.opener, (found.first, found.last)
+    opened = np.isin(graph.rank_index[opener], rows) & (graph.window[opener] >= span[0]) & (graph.window[opener] <= span[1])
+    where = shared_place(graph, rows)
+    share = 100 * float(excess.sum()) / max(float(usual.sum()), 1.0)
+    return Finding(
+        mode=found.members[0].mode,
+        ranks=ranks,
+        stages=tuple(sorted({stage for rank in rows for stage in _stage(graph, rank)})),
+        classes=classes,
+        steps=e.steps(*span),
+        lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
+        recoverable_wall_ns=int(found.saved_ns.sum()),
+        confidence=min(member.confidence for member in found.members),
+        because=_why_together(e, found, where, share, classes),
+        changes=found.changes,
+        where=where,
+    )
+
+
+def _why_together(e: Evidence, found: SlowSet, where: str, share: float, classes: tuple[str, ...]) -> str:
+    """By how much the members of a set are slower, than what, and what mending one or all of them saves."""
+    members, wall = found.members, max(e.observed.wall_ns, 1)
+    ranks = rank_labels(sorted(int(e.graph.ranks[member.rank]) for member in members), e.graph.members)
+    past = sum(member.by_past for member in members)
+    than = "before" if past == len(members) else "before, or than the others" if past else "the others"
+    unit = "standard errors" if past == len(members) else "spreads or standard errors" if past else "spreads of the others"
+    least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
+    alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
+    return (
+        f"{ranks}{f' (all of {where}, and nobody else)' if where else ''} take {share:.0f} % longer in their own work than {than}, "
+        f"each by at least {least:.1f} {unit}, most of it in {classes[0] if classes else 'gaps'}; they hide each other: mending "
+        f"one of them saves at most {alone:.1f} % of the run, {all_of_them} together {together:.1f} %"
+    )
 
 
 def _in_time(e: Evidence, place: Place) -> Finding:
@@ -65,7 +143,7 @@ def _in_time(e: Evidence, place: Place) -> Finding:
 def _mode(e: Evidence, place: Place, ops: Indices | Mask, excess: Numbers) -> str:
     """Which failure mode an excess in time is: of a group out of step, a stall, growing, or a straggler's."""
     if e.split is not None and e.split.holds(place.rank, place.first, place.last):
-        return "partial synchronisation loss"
+        return OUT_OF_STEP
     mode = _mode_of(e.graph, ops, excess)
     return "silent degradation" if place.grows and mode == "straggler cascade" else mode
 
@@ -103,10 +181,11 @@ def _cells(e: Evidence) -> Ints:
     return e.graph.rank_index * len(e.graph.steps) + e.graph.window
 
 
-def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
+def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, int]]) -> list[Finding]:
     """Ranks that are slower than their peers, where they are not already known to be."""
     graph, blame = e.graph, e.blame
     spans, caused = recurring(e, known), _caused(e)
+    spans = [(r, a, b) for r, a, b in spans if not any(r == m and min(b, z) >= max(a, y) for m, y, z in in_sets)]
     if not spans:
         return []
     key = np.full(len(graph), -1, dtype=np.int64)
