@@ -1,9 +1,10 @@
 """Ranks that are late by their own work: which, since when, in which classes, and what mending them would save.
 
 Ranks that hide each other are in ``slow_sets.py``. Two null hypotheses for one rank. In time: the rank's own work and gaps,
-against what the others did in the same steps, have the same level in every span of the run (``core/change_points.py``). Between peers, for what was there from the first step on: the
-net excess of the last arriver over its waiting peers is ordinary variation, inside the prediction interval that the peers
-themselves give (Bonferroni over all waits of the run, see ``replay/blame.py``).
+against what the others did in the same steps, have the same level in every span of the run (``core/change_points.py``).
+Between peers, for what was there from the first step on: the net excess of the last arriver over its waiting peers is
+ordinary variation, inside the prediction interval that the peers themselves give (Bonferroni over all waits of the run, see
+``replay/blame.py``).
 """
 
 from __future__ import annotations
@@ -107,10 +108,11 @@ def _why_together(e: Evidence, found: SlowSet, where: str, share: float, classes
     unit = "standard errors" if past == len(members) else "spreads or standard errors" if past else "spreads of the others"
     least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
     alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
+    named = f" (all of {where}, and nobody else)" if where else ""
     return (
-        f"{ranks}{f' (all of {where}, and nobody else)' if where else ''} take {share:.0f} % longer in their own work than {than}, "
-        f"each by at least {least:.1f} {unit}, most of it in {classes[0] if classes else 'gaps'}; they hide each other: mending "
-        f"one of them saves at most {alone:.1f} % of the run, {all_of_them} together {together:.1f} %"
+        f"{ranks}{named} take {share:.0f} % longer in their own work than {than}, each by at least {least:.1f} {unit}, most of "
+        f"it in {classes[0] if classes else 'gaps'}; they hide each other: mending one of them saves at most {alone:.1f} % of "
+        f"the run, {all_of_them} together {together:.1f} %"
     )
 
 
@@ -121,6 +123,8 @@ def _in_time(e: Evidence, place: Place) -> Finding:
     mine = changes[0].ops
     excess = np.asarray(graph.work_ns[mine] - changes[0].value)
     classes = top_classes(graph, mine, excess)
+    # Lanes run side by side: what all of them have more would count the same time twice.
+    more = _in_class(graph, mine, excess, classes[0]) / (place.last - place.first + 1) if classes else place.extra_ns
     rank, steps = int(graph.ranks[place.rank]), e.steps(place.first, place.last)
     opener = e.blame.waits.opener
     opened = (graph.rank_index[opener] == place.rank) & place.holds(graph.window[opener])
@@ -133,9 +137,9 @@ def _in_time(e: Evidence, place: Place) -> Finding:
         steps=steps,
         lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
         confidence=confidence(place.score, place.tests),
-        because=f"from step {steps[0]} on, {rank_label(rank, graph.members)} spends {spell(place.extra_ns)} more a step "
-        f"in its own work than in its other steps{how}, most of it in {classes[0] if classes else 'gaps'}; "
-        f"what the other ranks changed meanwhile is taken off ({place.score:.1f} standard errors); the others wait for it",
+        because=f"from step {steps[0]} on, {rank_label(rank, graph.members)} spends {spell(more)} more a step in "
+        f"{classes[0] if classes else 'gaps'} than in its other steps{how}; its work as a whole is higher by "
+        f"{place.score:.1f} standard errors, what the other ranks changed meanwhile taken off; the others wait for it",
         changes=changes,
     )
 
@@ -157,6 +161,11 @@ def _mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
         if here >= MOST * total > 0:
             return mode
     return "straggler cascade"
+
+
+def _in_class(graph: Graph, ops: Indices | Mask, excess: Numbers, name: str) -> float:
+    """Excess of the ops of one class name, ns."""
+    return float(excess[graph.ops.name[ops] == graph.names.index(name)].sum())
 
 
 def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
@@ -203,6 +212,7 @@ def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, i
         at_fault = ops[blame.fault_ns[ops] > 0]
         classes = top_classes(graph, at_fault, blame.fault_ns[at_fault])
         excess = blame.excess_ns[ops]
+        more = (_in_class(graph, ops, excess, classes[0]) if classes else float(excess.sum())) / (b - a + 1)
         pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
         out.append(
             Finding(
@@ -214,7 +224,7 @@ def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, i
                 lost_rank_ns=int(caused[r, a : b + 1].sum()),
                 recoverable_wall_ns=int(saved[:, k].sum()),
                 confidence=confidence(top[r], len(blame.waits) * len(graph.ranks)),
-                because=f"{rank_label(rank, graph.members)} spends {spell(float(excess.sum()) / (b - a + 1))} more a step in "
+                because=f"{rank_label(rank, graph.members)} spends {spell(more)} more a step in "
                 f"{classes[0] if classes else 'its work'} than its peers, {top[r]:.3g} times their spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",
                 changes=(

@@ -46,6 +46,8 @@ GREW, MATTERS = 1.2, 0.1
 """Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
 ALIKE = 0.25
 """Quantile over ranks that speaks for all of them: a few that became slow do not move it."""
+ROSE = 0.5
+"""Nearly all ranks rise by at least this share of what their quantile rises by."""
 MINOR = 0.25
 """Links that are late by less than this share of the latest are not named: the others delay them."""
 ALSO = 5.0
@@ -188,7 +190,7 @@ class Slowdowns:
         return [
             Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), s.tests, name=int(names[s.series]), grows=grows)
             for s, grows in _shaped(middle, np.arange(len(names)))
-            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1
+            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1 and _on_most(took[s.series], s, middle[s.series])
         ]
 
     @cached_property
@@ -423,6 +425,12 @@ def _shaped(y: Floats, kin: Ints, most: int = 1) -> Iterator[tuple[Span, bool]]:
         # Steps of another span are no part of a ramp into this one.
         begin = ramp(y[s.series], s) if several[s.series] == 1 else None
         yield (s, False) if begin is None else (replace(s, first=begin), True)
+
+
+def _on_most(took: Floats, span: Span, alike: Floats) -> bool:
+    """Whether nearly all ranks rose, each against itself: if some of them slow down, a quantile over ranks moves up, too."""
+    rose = [_extra(one, span) for one in took[took.any(axis=1)]]
+    return bool(np.quantile(rose, ALIKE, method="lower") >= ROSE * _extra(alike, span))
 
 
 def _overlapping(places: list[Place]) -> list[list[Place]]:
