@@ -2,8 +2,8 @@
 
 Size: how often a job in which nothing is wrong has a rank whose level is beyond the limit, and a finding about several ranks.
 Power: how often a set of ranks that is slower from the start, or since some step, is the first finding, exactly. Jobs are
-tables of step times under nulls that are not kind, and modelled jobs with transfers, pipelines and hops. Intervals are Wilson's,
-95 %.
+tables of step times under nulls that are not kind, and modelled jobs with transfers, pipelines and hops. Intervals are
+Wilson's, 95 %.
 """
 
 from __future__ import annotations
