@@ -81,7 +81,7 @@ def test_a_price_shows_for_causes_findings_and_fates() -> None:
     shown = screen_of({"ledger": {"currency": "EUR", "entries": entries}, "findings": [{**FINDING, "money": cost}]})
     assert "36.00 EUR" in shown
     assert "3.60 EUR: 144.00 EUR an hour, 3,456.00 EUR a day" in " ".join(shown.split())
-    assert "4.00 EUR" not in shown
+    assert " 4.00 EUR" not in shown
     assert "5.90 EUR" in shown
 
 

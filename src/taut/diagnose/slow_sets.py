@@ -19,13 +19,14 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import weighed
 from taut.core.rank_words import listed
+from taut.core.reporting import LISTED_SHARE
 from taut.core.student import student_quantile, student_tail
 from taut.core.tables import Kind
 from taut.diagnose.finding import Evidence, why_listed
 from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.exposed import copies
-from taut.replay.timeline import Change, replay
+from taut.replay.timeline import Change, Timeline, replay
 
 FALSE_ALARMS = 0.01
 """Chance that a job without a slow rank has one whose level is beyond the limit."""
@@ -121,12 +122,17 @@ def apart_from_peers(graph: Graph, blame: Blame) -> Apart | None:
 
 def relative_excess(graph: Graph, blame: Blame) -> Floats:
     """Rank × window: excess of its own work over its peers, as a share of what they take for it; NaN where none is known."""
-    own = ((graph.ops.kind != Kind.COMMUNICATE) | copies(graph)) & ~np.isnan(blame.peers.value_ns)
+    own = own_with_peers(graph, blame)
     ranks, windows = len(graph.ranks), len(graph.steps)
     cell = (graph.rank_index * windows + graph.window)[own]
     excess = weighed(cell, blame.excess_ns[own], ranks * windows).reshape(ranks, windows)
     usual = weighed(cell, blame.peers.value_ns[own], ranks * windows).reshape(ranks, windows).mean(axis=1, keepdims=True)
     return np.where(usual > 0, excess / np.where(usual > 0, usual, 1.0), np.nan)
+
+
+def own_with_peers(graph: Graph, blame: Blame) -> Mask:
+    """Which ops are a rank's own work, and have peers to be compared with."""
+    return np.asarray(((graph.ops.kind != Kind.COMMUNICATE) | copies(graph)) & ~np.isnan(blame.peers.value_ns))
 
 
 def _own_error(share: Floats, known: Mask) -> Floats:
@@ -147,7 +153,7 @@ def _own_error(share: Floats, known: Mask) -> Floats:
 
 def like_peers(graph: Graph, blame: Blame, rank: int) -> Change:
     """A rank's own work, in all steps, as its peers have it."""
-    own = ((graph.ops.kind != Kind.COMMUNICATE) | copies(graph)) & ~np.isnan(blame.peers.value_ns)
+    own = own_with_peers(graph, blame)
     ops = np.flatnonzero(own & (graph.rank_index == rank))
     return Change(ops, "work", "set", blame.usual_ns[ops], f"rank {int(graph.ranks[rank])} like its peers")
 
@@ -212,3 +218,49 @@ def shared_place(graph: Graph, ranks: Sequence[int]) -> str:
         return f"{word} {next(iter(here))}" if len(here) == 1 else f"{word}s {listed(list(here))}"
     named = frozenset(int(graph.ranks[i]) for i in ranks)
     return next((f"group {name}" for name, group in sorted(graph.trace.group_ranks.items()) if frozenset(group) == named), "")
+
+
+class TwoLevels(Struct, frozen=True):
+    """Half of the ranks, or more, take longer than the others for the same work: nobody can tell which are right."""
+
+    slower: tuple[int, ...]
+    """Indices of ranks."""
+    faster: tuple[int, ...]
+    share: float
+    """By how much the slower take longer, as a share of what the faster take."""
+    saving: float
+    """Share of the wall that the job would gain if all were like the faster."""
+
+
+def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | None:
+    """Two heaps of ranks, of which the slower is no minority; None where there is one heap, or it does not matter.
+
+    Null hypothesis: one heap. Its largest gap is held against the spread inside the two parts (Student, Bonferroni over the
+    places where it may lie).
+    """
+    own = own_with_peers(graph, blame)
+    count, windows = len(graph.ranks), len(graph.steps)
+    if count < LEAST_RANKS or windows < LEAST_STEPS:
+        return None
+    cell = (graph.rank_index * windows + graph.window)[own]
+    took = np.median(weighed(cell, graph.work_ns[own], count * windows).reshape(count, windows), axis=1)
+    role = np.zeros(count, dtype=np.int64)
+    role[graph.rank_index] = graph.roles
+    usual = np.array([np.median(took[role == one]) for one in range(int(role.max()) + 1) if (role == one).any()])
+    took = took / np.maximum(usual[np.unique(role, return_inverse=True)[1]], 1.0)
+    order = np.argsort(took, kind="stable")
+    x = took[order]
+    cuts = np.arange(2, count // 2 + 1)  # so many are faster: two at least, half of them at most
+    at = int(cuts[np.argmax(x[cuts] - x[cuts - 1])])
+    faster, slower = x[:at], x[at:]
+    spread = np.sqrt((((faster - faster.mean()) ** 2).sum() + ((slower - slower.mean()) ** 2).sum()) / (count - 2))
+    limit = student_quantile(FALSE_ALARMS / len(cuts), (count - 1) // 2)  # the cut is chosen, so half of the values tell
+    if x[at] - x[at - 1] < limit * max(spread, 1e-9) or faster.mean() <= 0:
+        return None
+    share = float(slower.mean() / faster.mean() - 1)
+    ops = np.flatnonzero(own & np.isin(graph.rank_index, order[at:]))
+    saved = observed.wall_ns - replay(graph, [Change(ops, "work", "scale", 1 / (1 + share))]).wall_ns
+    saving = saved / max(observed.wall_ns, 1)
+    if saving < LISTED_SHARE:
+        return None
+    return TwoLevels(tuple(sorted(order[at:].tolist())), tuple(sorted(order[:at].tolist())), share, saving)

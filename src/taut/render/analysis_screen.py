@@ -263,7 +263,8 @@ def _places(finding: Finding, result: AnalysisResult) -> str:
     ranks = [who(result, rank).removeprefix("rank ") for rank in finding.ranks[: MOST_NAMED + 1]]
     ranks += [""] * (len(finding.ranks) - len(ranks))  # counted, not named
     kinds = (("link", finding.links), ("rank", ranks), ("stage", [*map(str, finding.stages)]))
-    return " · ".join(f"{word} {listed([*map(safe, values)])}" for word, values in kinds if values)
+    words = [f"{word} {listed([*map(safe, values)])}" for word, values in kinds if values]
+    return " · ".join([*([safe(finding.where)] if finding.where else []), *words])
 
 
 def _sure(confidence: float | None) -> str:
