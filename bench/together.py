@@ -1,6 +1,6 @@
 """Size and power of finding ranks that are slow together, as Markdown: ``python bench/together.py [--jobs 200] [--seed 1]``.
 
-Size: how often a job in which nothing is wrong has a rank whose level is beyond the limit, and a finding about several ranks.
+Size: how often a job in which nothing is wrong has ranks whose level is beyond the limit, and a finding about several ranks.
 Power: how often a set of ranks that is slower from the start, or since some step, is the first finding, exactly. Jobs are
 tables of step times under nulls that are not kind, and modelled jobs with transfers, pipelines and hops. Intervals are
 Wilson's, 95 %.
@@ -29,7 +29,7 @@ from taut.replay.timeline import batch, replay
 
 STEPS = 40
 SETS = ((2, 8), (2, 16), (4, 16), (2, 32), (8, 32), (8, 64))
-STRENGTHS = (0.05, 0.1, 0.2, 0.4)
+STRENGTHS = (0.1, 0.2, 0.4)
 HARD = ("white noise", "red noise, ρ = 0.5", "red noise, ρ = 0.8", "heavy tails (t, 3 degrees)", "unequal ranks (5 %)")
 QUIET = (
     *HARD,
@@ -54,7 +54,7 @@ def traced(trace: Trace) -> Evidence:
 
 
 def _beyond(e: Evidence) -> bool:
-    return e.apart is not None and bool((e.apart.score > e.apart.limit).any())
+    return e.apart is not None and bool(e.apart.beyond.any())
 
 
 def _quiet(asked: tuple[str, int, int, Sequence[int]]) -> tuple[int, int, int]:
@@ -90,41 +90,48 @@ def _hit(asked: tuple[str, tuple[int, int], float, int, Sequence[int]]) -> int:
     return sum([f.ranks for f in diagnose(e)[:1]] == [chosen] for e, chosen in jobs)
 
 
-def _mapped(pool: Any, function: Any, asked: list[Any]) -> list[Any]:
-    return list(pool.map(function, asked))
-
-
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=200, help="jobs for every cell of step times")
     parser.add_argument("--modelled", type=int, default=40, help="modelled jobs for every cell")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=("size", "power"))
     given = parser.parse_args()
     tables, models = (range(1000 * given.seed, 1000 * given.seed + n) for n in (given.jobs, given.modelled))
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        cells = [(null, ranks, steps, tables) for null in QUIET for ranks, steps in ((8, 40), (16, 40), (64, 40), (16, 6))]
-        cells += [(job, ranks, STEPS, models) for job in JOBS for ranks in (16, 64)]
-        print("| healthy job | ranks | steps | a level beyond the limit, % | a set is found, % | any finding, % |")
-        print("|---|---:|---:|---:|---:|---:|")
-        for (null, ranks, steps, seeds), hits in zip(cells, _mapped(pool, _quiet, cells), strict=True):
-            print(f"| {null} | {ranks} | {steps} | " + " | ".join(wilson(h, len(seeds)) for h in hits) + " |")
+        if given.only != "power":
+            sizes(pool, tables, models)
+        if given.only != "size":
+            for since in (0, STEPS // 3):
+                powers(pool, tables[: max(len(tables) // 2, 1)], models, since)
+
+
+def sizes(pool: Any, tables: range, models: range) -> None:
+    """Table of false alarms."""
+    cells = [(null, ranks, steps, tables) for null in QUIET for ranks, steps in ((8, 40), (16, 40), (64, 40), (16, 6))]
+    cells += [(job, ranks, STEPS, models) for job in JOBS for ranks in (16, 64)]
+    print("| healthy job | ranks | steps | levels beyond the limit, % | a set is found, % | any finding, % |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for (null, ranks, steps, seeds), hits in zip(cells, pool.map(_quiet, cells), strict=True):
+        print(f"| {null} | {ranks} | {steps} | " + " | ".join(wilson(h, len(seeds)) for h in hits) + " |")
         sys.stdout.flush()
-        for since in (0, STEPS // 3):
-            print(
-                f"\n| set found exactly, first, %: {'from the start' if since == 0 else f'since step {since}'} | of ranks | ",
-                end="",
-            )
-            print(" | ".join(f"+{100 * share:.0f} %" for share in STRENGTHS) + " |")
-            print("|---|---:|" + "---:|" * len(STRENGTHS))
-            rows = [(null, size, tables[: max(len(tables) // 2, 1)]) for null in HARD for size in SETS]
-            rows += [(job, size, models) for job in JOBS for size in SETS if size[1] >= 16]
-            asked = [(null, size, share, since, seeds) for null, size, seeds in rows for share in STRENGTHS]
-            found = _mapped(pool, _hit, asked)
-            for at, (null, size, seeds) in enumerate(rows):
-                mine = found[at * len(STRENGTHS) : (at + 1) * len(STRENGTHS)]
-                print(f"| {null} | {size[0]} of {size[1]} | " + " | ".join(wilson(h, len(seeds)) for h in mine) + " |")
-            sys.stdout.flush()
+
+
+def powers(pool: Any, tables: range, models: range, since: int) -> None:
+    """Table of what is found: the set exactly, as first finding."""
+    when = f"since step {since}" if since else "from the start"
+    print(f"\n| set found exactly, as first finding, %: {when} | of ranks | ", end="")
+    print(" | ".join(f"+{100 * share:.0f} %" for share in STRENGTHS) + " |")
+    print("|---|---:|" + "---:|" * len(STRENGTHS))
+    rows = [(null, size, tables) for null in HARD for size in SETS]
+    rows += [(job, size, models) for job in JOBS for size in SETS if size[1] >= 16]
+    asked = [(null, size, share, since, seeds) for null, size, seeds in rows for share in STRENGTHS]
+    found = pool.map(_hit, asked)
+    for null, size, seeds in rows:
+        cells = " | ".join(wilson(next(found), len(seeds)) for _ in STRENGTHS)
+        print(f"| {null} | {size[0]} of {size[1]} | {cells} |")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
         return []
     known = {place.rank for place in places if 2 * (place.last - place.first + 1) > last + 1}
     out = []
-    for rank in np.flatnonzero(apart.score > apart.limit).tolist():
+    for rank in np.flatnonzero(apart.beyond).tolist():
         if rank in known:
             continue
         change = like_peers(graph, e.blame, rank)
