@@ -26,6 +26,8 @@ from taut.replay.timeline import Change
 OUT_OF_STEP = "partial synchronisation loss"
 RECURS = 3
 """Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
+EXPLAINS = 3
+"""A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
 LEAST = 0.01
 """Excess of less than this share of the wall is not looked into."""
 MOST = 0.5
@@ -57,7 +59,7 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
     apart, graph, last = e.apart, e.graph, len(e.graph.steps) - 1
     if apart is None:
         return []
-    known = {place.rank for place in places if 2 * (place.last - place.first + 1) > last + 1}
+    known = {place.rank for place in places if EXPLAINS * (place.last - place.first + 1) >= last + 1}
     out = []
     for rank in np.flatnonzero(apart.beyond).tolist():
         if rank in known:

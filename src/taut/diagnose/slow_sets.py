@@ -234,7 +234,9 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
         return None
     chosen = tuple(members[k] for k in kept)
     saved = observed - replay(e.graph, [change for member in chosen for change in member.changes]).window_ns
-    first, last = (int(np.median([getattr(member, end) for member in chosen])) for end in ("first", "last"))
+    # The middle member tells when; of two that differ, the longer span.
+    first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
+    last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total, within = int(saved.sum()), int(saved[first : last + 1].sum())
     if why_listed(total, within, e.observed, first, last) is None or total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum():
         return None
