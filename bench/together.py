@@ -29,7 +29,6 @@ from taut.replay.timeline import batch, replay
 
 STEPS = 40
 SETS = ((2, 8), (2, 16), (4, 16), (2, 32), (8, 32), (8, 64))
-STRENGTHS = (0.1, 0.2, 0.4)
 HARD = ("white noise", "red noise, ρ = 0.5", "red noise, ρ = 0.8", "heavy tails (t, 3 degrees)", "unequal ranks (5 %)")
 QUIET = (
     *HARD,
@@ -97,6 +96,7 @@ def main() -> None:
     parser.add_argument("--modelled", type=int, default=40, help="modelled jobs for every cell")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=("size", "power"))
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.4], help="by how much slow ranks take longer")
     given = parser.parse_args()
     tables, models = (range(1000 * given.seed, 1000 * given.seed + n) for n in (given.jobs, given.modelled))
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
@@ -104,7 +104,7 @@ def main() -> None:
             sizes(pool, tables, models)
         if given.only != "size":
             for since in (0, STEPS // 3):
-                powers(pool, tables[: max(len(tables) // 2, 1)], models, since)
+                powers(pool, tables[: max(len(tables) // 2, 1)], models, (since, given.shares))
 
 
 def sizes(pool: Any, tables: range, models: range) -> None:
@@ -118,18 +118,19 @@ def sizes(pool: Any, tables: range, models: range) -> None:
         sys.stdout.flush()
 
 
-def powers(pool: Any, tables: range, models: range, since: int) -> None:
+def powers(pool: Any, tables: range, models: range, how: tuple[int, Sequence[float]]) -> None:
     """Table of what is found: the set exactly, as first finding."""
+    since, shares = how
     when = f"since step {since}" if since else "from the start"
     print(f"\n| set found exactly, as first finding, %: {when} | of ranks | ", end="")
-    print(" | ".join(f"+{100 * share:.0f} %" for share in STRENGTHS) + " |")
-    print("|---|---:|" + "---:|" * len(STRENGTHS))
+    print(" | ".join(f"+{100 * share:.0f} %" for share in shares) + " |")
+    print("|---|---:|" + "---:|" * len(shares))
     rows = [(null, size, tables) for null in HARD for size in SETS]
     rows += [(job, size, models) for job in JOBS for size in SETS if size[1] >= 16]
-    asked = [(null, size, share, since, seeds) for null, size, seeds in rows for share in STRENGTHS]
+    asked = [(null, size, share, since, seeds) for null, size, seeds in rows for share in shares]
     found = pool.map(_hit, asked)
     for null, size, seeds in rows:
-        cells = " | ".join(wilson(next(found), len(seeds)) for _ in STRENGTHS)
+        cells = " | ".join(wilson(next(found), len(seeds)) for _ in shares)
         print(f"| {null} | {size[0]} of {size[1]} | {cells} |")
         sys.stdout.flush()
 
