@@ -6,6 +6,7 @@ import numpy as np
 
 from taut.core.device_words import NO_DEVICE, is_copy, on_device
 from taut.core.rank_words import listed, rank_label, rank_labels
+from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
@@ -101,10 +102,11 @@ def _found(a: Computed) -> str:
         stopped = rank_labels(f.ranks, a.graph.members)
         return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
     verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links and not f.where) else "holds"
-    gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
+    gain, whole = (100 * ns / max(a.observed.wall_ns, 1) for ns in (f.recoverable_wall_ns, a.recoverable_wall_ns))
+    together = f", fixing all {whole:.1f} %" if whole - gain >= 100 * LISTED_SHARE else ""
     return (
         f"{f.mode.capitalize()}: {_place(f, a.graph)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
-        f"Fixing it recovers {gain:.1f} % of the wall clock."
+        f"Fixing it recovers {gain:.1f} % of the wall clock{together}."
     )
 
 
