@@ -100,11 +100,11 @@ def header(path: Path, rng: random.Random) -> None:
     """Another symbol or other returned types under the old hash."""
     data = path.read_bytes()
     size = int.from_bytes(data[HASH : HASH + 4], "little")
-    told = json.loads(data[HASH + 4 : HASH + 4 + size])
-    told |= rng.choice(
-        [{"symbol": "free"}, {"returns": ["l1"] * 9}, {"returns": [".", "d2"]}, {"symbol": told["symbol"] + "x"}]
+    fields = json.loads(data[HASH + 4 : HASH + 4 + size])
+    fields |= rng.choice(
+        [{"symbol": "free"}, {"returns": ["l1"] * 9}, {"returns": [".", "d2"]}, {"symbol": fields["symbol"] + "x"}]
     )
-    text = json.dumps(told).encode()
+    text = json.dumps(fields).encode()
     path.write_bytes(data[:HASH] + len(text).to_bytes(4, "little") + text + data[HASH + 4 + size :])
 
 

@@ -60,8 +60,8 @@ def outcomes(trace: Trace) -> Trace:
 def ended(table: Table) -> Any:
     """How each attempt ended: accounting writes down what the next attempt reacted to (preempted, timeout)."""
     out = table.outcome.copy()
-    told = np.flatnonzero((table.parent >= 0) & (table.trigger.astype(str) != ""))
-    out[table.parent[told]] = table.trigger[told]
+    replaced = np.flatnonzero((table.parent >= 0) & (table.trigger.astype(str) != ""))
+    out[table.parent[replaced]] = table.trigger[replaced]
     return out
 
 
@@ -204,15 +204,15 @@ def real(paths: list[str]) -> Iterator[str]:
     yield f"\n| log | {' | '.join(rungs)} |\n|---|{'---|' * len(rungs)}"
     for path in paths:
         found = climb(read([path])).found
-        yield f"| {path.rsplit('/', 1)[-1]} | {' | '.join(said(found[rung]) for rung in rungs)} |"
+        yield f"| {path.rsplit('/', 1)[-1]} | {' | '.join(summary(found[rung]) for rung in rungs)} |"
 
 
-def said(found: Found) -> str:
+def summary(found: Found) -> str:
     """Relations with who and what, and the number of indices."""
-    told = [
+    parts = [
         f"{one['kind']} ({' × '.join(one['controllers']) or '?'} on {one['target'] or 'all'})" for one in found["relations"]
     ]
-    return f"{'; '.join(told) or 'none'}; {sum(v is not None for v in found['indices'].values())} indices"
+    return f"{'; '.join(parts) or 'none'}; {sum(v is not None for v in found['indices'].values())} indices"
 
 
 def percent(hits: int, of: int) -> str:

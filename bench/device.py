@@ -54,13 +54,13 @@ def timed(work: Callable[[], Any], seconds: float = 0.4) -> float:
 
 def watts() -> float:
     """Power now."""
-    said = subprocess.run(
+    output = subprocess.run(
         ["nvidia-smi", "--query-gpu=power.draw.instant", "--format=csv,noheader,nounits"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return float(said.stdout.split()[0])
+    return float(output.stdout.split()[0])
 
 
 def products() -> list[dict[str, float]]:

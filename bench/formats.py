@@ -113,8 +113,8 @@ def row(paths: list[Path], root: Path) -> list[str]:
     if wrong:
         share += f", {wrong} wrong"
     events = graph.counts.get("events")
-    said = _short(graph.partial, paths[0]) or "–"
-    return [name, f"{len(graph.ranks):,}", f"{events:,}" if events else "–", f"{len(trace.ops):,}", share, reasons, said]
+    partial = _short(graph.partial, paths[0]) or "–"
+    return [name, f"{len(graph.ranks):,}", f"{events:,}" if events else "–", f"{len(trace.ops):,}", share, reasons, partial]
 
 
 def _named(path: Path, root: Path) -> str:
@@ -128,7 +128,7 @@ def _attempts(trace: Trace) -> str:
 
 
 def _short(lines: Sequence[str], path: Path) -> str:
-    """What is said, without the path that the row begins with."""
+    """The text, without the path that the row begins with."""
     return "; ".join(line.replace(f"{path}: ", "").replace(f"{path} ", "it ") for line in lines)
 
 

@@ -61,8 +61,8 @@ def main() -> int:
     print(f"warm after {time.monotonic() - begin:.1f} s", file=sys.stderr)
     cases = asked.cases or (10**7 if asked.minutes else 20_000)
     until = time.monotonic() + 60 * asked.minutes if asked.minutes else float("inf")
-    told = workers.run(workers.plan(names, cases), asked.seed, asked.jobs, until)
-    return report.summed(told, asked, len(names))
+    outcomes = workers.run(workers.plan(names, cases), asked.seed, asked.jobs, until)
+    return report.summed(outcomes, asked, len(names))
 
 
 def _arguments() -> argparse.Namespace:

@@ -240,7 +240,7 @@ def main() -> int:
     record(gpu, load, 10.0, args.seed)  # warms the board up
     steps, rows = record(gpu, load, args.seconds, args.seed)
     write(args.out / "uncoupled", steps, rows, gpu.limits())
-    said = [described("uncoupled", steps, rows)]
+    lines = [described("uncoupled", steps, rows)]
     set_point_w = SET_POINT * float(np.mean([row[1] for row in rows]))
     try:
         steps, rows = record(gpu, load, args.seconds, args.seed + 1, set_point_w, args.lever)
@@ -248,8 +248,8 @@ def main() -> int:
         if args.lever == "clock":
             gpu.lock(None)
     write(args.out / "governed", steps, rows, gpu.limits())
-    said.append(described(f"governed by {args.lever} at {set_point_w:.0f} W", steps, rows))
-    print(f"{torch.cuda.get_device_name(0)}: {'; '.join(said)}")
+    lines.append(described(f"governed by {args.lever} at {set_point_w:.0f} W", steps, rows))
+    print(f"{torch.cuda.get_device_name(0)}: {'; '.join(lines)}")
     return 0
 
 

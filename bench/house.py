@@ -66,8 +66,8 @@ def parameters(function: Function) -> int:
 def comments(text: str) -> int:
     """Lines that hold a comment for people."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    said = [token.string for token in tokens if token.type == tokenize.COMMENT]
-    return sum(not one.startswith(("# type:", "# fmt:", "# noqa")) for one in said)
+    texts = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    return sum(not one.startswith(("# type:", "# fmt:", "# noqa")) for one in texts)
 
 
 def code_lines(text: str) -> int:

@@ -71,8 +71,8 @@ def group_left(group: int) -> list[str]:
     """Processes of the group that still run a second later; not those that only wait to be collected."""
     left: list[str] = []
     for _ in range(10):
-        told = subprocess.run(["ps", "-o", "stat=,args=", "-g", str(group)], capture_output=True, text=True, check=False)
-        left = [line for line in told.stdout.splitlines() if not line.startswith("Z")]
+        processes = subprocess.run(["ps", "-o", "stat=,args=", "-g", str(group)], capture_output=True, text=True, check=False)
+        left = [line for line in processes.stdout.splitlines() if not line.startswith("Z")]
         if not left:
             break
         time.sleep(0.1)
@@ -96,10 +96,10 @@ def trial(name: str, arguments: list[str], root: Path, whole: set[str], after_s:
     if process.poll() is None:
         (os.killpg if group else os.kill)(process.pid, number)
     _, errors = process.communicate(timeout=120)
-    said = errors.decode(errors="replace")
-    found = [judge(process.returncode, said, number)]
+    text = errors.decode(errors="replace")
+    found = [judge(process.returncode, text, number)]
     if found[0] not in ("finished", f"exit {128 + number}", "while Python started"):
-        print(f"--- {name} after {after_s:.3f} s, {'group' if group else 'process'}: {process.returncode}\n{said}", flush=True)
+        print(f"--- {name} after {after_s:.3f} s, {'group' if group else 'process'}: {process.returncode}\n{text}", flush=True)
     if left := group_left(process.pid):
         print(f"--- {name} after {after_s:.3f} s left {left}", flush=True)
         found.append("a process left")

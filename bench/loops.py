@@ -41,8 +41,9 @@ def scenarios(seeds: int) -> Iterator[str]:
         yield f"\n| {name} | as it is | with its policies | declared |\n|---|---:|---:|---:|"
         for key in before:
             if before[key] is not None or after[key] is not None:
-                told = s.about.declared.get(key)
-                yield f"| {spell(key)} | {say(before[key])} | {say(after[key])} | {'{} → {}'.format(*told) if told else ''} |"
+                declared = s.about.declared.get(key)
+                ends = "{} → {}".format(*declared) if declared else ""
+                yield f"| {spell(key)} | {say(before[key])} | {say(after[key])} | {ends} |"
 
 
 def advice(seeds: int) -> Iterator[str]:

@@ -22,8 +22,8 @@ SHARDS, BATCH = 8, 512
 BASE = 1_700_000_000_000_000_000
 
 
-def attributes(told: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": k, "value": {"intValue": str(v)} if isinstance(v, int) else {"stringValue": v}} for k, v in told.items()]
+def attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": k, "value": {"intValue": str(v)} if isinstance(v, int) else {"stringValue": v}} for k, v in values.items()]
 
 
 def spans(requests: int) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -31,7 +31,7 @@ def spans(requests: int) -> dict[tuple[str, str], list[dict[str, Any]]]:
     out: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
     def put(service: str, instance: str, name: str, trace: int, span: int, up: int, kind: int, begin: int, end: int) -> None:
-        told = {
+        values = {
             "http.request.method": "POST", "url.full": f"http://{service}:8080/{name}?q={trace}", "server.address": service,
             "server.port": 8080, "http.response.status_code": 200, "network.protocol.version": "1.1",
             "user_agent.original": "python-httpx/0.27.0", "thread.name": "worker-3",
@@ -40,7 +40,7 @@ def spans(requests: int) -> dict[tuple[str, str], list[dict[str, Any]]]:
             {
                 "traceId": f"{trace + 1:032x}", "spanId": f"{span:016x}", "parentSpanId": f"{up:016x}" if up else "",
                 "flags": 256, "name": name, "kind": kind, "startTimeUnixNano": str(begin), "endTimeUnixNano": str(end),
-                "attributes": attributes(told), "status": {},
+                "attributes": attributes(values), "status": {},
             }
         )  # fmt: skip
 

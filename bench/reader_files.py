@@ -84,7 +84,7 @@ def real(data: Path, name: str) -> bytes:
 
 
 def accounts(data: Path) -> bytes:
-    """What ``sacct --json`` said of some jobs, said of many."""
+    """What ``sacct --json`` printed of some jobs, repeated for many."""
     found = json.loads((data / SACCT).read_bytes())
     copies = [{**job, "job_id": job["job_id"] + 1000 * turn} for turn in range(SACCT_TIMES) for job in found["jobs"]]
     return json.dumps({**found, "jobs": copies}, indent=2).encode()

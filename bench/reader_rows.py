@@ -127,7 +127,7 @@ def audited(count: int) -> bytes:
 
 
 def acted(count: int) -> list[dict[str, Any]]:
-    """Actions of a controller, all columns told."""
+    """Actions of a controller, with all columns."""
     return [
         {
             "time": f"{DAY + timedelta(milliseconds=1250 * i):%Y-%m-%dT%H:%M:%S.%f}Z", "layer": "autoscaler",

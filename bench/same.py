@@ -49,7 +49,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def said(checkout: Path, place: Path, *args: str) -> dict[str, Any]:
+def printed(checkout: Path, place: Path, *args: str) -> dict[str, Any]:
     """What a checkout prints; its exit code and refusal if it prints no JSON."""
     env = {**os.environ, "PYTHONPATH": str(checkout / "src"), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "taut", *args, "--json", "-q"]
@@ -116,21 +116,21 @@ def check(name: str, inputs: tuple[str, ...], roots: tuple[Path, Path], verb: st
             here = Path(place) / str(k)
             here.mkdir()
             if verb == "project":
-                results.append(said(root, here, "project", *inputs))
+                results.append(printed(root, here, "project", *inputs))
                 continue
             if verb == "compare":
                 runs = [Path(one).name for one in inputs]
                 for name, one in zip(runs, inputs, strict=True):
-                    said(root, here, "analyze", one, "-o", name)
-                results.append(said(root, here, "compare", *runs))
+                    printed(root, here, "analyze", one, "-o", name)
+                results.append(printed(root, here, "compare", *runs))
                 continue
             if verb == "control":
-                results.append(said(root, here, "control", *inputs))
+                results.append(printed(root, here, "control", *inputs))
                 continue
-            result = {"analyze": said(root, here, "analyze", *inputs, "-o", "run")}
+            result = {"analyze": printed(root, here, "analyze", *inputs, "-o", "run")}
             if (here / "run" / "ops.parquet").exists():
                 rank = min(result["analyze"]["whatif"]["by"]["rank"], key=int, default="0")
-                result["whatif"] = said(root, here, "whatif", "run", "--fix", f"rank={rank}")
+                result["whatif"] = printed(root, here, "whatif", "run", "--fix", f"rank={rank}")
             results.append(result)
         return f"{verb} {name}", differences(results[0], results[1], verb == "project")
 

@@ -85,8 +85,8 @@ class Replayed(Training):
 def beside(s: Scenario, seeds: int) -> None:
     quick = [mean_step_ns(s, plan(s), seed) / 1e6 for seed in range(seeds)]
     grid = [float(forecast(s, count=8, seed=1000 + seed).step_ns.mean()) / 1e6 for seed in range(seeds)]
-    said = (f"{np.mean(them):,.0f} ± {1.96 * np.std(them) / np.sqrt(seeds - 1):.0f}" for them in (quick, grid))
-    print(f"| {s.job.world:,} | {' | '.join(said)} | {np.mean(quick) / np.mean(grid) - 1:+.2%} |", flush=True)
+    cells = (f"{np.mean(them):,.0f} ± {1.96 * np.std(them) / np.sqrt(seeds - 1):.0f}" for them in (quick, grid))
+    print(f"| {s.job.world:,} | {' | '.join(cells)} | {np.mean(quick) / np.mean(grid) - 1:+.2%} |", flush=True)
 
 
 def main() -> None:

@@ -195,7 +195,7 @@ def trace(
     hosts: Mapping[int, str] | None = None, stage: Mapping[int, int] | None = None,
     dp_rank: Mapping[int, int] | None = None, **about: Any,
 ) -> Trace:  # fmt: skip
-    """A trace out of op columns; ``hosts``, ``stage`` and ``dp_rank`` map ranks; all on one host unless said."""
+    """A trace out of op columns; ``hosts``, ``stage`` and ``dp_rank`` map ranks; all on one host unless given."""
     ops = Table(Op, columns)
     ranks = np.unique(ops.rank)
     members: dict[str, Any] = {

@@ -203,7 +203,7 @@ def _assembled(s: Scenario, p: Plan, shape: Shape, grid: Grid, rows: Rows, work_
     }  # fmt: skip
     trace = Trace(
         ops=Table(Op, {}, 0), names=names, lanes=LANES, groups=list(groups), members=members, name=s.name,
-        world_size=s.job.world, backend="modelled", group_ranks=groups, partial=_unsaid(s, p), timer_ns=0,
+        world_size=s.job.world, backend="modelled", group_ranks=groups, partial=_left_out(s, p), timer_ns=0,
     )  # fmt: skip
     made = Graph(
         trace=trace, ops=Table(Op, columns), work_ns=work_ns, gap_ns=zero, pred_ptr=ptr, pred=pred,
@@ -340,7 +340,7 @@ def _sizes(s: Scenario, rows: Rows) -> Any:
     return bytes_of[rows.role]
 
 
-def _unsaid(s: Scenario, p: Plan) -> tuple[str, ...]:
+def _left_out(s: Scenario, p: Plan) -> tuple[str, ...]:
     """What of the plan no op of the graph stands for."""
     out = []
     if p.hidden_ns > 0:

@@ -13,10 +13,10 @@ BASE = 1_700_000_000_000_000_000
 INTERNAL, SERVER, CLIENT, PRODUCER, CONSUMER = range(1, 6)
 
 
-def attributes(told: dict[str, Any]) -> list[dict[str, Any]]:
+def attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
-        for key, value in told.items()
+        for key, value in values.items()
     ]
 
 
@@ -29,14 +29,14 @@ class Spans:
 
     def add(
         self, service: str, name: str, begin: float, end: float, parent: str = "", *, kind: int = INTERNAL, trace: int = 1,
-        host: str = "h", instance: str = "", failed: bool = False, links: tuple[str, ...] = (), **told: Any,
+        host: str = "h", instance: str = "", failed: bool = False, links: tuple[str, ...] = (), **values: Any,
     ) -> str:  # fmt: skip
         self.count += 1
         span = f"{self.count:016x}"
         entry = {
             "traceId": f"{trace:032x}", "spanId": span, "parentSpanId": parent, "name": name, "kind": kind,
             "startTimeUnixNano": str(BASE + round(begin * MS)), "endTimeUnixNano": str(BASE + round(end * MS)),
-            "attributes": attributes({key.replace("__", "."): value for key, value in told.items()}),
+            "attributes": attributes({key.replace("__", "."): value for key, value in values.items()}),
             "status": {"code": 2} if failed else {},
             "links": [{"traceId": f"{trace:032x}", "spanId": other} for other in links],
         }  # fmt: skip

@@ -189,7 +189,7 @@ def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "message"),
     [
         (["--fix", "rank=9"], "no such rank; it has 0, 1, 2, 3"),
         (["--fix", "class=aten::"], "which of aten::"),
@@ -207,13 +207,15 @@ def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result
         (["--nonsense"], "No such option"),
     ],
 )
-def test_a_question_that_does_not_fit_is_one_line_and_exit_2(demo: tuple[Result, Path], question: list[str], said: str) -> None:
+def test_a_question_that_does_not_fit_is_one_line_and_exit_2(
+    demo: tuple[Result, Path], question: list[str], message: str
+) -> None:
     answer = taut_("whatif", demo[1], *question)
     assert answer.exit_code == 2
     assert answer.stdout == ""
     (line,) = answer.stderr.splitlines()
     assert line.startswith("taut: ")
-    assert said in line
+    assert message in line
 
 
 BAD_RATES = {
@@ -386,16 +388,16 @@ def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
     assert (done.stdout + done.stderr).isascii()
 
 
-def test_export_writes_a_trace_beside_the_tables_or_where_it_is_told(demo: tuple[Result, Path], tmp_path: Path) -> None:
+def test_export_writes_a_trace_beside_the_tables_or_where_it_is_asked_to(demo: tuple[Result, Path], tmp_path: Path) -> None:
     pytest.importorskip("perfetto")
     run = shutil.copytree(demo[1], tmp_path / "run")
-    beside, told = taut_("export", run, "--to", "perfetto"), tmp_path / "own.pftrace"
+    beside, chosen = taut_("export", run, "--to", "perfetto"), tmp_path / "own.pftrace"
     assert (beside.exit_code, beside.stdout) == (0, "")
     assert beside.stderr == f"written: {run / 'perfetto.pftrace'}\n"
-    assert taut_("export", run, "--to", "perfetto", "-o", told).exit_code == 0
+    assert taut_("export", run, "--to", "perfetto", "-o", chosen).exit_code == 0
     piped = taut_("export", run, "--to", "perfetto", "-o", "-")
     (run / "perfetto.pftrace").rename(tmp_path / "perfetto.pftrace")
-    assert (tmp_path / "perfetto.pftrace").read_bytes() == told.read_bytes() == piped.stdout_bytes
+    assert (tmp_path / "perfetto.pftrace").read_bytes() == chosen.read_bytes() == piped.stdout_bytes
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -434,8 +436,8 @@ def test_a_hang_fails_whatever_it_recovers_and_says_where_to_look(shared: Path, 
 
 def test_tokens_of_calls_for_nothing_are_priced(tmp_path: Path) -> None:
     """An agent that asks a model the same twice: the second answer is priced, exactly; without a price it is null."""
-    told = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-1", "gen_ai.input.messages": "same"}
-    pairs = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
+    values = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-1", "gen_ai.input.messages": "same"}
+    pairs = [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
     pairs += [{"key": f"gen_ai.usage.{way}_tokens", "value": {"intValue": "1000"}} for way in ("input", "output")]
     turn = {"traceId": "a", "spanId": "1", "name": "turn", "startTimeUnixNano": "1000", "endTimeUnixNano": "9000000"}
     calls = [

@@ -56,35 +56,35 @@ def right(tmp_path: Path) -> tuple[device.Raw, dict[str, Any]]:
     return raws[0], ideal(raws)
 
 
-def miss(raw: device.Raw, said: dict[str, Any]) -> str:
-    return "; ".join(device.check("trace", raw, "0", said).misses)
+def miss(raw: device.Raw, reported: dict[str, Any]) -> str:
+    return "; ".join(device.check("trace", raw, "0", reported).misses)
 
 
 @pytest.mark.parametrize("share", ["busy", "compute", "communication", "hidden", "exposed", "copy", "exposed_copy", "idle"])
 def test_a_share_that_is_off_by_more_than_a_point_is_a_miss(right: tuple[device.Raw, dict[str, Any]], share: str) -> None:
-    raw, said = right
-    assert miss(raw, said) == ""
-    said["ranks"]["0"][f"{share}_share"] += 0.011
-    assert miss(raw, said).startswith(f"{share} ")
+    raw, reported = right
+    assert miss(raw, reported) == ""
+    reported["ranks"]["0"][f"{share}_share"] += 0.011
+    assert miss(raw, reported).startswith(f"{share} ")
 
 
 def test_a_step_that_is_off_by_more_than_a_hundredth_is_a_miss(right: tuple[device.Raw, dict[str, Any]]) -> None:
-    raw, said = right
-    said["ranks"]["0"]["step_ns"] *= 1.011
-    assert miss(raw, said).startswith("step 10.1")
+    raw, reported = right
+    reported["ranks"]["0"]["step_ns"] *= 1.011
+    assert miss(raw, reported).startswith("step 10.1")
 
 
 def test_windows_of_the_host_do_not_hold_what_their_steps_launched(right: tuple[device.Raw, dict[str, Any]]) -> None:
-    raw, said = right
-    for window, (_, start, end) in zip(said["windows"], raw.marks[1:], strict=True):
+    raw, reported = right
+    for window, (_, start, end) in zip(reported["windows"], raw.marks[1:], strict=True):
         window.update(start_ns=start, end_ns=end)
-    assert "of what kept steps launched is held" in miss(raw, said)
+    assert "of what kept steps launched is held" in miss(raw, reported)
 
 
 def test_windows_that_overlap_are_a_miss(right: tuple[device.Raw, dict[str, Any]]) -> None:
-    raw, said = right
-    said["windows"][1]["start_ns"] -= 1
-    assert miss(raw, said) == "windows overlap"
+    raw, reported = right
+    reported["windows"][1]["start_ns"] -= 1
+    assert miss(raw, reported) == "windows overlap"
 
 
 def test_a_trace_with_device_events_and_no_device_is_a_miss(right: tuple[device.Raw, dict[str, Any]]) -> None:

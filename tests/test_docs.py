@@ -98,7 +98,7 @@ def test_example_runs(script: Path, tmp_path: Path) -> None:
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Run a command in a folder; its output, or a failure that shows what it said."""
+    """Run a command in a folder; its output, or a failure that shows what it printed."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -22,7 +22,7 @@ def analysis() -> taut.Analysis:
     return taut.analyze(DEMO)
 
 
-def said(*args: str) -> str:
+def stderr_of(*args: str) -> str:
     return CliRunner().invoke(main, list(args)).stderr
 
 
@@ -56,11 +56,11 @@ def test_prices_are_written_in_several_ways(price: str, currency: str) -> None:
 
 
 def test_what_is_no_currency_is_refused() -> None:
-    assert "no currency of ISO 4217" in said("demo", "--gpu-hour", "2.50ZZZ")
+    assert "no currency of ISO 4217" in stderr_of("demo", "--gpu-hour", "2.50ZZZ")
 
 
 def test_choices_are_listed_in_one_line() -> None:
-    (line,) = said("export", "run").splitlines()
+    (line,) = stderr_of("export", "run").splitlines()
     assert line.startswith("taut: Missing option '--to'. Choose from: perfetto, schema (see:")
 
 

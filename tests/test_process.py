@@ -153,7 +153,7 @@ def test_a_full_standard_output_is_one_line_and_exit_1(run: Path, tmp_path: Path
     assert "-o" not in args or (tmp_path / "run" / "run.json").exists()
 
 
-def test_output_that_is_cut_is_told(tmp_path: Path) -> None:
+def test_output_that_is_cut_is_reported(tmp_path: Path) -> None:
     """Also where Python does not buffer, and would drop the rest."""
     command = f"PYTHONUNBUFFERED=1 {sys.executable} -m taut demo -q --no-save > out.txt"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, preexec_fn=small_files, check=False)
@@ -161,16 +161,16 @@ def test_output_that_is_cut_is_told(tmp_path: Path) -> None:
     assert b"standard output: cannot be written (File too large)" in done.stderr
 
 
-@pytest.mark.parametrize(("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+@pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
 @pytest.mark.parametrize("after_s", [0.0, 0.02, 0.2, 0.5])
-def test_a_signal_ends_in_one_line(tmp_path: Path, number: str, code: int, said: str, after_s: float) -> None:
+def test_a_signal_ends_in_one_line(tmp_path: Path, number: str, code: int, message: str, after_s: float) -> None:
     process = started(tmp_path, "project", "gpt-175b", "--envelope", "-q")
     while not listens(process.pid):
         time.sleep(0.005)
     time.sleep(after_s)
     process.send_signal(signal.Signals[number])
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (code, "", f"taut: {said}\n")
+    assert (process.returncode, out, err) == (code, "", f"taut: {message}\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -48,7 +48,7 @@ def test_numbers_beyond_those_of_arrays_are_refused(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "change", "said"),
+    ("part", "change", "message"),
     [
         ("graph", {"segment": [4 * 10**18]}, "segment"),
         ("graph", {"steps": [2**63]}, "steps"),
@@ -59,7 +59,7 @@ def test_numbers_beyond_those_of_arrays_are_refused(run: Path) -> None:
         ("result", {"findings": [{"id": 7}]}, "findings"),
     ],
 )
-def test_what_other_verbs_take_from_it_has_its_type(run: Path, part: str, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(RunError, match=rf"damaged run folder \(.*{said}.*analyze the traces again") as refused:
+def test_what_other_verbs_take_from_it_has_its_type(run: Path, part: str, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RunError, match=rf"damaged run folder \(.*{message}.*analyze the traces again") as refused:
         compare([edited(run, part, **change), "other"])
     assert "\n" not in str(refused.value)

@@ -27,8 +27,8 @@ def fought(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for k in range(CYCLES):
             for who, way, after in (("governor", "down", 0), ("rescuer", "up", every // 50)):
                 at = first + every // 2 + k * every + after
-                told = {"time_ns": at, "controller": who, "target": "rank 1", "knob": "clock", "direction": way}
-                log.write(json.dumps(told) + "\n")
+                row = {"time_ns": at, "controller": who, "target": "rank 1", "knob": "clock", "direction": way}
+                log.write(json.dumps(row) + "\n")
     done = run("analyze", DEMO, folder / "actions.jsonl", "-o", folder / "run", "--gpu-hour", "2.50EUR", "-q")
     assert done.exit_code == 0, done.output
     (folder / "screen.txt").write_text(done.stdout)
@@ -62,7 +62,7 @@ def test_the_screen_has_one_section_more(fought: Path) -> None:
     assert "conflict: governor – rescuer" in screen
 
 
-def test_without_actions_nothing_is_said_of_control(tmp_path: Path) -> None:
+def test_without_actions_nothing_is_reported_of_control(tmp_path: Path) -> None:
     done = run("demo", "-o", tmp_path / "run", "-q")
     assert "Control" not in done.stdout
     assert json.loads((tmp_path / "run" / "run.json").read_text())["result"]["control"] is None

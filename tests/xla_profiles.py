@@ -80,13 +80,13 @@ def plane(name: str, *lines: Line, **about: Any) -> bytes:
     for number, one in enumerate(lines, 1):
         events = b"".join(put(4, event(e, one.timestamp_ns)) for e in one.events)
         body += put(3, put(1, number) + put(2, one.name) + put(3, one.timestamp_ns) + events)
-    said = b"".join(put(6, stat(key, value)) for key, value in about.items())
+    details = b"".join(put(6, stat(key, value)) for key, value in about.items())
     for (text, shown), number in names.items():
-        told = put(1, number) + put(2, text) + (put(4, shown) if shown else b"")
-        body += put(4, put(1, number) + put(2, told))
+        metadata = put(1, number) + put(2, text) + (put(4, shown) if shown else b"")
+        body += put(4, put(1, number) + put(2, metadata))
     for text, number in stats.items():
         body += put(5, put(1, number) + put(2, put(1, number) + put(2, text)))
-    return put(1, 1) + put(2, name) + body + said
+    return put(1, 1) + put(2, name) + body + details
 
 
 def module(number: int, *instructions: bytes) -> bytes:

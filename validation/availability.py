@@ -23,7 +23,7 @@ from taut.project.training.failures import simulate_jobs
 from taut.project.training.scenario import Failure
 
 Row = tuple[str, str, float | None, float, float | None]
-"""(source, quantity, theirs or None where they give none, ours, largest relative difference; None: said, not judged)."""
+"""(source, quantity, theirs or None where they give none, ours, largest relative difference; None: reported, not judged)."""
 
 SAVE_S, DOWN_S, RESTORE_S = 600.0, 60.0, 600.0
 NODE_S = 125 * 365 * 86400
@@ -101,8 +101,8 @@ def llama(folder: Path) -> Iterator[Row]:
     for name, assumed in ASSUMPTIONS:
         f = replace(assumed, **{f"{domain}_per_1000_node_days": rate for domain, rate in per.items()})
         kept = simulate_jobs(f, GPUS // DEVICES, DEVICES, 0.9 * DAYS * 86400, count=100, seed=1).kept
-        said = f"effective time, assumed: {name} ({100 * kept.low:.1f}–{100 * kept.high:.1f} %)"
-        yield "Llama 3 §3.3.4", said, 0.9, kept.mean, None
+        label = f"effective time, assumed: {name} ({100 * kept.low:.1f}–{100 * kept.high:.1f} %)"
+        yield "Llama 3 §3.3.4", label, 0.9, kept.mean, None
     yield "Llama 3 §3.3.4", "most that an interruption may cost at 90 %, min", None, 0.1 * mu / 60, None
 
 

@@ -84,10 +84,10 @@ def tracelens(path: Path) -> dict[str, float]:
     return {name: 100 * parts[key] / parts["total_time"] for name, key in found if key is not None}
 
 
-def ours(said: dict[str, float]) -> dict[str, float]:
+def ours(shares: dict[str, float]) -> dict[str, float]:
     """Taut's figures under these names."""
     names = ("idle_share", "compute_share", "communication_share", None, "exposed_share", "exposed_copy_share")
-    return {column: 100 * said[name] for column, name in zip(COLUMNS, names, strict=True) if name is not None}
+    return {column: 100 * shares[name] for column, name in zip(COLUMNS, names, strict=True) if name is not None}
 
 
 def plain(path: Path, windows: list[tuple[int, int]]) -> dict[str, float]:
@@ -108,12 +108,12 @@ def rows(shared: Path, command: str) -> Iterator[Row]:
     tools = [tool for tool, module in ((hta, "hta"), (tracelens, "TraceLens")) if _there(module)]
     for name, files in TRACES.items():
         paths = [shared / f for f in files]
-        said = device.taut(command, paths)
-        if isinstance(said, str):
-            print(f"{name}: {said}", file=sys.stderr)
+        result = device.taut(command, paths)
+        if isinstance(result, str):
+            print(f"{name}: {result}", file=sys.stderr)
             continue
-        for path, rank in zip(paths, sorted(said["ranks"], key=int), strict=True):
-            windows = sorted((w["start_ns"], w["end_ns"]) for w in said["windows"] if str(w["rank"]) == rank)
+        for path, rank in zip(paths, sorted(result["ranks"], key=int), strict=True):
+            windows = sorted((w["start_ns"], w["end_ns"]) for w in result["windows"] if str(w["rank"]) == rank)
             label = name if len(paths) == 1 else f"{name} rank {rank}"
             with tempfile.TemporaryDirectory() as folder:
                 inside = cut(path, windows, Path(folder) / path.name)
@@ -121,7 +121,7 @@ def rows(shared: Path, command: str) -> Iterator[Row]:
                     yield label, f"{TOOLS[tool.__name__]}, whole trace", tool(path)
                     yield label, f"{TOOLS[tool.__name__]}, taut's windows", tool(inside)
             yield label, "plain unions, taut's windows", plain(path, windows)
-            yield label, "taut", ours(said["ranks"][rank])
+            yield label, "taut", ours(result["ranks"][rank])
 
 
 TOOLS = {"hta": "HTA", "tracelens": "TraceLens"}

@@ -270,7 +270,7 @@ MASKS = {
 
 
 def shares(raw: Raw, windows: list[tuple[int, int]], waits: int = COMPUTE) -> dict[str, float]:
-    """Shares of the windows' length, by one sweep over all ends; waits of the device itself count as told."""
+    """Shares of the windows' length, by one sweep over all ends; waits of the device itself count as recorded."""
     origin = windows[0][0]
     start, end = np.array(raw.start, np.int64) - origin, np.array(raw.end, np.int64) - origin
     kind = np.where(np.array(raw.kind) == WAIT, waits, raw.kind)
@@ -378,7 +378,7 @@ class Row:
     off: dict[str, float] = field(default_factory=dict)
     """Taut's share less the raw one, in points."""
     misses: list[str] = field(default_factory=list)
-    said: dict[str, float] = field(default_factory=dict)
+    reported: dict[str, float] = field(default_factory=dict)
     """Taut's shares, percent."""
 
 
@@ -387,9 +387,9 @@ def check(trace: str, raw: Raw, rank: str, device: dict[str, Any]) -> Row:
     rows = sorted((w["start_ns"], w["end_ns"], w["step"]) for w in device["windows"] if str(w["rank"]) == rank)
     mine = [(start, end) for start, end, _ in rows]
     row = Row(trace, rank, len(mine))
-    said = device["ranks"].get(rank)
-    if not mine or said is None:
-        row.misses.append("no windows" if said else "rank is missing in device.ranks")
+    reported = device["ranks"].get(rank)
+    if not mine or reported is None:
+        row.misses.append("no windows" if reported else "rank is missing in device.ranks")
         return row
     if any(start > end for start, end in mine) or all(start == end for start, end in mine):
         row.misses.append("window that ends before it starts")
@@ -398,13 +398,13 @@ def check(trace: str, raw: Raw, rank: str, device: dict[str, Any]) -> Row:
         row.misses.append("windows overlap")
     # Whether a wait of the device itself is busy time is a matter of taste: either is accepted.
     ways = [shares(raw, mine, waits) for waits in ((COMPUTE, WAIT) if WAIT in raw.kind else (COMPUTE,))]
-    found = min(ways, key=lambda way: abs(way["busy"] - said["busy_share"]))
-    row.said = {name: 100 * said[f"{name}_share"] for name in MASKS}
-    row.off = {name: 100 * (said[f"{name}_share"] - share) for name, share in found.items()}
+    found = min(ways, key=lambda way: abs(way["busy"] - reported["busy_share"]))
+    row.reported = {name: 100 * reported[f"{name}_share"] for name in MASKS}
+    row.off = {name: 100 * (reported[f"{name}_share"] - share) for name, share in found.items()}
     row.misses += [
-        f"{n} {100 * said[f'{n}_share']:.1f} for {100 * found[n]:.1f} %" for n in found if abs(row.off[n]) > 100 * POINT
+        f"{n} {100 * reported[f'{n}_share']:.1f} for {100 * found[n]:.1f} %" for n in found if abs(row.off[n]) > 100 * POINT
     ]
-    row.step_ms = said["step_ns"] / 1e6
+    row.step_ms = reported["step_ns"] / 1e6
     if raw.marks:
         marks = Marks(raw)
         kept = marks.kept([step for _, _, step in rows], mine)
@@ -467,21 +467,21 @@ def check_job(name: str, raws: list[Raw], device: dict[str, Any] | str) -> list[
     """One row a rank; a device that did next to nothing beside the others may be left out."""
     if isinstance(device, str):
         return [Row(name, "–", misses=[device])]
-    said = sorted(device["ranks"], key=int)
-    gpus = {device["ranks"][r]["gpu"]: r for r in said}
-    by_gpu = len(gpus) == len(said) and None not in gpus and len({raw.device for raw in raws}) == len(raws)
+    ranks = sorted(device["ranks"], key=int)
+    gpus = {device["ranks"][r]["gpu"]: r for r in ranks}
+    by_gpu = len(gpus) == len(ranks) and None not in gpus and len({raw.device for raw in raws}) == len(raws)
     most = max(sum(raw.end) - sum(raw.start) for raw in raws)
     rows = []
     for i, raw in enumerate(raws):
         if raw.rank is not None:
             rank = str(raw.rank)
-        elif len(raws) == len(said) == 1:
-            rank = said[0]
+        elif len(raws) == len(ranks) == 1:
+            rank = ranks[0]
         elif by_gpu:
             rank = gpus.get(raw.device, f"of device {raw.device}")
         else:
-            rank = said[i] if i < len(said) else f"number {i}"
-        if rank in said or sum(raw.end) - sum(raw.start) > 0.01 * most:
+            rank = ranks[i] if i < len(ranks) else f"number {i}"
+        if rank in ranks or sum(raw.end) - sum(raw.start) > 0.01 * most:
             rows.append(check(name, raw, rank, device))
     return rows
 
@@ -497,8 +497,9 @@ def show(row: Row, wide: bool) -> str:
 
     farthest = max(map(abs, row.off.values()), default=None)
     off = [number(row.off.get(n), "+.2f") for n in MASKS] if wide else [number(farthest, ".2f")]
-    said = [number(row.said.get(n), ".1f") for n in ("busy", "compute", "communication", "copy")]
-    cells = [row.trace, row.rank, str(row.windows), number(row.step_ms, ".3f"), number(row.raw_ms.get("ends"), ".3f"), *said]
+    numbers = [number(row.reported.get(n), ".1f") for n in ("busy", "compute", "communication", "copy")]
+    times = [number(row.step_ms, ".3f"), number(row.raw_ms.get("ends"), ".3f")]
+    cells = [row.trace, row.rank, str(row.windows), *times, *numbers]
     held = number(None if row.held is None else 100 * row.held, ".1f")
     return "| " + " | ".join([*cells, *off, held, "; ".join(row.misses) or "yes"]) + " |"
 

@@ -876,24 +876,24 @@ def synchronisation_events() -> Case:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def misses(truth: Truth, said: dict[str, Any] | str, raws: list[device.Raw]) -> list[str]:
+def misses(truth: Truth, reported: dict[str, Any] | str, raws: list[device.Raw]) -> list[str]:
     """What taut says that is not so."""
-    if isinstance(said, str):
-        return [said]
+    if isinstance(reported, str):
+        return [reported]
     found = []
-    ranks = {int(r) for r in said["ranks"]}
+    ranks = {int(r) for r in reported["ranks"]}
     if truth.several_devices:
-        fits = all(abs(r["step_ns"] / 1e6 / (truth.step_ms or 1) - 1) < 0.01 for r in said["ranks"].values())
-        steps = ", ".join(f"{r['step_ns'] / 1e6:.3f}" for r in said["ranks"].values())
+        fits = all(abs(r["step_ns"] / 1e6 / (truth.step_ms or 1) - 1) < 0.01 for r in reported["ranks"].values())
+        steps = ", ".join(f"{r['step_ns'] / 1e6:.3f}" for r in reported["ranks"].values())
         return [] if fits else [f"steps of {steps} ms on the devices"]
     if ranks != set(truth.ranks):
         found.append(f"device.ranks {sorted(ranks)} for {sorted(truth.ranks)}")
     for raw in raws:
-        if str(raw.rank) not in said["ranks"]:
+        if str(raw.rank) not in reported["ranks"]:
             continue
-        row = device.check("", raw, str(raw.rank), said)
+        row = device.check("", raw, str(raw.rank), reported)
         found += [f"rank {raw.rank}: {miss}" for miss in row.misses]
-        mine = said["ranks"][str(raw.rank)]
+        mine = reported["ranks"][str(raw.rank)]
         if not truth.windows[0] <= row.windows <= truth.windows[1]:
             found.append(f"rank {raw.rank}: {row.windows} windows for {truth.windows[0]} to {truth.windows[1]}")
         if truth.step_ms and abs(mine["step_ns"] / 1e6 / truth.step_ms - 1) > device.STEP:

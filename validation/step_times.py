@@ -159,8 +159,8 @@ def main() -> None:
     for (source, calibrated), errors in table.items():
         size = np.abs(errors)
         figures = [f"{100 * x:.1f} %" for x in (size.mean(), size.max())]
-        said = "calibrated on" if calibrated else "validated"
-        print("| " + " | ".join([source, f"{len(errors)}", *figures, f"{100 * np.mean(errors):+.1f} %", said]) + " |")
+        role = "calibrated on" if calibrated else "validated"
+        print("| " + " | ".join([source, f"{len(errors)}", *figures, f"{100 * np.mean(errors):+.1f} %", role]) + " |")
 
 
 _SHIPPED = "name = 'x'\ndevice = 'a100-80g'\nfabric = 'dgx-a100-hdr'\n"

@@ -14,17 +14,17 @@ from pathlib import Path
 from fuzzing import kept, minimise
 from fuzzing.judge import FOLDER, judged
 from fuzzing.targets import TARGETS
-from fuzzing.workers import Found, Tally, Told, scratch_folder
+from fuzzing.workers import Found, Outcome, Tally, scratch_folder
 
 Key = tuple[str, str, str]
 """Kind, site, what a user sees."""
 
 
-def summed(told: Iterator[Told], asked: argparse.Namespace, targets: int) -> int:
-    """Count what is told, print it, keep one small example of every site; 1 if anything was found."""
+def summed(outcomes: Iterator[Outcome], asked: argparse.Namespace, targets: int) -> int:
+    """Count the outcomes, print them, keep one small example of every site; 1 if anything was found."""
     begin, tallies = time.monotonic(), defaultdict(Tally)
     examples: dict[Key, Found] = {}
-    for name, _, outcome, busy, found in told:
+    for name, _, outcome, busy, found in outcomes:
         tally = tallies[name]
         tally.cases += 1
         tally.busy_s += busy
@@ -58,8 +58,8 @@ def _print(tallies: dict[str, Tally], took: float) -> None:
     for tally in tallies.values():
         for (kind, _, seen), count in tally.sites.items():
             kinds[kind if seen != "refused" else "exception turned into a refusal"] += count
-    said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing found"
-    print(f"{total} cases in {took:.0f} s ({total / max(took, 1e-9):.0f}/s): {said}")
+    summary = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing found"
+    print(f"{total} cases in {took:.0f} s ({total / max(took, 1e-9):.0f}/s): {summary}")
 
 
 def _written(examples: dict[Key, Found], tallies: dict[str, Tally], asked: argparse.Namespace) -> None:

@@ -149,7 +149,7 @@ class Worker:
         os.close(write)
 
     def messages(self) -> list[Any]:
-        """What it has told since; marks it as done when it closed its end."""
+        """The outcomes it has sent since; marks it as done when it closed its end."""
         chunk = os.read(self.read, 1 << 20)
         if not chunk:
             self.alive = False
@@ -185,11 +185,11 @@ def _send(write: int, message: Any) -> None:
         data = data[os.write(write, data) :]
 
 
-Told = tuple[str, int, str, float, Found | None]
+Outcome = tuple[str, int, str, float, Found | None]
 
 
-def run(plan: list[Job], seed: int, jobs: int, until: float) -> Iterator[Told]:
-    """All cases of a plan, over some workers: what became of each, as it is told."""
+def run(plan: list[Job], seed: int, jobs: int, until: float) -> Iterator[Outcome]:
+    """All cases of a plan, over some workers: the outcome of each, as it arrives."""
     queues = [plan[k::jobs] for k in range(jobs)]
     workers = [Worker(queue, seed) for queue in queues if queue]
     try:
@@ -216,7 +216,7 @@ def _ready(workers: list[Worker]) -> list[Worker]:
     return [w for w in workers if w.read in readable]
 
 
-def _checked(worker: Worker, workers: list[Worker]) -> Iterator[Told]:
+def _checked(worker: Worker, workers: list[Worker]) -> Iterator[Outcome]:
     """Replaces a worker that hangs or has died, and tells of which case."""
     at = worker.current()
     hung = at is not None and time.monotonic() - at[0] > TARGETS[at[1]].limit_s * worker.patience
@@ -242,8 +242,8 @@ def _checked(worker: Worker, workers: list[Worker]) -> Iterator[Told]:
             workers.append(Worker(rest[1:], worker.seed))
 
 
-def _ended(worker: Worker, at: tuple[float, str, int], hung: bool, code: int) -> Told:
-    """What is told of a case at which a worker was killed or died."""
+def _ended(worker: Worker, at: tuple[float, str, int], hung: bool, code: int) -> Outcome:
+    """The outcome of a case at which a worker was killed or died."""
     _, name, number = at
     late = (TARGETS[name].slow, f"{name}: more than {TARGETS[name].limit_s:g} s")
     kind, place = late if hung else ("crash", f"{name}: status {code}")

@@ -160,8 +160,8 @@ def _open(root: Path) -> Run:
 
 def _phases(result: AnalysisResult, steps: int) -> list[str]:
     """The phase of each step as it was printed."""
-    told: list[str] = [window.phase or "" for window in result.windows or []]
-    return told if len(told) == steps else [""] * steps
+    phases: list[str] = [window.phase or "" for window in result.windows or []]
+    return phases if len(phases) == steps else [""] * steps
 
 
 def _result(root: Path, text: msgspec.Raw) -> AnalysisResult:

@@ -152,7 +152,7 @@ def test_runs_of_the_same_steps_are_repeats_and_both_kept(tmp_path: Path) -> Non
     assert result["non_determinism"]["findings"] == []
 
 
-def test_other_jobs_re_run_nothing_unless_said_to_be_the_same(tmp_path: Path) -> None:
+def test_other_jobs_re_run_nothing_unless_declared_the_same(tmp_path: Path) -> None:
     runs = [save(tmp_path, "a", job="one"), save(tmp_path, "b", first=15, seed=1, job="two")]
     assert taut.compare(runs)["runs"][0]["rerun_share"] is None
     together = taut.compare(runs, same_job=True)
@@ -207,9 +207,9 @@ def test_another_graph_is_listed_and_not_timed(tmp_path: Path) -> None:
 
 def test_the_same_runs_give_the_same_bytes_as_folders_or_opened(tmp_path: Path) -> None:
     runs = [save(tmp_path, f"r{i}", seed=i, level=1 + i / 10) for i in range(3)]
-    said = [taut_(*runs, "--json").stdout for _ in range(2)]
-    assert said[0] == said[1]
-    assert json.loads(said[0]) == json.loads(json_text(taut.compare([taut.open_run(run) for run in runs])))
+    outputs = [taut_(*runs, "--json").stdout for _ in range(2)]
+    assert outputs[0] == outputs[1]
+    assert json.loads(outputs[0]) == json.loads(json_text(taut.compare([taut.open_run(run) for run in runs])))
 
 
 def test_the_screen_says_what_happened_in_words(tmp_path: Path) -> None:

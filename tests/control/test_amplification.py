@@ -42,7 +42,7 @@ def test_one_layer_that_retries_now_and_then_is_none() -> None:
     assert found(trace(rows)) == []
 
 
-def test_a_load_that_is_mostly_repeats_is_told_with_its_interval() -> None:
+def test_a_load_that_is_mostly_repeats_is_reported_with_its_interval() -> None:
     rows = [attempt(k + n / 10, n, f"w{k}") for k in range(100) for n in range(3 + k % 2)]
     (one,) = found(trace(rows))
     assert one.statistic == pytest.approx(3.5)

@@ -1,4 +1,4 @@
-"""The same log with less in it: what remains is said, what is gone is not guessed."""
+"""The same log with less in it: what remains is reported, what is gone is not guessed."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_without_names_nobody_fights_but_a_job_still_starves() -> None:
 def test_layers_of_retries_are_told_apart_by_what_they_call(gone: dict[str, object]) -> None:
     full, less = control(trace(layered())), control(without(trace(layered()), **gone))
     assert kinds(full) == {"amplification": ["client"], "redundant work": ["client"]}
-    told = ["amplification", *([] if "parent" in gone else ["redundant work"])]
-    assert kinds(less) == {kind: [] for kind in told}, "which attempt replaced which must be told"
+    expected = ["amplification", *([] if "parent" in gone else ["redundant work"])]
+    assert kinds(less) == {kind: [] for kind in expected}, "which attempt replaced which must be recorded"
     assert [(one["count"], one["statistic"], one["cost"]) for one in less["relations"]] == [
-        (one["count"], one["statistic"], one["cost"]) for one in full["relations"] if one["kind"] in told
+        (one["count"], one["statistic"], one["cost"]) for one in full["relations"] if one["kind"] in expected
     ]
     assert "2 (calls of client) × 3 (calls of pool) = 6 attempts allowed" in less["relations"][0]["because"]
     assert less["indices"]["actual_attempt_multiplier"] == full["indices"]["actual_attempt_multiplier"]

@@ -65,7 +65,7 @@ def found(retries: int = 3, service: float = 50, arrivals: float = 30, seed: int
     return metastability.relate(prepare(trace(rows)), np.random.default_rng(0))
 
 
-def told(arrivals: float, service: float, seed: int, **how: Any) -> metastability.Estimates | None:
+def estimates(arrivals: float, service: float, seed: int, **how: Any) -> metastability.Estimates | None:
     rows = queue(np.random.default_rng(seed), arrivals, service, 0.5, 3, 100, (40, 44), **how)
     log = prepare(trace(rows))
     return metastability.estimated(log, np.arange(len(log)), np.random.default_rng(0))
@@ -90,7 +90,7 @@ def test_a_queue_without_retries_is_not() -> None:
 def test_what_is_served_is_told_apart_from_what_is_spent_on_the_way(
     arrivals: float, ample: float, delay: float, spread: float, seed: int
 ) -> None:
-    got = told(arrivals, ample * arrivals, seed, delay=delay, spread=spread)
+    got = estimates(arrivals, ample * arrivals, seed, delay=delay, spread=spread)
     if got is None:
         return  # it was hardly ever full
     assert got.beside == 1
@@ -103,7 +103,7 @@ def test_the_interval_of_what_is_served_holds_it() -> None:
     """Of 40 queues about 38 intervals hold the truth; fewer than 32 would have a chance of 1e-4."""
     held = 0
     for seed in range(40):
-        got = told(30, 50, seed, delay=0.01)
+        got = estimates(30, 50, seed, delay=0.01)
         assert got is not None
         low, high = np.quantile(got.serves_per_s[1:], (0.025, 0.975))
         held += low <= 50 <= high
@@ -131,7 +131,7 @@ def test_many_servers_serve_more_than_one_answer_says(seed: int) -> None:
 
 @pytest.mark.parametrize(("budget", "vulnerable"), [(0.2, False), (1.0, True)])
 def test_a_budget_is_seen_where_most_is_late(budget: float, vulnerable: bool) -> None:
-    got = told(30, 50, 1, budget=budget)
+    got = estimates(30, 50, 1, budget=budget)
     assert got is not None
     assert got.budget[0] == pytest.approx(budget, abs=0.1)
     assert bool(found(budget=budget)) == vulnerable

@@ -95,10 +95,10 @@ def test_only_what_the_change_brings_is_new() -> None:
 
 
 def test_a_review_on_a_terminal() -> None:
-    said = render_review(review((SDK,), (SDK, Loop("gate\x1b[31mway", timeout_s=8, calls=("sdk",)))), Screen(width=100))
-    assert said.startswith("1 loop added, 0 removed: 1 relation that would fight.")
-    assert "\x1b" not in said
-    assert "2 of 3 attempts can begin" in " ".join(said.split())
+    text = render_review(review((SDK,), (SDK, Loop("gate\x1b[31mway", timeout_s=8, calls=("sdk",)))), Screen(width=100))
+    assert text.startswith("1 loop added, 0 removed: 1 relation that would fight.")
+    assert "\x1b" not in text
+    assert "2 of 3 attempts can begin" in " ".join(text.split())
 
 
 NAMES = ("a", "b", "c", "d")

@@ -106,8 +106,8 @@ def test_a_warning_is_no_finding_and_one_quiet_line() -> None:
     assert entry["variance_ratio"] > 1
     assert entry["confidence"] > 0.99
     assert done.findings == []
-    said = " ".join(render(done.result, Screen(width=120)).split())
-    assert f"early warning, no finding yet: rank 2 (node), steps 0–{last}: from one step" in said
+    text = " ".join(render(done.result, Screen(width=120)).split())
+    assert f"early warning, no finding yet: rank 2 (node), steps 0–{last}: from one step" in text
 
 
 def test_short_runs_are_not_tested() -> None:
@@ -117,15 +117,15 @@ def test_short_runs_are_not_tested() -> None:
 
 def test_a_degradation_after_an_early_warning_says_so() -> None:
     """The memory of rank 2 grows for 250 steps, then its work does: what is known to have changed is not looked at."""
-    said = []
+    warned = []
     for seed in range(6):
         work = 100 + 0.5 * np.random.default_rng(seed).standard_normal((STEPS, RANKS))
         work[:250, 2] += 0.5 * weakening(seed + 1, 250)
         work[250:, 2] += np.arange(1, STEPS - 249)
         found = analyze(barriers(MS * work, 5 * MS)).findings
         assert [(f.mode, f.ranks) for f in found] == [("silent degradation", (2,))]
-        said.append("there was an early warning" in found[0].because)
-    assert sum(said) >= 2
+        warned.append("there was an early warning" in found[0].because)
+    assert sum(warned) >= 2
 
 
 def test_a_lone_rank_has_a_job_series_only() -> None:

@@ -136,7 +136,7 @@ def test_an_uneven_all_to_all_is_still_one_gate() -> None:
 
 
 def test_steps_that_not_all_ranks_recorded_are_left_out() -> None:
-    """Cut windows: rank 1 recorded steps 1–4 only, so step 0 is not judged, and that is said."""
+    """Cut windows: rank 1 recorded steps 1–4 only, so step 0 is not judged, and that is reported."""
     built = job({0: "fwd 2 | AR 1", 1: "fwd 2 | AR 1"}, steps=5)
     graph = link(edited(built, ops=built.ops.take((built.ops.rank == 0) | (built.ops.step > 0))))
     assert graph.steps.tolist() == [1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Steps of several phases: told by marks, shown in the result, and never of one class."""
+"""Steps of several phases: found by marks, shown in the result, and never of one class."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ def _read(path: Path) -> dict[str, Any]:
     ],
 )
 def test_the_fixed_points_say_beforehand_how_a_stall_ends(plan: Plan, outcome: str, attempts_per_s: float) -> None:
-    told = predict(plan)
-    assert told["outcome"] == outcome
-    assert told["attempts_per_s"] == pytest.approx(attempts_per_s, rel=1e-3)
+    predicted = predict(plan)
+    assert predicted["outcome"] == outcome
+    assert predicted["attempts_per_s"] == pytest.approx(attempts_per_s, rel=1e-3)
 
 
 def test_restarts_are_burned_if_the_stall_outlasts_the_timeout() -> None:
@@ -80,8 +80,8 @@ def test_a_launcher_burns_its_restarts_against_a_stall(tmp_path: Path) -> None:
 def test_only_a_rescuer_that_does_not_wait_its_turn_makes_a_fight(short: bool) -> None:
     plans = {plan.name: plan for plan in slurm_plans(short)}
     urgent = plans["left alone"].arrivals
-    told = {name: predict_slurm(plan) for name, plan in plans.items()}
-    assert {name: tuple(one.values()) for name, one in told.items()} == {
+    predicted = {name: predict_slurm(plan) for name, plan in plans.items()}
+    assert {name: tuple(one.values()) for name, one in predicted.items()} == {
         "rescued at once": ("fought over", urgent, urgent, urgent - 1),
         "left alone": ("no fight", 1, 0, 0),
         "rescued when quiet": ("no fight", 1, 1, 0),

@@ -62,7 +62,7 @@ def test_the_score_shows_every_rank_and_the_overhead(rows: dict[str, Row]) -> No
     assert "Slow kernels named with their rank: 2 of 2" in text
 
 
-def test_without_windows_on_the_device_nothing_is_said_of_them(tmp_path: Path, rows: dict[str, Row]) -> None:
+def test_without_windows_on_the_device_nothing_is_reported_of_them(tmp_path: Path, rows: dict[str, Row]) -> None:
     row = next(iter(rows.values()))
     assert score_table.device([Row(**{f: getattr(row, f) for f in Row.__struct_fields__ if f != "device_steps"})]).body == []
     score_table.write(list(rows.values()), tmp_path)

@@ -50,16 +50,16 @@ def test_the_analysis_names_what_was_done(lab: Lab, job: str, fault: str, seed: 
 @real
 def test_the_same_job_through_two_doors(lab: Lab, tmp_path: Path) -> None:
     """Profiler traces and flight-recorder dumps of one run, each alone, name the same rank first."""
-    said = []
+    findings = []
     for again in range(2):  # as above
         folder = tmp_path / f"run{again}"
         lab.run(Spec(job="fsdp", fault="slow", seed=1, folder=str(folder)))
         doors = sorted((folder / TRACES).glob("rank*.json.gz")), sorted((folder / TRACES).glob("flight_rank*.json"))
-        said = [[(f.mode, f.ranks) for f in analyze_trace(read(door)).findings[:1]] for door in doors]
-        if said[0] == said[1] == [("straggler cascade", load(folder).injected[0].ranks)]:
+        findings = [[(f.mode, f.ranks) for f in analyze_trace(read(door)).findings[:1]] for door in doors]
+        if findings[0] == findings[1] == [("straggler cascade", load(folder).injected[0].ranks)]:
             return
-    assert said[0] == said[1], said
-    assert said[0] == [("straggler cascade", load(folder).injected[0].ranks)]
+    assert findings[0] == findings[1], findings
+    assert findings[0] == [("straggler cascade", load(folder).injected[0].ranks)]
 
 
 @real

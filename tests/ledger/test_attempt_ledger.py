@@ -29,7 +29,7 @@ TWO = [
 
 
 def charged(*rows: dict[str, Any], **options: Any) -> Attempts:
-    """The ledger of attempts that are given in seconds; every job is ``a`` unless said."""
+    """The ledger of attempts that are given in seconds; every job is ``a`` unless given."""
     scaled = [{k: v * S if k in TIMES else v for k, v in {"job": "a", **row}.items()} for row in rows]
     names = {key for row in scaled for key in row}
     defaults = {f: "" if f in ("job", "name", "outcome", "unit", "nodes", "reason") else -1 for f in names}
@@ -87,8 +87,8 @@ LATER = {**TWO[1], "resumed_step": 0, "first_step": 1, "first_step_ns": 420, "la
 
 def test_what_a_preemption_took_is_control_overhead_and_costs_only_what_was_held() -> None:
     """The scheduler took 8 accelerators away for 100 s, and the next attempt needed 19 s to be under way again."""
-    told = table(Action, [decision(300.4, "slurmctld", "preempted for job 7")])
-    ledger = charged({**TWO[0], "outcome": "preempted"}, LATER, actions=told, prices=Prices(Decimal("3.6"), "EUR"))
+    actions = table(Action, [decision(300.4, "slurmctld", "preempted for job 7")])
+    ledger = charged({**TWO[0], "outcome": "preempted"}, LATER, actions=actions, prices=Prices(Decimal("3.6"), "EUR"))
     assert seconds(ledger) == {"kept": 8 * 481, "discarded": 8 * 200, "control overhead": 8 * (100 + 19)}
     assert ledger.held_rank_ns == 8 * 700 * S
     (entry,) = [e for e in ledger.entries() if e["fate"] == "control overhead"]
@@ -101,7 +101,7 @@ def test_what_a_preemption_took_is_control_overhead_and_costs_only_what_was_held
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("action", "why"),
     [
         (decision(300, "slurmctld", "failed node n7"), "a fault"),
         (decision(300, "uid 1000", "cancelled"), "a person"),
@@ -110,8 +110,8 @@ def test_what_a_preemption_took_is_control_overhead_and_costs_only_what_was_held
         (decision(300, "slurmctld", "preempted") | {"work": "b", "target": "b"}, "another job"),
     ],
 )
-def test_what_no_controller_decided_is_down(told: dict[str, Any], why: str) -> None:
-    ledger = charged(TWO[0], LATER, actions=table(Action, [told]))
+def test_what_no_controller_decided_is_down(action: dict[str, Any], why: str) -> None:
+    ledger = charged(TWO[0], LATER, actions=table(Action, [action]))
     assert ledger.by_fate["control overhead"] == 0, why
     assert ledger.by_fate["down"] == 8 * 100 * S
     assert ledger.by_fate["hold/init"] == 8 * 19 * S
@@ -119,12 +119,12 @@ def test_what_no_controller_decided_is_down(told: dict[str, Any], why: str) -> N
 
 def test_a_restart_because_a_timeout_ran_out_is_the_launchers() -> None:
     """Workers that are started again keep their accelerators: what lies between is paid for."""
-    told = table(Action, [act(400, "torchrun", 0, "a", "attempt", work="a", attempt=1, trigger="timeout of 5 s")])
-    ledger = charged(TWO[0], {**LATER, "held": 1}, actions=told)
+    actions = table(Action, [act(400, "torchrun", 0, "a", "attempt", work="a", attempt=1, trigger="timeout of 5 s")])
+    ledger = charged(TWO[0], {**LATER, "held": 1}, actions=actions)
     assert ledger.ended_by.tolist() == ["torchrun", None]
     assert seconds(ledger)["control overhead"] == 8 * (100 + 19)
     assert ledger.held_rank_ns == ledger.total_rank_ns
-    other = charged(TWO[0], {**LATER, "held": 1}, actions=told.replace(trigger=np.array(["failed"], dtype=object)))
+    other = charged(TWO[0], {**LATER, "held": 1}, actions=actions.replace(trigger=np.array(["failed"], dtype=object)))
     assert (other.by_fate["control overhead"], other.by_fate["detect+recover"]) == (0, 8 * 100 * S)
 
 
@@ -232,12 +232,12 @@ ROW = st.fixed_dictionaries(
 def test_every_rank_nanosecond_has_one_fate(rows: list[dict[str, Any]], world: int | None, decided: set[int]) -> None:
     """Conservation law: whatever the logs say, fates are not negative and sum to accelerators × (first start → last end)."""
     columns = {key: np.array([row[key] for row in rows], dtype=object) for key in (rows[0] if rows else ())}
-    told = [
+    decisions = [
         {"time_ns": row["end_ns"], "work": row["job"], "direction": -1, "controller": "x"}
         for k, row in enumerate(rows)
         if k in decided
     ]
-    ledger = charge_attempts(numbered(Table(Attempt, columns, len(rows))), world=world, actions=table(Action, told))
+    ledger = charge_attempts(numbered(Table(Attempt, columns, len(rows))), world=world, actions=table(Action, decisions))
     if ledger is None:
         return
     total = 0

@@ -34,8 +34,8 @@ def paused(rank: int = 2, step: int = 3, ms: int = 40, steps: int = 6, **about: 
 
 def acted(built: Trace, *rows: dict[str, Any]) -> Analysis:
     """The job with actions, times in ms of the trace."""
-    told = [{"knob": "allocation", **row, "time_ns": round(row["time_ns"] * MS)} for row in rows]
-    return analyze(replace(built, actions=table(Action, told)))
+    actions = [{"knob": "allocation", **row, "time_ns": round(row["time_ns"] * MS)} for row in rows]
+    return analyze(replace(built, actions=table(Action, actions)))
 
 
 def act(ms: float, target: str = "rank 2", controller: str = "scheduler", way: int = -1, **more: Any) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_host_work_while_a_controller_is_at_work_is_its_own() -> None:
 
 
 @st.composite
-def told(draw: st.DrawFn, built: Trace) -> Trace:
+def with_actions(draw: st.DrawFn, built: Trace) -> Trace:
     """A trace with actions anywhere around it, on anything."""
     first, last = int(built.ops.start_ns.min()), int(built.ops.end_ns.max())
     times = st.integers(first - 10, last + 10) | st.sampled_from([-(1 << 63), (1 << 63) - 1])
@@ -164,7 +164,7 @@ def told(draw: st.DrawFn, built: Trace) -> Trace:
 
 
 @settings(max_examples=60)
-@given(st.one_of(jobs(), nonsense()).flatmap(told))
+@given(st.one_of(jobs(), nonsense()).flatmap(with_actions))
 def test_the_ledger_closes_whatever_controllers_did(built: Trace) -> None:
     """Conservation law: nothing is counted twice, and nothing but control overhead grows."""
     done, without = analyze(built), analyze(replace(built, actions=table(Action, [])))

@@ -40,7 +40,7 @@ EXPONENTIAL = {"distribution": "exponential", "spread": 1.0, "step_spread": 0.0,
 
 
 def table(**tables: Any) -> dict[str, Any]:
-    """A server that answers one prompt after the other with one token, unless said otherwise."""
+    """A server that answers one prompt after the other with one token, unless given otherwise."""
     serving = {"replicas": 1, "max_batch": 1, "routing": "random", **tables.pop("serving", {})}
     arrivals = {"per_s": 1.0, "prompt_tokens": 512, "generated_tokens": 1, **tables.pop("arrivals", {})}
     basis = {"model": SMALL, "device": DEVICE, "fabric": FABRIC, "noise": QUIET}

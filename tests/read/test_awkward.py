@@ -1,4 +1,4 @@
-"""Awkward Kineto traces of several ranks, from bytes to gates: what meets, what stays alone, what is said to be missing."""
+"""Awkward Kineto traces of several ranks, from bytes to gates: what meets, what stays alone, what is reported missing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 Write = Any
 
 
-def param_comms(tiny: Any, name: str, ts: float, dur: float = 4, **said: Any) -> dict[str, Any]:
+def param_comms(tiny: Any, name: str, ts: float, dur: float = 4, **args: Any) -> dict[str, Any]:
     """What torch records around a collective; underscores stand for blanks."""
-    words = {key.replace("_", " "): value for key, value in said.items()}
+    words = {key.replace("_", " "): value for key, value in args.items()}
     return tiny.event("cpu_op", "record_param_comms", ts, dur, **{"Collective name": name, "dtype": "Float", **words})
 
 
-def called(tiny: Any, verb: str, kernel: str, at: float, took: float, n: int, stream: int = 20, **said: Any) -> list[Any]:
-    """A collective: the recorded call, the launch inside it, the kernel. ``said`` as in :func:`param_comms`."""
+def called(tiny: Any, verb: str, kernel: str, at: float, took: float, n: int, stream: int = 20, **args: Any) -> list[Any]:
+    """A collective: the recorded call, the launch inside it, the kernel. ``args`` as in :func:`param_comms`."""
     begin = at - 10
     return [
-        param_comms(tiny, verb, begin, 4, In_msg_nelems=n, Out_msg_nelems=n, **said),
+        param_comms(tiny, verb, begin, 4, In_msg_nelems=n, Out_msg_nelems=n, **args),
         tiny.launch(int(at * 10) + stream, begin + 1, 1),
         tiny.kernel(kernel, int(at * 10) + stream, at, took, stream),
     ]
@@ -66,7 +66,7 @@ def met(graph: Graph) -> list[tuple[str, list[tuple[int, int]]]]:
     return sorted(out, key=lambda found: max(at for _, at in found[1]))
 
 
-def said(graph: Graph, words: str) -> bool:
+def is_reported(graph: Graph, words: str) -> bool:
     return any(words in line for line in graph.partial)
 
 
@@ -114,7 +114,7 @@ def test_a_grouped_kernel_whose_calls_are_unknown_meets_nobody(tiny: Any, write:
     ranks = {r: [*block(tiny, [], 100 + r), tiny.kernel(SEND_RECV, 100 + r, 100 + r, 50 - r)] for r in range(3)}
     graph = linked(write, ranks)
     assert met(graph) == []
-    assert said(graph, "3 grouped sends and receives without their calls")
+    assert is_reported(graph, "3 grouped sends and receives without their calls")
 
 
 def test_a_coalesced_collective_is_one_op_of_all_its_bytes(tiny: Any) -> None:
@@ -211,7 +211,7 @@ def test_collectives_of_a_cuda_graph_with_several_groups_are_not_forced_into_one
     }
     graph = linked(write, ranks, distributedInfo=config(("0", [0, 1, 2, 3]), ("1", [0, 1]), ("2", [2, 3])))
     assert met(graph) == []
-    assert said(graph, "4 collectives that do not name their group")
+    assert is_reported(graph, "4 collectives that do not name their group")
 
 
 # The same collective under several names.
@@ -336,14 +336,14 @@ def test_a_first_step_without_device_events(tiny: Any, write: Write) -> None:
 
     graph = linked(write, {0: rank(0, 0), 1: rank(30, 1)})
     assert met(graph)[-2:] == [("all-reduce", [(0, 2400), (1, 2430)]), ("all-reduce", [(0, 3400), (1, 3430)])]
-    assert said(graph, "1 of 4 steps were not recorded on all ranks")
+    assert is_reported(graph, "1 of 4 steps were not recorded on all ranks")
 
 
 # One side only.
 
 
 def test_a_host_only_trace_of_an_accelerator_job(tiny: Any, write: Write) -> None:
-    """Calls without kernels: when a collective ran is not known, so none is a gate, and that is said."""
+    """Calls without kernels: when a collective ran is not known, so none is a gate, and that is reported."""
 
     def rank(late: float) -> list[Any]:
         return [
@@ -353,7 +353,7 @@ def test_a_host_only_trace_of_an_accelerator_job(tiny: Any, write: Write) -> Non
 
     graph = linked(write, {0: rank(0), 1: rank(3)}, distributedInfo={"backend": "nccl"})
     assert met(graph) == []
-    assert said(graph, "2 collectives called without a device event")
+    assert is_reported(graph, "2 collectives called without a device event")
 
 
 def test_a_device_only_trace(tiny: Any, write: Write) -> None:
@@ -409,7 +409,7 @@ def test_a_tenth_of_the_ranks_names_nobody(tiny: Any, write: Write) -> None:
     """Two of twenty: somebody else may have come last everywhere."""
     graph = linked(write, sampled(tiny, [0, 10], 20), world_size=20)
     assert (len(graph.gates), graph.counts["gates without their last arriver"]) == (0, 3)
-    assert said(graph, "3 of 3 gates lack members that were not traced")
+    assert is_reported(graph, "3 of 3 gates lack members that were not traced")
 
 
 def test_most_of_the_ranks_name_the_last_where_it_goes_straight_through(tiny: Any, write: Write) -> None:
@@ -417,7 +417,7 @@ def test_most_of_the_ranks_name_the_last_where_it_goes_straight_through(tiny: An
     graph = linked(write, sampled(tiny, [0, 1, 3], 4, extra=500), world_size=4)
     assert [members for _, members in met(graph)] == [[(0, 1400), (1, 1410), (3, 1420)], [(0, 3400), (1, 3410), (3, 3420)]]
     assert (graph.gates.members.tolist(), graph.gates.expected.tolist()) == ([3, 3], [4, 4])
-    assert said(graph, "1 of 3 gates lack members")
+    assert is_reported(graph, "1 of 3 gates lack members")
 
 
 def test_all_ranks_of_a_small_group_of_a_large_job(tiny: Any, write: Write) -> None:
@@ -425,7 +425,7 @@ def test_all_ranks_of_a_small_group_of_a_large_job(tiny: Any, write: Write) -> N
     ranks = {r: called(tiny, "allreduce", ALL_REDUCE, 100 + 20 * r, 100 - 20 * r, 64, **group("3", [0, 1])) for r in range(2)}
     graph = linked(write, ranks, world_size=20)
     assert met(graph) == [("all-reduce", [(0, 100), (1, 120)])]
-    assert not said(graph, "gates lack members")
+    assert not is_reported(graph, "gates lack members")
 
 
 # Clocks.
@@ -445,7 +445,7 @@ def ticking(tiny: Any, jump: Any, steps: int = 8) -> dict[int, list[Any]]:
 
 @pytest.mark.parametrize("seq", [True, False])
 def test_a_clock_that_jumps_is_set_back(tiny: Any, write: Write, seq: bool) -> None:
-    """From step 5 on rank 1 is two seconds ahead. The gates are those of a sound clock, and the jump is said."""
+    """From step 5 on rank 1 is two seconds ahead. The gates are those of a sound clock, and the jump is reported."""
     ranks = ticking(tiny, lambda k: 2_000_000 * (k >= 5))
     if seq:
         for events in ranks.values():
@@ -453,13 +453,13 @@ def test_a_clock_that_jumps_is_set_back(tiny: Any, write: Write, seq: bool) -> N
                 event["args"]["Seq"] = n
     graph = linked(write, ranks, host_name="")
     assert [members for _, members in met(graph)] == [[(0, 1000 * k + 400), (1, 1000 * k + 430)] for k in range(1, 8)]
-    assert said(graph, "the clock of rank 1 jumps by +2.000 s")
+    assert is_reported(graph, "the clock of rank 1 jumps by +2.000 s")
     assert replay(graph).wall_ns < 8_000_000
 
 
 def test_a_clock_that_is_always_ahead_does_not_jump(tiny: Any, write: Write) -> None:
     graph = linked(write, ticking(tiny, lambda k: 2_000_000), host_name="")
-    assert (len(graph.gates), said(graph, "jumps")) == (7, False)
+    assert (len(graph.gates), is_reported(graph, "jumps")) == (7, False)
     assert (graph.clock.offset_ns.tolist(), graph.clock.applied.tolist()) == ([0, 2_000_000_000], [0, 1])
 
 
@@ -473,13 +473,13 @@ def test_a_late_rank_is_no_clock(tiny: Any, write: Write) -> None:
             call = called(tiny, "allreduce", ALL_REDUCE, begin, took, 64, **group("0", [0, 1]))
             ranks[r] += [tiny.step(k, ts, 900 + late), *call]
     graph = linked(write, ranks, host_name="")
-    assert (len(graph.gates), said(graph, "jumps")) == (7, False)
+    assert (len(graph.gates), is_reported(graph, "jumps")) == (7, False)
     assert int(graph.gates.late_ns.max()) == 25_000_000
 
 
-def test_a_clock_that_is_set_back_is_said(tiny: Any, write: Write) -> None:
+def test_a_clock_that_is_set_back_is_reported(tiny: Any, write: Write) -> None:
     graph = linked(write, ticking(tiny, lambda k: -2500 * (k >= 5)), host_name="")
-    assert said(graph, "1 profiler steps that begin before the one before them ended: a clock was set back")
+    assert is_reported(graph, "1 profiler steps that begin before the one before them ended: a clock was set back")
     assert all(len({start // 1000 for _, start in members}) == 1 for _, members in met(graph))
 
 
@@ -511,4 +511,4 @@ def test_generic_kernels_without_labels_meet_nobody(tiny: Any, write: Write) -> 
     generic = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
     graph = linked(write, {r: [tiny.kernel(generic, 1, 100 + r, 50 - r)] for r in range(2)})
     assert met(graph) == []
-    assert said(graph, "2 communication kernels that do not say what they do")
+    assert is_reported(graph, "2 communication kernels that do not say what they do")

@@ -1,4 +1,4 @@
-"""Which kernels communicate, told by their names."""
+"""Which kernels communicate, by their names."""
 
 from __future__ import annotations
 

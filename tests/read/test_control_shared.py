@@ -58,6 +58,6 @@ def test_starts_of_thousands_of_jobs(shared: Path) -> None:
 
 
 def test_accounting_in_three_forms_tells_the_same_starts(shared: Path) -> None:
-    told = [read([shared / "slurm" / name]).actions for name in ("sacct.json", "sacct_X.txt", "slurmctld.log")]
-    starts = [sorted(zip(t.work[t.attempt >= 0], t.attempt[t.attempt >= 0], strict=True)) for t in told]
+    logs = [read([shared / "slurm" / name]).actions for name in ("sacct.json", "sacct_X.txt", "slurmctld.log")]
+    starts = [sorted(zip(t.work[t.attempt >= 0], t.attempt[t.attempt >= 0], strict=True)) for t in logs]
     assert starts[0] == starts[1] == starts[2]

@@ -50,9 +50,9 @@ def same(a: Trace, b: Trace) -> None:
 
 def job(tiny: Any, device: bool, n: int = 40) -> list[Any]:
     """Operators first, then what devices did, as the profiler writes it."""
-    said = {"Collective name": "allreduce", "Process Group Name": "0", "In msg nelems": 8, "dtype": "Float"}
+    args = {"Collective name": "allreduce", "Process Group Name": "0", "In msg nelems": 8, "dtype": "Float"}
     out = [tiny.event("cpu_op", f"aten::op{k % 3}", 10 * k, 5, **{"Input Dims": [[k, 2]]}) for k in range(n)]
-    out += [tiny.event("cpu_op", "record_param_comms", 10 * k, 6, Seq=k, **said) for k in range(0, n, 4)]
+    out += [tiny.event("cpu_op", "record_param_comms", 10 * k, 6, Seq=k, **args) for k in range(0, n, 4)]
     for k in range(n if device else 0):
         out += [
             tiny.launch(k + 1, 10 * k + 1),

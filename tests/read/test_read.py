@@ -98,13 +98,13 @@ def test_two_jobs_are_refused(tiny: Any, write: Write) -> None:
         ((0, 1, 2, 3, 4, 5, 6), "rank 7 of 8 missing: waits for it cannot be seen"),
     ],
 )
-def test_missing_ranks_are_said(tiny: Any, write: Write, present: tuple[int, ...], line: str) -> None:
+def test_missing_ranks_are_reported(tiny: Any, write: Write, present: tuple[int, ...], line: str) -> None:
     for rank in present:
         folder = write(f"{rank}.json", one_op(tiny), rank=rank, world_size=8).parent
     assert read([folder]).partial == (line,)
 
 
-def test_a_truncated_file_in_a_set_is_left_out_and_said(tiny: Any, write: Write) -> None:
+def test_a_truncated_file_in_a_set_is_left_out_and_reported(tiny: Any, write: Write) -> None:
     folder = write("rank0.json.gz", one_op(tiny), rank=0, world_size=2).parent
     whole = gzip.compress(tiny.as_bytes(one_op(tiny), rank=1, world_size=2))
     (folder / "rank1.json.gz").write_bytes(whole[:-20])
@@ -116,7 +116,7 @@ def test_a_truncated_file_in_a_set_is_left_out_and_said(tiny: Any, write: Write)
         read([folder / "rank1.json.gz"])
 
 
-def test_truncated_json_in_a_set_is_left_out_and_said(tiny: Any, write: Write) -> None:
+def test_truncated_json_in_a_set_is_left_out_and_reported(tiny: Any, write: Write) -> None:
     folder = write("rank0.json", one_op(tiny), rank=0, world_size=2).parent
     write("rank1.json", tiny.as_bytes(one_op(tiny), rank=1)[:-9])
     assert "rank1.json left out: the JSON breaks off at byte" in read([folder]).partial[0]
@@ -281,7 +281,9 @@ def test_cycles_of_a_process_that_names_no_rank_are_one_rank(tiny: Any, write: W
 @pytest.mark.parametrize(
     ("content", "why"), [(b"", "it is empty"), (b"<html>", "it is no trace"), (bytes(99), "it is no trace")]
 )
-def test_a_file_called_like_the_traces_that_nobody_can_read_is_said(tiny: Any, write: Write, content: bytes, why: str) -> None:
+def test_a_file_called_like_the_traces_that_nobody_can_read_is_reported(
+    tiny: Any, write: Write, content: bytes, why: str
+) -> None:
     folder = write("rank0.json", one_op(tiny), rank=0, world_size=2).parent
     write("notes9.json", b"[]")
     write("rank1.json", content)

@@ -42,7 +42,7 @@ def test_traces_of_services_are_read_in_order_of_time(tmp_path: Path, text: str 
     assert loaded(tmp_path, text) == EXPECTED
 
 
-def test_a_long_file_is_cut_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_file_is_cut_and_reported_as_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MOST", 3)
     found = loaded(tmp_path, "time_s,input_tokens,output_tokens\n" + "".join(f"{i},5,6\n" for i in range(5)))
     assert (found["time_s"], found["cut"]) == ([0, 1, 2], True)

@@ -34,7 +34,7 @@ def test_what_surely_changes_comes_first_and_the_rest_says_that_it_is_unsure() -
     assert next(iter(details(advice(ROW)))) == "sets autoscaler.saver.target 0.9 → –"
 
 
-def test_what_could_not_be_checked_or_removed_is_said() -> None:
+def test_what_could_not_be_checked_or_removed_is_reported() -> None:
     nothing = {**ROW, "separation": None, "sets": [], "effect": {}, "costs": None}
     assert headline(advice(nothing)) == "conflict on pool, in 2 of 3 runs: nothing removes it; 4 separations were tried"
     assert headline(advice({**nothing, "shows": 0})) == "conflict on pool: no advice; none of 3 simulated runs shows it"

@@ -29,8 +29,8 @@ def test_the_verdict_comes_first_the_fidelity_last() -> None:
     lines = screen_of().splitlines()
     assert lines[0] == "Rank 2 holds the job up."
     assert lines[-1].endswith("no clock offset applied") or lines[-2].startswith("Fidelity:")
-    said = "replay exact · 93 % of starts explained · without host gaps the job would take 1.2 % less time · 1 edge dropped"
-    assert said in " ".join(lines)
+    line = "replay exact · 93 % of starts explained · without host gaps the job would take 1.2 % less time · 1 edge dropped"
+    assert line in " ".join(lines)
 
 
 def test_the_job_line_says_what_was_seen_and_what_is_missing() -> None:
@@ -118,7 +118,7 @@ def test_coupling_says_in_a_line_how_far_a_delay_travels_and_who_absorbs_it() ->
     assert "A delay" not in screen_of({"coupling": {"response": None}})
 
 
-def test_clock_offsets_that_were_applied_are_said() -> None:
+def test_clock_offsets_that_were_applied_are_reported() -> None:
     clock = {"offset_ns": {"0": {"value": 0}, "3": {"value": -2_000_000}}, "drift_ppm": {}, "residual_ns": 900}
     assert "most to rank 3: -2.00 ms" in " ".join(screen_of({"fidelity": {"clock": clock}}).split())
 
@@ -180,15 +180,15 @@ def test_every_fate_of_the_ledger_has_a_mark_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"), [(60, "saves 40 ns (40.0 %)"), (150, "costs 50 ns (50.0 %)"), (100, "no difference")]
+    ("changed", "gain"), [(60, "saves 40 ns (40.0 %)"), (150, "costs 50 ns (50.0 %)"), (100, "no difference")]
 )
-def test_a_change_is_two_bars_on_one_scale(changed: int, said: str) -> None:
+def test_a_change_is_two_bars_on_one_scale(changed: int, gain: str) -> None:
     answer = {
         "actual_wall_ns": 100, "changed_wall_ns": changed, "saved_wall_ns": 100 - changed,
         "saved_share": (100 - changed) / 100, "changes": ["rank 2 at reference"],
     }  # fmt: skip
     before, after, why = render_change(filled(WhatIfResult, answer), Screen(80)).splitlines()
-    assert said in after
+    assert gain in after
     assert why == "rank 2 at reference"
     assert round(30 * 100 / max(100, changed)) == before.count("█")
 

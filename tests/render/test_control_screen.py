@@ -36,8 +36,8 @@ def screen(result: dict[str, Any], width: int = 120) -> str:
 
 def test_everything_is_on_the_screen() -> None:
     text = screen(RESULT)
-    said = "rescuer undoes slurmctld's preemption of job 12: 8 of 8 times, every 6 s."
-    assert " ".join(text.split()).startswith(f"{said} Control is incoherent: 2 relations among 2 controllers. logs")
+    headline = "rescuer undoes slurmctld's preemption of job 12: 8 of 8 times, every 6 s."
+    assert " ".join(text.split()).startswith(f"{headline} Control is incoherent: 2 relations among 2 controllers. logs")
     row = next(line for line in text.splitlines() if line.strip().startswith("conflict  "))
     assert row.split("  ")[0].strip() == "conflict"
     for word in ("slurmctld – rescuer: 12 allocation", "8", "1.00", "exact", "48.0 s"):
@@ -49,7 +49,7 @@ def test_everything_is_on_the_screen() -> None:
     assert "partial: a.log: times without a time zone" in text
 
 
-def test_chances_costs_and_names_are_told_as_they_are() -> None:
+def test_chances_costs_and_names_are_shown_as_they_are() -> None:
     row = next(line for line in screen(RESULT).splitlines() if "amplification" in line)
     for word in ("<0.001", "0.020", "1,200 tokens", r"proxy\x1b[31m"):
         assert word in row

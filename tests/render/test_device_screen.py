@@ -88,7 +88,7 @@ def test_the_card_of_a_notebook_has_the_shares_too() -> None:
     assert "device:" not in card(filled(AnalysisResult, RESULT))
 
 
-def test_without_an_accelerator_nothing_is_said_of_it() -> None:
+def test_without_an_accelerator_nothing_is_reported_of_it() -> None:
     assert "Device:" not in screen_of()
 
 

@@ -62,13 +62,13 @@ def drawn(data: bytes) -> list[Drawn]:
         elif packet.HasField("interned_data"):
             names[packet.trusted_packet_sequence_id] = packet.interned_data
         else:
-            event, told = packet.track_event, names[packet.trusted_packet_sequence_id]
+            event, interned = packet.track_event, names[packet.trusted_packet_sequence_id]
             stack = stacks[event.track_uuid]
             if event.type == pb.TrackEvent.TYPE_SLICE_END:
                 stack.pop().end_ns = packet.timestamp
                 continue
-            made = Drawn(*place(tracks, event.track_uuid), told.event_names[event.name_iid - 1].name, packet.timestamp)
-            made.depth, made.args = len(stack), dict(argument(told, a) for a in event.debug_annotations)
+            made = Drawn(*place(tracks, event.track_uuid), interned.event_names[event.name_iid - 1].name, packet.timestamp)
+            made.depth, made.args = len(stack), dict(argument(interned, a) for a in event.debug_annotations)
             (made.flows_in if stack else made.flows_out).extend(event.flow_ids)
             stack.append(made)
             out.append(made)
@@ -85,11 +85,11 @@ def place(tracks: dict[int, Any], uuid: int) -> tuple[str, str]:
     return (parent.process.process_name if parent.HasField("process") else place(tracks, parent.uuid)[0]), track.name
 
 
-def argument(told: Any, note: Any) -> tuple[str, Any]:
-    name = told.debug_annotation_names[note.name_iid - 1].name
+def argument(interned: Any, note: Any) -> tuple[str, Any]:
+    name = interned.debug_annotation_names[note.name_iid - 1].name
     kind = note.WhichOneof("value")
     value = getattr(note, kind)
-    return name, told.debug_annotation_string_values[value - 1].str.decode() if kind == "string_value_iid" else value
+    return name, interned.debug_annotation_string_values[value - 1].str.decode() if kind == "string_value_iid" else value
 
 
 def of_lanes(slices: list[Drawn], ideal: bool = False) -> list[Drawn]:
@@ -260,12 +260,12 @@ def test_steps_without_a_common_clock_follow_each_other() -> None:
 def test_actions_lie_on_tracks_of_their_controllers_in_the_traced_time() -> None:
     built = job(SCRIPT, steps=2)
     at = int(built.ops.start_ns.min())
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "time_ns": [at - 10**12, at - MS, at + MS, at + 2 * MS], "busy_ns": [MS, 3 * MS, -1, 5 * MS],
         "controller": ["hpa", "hpa", "ops", "hpa"], "target": ["web"] * 4, "knob": ["replicas"] * 4,
         "before": ["", "", "", "5"], "after": ["1", "2", "", "3"], "direction": [1, 1, -1, 0], "trigger": ["", "cpu", "", ""],
     }  # fmt: skip
-    words = {key: np.array(value, dtype=object) if isinstance(value[0], str) else value for key, value in told.items()}
+    words = {key: np.array(value, dtype=object) if isinstance(value[0], str) else value for key, value in fields.items()}
     analysis = analyze(edited(built, actions=Table(Action, words)))
     slices = [s for s in drawn(exported(analysis)) if s.process == "control"]
     zero = at - min(int(analysis.graph.origin_ns.min()), 0)
@@ -280,9 +280,9 @@ def test_actions_lie_on_tracks_of_their_controllers_in_the_traced_time() -> None
 def test_a_zone_alone_has_its_ops_and_the_actions_of_its_time() -> None:
     """Rank 1 is hit twice in step 1 of 4: of three ranks one is drawn, from the first action to the op after the last."""
     built = job(SCRIPT, steps=4)
-    told = {"time_ns": [12 * MS, 14 * MS, 40 * MS], "busy_ns": [-1, -1, -1]}
+    numbers = {"time_ns": [12 * MS, 14 * MS, 40 * MS], "busy_ns": [-1, -1, -1]}
     words = {"controller": ["a", "b", "a"], "target": ["rank 1", "rank 1", "rank 0"], "knob": ["clock"] * 3}
-    columns = {**told, **{key: np.array(value, dtype=object) for key, value in words.items()}}
+    columns = {**numbers, **{key: np.array(value, dtype=object) for key, value in words.items()}}
     analysis = analyze(edited(built, actions=Table(Action, columns)))
     zone = Zone(ranks=[1], steps=(1, 1), ops=0, first_ns=12 * MS, last_ns=22 * MS, rank_ns=0)
     out = io.BytesIO()
@@ -296,9 +296,9 @@ def test_a_zone_alone_has_its_ops_and_the_actions_of_its_time() -> None:
 
 def test_actions_lie_over_the_ranks_that_they_hit_until_the_next_op_there() -> None:
     built = job({0: "fwd 5 | AR 2", 1: "fwd 5 | AR 2"}, steps=2)
-    told = {"time_ns": [6 * MS, 8 * MS, 9 * MS]}
+    numbers = {"time_ns": [6 * MS, 8 * MS, 9 * MS]}
     words = {"controller": ["a", "b", "c"], "target": ["rank 1", "job", "nobody"], "knob": ["clock"] * 3}
-    columns = {**told, **{key: np.array(value, dtype=object) for key, value in words.items()}}
+    columns = {**numbers, **{key: np.array(value, dtype=object) for key, value in words.items()}}
     slices = drawn(exported(analyze(edited(built, actions=Table(Action, columns)))))
     over = [(s.process, s.args["controller"], s.start_ns // MS, s.end_ns // MS) for s in slices if s.track == "actions"]
     assert sorted(over) == [("rank 0", "b", 8, 12), ("rank 1", "a", 6, 7), ("rank 1", "b", 8, 12)]

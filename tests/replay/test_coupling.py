@@ -185,8 +185,8 @@ def test_whatever_the_job_did_the_figures_are_shares_or_null(built: Trace) -> No
         assert all(0 <= share <= 1 for share in [*response["left_by_step"], *response["left_by_gate"]])
         assert 0 <= response["reached_ranks"] <= len(built.members)
         assert sum(row["share"] for row in response["absorbed_by"]) <= 1 + 1e-9
-    told = coupling["turnover"]
-    assert all(told[key] is None or 0 <= told[key] <= 1 for key in ("value", "p", "expected"))
+    found = coupling["turnover"]
+    assert all(found[key] is None or 0 <= found[key] <= 1 for key in ("value", "p", "expected"))
 
 
 @settings(max_examples=20)

@@ -93,7 +93,7 @@ def test_beside_traces_the_attempts_are_a_section_and_the_traced_one_is_named(lo
     assert "Fidelity" in screen
 
 
-def test_without_job_logs_nothing_is_said_of_attempts(tmp_path: Path) -> None:
+def test_without_job_logs_nothing_is_reported_of_attempts(tmp_path: Path) -> None:
     ops(tmp_path / "ops.csv")
     result = asked(tmp_path / "ops.csv", "-o", tmp_path / "run")
     assert result["attempts"] is None
@@ -136,7 +136,7 @@ def test_the_same_logs_give_the_same_bytes(logs: Path) -> None:
     assert "2 attempts" in taut.analyze([logs]).verdict
 
 
-def test_a_launcher_out_of_restarts_is_said(shared: Path, tmp_path: Path) -> None:
+def test_a_launcher_out_of_restarts_is_reported(shared: Path, tmp_path: Path) -> None:
     result = asked(shared / "control" / "torchrun-c10d-timeout.err", "-o", tmp_path / "run")
     assert "all 3 restarts burned" in result["verdict"]["text"]
     assert result["attempts"]["out_of_restarts"] == ["torchrun-c10d-timeout"]

@@ -66,12 +66,12 @@ class _Log:
     """Stages as lines, off a terminal: none in the first seconds, then each stage once and a long one now and then."""
 
     def __init__(self) -> None:
-        self._said, self._quiet_until = "", time.monotonic() + PATIENCE_S
+        self._shown, self._quiet_until = "", time.monotonic() + PATIENCE_S
 
     def __call__(self, stage: str) -> None:
         now, word = time.monotonic(), stage.split(" ", 1)[0]
-        if now > self._quiet_until and (word != self._said or now > self._quiet_until + PATIENCE_S):
-            self._said, self._quiet_until = word, now
+        if now > self._quiet_until and (word != self._shown or now > self._quiet_until + PATIENCE_S):
+            self._shown, self._quiet_until = word, now
             say(f"{stage} …")
 
 
@@ -125,7 +125,7 @@ def shown(show_it: Callable[[], None]) -> Exception | None:
 
 
 def shown_and_kept(show_it: Callable[[], None], save: Callable[[], Path] | None, what: str, remedy: str, quiet: bool) -> None:
-    """Print an answer, then keep it where that is asked for: what fails is told once the rest is done."""
+    """Print an answer, then keep it where that is asked for: what fails is reported once the rest is done."""
     lost = shown(show_it)
     if save is not None:
         path = kept(save, what, remedy)
@@ -145,8 +145,8 @@ def kept(save: Callable[[], Path], what: str, remedy: str) -> Path | None:
         if os.environ.get("TAUT_DEBUG"):
             raise
         signals.check()
-        told = str(error) if isinstance(error, TautError) else f"{reason(error)}; {remedy}"
-        say(f"taut: {what} was not written: {told}")
+        message = str(error) if isinstance(error, TautError) else f"{reason(error)}; {remedy}"
+        say(f"taut: {what} was not written: {message}")
         return None
 
 

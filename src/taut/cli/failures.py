@@ -134,8 +134,8 @@ def _reader_left() -> bool:
 def _too_little(error: Exception) -> str:
     limit = memory.limit_bytes()
     where = "give it more" if limit is None else f"raise the limit of {limit >> 20:,} MB (ulimit -v)"
-    said = f" ({error})" if isinstance(error, MemoryError) and str(error) else ""
-    return f"not enough memory{said}; {where}, or fewer traces, steps or ranks at a time"
+    detail = f" ({error})" if isinstance(error, MemoryError) and str(error) else ""
+    return f"not enough memory{detail}; {where}, or fewer traces, steps or ranks at a time"
 
 
 def _enough_memory() -> None:

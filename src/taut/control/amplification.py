@@ -26,7 +26,7 @@ MOSTLY = 2.0
 LEAST_WORKS = 20
 """Works from which the interval of their mean says something."""
 LEAST_EVENTS = 100
-"""Unlinked repeats from which a branching ratio can be told."""
+"""Unlinked repeats from which a branching ratio is estimated."""
 MOST_EVENTS = 10_000
 """Of more than these the first are fitted: it bounds the time."""
 MOST_STREAMS = 8

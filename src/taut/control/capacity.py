@@ -1,4 +1,4 @@
-"""How much a server serves when it is full, told from when attempts began and were answered.
+"""How much a server serves when it is full, estimated from when attempts began and were answered.
 
 A queue is known by its order. Whoever is answered before another who came earlier was served beside it: the most that one
 overtook, and one, is the least number that is served at once (*beside*). While at least as many are inside, answers follow
@@ -55,7 +55,7 @@ def overtaken(begin: Floats, end: Floats) -> int:
     inside: list[float] = []
     most, last = 0, -np.inf
     for at, until in zip(begin.tolist(), end.tolist(), strict=True):
-        # Those that began at the same time are told by neither order.
+        # Of those that began at the same time none overtook another.
         del inside[: bisect_right(inside, at)]
         if at > last:
             most = max(most, len(inside) - bisect_right(inside, until))

@@ -7,7 +7,7 @@ taken in standard deviations of its null, and the largest counts; p is twice tha
 Null hypothesis: when B acts has nothing to do with when A acts. Circular shifts of B's actions on each target keep every
 stream's own rhythm and break only what ties the two together.
 
-From few actions no chance is told, nor where both act by the clock: the accounting is exact, and is listed where nearly
+From few actions no chance is given, nor where both act by the clock: the accounting is exact, and is listed where nearly
 all of A's actions of one direction were undone at once and by turns. Two controllers of which one scales up and the other
 down are by turns too, but not at once.
 """
@@ -27,7 +27,7 @@ from taut.core.jit import expect, kernel
 
 KIND = "conflict"
 LEAST = 20
-"""Actions of each controller from which a chance is told."""
+"""Actions of each controller from which a chance is given."""
 FRACTIONS = (1 / 32, 1 / 8, 1 / 4, 1 / 2)
 """τ in usual times between two actions of one controller."""
 SHIFTS = (99, 999, 9999)
@@ -236,8 +236,8 @@ def _relation(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) ->
 
 def _what(log: Log, rows: Ints) -> str:
     """What actions do: preempt, where they say so, else change their knob."""
-    said = log.matching("trigger", "preempt") | log.matching("after", "preempt") | log.matching("outcome", "preempt")
-    return "preemption" if said[rows].mean() > 0.5 else f"changes to {log.name('knob', rows[0]) or 'a setting'}"
+    preempted = log.matching("trigger", "preempt") | log.matching("after", "preempt") | log.matching("outcome", "preempt")
+    return "preemption" if preempted[rows].mean() > 0.5 else f"changes to {log.name('knob', rows[0]) or 'a setting'}"
 
 
 def _counted(log: Log, pair: Pair) -> tuple[list[tuple[float, Relation]], int]:

@@ -5,7 +5,7 @@ Each work arrives at λ; an attempt that takes longer than T is made again, at m
 retries a work at most λ(1+b). Two stable solutions mean: one stall, however short, may leave the system in the upper one.
 Exact: no test; what is estimated has an interval.
 
-From a log: λ is told by first attempts in calm windows, μ by answers that follow each other while the server is full
+From a log: λ is estimated by first attempts in calm windows, μ by answers that follow each other while the server is full
 (``capacity.py``), T by a spike of the durations, R by the largest number of an attempt. A budget shows where much is late: if
 only a share r of what may be tried again is, then when everything is late a work makes Σ rᵏ attempts.
 
@@ -31,7 +31,7 @@ POINTS = 20_001
 """Places at which the equation is looked at."""
 WINDOWS = 64
 LEAST = 50
-"""Works, and attempts kept, from which rates are told."""
+"""Works, and attempts kept, from which rates are estimated."""
 MOST = 20
 """Targets that are looked at, the busiest."""
 CALM, TROUBLE = 0.05, 0.5
@@ -40,7 +40,7 @@ again when most is late."""
 IN_VAIN = 0.5
 """Where most is late, answers in time come at less than this share of what is served: the rest is served in vain."""
 FULL, REFUSED = 30, 20
-"""Answers of a full server, and late attempts that may be tried again, from which these are told."""
+"""Answers of a full server, and late attempts that may be tried again, from which these are estimated."""
 DRAWS = 200
 SURE = 0.95
 """Share of the draws that must have two stable solutions for a system to be called vulnerable."""
@@ -113,7 +113,7 @@ def fixed_points(per_s: float, serves_per_s: float, timeout_s: float, retries: i
 
 
 def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
-    """Targets of which rates, timeout and retries can be told, if they have two stable loads."""
+    """Targets of which rates, timeout and retries are known, if they have two stable loads."""
     rows = np.flatnonzero((log.attempt >= 0) & (log.busy_ns > 0))
     found = [_relation(log, mine, rng) for mine in log.groups(log.target, rows, 2 * LEAST, MOST)]
     return [one for one in found if one]

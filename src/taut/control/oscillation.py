@@ -1,7 +1,7 @@
 """Oscillation: a controller that turns its knob back and forth more often than demand does.
 
 Accounting, where demand is known: each turn of demand forces a reversal; what is beyond is the controller's own. It is
-exact, and from few reversals no chance is told.
+exact, and from few reversals no chance is given.
 
 Statistic, from many reversals: the largest peak of the periodogram of the knob over the frequencies around it, the knob
 cleared of what demand explains (its values around the time, as a straight line and by rank) and whitened (AR(1)).
@@ -23,7 +23,7 @@ from taut.core.jit import kernel
 
 KIND = "oscillation"
 LEAST = 20
-"""Reversals from which a chance is told."""
+"""Reversals from which a chance is given."""
 LISTED = 4
 """Fewer reversals of its own are not listed: two there and two back."""
 SURROGATES = (49, 499)
@@ -86,12 +86,12 @@ def reversing(log: Log) -> list[tuple[Ints, int]]:
 
 def _note(log: Log, rows: Ints, turns: int, known: Demand | None, others: int) -> None:
     more = f" ({others} others turned back, too)" if others else ""
-    said = f"{_reversed(log, rows)} {turns} times"
+    text = f"{_reversed(log, rows)} {turns} times"
     if known is None:
-        log.notes.append(f"{said}: demand is not recorded, which would force some{more}")
+        log.notes.append(f"{text}: demand is not recorded, which would force some{more}")
     else:
         log.notes.append(
-            f"{said}; {known.name}, as it saw it when it acted, turned {zigzag(known.value, 0.0)} times; what demand itself "
+            f"{text}; {known.name}, as it saw it when it acted, turned {zigzag(known.value, 0.0)} times; what demand itself "
             f"did is not recorded{more}"
         )
 

@@ -123,7 +123,7 @@ def manifest_of(folder: Path) -> Manifest | None:
 
 
 def is_run_folder(folder: str | Path) -> bool:
-    """Whether taut wrote a run here, told by how its ``run.json`` begins."""
+    """Whether taut wrote a run here, judged by how its ``run.json`` begins."""
     try:
         with _plain(Path(folder, RUN)) as stream:
             return HEAD.match(stream.read(200)) is not None
@@ -213,7 +213,7 @@ def _listed(path: Path) -> File:
 
 
 def _has_size(path: Path, listed: File | None) -> bool:
-    """Whether a file is as long as its manifest says: what can be told at once, before anything is computed."""
+    """Whether a file is as long as its manifest says: what can be checked at once, before anything is computed."""
     try:
         found = path.lstat()
         return listed is not None and stat.S_ISREG(found.st_mode) and found.st_size == listed.bytes

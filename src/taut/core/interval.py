@@ -19,7 +19,7 @@ Z = 1.96
 
 
 def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Ints:
-    """Moving-block resamples of 0 … count − 1, draws × count: runs of neighbours, ∛count long unless said, joined up.
+    """Moving-block resamples of 0 … count − 1, draws × count: runs of neighbours, ∛count long unless given, joined up.
 
     Blocks run on from the last step to the first, so that every step is drawn equally often.
     """

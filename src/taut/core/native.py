@@ -291,7 +291,7 @@ def _surroundings() -> tuple[str, ...]:
 
 
 def _version(package: str) -> str:
-    """Told by the name of its folder of metadata: reading them would take longer than the kernels do."""
+    """Known by the name of its folder of metadata: reading them would take longer than the kernels do."""
     found = importlib.util.find_spec(package)
     beside = Path(str(found.origin)).parents[1] if found else Path()
     names = sorted(path.name for path in beside.glob(f"{package}-*.dist-info"))

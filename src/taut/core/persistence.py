@@ -15,11 +15,11 @@ import numpy as np
 from taut.core.array_types import Floats, Numbers
 
 LEAST = 5
-"""Steps below which nothing is said."""
+"""Steps below which nothing is reported."""
 LEAST_FREE = 2.0
 """Degrees of freedom that the reddest series is left with: what stands fifty standard errors high needs no more steps."""
 MOST_AUTOCORRELATED = 0.95
-"""Beyond this a series wanders so much that nothing can be said, and saying so needs a finite number."""
+"""Beyond this a series wanders so much that nothing can be concluded, and reporting that needs a finite number."""
 
 
 def above_zero(series: Numbers) -> tuple[float, float]:

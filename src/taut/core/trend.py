@@ -26,7 +26,7 @@ BIAS, LOSS = 2.0, 4.0
 """Level and slope are taken out before the redness is estimated, which makes a series of n values look less red: by so many
 nths, and by so many nths of itself."""
 MOST_AUTOCORRELATED = 0.95
-"""Beyond this a series wanders so much that nothing can be said, and saying so needs a finite number."""
+"""Beyond this a series wanders so much that nothing can be concluded, and reporting that needs a finite number."""
 ON_A_LINE = 1e-9
 """Values that stray from a line by less than this share of the largest lie on it."""
 SURE = 0.95

@@ -75,7 +75,7 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
     rows = []
     for number, folder in enumerate(runs):
         rows.append(judge(folder))
-        _told(number + 1, len(runs), rows[-1])
+        _print_progress(number + 1, len(runs), rows[-1])
     _result(rows, output, as_json)
     if with_ladder:
         from rich.console import Console
@@ -120,7 +120,7 @@ def matrix(
         runs = list(plans.model_plan(seed, jobs, faults))
         for row in plans.judge_model(runs):
             rows.append(row)
-            _told(len(rows), len(runs), row)
+            _print_progress(len(rows), len(runs), row)
     else:
         specs = plans.plan(seed, Path(output).resolve() / "runs", jobs, faults, ranks, device)
         for spec in specs:
@@ -150,11 +150,11 @@ def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -
     if unknown:
         raise UsageError(f"no experiment {unknown[0]}; there are: {', '.join(EXPERIMENTS)}")
     rows = []
-    for told in run(experiments or tuple(EXPERIMENTS), Path(output), seed, short):
-        if isinstance(told, Row):
-            rows.append(told)
+    for report in run(experiments or tuple(EXPERIMENTS), Path(output), seed, short):
+        if isinstance(report, Row):
+            rows.append(report)
         else:
-            click.echo(told, err=True)
+            click.echo(report, err=True)
     if rows:
         show(rows, Console())
 
@@ -185,7 +185,7 @@ def _runs(folder: Path) -> list[Path]:
     return found or [folder]
 
 
-def _told(number: int, of: int, row: Row) -> None:
+def _print_progress(number: int, of: int, row: Row) -> None:
     if sys.stderr.isatty():
         click.echo(f"\r[{number}/{of}] {row.job} with {row.fault}: {row.verdict}\x1b[K", err=True, nl=number == of)
 

@@ -24,7 +24,7 @@ import msgspec
 
 from taut.core.errors import RunError
 from taut.lab.control_rescuer import HIGH, LOW, queue
-from taut.lab.control_slurm import Plan, Told
+from taut.lab.control_slurm import CaseReport, Plan
 
 HOST, ADDRESS = "localhost", "192.0.2.1"
 """An address of the block for documentation: with loopback ones alone, no name is ever resolved to an IPv4 address."""
@@ -86,7 +86,7 @@ with open({notes!r}, "a", buffering=1) as notes:
 process: of one with children Slurm may find some just after it killed them, and looks again a second later."""
 
 
-def main(plan: Plan, logs: Path, seed: int) -> Told:
+def main(plan: Plan, logs: Path, seed: int) -> CaseReport:
     """Start the cluster, run the case, copy the logs."""
     os.chdir(logs)  # stays in reach, wherever it lies, when /run is covered
     _enclose()
@@ -143,8 +143,8 @@ def _daemon(*words: str) -> None:
 
 
 def _states() -> list[str]:
-    said = subprocess.run(["sinfo", "-h", "-N", "-p", LOW, "-o", "%T"], capture_output=True, text=True, check=False)
-    return said.stdout.split()
+    listing = subprocess.run(["sinfo", "-h", "-N", "-p", LOW, "-o", "%T"], capture_output=True, text=True, check=False)
+    return listing.stdout.split()
 
 
 def _until(there: Callable[[], bool], who: str) -> None:
@@ -167,7 +167,7 @@ class Case:
         (ROOT / "low.py").write_text(work)
         UNITS.touch()
 
-    def run(self) -> Told:
+    def run(self) -> CaseReport:
         """All urgent jobs, then until the low ones have ended."""
         began = time.monotonic()
         if not self.plan.room:
@@ -178,11 +178,11 @@ class Case:
         self._arrivals()
         self._wait()
         took_s = time.monotonic() - began
-        said = ""
+        printed = ""
         if rescuer is not None:
             rescuer.kill()
-            said = rescuer.communicate()[0]
-        return self._told([line.split() for line in said.splitlines()], took_s)
+            printed = rescuer.communicate()[0]
+        return self._report([line.split() for line in printed.splitlines()], took_s)
 
     def _submit_low(self, *words: str) -> None:
         self.low.append(_submit(LOW, "--requeue", *words, str(self.script)))
@@ -208,7 +208,7 @@ class Case:
         while any(job[3] == LOW for job in queue()) and time.monotonic() < patience:
             time.sleep(POLL_S)
 
-    def _told(self, rescues: list[list[str]], took_s: float) -> Told:
+    def _report(self, rescues: list[list[str]], took_s: float) -> CaseReport:
         """Requeues and end states as Slurm tells them of each job, and what the jobs noted of their work."""
         shown = {job: _do("scontrol", "show", "job", "-o", job) for job in self.low}
         requeued = {job: int(re.findall(r"\bRestarts=(\d+)", text)[0]) for job, text in shown.items()}
@@ -218,7 +218,7 @@ class Case:
         preempted = [len(re.findall(rf"^JobId={job} .* JobState=PREEMPTED ", ended, re.MULTILINE)) for job in self.low]
         if preempted != list(requeued.values()):
             raise RunError(f"low jobs were requeued {requeued} times, but preempted {preempted}")
-        return Told(
+        return CaseReport(
             job=max(self.low, key=lambda job: requeued[job]), preempted=sum(preempted), rescued=len(rescues),
             undone=sum(requeued[job] > int(times) for job, times in rescues),
             completed=sum("JobState=COMPLETED " in text for text in shown.values()), thrown_away_s=again * UNIT_S,
@@ -234,5 +234,5 @@ if __name__ == "__main__":
     try:
         answer = main(msgspec.json.decode(sys.argv[1], type=Plan), Path(sys.argv[2]), int(sys.argv[3]))
     except RunError as error:
-        answer = Told(error=str(error))
+        answer = CaseReport(error=str(error))
     print(msgspec.json.encode(answer).decode())

@@ -70,8 +70,8 @@ def run(folder: Path, seed: int, short: bool) -> list[tuple[Path, Truth]]:
         truth = Truth(experiment=EXPERIMENT, case=case, seed=seed, done=msgspec.to_builtins(plan), predicted=predict(plan),
                       relation="timeout mismatch")  # fmt: skip
         save(truth, place)
-        told = _launch(plan, place)
-        truth = msgspec.structs.replace(truth, measured=told, present=told["outcome"] == BURNED)
+        measured = _launch(plan, place)
+        truth = msgspec.structs.replace(truth, measured=measured, present=measured["outcome"] == BURNED)
         save(truth, place)
         out.append((place / LOG, truth))
     return out

@@ -106,8 +106,8 @@ def run(folder: Path, seed: int, short: bool) -> list[tuple[Path, Truth]]:
     out = []
     for (plan, place, truth), rows in zip(cases, logs, strict=True):
         (place / LOG).write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-        told = measure(plan, rows)
-        truth = msgspec.structs.replace(truth, measured=told, present=told["outcome"] == STAYS)
+        measured = measure(plan, rows)
+        truth = msgspec.structs.replace(truth, measured=measured, present=measured["outcome"] == STAYS)
         save(truth, place)
         out.append((place / LOG, truth))
     return out

@@ -19,8 +19,8 @@ LOW, HIGH = "low", "high"
 
 def queue() -> Iterator[list[str]]:
     """Job, state, reason, partition and requeues of all jobs that wait or run."""
-    said = subprocess.run(["squeue", "-h", "-O", FIELDS], capture_output=True, text=True, check=False).stdout
-    return (line.split() for line in said.splitlines() if len(line.split()) == 5)
+    listing = subprocess.run(["squeue", "-h", "-O", FIELDS], capture_output=True, text=True, check=False).stdout
+    return (line.split() for line in listing.splitlines() if len(line.split()) == 5)
 
 
 def watch(log: Path, poll_s: float, quiet_s: float) -> None:

@@ -118,20 +118,20 @@ def run(folder: Path, seed: int, short: bool) -> list[tuple[Path, Truth]]:
         (place / LOGS).mkdir()
         cases.append((plan, place, truth))
     out = []
-    for (_, place, truth), told in zip(cases, _all([(plan, place) for plan, place, _ in cases], seed), strict=True):
-        numbers = outcome(told.preempted, told.rescued, told.undone)
-        also = ("redundant work",) if told.thrown_away_s else ()
-        measured = {**numbers, "completed": float(told.completed), "work_thrown_away_s": told.thrown_away_s,
-                    "all_done_after_s": told.took_s}  # fmt: skip
+    for (_, place, truth), report in zip(cases, _all([(plan, place) for plan, place, _ in cases], seed), strict=True):
+        numbers = outcome(report.preempted, report.rescued, report.undone)
+        also = ("redundant work",) if report.thrown_away_s else ()
+        measured = {**numbers, "completed": float(report.completed), "work_thrown_away_s": report.thrown_away_s,
+                    "all_done_after_s": report.took_s}  # fmt: skip
         present = numbers["outcome"] == FOUGHT
-        truth = msgspec.structs.replace(truth, measured=measured, present=present, target=told.job * present, also=also)
+        truth = msgspec.structs.replace(truth, measured=measured, present=present, target=report.job * present, also=also)
         save(truth, place)
         out.append((place / LOGS, truth))
     return out
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cluster's own process tells of its case, by what jobs, rescuer and Slurm said to it."""
+class CaseReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cluster's own process reports of its case, from the output of jobs, rescuer and Slurm."""
 
     job: str = ""
     """The low job that was preempted most."""
@@ -148,7 +148,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-def _all(cases: list[tuple[Plan, Path]], seed: int) -> list[Told]:
+def _all(cases: list[tuple[Plan, Path]], seed: int) -> list[CaseReport]:
     """One cluster for each case, all at once; they are killed at the end, however that comes."""
     started = []
     try:
@@ -157,14 +157,14 @@ def _all(cases: list[tuple[Plan, Path]], seed: int) -> list[Told]:
                        msgspec.json.encode(plan).decode(), str(place / LOGS), str(seed)]  # fmt: skip
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             started.append(process)
-        return [_told(process, place) for process, (_, place) in zip(started, cases, strict=True)]
+        return [_report(process, place) for process, (_, place) in zip(started, cases, strict=True)]
     finally:
         for process in started:
             process.kill()
             process.communicate()
 
 
-def _told(process: subprocess.Popen[bytes], place: Path) -> Told:
+def _report(process: subprocess.Popen[bytes], place: Path) -> CaseReport:
     try:
         answer, words = process.communicate(timeout=MOST_S)
     except subprocess.TimeoutExpired:
@@ -172,7 +172,7 @@ def _told(process: subprocess.Popen[bytes], place: Path) -> Told:
     if not answer:
         last = words.decode(errors="replace").strip().splitlines()[-1:] or ["without a word"]
         raise RunError(f"{place}: the cluster's process ended: {last[0][:300]}")
-    told = msgspec.json.decode(answer, type=Told)
-    if told.error:
-        raise RunError(f"{place}: {told.error}")
-    return told
+    report = msgspec.json.decode(answer, type=CaseReport)
+    if report.error:
+        raise RunError(f"{place}: {report.error}")
+    return report

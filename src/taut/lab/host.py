@@ -111,19 +111,19 @@ class Host:
         self.pids: list[int] = []
         self.links: list[Connection] = []
         self.faults = Faults(self, cgroup)
-        self.told: dict[str, list[Any]] = {}
+        self.reports: dict[str, list[Any]] = {}
         self.skewed_at = 0
 
     def run(self) -> Truth:
         """Start the ranks, lead them through the parts, and say what was done to them."""
         try:
             self._start()
-            self.told["plain"] = self._gather()
+            self.reports["plain"] = self._gather()
             for part in self.spec.parts:
                 self.progress[:-1] = -1
                 began = time.monotonic_ns()
                 self._tell("go")
-                self.told[part] = self._gather(part)
+                self.reports[part] = self._gather(part)
                 self.skewed_at = (began + time.monotonic_ns()) // 2 - began
                 self._write_logs(part)
         finally:
@@ -147,8 +147,8 @@ class Host:
             link.send(word)
 
     def _gather(self, part: str = "") -> list[Any]:
-        """What every rank tells about a part; None for a rank that did not come back."""
-        told: list[Any] = [None] * self.spec.ranks
+        """The report of every rank on a part; None for a rank that did not come back."""
+        reports: list[Any] = [None] * self.spec.ranks
         open_ = dict(enumerate(self.links))
         patience = time.monotonic() + PATIENCE_S
         alone = self.spec.device == "cpu"  # else a rank's interface is the machine's, and says nothing of the rank
@@ -157,7 +157,7 @@ class Host:
             ready = set(wait(list(open_.values()), POLL_S))
             for rank, link in list(open_.items()):
                 if link in ready:
-                    told[rank] = self._checked(rank, part, _received(link))
+                    reports[rank] = self._checked(rank, part, _received(link))
                     del open_[rank]
             if part in FAULTED:
                 self.faults.at(int(self.progress[:-1].max()))
@@ -170,7 +170,7 @@ class Host:
         self.faults.clear()
         if sample is not None:
             sample.write()
-        return told
+        return reports
 
     def _is_over(self, silent: set[int]) -> bool:
         """Whether a job that was hung or killed has come to its end: the survivors are back, or hang as well."""
@@ -182,7 +182,7 @@ class Host:
         return bool(silent)
 
     def _checked(self, rank: int, part: str, answer: Part | str) -> Part | str:
-        """What a rank told, unless it failed where no failure was ordered."""
+        """The report of a rank, unless it failed where no failure was ordered."""
         failed = answer if isinstance(answer, str) else answer.failed
         if failed and not (self.spec.fault in FATAL and part == "faulted"):
             raise TautError(f"{part or 'start'}: rank {rank} failed: {failed}")
@@ -192,14 +192,14 @@ class Host:
         with (self.folder / part / "steps.csv").open("w", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(("rank", "step", "start_ns", "end_ns", "loss"))
-            for rank, told in enumerate(self.told[part]):
-                for step, (_, _, begin, end, loss) in enumerate(getattr(told, "steps", ())):
+            for rank, report in enumerate(self.reports[part]):
+                for step, (_, _, begin, end, loss) in enumerate(getattr(report, "steps", ())):
                     rows.writerow((rank, step, begin, end, f"{loss:.6f}"))
 
     def cpu_share(self, rank: int) -> float:
         """CPU seconds per second that a rank used in the first healthy part."""
-        told = self.told["healthy-0"][rank]
-        return float(told.cpu_s / ((told.steps[-1][1] - told.steps[0][0]) / 1e9))
+        report = self.reports["healthy-0"][rank]
+        return float(report.cpu_s / ((report.steps[-1][1] - report.steps[0][0]) / 1e9))
 
     def _end(self) -> None:
         self.faults.clear()
@@ -213,7 +213,7 @@ class Host:
         skew = clocks(spec)
         plain, healthy = self._walls("plain"), [self._walls(p) for p in spec.parts if p not in FAULTED]
         profiled = [ns for walls in healthy for ns in walls]
-        if "unprofiled" in self.told:
+        if "unprofiled" in self.reports:
             plain, profiled = self._walls("unprofiled"), self._walls("faulted")
         bytes_of = {
             kind: float(sum(f.stat().st_size for f in (self.folder / "faulted").glob(pattern)))
@@ -237,8 +237,10 @@ class Host:
 
         On a GPU by CUDA events, counted from a barrier: hosts run ahead of their devices.
         """
-        came = [told for told in self.told[part] if hasattr(told, "steps")]
-        ends = [np.cumsum(told.device_ns).tolist() if told.device_ns else [row[1] for row in told.steps] for told in came]
+        came = [report for report in self.reports[part] if hasattr(report, "steps")]
+        ends = [
+            np.cumsum(report.device_ns).tolist() if report.device_ns else [row[1] for row in report.steps] for report in came
+        ]
         if not ends:
             return []
         latest = np.array([max(e[s] for e in ends) for s in range(min(map(len, ends)))])
@@ -246,8 +248,8 @@ class Host:
 
     def _device(self, part: str) -> dict[int, tuple[int, ...]]:
         """By rank, what CUDA events say of every step but the first, ns."""
-        told = [getattr(of_rank, "device_ns", ()) for of_rank in self.told.get(part, ())]
-        return {rank: tuple(ns[1:]) for rank, ns in enumerate(told) if len(ns) > 1}
+        device_ns = [getattr(of_rank, "device_ns", ()) for of_rank in self.reports.get(part, ())]
+        return {rank: tuple(ns[1:]) for rank, ns in enumerate(device_ns) if len(ns) > 1}
 
 
 class Faults:
@@ -357,8 +359,8 @@ def _sampled(rank: int, pid: int) -> Iterator[tuple[int, ...]]:
 
 def _received(link: Connection) -> Part | str:
     try:
-        told: Part | str = link.recv()
-        return told
+        report: Part | str = link.recv()
+        return report
     except (EOFError, OSError):
         return "ended without a word"
 

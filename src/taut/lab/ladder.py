@@ -44,7 +44,7 @@ Modelled jobs have no flight recorder.
 Recorded = tuple[Trace, Table | None, Truth]
 """A run and all that was recorded of it: the trace, the step log (rows of ``Mark``) if there is one, and the truth."""
 ANSWERS = 0.9
-"""Share of the runs of a fault that a rung must get right to be said to answer it."""
+"""Share of the runs of a fault that a rung must get right to count as answering it."""
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,11 +145,11 @@ def tables(seen: Sequence[Rung]) -> tuple[Grid, Grid]:
         first = able[0] if able else NOT_YET if set(cells) == {NOT_YET} else "none"
         answers.append([fault, *cells, "" if fault in HEALTHY else first])
     header = ["rung", "root cause right", "false findings", "counterfactual error", "overhead", "bytes a rank and step"]
-    said = [_said(name, [r for r in seen if r.rung == name]) for name in names]
-    return Grid(header, said), Grid(["fault", *names, "least that answers"], answers)
+    rows = [_row(name, [r for r in seen if r.rung == name]) for name in names]
+    return Grid(header, rows), Grid(["fault", *names, "least that answers"], answers)
 
 
-def _said(name: str, seen: Sequence[Rung]) -> list[str]:
+def _row(name: str, seen: Sequence[Rung]) -> list[str]:
     s = summarise([r.row for r in seen])
     counts = [f"{share.count} of {share.of}" for share in (s.right, s.false_findings)]
     overhead, written = spread(r.overhead for r in seen).median, spread(r.bytes_per_rank_step for r in seen).median

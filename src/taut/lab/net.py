@@ -67,13 +67,13 @@ class Socket:
     """
 
     def __init__(self, rank: int, relayed: bool) -> None:
-        ready, told = os.pipe()
+        ready, notify = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _keep(rank, told)
+            _keep(rank, notify)
         os.read(ready, 1)
         os.close(ready)
-        os.close(told)
+        os.close(notify)
         self.port = f"p{rank}{'r' if relayed else ''}"
         self.relay = self._relayed() if relayed else None
         if not relayed:
@@ -121,14 +121,14 @@ class Socket:
         os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
 
 
-def _keep(rank: int, told: int) -> NoReturn:
+def _keep(rank: int, notify: int) -> NoReturn:
     """Called in the process that keeps a namespace: never returns."""
     try:
         if _libc.unshare(NEW_NET | NEW_UTS) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         socket.sethostname(f"node{rank}")
         _do("ip", "link", "set", "lo", "up")
-        os.write(told, b".")
+        os.write(notify, b".")
         while True:
             signal.pause()
     finally:

@@ -1,4 +1,4 @@
-"""One rank of a lab job: a forked process in its own network, doing the recorded parts as it is told."""
+"""One rank of a lab job: a forked process in its own network, doing the recorded parts on command."""
 
 from __future__ import annotations
 
@@ -102,17 +102,17 @@ def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folde
         schedule=lambda step: ProfilerAction.RECORD_AND_SAVE if step == last else ProfilerAction.RECORD,
     )
     recorder.start()
-    told = _steps(job, pace, part, range(spec.steps), progress, str(folder.parent), recorder)
+    report = _steps(job, pace, part, range(spec.steps), progress, str(folder.parent), recorder)
     recorder.stop()
     if part != "faulted":
-        return told  # recorded all the same, so that the counterfactual pays the same overhead
+        return report  # recorded all the same, so that the counterfactual pays the same overhead
     raw = folder / f"rank{job.rank}.json"
     recorder.export_chrome_trace(str(raw))
     with gzip.open(raw.with_suffix(".json.gz"), "wb", compresslevel=1) as file:
         file.write(raw.read_bytes())
     raw.unlink()
     _dump(folder, job)
-    return told
+    return report
 
 
 def _dump(folder: Path, job: Job) -> None:
@@ -129,7 +129,7 @@ def _dump(folder: Path, job: Job) -> None:
 
 
 def _watch(folder: Path, job: Job, progress: Ints) -> None:
-    """Runs beside the job: dumps the flight recorder of a rank that hangs, when told to."""
+    """Runs beside the job: dumps the flight recorder of a rank that hangs, on command."""
     while progress[-1] == 0:
         time.sleep(0.1)
     folder.mkdir(exist_ok=True)
@@ -139,7 +139,7 @@ def _watch(folder: Path, job: Job, progress: Ints) -> None:
 def _steps(
     job: Job, pace: Pace, part: str, steps: range, progress: Ints, scratch: str, recorder: profile | None = None
 ) -> Part:
-    told = Part()
+    report = Part()
     events = [event_now()] if job.on_gpu else []
     taken: list[tuple[int, int, int, int]] = []
     losses: list[Loss] = []
@@ -155,7 +155,7 @@ def _steps(
         try:
             losses.append(job.step(step, scratch))
         except (RuntimeError, OSError) as error:
-            told.failed = str(error).splitlines()[0][:200]
+            report.failed = str(error).splitlines()[0][:200]
             break
         end = time.monotonic_ns()
         taken.append((begin, end, own, own + end - begin))
@@ -163,12 +163,12 @@ def _steps(
             events.append(event_now())
         if recorder is not None and step < steps[-1]:
             recorder.step()
-    told.cpu_s = time.process_time() - cpu
+    report.cpu_s = time.process_time() - cpu
     if events:
         torch.cuda.synchronize()
-    told.device_ns = [round(1e6 * a.elapsed_time(b)) for a, b in pairwise(events)]
-    told.steps = [(*times, float(loss)) for times, loss in zip(taken, losses, strict=True)]
-    return told
+    report.device_ns = [round(1e6 * a.elapsed_time(b)) for a, b in pairwise(events)]
+    report.steps = [(*times, float(loss)) for times, loss in zip(taken, losses, strict=True)]
+    return report
 
 
 def _set_clock(spec: Spec, rank: int, part: str) -> None:

@@ -54,16 +54,16 @@ def _pass_on(other: dict[int, int]) -> None:
     rng = random.Random(1)
     queue: list[tuple[float, int, int, bytes]] = []
     latest = dict.fromkeys(other, 0.0)
-    count, told = 0, sys.stdin.fileno()
+    count, control = 0, sys.stdin.fileno()
     while True:
         wait = max(queue[0][0] - time.monotonic(), 0) if queue else None
-        ready = select.select([told, *other], [], [], wait)[0]
-        if told in ready:
+        ready = select.select([control, *other], [], [], wait)[0]
+        if control in ready:
             line = sys.stdin.readline()
             if not line:
                 return
             delay, jitter, loss = (float(x) / scale for x, scale in zip(line.split(), (1e3, 1e3, 1), strict=True))
-        for fd in set(ready) - {told}:
+        for fd in set(ready) - {control}:
             for packet in _packets(fd):
                 if loss and rng.random() < loss:
                     continue

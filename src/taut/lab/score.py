@@ -141,9 +141,9 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
     predicted = float(sum(f.recoverable_wall_ns for f in findings) if joint is None else joint)
     worth = truth.fault not in HEALTHY and verdict != "not yet" and saving > 0 and saving >= WORTH * se
     clock_error, covered = _clock(result.fidelity.clock.offset_ns if result.fidelity else {}, truth)
-    said = [_sentence((f.mode, *f.alternatives), f.links, f.ranks, f.steps) for f in findings]
+    sentences = [_sentence((f.mode, *f.alternatives), f.links, f.ranks, f.steps) for f in findings]
     return _row(
-        truth, verdict=verdict, detected=bool(findings), found=_joined(said), predicted_ns=predicted,
+        truth, verdict=verdict, detected=bool(findings), found=_joined(sentences), predicted_ns=predicted,
         onset_error_steps=_onset(findings, faults, result.job.first_step or 0),
         extra=sum(not any(_fits(f, fault) for fault in faults) for f in findings),
         counterfactual_error=abs(predicted - saving) / saving if worth else None,

@@ -135,10 +135,10 @@ def lines(s: Summary) -> list[str]:
 
 
 def _of(share: Share, noun: str) -> str:
-    said = f"{share.count} of {share.of} {noun}"
+    text = f"{share.count} of {share.of} {noun}"
     if share.value is None or share.lo is None or share.hi is None:
-        return said
-    return f"{said} = {percent(share.value)} ({100 * share.lo:.1f}–{percent(share.hi)})"
+        return text
+    return f"{text} = {percent(share.value)} ({100 * share.lo:.1f}–{percent(share.hi)})"
 
 
 def show(rows: Sequence[Row], console: Console) -> None:
@@ -147,13 +147,13 @@ def show(rows: Sequence[Row], console: Console) -> None:
     if device(rows).body:
         console.print()
         device(rows).show(console)
-    for heading, said in (("Not right", failures(rows)), ("Score (95 % intervals in brackets)", lines(summarise(rows)))):
-        if said:
-            console.print(Text(f"\n{heading}", style="underline"), Text("\n".join(said)), sep="\n", soft_wrap=True)
+    for heading, texts in (("Not right", failures(rows)), ("Score (95 % intervals in brackets)", lines(summarise(rows)))):
+        if texts:
+            console.print(Text(f"\n{heading}", style="underline"), Text("\n".join(texts)), sep="\n", soft_wrap=True)
 
 
 def write(rows: Sequence[Row], folder: Path) -> list[str]:
-    """Write ``matrix.json``, ``.csv``, ``.md`` and the plots; returns what is to be said about it, if anything."""
+    """Write ``matrix.json``, ``.csv``, ``.md`` and the plots; returns notes on it, if any."""
     folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(rows)
     document = msgspec.json.encode({"summary": summary, "rows": rows})
@@ -164,9 +164,9 @@ def write(rows: Sequence[Row], folder: Path) -> list[str]:
     plain.writeheader()
     plain.writerows({k: safe(v) if isinstance(v, str) else v for k, v in msgspec.to_builtins(r).items()} for r in rows)
     (folder / "matrix.csv").write_text(sheet.getvalue(), encoding="utf-8")
-    said = [*(f"- {line}" for line in lines(summary)), "", *(f"- {line}" for line in failures(rows))]
+    bullets = [*(f"- {line}" for line in lines(summary)), "", *(f"- {line}" for line in failures(rows))]
     grids = [grid.markdown() for grid in (matrix(rows), device(rows)) if grid.body]
-    (folder / "matrix.md").write_text("\n".join([*grids, *said]).rstrip() + "\n", encoding="utf-8")
+    (folder / "matrix.md").write_text("\n".join([*grids, *bullets]).rstrip() + "\n", encoding="utf-8")
     try:
         for name, chart in plots(rows).items():
             chart.save(str(folder / f"{name}.svg"))
@@ -185,7 +185,7 @@ def plots(rows: Sequence[Row]) -> dict[str, LayerChart]:
 
 
 def _heat(alt: ModuleType, grid: Grid) -> LayerChart:
-    """Fault × job, coloured by the share that is right; grey where it cannot be said yet."""
+    """Fault × job, coloured by the share that is right; grey where it is not known yet."""
     jobs, faults = list(grid.header[1:]), [row[0] for row in grid.body]
     texts = [(fault, job, text) for fault, *row in grid.body for job, text in zip(jobs, row, strict=True) if text]
     cells = [{"fault": f, "job": j, "text": t, "share": -1 if right(t) is None else right(t)} for f, j, t in texts]

@@ -275,7 +275,7 @@ class Hops:
 
     @contextmanager
     def _noted(self, verb: str, x: torch.Tensor, source: int, target: int, done: Callable[[], bool]) -> Iterator[None]:
-        said = {"Src Rank": source, "Dst Rank": target, "Seq": self.seq[source, target]}
+        args = {"Src Rank": source, "Dst Rank": target, "Seq": self.seq[source, target]}
         self.seq[source, target] += 1
         ends = f"{source}->{target}" if verb == "send" else f"{target}<-{source}"
         entry = {
@@ -285,7 +285,7 @@ class Hops:
         }  # fmt: skip
         self.made += 1
         self.last.append((entry, done))
-        with _RecordFunctionFast(f"taut::{verb}", [x], said):
+        with _RecordFunctionFast(f"taut::{verb}", [x], args):
             yield
 
     def entries(self) -> list[dict[str, Any]]:

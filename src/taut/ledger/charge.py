@@ -134,7 +134,7 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 
 
 MONEY_UNIT, HOUR_NS = Decimal("0.000001"), Decimal(3_600_000_000_000)
-"""The smallest amount that is told, in units of the currency; an hour in ns."""
+"""The smallest amount that is shown, in units of the currency; an hour in ns."""
 
 
 @dataclass(frozen=True)

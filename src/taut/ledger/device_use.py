@@ -85,7 +85,7 @@ def device_axis(graph: Graph, device: Device) -> Axis | None:
     rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
     segment = graph.segment[np.searchsorted(graph.steps, step)].astype(np.int64)
     base = graph.members.base_ns[np.searchsorted(graph.ranks, rank)]
-    start, end = start + base, end + base  # windows are told on the clock of the file, ops lie on that of the reader
+    start, end = start + base, end + base  # windows are given on the clock of the file, ops lie on that of the reader
     middle = (int(start.min()) + int(end.max())) // 2
     start, end = (_aligned(graph, rank, time, middle) - graph.origin_ns[segment] for time in (start, end))
     low = min(int(ops.start_ns.min()), int(start.min()))
@@ -266,10 +266,10 @@ def collectives(graph: Graph) -> list[DeviceCollective]:
     out = []
     for k in np.argsort(-spent, kind="stable")[:MOST_COLLECTIVES].tolist():
         mine = order[begin[k] : begin[k + 1]]
-        told = mine[matched[mine]]
-        apart = len(told) > 0
-        timed = graph.work_ns[rows[told]] if apart else took[mine]
-        rate = _rate(size[told if apart else mine], timed) if in_bytes else None
+        gated = mine[matched[mine]]
+        apart = len(gated) > 0
+        timed = graph.work_ns[rows[gated]] if apart else took[mine]
+        rate = _rate(size[gated if apart else mine], timed) if in_bytes else None
         verb, n = Verb(int(ops.verb[rows[mine[0]]])), int(members[mine[0]])
         out.append(
             DeviceCollective(

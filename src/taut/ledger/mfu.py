@@ -14,7 +14,7 @@ from taut.graph import Graph
 from taut.ledger.peak_flops import element_type, peaks_of
 from taut.result.types import Device, Mfu
 
-UNTOLD, MOST_UNTOLD = 0.05, 0.5
+UNCOUNTED, MOST_UNCOUNTED = 0.05, 0.5
 """Share of the time of products without shapes from which the result is a lower bound, and from which there is none."""
 _TF32 = re.compile(r"tf32|s1688", re.IGNORECASE)
 
@@ -32,13 +32,13 @@ def mfu(graph: Graph, device: Device) -> Mfu:
     ops, unsized = int(work.ops.sum()), int(work.unsized.sum())
     if not ops or unsized:
         return _unknown(f"{unsized:,} of {ops:,} products were recorded without their shapes: profile with record_shapes=True")
-    untold = _untold(work)
-    if untold > MOST_UNTOLD:
-        return _unknown(f"{100 * untold:.0f} % of the time of products is of kernels without shapes (CUDA graphs, own kernels)")
-    return _known(graph, device, work, untold)
+    rest = _uncounted_share(work)
+    if rest > MOST_UNCOUNTED:
+        return _unknown(f"{100 * rest:.0f} % of the time of products is of kernels without shapes (CUDA graphs, own kernels)")
+    return _known(graph, device, work, rest)
 
 
-def _known(graph: Graph, device: Device, work: Table, untold: float) -> Mfu:
+def _known(graph: Graph, device: Device, work: Table, rest: float) -> Mfu:
     flops, lengths = float(work.flops.sum()), window_lengths(device)
     ranks = [rank for rank in np.unique(work.rank).tolist() if rank in lengths]
     spent_ns = sum(lengths[rank] for rank in ranks)
@@ -48,24 +48,24 @@ def _known(graph: Graph, device: Device, work: Table, untold: float) -> Mfu:
     by_type = _by_type(work, uses_tf32(graph))
     peaks = peaks_of(name) or {}
     main = max(by_type, key=lambda one: by_type[one]) if by_type else None
-    told = Mfu(
+    result = Mfu(
         value=None,
         flops=int(flops),
         tflops_per_s=rate,
         peak_tflops=peaks.get(main or ""),
         dtype=main,
         device=name or None,
-        lower_bound=untold > UNTOLD,
+        lower_bound=rest > UNCOUNTED,
         why=f"the peak of {name or 'an accelerator that the trace does not name'} is not known",
     )
     if not peaks or main is None:
-        return told
+        return result
     missing = [one for one in by_type if one not in peaks]
     if missing:
-        return replace(told, why=f"the peak of {name} for {', '.join(missing)} is not known")
+        return replace(result, why=f"the peak of {name} for {', '.join(missing)} is not known")
     # Each type takes its own time at its own peak.
     at_peak_ns = sum(amount / peaks[one] / 1e3 for one, amount in by_type.items())
-    return replace(told, value=at_peak_ns / max(spent_ns, 1), why=f"dense peak of the {name}, data sheet")
+    return replace(result, value=at_peak_ns / max(spent_ns, 1), why=f"dense peak of the {name}, data sheet")
 
 
 def _unknown(why: str) -> Mfu:
@@ -82,7 +82,7 @@ def _kept(graph: Graph, work: Table) -> Mask:
     return kept
 
 
-def _untold(work: Table) -> float:
+def _uncounted_share(work: Table) -> float:
     """Share of the time of kernels that are called like products, of those that no operator with shapes launched."""
     counted, other = int(work.counted_ns.sum()), int(work.uncounted_ns.sum())
     return other / max(counted + other, 1)

@@ -116,7 +116,7 @@ def _known(kind: type[Struct], path: str) -> list[str]:
 
 
 def place(label: str, text: str, key: str) -> str:
-    """``file:line`` of a key; the file alone where the line cannot be told."""
+    """``file:line`` of a key; the file alone where the line is not known."""
     *tables, name = re.sub(r"\[.*?\]|\[\.\.\.\]", "", key).split(".")
     table, inside, header = ".".join(tables), not tables, 0
     for number, line in enumerate(text.splitlines(), 1):

@@ -41,7 +41,7 @@ class Assessment(Generic[S]):
 
 
 def assess(kind: Workload[S], s: S, how: Sampling, answer: Answer | None = None) -> Assessment[S]:
-    """Everything that is said about one scenario; ``answer`` where there is a forecast already."""
+    """All results for one scenario; ``answer`` where there is a forecast already."""
     answer = answer or kind.forecast(s, how)
     own = kind.regime(s, how.seed)
     if own is not None:

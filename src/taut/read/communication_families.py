@@ -101,12 +101,12 @@ OPERATORS = re.compile(
 """Operators of the host whose inputs tell the bytes of the kernel they launch."""
 
 
-class Told(NamedTuple):
-    """What a kernel's name tells of its communication."""
+class Communication(NamedTuple):
+    """The communication of a kernel, from its name."""
 
     family: str
     verb: Verb
-    """NONE where it is not told, or where the kernel meets nobody."""
+    """NONE where the name does not say it, or where the kernel meets nobody."""
     word: str
     """What a class of such kernels is called; empty where its verb says it."""
     hops: bool = False
@@ -145,8 +145,8 @@ _TABLE = tuple((re.compile(one.pattern, re.IGNORECASE if one.name in ("nccl", "h
 
 
 @lru_cache(1 << 14)
-def communication(kernel: str) -> Told | None:
-    """What a kernel's name tells of its communication; None where it does not communicate."""
+def communication(kernel: str) -> Communication | None:
+    """The communication of a kernel, from its name; None where it does not communicate."""
     name = own_name(kernel)
     if LOCAL.search(name) and not _SURELY.match(name):
         return None
@@ -159,7 +159,7 @@ def communication(kernel: str) -> Told | None:
     if one.verb is None and verb:
         last = verb.word  # some number the names of their calls
     word = "" if one.name == "nccl" else f"{one.name} {last}"
-    return Told(one.name, verb if one.meets else Verb.NONE, word, hops, one.size)
+    return Communication(one.name, verb if one.meets else Verb.NONE, word, hops, one.size)
 
 
 def is_communication(kernel: str) -> bool:
@@ -169,7 +169,7 @@ def is_communication(kernel: str) -> bool:
 
 def assumed_verb(kernel: str) -> Verb:
     """The verb of a kernel of which only the name is known: one of sends and receives is taken for an exchange among all."""
-    told = communication(kernel)
-    if told is None:
+    found = communication(kernel)
+    if found is None:
         return Verb.NONE
-    return Verb.ALL_TO_ALL if told.hops else told.verb
+    return Verb.ALL_TO_ALL if found.hops else found.verb

@@ -17,8 +17,8 @@ _HOST = ("h", "m", "host", "pageable", "pinned", "memory")
 
 
 @lru_cache(4096)
-def _told(word: str) -> str:
-    """The class that one word tells; empty where it tells none."""
+def _class_of(word: str) -> str:
+    """The class that one word names; empty where it names none."""
     found = _LETTERS.search(word) or _WORDS.search(word) or _ENDS.search(word)
     if found:
         ends = (side.lower() for side in found.groups() if side)
@@ -29,4 +29,4 @@ def _told(word: str) -> str:
 def copy_class(name: str, *more: Json) -> str:
     """The class of a copy, from its name or else from what its arguments call its kind or direction."""
     words = (word[:200] for word in (name, *more) if isinstance(word, str))
-    return next(filter(None, map(_told, words)), "copy")
+    return next(filter(None, map(_class_of, words)), "copy")

@@ -92,13 +92,13 @@ def known(family: Family, name: str) -> Known | None:
     found = family.pattern.match(name)
     if found is None:
         return None
-    said = found.groupdict()
-    number = int(said["number"]) if said.get("number") else NULL
-    if said.get("mode"):
-        return Known(number, _MODES.get(said["mode"], ""), said["mode"])
-    if said.get("word"):
-        return Known(number, said["word"].lower())
-    return Known(number, _phase(said.get("prefill"), said.get("decode")))
+    parts = found.groupdict()
+    number = int(parts["number"]) if parts.get("number") else NULL
+    if parts.get("mode"):
+        return Known(number, _MODES.get(parts["mode"], ""), parts["mode"])
+    if parts.get("word"):
+        return Known(number, parts["word"].lower())
+    return Known(number, _phase(parts.get("prefill"), parts.get("decode")))
 
 
 def tells_phase(name: str) -> bool:

@@ -100,7 +100,7 @@ def _begun_anew(rank: int, a: _Recording, b: _Recording) -> list[str]:
         if b.first_step > a.last_step:
             return []
         return [f"{later}, and rank {rank} has steps {a.steps} there and {b.steps} here"]
-    # Without numbers of steps only parts of one recording can be told: they follow one another closely.
+    # Without numbers of steps only parts of one recording can be recognised: they follow one another closely.
     if pause <= CLOSE * max(a.end_ns - a.start_ns, b.end_ns - b.start_ns):
         return []
     return [f"{later}, and no step marks say that rank {rank} goes on where it ended"]

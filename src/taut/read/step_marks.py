@@ -142,13 +142,13 @@ def _families(ranges: Ranges, launches: Mapping[int, Ints], families: Sequence[F
     """Process → its steps by the first of these families that it has."""
     found: dict[int, Loop] = {}
     for family in families:
-        said = {code: what for code, name in enumerate(ranges.names) if (what := known(family, name)) is not None}
-        rows = np.flatnonzero(np.isin(ranges.name, list(said))) if said else _NONE
+        meanings = {code: what for code, name in enumerate(ranges.names) if (what := known(family, name)) is not None}
+        rows = np.flatnonzero(np.isin(ranges.name, list(meanings))) if meanings else _NONE
         for process in np.unique(ranges.thread[rows] & PROCESS).tolist():
             if process in found or not len(launches.get(process, _NONE)):
                 continue
             mine = rows[ranges.thread[rows] & PROCESS == process]
-            loop = _known_loop(family, ranges, _one_thread(ranges, mine, launches[process]), said, launches[process])
+            loop = _known_loop(family, ranges, _one_thread(ranges, mine, launches[process]), meanings, launches[process])
             if loop is not None:
                 found[process] = loop
     return found
@@ -180,8 +180,8 @@ def _picked(what: list[Known], chosen: Mask) -> list[Known]:
     return [one for one, keep in zip(what, chosen.tolist(), strict=True) if keep]
 
 
-def _known_loop(family: Family, ranges: Ranges, rows: Ints, said: Mapping[int, Known], launches: Ints) -> Loop | None:
-    what = [said[code] for code in ranges.name[rows].tolist()]
+def _known_loop(family: Family, ranges: Ranges, rows: Ints, meanings: Mapping[int, Known], launches: Ints) -> Loop | None:
+    what = [meanings[code] for code in ranges.name[rows].tolist()]
     if any(one.mode == VERIFY for one in what):
         target = np.array([one.mode not in DRAFTS for one in what], dtype=np.bool_)
         rows, what = rows[target], _picked(what, target)

@@ -136,7 +136,7 @@ def load(data: bytes, label: str) -> Trace:
 
 
 def _steps(rank: Ints, at: Numbers, column: str) -> tuple[Ints, Ints, list[str]]:
-    """(order of the rows by worker and step, step of each row in that order, what is to be said of their numbers).
+    """(order of the rows by worker and step, step of each row in that order, notes on their numbers).
 
     Where a worker has one value several times, values do not tell steps (they begin anew with every epoch): then a worker's
     n-th row, as the file has them, is the n-th step.

@@ -81,11 +81,11 @@ def changes(row: Advice) -> list[str]:
 
 
 def _named(numbers: Mapping[str, Setting | dict[str, float]]) -> str:
-    said = []
+    parts = []
     for name, value in numbers.items():
         unit = "/s" if name.endswith("_per_s") else " s" if name.endswith("_s") else ""
-        said.append(f"{name.removesuffix('_s').removesuffix('_per').replace('_', ' ')} {_value(value)}{unit}")
-    return ", ".join(said) or "nothing"
+        parts.append(f"{name.removesuffix('_s').removesuffix('_per').replace('_', ' ')} {_value(value)}{unit}")
+    return ", ".join(parts) or "nothing"
 
 
 def _surely(change: Estimate) -> bool:

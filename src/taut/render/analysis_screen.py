@@ -145,9 +145,9 @@ def render_change(result: WhatIfResult, screen: Screen) -> str:
     before, after = result.actual_wall_ns, result.changed_wall_ns
     room, longest = max(10, screen.width - 50), max(before, after, 1)
     table = _table("", "bar", "wall", ("", "left"), header=False)
-    for label, ns, said in (("as it was", before, ""), ("changed", after, _gain(result))):
+    for label, ns, gain in (("as it was", before, ""), ("changed", after, _gain(result))):
         bar = ("█" if screen.unicode else "#") * max(1, round(room * ns / longest))
-        table.add_row(label, _in(bar, "green" if label == "changed" else "grey62"), duration(ns), said)
+        table.add_row(label, _in(bar, "green" if label == "changed" else "grey62"), duration(ns), gain)
     changes = "; ".join(map(safe, result.changes))
     return _print([table, Text(changes, style="dim"), *_trust(result)], screen)
 
@@ -191,9 +191,9 @@ def _in(text: str, style: str = "") -> Text:
 
 def _verdict(result: AnalysisResult) -> ConsoleRenderable:
     verdict = result.verdict
-    said = Text(safe(verdict.text), style=CLASS_STYLE.get(verdict.kind, "bold"))
+    headline = Text(safe(verdict.text), style=CLASS_STYLE.get(verdict.kind, "bold"))
     beside = verdict.components
-    return Group(said, Text(f"{safe(beside)}.")) if beside else said
+    return Group(headline, Text(f"{safe(beside)}.")) if beside else headline
 
 
 def _job(result: AnalysisResult) -> ConsoleRenderable:

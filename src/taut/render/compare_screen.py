@@ -95,9 +95,9 @@ def _trends(result: CompareResult) -> ConsoleRenderable | None:
     table = _table("quantity", ("a run", "right"), "from", "to", "p", "q")
     for row, slope in rows:
         q = row.quantity
-        said = (_say(q, end, currency, signed=True) for end in (slope.value, slope.lo, slope.hi))
+        cells = (_say(q, end, currency, signed=True) for end in (slope.value, slope.lo, slope.hi))
         table.add_row(
-            _in(LABELS[q], "bold" if row.q is not None and row.q <= NOTABLE else ""), *said, _chance(row.p), _chance(row.q)
+            _in(LABELS[q], "bold" if row.q is not None and row.q <= NOTABLE else ""), *cells, _chance(row.p), _chance(row.q)
         )
     return Group(_heading("Trends: change a run, with its interval"), Padding(table, (0, 0, 0, 1)))
 
@@ -128,8 +128,8 @@ def _by(by: ChangedBy) -> Sequence[Text]:
     for kind, costs in (("rank", by.rank), ("class", by.op_class)):
         top = sorted(((ns, name) for name, ns in costs.items() if ns), key=lambda pair: -abs(pair[0]))[:3]
         if top:
-            said = ", ".join(f"{_short(name)} {'+' if ns > 0 else ''}{duration(ns)}" for ns, name in top)
-            lines.append(Text(f" on the wall by {kind}, over the last run: {said}", style="dim"))
+            text = ", ".join(f"{_short(name)} {'+' if ns > 0 else ''}{duration(ns)}" for ns, name in top)
+            lines.append(Text(f" on the wall by {kind}, over the last run: {text}", style="dim"))
     return lines
 
 

@@ -61,11 +61,11 @@ def _money(cost: RelationCost) -> str:
 
 def _verdict(result: ControlResult) -> ConsoleRenderable:
     kind = result.regime.kind
-    said = "not known" if kind is None else str(kind)
+    regime = "not known" if kind is None else str(kind)
     found = result.relations
     what = count(len(found), "relation") if found else "no relation"
-    text = f"Control is {said}: {what} among {count(len(result.controllers), 'controller')}."
-    return Text(f"{_headline(found[0])} {text}" if found else text, style=STYLE.get(said, "bold cyan"))
+    text = f"Control is {regime}: {what} among {count(len(result.controllers), 'controller')}."
+    return Text(f"{_headline(found[0])} {text}" if found else text, style=STYLE.get(regime, "bold cyan"))
 
 
 def _headline(one: RelationResult) -> str:

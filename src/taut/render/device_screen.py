@@ -106,8 +106,8 @@ def _collectives(device: Device, most: int) -> list[ConsoleRenderable]:
             _in(NO_KIND), _in(safe(row.op_class)), size(row.size_bytes), _known(row.members), f"{row.count:,}",
             duration(row.rank_ns), _rate(row, row.gb_per_s), _rate(row, row.bus_gb_per_s),
         )  # fmt: skip
-    said = Text(" ≥: waiting for ranks that were not traced is part of the time", style="dim")
-    return [Padding(table, (0, 0, 0, 1)), *([said] if bound else [])]
+    note = Text(" ≥: waiting for ranks that were not traced is part of the time", style="dim")
+    return [Padding(table, (0, 0, 0, 1)), *([note] if bound else [])]
 
 
 def _rate(row: DeviceCollective, rate: float | None) -> str:

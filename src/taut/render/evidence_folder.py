@@ -176,9 +176,9 @@ def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
     yield "Declared there for such a system, for orientation; nothing here was tuned to it. Difference is computed − declared."
     yield from ("", "| index | declared | computed | difference |", "|---|---|---|---|")
     for name, row in rows.items():
-        said, ours, apart = row["declared"], (row["without"], row["with"]), row["difference"]
+        declared, ours, apart = row["declared"], (row["without"], row["with"]), row["difference"]
         yield (
-            f"| {name.replace('_', ' ')} | {said['without']:g} → {said['with']:g} | "
+            f"| {name.replace('_', ' ')} | {declared['without']:g} → {declared['with']:g} | "
             f"{' → '.join('–' if one is None else format(one['value'], '.3g') for one in ours)} | "
             f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('without', 'with'))} |"
         )

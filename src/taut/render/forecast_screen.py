@@ -20,7 +20,7 @@ DEFAULTS = 8
 def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     """The whole screen of ``taut project``."""
     rows = result.forecasts
-    parts = [Text(_said(result), style="bold"), _stands(result), _scales(rows, screen), _terms(rows)]
+    parts = [Text(_headline(result), style="bold"), _stands(result), _scales(rows, screen), _terms(rows)]
     parts += [part for one in result.policies for part in (_with(one), _compared(one), _costs(one))]
     parts += [part for about in result.envelope or () for part in _rows(about, getattr(result.envelope, about))]
     parts += _separated(result)
@@ -29,7 +29,7 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
 
 
-def _said(result: ProjectResult) -> str:
+def _headline(result: ProjectResult) -> str:
     rows = result.forecasts
     last = rows[-1]
     text = f"{safe(result.scenario)}: {count(last.ranks, 'rank')} take {duration(last.step_ns.p50)} a step"

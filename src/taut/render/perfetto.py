@@ -156,7 +156,7 @@ def _findings(writer: Writer, picture: Picture, processes: Sequence[int]) -> Sli
     )  # fmt: skip
 
 
-def _said(actions: Table) -> list[str]:
+def _action_labels(actions: Table) -> list[str]:
     """Each action in a few words."""
     return [
         f"{knob} of {target}" + (f": {before or '?'} → {after}" if after else "")
@@ -168,7 +168,7 @@ def _hits(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
     """Every action on the ranks that it hits, until their next op begins."""
     hits, actions = picture.hits, picture.actions
     who, by = np.unique(actions.controller.astype(str), return_inverse=True)
-    names, name = np.unique(np.array(_said(actions), dtype=str), return_inverse=True)
+    names, name = np.unique(np.array(_action_labels(actions), dtype=str), return_inverse=True)
     return Slices(
         track=_own(writer, "actions", processes, hits["rank"], hits["start_ns"], hits["end_ns"]),
         start_ns=hits["start_ns"], end_ns=hits["end_ns"], name=name[hits["action"]], names=names.tolist(), args={},
@@ -181,7 +181,7 @@ def _control(writer: Writer, actions: Table) -> Slices:
     process = writer.process("control")
     who, place = np.unique(actions.controller.astype(str), return_inverse=True)
     words = {key: np.unique(actions.columns[key].astype(str), return_inverse=True) for key in ACTION_WORDS}
-    names, name = np.unique(np.array(_said(actions), dtype=str), return_inverse=True)
+    names, name = np.unique(np.array(_action_labels(actions), dtype=str), return_inverse=True)
     start_ns, end_ns = actions.time_ns, actions.time_ns + actions.busy_ns
     return Slices(
         track=writer.serial(

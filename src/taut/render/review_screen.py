@@ -21,7 +21,7 @@ def render_review(result: ReviewResult, screen: Screen) -> str:
     new = [one for one in result.relations if one.new]
     old = [one for one in result.relations if not one.new]
     parts = [
-        Text(_said(result, new, old), style="bold"), _changes(result), _relations("would fight", new, "bold red"),
+        Text(_headline(result, new, old), style="bold"), _changes(result), _relations("would fight", new, "bold red"),
         _relations("fought before, and still would", old, "yellow"),
         _relations("no longer fights", result.resolved, "green"),
     ]  # fmt: skip
@@ -29,7 +29,7 @@ def render_review(result: ReviewResult, screen: Screen) -> str:
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
 
 
-def _said(result: ReviewResult, new: Sequence[ReviewRelation], old: Sequence[ReviewRelation]) -> str:
+def _headline(result: ReviewResult, new: Sequence[ReviewRelation], old: Sequence[ReviewRelation]) -> str:
     change = f"{count(len(result.added), 'loop')} added, {len(result.removed)} removed"
     if new:
         return f"{change}: {count(len(new), 'relation')} that would fight."

@@ -16,18 +16,18 @@ def why_no_gate(g: Graph) -> str:
     if len(g.ranks) < 2 or g.trace.waits_recorded or (len(g.gates) and int(g.gates.members.max()) > 1):
         return ""
     ops = g.ops
-    said = ops.verb > 0
-    if not said.any():
+    has_verb = ops.verb > 0
+    if not has_verb.any():
         if g.counts.get(CALLED):
             return "collectives were called, but no event says when they ran"
         moves = (ops.kind == Kind.COMMUNICATE) & ~np.append(is_copy(g.names), False)[ops.name]
         if moves.any():
             return "the traces do not say what their communication does, nor who takes part"
         return "no collective is in the traces"
-    if (ops.group[said] < 0).all() and (ops.peer[said] < 0).all():
+    if (ops.group[has_verb] < 0).all() and (ops.peer[has_verb] < 0).all():
         return "the collectives do not name their group"
     present = set(g.ranks.tolist())
-    used = {g.trace.groups[group] for group in np.unique(ops.group[said]).tolist() if group >= 0}
+    used = {g.trace.groups[group] for group in np.unique(ops.group[has_verb]).tolist() if group >= 0}
     known = [g.trace.group_ranks[group] for group in used if group in g.trace.group_ranks]
     if known and len(known) == len(used) and all(len(present.intersection(ranks)) < 2 for ranks in known):
         return "every group of the collectives has one traced rank only"

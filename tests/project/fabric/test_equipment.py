@@ -89,11 +89,11 @@ def test_a_network_is_paid_off_and_draws_power(gpt: Scenario) -> None:
     bare = forecast(gpt, count=3).entry()
     assert bare["network_cost_per_unit"] is bare["network_w"] is None
     wired = replace(gpt, fabric=leaf_spine(), price=Price(amortisation_years=5.0, pue=1.5))
-    said = forecast(wired, count=3)
-    entry = said.entry()
+    made = forecast(wired, count=3)
+    entry = made.entry()
     price, watts = whole(wired)
     assert (price, watts) == (2.0 * 4 * 1536, 3.0 * 4 * 1536)
-    seconds = float(said.step_ns.mean()) * 1e-9 / (1536 * 2048 / 1e6) / said.kept
+    seconds = float(made.step_ns.mean()) * 1e-9 / (1536 * 2048 / 1e6) / made.kept
     assert entry["network_w"] == watts
     assert entry["network_cost_per_unit"] == pytest.approx(2.0 * 4 * 1536 * seconds / (5 * YEAR_S))
     without = forecast(replace(wired, fabric=leaf_spine(port_w=0.0)), count=3).entry()

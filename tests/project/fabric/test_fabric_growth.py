@@ -85,9 +85,9 @@ def test_bytes_are_those_of_the_collectives_at_the_tier_they_reach() -> None:
 
 def test_a_forecast_has_the_energy_of_its_bytes_where_every_tier_says_it() -> None:
     s = scenario(dp=16)
-    said = forecast(s, count=3).entry()
+    entry = forecast(s, count=3).entry()
     units = 4 * 16 * 2048 / 1e6
-    assert said["movement_energy_per_unit_j"] == pytest.approx(sum(row["joules_per_step"] for row in traffic(s)) / units)
+    assert entry["movement_energy_per_unit_j"] == pytest.approx(sum(row["joules_per_step"] for row in traffic(s)) / units)
     assert forecast(scenario(dp=64), count=3).entry()["movement_energy_per_unit_j"] is None
 
 

@@ -240,7 +240,7 @@ protocols = [{name = "only"}]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("dp = 64}", "dp = 2, ep = 4}", "job.ep: experts over 4 ranks of 2 data-parallel ones"),
         ("devices = 32", "devices = 12", "the devices of a tier are no multiple of those of the tier inside it"),
@@ -254,14 +254,14 @@ protocols = [{name = "only"}]
         ),
     ],
 )
-def test_a_fabric_that_cannot_be_is_refused(old: str, new: str, said: str) -> None:
+def test_a_fabric_that_cannot_be_is_refused(old: str, new: str, message: str) -> None:
     scenario, defaults = parse(tomllib.loads(SCENARIO), "s.toml", SCENARIO)
     assert net_of(scenario).ns("all-reduce", "dp", 1e6) > 0
     assert "fabric.tiers[1].protocols[0].start_us" in defaults
     text = SCENARIO.replace(old, new)
     with pytest.raises(InputRefused) as caught:
         parse(tomllib.loads(text), "s.toml", text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_shipped_fabrics_are_fabrics() -> None:

@@ -73,7 +73,7 @@ def test_a_knob_without_numbers_has_no_plant() -> None:
 
 
 def test_what_the_plant_does_not_show_is_not_advised_on() -> None:
-    """The log says that nearly everything was redone, but of the attempts that are told nothing failed."""
+    """The log says that nearly everything was redone, but of the recorded attempts nothing failed."""
     rows = queue(np.random.default_rng(1), 30, 50, 0.5, 3, 60, (20, 24))
     relation = Relation("redundant work", ("client",), "call", "attempt", 3, None, None, "").entry()
     (found,), (note,) = advise_log(trace([{**row, "outcome": "kept"} for row in rows]), [relation])

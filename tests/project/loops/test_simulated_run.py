@@ -74,11 +74,11 @@ def test_a_budget_bounds_what_retries_add() -> None:
 
 
 def test_who_is_told_the_deadline_begins_nothing_too_late() -> None:
-    """Twice as much is asked as can be served: told, the pool serves what is still wanted; untold, what nobody waits for."""
+    """Twice as much is asked as can be served: only with the deadline does the pool serve what is still wanted."""
     overloaded = Scenario("told", Loops(horizon_s=100), Demand(per_s=20), Pool(service_s=0.1, spread=0))
     vain = [
-        simulate(replace(overloaded, client=(Client("sdk", 2, 2, passes_deadline=told),))).terms_s["served in vain"]
-        for told in (False, True)
+        simulate(replace(overloaded, client=(Client("sdk", 2, 2, passes_deadline=passes),))).terms_s["served in vain"]
+        for passes in (False, True)
     ]
     assert vain[0] > 85
     assert vain[1] == 0

@@ -51,7 +51,7 @@ def test_a_file_with_loops_is_a_workload_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"pool": {"service_s": 1, "replica": 4}}, "no such key: pool.replica"),
         ({"pool": {"service_s": 0}}, "pool.service_s"),
@@ -67,10 +67,10 @@ def test_a_file_with_loops_is_a_workload_of_its_own() -> None:
         ({"client": [{"name": "a", "timeout_s": 1}] * 2}, "name: two controllers have the same"),
     ],
 )
-def test_what_does_not_fit_is_refused(changed: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InputRefused) as refused:
         WORKLOAD.parse({**TABLE, **changed}, "file", "")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

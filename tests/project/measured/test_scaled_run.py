@@ -33,7 +33,7 @@ def law(
     ranks: int, count: int, seed: int, *, noise: float = 0.03, lasting: float = 0.0, red: float = 0.0,
     sizes: tuple[int, ...] = SIZES, tail: bool = False,
 ) -> Graph:  # fmt: skip
-    """Sections of 10 ms of work, each followed by a ring all-reduce of 2(N−1) rounds; work strays as told."""
+    """Sections of 10 ms of work, each followed by a ring all-reduce of 2(N−1) rounds; work strays as given."""
     rng = np.random.default_rng((seed, ranks))
     for_good = lasting * rng.standard_normal(ranks)
     columns: dict[str, list[Any]] = {

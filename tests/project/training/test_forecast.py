@@ -119,12 +119,12 @@ def test_a_job_that_does_not_fit_its_devices_is_refused() -> None:
 def test_the_command_prints_one_object_and_a_screen(tmp_path: Path) -> None:
     run = CliRunner().invoke(main, ["project", "gpt-175b", "--ranks", "192,384", "--steps", "5", "--json"])
     assert run.exit_code == 0, run.stderr
-    said = json.loads(run.stdout)
-    assert [row["ranks"] for row in said["forecasts"]] == [192, 384]
+    result = json.loads(run.stdout)
+    assert [row["ranks"] for row in result["forecasts"]] == [192, 384]
     assert {"step_ns", "tflops_per_device", "mfu", "cost_per_unit", "energy_per_unit_j", "dominant", "in_range"} <= set(
-        said["forecasts"][0]
+        result["forecasts"][0]
     )
-    assert "noise.spread" in said["defaults"]
+    assert "noise.spread" in result["defaults"]
     again = CliRunner().invoke(main, ["project", "gpt-175b", "--ranks", "192,384", "--steps", "5", "--json"])
     assert again.stdout == run.stdout
     screen = CliRunner().invoke(main, ["project", "gpt-175b", "--ranks", "384", "--steps", "5"])
@@ -135,8 +135,8 @@ def test_the_command_prints_one_object_and_a_screen(tmp_path: Path) -> None:
 def test_a_finished_run_says_what_it_would_do_on_more_ranks(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["demo", "-q", "-o", str(tmp_path / "run")]).exit_code == 0
     asked = ["project", "--from", str(tmp_path / "run"), "--ranks", "4,64"]
-    said = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
-    near, far = said["forecasts"]
+    result = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
+    near, far = result["forecasts"]
     assert near["in_range"]
     assert not far["in_range"]
     assert far["mean_step_ns"]["hi"] - far["mean_step_ns"]["lo"] > near["mean_step_ns"]["hi"] - near["mean_step_ns"]["lo"]
@@ -146,18 +146,20 @@ def test_a_finished_run_says_what_it_would_do_on_more_ranks(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("nothing-such", None, "no such scenario; give a TOML file, or one of: "),
         ("bad.toml", "name = ", "not TOML"),
         ("dev.toml", 'device = "h900"\n', "device: no 'h900' ships with taut"),
     ],
 )
-def test_scenarios_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+def test_scenarios_that_cannot_be_read_are_refused_in_one_line(
+    tmp_path: Path, name: str, text: str | None, message: str
+) -> None:
     path = name if text is None else str(tmp_path / name)
     if text is not None:
         Path(path).write_text(text)
     run = CliRunner().invoke(main, ["project", path])
     assert run.exit_code == 4
-    assert said in run.stderr
+    assert message in run.stderr
     assert run.stderr.strip().count("\n") == 0

@@ -162,18 +162,18 @@ def test_slow_ranks_are_found_with_all_that_taut_has(tp: int, culprits: set[int]
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "starts"),
     [
         ({"dp": 2}, []),
         ({"dp": 2, "overlap_share": 0.5}, ["data-parallel transfers that hide"]),
         ({"dp": 2, "sharding": "zero3"}, ["the gathering of sharded parameters"]),
     ],
 )
-def test_what_a_graph_leaves_out_is_said(job: dict[str, Any], said: list[str]) -> None:
+def test_what_a_graph_leaves_out_is_reported(job: dict[str, Any], starts: list[str]) -> None:
     s = scenario(**job)
     made = full_graph.graph(s, without_noise(s, plan(s)), 2)
-    assert len(made.partial) == len(said)
-    assert all(line.startswith(start) for line, start in zip(made.partial, said, strict=True))
+    assert len(made.partial) == len(starts)
+    assert all(line.startswith(start) for line, start in zip(made.partial, starts, strict=True))
 
 
 def test_hops_and_meetings_name_their_ranks() -> None:

@@ -84,7 +84,7 @@ def test_every_key_is_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         ("backup_replicas = 1", r"policy\.backup_replicas: go with the gate of the fastest"),
         ('gate = "fastest"\nbackup_replicas = 16', "16 of 16 replicas"),
@@ -99,16 +99,16 @@ def test_every_key_is_tried() -> None:
         ("spares = 1", "no such key: policy.spares"),
     ],
 )
-def test_what_cannot_be_or_would_do_nothing_is_refused(policy: str, said: str) -> None:
+def test_what_cannot_be_or_would_do_nothing_is_refused(policy: str, message: str) -> None:
     import tomllib
 
     found, text = load("gpt-175b")
-    with pytest.raises(InputRefused, match=said):
+    with pytest.raises(InputRefused, match=message):
         parse({**found, "policy": tomllib.loads(policy)}, "gpt-175b", f"{text}\n[policy]\n{policy}\n")
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("packed", 1.0, "policy packed=1: it takes no value"),
         ("clones", 1.5, r"policy clones=1\.5: give a whole number from 2 to 100000"),
@@ -118,8 +118,8 @@ def test_what_cannot_be_or_would_do_nothing_is_refused(policy: str, said: str) -
         ("backup-workers", 16.0, "policy backup-workers: policy.backup_replicas: 16 of 16 replicas; wait for at least one"),
     ],
 )
-def test_values_that_a_policy_cannot_take_are_refused(gpt: Scenario, name: str, value: float, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_values_that_a_policy_cannot_take_are_refused(gpt: Scenario, name: str, value: float, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         POLICIES[name].apply(gpt, value)
 
 

@@ -47,7 +47,7 @@ def test_a_scenario_lists_what_it_took_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("gb_per_s = 300", "gb_per_s = -3", "s.toml:21: fabric.tiers[0].gb_per_s: expected `float` > 0.0"),
         ("dp = 32", "dp = 32\nspeed = 3", "s.toml:11: no such key: job.speed; known here: global_batch, micro_batch"),
@@ -61,10 +61,10 @@ def test_a_scenario_lists_what_it_took_by_default() -> None:
         ("dp = 32", "dp = 16\npp = 5", "job.pp: 5 pipeline chunks"),
     ],
 )
-def test_a_wrong_scenario_is_refused_with_line_key_and_remedy(old: str, new: str, said: str) -> None:
+def test_a_wrong_scenario_is_refused_with_line_key_and_remedy(old: str, new: str, message: str) -> None:
     with pytest.raises(InputRefused) as caught:
         parsed(TEXT.replace(old, new))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "; " in str(caught.value), "a way out"
 
 

@@ -46,10 +46,10 @@ class Found(NamedTuple):
 
 
 def index(made: Forecast, name: str) -> Found:
-    return told(made.indices()[name])
+    return checked(made.indices()[name])
 
 
-def told(found: Estimate | dict[str, float | None] | None) -> Found:
+def checked(found: Estimate | dict[str, float | None] | None) -> Found:
     assert found is not None
     value, lo, hi = found.values() if isinstance(found, dict) else found
     assert value is not None
@@ -60,12 +60,12 @@ def told(found: Estimate | dict[str, float | None] | None) -> Found:
 
 
 def test_all_six_are_there_and_say_so_where_they_are_not_known() -> None:
-    said = forecast(scenario(dp=4), count=20).indices()
-    assert tuple(said) == INDICES
-    assert said["replay_probability"] is None, "nothing fails here"
-    assert said["sync_delay_amplification"] is None, "nobody was late"
+    indices = forecast(scenario(dp=4), count=20).indices()
+    assert tuple(indices) == INDICES
+    assert indices["replay_probability"] is None, "nothing fails here"
+    assert indices["sync_delay_amplification"] is None, "nobody was late"
     known = ("effective_throughput_ratio", "energy_per_useful_step", "runtime_variance_index", "straggler_cascade_rate")
-    assert [told(said[name]).value for name in known] == pytest.approx([1.0, 1.0, 0.0, 0.0])
+    assert [checked(indices[name]).value for name in known] == pytest.approx([1.0, 1.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_full_graph_of_the_job_measures_the_same(noise: Noise, job: dict[str, 
     observed = replay(graph)
     theirs = measured.indices(observed, observed, blame(graph, observed, observed), decompose(graph))
     for name in ("effective_throughput_ratio", "runtime_variance_index"):
-        ours, other = index(made, name), told(to_builtins(theirs[name]))
+        ours, other = index(made, name), checked(to_builtins(theirs[name]))
         assert max(ours.lo, other.lo) <= min(ours.hi, other.hi), name
         assert ours.value == pytest.approx(other.value, rel=0.004), name
 

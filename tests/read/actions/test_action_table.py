@@ -146,21 +146,25 @@ def test_other_tables_are_not_taken(text: str) -> None:
 ANY = (
     st.none() | st.booleans() | st.integers(-5, 2**64) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3)
 )
-TOLD = dict.fromkeys(("before", "after", "direction", "trigger", "attempt", "busy_s", "deadline", "other"), ANY | st.just([]))
+OPTIONAL = dict.fromkeys(
+    ("before", "after", "direction", "trigger", "attempt", "busy_s", "deadline", "other"), ANY | st.just([])
+)
 TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z", "2026-01-01 00:00:00", "never", "", None, 7, 1.5])
 
 
 @given(
-    st.lists(st.fixed_dictionaries({"time": TIMES, "controller": st.text(max_size=2), "knob": ANY}, optional=TOLD), min_size=1)
+    st.lists(
+        st.fixed_dictionaries({"time": TIMES, "controller": st.text(max_size=2), "knob": ANY}, optional=OPTIONAL), min_size=1
+    )
 )
 def test_rows_decoded_at_once_are_what_rows_decoded_one_by_one_are(objects: list[dict[str, Any]]) -> None:
     lines = [json.dumps({"target": "x", **row}) for row in objects]
-    told: list[Any] = []
+    tables: list[Any] = []
     for text in ("\n".join(lines), "\n".join([*lines, '{"time": "20'])):  # the second has to be taken apart
         try:
-            told.append(action_table.load(text.encode(), "actions").actions.columns)
+            tables.append(action_table.load(text.encode(), "actions").actions.columns)
         except InputRefused:
-            told.append({})
-    assert told[0].keys() == told[1].keys()
-    for name, values in told[0].items():
-        assert np.array_equal(values, told[1][name]), name
+            tables.append({})
+    assert tables[0].keys() == tables[1].keys()
+    for name, values in tables[0].items():
+        assert np.array_equal(values, tables[1][name]), name

@@ -1,4 +1,4 @@
-"""Control logs of several files: one order, each action once, and what was wrong with them said aloud."""
+"""Control logs of several files: one order, each action once, and a report of what was wrong with them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_actions_of_one_moment_that_differ_are_two() -> None:
     assert len(trace_with("1,a,t,k,5,,\n1,a,t,k,6,,\n1,b,t,k,5,,\n").actions) == 3
 
 
-def test_a_clock_that_runs_backwards_is_counted_and_said() -> None:
+def test_a_clock_that_runs_backwards_is_counted_and_reported() -> None:
     trace = trace_with("10,a,t,k,1,,\n20,a,t,k,2,,\n5,a,t,k,3,,\n5.95,a,t,k,4,,\n5.9,a,t,k,5,,\n")
     assert rows(trace.actions, "after") == [("3",), ("5",), ("4",), ("1",), ("2",)]
     assert trace.counts["clock steps"] == 1
     assert list(trace.partial) == ["log 0: its clock runs backwards 1 times, by 15.0 s at most: order is by time"]
 
 
-def test_unknown_controllers_are_kept_and_said() -> None:
+def test_unknown_controllers_are_kept_and_reported() -> None:
     trace = trace_with("1,,t,k,5,,\n2,a,t,k,6,,\n")
     assert trace.counts["unknown controllers"] == 1
     assert "1 actions name no controller: taken as those of one unknown controller" in trace.partial
@@ -66,8 +66,8 @@ def test_a_training_log_with_pairs_stays_a_training_log(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.sampled_from("12")), min_size=1, max_size=30))
-def test_delivering_a_log_twice_changes_nothing_but_the_count(told: list[tuple[int, str, str]]) -> None:
-    text = "".join(f"{at},{who},t,k,{value},,\n" for at, who, value in told)
+def test_delivering_a_log_twice_changes_nothing_but_the_count(entries: list[tuple[int, str, str]]) -> None:
+    text = "".join(f"{at},{who},t,k,{value},,\n" for at, who, value in entries)
     once, twice = trace_with(text), trace_with(text, text)
     assert rows(once.actions, "time_ns", "controller", "after") == rows(twice.actions, "time_ns", "controller", "after")
-    assert twice.counts.get("duplicate deliveries", 0) == once.counts.get("duplicate deliveries", 0) + len(told)
+    assert twice.counts.get("duplicate deliveries", 0) == once.counts.get("duplicate deliveries", 0) + len(entries)

@@ -40,7 +40,7 @@ def test_loops_are_read_with_what_is_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (TEXT + "colour = 3\n", "config:10: no such key: colour; known here: name, layer"),
         (TEXT.replace("retries = 2", "retries = -2"), "config:10: retries: expected `int` >= 0"),
@@ -54,17 +54,17 @@ def test_loops_are_read_with_what_is_given(tmp_path: Path) -> None:
         ("[[loop]]\n" * 2001, "config: 2001 loops; give at most 2000"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_line(text: str, said: str) -> None:
+def test_what_does_not_fit_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(InputRefused) as refused:
         loops(text, "config")
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     (tmp_path / "large").write_text("#" * (1 << 21))
-    for name, said in (("absent", "cannot be read"), ("bytes", "not UTF-8"), ("large", "more than 1 MiB")):
-        with pytest.raises(InputRefused, match=said):
+    for name, message in (("absent", "cannot be read"), ("bytes", "not UTF-8"), ("large", "more than 1 MiB")):
+        with pytest.raises(InputRefused, match=message):
             load(tmp_path / name)
 
 

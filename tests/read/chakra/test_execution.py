@@ -57,7 +57,7 @@ def kineto(tiny: Any, *kernels: str) -> list[dict[str, Any]]:
     return events
 
 
-def told(trace: Trace) -> list[tuple[Any, ...]]:
+def collectives(trace: Trace) -> list[tuple[Any, ...]]:
     """(rank, group, seq, size, peer) of the collectives."""
     ops = trace.ops
     return [
@@ -76,7 +76,7 @@ def test_sequence_and_size_are_put_onto_the_trace(write: Write, tiny: Any) -> No
         write(f"rank{rank}.json", kineto(tiny, ALL_REDUCE, ALL_REDUCE), rank=rank, world_size=2)
         path = write(f"et_{rank}.json", document(old(20, "allreduce", 41, rank), wait, old(40, "allreduce", 42, rank)))
     trace = read([path.parent])
-    assert told(trace) == [(rank, "default", seq, 1024, -1) for rank in (0, 1) for seq in (41, 42)]
+    assert collectives(trace) == [(rank, "default", seq, 1024, -1) for rank in (0, 1) for seq in (41, 42)]
     assert trace.partial == ()
     assert trace.counts["collectives named by execution traces"] == 4
 
@@ -86,21 +86,21 @@ def test_groups_roots_and_ranks_of_a_newer_schema(write: Write, tiny: Any) -> No
     calls = [new(20, "allreduce", 8, "0", 3), new(30, "broadcast", 2, "5", 0)]
     write("trace.json", kineto(tiny, ALL_REDUCE, BROADCAST), rank=3, world_size=4)
     trace = read([write("et.json", document(made(groups), *calls, schema="1.1.1-chakra.0.0.4")).parent])
-    assert told(trace) == [(3, "0", 8, 1024, -1), (3, "5", 2, 1024, 1)]
+    assert collectives(trace) == [(3, "0", 8, 1024, -1), (3, "5", 2, 1024, 1)]
     assert trace.group_ranks == groups
 
 
-def test_what_stands_in_one_record_only_is_counted_and_said(write: Write, tiny: Any) -> None:
+def test_what_stands_in_one_record_only_is_counted_and_reported(write: Write, tiny: Any) -> None:
     write("rank0.json", kineto(tiny, ALL_REDUCE, BROADCAST), rank=0)
     calls = [old(20, "allreduce", 41, 0), old(30, "allgather", 42, 0)]
     trace = read([write("et_0.json", document(*calls)).parent])
     assert trace.counts["collectives in execution traces only"] == 2
     assert trace.counts["collectives in traces only"] == 2
     assert "execution traces hold 2 collectives that the traces do not, and lack 2 that they do" in trace.partial
-    assert {seq for _, _, seq, _, _ in told(trace)} == {-1}
+    assert {seq for _, _, seq, _, _ in collectives(trace)} == {-1}
 
 
-def test_a_missing_parent_is_counted_and_said(write: Write, tiny: Any) -> None:
+def test_a_missing_parent_is_counted_and_reported(write: Write, tiny: Any) -> None:
     write("rank0.json", kineto(tiny, ALL_REDUCE), rank=0)
     lost = {"name": "aten::mm", "id": 9, "rf_id": 3, "parent": 500, "inputs": [], "outputs": []}
     trace = read([write("et_0.json", document(old(20, "allreduce", 41, 0), lost)).parent])
@@ -108,11 +108,11 @@ def test_a_missing_parent_is_counted_and_said(write: Write, tiny: Any) -> None:
     assert any("not in the trace" in line for line in trace.partial)
 
 
-def test_the_rank_by_the_file_name_is_said(write: Write, tiny: Any) -> None:
+def test_the_rank_by_the_file_name_is_reported(write: Write, tiny: Any) -> None:
     write("rank3.json", kineto(tiny, BROADCAST), rank=3)
     trace = read([write("et_3.json", document(old(20, "broadcast", 41, 0))).parent])
     assert any("et_3.json does not name its rank: taken as rank 3 from the file name" in line for line in trace.partial)
-    assert told(trace) == [(3, "default", 41, 1024, -1)]
+    assert collectives(trace) == [(3, "default", 41, 1024, -1)]
 
 
 def test_an_execution_trace_of_another_rank_is_left_out(write: Write, tiny: Any) -> None:
@@ -125,7 +125,7 @@ def test_two_groups_behind_addresses_give_no_sequence(write: Write, tiny: Any) -
     write("rank0.json", kineto(tiny, ALL_REDUCE, ALL_REDUCE), rank=0)
     calls = [old(20, "allreduce", 41, 0, address=1), old(30, "allreduce", 3, 0, address=2)]
     trace = read([write("et_0.json", document(*calls)).parent])
-    assert [seq for _, _, seq, _, _ in told(trace)] == [-1, -1]
+    assert [seq for _, _, seq, _, _ in collectives(trace)] == [-1, -1]
 
 
 def test_alone_they_are_refused(write: Write) -> None:
@@ -175,7 +175,7 @@ def test_deep_nesting_is_refused() -> None:
 def test_dlrm(shared: Path) -> None:
     trace = read([shared / "dlrm-8rank"])
     assert (trace.partial, trace.counts["collectives named by execution traces"]) == ((), 64)
-    assert [seq for rank, _, seq, _, _ in told(trace) if rank == 7] == list(range(147, 155))
+    assert [seq for rank, _, seq, _, _ in collectives(trace) if rank == 7] == list(range(147, 155))
     graph = link(trace)
     last = gates.table(graph).last_rank.tolist()
     assert last[:5] == [7] * 5

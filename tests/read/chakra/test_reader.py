@@ -45,12 +45,12 @@ def field(number: int, value: int | bytes | float) -> bytes:
 def attribute(name: str, value: Any) -> bytes:
     """In the current layout: booleans, text, real numbers, lists of booleans, whole numbers."""
     if isinstance(value, list):
-        told = field(28, field(1, bytes(value)))
+        encoded = field(28, field(1, bytes(value)))
     elif isinstance(value, bool):
-        told = field(27, int(value))
+        encoded = field(27, int(value))
     else:
-        told = field({str: 29, float: 3, int: 9}[type(value)], value.encode() if isinstance(value, str) else value)
-    return field(1, name.encode()) + told
+        encoded = field({str: 29, float: 3, int: 9}[type(value)], value.encode() if isinstance(value, str) else value)
+    return field(1, name.encode()) + encoded
 
 
 def node(
@@ -192,12 +192,12 @@ def test_nodes_as_protobuf_prints_them(write: Write) -> None:
 
 
 def test_the_earlier_layout_with_typed_attributes(write: Write) -> None:
-    def told(name: str, kind: int, number: int, value: int | bytes) -> bytes:
+    def typed(name: str, kind: int, number: int, value: int | bytes) -> bytes:
         return field(11, field(1, name.encode()) + field(2, kind) + field(number, value))
 
-    compute = field(1, 1) + field(2, b"forward") + field(3, COMP) + field(5, b"[]") + told("runtime", 2, 6, 40)
-    meet = field(1, 2) + field(2, b"meet") + field(3, COLL) + field(4, 1) + told("comm_type", 3, 7, 1)
-    meet += told("comm_size", 2, 6, 64) + told("pg_name", 4, 8, b"dp") + told("involved_dim", 5, 9, 1)
+    compute = field(1, 1) + field(2, b"forward") + field(3, COMP) + field(5, b"[]") + typed("runtime", 2, 6, 40)
+    meet = field(1, 2) + field(2, b"meet") + field(3, COLL) + field(4, 1) + typed("comm_type", 3, 7, 1)
+    meet += typed("comm_size", 2, 6, 64) + typed("pg_name", 4, 8, b"dp") + typed("involved_dim", 5, 9, 1)
     head = field(1, field(1, b"schema") + field(2, 4) + field(8, b"x"))
     trace = read([write("job.0.et", file(compute, meet, head=head))])
     assert [row[1:5] for row in rows(trace)] == [("compute", "forward", 0, 40), ("network", "all-to-all", 40, 40)]
@@ -238,13 +238,13 @@ def test_groups_come_from_the_note_of_their_making(write: Write) -> None:
     assert trace.group_ranks == {"7": [0, 2]}
 
 
-def test_a_dependency_on_nothing_is_counted_and_said(write: Write) -> None:
+def test_a_dependency_on_nothing_is_counted_and_reported(write: Write) -> None:
     trace = read([write("job.0.et", file(node(1, "a", COMP, (77, 78), duration=5)))])
     assert trace.counts["dependencies on a node that is not there"] == 2
     assert chakra.UNFOLLOWED in trace.partial
 
 
-def test_a_circle_is_opened_and_said(write: Write) -> None:
+def test_a_circle_is_opened_and_reported(write: Write) -> None:
     circle = [node(1, "a", COMP, (2,), duration=5), node(2, "b", COMP, (1,), duration=5)]
     trace = read([write("job.0.et", file(*circle))])
     assert [row[2:5] for row in rows(trace)] == [("a", 0, 5), ("b", 5, 10)]

@@ -178,9 +178,9 @@ MESH = {
 @pytest.mark.parametrize("groups", [None, MESH], ids=["one group", "groups that share ranks"])
 def test_clocks_that_are_off_are_set_right(tmp_path: Path, groups: Any) -> None:
     trace = blocking(healthy, groups=groups).dumps(tmp_path, off_ms={1: 9.0, 3: -6.0})
-    (said,) = (line for line in trace.partial if line.startswith("clocks set right"))
+    (note,) = (line for line in trace.partial if line.startswith("clocks set right"))
     for rank, off in ((1, 9.0), (3, -6.0)):
-        assert float(said.split(f"rank {rank} ")[1].split(" ms")[0]) == pytest.approx(off, abs=1.0)
+        assert float(note.split(f"rank {rank} ")[1].split(" ms")[0]) == pytest.approx(off, abs=1.0)
     assert analyze_trace(trace).findings == []
 
 

@@ -198,7 +198,7 @@ def test_processes_that_no_communicator_holds_together(tmp_path: Path) -> None:
     assert any("numbered by host and process" in line for line in trace.partial)
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_what_is_missing_is_reported(tmp_path: Path) -> None:
     plugins = [Plugin(rank, 3, markers=True) for rank in range(2)]
     for plugin in plugins:
         plugin.write("AllReduce", 0, 100, lost=7)

@@ -35,7 +35,7 @@ def folder(tmp_path: Path, **files: str) -> Trace:
     return read([tmp_path])
 
 
-def told(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
+def columns(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
     """Columns of the attempts, times in minutes of the first of January 2026."""
     t = trace.attempts
     minutes = {
@@ -48,19 +48,19 @@ def told(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
 
 def test_a_training_log_tells_the_steps_of_the_schedulers_attempts(tmp_path: Path) -> None:
     trace = folder(tmp_path, sacct__txt=SACCT, slurm_9__out=INSIDE)
-    assert told(trace, "job", "start_ns", "end_ns", "outcome", "accelerators", "last_step", "saved_ns", "resumed_step") == [
+    assert columns(trace, "job", "start_ns", "end_ns", "outcome", "accelerators", "last_step", "saved_ns", "resumed_step") == [
         ("9", 10, 60, "node failed", 8, 21, 30, -1),
         ("9", 120, 180, "completed", 8, 50, None, 11),
     ]
 
 
 def test_a_log_of_another_name_belongs_to_the_only_job(tmp_path: Path) -> None:
-    assert told(folder(tmp_path, sacct__txt=SACCT, train__log=INSIDE), "job", "last_step") == [("9", 21), ("9", 50)]
+    assert columns(folder(tmp_path, sacct__txt=SACCT, train__log=INSIDE), "job", "last_step") == [("9", 21), ("9", 50)]
 
 
 def test_restarts_inside_one_allocation_are_attempts_that_held_it(tmp_path: Path) -> None:
     trace = folder(tmp_path, sacct__txt=SACCT, err__log=LAUNCHER)
-    assert told(trace, "attempt", "start_ns", "end_ns", "outcome", "held") == [
+    assert columns(trace, "attempt", "start_ns", "end_ns", "outcome", "held") == [
         (1, 10, 30, "failed", 0),
         (2, 30, 60, "node failed", 1),
         (3, 120, 180, "completed", 0),
@@ -69,9 +69,9 @@ def test_restarts_inside_one_allocation_are_attempts_that_held_it(tmp_path: Path
 
 def test_a_log_without_dates_is_put_in_by_order_or_not_at_all(tmp_path: Path) -> None:
     plain = "".join(line[22:] + "\n" for line in INSIDE.splitlines())
-    assert told(folder(tmp_path, sacct__txt=SACCT, train__log=plain), "last_step", "resumed_step") == [(21, -1), (50, 11)]
+    assert columns(folder(tmp_path, sacct__txt=SACCT, train__log=plain), "last_step", "resumed_step") == [(21, -1), (50, 11)]
     one = folder(tmp_path, sacct__txt=SACCT, train__log=plain.split("loading")[0])
-    assert told(one, "last_step") == [(-1,), (-1,)]
+    assert columns(one, "last_step") == [(-1,), (-1,)]
     assert any("its steps are not used" in line for line in one.partial)
 
 
@@ -85,7 +85,7 @@ def test_a_log_that_may_belong_to_several_jobs_is_left_apart(tmp_path: Path) -> 
 def test_two_logs_of_a_scheduler_tell_an_attempt_once(tmp_path: Path) -> None:
     last = "JobID|State|Start|End|NodeList\n9|COMPLETED|2026-01-01T02:00:01|2026-01-01T03:00:00|n1\n"
     trace = folder(tmp_path, a__txt=last, sacct__txt=SACCT)
-    assert told(trace, "attempt", "start_ns", "accelerators", "nodes") == [(1, 10, 8, ""), (2, 120, 8, "n1")]
+    assert columns(trace, "attempt", "start_ns", "accelerators", "nodes") == [(1, 10, 8, ""), (2, 120, 8, "n1")]
 
 
 def test_attempts_that_follow_each_other_within_seconds_stay_apart(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_attempts_that_follow_each_other_within_seconds_stay_apart(tmp_path: Pat
         for at in starts
     )
     trace = folder(tmp_path, sacct__txt="JobID|State|Start|End|AllocTRES\n" + sacct, slurmctld__log=ctld)
-    assert told(trace, "job", "attempt", "start_ns", "end_ns", "outcome", "accelerators") == [
+    assert columns(trace, "job", "attempt", "start_ns", "end_ns", "outcome", "accelerators") == [
         ("9", k + 1, pytest.approx((int(at[-1]) + 0.5) / 60), pytest.approx((int(at[-1]) + 1.75) / 60), "preempted", 8)
         for k, at in enumerate(starts)
     ] + [("9", 4, None, None, "pending", -1)]
@@ -107,7 +107,7 @@ def test_attempts_that_follow_each_other_within_seconds_stay_apart(tmp_path: Pat
 def test_logs_that_go_on_from_each_other_are_one_job(tmp_path: Path) -> None:
     first, _, second = INSIDE.partition("[2026-01-01 02:01")
     trace = folder(tmp_path, slurm_1__out=first, slurm_2__out="[2026-01-01 02:01" + second)
-    assert told(trace, "job", "attempt", "last_step") == [("1", 1, 21), ("1", 2, 50)]
+    assert columns(trace, "job", "attempt", "last_step") == [("1", 1, 21), ("1", 2, 50)]
 
 
 def test_logs_that_have_nothing_to_do_with_each_other_are_two_jobs(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_progress_log_tells_the_steps_of_attempts(tmp_path: Path) -> None:
         f"{s},1.0,{start + 60 * (115 + s)}\n" for s in range(10, 20)
     )
     trace = folder(tmp_path, sacct__txt=SACCT, steps__csv="step,loss,time_s\n" + rows)
-    assert told(trace, "first_step", "last_step") == [(0, 19), (10, 19)]
+    assert columns(trace, "first_step", "last_step") == [(0, 19), (10, 19)]
 
 
 def test_text_that_tells_nothing_is_no_input(tmp_path: Path) -> None:

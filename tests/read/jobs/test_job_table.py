@@ -33,7 +33,7 @@ DETAILED = [
 ]  # fmt: skip
 
 
-def told(data: bytes) -> list[tuple[object, ...]]:
+def rows(data: bytes) -> list[tuple[object, ...]]:
     assert job_table.sniff(data)
     t = job_table.load(data, "jobs").attempts
     took = [
@@ -50,7 +50,7 @@ def told(data: bytes) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("slab", [1, 1 << 20])
 def test_jobs_with_their_attempts(text: str, slab: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_fields, "LIST_SLAB", slab)
-    assert told(text.encode()) == [("a", 1, 10, "", 8), ("a", 2, 60, "", 8), ("b", 1, None, "", 4)]
+    assert rows(text.encode()) == [("a", 1, 10, "", 8), ("a", 2, 60, "", 8), ("b", 1, None, "", 4)]
 
 
 def test_only_the_first_attempt_was_submitted_by_somebody() -> None:
@@ -58,7 +58,7 @@ def test_only_the_first_attempt_was_submitted_by_somebody() -> None:
 
 
 def test_accelerators_may_be_listed_by_host_and_the_status_is_that_of_the_last() -> None:
-    assert told(json.dumps(DETAILED).encode()) == [("c", 1, 10, "", 2), ("c", 2, 60, "cancelled", 1)]
+    assert rows(json.dumps(DETAILED).encode()) == [("c", 1, 10, "", 2), ("c", 2, 60, "cancelled", 1)]
 
 
 def test_objects_inside_of_jobs_that_begin_alike_are_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_a_key_that_one_attempt_of_many_uses_counts() -> None:
 @pytest.mark.parametrize("detail", ["m1", None, [], {"gpus": [1]}, [1], [{"gpus": 4}], [{"ip": "m1"}]])
 def test_what_lists_no_accelerators_holds_none(detail: object) -> None:
     attempts = [{"start_time": 10, "end_time": 20, "detail": one} for one in (detail, [{"gpus": ["a", "b"]}])]
-    assert told(json.dumps([{"id": "a", "attempts": attempts}]).encode()) == [("a", 1, 10, "", -1), ("a", 2, 10, "", 2)]
+    assert rows(json.dumps([{"id": "a", "attempts": attempts}]).encode()) == [("a", 1, 10, "", -1), ("a", 2, 10, "", 2)]
 
 
 def test_a_csv_has_one_attempt_a_row() -> None:
@@ -91,14 +91,14 @@ def test_a_csv_has_one_attempt_a_row() -> None:
         "a,2,8,2026-01-01T00:10:00Z,2026-01-01T00:20:00Z,completed,51,200,\n"
         "a,1,8,2026-01-01T00:00:00Z,2026-01-01T00:05:00Z,OOM,1,70,50\n"
     )
-    assert told(text.encode()) == [("a", 1, 300, "out of memory", 8), ("a", 2, 600, "completed", 8)]
+    assert rows(text.encode()) == [("a", 1, 300, "out of memory", 8), ("a", 2, 600, "completed", 8)]
     t = job_table.load(text.encode(), "jobs").attempts
     assert (t.first_step.tolist(), t.last_step.tolist(), t.saved_step.tolist()) == ([1, 51], [70, 200], [50, -1])
 
 
 def test_a_key_that_is_no_text_is_passed_over() -> None:
     data = json.dumps(JOBS).replace('"num_gpus": 4', '"num_gpus": 4, "KEY": 1').encode().replace(b"KEY", b"\xff\xfe")
-    assert told(data)[-1] == ("b", 1, None, "", 4)
+    assert rows(data)[-1] == ("b", 1, None, "", 4)
 
 
 @pytest.mark.parametrize("broken", [b"\xff", b"1e400"])

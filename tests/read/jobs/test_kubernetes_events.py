@@ -38,10 +38,10 @@ GANG = [
 
 def attempts(events: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     data = json.dumps({"apiVersion": "v1", "items": events, "kind": "List"}).encode()
-    return told(data)
+    return rows(data)
 
 
-def told(data: bytes) -> list[tuple[Any, ...]]:
+def rows(data: bytes) -> list[tuple[Any, ...]]:
     assert kubernetes.sniff(data)
     t = kubernetes.load(data, "events.json").attempts
     minutes = [
@@ -63,9 +63,9 @@ def test_a_gang_of_pods_is_one_job() -> None:
 
 
 def test_one_object_a_line_or_over_many_or_as_a_watch() -> None:
-    assert told("\n".join(map(json.dumps, GANG)).encode()) == EXPECTED
-    assert told("\n".join(json.dumps(e, indent=4) for e in GANG).encode()) == EXPECTED
-    assert told("\n".join(json.dumps({"type": "ADDED", "object": e}) for e in GANG).encode()) == EXPECTED
+    assert rows("\n".join(map(json.dumps, GANG)).encode()) == EXPECTED
+    assert rows("\n".join(json.dumps(e, indent=4) for e in GANG).encode()) == EXPECTED
+    assert rows("\n".join(json.dumps({"type": "ADDED", "object": e}) for e in GANG).encode()) == EXPECTED
 
 
 def test_the_newer_group_of_events_calls_things_otherwise() -> None:

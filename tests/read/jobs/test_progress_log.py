@@ -118,11 +118,11 @@ LINES = st.lists(st.fixed_dictionaries({"step": ANY}, optional=dict.fromkeys(KEY
 @given(LINES, st.booleans())
 def test_lines_read_at_once_are_what_lines_read_one_by_one_are(rows: list[dict[str, Any]], cut: bool) -> None:
     lines = [json.dumps(row) for row in rows]
-    told: list[Any] = []
+    tables: list[Any] = []
     for text in ("\n".join([*lines, '{"step": 1, "lo'] if cut else lines), "\n\n".join(lines) + "\n\n"):
-        told.append(None)
+        tables.append(None)
         with suppress(InputRefused):
-            told[-1] = progress.load(text.encode(), "log").columns
-    assert (told[0] is None) == (told[1] is None)
-    for name, values in (told[0] or {}).items():
-        assert np.array_equal(values, told[1][name], equal_nan=name == "loss"), name
+            tables[-1] = progress.load(text.encode(), "log").columns
+    assert (tables[0] is None) == (tables[1] is None)
+    for name, values in (tables[0] or {}).items():
+        assert np.array_equal(values, tables[1][name], equal_nan=name == "loss"), name

@@ -71,7 +71,7 @@ def test_a_requeued_job_is_one_job_with_its_attempts() -> None:
     assert log.partial == []
 
 
-def test_a_job_with_more_restarts_than_rows_is_said() -> None:
+def test_a_job_with_more_restarts_than_rows_is_reported() -> None:
     text = "JobID|State|Start|End|Restarts\n7|COMPLETED|2026-01-01T00:00:10|2026-01-01T00:00:20|2\n"
     assert "sacct --duplicates" in sacct.load(text.encode(), "s").partial[0]
 

@@ -77,7 +77,7 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 """
 
 
-def told(text: str, *names: str) -> list[tuple[Any, ...]]:
+def columns(text: str, *names: str) -> list[tuple[Any, ...]]:
     """Columns of the attempts; times in seconds after the log's first."""
     assert training_log.sniff(text.encode())
     log = training_log.load(text.encode(), "train.log")
@@ -93,35 +93,35 @@ SPAN = ("start_ns", "end_ns", "outcome", "first_step", "last_step", "resumed_ste
 
 
 def test_megatron() -> None:
-    assert told(MEGATRON, *SPAN, "save_took_ns", "restore_took_ns") == [
+    assert columns(MEGATRON, *SPAN, "save_took_ns", "restore_took_ns") == [
         (0, 300, "failed", 10, 170, 0, 100, 225, 15, None),
         (1200, 2195, "completed", 110, 1000, 100, -1, None, None, 60),
     ]
 
 
 def test_trainer_of_hugging_face_logs_no_steps_but_checkpoints() -> None:
-    assert told(TRAINER, *SPAN) == [
+    assert columns(TRAINER, *SPAN) == [
         (0, 720, "out of memory", -1, -1, -1, 500, 600),
         (900, 1503, "completed", -1, -1, 500, 1000, 1500),
     ]
 
 
 def test_torchtitan_follows_one_rank_and_hears_the_scheduler() -> None:
-    assert told(TITAN, *SPAN, "save_took_ns", "restore_took_ns") == [
+    assert columns(TITAN, *SPAN, "save_took_ns", "restore_took_ns") == [
         (0, 210, "preempted", 1, 20, -1, 10, 125, 5, None),
         (780, 900, "completed", 11, 20, 10, -1, None, None, 20),
     ]
 
 
 def test_nemo_names_the_global_step() -> None:
-    assert told(NEMO, "first_step", "last_step", "resumed_step", "saved_step", "save_took_ns", "outcome") == [
+    assert columns(NEMO, "first_step", "last_step", "resumed_step", "saved_step", "save_took_ns", "outcome") == [
         (0, 150, -1, 99, 4.389, ""),
         (100, 100, 99, -1, None, "completed"),
     ]
 
 
 def test_a_launcher_that_gave_up_has_burned_its_restarts() -> None:
-    assert told(LAUNCHER, "start_ns", "end_ns", "outcome", "held", "restarts_left", "reason") == [
+    assert columns(LAUNCHER, "start_ns", "end_ns", "outcome", "held", "restarts_left", "reason") == [
         (
             0,
             8,
@@ -137,10 +137,10 @@ def test_a_launcher_that_gave_up_has_burned_its_restarts() -> None:
 def test_two_agents_that_tell_of_one_failure_are_one_attempt() -> None:
     line = "E0501 10:00:0{}.000000 {} torch/distributed/elastic/api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 7)\n"
     text = "".join(line.format(i, agent) for i, agent in ((1, 50), (2, 60), (5, 50), (6, 60)))
-    assert told(text, "end_ns", "outcome") == [(0, "failed"), (4, "failed")]
+    assert columns(text, "end_ns", "outcome") == [(0, "failed"), (4, "failed")]
 
 
-def test_restarts_that_are_left_are_told_at_a_lower_level() -> None:
+def test_restarts_that_are_left_are_logged_at_a_lower_level() -> None:
     text = (
         "[2026-05-01 10:00:00,000] torch.distributed.elastic.agent.server.api: [INFO] [default] Starting worker group\n"
         "[2026-05-01 10:01:00,000] torch.distributed.elastic.api: [ERROR] failed (exitcode: 1) local_rank: 0 (pid: 5) of\n"
@@ -148,7 +148,7 @@ def test_restarts_that_are_left_are_told_at_a_lower_level() -> None:
         "[2026-05-01 10:01:09,000] torch.distributed.elastic.agent.server.api: [INFO] [default] Rendezvous'ing worker group\n"
         "[2026-05-01 10:02:00,000] root: step 5 loss 1.0\n"
     )
-    assert told(text, "start_ns", "end_ns", "outcome", "restarts_left", "held", "last_step") == [
+    assert columns(text, "start_ns", "end_ns", "outcome", "restarts_left", "held", "last_step") == [
         (0, 60, "failed", 3, -1, -1),
         (69, 120, "", 2, 1, 5),
     ]
@@ -160,12 +160,12 @@ def test_without_dates_time_goes_by_the_length_of_steps() -> None:
     log = training_log.load(text.encode(), "x.log")
     assert log is not None
     assert "no dates" in log.partial[0]
-    assert told(text, "end_ns", "last_step", "resumed_step")[0] == (pytest.approx(10.5, abs=1e-6), 21, -1)
+    assert columns(text, "end_ns", "last_step", "resumed_step")[0] == (pytest.approx(10.5, abs=1e-6), 21, -1)
 
 
 def test_epochs_that_count_their_steps_anew_are_no_restarts() -> None:
     text = "".join(f"Epoch {e} step {s}/3 loss 1.0\n" for e in range(3) for s in range(3))
-    assert told("2026-05-01 10:00:00 go\n" + text, "first_step", "last_step") == [(0, 8)]
+    assert columns("2026-05-01 10:00:00 go\n" + text, "first_step", "last_step") == [(0, 8)]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_verbs_of_nccl_kernels(tiny: Any, name: str, verb: str) -> None:
 
 
 def test_the_kernel_itself_may_tell_everything(tiny: Any) -> None:
-    told = {
+    args = {
         "Collective name": "_allgather_base",
         "Process Group Name": "3",
         "Process Group Ranks": "[0, 2]",
@@ -96,18 +96,18 @@ def test_the_kernel_itself_may_tell_everything(tiny: Any) -> None:
         "dtype": "BFloat16",
         "Seq": 42,
     }
-    trace = load(tiny, [tiny.kernel("ncclDevKernel_AllGather_RING_LL", 1, 10, 10, **told)])
+    trace = load(tiny, [tiny.kernel("ncclDevKernel_AllGather_RING_LL", 1, 10, 10, **args)])
     (op,) = tiny.ops_of(trace)
     assert (op["verb"], op["group"], op["seq"], op["size"]) == ("all-gather", "3", 42, 40)
     assert trace.group_ranks == {"3": [0, 2]}
 
 
 def test_record_param_comms_around_the_launch_describes_it(tiny: Any) -> None:
-    said = {"Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100, "dtype": "Float"}
+    args = {"Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100, "dtype": "Float"}
     events = [
-        tiny.event("cpu_op", "record_param_comms", 0, 20, **said, **{"Process Group Name": "1", "Seq": 3}),
+        tiny.event("cpu_op", "record_param_comms", 0, 20, **args, **{"Process Group Name": "1", "Seq": 3}),
         tiny.launch(1, 5),
-        tiny.event("cpu_op", "record_param_comms", 30, 20, **{**said, "In msg nelems": 7, "Out msg nelems": 7}),
+        tiny.event("cpu_op", "record_param_comms", 30, 20, **{**args, "In msg nelems": 7, "Out msg nelems": 7}),
         tiny.launch(2, 35),
         tiny.kernel(NEW_ALL_REDUCE, 1, 100, 10),
         tiny.kernel(NEW_ALL_REDUCE, 2, 110, 10),
@@ -118,9 +118,9 @@ def test_record_param_comms_around_the_launch_describes_it(tiny: Any) -> None:
 
 
 def test_record_param_comms_of_the_same_external_id_describes_a_kernel_without_a_launch(tiny: Any) -> None:
-    said = {"Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float", "External id": 77}
+    args = {"Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float", "External id": 77}
     events = [
-        tiny.event("cpu_op", "record_param_comms", 0, 20, **said),
+        tiny.event("cpu_op", "record_param_comms", 0, 20, **args),
         tiny.kernel(NEW_ALL_REDUCE, 1, 100, 10, **{"External id": 77}),
     ]
     (op,) = device_ops(tiny, load(tiny, events))
@@ -140,8 +140,8 @@ def test_the_annotation_says_what_a_sendrecv_kernel_is(tiny: Any, note: str, ver
 
 
 def test_a_peer_is_named_as_a_global_rank(tiny: Any) -> None:
-    told = {"Collective name": "send", "Process Group Name": "4", "Process Group Ranks": "[2, 6]", "Dst Rank": 1}
-    (op,) = tiny.ops_of(load(tiny, [tiny.kernel(SEND_RECV, 1, 10, 10, **told)]))
+    args = {"Collective name": "send", "Process Group Name": "4", "Process Group Ranks": "[2, 6]", "Dst Rank": 1}
+    (op,) = tiny.ops_of(load(tiny, [tiny.kernel(SEND_RECV, 1, 10, 10, **args)]))
     assert (op["verb"], op["peer"]) == ("send", 6)
 
 

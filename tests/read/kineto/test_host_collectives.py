@@ -83,7 +83,7 @@ def test_the_slow_rank_of_a_job_with_gloo_on_tensors_of_the_device_is_found(tiny
     assert a.result["findings"][0]["classes"][0] == "gemm"
 
 
-def test_several_ranks_that_never_meet_are_said_and_never_healthy(tiny: Any, write: Write) -> None:
+def test_several_ranks_that_never_meet_are_reported_and_never_healthy(tiny: Any, write: Write) -> None:
     folder = job(tiny, write, slow=-1)
     for path in folder.iterdir():
         document = json.loads(path.read_text())
@@ -96,7 +96,7 @@ def test_several_ranks_that_never_meet_are_said_and_never_healthy(tiny: Any, wri
     assert missing in result["verdict"]["text"]
 
 
-def test_collectives_of_which_only_the_calls_are_known_are_said(tiny: Any, write: Write) -> None:
+def test_collectives_of_which_only_the_calls_are_known_are_reported(tiny: Any, write: Write) -> None:
     folder = job(tiny, write, slow=-1, library="other")
     result = taut.analyze([folder]).result
     assert result["verdict"]["class"] == "unknown"

@@ -202,16 +202,16 @@ def test_a_checkpoint_is_one_op_of_its_thread_with_all_that_runs_inside(tiny: An
     ]
 
 
-def test_launches_without_device_events_are_said(tiny: Any) -> None:
+def test_launches_without_device_events_are_reported(tiny: Any) -> None:
     """What the device did is missing: that is no trace of a host alone."""
     events = [tiny.event("cpu_op", "aten::mm", 0, 50), tiny.launch(1, 10), tiny.launch(2, 20, name="cudaGetDeviceCount")]
     trace = merge([("t.json", kineto.load(tiny.as_bytes(events), "t.json"))], [], name="t", source="t.json")
-    (said,) = [line for line in trace.partial if "device" in line]
-    assert said.startswith("1 launches onto a device of which no event is recorded: the device's side is missing")
-    assert "ProfilerActivity.CUDA" in said
+    (note,) = [line for line in trace.partial if "device" in line]
+    assert note.startswith("1 launches onto a device of which no event is recorded: the device's side is missing")
+    assert "ProfilerActivity.CUDA" in note
 
 
-def test_unknown_categories_beside_a_host_are_said(tiny: Any) -> None:
+def test_unknown_categories_beside_a_host_are_reported(tiny: Any) -> None:
     events = [
         tiny.event("cpu_op", "aten::mm", 0, 50),
         tiny.event("graphcore", "x", 0, 5),

@@ -110,10 +110,10 @@ def test_such_a_number_of_bytes_is_one() -> None:
     assert rows(b'node_memory_MemAvailable_bytes{instance="n1"} 2147483632 1700000000\n')[0][3] == [2147483632.0]
 
 
-def test_an_accelerator_told_by_two_pods_and_two_replicas_is_one() -> None:
+def test_an_accelerator_reported_by_two_pods_and_two_replicas_is_one() -> None:
     line = 'DCGM_FI_DEV_GPU_TEMP{{gpu="0",Hostname="n1",{}}} {} {}\n'
-    told = [('pod="a"', 50, 0), ('pod="a"', 51, 1), ('pod="a",replica="2"', 99, 1), ('pod="b"', 52, 2)]
-    data = "".join(line.format(labels, value, 1_700_000_000 + at) for labels, value, at in told).encode()
+    samples = [('pod="a"', 50, 0), ('pod="a"', 51, 1), ('pod="a",replica="2"', 99, 1), ('pod="b"', 52, 2)]
+    data = "".join(line.format(labels, value, 1_700_000_000 + at) for labels, value, at in samples).encode()
     assert rows(data) == [("n1 gpu 0", "temperature_c", [0.0, 1.0, 2.0], [50.0, 51.0, 52.0])]
 
 
@@ -156,7 +156,7 @@ def test_refused_in_one_line(data: bytes, why: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_some_samples_without_a_time_are_left_out_and_that_is_said() -> None:
+def test_some_samples_without_a_time_are_left_out_and_that_is_reported() -> None:
     found = metrics.load(b'x{a="b"} 5\nx{a="b"} 6 1700000000\n', "m.txt")
     assert found.notes == ["m.txt: 1 samples without a time left out"]
     assert found.series[0].value.tolist() == [6.0]

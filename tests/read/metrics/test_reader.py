@@ -168,9 +168,9 @@ def test_what_is_no_list_of_samples_is_refused(text: str, quick: int, monkeypatc
 def test_samples_straight_from_bytes_are_what_python_reads(lists: list[list[tuple[float, object]]]) -> None:
     texts = [json.dumps([[time, str(value)] for time, value in one]) for one in lists]
     time, value, end = numbers("".join(texts).encode()) or ([], [], [])
-    told = [(at, float(str(number))) for one in lists for at, number in one]
-    assert np.array_equal(time, [at for at, _ in told])
-    assert np.array_equal(value, [number for _, number in told], equal_nan=True)
+    expected = [(at, float(str(number))) for one in lists for at, number in one]
+    assert np.array_equal(time, [at for at, _ in expected])
+    assert np.array_equal(value, [number for _, number in expected], equal_nan=True)
     assert list(end) == np.cumsum([len(one) for one in lists]).tolist()
 
 
@@ -263,7 +263,7 @@ def test_a_rank_that_is_not_in_the_job_is_none(tmp_path: Path, tiny: Any) -> Non
     assert placed(job(tmp_path, tiny, ("",), tidy=TIDY)) == {("rank 1", -1), ("leaf1:eth3", -1)}
 
 
-def test_accelerators_of_the_only_host_are_its_ranks_and_that_is_said(tmp_path: Path, tiny: Any) -> None:
+def test_accelerators_of_the_only_host_are_its_ranks_and_that_is_reported(tmp_path: Path, tiny: Any) -> None:
     trace = job(tmp_path, tiny, ("", ""), smi=SMI)
     assert placed(trace) == {("gpu 0", 0), ("gpu 1", 1)}
     assert any("n-th rank of its host" in line for line in trace.partial)
@@ -285,7 +285,7 @@ def test_dates_without_a_zone_are_moved_into_the_traced_time(tmp_path: Path, tin
     assert any("-1.50 h" in line for line in trace.partial)
 
 
-def test_metrics_of_another_time_are_kept_and_that_is_said(tmp_path: Path, tiny: Any) -> None:
+def test_metrics_of_another_time_are_kept_and_that_is_reported(tmp_path: Path, tiny: Any) -> None:
     trace = job(tmp_path, tiny, ("", ""), tidy=TIDY.replace(b"17000000", b"15000000"))
     assert any("no metric was sampled while" in line for line in trace.partial)
 

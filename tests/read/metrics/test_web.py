@@ -116,9 +116,9 @@ def ask(tmp_path: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[
 )  # fmt: skip
 def test_any_answer_but_a_good_one_is_refused(serve: Serve, ask: Callable[[str], str], answer: bytes, why: str) -> None:
     url = serve(answer)
-    said = ask(url)
-    assert said.startswith(url)
-    assert re.search(why, said), said
+    message = ask(url)
+    assert message.startswith(url)
+    assert re.search(why, message), message
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_what_is_no_address(ask: Callable[[str], str], url: str) -> None:
 
 
 def test_a_password_in_the_address_is_not_repeated(ask: Callable[[str], str]) -> None:
-    said = ask("https://me:secret@example.org")
-    assert "put a token into TAUT_METRICS_TOKEN" in said
-    assert "secret" not in said
+    message = ask("https://me:secret@example.org")
+    assert "put a token into TAUT_METRICS_TOKEN" in message
+    assert "secret" not in message
 
 
 def test_the_token_goes_to_the_address_and_to_no_other(
@@ -198,9 +198,9 @@ def test_the_token_goes_to_the_address_and_to_no_other(
 
 def test_the_token_does_not_travel_in_clear(ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(web.TOKEN, "s3cret")
-    said = ask("http://metrics.example:9090")
-    assert "would be sent in clear; use https" in said
-    assert "s3cret" not in said
+    message = ask("http://metrics.example:9090")
+    assert "would be sent in clear; use https" in message
+    assert "s3cret" not in message
     monkeypatch.setenv(web.TOKEN, "two\r\nlines")
     assert "holds what no token may" in ask("https://metrics.example")
 

@@ -43,7 +43,7 @@ KERNELS = {"ncclAllReduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", "nc
 
 
 class Export:
-    """An export under construction; times are in µs, and process p runs on its own device unless told otherwise."""
+    """An export under construction; times are in µs, and process p runs on its own device unless given otherwise."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.correlation = path, 0
@@ -109,9 +109,9 @@ def export(tmp_path: Path) -> Callable[..., Export]:
 
 def table(trace: Trace, *columns: str) -> list[tuple[Any, ...]]:
     ops = trace.ops
-    said = {"name": trace.names, "lane": trace.lanes, "group": [*trace.groups, ""]}
+    texts = {"name": trace.names, "lane": trace.lanes, "group": [*trace.groups, ""]}
     order = np.lexsort((ops.start_ns, ops.rank))
-    return [tuple(said[c][ops.columns[c][i]] if c in said else int(ops.columns[c][i]) for c in columns) for i in order]
+    return [tuple(texts[c][ops.columns[c][i]] if c in texts else int(ops.columns[c][i]) for c in columns) for i in order]
 
 
 def steady(e: Export, process: int, comm: int | None, late: float = 0, steps: int = 4, first: int = 5) -> None:
@@ -199,8 +199,8 @@ def test_groups_of_sends_and_receives_are_taken_apart(export: Callable[..., Expo
         e.kernel(process, 20, 30, KERNELS["ncclGroupEnd"], 16)
         e.kernel(process, 30, 40, "gemm", 19)
     trace = read([e.save()])
-    told = [row for row in table(trace, "rank", "verb", "peer", "size", "start_ns", "end_ns", "lane") if row[1]]
-    assert told == [
+    messages = [row for row in table(trace, "rank", "verb", "peer", "size", "start_ns", "end_ns", "lane") if row[1]]
+    assert messages == [
         (0, Verb.SEND, 1, 256, 20_000, 30_000, "stream 7"),
         (1, Verb.RECV, 0, 256, 20_000, 30_000, "stream 7"),
         (1, Verb.SEND, 2, 256, 20_000, 30_000, "stream 7"),

@@ -74,11 +74,11 @@ def archive(tmp_path: Path) -> Callable[..., Archive]:
 
 def table(trace: Trace, *columns: str) -> list[tuple[Any, ...]]:
     ops, first = trace.ops, int(trace.ops.start_ns.min())
-    said = {"name": trace.names, "lane": trace.lanes, "group": [*trace.groups, ""]}
+    texts = {"name": trace.names, "lane": trace.lanes, "group": [*trace.groups, ""]}
 
     def value(column: str, row: int) -> Any:
         number = ops.columns[column][row]
-        return said[column][number] if column in said else int(number - first) // US if "_ns" in column else int(number)
+        return texts[column][number] if column in texts else int(number - first) // US if "_ns" in column else int(number)
 
     order = np.lexsort((ops.start_ns, ops.rank))
     return [tuple(value(column, row) for column in columns) for row in order.tolist()]
@@ -119,9 +119,9 @@ def test_collectives_meet_in_their_communicator(archive: Callable[..., Archive])
                 a.call(rank, t + 50, t + 60, "MPI_Bcast", collective=("BCAST", odd, 0, 8))
     trace = read([a.save()])
     assert dict(trace.group_ranks) == {"MPI_COMM_WORLD": [0, 1, 2, 3], "odd": [1, 3]}
-    told = [row for row in table(trace, "rank", "verb", "group", "size", "peer") if row[1]]
-    assert told[:3] == [(0, Verb.ALL_REDUCE, "MPI_COMM_WORLD", 64, -1)] * 3
-    assert told[3:5] == [(1, Verb.ALL_REDUCE, "MPI_COMM_WORLD", 64, -1), (1, Verb.BROADCAST, "odd", 8, 1)]
+    messages = [row for row in table(trace, "rank", "verb", "group", "size", "peer") if row[1]]
+    assert messages[:3] == [(0, Verb.ALL_REDUCE, "MPI_COMM_WORLD", 64, -1)] * 3
+    assert messages[3:5] == [(1, Verb.ALL_REDUCE, "MPI_COMM_WORLD", 64, -1), (1, Verb.BROADCAST, "odd", 8, 1)]
     graph = link(trace)
     assert (graph.counts["gates"], graph.counts["unmatched"]) == (6, 0)
 
@@ -134,8 +134,8 @@ def test_messages_meet_by_tag_and_not_by_time(archive: Callable[..., Archive]) -
     a.call(1, 500, 2500, "MPI_Recv", recv=[(0, a.world, 8, 128)])
     a.call(1, 3000, 4000, "MPI_Wait", irecv=[(0, a.world, 7, 64, 1)])
     trace = read([a.save()])
-    told = [row for row in table(trace, "name", "verb", "peer", "size", "start_ns") if row[1]]
-    assert told == [
+    messages = [row for row in table(trace, "name", "verb", "peer", "size", "start_ns") if row[1]]
+    assert messages == [
         ("MPI_Isend", Verb.SEND, 1, 64, 0),
         ("MPI_Isend", Verb.SEND, 1, 128, 1000),
         ("MPI_Recv", Verb.RECV, 0, 128, 500),

@@ -352,8 +352,8 @@ def test_an_agent_that_records_itself_is_accounted_for_to_the_token(tmp_path: Pa
     trace = read([tmp_path / "agent.jsonl"])
     found = redundant(trace)
     assert found is not None
-    told = {key: found[key] for key in ("calls", "of_calls", "tokens_in", "tokens_out", "of_tokens_in", "of_tokens_out")}
-    assert told == {
+    counted = {key: found[key] for key in ("calls", "of_calls", "tokens_in", "tokens_out", "of_tokens_in", "of_tokens_out")}
+    assert counted == {
         "calls": truth["thrown_away"], "of_calls": truth["calls"], "tokens_in": truth["tokens_in"],
         "tokens_out": truth["tokens_out"], "of_tokens_in": truth["all_tokens_in"], "of_tokens_out": truth["all_tokens_out"],
     }  # fmt: skip
@@ -384,12 +384,12 @@ def test_large_hostile_forests_cost_no_more_than_their_size(shape: str) -> None:
     spans, up = Spans(), ""
     up = spans.add("a", "root", 0, 100_000)
     for number in range(8_000):
-        told = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "m", "gen_ai__input__messages": "p"}
+        attributes = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "m", "gen_ai__input__messages": "p"}
         if shape == "deep":
-            up = spans.add("a", "chat m", number / 100, 90_000 - number / 100, up, gen_ai__usage__input_tokens=1, **told)
+            up = spans.add("a", "chat m", number / 100, 90_000 - number / 100, up, gen_ai__usage__input_tokens=1, **attributes)
         else:
-            told["gen_ai__input__messages"] = "p" if shape == "wide" else str(number)
-            spans.add("a", "chat m", number, number + 0.5, up, kind=CLIENT, failed=shape == "failing", **told)
+            attributes["gen_ai__input__messages"] = "p" if shape == "wide" else str(number)
+            spans.add("a", "chat m", number, number + 0.5, up, kind=CLIENT, failed=shape == "failing", **attributes)
     trace = spans.trace()
     assert trace.counts["spans"] == 8_001
     assert len(trace.actions) == {"deep": 0, "wide": 8_000, "failing": 0}[shape]

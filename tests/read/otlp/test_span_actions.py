@@ -1,4 +1,4 @@
-"""Attempts told by spans: retries, fallbacks, duplicates and hedges, and what they cost on the graph."""
+"""Attempts found in spans: retries, fallbacks, duplicates and hedges, and what they cost on the graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taut.ledger import Prices
 from taut.run import analyze_trace
 
 
-def told(trace: Trace) -> list[tuple[Any, ...]]:
+def action_rows(trace: Trace) -> list[tuple[Any, ...]]:
     a = trace.actions
     return list(
         zip(a.layer, a.knob, a.attempt.tolist(), a.parent.tolist(), a.trigger, a.outcome, a.tokens_in.tolist(), strict=True)
@@ -38,7 +38,7 @@ def test_a_failed_call_that_is_made_again_is_a_retry() -> None:
             "web", "SELECT", 70 + 5 * number, 73 + 5 * number, root, kind=CLIENT, failed=number != 2, db__query__text=asks
         )
     trace = spans.trace()
-    assert [row[:6] for row in told(trace)] == [
+    assert [row[:6] for row in action_rows(trace)] == [
         ("retry", "attempt", 0, -1, "", "failed"), ("retry", "attempt", 1, 0, "503", "failed"),
         ("retry", "attempt", 2, 1, "503", "kept"), ("retry", "attempt", 0, -1, "", "failed"),
         ("retry", "attempt", 1, 3, "error", "kept"), ("retry", "attempt", 0, -1, "", "failed"),
@@ -49,7 +49,7 @@ def test_a_failed_call_that_is_made_again_is_a_retry() -> None:
     assert not any("guessed" in line for line in trace.partial)
 
 
-def test_a_retry_known_by_its_name_alone_is_said_to_be_a_guess() -> None:
+def test_a_retry_known_by_its_name_alone_is_reported_as_a_guess() -> None:
     spans = Spans()
     root = spans.add("web", "handle", 0, 100)
     spans.add("web", "fetch", 0, 5, root, failed=True)
@@ -68,7 +68,7 @@ def test_fallbacks_duplicates_and_hedges_are_told_apart() -> None:
     chat(spans, turn, 42, "race")
     chat(spans, turn, 60, "unlike")
     trace = spans.trace()
-    assert [row[:2] + row[5:] for row in told(trace)] == [
+    assert [row[:2] + row[5:] for row in action_rows(trace)] == [
         ("retry", "attempt", "failed", 100), ("fallback", "model", "kept", 100), ("retry", "attempt", "kept", 100),
         ("model", "repeat", "duplicate", 100), ("retry", "attempt", "kept", 100), ("retry", "hedge", "lost", 100),
     ]  # fmt: skip

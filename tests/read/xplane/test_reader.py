@@ -288,7 +288,7 @@ def test_what_a_kernel_does(name: str, hlo: str, verb: Verb, kind: Kind) -> None
     assert (found.verb, found.kind) == (verb, kind)
 
 
-def test_without_an_accelerator_the_ops_of_the_host_are_read_and_that_is_said(save: Save) -> None:
+def test_without_an_accelerator_the_ops_of_the_host_are_read_and_that_is_reported(save: Save) -> None:
     def thunk(name: str, at: int, ordinal: int) -> Event:
         return Event(name, at, 90 * US, {"hlo_op": name, "device_ordinal": ordinal})
 

@@ -229,7 +229,7 @@ def sweep(
 ) -> list[Swept]:
     """The indices at each number of accelerators, demand as it is, and which of ``WATCHED`` more of them made worse.
 
-    Runs of one seed meet the same demand, so what changed is told from the differences within seeds, by a t-test; what is
+    Runs of one seed meet the same demand, so what changed is judged from the differences within seeds, by a t-test; what is
     called worse is corrected for all that was asked (Benjamini–Hochberg, 5 %). Without ``ranks``, ``SWEPT`` times its own.
     """
     found: list[tuple[int, list[Row]]] = []

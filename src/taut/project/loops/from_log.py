@@ -35,7 +35,7 @@ RUNS, MOST = 3, 8
 BUSIEST = 40.0
 """Requests a second that are simulated: of a busier system a part is simulated, with as much of its servers."""
 LEAST = 3
-"""Gaps between decisions from which a usual one is told."""
+"""Gaps between decisions from which a usual one is estimated."""
 CYCLE_S = 132.0
 """Two reversals of the planted oscillation, which follows from its delay; measured over an hour of it."""
 MOST_RETRIES, MOST_REPLICAS, MOST_ATTEMPTS = 20, 1000, 100_000

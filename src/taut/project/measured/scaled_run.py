@@ -37,7 +37,7 @@ LEVEL = (0.05, 0.95)
 LEAST_STEPS = 4
 # A forecast for more than so many times the measured ranks is a guess, and so is one for shorter messages than that.
 RANGE = 4.0
-# Transfers that take this share of a step, and leave its mean open by as much, must be told by more than one size.
+# Transfers that take this share of a step, and leave its mean open by as much, must be known at more than one size.
 UNSURE = 0.1
 # Work beyond the third quartile of its class by so many times the middle half is a stall (Tukey's far out).
 FAR = 3.0

@@ -217,7 +217,7 @@ def _delays(record: StepRecord, step_ns: Floats) -> tuple[Floats, Floats]:
 
 
 def replay_probability(histories: JobHistories | None) -> Estimate | None:
-    """Discarded ÷ executed work over the histories; None where nothing is said to fail."""
+    """Discarded ÷ executed work over the histories; None where nothing fails in the scenario."""
     if histories is None:
         return None
 

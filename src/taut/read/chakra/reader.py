@@ -300,8 +300,8 @@ class _Ops:
         """A message's class is its verb; other nodes keep their names."""
         nodes = self.nodes
         name = self.names.of(nodes.names)[nodes.name[self.rows]]
-        told = (communication(word) for word in nodes.names)
-        nccl = np.array([one is not None and not one.word for one in told], dtype=np.bool_)[nodes.name[self.rows]]
+        communications = (communication(word) for word in nodes.names)
+        nccl = np.array([one is not None and not one.word for one in communications], dtype=np.bool_)[nodes.name[self.rows]]
         for known, library in ((message & nccl, "nccl "), (message & ~nccl, "")):
             for code in np.unique(verb[known & (verb != Verb.NONE)]).tolist():
                 name[known & (verb == code)] = self.names[f"{library}{Verb(code).word}"]

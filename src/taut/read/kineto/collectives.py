@@ -14,7 +14,7 @@ import numpy as np
 from taut.core.array_types import Ints, Json
 from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
-from taut.read.communication_families import NO_VERB, OPERATORS, Told, communication
+from taut.read.communication_families import NO_VERB, OPERATORS, Communication, communication
 from taut.read.json_values import elements, integer
 from taut.read.kineto.event_columns import Events
 from taut.read.kineto.event_kinds import ANNOTATION, CPU_OP
@@ -32,8 +32,8 @@ Call = list[int]
 
 def add_collectives(events: Events, rows: Rows, groups: Groups, work: Ints, launch: Ints, call: Ints, lane: Ints) -> None:
     """Add communication kernels as ops; one that carries several sends and receives is one op for each, of one interval."""
-    told = {code: communication(events.names[code]) or _UNKNOWN for code in np.unique(events.name[work]).tolist()}
-    by_kernel = [told[code] for code in events.name[work].tolist()]
+    known = {code: communication(events.names[code]) or _UNKNOWN for code in np.unique(events.name[work]).tolist()}
+    by_kernel = [known[code] for code in events.name[work].tolist()]
     found = [
         (place, _message(events, groups, by_kernel[place], calls))
         for place, rendezvous in enumerate(_rendezvous(events, work, call))
@@ -47,24 +47,24 @@ def add_collectives(events: Events, rows: Rows, groups: Groups, work: Ints, laun
     rows.add_messages("nccl", messages, events.start[work[at]], events.end[work[at]], lane[at], launch[at])
 
 
-_UNKNOWN = Told("nccl", Verb.NONE, "")
+_UNKNOWN = Communication("nccl", Verb.NONE, "")
 # Verbs whose larger message is an input of the operator that calls them.
 _SIZED = (Verb.ALL_REDUCE, Verb.REDUCE_SCATTER)
 
 
-def _message(events: Events, groups: Groups, told: Told, calls: list[Call]) -> Message:
+def _message(events: Events, groups: Groups, kernel: Communication, calls: list[Call]) -> Message:
     """What all calls behind one rendezvous together record: their sizes add up, the rest is that of the first."""
     first, names = [events.comm_args(source) for source in calls[0]], [_name(events, source) for source in calls[0]]
     sizes = [
         max((message_bytes(events.comm_args(source)) for source in call if _tells_size(_name(events, source))), default=NULL)
         for call in calls
     ]
-    if told.word:
-        group = groups.of_library(first, told.family) if told.verb else ""
-        sized = told.size == "call" or (told.size == "operator" and told.verb in _SIZED)
-        return Message(told.verb, group, sizes[0] if sized else NULL, name=told.word)
+    if kernel.word:
+        group = groups.of_library(first, kernel.family) if kernel.verb else ""
+        sized = kernel.size == "call" or (kernel.size == "operator" and kernel.verb in _SIZED)
+        return Message(kernel.verb, group, sizes[0] if sized else NULL, name=kernel.word)
     words = [a.collective for a in first if isinstance(a.collective, str)] + names[1:]
-    verb = next((verb for verb in map(verb_of, words) if verb), told.verb)
+    verb = next((verb for verb in map(verb_of, words) if verb), kernel.verb)
     group = groups.name(first, "nccl") if verb else ""
     size = min(sum(sizes), 2**62) if min(sizes) >= 0 else NULL
     seq = next((n for a in first for n in (integer(a.Seq), integer(a.seq)) if n >= 0), NULL)

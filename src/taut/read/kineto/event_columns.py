@@ -291,13 +291,13 @@ class _Columns:
             self.matrix.add(picked, start, end, self.threads.of(map(_TID, picked)))
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
-        """The kinds, with those that the category left open told by the name; -1 where one stream waits for another."""
+        """The kinds, with those that the category left open found by the name; -1 where one stream waits for another."""
         kind = np.where((kind == DEVICE) & self._is_memory(name), COPY, kind)
         if (kind == HOST).any():
             kind = np.where(kind != HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
         if (kind == LANE).any():
-            told = np.where(self._is_copied(name), COPY, np.where(self._is_waiting(name), -1, DEVICE))
-            kind = np.where(kind != LANE, kind, told)
+            by_name = np.where(self._is_copied(name), COPY, np.where(self._is_waiting(name), -1, DEVICE))
+            kind = np.where(kind != LANE, kind, by_name)
         return kind
 
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:

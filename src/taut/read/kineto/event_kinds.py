@@ -1,4 +1,4 @@
-"""What the events of a Kineto trace are: told by category, by name, or by the type of a task."""
+"""What the events of a Kineto trace are: found by category, by name, or by the type of a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taut.read.kineto.json_events import Event
 # What an event is: a kernel of an accelerator, a call into its driver, an operator on the host, an annotation, a copy or a
 # fill of an accelerator's memory, the shadow of an annotation on a device.
 DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY, SHADOW = range(6)
-# What cannot be told by the category alone: events of a device whose names tell copies and waits from work, and host
+# What is not known by the category alone: events of a device whose names tell copies and waits from work, and host
 # events of PyTorch before 1.10, which has one category for operators and annotations.
 LANE, HOST = 6, 7
 

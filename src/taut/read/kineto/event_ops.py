@@ -130,8 +130,8 @@ def _phases(loop: Loop, inside: Loop | None) -> list[str]:
     if inside is None or not any(inside.phase):
         return []
     first, last = (np.searchsorted(inside.start, time, "left").tolist() for time in (loop.start, loop.end))
-    said = ({word for word in inside.phase[a:b] if word} for a, b in zip(first, last, strict=True))
-    return [MIXED if len(one) > 1 else "".join(one) for one in said]
+    phases = ({word for word in inside.phase[a:b] if word} for a, b in zip(first, last, strict=True))
+    return [MIXED if len(one) > 1 else "".join(one) for one in phases]
 
 
 def _codes(events: Events, rows: Ints) -> tuple[Ints, list[str]]:

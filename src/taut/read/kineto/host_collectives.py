@@ -61,7 +61,7 @@ def add_host_collectives(events: Events, rows: Rows, groups: Groups) -> None:
         return
     launches = events.rows(RUNTIME)
     launches = launches[np.isin(events.correlation[launches], events.correlation[kernels])]
-    # What launches a kernel of communication is told by the kernel.
+    # What launches a kernel of communication is known by the kernel.
     calls, notes = calls[~_holds(events, calls, launches)], notes[~_holds(events, notes, launches)]
     issued = matched(events, notes, calls)
     found = _between_copies(events, notes, np.append(calls, -1)[issued])

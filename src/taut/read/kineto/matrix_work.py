@@ -124,7 +124,7 @@ FLOPS: dict[str, Callable[[_Arguments], int]] = {
 
 
 def is_matrix_op(name: str) -> bool:
-    """Whether an operator's FLOPs can be told from its shapes."""
+    """Whether an operator's FLOPs can be computed from its shapes."""
     return name in FLOPS
 
 
@@ -139,28 +139,30 @@ class MatrixOps:
     dtype: list[Ints] = field(default_factory=list)
     dtypes: Codes = field(default_factory=Codes)
     known: dict[tuple[str, bytes, bytes, bytes], tuple[float, str]] = field(default_factory=dict)
-    """What was told before, by name, shapes, types and values."""
+    """FLOPs and types found before, by name, shapes, types and values."""
     blind: bool = False
     """Whether the first of them showed that shapes were not recorded."""
 
     def add(self, events: Sequence[Event], start: Ints, end: Ints, thread: Ints) -> None:
         """Append some operators."""
-        told = [(-1.0, "")] * len(events)
+        found = [(-1.0, "")] * len(events)
         if not self.blind:
-            told = [self._told(event.name or "", args) for event, args in zip(events, args_of(events, ShapeArgs), strict=True)]
-            self.blind = len(events) >= ENOUGH and len(self.flops) == 0 and all(flops < 0 for flops, _ in told)
+            found = [
+                self._looked_up(event.name or "", args) for event, args in zip(events, args_of(events, ShapeArgs), strict=True)
+            ]
+            self.blind = len(events) >= ENOUGH and len(self.flops) == 0 and all(flops < 0 for flops, _ in found)
         self.start.append(start)
         self.end.append(end)
         self.thread.append(thread)
-        self.flops.append(np.array([flops for flops, _ in told], dtype=np.float64))
-        self.dtype.append(self.dtypes.of([dtype for _, dtype in told]))
+        self.flops.append(np.array([flops for flops, _ in found], dtype=np.float64))
+        self.dtype.append(self.dtypes.of([dtype for _, dtype in found]))
 
-    def _told(self, name: str, args: ShapeArgs) -> tuple[float, str]:
+    def _looked_up(self, name: str, args: ShapeArgs) -> tuple[float, str]:
         dims = args.dims if args.dims is not _NONE else args.old_dims
         key = name, bytes(dims), bytes(args.types), bytes(args.concrete)
         found = self.known.get(key)
         if found is None:
-            found = self.known[key] = _told(name, *(decoded(raw) for raw in key[1:]))
+            found = self.known[key] = _flops_and_type(name, *(decoded(raw) for raw in key[1:]))
         return found
 
     def table(self, rank: int, calls: tuple[Ints, Ints, Ints], work: tuple[Ints, Ints, Mask], marks: Table) -> Table:
@@ -205,7 +207,7 @@ def is_product_kernel(name: str) -> bool:
     return any(part in word for part in _PRODUCT_WORDS)
 
 
-def _told(name: str, dims: Json, types: Json, concrete: Json) -> tuple[float, str]:
+def _flops_and_type(name: str, dims: Json, types: Json, concrete: Json) -> tuple[float, str]:
     """FLOPs of an operator and the type of its elements; -1 and nothing where they are not recorded."""
     words = types if isinstance(types, list) else []
     dtype = next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")

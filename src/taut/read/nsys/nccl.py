@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from taut.core.array_types import Ints
 from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
-from taut.read.communication_families import Told, communication
+from taut.read.communication_families import Communication, communication
 from taut.read.contents import Init
 from taut.read.nsys.nvtx import Notes, is_api, is_torch
 from taut.read.step_marks import PROCESS
@@ -37,7 +37,7 @@ class Collective(Struct):
     """The size is that of one rank's share, or counts elements: it tells classes apart, and no bandwidth."""
 
 
-_UNKNOWN = Told("nccl", Verb.NONE, "")
+_UNKNOWN = Communication("nccl", Verb.NONE, "")
 
 
 class Nccl:
@@ -91,7 +91,7 @@ class Nccl:
                 batch.append(row)
         return found
 
-    def _one(self, kernel: Told, call: int, note: int) -> Collective:
+    def _one(self, kernel: Communication, call: int, note: int) -> Collective:
         if kernel.word:
             return Collective(kernel.verb, name=kernel.word)
         calls = [] if call < 0 else self._batch.get(call, [call] if _call_verb(self._notes.word(call)) else [])

@@ -207,7 +207,7 @@ class _Reading:
 
 
 def _lacks_communicator(gpu: Gpu) -> bool:
-    """Whether a collective of NCCL does not tell its communicator; other libraries have none that could be told."""
+    """Whether a collective of NCCL does not tell its communicator; other libraries have none."""
     ops, nccl = gpu.trace.ops, np.array([name.startswith("nccl ") for name in gpu.trace.names], dtype=np.bool_)
     return bool(((ops.verb != Verb.NONE) & (ops.group < 0) & nccl[ops.name]).any())
 

@@ -83,13 +83,13 @@ class DeviceOps:
         """A line with the meaning of each event, asked once for each combination of names."""
         launch = issuer(self.calls.number, line.numbers["correlation_id"])
         call = np.append(self.calls.name, NULL)[launch]
-        told = line.name_of, line.texts["hlo_op"], call, line.numbers["program_id"]
-        code, count = numbered(*told)
+        columns = line.name_of, line.texts["hlo_op"], call, line.numbers["program_id"]
+        code, count = numbered(*columns)
         first = np.empty(count, dtype=np.int64)
         first[code] = np.arange(len(code))
         texts, names = [*plane.texts, ""], [*self.calls.names, ""]  # the last is for -1
         meanings = []
-        for n, h, c, p in zip(*(column[first].tolist() for column in told), strict=True):
+        for n, h, c, p in zip(*(column[first].tolist() for column in columns), strict=True):
             fact = self.modules.get(p, texts[h] or plane.names[n].removeprefix("%"))
             meanings.append(meaning(plane.names[n][:4000], plane.programs[n], texts[h], names[c], fact))
         size = np.array([m.size for m in meanings], dtype=np.int64)[code]
@@ -187,13 +187,13 @@ def _pairs(one: Ints, other: Ints) -> Iterator[tuple[int, int]]:
 
 
 def _moved(text: str) -> int:
-    """Bytes in the details of a copy (``size:4096 dest:0 async:1``); -1 where they are not told."""
+    """Bytes in the details of a copy (``size:4096 dest:0 async:1``); -1 where they are not recorded."""
     found = _SIZE.search(text[:400])
     return int(found[1]) or NULL if found else NULL
 
 
 def _threads(text: str) -> int:
-    """Threads in the details of a kernel (``regs:38 grid:160,1,1 block:1024,1,1``); -1 where they are not told."""
+    """Threads in the details of a kernel (``regs:38 grid:160,1,1 block:1024,1,1``); -1 where they are not recorded."""
     found = dict(_GRID.findall(text[:400]))
     if len(found) < 2:
         return NULL
@@ -244,5 +244,5 @@ def _in_device_steps(ops: Table, own: Table) -> Table:
 
 def device_model(planes: Sequence[Plane]) -> str:
     """What the planes of a device call it; empty where they do not."""
-    said = {**{k: v for plane in planes for k, v in plane.about.items()}}
-    return said.get("device_type_string") or said.get("device_vendor") or ""
+    about = {**{k: v for plane in planes for k, v in plane.about.items()}}
+    return about.get("device_type_string") or about.get("device_vendor") or ""

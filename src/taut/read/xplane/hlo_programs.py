@@ -38,9 +38,9 @@ class Fact(NamedTuple):
 
     opcode: str
     size: int = NULL
-    """Bytes of the larger message, -1 where they cannot be told."""
+    """Bytes of the larger message, -1 where they are not known."""
     groups: Groups | None = None
-    """Replicas that meet; empty if all do, None where that cannot be told."""
+    """Replicas that meet; empty if all do, None where that is not known."""
 
 
 NO_COLLECTIVE = Fact("")
@@ -122,7 +122,7 @@ class Modules:
         return Fact(opcode, size if size < 1 << 55 else NULL, groups)
 
     def _sizes(self, shapes: Fields | None, depth: int = 3) -> list[int]:
-        """Bytes of each part of a shape, -1 for one that cannot be told."""
+        """Bytes of each part of a shape, -1 for one that is not known."""
         if shapes is None or len(shapes.value) == 0 or depth == 0:
             return [NULL]
         held = self._inside(_first(shapes), None)
@@ -165,8 +165,8 @@ class Modules:
     def _counted(self, span: Fields) -> Groups | None:
         """Replicas counted through a reshaped and transposed grid."""
         held = self._inside(_first(span), None)
-        told = [None if held is None else self._numbers(held, number) for number in (1, 2, 3, 4)]
-        groups, each, dims, order = (one or [] for one in told)
+        lists = [None if held is None else self._numbers(held, number) for number in (1, 2, 3, 4)]
+        groups, each, dims, order = (one or [] for one in lists)
         if len(groups) != 1 or len(each) != 1 or not 0 < len(dims) <= AXES or min(*dims, *each) < 1:
             return None
         if groups[0] * each[0] != math.prod(dims) or math.prod(dims) > REPLICAS:

@@ -1,4 +1,4 @@
-"""What the lines of a device are: the work itself, or the same time told again as modules, steps, ops of a framework.
+"""What the lines of a device are: the work itself, or the same time repeated as modules, steps, ops of a framework.
 
 On GPUs the streams are the work and all other lines are made from them. On TPUs the line of XLA ops is the work; transfers
 that run beside it have a line of their own. A device of another kind has whatever lines it has.
@@ -15,7 +15,7 @@ _DEVICE = re.compile(r"/device:([A-Za-z]\w*):(\d{1,6})(?:\s+(SparseCore \d{1,3}|
 _STREAM = re.compile(r"Stream #(\w{1,20})")
 _OPS, _ASYNC, _STEPS, _MODULES = "XLA Ops", "Async XLA Ops", "Steps", "XLA Modules"
 # Lines that repeat the time of others, summarise them, or hold counters.
-_TOLD_AGAIN = frozenset(
+_REPEATED = frozenset(
     {_STEPS, _MODULES, "XLA TraceMe", "Framework Ops", "Framework Name Scope", "TensorFlow Ops", "TensorFlow Name Scope"}
     | {"Source code", "Source", "Launch Stats", "_counters_", "Tensor Core", "HLO Ops", "Power", "Thread Blocks"}
 )
@@ -41,7 +41,7 @@ def roles(names: Sequence[str]) -> list[Role]:
         work = [name == _OPS for name in names]
         found = [Role.BESIDE if name == _ASYNC else role for name, role in zip(names, found, strict=True)]
     else:
-        work = [name not in _TOLD_AGAIN for name in names]
+        work = [name not in _REPEATED for name in names]
         if not any(work):  # nothing finer was recorded
             work = [name == _MODULES for name in names]
     return [Role.WORK if mine else role for mine, role in zip(work, found, strict=True)]

@@ -80,11 +80,13 @@ def meaning(name: str, program: str = "", hlo_op: str = "", call: str = "", fact
         if not verb and kernel.family == "nccl" and not kernel.hops:
             verb = dict(_HLO).get(word, Verb.NONE)
         library = "rccl" if name[:4].lower() == "rccl" else "nccl"
-        return Meaning(Kind.COMMUNICATE, (kernel.word or _titled(library, verb))[:NAME_LENGTH], verb, "", *_told(fact))
+        return Meaning(
+            Kind.COMMUNICATE, (kernel.word or _titled(library, verb))[:NAME_LENGTH], verb, "", *_groups_and_size(fact)
+        )
     if word:
         verb = dict(_HLO)[word]
-        told = _told(fact) if fact else (_groups(program), _bytes(program))
-        return Meaning(Kind.COMMUNICATE, _titled("xla", verb) if verb else f"xla {word}", verb, phase, *told)
+        groups_and_size = _groups_and_size(fact) if fact else (_groups(program), _bytes(program))
+        return Meaning(Kind.COMMUNICATE, _titled("xla", verb) if verb else f"xla {word}", verb, phase, *groups_and_size)
     name = name.removeprefix("%")
     found = _MOVE.match(name)
     if found:
@@ -95,7 +97,7 @@ def meaning(name: str, program: str = "", hlo_op: str = "", call: str = "", fact
     return Meaning(Kind.COMPUTE, name[:NAME_LENGTH])
 
 
-def _told(fact: Fact | None) -> tuple[Groups | None, int]:
+def _groups_and_size(fact: Fact | None) -> tuple[Groups | None, int]:
     return (fact.groups, fact.size) if fact else (None, NULL)
 
 

@@ -1,7 +1,7 @@
 """Profiles → traces of ranks: every device is one, and the profiles of several hosts are those of one job.
 
 The number of a device is its rank where no two devices have the same; else hosts follow one another in the order of the
-files, which is said. A profile without devices has the XLA ops that its host ran in their stead, if any.
+files, which is reported. A profile without devices has the XLA ops that its host ran in their stead, if any.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def _devices(space: Space) -> tuple[str, dict[int, list[Plane]]]:
 
 
 def _time(space: Space, key: str) -> int:
-    told = [plane.about[key] for plane in space.planes if key in plane.about]
-    return int(told[0]) if told and _NUMBER.fullmatch(told[0]) and int(told[0]) < 1 << 62 else NULL
+    values = [plane.about[key] for plane in space.planes if key in plane.about]
+    return int(values[0]) if values and _NUMBER.fullmatch(values[0]) and int(values[0]) < 1 << 62 else NULL
 
 
 def _host_trace(ops: HostOps, marked: Table, host: str, space: Space) -> Trace:

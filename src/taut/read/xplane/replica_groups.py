@@ -22,7 +22,7 @@ class ReplicaGroups:
         """Group → its replicas, where they are listed."""
 
     def of(self, groups: Groups | None) -> str | None:
-        """The group that a collective meets in; empty where the profile does not tell, None where it cannot be told."""
+        """The group that a collective meets in; empty where the profile does not tell, None where it is not known."""
         if groups is None:
             return ""
         if not groups:

@@ -186,9 +186,9 @@ class _Decoder:
         self._check(bad)
         texts = _Texts(self, stat_names)
         codes, words = texts.of(values[0], kinds[0]).tolist(), texts.words
-        told = {key: words[code] for key, code in zip(keys, codes, strict=True) if code >= 0}
+        about = {key: words[code] for key, code in zip(keys, codes, strict=True) if code >= 0}
         numbers = zip(keys, values[0].tolist(), (kinds[0] == NUMBER).tolist(), strict=True)
-        return told | {key: str(value) for key, value, known in numbers if known}
+        return about | {key: str(value) for key, value, known in numbers if known}
 
     def fields(self, begin: Ints, end: Ints) -> Fields:
         *columns, bad = fields(self.data, begin, end)
