@@ -23,6 +23,7 @@ from taut.replay.timeline import Batch, Change, Timeline, replay
 
 if TYPE_CHECKING:
     from taut.diagnose.early_warning import EarlyWarning
+    from taut.diagnose.slow_sets import Apart
     from taut.diagnose.synchronisation import SplitGroup
 
 EPISODE_SHARE = 0.05
@@ -75,6 +76,13 @@ class Evidence:
 
         return late_ranks(self)
 
+    @cached_property
+    def apart(self) -> Apart | None:
+        """How far the level of every rank lies from those of most others; None where too few tell."""
+        from taut.diagnose.slow_sets import apart_from_peers
+
+        return apart_from_peers(self.graph, self.blame)
+
     def steps(self, first: int, last: int) -> tuple[int, int]:
         """Numbers of the first and the last step of a span of windows."""
         return int(self.graph.steps[first]), int(self.graph.steps[last])
@@ -104,6 +112,8 @@ class Finding:
     """What mending it would change: replayed, it gives the recoverable wall time."""
     alternatives: tuple[str, ...] = ()
     """Other failure modes it may be, where these traces cannot tell; ``because`` says which measurement would."""
+    where: str = ""
+    """What its ranks, and no others, have in common: a host, a stage, a device model, a group."""
     certain: str = ""
     """Why it is listed whatever it recovers; empty if that is to be weighed."""
 

@@ -6,8 +6,8 @@ no peers, and because peers are slow too when a whole gate is. What all ranks sh
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from statistics import NormalDist
 
@@ -48,6 +48,8 @@ GREW, MATTERS = 1.2, 0.1
 """Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
 ALIKE = 0.25
 """Quantile over ranks that speaks for all of them: a few that became slow do not move it."""
+ROSE = 0.5
+"""Nearly all ranks rise by at least this share of what their quantile rises by."""
 MINOR = 0.25
 """Links that are late by less than this share of the latest are not named: the others delay them."""
 ALSO = 5.0
@@ -57,6 +59,8 @@ HELD = 2.0
 CHUNK = 0.3
 """The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
 LEAST_HICCUPS = 5
+MOST_SPANS = 4
+"""Spans in which one series of a rank may be higher, each with a level of its own."""
 MOST_STALLS = 16
 """Ranks that may be said to stop now and then: those with the longest stops are asked."""
 SPIKE = 0.05
@@ -191,7 +195,7 @@ class Slowdowns:
         return [
             Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), s.tests, name=int(names[s.series]), grows=grows)
             for s, grows in _shaped(middle, np.arange(len(names)))
-            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1
+            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1 and _on_most(took[s.series], s, middle[s.series])
         ]
 
     @cached_property
@@ -201,10 +205,13 @@ class Slowdowns:
             return []
         found: dict[int, list[Place]] = defaultdict(list)
         for y in self._busy, self._by_name:
-            for s, grows in _shaped(y, np.arange(len(y)) // self.count):
-                extra, rank = _extra(y[s.series], s), s.series % self.count
+            spans = list(_shaped(y, np.arange(len(y)) // self.count, MOST_SPANS))
+            for s, grows in spans:
+                others = [other for other, _ in spans if other.series == s.series and other is not s]
+                extra, rank = _extra(y[s.series], s, others), s.series % self.count
                 found[rank].append(Place(s.first, s.last, s.score, False, extra, s.tests, rank, grows=grows))
-        return [*map(_joined, found.values()), *self._stalls(set(found))]
+        joined = [_joined(places) for mine in found.values() for places in _overlapping(mine)]
+        return [*joined, *self._stalls(set(found))]
 
     def _stalls(self, known: set[int]) -> list[Place]:
         """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
@@ -475,11 +482,29 @@ def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:
     return [Span(int(i), worst.first, worst.last, float(score[i])) for i in rows if i not in known]
 
 
-def _shaped(y: Floats, kin: Ints) -> Iterator[tuple[Span, bool]]:
+def _shaped(y: Floats, kin: Ints, most: int = 1) -> Iterator[tuple[Span, bool]]:
     """Spans in which series are higher, and whether they grow there; those that grow begin where the growth does."""
-    for s in levels(y, kin):
-        begin = ramp(y[s.series], s)
+    spans = levels(y, kin, most)
+    several = Counter(s.series for s in spans)
+    for s in spans:
+        # Steps of another span are no part of a ramp into this one.
+        begin = ramp(y[s.series], s) if several[s.series] == 1 else None
         yield (s, False) if begin is None else (replace(s, first=begin), True)
+
+
+def _on_most(took: Floats, span: Span, alike: Floats) -> bool:
+    """Whether nearly all ranks rose, each against itself: if some of them slow down, a quantile over ranks moves up, too."""
+    rose = [_extra(one, span) for one in took[took.any(axis=1)]]
+    return bool(np.quantile(rose, ALIKE, method="lower") >= ROSE * _extra(alike, span))
+
+
+def _overlapping(places: list[Place]) -> list[list[Place]]:
+    """Places of one rank that have steps in common, together; the costliest first."""
+    out: list[list[Place]] = []
+    for place in sorted(places, key=lambda p: -p.total_ns):
+        met = [some for some in out if any(min(p.last, place.last) >= max(p.first, place.first) for p in some)]
+        out = [some for some in out if some not in met] + [[*(p for some in met for p in some), place]]
+    return sorted(out, key=lambda some: -max(p.total_ns for p in some))
 
 
 def _joined(places: list[Place]) -> Place:
@@ -503,7 +528,10 @@ def _shared(busy: Floats) -> Floats:
     return np.asarray(0.5 * (below + above))
 
 
-def _extra(series: Floats, span: Span) -> float:
-    """Mean inside the span above the mean outside it."""
+def _extra(series: Floats, span: Span, others: Sequence[Span] = ()) -> float:
+    """Mean inside the span above the mean outside it, and outside other spans of the series."""
+    outside = np.ones(len(series), dtype=bool)
+    for one in (span, *others):
+        outside[one.first : one.last + 1] = False
     inside = series[span.first : span.last + 1]
-    return float(inside.mean() - (series.sum() - inside.sum()) / max(len(series) - len(inside), 1))
+    return float(inside.mean() - series[outside].sum() / max(np.count_nonzero(outside), 1))

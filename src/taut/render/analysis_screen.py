@@ -241,20 +241,32 @@ def _finding(finding: Finding, result: AnalysisResult, ledger: LedgerResult) -> 
     wall, recoverable = max(result.job.wall_ns or 0, 1), finding.recoverable_wall_ns
     head = Text(safe(finding.mode), style="bold")
     head.append(f" · {_places(finding, result)} · {span(*finding.steps)} · {_sure(finding.confidence)}", style="not bold")
-    cost = [f"lost {duration(finding.lost_rank_ns)} rank time", _priced(finding.lost_rank_ns, ledger)]
+    lost = f"lost {duration(finding.lost_rank_ns)} rank time"
     because = Text(f"because {safe(finding.because)}")
     if finding.mode == "hang":  # what it goes on to cost is not in the dumps
-        return [(head, 1), (Text(f"at least {' · '.join(filter(None, cost))}"), 3), (because, 3)]
+        so_far = filter(None, [lost, _priced(finding.lost_rank_ns, ledger)])
+        return [(head, 1), (Text(f"at least {' · '.join(so_far)}"), 3), (because, 3)]
     gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
-    gain.append(f" · {' · '.join(filter(None, cost))}", style="not bold")
+    gain.append(f" · {' · '.join([*_costs(finding), lost])}", style="not bold")
     return [(head, 1), (gain, 3), (because, 3)]
+
+
+def _costs(finding: Finding) -> list[str]:
+    """What the recoverable time costs in the traced time, and goes on to cost; nothing without a price."""
+    if finding.money is None:
+        return []
+    now, hour, day = (
+        money(one, finding.money.currency) for one in (finding.money.window, finding.money.per_hour, finding.money.per_day)
+    )
+    return [f"{now}: {hour} an hour, {day} a day"]
 
 
 def _places(finding: Finding, result: AnalysisResult) -> str:
     ranks = [who(result, rank).removeprefix("rank ") for rank in finding.ranks[: MOST_NAMED + 1]]
     ranks += [""] * (len(finding.ranks) - len(ranks))  # counted, not named
     kinds = (("link", finding.links), ("rank", ranks), ("stage", [*map(str, finding.stages)]))
-    return " · ".join(f"{word} {listed([*map(safe, values)])}" for word, values in kinds if values)
+    words = [f"{word} {listed([*map(safe, values)])}" for word, values in kinds if values]
+    return " · ".join([*([safe(finding.where)] if finding.where else []), *words])
 
 
 def _sure(confidence: float | None) -> str:
@@ -276,7 +288,7 @@ def _causes(result: AnalysisResult, ledger: LedgerResult, screen: Screen) -> Con
             _in(_place(cause, result, screen.width >= STAGE_WIDTH), "bold"),
             _in(_short(cause.op_class)),
             duration(wait),
-            *([_priced(wait, ledger)] if priced else []),
+            *([_priced(max(row.recoverable_wall_ns, 0) * result.job.ranks, ledger)] if priced else []),
             percent(row.share),
             *_recoverable(row.recoverable_wall_ns, result.job.wall_ns or 0),
         )

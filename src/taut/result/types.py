@@ -347,6 +347,8 @@ class Finding(Part, frozen=True, kw_only=True):
     """Host of each of ``ranks``, in their order; null where the trace does not tell, empty where it tells none."""
     gpus: list[int | None] = field(default_factory=list)
     """Index on its host of the accelerator of each of ``ranks``, likewise."""
+    where: str | None = None
+    """What several ``ranks``, and no others, have in common: a host, a stage, a device model, a group; null where nothing."""
     links: list[Link]
     """``sender:receiver``."""
     stages: list[Small]
