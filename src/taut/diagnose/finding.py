@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,14 +16,18 @@ from taut.core.ids import weighed
 from taut.core.reporting import LISTED_SHARE
 from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
+from taut.graph.joined import Joined
 from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed, exposed
 from taut.replay.timeline import Batch, Change, Timeline, replay
 
 if TYPE_CHECKING:
+    from taut.diagnose.against_baseline import Compared
     from taut.diagnose.early_warning import EarlyWarning
     from taut.diagnose.synchronisation import SplitGroup
 
+ReferenceKind = Literal["past", "baseline", "peers", "fabric"] | None
+"""The same rank or link at other times, a healthy run, other ranks or links, or what the fabric promises; None for neither."""
 EPISODE_SHARE = 0.05
 """A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
 are at least EPISODE_STEPS of them; it says so."""
@@ -42,6 +46,15 @@ class Evidence:
     observed: Timeline
     blame: Blame
     batch: Batch
+    both: Joined | None = None
+    """The run after its baseline, where one is given."""
+
+    @cached_property
+    def compared(self) -> Compared | None:
+        """The run beside its baseline."""
+        from taut.diagnose.against_baseline import compared
+
+        return compared(self)
 
     @cached_property
     def slowdowns(self) -> Slowdowns:
@@ -103,6 +116,8 @@ class Finding:
     """What mending it would change: replayed, it gives the recoverable wall time."""
     alternatives: tuple[str, ...] = ()
     """Other failure modes it may be, where these traces cannot tell; ``because`` says which measurement would."""
+    reference: ReferenceKind = None
+    """What it was compared with."""
     certain: str = ""
     """Why it is listed whatever it recovers; empty if that is to be weighed."""
 

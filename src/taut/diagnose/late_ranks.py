@@ -15,6 +15,7 @@ from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.rank_words import rank_label
 from taut.core.reporting import spell
+from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
 from taut.diagnose.slowdowns import Place
@@ -23,6 +24,7 @@ from taut.replay.timeline import Change
 
 RECURS = 3
 """Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
+_BASELINE_WORDS = "in the baseline", "its", "as in the baseline"
 LEAST = 0.01
 """Excess of less than this share of the wall is not looked into."""
 MOST = 0.5
@@ -33,7 +35,14 @@ def late_ranks(e: Evidence) -> list[Finding]:
     """Findings about ranks, of whatever mode."""
     least = LEAST * e.observed.wall_ns
     places = [place for place in e.slowdowns.ranks if place.total_ns >= least]
-    return [*(_in_time(e, place) for place in places), *_among_peers(e, places)]
+    of_baseline = slow_ranks(e, {place.rank for place in places})
+    everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
+    return [*(_in_time(e, place) for place in places), *of_baseline, *_among_peers(e, [*places, *everywhere])]
+
+
+def _indices(graph: Graph, findings: list[Finding]) -> list[int]:
+    """Indices of the ranks that some findings name."""
+    return np.flatnonzero(np.isin(graph.ranks, [rank for finding in findings for rank in finding.ranks])).tolist()
 
 
 def _in_time(e: Evidence, place: Place) -> Finding:
@@ -59,6 +68,7 @@ def _in_time(e: Evidence, place: Place) -> Finding:
         f"in its own work than in its other steps{how}, most of it in {classes[0] if classes else 'gaps'}; "
         f"what the other ranks changed meanwhile is taken off ({place.score:.1f} standard errors); the others wait for it",
         changes=changes,
+        reference="past",
     )
 
 
@@ -66,11 +76,11 @@ def _mode(e: Evidence, place: Place, ops: Indices | Mask, excess: Numbers) -> st
     """Which failure mode an excess in time is: of a group out of step, a stall, growing, or a straggler's."""
     if e.split is not None and e.split.holds(place.rank, place.first, place.last):
         return "partial synchronisation loss"
-    mode = _mode_of(e.graph, ops, excess)
+    mode = mode_of(e.graph, ops, excess)
     return "silent degradation" if place.grows and mode == "straggler cascade" else mode
 
 
-def _mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
+def mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
     """Which failure mode an excess is, from the classes that hold it; a gap is the shadow of an op on another lane."""
     by_name = weighed(graph.ops.name[ops], excess, len(graph.names))
     total = np.maximum(by_name, 0).sum()
@@ -115,6 +125,7 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
     walls = e.batch.walls(graph.work_ns, blame.usual_ns, key, len(spans), graph.gap_ns)
     saved = e.observed.window_ns[:, None] - walls
     top = _top_scores(e)
+    against, whose, like = ("its peers", "their", "like its peers") if e.both is None else _BASELINE_WORDS
     out = []
     for k, (r, a, b) in enumerate(spans):
         habit = _without_accidents(saved[:, k])
@@ -127,7 +138,7 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
         pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
         out.append(
             Finding(
-                mode=_mode_of(graph, ops, excess),
+                mode=mode_of(graph, ops, excess),
                 ranks=(rank,),
                 stages=_stage(graph, r),
                 classes=classes,
@@ -136,10 +147,11 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
                 recoverable_wall_ns=int(saved[:, k].sum()),
                 confidence=confidence(top[r], len(blame.waits) * len(graph.ranks)),
                 because=f"{rank_label(rank, graph.members)} spends {spell(float(excess.sum()) / (b - a + 1))} more a step in "
-                f"{classes[0] if classes else 'its work'} than its peers, {top[r]:.3g} times their spread (alarm at "
+                f"{classes[0] if classes else 'its work'} than {against}, {top[r]:.3g} times {whose} spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",
+                reference="peers" if e.both is None else "baseline",
                 changes=(
-                    Change(ops, "work", "set", blame.usual_ns[ops], f"rank {rank} like its peers"),
+                    Change(ops, "work", "set", blame.usual_ns[ops], f"rank {rank} {like}"),
                     *pauses_before(e.slowdowns, pauses),
                 ),
             )
