@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from taut.graph import Graph
 
 FALSE_ALARMS = 0.01
-"""Chance that two healthy runs have a rank, a class on all ranks, or a group of transfers called slower, for each of the three."""
+"""Chance that two healthy runs have a rank called slower; a class on all ranks; a group of transfers: for each of the three."""
 WHOLE_RUNS = 0.02
 """Spread of a healthy job's work from run to run, common to all its ranks, as a share of it: assumed."""
 LINK_RUNS = 0.05
@@ -290,7 +290,7 @@ def _rank_finding(c: Compared, found: Sequence[Slower], changes: dict[int, tuple
     classes = top_classes(graph, ops, np.maximum(excess, 0))
     of = graph.names[worst.name] if 0 <= worst.name < len(graph.names) else "its own work and gaps"
     whose = "each of " + rank_labels(ranks, graph.members) if len(ranks) > 1 else rank_labels(ranks, graph.members)
-    most = "up to " if len(ranks) > 1 else ""
+    most, them = ("up to ", "them") if len(ranks) > 1 else ("", "it")
     stages = sorted({int(graph.members.stage[i]) for i in index} - {-1})
     return Finding(
         mode=mode_of(graph, ops, excess),
@@ -301,7 +301,7 @@ def _rank_finding(c: Compared, found: Sequence[Slower], changes: dict[int, tuple
         lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
         confidence=1 - max(one.chance for one in found),
         because=f"{whose} takes {most}{spell(worst.after_ns)} a step in {of}, {spell(worst.before_ns)} in the baseline "
-        f"({worst.score:.1f} standard errors, spread between runs included); the others wait for {'them' if len(ranks) > 1 else 'it'}",
+        f"({worst.score:.1f} standard errors, spread between runs included); the others wait for {them}",
         changes=tuple(change for i in index for change in changes[i]),
         reference="baseline",
     )
@@ -325,7 +325,7 @@ def slow_links(e: Evidence) -> list[Finding]:
         replace(
             _transfer_finding(c, change, place),
             mode="straggler cascade", ranks=owners, links=place.link_names,
-            because=f"transfers over link {', '.join(place.link_names)} take {spell(after)} a step, {spell(before)} in the "
+            because=f"transfers over link {', '.join(place.link_names)} take {spell(after)} a step, added up, {spell(before)} in the "
             f"baseline ({place.score:.1f} standard errors, spread between runs included){where}; every transfer of their "
             f"groups waits for them",
         )

@@ -131,6 +131,7 @@ class Slowdowns:
         return class_medians(values, *self.classes, use)[self.classes[0]]
 
     def table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+        """Sums of values by key (below ``count``) and window."""
         return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
