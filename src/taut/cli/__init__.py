@@ -316,8 +316,8 @@ def _worth_asking(result: AnalysisResult) -> str:
 def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool) -> None:
     """Replay a finished run with something changed: what would the wall clock have been?
 
-    Changes compose. A rank or link that became slow is replayed as it was before; anything else like its peers.
-    Gaps are kept.
+    Changes compose. A rank or link that became slow is replayed as it was before; anything else as in the baseline
+    that the run was analyzed with, or like its peers. Gaps are kept.
 
     \b
       taut whatif RUN --fix rank=3
@@ -370,7 +370,8 @@ def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int
     together: dict[str, list[str]] = {}
     for key, said in fixes:
         together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
-    changes = [fix(run.graph, run.reference_ns, key, named) for key, named in together.items()]
+    healthy = run.result.baseline is not None
+    changes = [fix(run.graph, run.reference_ns, key, named, baseline=healthy) for key, named in together.items()]
     past = [as_before(run.graph, run.reference_ns, key, named) for key, named in together.items()]
     for (key, named), change, before in zip(together.items(), changes, past, strict=True):
         if len(change.ops) == 0 and not before:

@@ -325,8 +325,8 @@ def slow_links(e: Evidence) -> list[Finding]:
         replace(
             _transfer_finding(c, change, place),
             mode="straggler cascade", ranks=owners, links=place.link_names,
-            because=f"transfers over link {', '.join(place.link_names)} take {spell(after)} a step, added up, {spell(before)} in the "
-            f"baseline ({place.score:.1f} standard errors, spread between runs included){where}; every transfer of their "
+            because=f"transfers over link {', '.join(place.link_names)} take {spell(after)} a step, added up, "
+            f"{spell(before)} in the baseline ({place.score:.1f} standard errors, spread between runs included){where}; every transfer of their "
             f"groups waits for them",
         )
     ]  # fmt: skip

@@ -57,19 +57,29 @@ def joined(before: Graph, after: Graph) -> Joined:
     role = np.zeros(len(after.ranks), dtype=after.roles.dtype)
     role[after.rank_index] = after.roles
     graph = replace(
-        after, trace=trace, ops=Table(Op, columns),
-        **{key: np.concatenate([getattr(before, key), getattr(after, key)])
-           for key in ("work_ns", "gap_ns", "lag_ns", "wait_lag_ns", "explained", "steps", "origin_ns")},
+        after,
+        trace=trace,
+        ops=Table(Op, columns),
+        work_ns=np.concatenate([before.work_ns, after.work_ns]),
+        gap_ns=np.concatenate([before.gap_ns, after.gap_ns]),
+        lag_ns=np.concatenate([before.lag_ns, after.lag_ns]),
+        wait_lag_ns=np.concatenate([before.wait_lag_ns, after.wait_lag_ns]),
+        explained=np.concatenate([before.explained, after.explained]),
+        steps=np.concatenate([before.steps, after.steps]),
+        origin_ns=np.concatenate([before.origin_ns, after.origin_ns]),
         pred_ptr=np.concatenate([before.pred_ptr, after.pred_ptr[1:] + before.pred_ptr[-1]]),
         pred=np.concatenate([before.pred, after.pred + ops]),
-        join=_shifted(before.join, after.join, before.slots), wait=_shifted(before.wait, after.wait, before.slots),
-        slots=before.slots + after.slots, gate=_shifted(before.gate, after.gate, gates),
+        join=_shifted(before.join, after.join, before.slots),
+        wait=_shifted(before.wait, after.wait, before.slots),
+        slots=before.slots + after.slots,
+        gate=_shifted(before.gate, after.gate, gates),
         events=np.concatenate([before.events, np.where(after.events >= 0, after.events + ops, after.events - ops)]),
         window=np.concatenate([before.window, after.window + windows]),
         segment=np.concatenate([before.segment, after.segment + int(before.segment.max(initial=-1)) + 1]),
-        roles=np.concatenate([role[before.rank_index], after.roles]), device=None,
+        roles=np.concatenate([role[before.rank_index], after.roles]),
+        device=None,
         stored_phases=[*before.phases, *after.phases],
-    )  # fmt: skip
+    )
     return Joined(graph, ops, windows)
 
 
@@ -92,9 +102,7 @@ def _united_groups(before: Graph, after: Graph) -> tuple[list[str], Ints]:
     """Process groups of both: the same name and ranks, else the same ranks, whatever they are called."""
     ranks = [{name: tuple(g.trace.group_ranks.get(name, ())) for name in g.trace.groups} for g in (before, after)]
     by_ranks = {some: name for name, some in reversed(ranks[1].items()) if some}
-    called = [
-        name if ranks[1].get(name) == ranks[0][name] else by_ranks.get(ranks[0][name], name) for name in before.trace.groups
-    ]
+    called = [name if ranks[1].get(name) == some else by_ranks.get(some, name) for name, some in ranks[0].items()]
     return _united(called, after.trace.groups)
 
 
