@@ -6,7 +6,8 @@ between runs is told by the ranks themselves: each moved against what all moved 
 the lower one where two are as short, so that half of the ranks may be slow), and the spread of that half, at least
 BETWEEN_RUNS, is the spread between runs. How a job as a whole varies from run to run two runs cannot tell: a spread of
 WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed, and stated. Student's distribution with the degrees of
-freedom there are, Bonferroni over all series, FALSE_ALARMS for each of the three tests.
+freedom there are, corrected over all series (over ranks by Benjamini and Hochberg, because several may be slow at once),
+FALSE_ALARMS for each of the three tests. Size and power: ``bench/baseline.py``, docs/diagnosis.md.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from taut.core.change_points import Span
 from taut.core.differences import levels
 from taut.core.rank_words import rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
+from taut.core.trend import corrected
 from taut.diagnose.as_before import caused_by_rank
 from taut.diagnose.finding import Evidence, Finding, recovered, top_classes
 from taut.diagnose.slowdowns import Place, Slowdowns
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 FALSE_ALARMS = 0.01
 """Chance that two healthy runs have a rank called slower; a class on all ranks; a group of transfers: for each of the three."""
+FALSE_MEMBERS = 0.05
+"""Once a rank is slower for sure, at most this share of the ranks that are named with it is not."""
 WHOLE_RUNS = 0.02
 """Spread of a healthy job's work from run to run, common to all its ranks, as a share of it: assumed."""
 LINK_RUNS = 0.05
@@ -123,20 +127,23 @@ class Compared:
         total = error * (1 + 1 / half) + between
         score = (moved - centre[:, None]) / np.sqrt(total)
         worth = total**2 / ((error * (1 + 1 / half)) ** 2 / freedom + between**2 / tells)
-        tests = max(int((level > 0).sum()), 1)
-        chance = np.where(level > 0, np.minimum(tests * stdtr(worth, -score), 1.0), 1.0)
+        # All own work has half of the chance to err, its classes share the other half; then over the ranks.
+        share = np.full(len(level), 2.0 * max(len(level) - 1, 1))
+        share[0] = 2.0
+        chance = np.where(level > 0, np.minimum(share[:, None] * stdtr(worth, -score), 1.0), 1.0)
+        q = np.array(corrected(chance.min(axis=0).tolist()), dtype=np.float64)
+        if q.min() >= FALSE_ALARMS:
+            return []
         out = []
-        for rank in np.flatnonzero((chance < FALSE_ALARMS).any(axis=0)).tolist():
-            # The clearest says that it is slower, the one that moved by most time says where.
-            some = np.flatnonzero(chance[:, rank] < FALSE_ALARMS)
+        for rank in np.flatnonzero(q < FALSE_MEMBERS).tolist():
+            # The clearest series says that the rank is slower, the class that moved by most time says where.
+            at = int(np.argmin(chance[:, rank]))
+            some = np.flatnonzero(chance[:, rank] <= max(FALSE_ALARMS, chance[at, rank]))
             named = some[some > 0] if (some > 0).any() else some
             k = int(named[np.argmax((moved * level)[named, rank])])
-            at = int(some[np.argmin(chance[some, rank])])
             before = float(level[k, rank])
-            out.append(
-                Slower(rank, self._series[0][k], before, before * (1 + float(moved[k, rank])),
-                       float(score[at, rank]), float(chance[at, rank]))
-            )  # fmt: skip
+            after = before * (1 + float(moved[k, rank]))
+            out.append(Slower(rank, self._series[0][k], before, after, float(score[at, rank]), float(q[rank])))
         return out
 
     @cached_property
@@ -146,18 +153,20 @@ class Compared:
 
         if not self.enough:
             return []
-        level, _, error, _ = self._levels
-        centre, _ = self._common
+        level, moved, error, _ = self._levels
         out = []
         for k, name in enumerate(self._series[0]):
             has = level[k] > 0
             if name < 0 or not has.any():
                 continue
-            score = float(centre[k] / np.sqrt(WHOLE_RUNS**2 + np.median(error[k][has])))
+            # The lower quartile moves only if nearly all ranks do; a normal distribution's centre is so much above it.
+            low = float(np.quantile(moved[k][has], 0.25)) + COVERED / 2 * float(self._common[1][k])
+            all_alike = min(low, float(np.median(moved[k][has])))
+            score = all_alike / float(np.sqrt(WHOLE_RUNS**2 + np.median(error[k][has])))
             chance = float(min(1.0, (len(level) - 1) * ndtr(-score)))
             before = float(np.median(level[k][has]))
             if chance < FALSE_ALARMS:
-                out.append(Slower(-1, name, before, before * (1 + float(centre[k])), score, chance))
+                out.append(Slower(-1, name, before, before * (1 + all_alike), score, chance))
         return out
 
     @cached_property
@@ -175,8 +184,10 @@ class Compared:
         moved = np.where(known, (b.mean - a.mean) / level, 0.0)
         error = (a.error + b.error) / level**2
         freedom = np.minimum(a.freedom, b.freedom)
-        spread = np.maximum(LINK_RUNS, shortest_half(moved[known])[1] if known.sum() > 2 else 0.0)
-        chance = len(total) * stdtr(freedom, -moved / np.sqrt(spread**2 + error))
+        spread = max(LINK_RUNS, shortest_half(moved[known])[1] if known.sum() > 2 else 0.0) ** 2
+        # Satterthwaite: what is assumed of runs has no error of its own.
+        worth = (spread + error) ** 2 / (error**2 / freedom)
+        chance = len(total) * stdtr(worth, -moved / np.sqrt(spread + error))
         slow = np.flatnonzero(known & (chance < FALSE_ALARMS)).tolist()
         spans = [Span(i, self.first, self.last, float(-ndtri(max(chance[i] / len(total), 1e-300))), len(total)) for i in slow]
         return spans, total, moved
@@ -299,7 +310,7 @@ def _rank_finding(c: Compared, found: Sequence[Slower], changes: dict[int, tuple
         classes=(of, *(name for name in classes if name != of))[:3] if worst.name >= 0 else classes,
         steps=e.steps(0, len(graph.steps) - 1),
         lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
-        confidence=1 - max(one.chance for one in found),
+        confidence=1 - min(one.chance for one in found),
         because=f"{whose} takes {most}{spell(worst.after_ns)} a step in {of}, {spell(worst.before_ns)} in the baseline "
         f"({worst.score:.1f} standard errors, spread between runs included); the others wait for {them}",
         changes=tuple(change for i in index for change in changes[i]),
@@ -326,8 +337,8 @@ def slow_links(e: Evidence) -> list[Finding]:
             _transfer_finding(c, change, place),
             mode="straggler cascade", ranks=owners, links=place.link_names,
             because=f"transfers over link {', '.join(place.link_names)} take {spell(after)} a step, added up, "
-            f"{spell(before)} in the baseline ({place.score:.1f} standard errors, spread between runs included){where}; every transfer of their "
-            f"groups waits for them",
+            f"{spell(before)} in the baseline ({place.score:.1f} standard errors, spread between runs included){where}; "
+            f"every transfer of their groups waits for them",
         )
     ]  # fmt: skip
 
