@@ -3,11 +3,12 @@
 Null hypothesis: both runs are draws of one job. Steps vary within a run (trimmed means, whose errors grow with the
 redness of the steps, ``core/differences.py``), ranks vary from run to run, and so does the job as a whole. How ranks vary
 between runs is told by the ranks themselves: each moved against what all moved (the centre of the shortest half of them,
-the lower one where two are as short, so that half of the ranks may be slow), and the spread of that half, at least
-BETWEEN_RUNS, is the spread between runs. How a job as a whole varies from run to run two runs cannot tell: a spread of
-WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed, and stated. Student's distribution with the degrees of
-freedom there are, corrected over all series (over ranks by Benjamini and Hochberg, because several may be slow at once),
-FALSE_ALARMS for each of the three tests. Size and power: ``bench/baseline.py``, docs/diagnosis.md.
+the lower one where two are as short, so that half of the ranks may be slow; more where the others clearly stayed), and the
+spread of that half, at least BETWEEN_RUNS, is the spread between runs. How a job as a whole varies from run to run two runs
+cannot tell: a spread of WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed, and stated. Student's
+distribution with the degrees of freedom there are, corrected over all series (over ranks by Benjamini and Hochberg, because
+several may be slow at once), FALSE_ALARMS for each of the three tests. Size and power: ``bench/baseline.py``,
+docs/diagnosis.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -24,17 +24,14 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import Span
 from taut.core.differences import levels
 from taut.core.rank_words import rank_labels
-from taut.core.reporting import LISTED_SHARE, spell
+from taut.core.reporting import spell
 from taut.core.trend import corrected
 from taut.diagnose.as_before import caused_by_rank
-from taut.diagnose.finding import Evidence, Finding, recovered, top_classes
+from taut.diagnose.finding import Evidence, Finding, Grew, recovered, top_classes
 from taut.diagnose.slowdowns import Place, Slowdowns
 from taut.graph.joined import Joined
 from taut.replay.reference import BETWEEN_RUNS, baseline_medians
 from taut.replay.timeline import Change
-
-if TYPE_CHECKING:
-    from taut.graph import Graph
 
 FALSE_ALARMS = 0.01
 """Chance that two healthy runs have a rank called slower; a class on all ranks; a group of transfers: for each of the three."""
@@ -48,6 +45,8 @@ LEAST_STEPS = 2
 """Steps of either run below which it has no spread."""
 ALMOST = 1.5
 """Halves of the ranks that are at most this many times as wide as the shortest are as good: the lowest of them is taken."""
+STAYED = 4.0
+"""Spreads below the others, and at most this many spreads of runs from the baseline: a rank that did not become slower."""
 COVERED = 2 * 0.6745
 """Width of the middle half of a normal distribution, in spreads."""
 ALONE = 0.5
@@ -106,8 +105,11 @@ class Compared:
     @cached_property
     def _common(self) -> tuple[Floats, Floats]:
         """Per series: how far all ranks moved, and the spread of those that moved alike."""
-        level, moved, *_ = self._levels
-        found = [shortest_half(row[has]) if has.any() else (0.0, 0.0) for row, has in zip(moved, level > 0, strict=True)]
+        level, moved, error, _ = self._levels
+        found = [
+            _centre(row[has], err[has]) if has.any() else (0.0, 0.0)
+            for row, err, has in zip(moved, error, level > 0, strict=True)
+        ]
         centre, spread = np.array(found).reshape(-1, 2).T
         return centre, spread
 
@@ -161,7 +163,7 @@ class Compared:
                 continue
             # The lower quartile moves only if nearly all ranks do; a normal distribution's centre is so much above it.
             low = float(np.quantile(moved[k][has], 0.25)) + COVERED / 2 * float(self._common[1][k])
-            all_alike = min(low, float(np.median(moved[k][has])))
+            all_alike = min(low, float(np.median(moved[k][has])), float(self._common[0][k]) + float(self._common[1][k]))
             score = all_alike / float(np.sqrt(WHOLE_RUNS**2 + np.median(error[k][has])))
             chance = float(min(1.0, (len(level) - 1) * ndtr(-score)))
             before = float(np.median(level[k][has]))
@@ -214,6 +216,17 @@ class Compared:
     def gap_ns(self) -> Floats:
         """Gap before every op of the run as in the baseline."""
         return baseline_medians(self.both, self.graph.gap_ns)[0]
+
+
+def _centre(moved: Floats, error: Floats) -> tuple[float, float]:
+    """How far ranks moved that moved with the run as a whole, and their spread.
+
+    That is half of them, unless that half clearly moved and others clearly stayed: then these tell, however few they are.
+    """
+    centre, spread = shortest_half(moved)
+    reach = STAYED * np.sqrt(max(spread, BETWEEN_RUNS) ** 2 + error)
+    stayed = (moved < centre - reach) & (np.abs(moved) < STAYED * WHOLE_RUNS)
+    return (float(moved[stayed].mean()), spread) if centre > STAYED * WHOLE_RUNS and stayed.any() else (centre, spread)
 
 
 def shortest_half(values: Floats) -> tuple[float, float]:
@@ -315,6 +328,7 @@ def _rank_finding(c: Compared, found: Sequence[Slower], changes: dict[int, tuple
         f"({worst.score:.1f} standard errors, spread between runs included); the others wait for {them}",
         changes=tuple(change for i in index for change in changes[i]),
         reference="baseline",
+        grew=Grew(of, worst.before_ns, worst.after_ns),
     )
 
 
@@ -359,15 +373,17 @@ def _transfer_finding(c: Compared, change: Change, place: Place) -> Finding:
     e = c.e
     work = e.graph.work_ns[change.ops]
     more = np.asarray(work - change.value)
+    classes = top_classes(e.graph, change.ops, np.maximum(more, 0))
     return Finding(
         mode="silent degradation",
-        classes=top_classes(e.graph, change.ops, np.maximum(more, 0)),
+        classes=classes,
         steps=e.steps(0, len(e.graph.steps) - 1),
         lost_rank_ns=int((e.exposed.working[change.ops] * np.clip(more / np.maximum(work, 1), 0, 1)).sum()),
         confidence=1 - min(1.0, FALSE_ALARMS * 2.0 ** -min(place.score, 60.0)),
         because="",
         changes=(change,),
         reference="baseline",
+        grew=Grew(classes[0] if classes else "transfers", *_of_groups(c, place)),
     )
 
 
@@ -416,16 +432,8 @@ def _all_ranks(c: Compared, found: list[Slower]) -> Finding:
         f"{worst.score:.1f} standard errors, runs taken to differ by {100 * WHOLE_RUNS:.0f} %)",
         changes=(Change(rows, "work", "set", kept, f"{names[0]} as in the baseline"),),
         reference="baseline",
+        grew=Grew(names[0], worst.before_ns, worst.after_ns),
     )
 
 
-def wants_baseline(graph: Graph, findings: Sequence[Finding], observed_ns: int, recoverable_ns: int) -> bool:
-    """Whether a baseline would decide what the run alone cannot: something is slow against peers only, or nothing tells."""
-    if len(graph.ranks) < 2:
-        return False
-    if findings:
-        return findings[0].reference == "peers"
-    return recoverable_ns >= LISTED_SHARE * observed_ns
-
-
-__all__ = ["compared", "slow_everywhere", "slow_links", "slow_ranks", "wants_baseline"]
+__all__ = ["compared", "slow_everywhere", "slow_links", "slow_ranks"]

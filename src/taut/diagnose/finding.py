@@ -97,6 +97,15 @@ class Evidence:
         return self.steps(int(at.min()), int(at.max()))
 
 
+@dataclass(frozen=True)
+class Grew:
+    """A class of a place, and what it takes a step in the baseline and now, ns."""
+
+    name: str
+    before_ns: float
+    after_ns: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One failure mode at one place in one span of steps."""
@@ -118,6 +127,8 @@ class Finding:
     """Other failure modes it may be, where these traces cannot tell; ``because`` says which measurement would."""
     reference: ReferenceKind = None
     """What it was compared with."""
+    grew: Grew | None = None
+    """What of it takes longer than in a baseline."""
     certain: str = ""
     """Why it is listed whatever it recovers; empty if that is to be weighed."""
 

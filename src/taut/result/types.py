@@ -1205,6 +1205,8 @@ class CompareResult(Part, frozen=True, kw_only=True):
     changed_tested: int
     """Classes on ranks that were tested."""
     changed_by: ChangedBy
+    findings: list[Finding] = field(default_factory=list)
+    """Of two runs of one graph: what the later one shows with the earlier one as its baseline, the most recoverable first."""
     non_determinism: NonDeterminism
     restarts: Restarts
     tests: dict[str, NullTest]
