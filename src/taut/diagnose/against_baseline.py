@@ -4,8 +4,8 @@ Null hypothesis: both runs are draws of one job. Steps vary within a run (trimme
 redness of the steps, ``core/differences.py``), ranks vary from run to run, and so does the job as a whole. How ranks vary
 between runs is told by the ranks themselves: each moved against what all moved (the centre of the shortest half of them,
 the lower one where two are as short, so that half of the ranks may be slow; more where the others clearly stayed), and the
-spread of that half, at least BETWEEN_RUNS, is the spread between runs. How a job as a whole varies from run to run two runs
-cannot tell: a spread of WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed, and stated. Student's
+spread of that half, at least BETWEEN_RUNS, more where few ranks tell, is the spread between runs. How a job as a whole
+varies from run to run two runs cannot tell: a spread of WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed, and stated. Student's
 distribution with the degrees of freedom there are, corrected over all series (over ranks by Benjamini and Hochberg, because
 several may be slow at once), FALSE_ALARMS for each of the three tests. Size and power: ``bench/baseline.py``,
 docs/diagnosis.md.
@@ -45,6 +45,8 @@ LEAST_STEPS = 2
 """Steps of either run below which it has no spread."""
 ALMOST = 1.5
 """Halves of the ranks that are at most this many times as wide as the shortest are as good: the lowest of them is taken."""
+FEW = 4
+"""From few ranks the spread between runs is hardly known: at least BETWEEN_RUNS × (1 + FEW / ranks) is taken."""
 STAYED = 4.0
 """Spreads below the others, and at most this many spreads of runs from the baseline: a rank that did not become slower."""
 COVERED = 2 * 0.6745
@@ -113,6 +115,12 @@ class Compared:
         centre, spread = np.array(found).reshape(-1, 2).T
         return centre, spread
 
+    @property
+    def _half(self) -> tuple[int, float]:
+        """Half of the ranks, and the spread between runs that is assumed at least."""
+        ranks = len(self.graph.ranks)
+        return (ranks + 1) // 2, BETWEEN_RUNS * (1 + FEW / ranks)
+
     @cached_property
     def slow_ranks(self) -> list[Slower]:
         """Series of single ranks that moved further than ranks do from run to run, each rank's clearest."""
@@ -122,10 +130,10 @@ class Compared:
             return []
         level, moved, error, freedom = self._levels
         centre, spread = self._common
-        # What all moved by is known from half of the ranks.
-        half = max(len(self.graph.ranks) // 2, 1)
-        between = np.maximum(spread, BETWEEN_RUNS)[:, None] ** 2 * (1 + 1 / half)
-        tells = np.where(spread > BETWEEN_RUNS, max(len(self.graph.ranks) - 1, 1), 1e6)[:, None]
+        # What all moved by, and how they differ, is known from half of the ranks; from few of them hardly.
+        half, assumed = self._half
+        between = np.maximum(spread, assumed)[:, None] ** 2 * (1 + 1 / half)
+        tells = np.where(spread > assumed, half, 1e6)[:, None]
         total = error * (1 + 1 / half) + between
         score = (moved - centre[:, None]) / np.sqrt(total)
         worth = total**2 / ((error * (1 + 1 / half)) ** 2 / freedom + between**2 / tells)
@@ -151,11 +159,12 @@ class Compared:
     @cached_property
     def slow_classes(self) -> list[Slower]:
         """Class names whose work takes longer on all ranks alike."""
-        from scipy.special import ndtr
+        from scipy.special import stdtr
 
         if not self.enough:
             return []
-        level, moved, error, _ = self._levels
+        level, moved, error, freedom = self._levels
+        half, assumed = self._half
         out = []
         for k, name in enumerate(self._series[0]):
             has = level[k] > 0
@@ -164,8 +173,12 @@ class Compared:
             # The lower quartile moves only if nearly all ranks do; a normal distribution's centre is so much above it.
             low = float(np.quantile(moved[k][has], 0.25)) + COVERED / 2 * float(self._common[1][k])
             all_alike = min(low, float(np.median(moved[k][has])), float(self._common[0][k]) + float(self._common[1][k]))
-            score = all_alike / float(np.sqrt(WHOLE_RUNS**2 + np.median(error[k][has])))
-            chance = float(min(1.0, (len(level) - 1) * ndtr(-score)))
+            # Steps that all ranks share are as red, and as wide, as those of one rank.
+            own = float(np.median(error[k][has]))
+            runs = WHOLE_RUNS**2 + max(float(self._common[1][k]), assumed) ** 2 / half
+            score = all_alike / float(np.sqrt(runs + own))
+            worth = (runs + own) ** 2 / max(own**2 / float(np.median(freedom[k][has])), 1e-300)
+            chance = float(min(1.0, (len(level) - 1) * stdtr(worth, -score)))
             before = float(np.median(level[k][has]))
             if chance < FALSE_ALARMS:
                 out.append(Slower(-1, name, before, before * (1 + all_alike), score, chance))
@@ -188,7 +201,7 @@ class Compared:
         freedom = np.minimum(a.freedom, b.freedom)
         spread = max(LINK_RUNS, shortest_half(moved[known])[1] if known.sum() > 2 else 0.0) ** 2
         # Satterthwaite: what is assumed of runs has no error of its own.
-        worth = (spread + error) ** 2 / (error**2 / freedom)
+        worth = (spread + error) ** 2 / np.maximum(error**2 / freedom, 1e-300)
         chance = len(total) * stdtr(worth, -moved / np.sqrt(spread + error))
         slow = np.flatnonzero(known & (chance < FALSE_ALARMS)).tolist()
         spans = [Span(i, self.first, self.last, float(-ndtri(max(chance[i] / len(total), 1e-300))), len(total)) for i in slow]
