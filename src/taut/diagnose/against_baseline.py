@@ -5,10 +5,10 @@ redness of the steps, ``core/differences.py``), ranks vary from run to run, and 
 between runs is told by the ranks themselves: each moved against what all moved (the centre of the shortest half of them,
 the lower one where two are as short, so that half of the ranks may be slow; more where the others clearly stayed), and the
 spread of that half, at least BETWEEN_RUNS, more where few ranks tell, is the spread between runs. How a job as a whole
-varies from run to run two runs cannot tell: a spread of WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed, and stated. Student's
-distribution with the degrees of freedom there are, corrected over all series (over ranks by Benjamini and Hochberg, because
-several may be slow at once), FALSE_ALARMS for each of the three tests. Size and power: ``bench/baseline.py``,
-docs/diagnosis.md.
+varies from run to run two runs cannot tell: a spread of WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed,
+and stated. Student's distribution with the degrees of freedom there are, corrected over all series (over ranks by Benjamini
+and Hochberg, because several may be slow at once), FALSE_ALARMS for each of the three tests. Size and power:
+``bench/baseline.py``, docs/diagnosis.md.
 """
 
 from __future__ import annotations
