@@ -25,7 +25,11 @@ class Rank:
 
     def step(self, number: int, start: float, end: float) -> None:
         """A profiler step of the host."""
-        self._add("user_annotation", f"ProfilerStep#{number}", start, end - start, 1, 1)
+        self.annotation(f"ProfilerStep#{number}", start, end)
+
+    def annotation(self, name: str, start: float, end: float) -> None:
+        """A range that somebody named on the host."""
+        self._add("user_annotation", name, start, end - start, 1, 1)
 
     def work(self, launch: float | None, start: float, end: float, name: str = "gemm", stream: int = 7, **args: Any) -> None:
         """Device work, launched at a time, or by a call that was not recorded."""

@@ -117,3 +117,12 @@ def test_a_job_without_an_accelerator_has_no_device(tmp_path: Path) -> None:
     from build import job
 
     assert link(job({0: "fwd 5 | AR 2", 1: "fwd 5 | AR 2"}, steps=3)).device is None
+
+
+def test_micro_steps_of_one_update_follow_each_other(tmp_path: Path) -> None:
+    rank = host_ahead(9)
+    for s in range(1, 9, 2):
+        rank.annotation("Optimizer.step#SGD.step", s * 1000 + 800, s * 1000 + 850)
+    _, device = linked(tmp_path, rank)
+    assert [one.step for one in device.windows] == [2, 4, 6]
+    assert lengths(device) == [10000, 10000, 10000]

@@ -42,6 +42,10 @@ CONTRACT = {
     "Regime": "class reserve",
     "LedgerResult": "total_rank_ns entries currency closes",
     "LedgerEntry": "fate rank_ns joules money kg_co2e",
+    "Device": "windows ranks",
+    "DeviceWindow": "rank step start_ns end_ns",
+    "DeviceRank": "host gpu step_ns busy_share compute_share communication_share hidden_share exposed_share copy_share "
+                  "exposed_copy_share idle_share",
     "WhatIfResult": "actual_wall_ns changed_wall_ns saved_wall_ns saved_share error",
     "CompareResult": "runs trends changed non_determinism",
     "Trend": "quantity slope p q",

@@ -45,7 +45,7 @@ class DeviceWindows(Struct, frozen=True):
     device: Device
 
     def cut(self, row: Ints, start: Ints, end: Ints, segment: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """(ops that lie inside, origin of each segment, starts and ends from there), of ops taken from some rows.
+        """(ops that lie inside, origin of each segment, starts and ends of all ops from there), of ops taken from some rows.
 
         A segment opens with the first of its ranks and closes with the last. What makes a window lies inside of it;
         host work and the work of other steps may reach beyond, and ends there.
@@ -55,20 +55,28 @@ class DeviceWindows(Struct, frozen=True):
         first, last = place[self.opens_with], place[self.closes_with]
         segments = int(segment.max()) + 1
         origin = least(self.segment, segments, np.where(self.opens_after, end[first], start[first]))
-        stop = (greatest(self.segment, segments, end[last]) - origin)[segment]
-        start, end = start - origin[segment], end - origin[segment]
-        inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < stop)))
-        return inside, origin, np.maximum(start, 0)[inside], np.minimum(end, stop)[inside]
+        stop = greatest(self.segment, segments, end[last]) - origin
+        zero, close = (origin[0], stop[0]) if segments == 1 else (origin[segment], stop[segment])
+        start, end = start - zero, end - zero
+        inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
+        return inside, origin, np.maximum(start, 0), np.minimum(end, close)
 
 
 class _Work(Struct, frozen=True):
     """The ops that make a window, their ranks and windows as indices."""
 
-    row: Ints
+    row: Ints | slice
     start: Ints
     end: Ints
     rank: Ints
     window: Ints
+
+    def some_row(self, cell: Ints, cells: int, chosen: Mask) -> Ints:
+        """A chosen row of each cell, -1 where there is none."""
+        at = np.flatnonzero(chosen)
+        out = np.full(cells, NULL, dtype=np.int64)
+        out[cell[at]] = at if isinstance(self.row, slice) else self.row[at]
+        return out
 
 
 def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
@@ -83,8 +91,9 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
     accelerated = np.bincount(rank[device & windows.keep], minlength=ranks) > 0
     # What is on a device or meets other ranks makes the window; of ranks without a device, everything.
     makes = device | (ops.verb != Verb.NONE) | ~accelerated[rank]
-    row = np.flatnonzero(makes & windows.keep)
-    work = _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], np.searchsorted(windows.labels, step[row]))
+    kept = makes & windows.keep
+    row = _rows(kept)
+    work = _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], _index(windows.labels, step[row]))
     spans = _spans(work, _before(trace, windows, device, rank), windows, ranks)
     present = np.flatnonzero(spans.opens_with >= 0)
     other = np.flatnonzero(device & ~windows.keep)
@@ -102,9 +111,19 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
         opens_after=spans.opens_after[present],
         closes_with=spans.closes_with[present],
         segment=present // ranks,
-        cuttable=~(makes & windows.keep),
-        device=Device(windows=table, ranks=_use(trace, np.flatnonzero(device), rank, spans, accelerated)),
+        cuttable=~kept,
+        device=Device(windows=table, ranks=_use(trace, _rows(device), rank, spans, accelerated)),
     )
+
+
+def _rows(chosen: Mask) -> Ints | slice:
+    """The chosen rows; all of them without a copy."""
+    return slice(None) if chosen.all() else np.flatnonzero(chosen)
+
+
+def _index(labels: Ints, label: Ints) -> Ints:
+    """The index of each label; without a search where they have no holes."""
+    return label - labels[0] if labels[-1] - labels[0] == len(labels) - 1 else np.searchsorted(labels, label)
 
 
 class _Spans(Struct, frozen=True):
@@ -140,6 +159,8 @@ class _Spans(Struct, frozen=True):
 
 def with_other_steps(trace: Trace, windows: Windows, found: DeviceWindows) -> tuple[Trace, Windows]:
     """The trace and its windows with device work of other steps as ops of a class of their own, which meets nobody."""
+    if not len(found.beside):
+        return trace, windows
     names = [*trace.names, *OTHER_STEP.values()]
     row, ops = found.beside, trace.ops
     code = np.where(ops.kind[row] == Kind.COMPUTE, len(names) - 2, len(names) - 1)
@@ -156,9 +177,10 @@ def with_other_steps(trace: Trace, windows: Windows, found: DeviceWindows) -> tu
 
 def _before(trace: Trace, windows: Windows, device: Mask, rank: Ints) -> _Work:
     """Device work of the recorded steps right before the first kept ones."""
-    ops, first = trace.ops, windows.labels[np.flatnonzero(np.diff(windows.segment, prepend=NULL))]
-    row = np.flatnonzero(device & (windows.step >= 0) & np.isin(windows.step + 1, first))
-    window = np.searchsorted(windows.labels, windows.step[row] + 1)
+    ops, known = trace.ops, np.flatnonzero(windows.before >= 0)
+    row = np.flatnonzero(device & np.isin(windows.step, windows.before[known]))
+    first = np.flatnonzero(np.diff(windows.segment, prepend=NULL))[known]  # window of each such segment
+    window = first[np.searchsorted(windows.before[known], windows.step[row])]
     return _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], window)
 
 
@@ -171,9 +193,9 @@ def _spans(work: _Work, before: _Work, windows: Windows, ranks: int) -> _Spans:
     finished = greatest(earlier, cells, before.end)
     after = (np.bincount(earlier, minlength=cells) > 0) & (finished <= begun)
     opens = np.where(after, finished, begun).reshape(segments, ranks)
-    opens_with = _row_of(cell, work.row, work.start == begun[cell], cells)
-    opens_with = np.where(after, _row_of(earlier, before.row, before.end == finished[earlier], cells), opens_with)
-    closes_with = _row_of(cell, work.row, work.end == ended[cell], cells)
+    opens_with = work.some_row(cell, cells, work.start == begun[cell])
+    opens_with = np.where(after, before.some_row(earlier, cells, before.end == finished[earlier]), opens_with)
+    closes_with = work.some_row(cell, cells, work.end == ended[cell])
     opens_with = np.where(closes_with >= 0, opens_with, NULL)
     done = greatest(work.window * ranks + work.rank, count * ranks, work.end).reshape(count, ranks)
     for w in range(count):
@@ -184,13 +206,6 @@ def _spans(work: _Work, before: _Work, windows: Windows, ranks: int) -> _Spans:
     known = (np.bincount(earlier, minlength=cells) > 0) & (finished < ended)
     since = np.where(known, finished, opens.ravel()).reshape(segments, ranks)
     return _Spans(opens_with, after, closes_with, opens, since, done, segment)
-
-
-def _row_of(cell: Ints, row: Ints, chosen: Mask, cells: int) -> Ints:
-    """A chosen row of each cell, -1 where there is none."""
-    out = np.full(cells, NULL, dtype=np.int64)
-    out[cell[chosen]] = row[chosen]
-    return out
 
 
 def _beside(trace: Trace, other: Ints, rank: Ints, spans: _Spans, windows: Windows) -> tuple[Ints, Ints]:
@@ -213,7 +228,7 @@ def _beside(trace: Trace, other: Ints, rank: Ints, spans: _Spans, windows: Windo
     return np.concatenate(rows), np.concatenate(labels)
 
 
-def _use(trace: Trace, rows: Ints, rank: Ints, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
+def _use(trace: Trace, rows: Ints | slice, rank: Ints, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
     """What each rank's device did inside its windows."""
     from taut.core.group_kernels import order_groups
 
@@ -227,7 +242,7 @@ def _use(trace: Trace, rows: Ints, rank: Ints, spans: _Spans, accelerated: Mask)
         length += closes - np.minimum(opens, closes)
         period += closes - np.minimum(spans.since[s], closes)
         low, high = np.maximum(start, opens[rank]), np.minimum(end, closes[rank])
-        inside = np.flatnonzero(high > low)
+        inside = _rows(high > low)
         order, begin = order_groups(rank[inside], ranks, low[inside], high[inside])
         covered += union_lengths(begin, order, low[inside], high[inside], what[inside], np.array(_UNIONS))
     steps = np.bincount(spans.segment)

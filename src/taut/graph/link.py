@@ -73,9 +73,10 @@ def link(trace: Trace) -> Graph:
         origin, start, end = _from_origin(_send_starts(ops, start, end) if trace.waits_recorded else start, end, segment)
     else:
         inside, origin, start, end = on_devices.cut(rows, start, end, segment)
-        ops = _renumber(ops.take(inside), inside, len(ops))
-        matching = structs.replace(matching, gate=matching.gate[inside])
-        window, segment = window[inside], segment[inside]
+        if len(inside) < len(ops):
+            ops = _renumber(ops.take(inside), inside, len(ops))
+            matching = structs.replace(matching, gate=matching.gate[inside])
+            window, segment, start, end = (column[inside] for column in (window, segment, start, end))
     bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)

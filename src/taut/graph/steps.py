@@ -7,8 +7,11 @@ from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import distinct, numbered
-from taut.core.tables import Trace
+from taut.core.tables import NULL, Trace
 from taut.graph.recurring_units import recurring
+
+NEAR = 0.5
+"""Marks that are less than this share of a step apart follow each other."""
 
 
 class Windows(Struct, frozen=True):
@@ -18,6 +21,8 @@ class Windows(Struct, frozen=True):
     step: Ints
     labels: Ints
     segment: Indices
+    before: Ints
+    """Of each segment the recorded step right before its first, -1 where there is none."""
     notes: tuple[str, ...] = ()
 
 
@@ -36,16 +41,17 @@ def windows(trace: Trace) -> Windows:
     labels = distinct(step)
     labels = labels[labels >= 0]
     if trace.relative:
-        return Windows(step >= 0, step, labels, np.arange(len(labels)), tuple(notes))
-    all_labels = len(labels)
+        return Windows(step >= 0, step, labels, np.arange(len(labels)), np.full(len(labels), NULL), tuple(notes))
+    recorded = labels
     labels, dropped = _common(trace, step, labels)
     if dropped:
         notes.append(dropped)
     # Marks that tell the phase are a server's own, and no profiler starts with the first of them.
     if len(labels) >= 3 and len(trace.marks) and not (trace.marks.phase != "").any():
-        labels = labels[_not_first_of_cycle(labels)]
-    keep = step >= 0 if len(labels) and len(labels) == all_labels else np.isin(step, labels)
-    return Windows(keep, step, labels, _segments(labels), tuple(notes))
+        labels = labels[_not_first_of_cycle(_holes(trace, labels))]
+    keep = step >= 0 if len(labels) and len(labels) == len(recorded) else np.isin(step, labels)
+    segment = np.cumsum(_holes(trace, labels), dtype=np.int64)
+    return Windows(keep, step, labels, segment, _before(trace, labels, segment, recorded), tuple(notes))
 
 
 def _common(trace: Trace, step: Ints, labels: Ints) -> tuple[Ints, str]:
@@ -65,13 +71,35 @@ def _common(trace: Trace, step: Ints, labels: Ints) -> tuple[Ints, str]:
     return full, f"{len(labels) - len(full)} of {len(labels)} steps were not recorded on all ranks and are left out"
 
 
-def _not_first_of_cycle(labels: Ints) -> Mask:
+def _not_first_of_cycle(holes: Mask) -> Mask:
     """The first step of every profiler cycle carries the profiler's own start."""
-    first = np.concatenate([[True], np.diff(labels) > 1])
-    keep = ~first
-    return keep if keep.any() else np.ones(len(labels), dtype=bool)
+    keep = ~holes
+    keep[0] = False
+    return keep if keep.any() else np.ones(len(keep), dtype=bool)
 
 
-def _segments(labels: Ints) -> Ints:
-    """Runs of consecutive steps share a time axis."""
-    return np.concatenate([[0], np.cumsum(np.diff(labels) > 1)]) if len(labels) else np.zeros(0, dtype=np.int64)
+def _holes(trace: Trace, labels: Ints) -> Mask:
+    """Whether steps are missing before each label: then it begins a time axis of its own.
+
+    Numbers that are left out are no hole where the marks follow each other: steps of several micro-steps have the number
+    of the first.
+    """
+    holes = np.zeros(len(labels), dtype=bool)
+    holes[1:] = np.diff(labels) > 1
+    marks = trace.marks
+    mine = np.flatnonzero(marks.rank == marks.rank[0]) if len(marks) and holes.any() else np.zeros(0, dtype=np.int64)
+    at = dict(zip(marks.step[mine].tolist(), mine.tolist(), strict=True))
+    for i in np.flatnonzero(holes).tolist():
+        one, other = at.get(int(labels[i - 1])), at.get(int(labels[i]))
+        if one is not None and other is not None:
+            apart = int(marks.start_ns[other]) - int(marks.end_ns[one])
+            holes[i] = apart > NEAR * (int(marks.end_ns[one]) - int(marks.start_ns[one]))
+    return holes
+
+
+def _before(trace: Trace, labels: Ints, segment: Ints, recorded: Ints) -> Ints:
+    """Of each segment the recorded step right before its first, -1 where there is none."""
+    first = labels[np.flatnonzero(np.diff(segment, prepend=NULL))]
+    at = np.searchsorted(recorded, first)
+    follows = (at > 0) & ~_holes(trace, recorded)[at]
+    return np.where(follows, recorded[at - 1], NULL)

@@ -268,7 +268,6 @@ def summarise(rows: Sequence[Row]) -> Summary:
     faulted = [r for r in judged if r.fault not in HEALTHY]
     healthy = [r for r in judged if r.fault in HEALTHY and r.verdict != "failed"]
     caught, alarms = sum(r.detected for r in faulted), wilson(sum(r.detected for r in healthy), len(healthy))
-    covered = [r.clock_covered for r in judged if r.clock_covered is not None and r.link_fault]
     return Summary(
         right=wilson(sum(r.verdict == "right" for r in faulted), len(faulted)),
         precision=wilson(caught, caught + alarms.count), recall=wilson(caught, len(faulted)), false_findings=alarms,
@@ -276,13 +275,24 @@ def summarise(rows: Sequence[Row]) -> Summary:
         extra=sum(r.extra for r in faulted), counterfactual=spread(r.counterfactual_error for r in faulted),
         onset_steps=spread(abs(r.onset_error_steps) for r in faulted if r.onset_error_steps is not None),
         clock_ns=spread(r.clock_error_ns for r in judged if not r.link_fault),
-        clock_covered=sum(covered) / len(covered) if covered else None, failed=failed,
+        clock_covered=_clock_covered(judged), failed=failed,
         closes=wilson(sum(r.closes for r in judged), len(judged) - failed),
         device_error=spread(r.device_error for r in judged),
-        class_named=wilson(sum(r.class_named is True for r in faulted), sum(r.class_named is not None for r in faulted)),
+        class_named=_share_named(faulted),
         profiler_overhead=spread(r.profiler_overhead for r in rows),
         not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
     )  # fmt: skip
+
+
+def _clock_covered(judged: Sequence[Row]) -> float | None:
+    """Mean share of clock offsets that lie inside their intervals, of runs with a faulty link."""
+    covered = [r.clock_covered for r in judged if r.clock_covered is not None and r.link_fault]
+    return sum(covered) / len(covered) if covered else None
+
+
+def _share_named(faulted: Sequence[Row]) -> Share:
+    """Share of the faults on a device whose class of kernels was named."""
+    return wilson(sum(r.class_named is True for r in faulted), sum(r.class_named is not None for r in faulted))
 
 
 def wilson(count: int, of: int) -> Share:

@@ -13,14 +13,13 @@ from taut.core.tables import HostRange, Table
 MOST_RANGES = 100_000
 """Of more ranges the longest are kept."""
 NAME_LENGTH = 80
-_FRAME = re.compile(r"^#+\s*|\s*#+$")
 _OPTIMISER = re.compile(r"^(Optimizer\.\w+)#.*")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 
 def range_name(name: str) -> str:
     """What ranges of one kind are called together: without frames, numbers and the class of the optimiser."""
-    plain = _FRAME.sub("", _OPTIMISER.sub(r"\1", name[:400]))
+    plain = _OPTIMISER.sub(r"\1", name[:400]).strip("#").strip()
     return _NUMBER.sub("…", plain)[:NAME_LENGTH] or "a range without a name"
 
 

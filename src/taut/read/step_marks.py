@@ -81,11 +81,17 @@ class Loop(Struct, frozen=True):
         updated = np.searchsorted(updates, end, "left") > np.searchsorted(updates, start, "left")
         if not updated.any() or updated.all():
             return self
-        last = np.flatnonzero(updated)
-        first = np.concatenate([[0], last[:-1] + 1])
+        first, last = micro_steps(self.step, updated)
         phase = [self.phase[k] for k in first.tolist()] if self.phase else []
-        step = self.step[first] if not (np.diff(self.step) == 1).all() else np.arange(len(first)) + self.step[0]
-        return replace(self, step=step, start=self.start[first], end=end[last], phase=phase)
+        return replace(self, step=self.step[first], start=self.start[first], end=end[last], phase=phase)
+
+
+def micro_steps(step: Ints, updates: Mask) -> tuple[Ints, Ints]:
+    """First and last micro-step of every step that updates the weights; none reaches back over a hole in the numbers."""
+    last = np.flatnonzero(updates)
+    begins = np.flatnonzero(np.diff(step, prepend=step[0] - 2) != 1)
+    cycle = np.searchsorted(begins, last, "right") - 1
+    return np.maximum(np.concatenate([[0], last[:-1] + 1]), begins[cycle]), last
 
 
 class Ranges(Struct, frozen=True):

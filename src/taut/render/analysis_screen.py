@@ -208,7 +208,9 @@ def _job(result: AnalysisResult) -> ConsoleRenderable:
         ranks = f"{who(result, result.ranks[0].rank)}{f' of {job.world_size:,}' if job.world_size else ''}"
     words = [safe(job.name), ranks, count(job.steps, job.unit), f"wall {duration(job.wall_ns)}"]
     if job.steps > 1:
-        words.append(f"{duration((job.wall_ns or 0) / job.steps)} a step")
+        # The wall also holds what ranks do before the first of them, and beside the step before: the period does not.
+        period = result.device.mean.step_ns if result.device and result.device.mean else (job.wall_ns or 0) / job.steps
+        words.append(f"{duration(period)} a step")
     if result.verdict.bound:
         words.append(f"{result.verdict.bound}-bound")
     lines: list[ConsoleRenderable] = [Text(" · ".join(words))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -14,14 +15,17 @@ import pytest
 from taut.read.xplane.space import decode
 from xla_profiles import gpu_job, tpu_job
 
-NO_JAX = "needs jax, which is no dependency of the tests"
-try:
-    from jax.profiler import ProfileData
-except ImportError:
-    pytest.skip(NO_JAX, allow_module_level=True)
-
 WILD = ("tracelens_jax08_gemm_mi300.xplane.pb", "tensorflow_gpu_multi_worker.xplane.pb")
 Decoded = dict[tuple[str, str], Any]
+
+
+@pytest.fixture
+def jax() -> Any:
+    """JAX, after whatever else a test needs: tests that need the shared data too are skipped for that first."""
+    try:
+        return importlib.import_module("jax")
+    except ImportError:
+        pytest.skip("needs jax, which is no dependency of the tests")
 
 
 def ours(data: bytes) -> Decoded:
@@ -41,6 +45,8 @@ def ours(data: bytes) -> Decoded:
 
 def theirs(data: bytes) -> Decoded:
     """The same, as JAX reads it."""
+    from jax.profiler import ProfileData
+
     decoded: Decoded = {}
     for plane in ProfileData.from_serialized_xspace(data).planes:
         lines = [(line.name, list(line.events)) for line in plane.lines]
@@ -64,12 +70,12 @@ def same(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("data", [gpu_job(), tpu_job()], ids=["gpu", "tpu"])
-def test_synthetic_profiles(data: bytes) -> None:
+def test_synthetic_profiles(jax: Any, data: bytes) -> None:
     assert same(data) > 20
 
 
 @pytest.mark.parametrize("name", WILD)
-def test_recorded_profiles(shared: Path, name: str) -> None:
+def test_recorded_profiles(shared: Path, jax: Any, name: str) -> None:
     assert same((shared / "wild" / name).read_bytes()) > 3000
 
 
@@ -82,7 +88,9 @@ def union(spans: list[tuple[float, float]]) -> float:
 
 
 @pytest.mark.parametrize("name", WILD)
-def test_device_shares_are_unions_of_raw_events(shared: Path, name: str) -> None:
+def test_device_shares_are_unions_of_raw_events(shared: Path, jax: Any, name: str) -> None:
+    from jax.profiler import ProfileData
+
     import taut
 
     path = shared / "wild" / name
@@ -100,14 +108,11 @@ def test_device_shares_are_unions_of_raw_events(shared: Path, name: str) -> None
         assert device.ranks[str(rank)].busy_share == pytest.approx(busy / wall, abs=1e-6)
 
 
-def test_a_profile_that_is_recorded_now(tmp_path: Path) -> None:
-    import jax
-    import jax.numpy as jnp
-
+def test_a_profile_that_is_recorded_now(jax: Any, tmp_path: Path) -> None:
     from taut.read.trace import read
 
     step = jax.jit(lambda x: (x @ x.T).sum())
-    x = jnp.ones((200, 200))
+    x = jax.numpy.ones((200, 200))
     step(x).block_until_ready()
     jax.profiler.start_trace(str(tmp_path))
     for k in range(4):

@@ -13,7 +13,7 @@ from taut.read.kineto.event_columns import Events
 from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm
 from taut.read.known_marks import MIXED, OPTIMISER, PROFILER, tells_phase
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer
-from taut.read.step_marks import Loop, Ranges, loops
+from taut.read.step_marks import Loop, Ranges, loops, micro_steps
 
 SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
 LEAST_INSIDE = 3
@@ -73,8 +73,7 @@ def _profiler_steps(events: Events, counts: Counter[str]) -> Loop:
     updates = np.searchsorted(optimiser, end, "left") > np.searchsorted(optimiser, start, "left")
     if updates.any() and not updates.all():
         # Gradient accumulation: a step reaches from the first micro-step to the one that updates the weights.
-        last = np.flatnonzero(updates)
-        first = np.concatenate([[0], last[:-1] + 1])
+        first, last = micro_steps(step, updates)
         counts["profiler steps joined by gradient accumulation"] += int((last - first).sum())
         counts["profiler steps without their optimiser step"] += len(step) - int(last[-1]) - 1
         step, start, end = step[first], start[first], end[last]

@@ -102,18 +102,22 @@ class Nccl:
         sizes = [self._number(row, "size") for row in fitting]
         size = sum(sizes) if min(sizes, default=NULL) >= 0 else NULL
         about = Collective(verb or noted, comms.pop() if len(comms) == 1 else None, size)
-        if about.size >= 0 and about.verb in (Verb.ALL_GATHER, Verb.REDUCE_SCATTER):  # NCCL counts the share of one rank
-            ranks = self._ranks.get(about.comm, 0) if about.comm is not None else 0
-            about.size, about.no_bytes = min(about.size * max(ranks, 1), 2**62), ranks < 1
-        if about.size < 0 and note >= 0:
-            about.size = int(self._notes.size[note])
-            about.no_bytes = about.size >= 0  # PyTorch notes elements
+        self._set_size(about, note)
         if verb is Verb.NONE and (noted is Verb.NONE or noted in HOPS):
             if kernel.hops or fitting:  # a generic kernel without calls may be anything
                 self._point_to_point(about, fitting)
         elif len(fitting) == 1:
             about.peer = self._number(fitting[0], "peer")
         return about
+
+    def _set_size(self, about: Collective, note: int) -> None:
+        """Turn the size of its calls into that of the whole collective; without any, take what its annotation tells."""
+        if about.size >= 0 and about.verb in (Verb.ALL_GATHER, Verb.REDUCE_SCATTER):  # NCCL counts the share of one rank
+            ranks = self._ranks.get(about.comm, 0) if about.comm is not None else 0
+            about.size, about.no_bytes = min(about.size * max(ranks, 1), 2**62), ranks < 1
+        if about.size < 0 and note >= 0:
+            about.size = int(self._notes.size[note])
+            about.no_bytes = about.size >= 0  # PyTorch notes elements
 
     def _point_to_point(self, about: Collective, calls: list[int]) -> None:
         """A kernel of sends and receives: one, an exchange among all, or several that meet pair by pair."""

@@ -183,10 +183,7 @@ class Modules:
             return None
         axes = [self._inside(one, None) for one in _each(mesh.spans(1))]
         sizes = [(self._numbers(one, 2) or [1])[-1] if one is not None else 0 for one in axes]
-        chosen = [self._inside(one, None) for one in _each(held.spans(2))]
-        if any(one is None or len(one.spans(2).value) for one in chosen):  # parts of an axis
-            return None
-        which = [(self._numbers(one, 1) or [0])[-1] for one in chosen if one is not None]
+        which = self._whole_axes(held)
         total = math.prod(sizes) if len(sizes) <= AXES else 0
         if not 0 < total <= REPLICAS or min(sizes, default=0) < 1 or len(set(which)) < len(which) or not which:
             return None
@@ -198,6 +195,12 @@ class Modules:
         rest = [axis for axis in range(len(sizes)) if axis not in which]
         grid = np.array(ids, dtype=np.int64).reshape(sizes).transpose([*rest, *which])
         return _split(grid, math.prod(sizes[axis] for axis in which))
+
+    def _whole_axes(self, held: Fields) -> list[int]:
+        """The axes along which the members of a group differ; none where one is only a part of an axis."""
+        chosen = [self._inside(one, None) for one in _each(held.spans(2))]
+        whole = [one for one in chosen if one is not None and not len(one.spans(2).value)]
+        return [(self._numbers(one, 1) or [0])[-1] for one in whole] if len(whole) == len(chosen) else []
 
     def _numbers(self, held: Fields, number: int) -> list[int] | None:
         """The numbers of a repeated field, packed or not; None where they cannot be read."""
