@@ -23,6 +23,7 @@ from taut.core.errors import NotATrace, UsageError
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
 from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
+from taut.diagnose.against_baseline import LEAST_STEPS
 from taut.diagnose.detectors import Evidence, diagnose
 from taut.diagnose.job_regime import PAYS
 from taut.graph import Clock, Gate, Graph, link
@@ -197,6 +198,9 @@ def beside_baseline(past: Run, graph: Graph) -> Joined:
     why = difference(past.graph, graph)
     if why is not None:
         raise UsageError(f"--baseline {past.folder}: not the same job: {why}; give a healthy run of this very job")
+    if min(len(past.graph.steps), len(graph.steps)) < LEAST_STEPS:
+        whose = "it" if len(past.graph.steps) < LEAST_STEPS else "this run"
+        raise UsageError(f"--baseline {past.folder}: {whose} has one step, and how steps vary is not known; record more")
     return joined(past.graph, graph)
 
 

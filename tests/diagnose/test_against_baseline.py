@@ -15,9 +15,10 @@ import taut
 from build import MS, analyze, barriers, job, ring_all_reduce
 from taut.cli import main
 from taut.core.errors import UsageError
-from taut.diagnose.against_baseline import shortest_half
+from taut.diagnose.against_baseline import core
 from taut.graph import link
 from taut.graph.joined import joined
+from taut.render.analysis_screen import Screen, render
 from taut.replay.reference import baseline_medians
 from taut.replay.timeline import replay
 from taut.run import Analysis
@@ -100,6 +101,25 @@ def test_its_own_past_comes_before_the_baseline(healthy: str) -> None:
     assert (found.ranks, found.reference, found.steps[0]) == ((1,), "past", 5)
 
 
+def test_a_small_episode_does_not_hide_what_was_always_there(healthy: str) -> None:
+    now = work(2, slow={1: 1.4})
+    now[8:, 1] += 0.15 * BASE
+    found = against(healthy, now).findings
+    assert ((1,), "baseline") in [(one.ranks, one.reference) for one in found]
+
+
+def test_one_step_has_no_spread(healthy: str) -> None:
+    with pytest.raises(UsageError, match="one step"):
+        against(healthy, work(2, steps=1))
+
+
+def test_the_screen_asks_for_a_baseline_where_only_peers_tell() -> None:
+    done = analyze(barriers(work(2, slow={1: 1.4}), TRANSFER))
+    assert done.findings[0].reference == "peers"
+    assert "--baseline RUN" in render(done.result, Screen(width=120))
+    assert "--baseline" not in render(analyze(barriers(work(2), TRANSFER)).result, Screen(width=120))
+
+
 def test_blame_the_ledger_and_whatif_use_the_baseline(healthy: str, tmp_path: Path) -> None:
     """Three of four ranks are slow: peers would call the fourth quick, and blame nobody else."""
     done = against(healthy, work(2, slow={0: 1.4, 1: 1.4, 2: 1.4}))
@@ -161,8 +181,8 @@ def test_a_joined_graph_replays_as_both_runs_did() -> None:
 @pytest.mark.parametrize(
     ("values", "centre"), [([0, 0, 0, 9], 0), ([0, 1, 40, 41], 0.5), ([5, 5, 5, 5], 5), ([3], 3), ([0, 9], 0)]
 )
-def test_the_shortest_half_is_the_lower_of_two(values: Sequence[float], centre: float) -> None:
-    assert shortest_half(np.array(values, dtype=np.float64))[0] == centre
+def test_of_two_halves_the_lower_is_the_core(values: Sequence[float], centre: float) -> None:
+    assert core(np.array(values, dtype=np.float64))[0] == centre
 
 
 def test_the_lab_s_faults_against_its_healthy_run(shared: Path, tmp_path: Path) -> None:

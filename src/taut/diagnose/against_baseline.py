@@ -13,12 +13,13 @@ and Hochberg, because several may be slow at once), FALSE_ALARMS for each of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace as struct_replace
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import Span
@@ -43,14 +44,21 @@ LINK_RUNS = 0.05
 """Spread of the transfers of a group from run to run, likewise."""
 LEAST_STEPS = 2
 """Steps of either run below which it has no spread."""
+AROUND, WITHOUT_TAILS = 2.5, 1.05
+"""Spreads around the shortest half of the ranks in which others still belong to them, and by how much a normal
+distribution's spread is more than what is left of it."""
 ALMOST = 1.5
 """Halves of the ranks that are at most this many times as wide as the shortest are as good: the lowest of them is taken."""
 FEW = 4
 """From few ranks the spread between runs is hardly known: at least BETWEEN_RUNS × (1 + FEW / ranks) is taken."""
+KNOWN = 2.0
+"""Standard errors by which a class must have grown to be named, once the job as a whole has."""
 STAYED = 4.0
 """Spreads below the others, and at most this many spreads of runs from the baseline: a rank that did not become slower."""
 COVERED = 2 * 0.6745
 """Width of the middle half of a normal distribution, in spreads."""
+PAST = 0.5
+"""Share of what a rank lost against the baseline that its own past must explain, to be its reference."""
 ALONE = 0.5
 """A rank that alone saves this share of what all slow ranks save together is a finding of its own; else they are one."""
 NEEDED = 0.02
@@ -105,21 +113,20 @@ class Compared:
         return a.mean.reshape(shape), moved.reshape(shape), share.reshape(shape), freedom.reshape(shape)
 
     @cached_property
-    def _common(self) -> tuple[Floats, Floats]:
-        """Per series: how far all ranks moved, and the spread of those that moved alike."""
+    def _common(self) -> tuple[Floats, Floats, Floats]:
+        """Per series: how far all ranks moved, the spread of those that moved alike, and how many these are."""
         level, moved, error, _ = self._levels
         found = [
-            _centre(row[has], err[has]) if has.any() else (0.0, 0.0)
+            _centre(row[has], err[has]) if has.any() else (0.0, 0.0, 1)
             for row, err, has in zip(moved, error, level > 0, strict=True)
         ]
-        centre, spread = np.array(found).reshape(-1, 2).T
-        return centre, spread
+        centre, spread, count = np.array(found, dtype=np.float64).reshape(-1, 3).T
+        return centre, spread, np.maximum(count, 1.0)
 
     @property
-    def _half(self) -> tuple[int, float]:
-        """Half of the ranks, and the spread between runs that is assumed at least."""
-        ranks = len(self.graph.ranks)
-        return (ranks + 1) // 2, BETWEEN_RUNS * (1 + FEW / ranks)
+    def _assumed(self) -> float:
+        """The spread of ranks between runs that is assumed at least."""
+        return BETWEEN_RUNS * (1 + FEW / len(self.graph.ranks))
 
     @cached_property
     def slow_ranks(self) -> list[Slower]:
@@ -129,14 +136,14 @@ class Compared:
         if not self.enough or len(self.graph.ranks) < 2:
             return []
         level, moved, error, freedom = self._levels
-        centre, spread = self._common
-        # What all moved by, and how they differ, is known from half of the ranks; from few of them hardly.
-        half, assumed = self._half
-        between = np.maximum(spread, assumed)[:, None] ** 2 * (1 + 1 / half)
-        tells = np.where(spread > assumed, half, 1e6)[:, None]
-        total = error * (1 + 1 / half) + between
-        score = (moved - centre[:, None]) / np.sqrt(total)
-        worth = total**2 / ((error * (1 + 1 / half)) ** 2 / freedom + between**2 / tells)
+        centre, spread, count = (column[:, None] for column in self._common)
+        # What all moved by is known from those that moved alike, and so is how they differ, if they differ enough.
+        assumed = self._assumed
+        between = np.maximum(spread, assumed) ** 2 * (1 + 1 / count)
+        tells = np.where(spread > assumed, np.maximum(count - 1, 1), 1e6)
+        total = error + between
+        score = (moved - centre) / np.sqrt(total)
+        worth = total**2 / np.maximum(error**2 / freedom + between**2 / tells, 1e-300)
         # All own work has half of the chance to err, its classes share the other half; then over the ranks.
         share = np.full(len(level), 2.0 * max(len(level) - 1, 1))
         share[0] = 2.0
@@ -164,25 +171,28 @@ class Compared:
         if not self.enough:
             return []
         level, moved, error, freedom = self._levels
-        half, assumed = self._half
-        out = []
+        found, tests = [], 2.0 * max(len(level) - 1, 1)
         for k, name in enumerate(self._series[0]):
             has = level[k] > 0
-            if name < 0 or not has.any():
+            if not has.any():
                 continue
+            centre, spread, count = (float(column[k]) for column in self._common)
             # The lower quartile moves only if nearly all ranks do; a normal distribution's centre is so much above it.
-            low = float(np.quantile(moved[k][has], 0.25)) + COVERED / 2 * float(self._common[1][k])
-            all_alike = min(low, float(np.median(moved[k][has])), float(self._common[0][k]) + float(self._common[1][k]))
+            low = float(np.quantile(moved[k][has], 0.25)) + COVERED / 2 * max(spread, self._assumed)
+            all_alike = min(low, centre)
+            runs = WHOLE_RUNS**2 + max(spread, self._assumed) ** 2 / count
             # Steps that all ranks share are as red, and as wide, as those of one rank.
             own = float(np.median(error[k][has]))
-            runs = WHOLE_RUNS**2 + max(float(self._common[1][k]), assumed) ** 2 / half
             score = all_alike / float(np.sqrt(runs + own))
             worth = (runs + own) ** 2 / max(own**2 / float(np.median(freedom[k][has])), 1e-300)
-            chance = float(min(1.0, (len(level) - 1) * stdtr(worth, -score)))
+            chance = float(min(1.0, (2.0 if name < 0 else tests) * stdtr(worth, -score)))
             before = float(np.median(level[k][has]))
-            if chance < FALSE_ALARMS:
-                out.append(Slower(-1, name, before, before * (1 + all_alike), score, chance))
-        return out
+            found.append(Slower(-1, name, before, before * (1 + all_alike), score, chance))
+        alarm = min((one.chance for one in found), default=1.0)
+        if alarm >= FALSE_ALARMS:
+            return []
+        # Once the job is known to be slower, which classes are is an estimate and no search.
+        return [struct_replace(one, chance=alarm) for one in found if one.name >= 0 and one.score > KNOWN]
 
     @cached_property
     def _transfers(self) -> tuple[list[Span], Floats, Floats]:
@@ -199,7 +209,7 @@ class Compared:
         moved = np.where(known, (b.mean - a.mean) / level, 0.0)
         error = (a.error + b.error) / level**2
         freedom = np.minimum(a.freedom, b.freedom)
-        spread = max(LINK_RUNS, shortest_half(moved[known])[1] if known.sum() > 2 else 0.0) ** 2
+        spread = max(LINK_RUNS, core(moved[known])[1] if known.sum() > 2 else 0.0) ** 2
         # Satterthwaite: what is assumed of runs has no error of its own.
         worth = (spread + error) ** 2 / np.maximum(error**2 / freedom, 1e-300)
         chance = len(total) * stdtr(worth, -moved / np.sqrt(spread + error))
@@ -231,25 +241,29 @@ class Compared:
         return baseline_medians(self.both, self.graph.gap_ns)[0]
 
 
-def _centre(moved: Floats, error: Floats) -> tuple[float, float]:
-    """How far ranks moved that moved with the run as a whole, and their spread.
+def _centre(moved: Floats, error: Floats) -> tuple[float, float, int]:
+    """How far ranks moved that moved with the run as a whole, their spread, and how many they are.
 
-    That is half of them, unless that half clearly moved and others clearly stayed: then these tell, however few they are.
+    That is half of them and those around it, unless they clearly moved and others clearly stayed: then these tell.
     """
-    centre, spread = shortest_half(moved)
+    centre, spread, count = core(moved)
     reach = STAYED * np.sqrt(max(spread, BETWEEN_RUNS) ** 2 + error)
     stayed = (moved < centre - reach) & (np.abs(moved) < STAYED * WHOLE_RUNS)
-    return (float(moved[stayed].mean()), spread) if centre > STAYED * WHOLE_RUNS and stayed.any() else (centre, spread)
+    if centre > STAYED * WHOLE_RUNS and stayed.any():
+        return float(moved[stayed].mean()), spread, int(stayed.sum())
+    return centre, spread, count
 
 
-def shortest_half(values: Floats) -> tuple[float, float]:
-    """(centre, spread) of the shortest half of some values; of halves that are about as short, of the lowest."""
+def core(values: Floats) -> tuple[float, float, int]:
+    """(mean, spread, number) of the values around the shortest half of them; of halves about as short, around the lowest."""
     ordered = np.sort(values)
     half = (len(ordered) + 1) // 2
     width = ordered[half - 1 :] - ordered[: len(ordered) - half + 1]
     at = int(np.flatnonzero(width <= ALMOST * width.min() + BETWEEN_RUNS)[0])
-    # A half of few values is narrower than the distribution's: n values leave out what (n + 1) / n would hold.
-    return float(ordered[at : at + half].mean()), float(width[at]) / COVERED * (1 + 1 / len(ordered))
+    middle = float(ordered[at : at + half].mean())
+    kept = ordered[np.abs(ordered - middle) <= AROUND * max(float(width[at]) / COVERED, BETWEEN_RUNS)]
+    spread = float(kept.std(ddof=1)) * WITHOUT_TAILS if len(kept) > 1 else 0.0
+    return float(kept.mean()), spread, len(kept)
 
 
 def compared(e: Evidence) -> Compared | None:
@@ -257,14 +271,19 @@ def compared(e: Evidence) -> Compared | None:
     return None if e.both is None else Compared(e, e.both)
 
 
-def slow_ranks(e: Evidence, known: set[int]) -> list[Finding]:
-    """Findings about ranks that are slower than in the baseline; not those that are known to be slower than in their own past.
+def slow_ranks(e: Evidence, known: Mapping[int, float]) -> list[Finding]:
+    """Findings about ranks that are slower than in the baseline, unless their own past explains most of it.
+
+    ``known``: what ranks lost against their own past over the run, ns.
 
     Equal culprits save nothing one by one: where no rank alone saves half of what all save together, they are one finding.
     """
     c = e.compared
-    found = [] if c is None else [one for one in c.slow_ranks if one.rank not in known]
-    if c is None or not found:
+    if c is None:
+        return []
+    steps = len(e.graph.steps)
+    found = [one for one in c.slow_ranks if known.get(one.rank, 0.0) < PAST * steps * (one.after_ns - one.before_ns)]
+    if not found:
         return []
     changes = {one.rank: _rank_change(c, one) for one in found}
     if len(found) == 1:

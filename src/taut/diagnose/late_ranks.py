@@ -35,7 +35,7 @@ def late_ranks(e: Evidence) -> list[Finding]:
     """Findings about ranks, of whatever mode."""
     least = LEAST * e.observed.wall_ns
     places = [place for place in e.slowdowns.ranks if place.total_ns >= least]
-    of_baseline = slow_ranks(e, {place.rank for place in places})
+    of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
     everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
     return [*(_in_time(e, place) for place in places), *of_baseline, *_among_peers(e, [*places, *everywhere])]
 
