@@ -23,7 +23,7 @@ from msgspec.structs import replace as struct_replace
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import Span
-from taut.core.differences import levels
+from taut.core.differences import CLEAR, levels
 from taut.core.rank_words import rank_labels
 from taut.core.reporting import spell
 from taut.core.trend import corrected
@@ -47,6 +47,8 @@ LEAST_STEPS = 2
 AROUND, WITHOUT_TAILS = 2.5, 1.05
 """Spreads around the shortest half of the ranks in which others still belong to them, and by how much a normal
 distribution's spread is more than what is left of it."""
+LEAST_ALONE = 8
+"""Steps from which the jitter of the baseline alone is known well enough to judge the run by it."""
 ALMOST = 1.5
 """Halves of the ranks that are at most this many times as wide as the shortest are as good: the lowest of them is taken."""
 FEW = 4
@@ -101,14 +103,20 @@ class Compared:
 
     @cached_property
     def _levels(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Series × rank: level before, and how far it moved since with squared error and degrees of freedom, as shares."""
+        """Series × rank: level before, and how far it moved since with squared error and degrees of freedom, as shares.
+
+        What also changes inside the run makes its steps look red and wide, which would hide it: what moved by CLEAR spreads
+        of its steps is judged by the steps of the baseline alone.
+        """
         took = self._series[1]
         shape = took.shape[:2]
         flat = took.reshape(-1, took.shape[2])
         a, b = levels([flat[:, : self.first], flat[:, self.first :]])
         level = np.maximum(a.mean, 1.0)
-        error = a.error + b.error
-        freedom = error**2 / np.maximum(a.error**2 / a.freedom + b.error**2 / b.freedom, 1e-300)
+        clear = (b.mean - a.mean > CLEAR * np.maximum(a.spread, b.spread)) & (a.steps >= LEAST_ALONE)
+        later = np.where(clear, a.error * a.steps / b.steps, b.error)
+        error = a.error + later
+        freedom = error**2 / np.maximum(a.error**2 / a.freedom + later**2 / np.where(clear, a.freedom, b.freedom), 1e-300)
         moved, share = (b.mean - a.mean) / level, error / level**2
         return a.mean.reshape(shape), moved.reshape(shape), share.reshape(shape), freedom.reshape(shape)
 
