@@ -51,7 +51,7 @@ LEAST_ALONE = 8
 """Steps from which the jitter of the baseline alone is known well enough to judge the run by it."""
 ALMOST = 1.5
 """Halves of the ranks that are at most this many times as wide as the shortest are as good: the lowest of them is taken."""
-FEW = 4
+FEW = 8
 """From few ranks the spread between runs is hardly known: at least BETWEEN_RUNS × (1 + FEW / ranks) is taken."""
 KNOWN = 2.0
 """Standard errors by which a class must have grown to be named, once the job as a whole has."""
