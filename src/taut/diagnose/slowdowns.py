@@ -139,14 +139,15 @@ class Slowdowns:
         use = (window < first) | (window > last) if but is None else ~but
         return class_medians(values, *self.classes, use)[self.classes[0]]
 
-    def _table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+    def table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+        """Sums of values by key (below ``count``) and window."""
         return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
     def _busy(self) -> Floats:
         """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
         g, own = self.graph, self.own
-        busy = self._table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
+        busy = self.table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
         return self._by_itself(busy)
 
     def _by_itself(self, took: Floats) -> Floats:
@@ -167,11 +168,11 @@ class Slowdowns:
 
         What slows one kind of work only would drown in the noise of all the others.
         """
-        y = [self._by_itself(one) for one in self._took[1]]
+        y = [self._by_itself(one) for one in self.by_class[1]]
         return np.concatenate(y) if y else np.zeros((0, self.windows))
 
     @cached_property
-    def _took(self) -> tuple[Ints, Floats]:
+    def by_class(self) -> tuple[Ints, Floats]:
         """Class names that hold some share of the ranks' own work; name × rank × window: their work."""
         g, own = self.graph, self.own
         share = weighed(g.ops.name[own], g.work_ns[own], len(g.names))
@@ -180,7 +181,7 @@ class Slowdowns:
         where[chosen] = np.arange(len(chosen))
         rows = np.flatnonzero(own & (where[g.ops.name] >= 0))
         key = where[g.ops.name[rows]] * self.count + g.rank_index[rows]
-        took = self._table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
+        took = self.table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
         return chosen, took.reshape(len(chosen), self.count, self.windows)
 
     @cached_property
@@ -188,7 +189,7 @@ class Slowdowns:
         """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        names, took = self._took
+        names, took = self.by_class
         # A lower quartile grows only if nearly all ranks do, the quickest too.
         alike = [np.quantile(one[one.any(axis=1)], ALIKE, axis=0, method="lower") for one in took]
         middle = np.array(alike).reshape(len(names), self.windows)
@@ -288,7 +289,7 @@ class Slowdowns:
         window, _, high = self.gates
         group, count = self._groups
         mine = self._gates_of(place.rank)
-        total = self._table(high[mine], group[mine], count, window[mine])
+        total = self.table(high[mine], group[mine], count, window[mine])
         met = np.flatnonzero(total.any(axis=1))
         z = clipped(total[met])
         # Difference of means in standard errors; the span is given, so there is no search to correct for.
@@ -301,16 +302,14 @@ class Slowdowns:
         g = self.graph
         if not len(g.gates) or self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        window, _, high = self.gates
-        group, count = self._groups
-        total = self._table(high, group, count, window)
+        total = self.transfers
         found = [s for s in levels(total) if (total[s.series] > 0).all()]
         out = []
         # Groups that are slow at the same time are explained together, the worst first.
         while found:
             worst = max(found, key=lambda s: _extra(total[s.series], s))
             together = [s for s in found if min(s.last, worst.last) - max(s.first, worst.first) > 0]
-            place = self._links([*together, *_also(total, worst, {s.series for s in found})], worst, total)
+            place = self.links_behind([*together, *_also(total, worst, {s.series for s in found})], worst, total)
             out += [place] if place.links else []
             found = [s for s in found if s not in together]
         lossy = self._lossy
@@ -320,7 +319,13 @@ class Slowdowns:
         same = [p for p in out if p.owners & lossy.owners and p.total_ns < lossy.total_ns]
         return [p for p in out if p not in same] + [lossy] if same or not out else out
 
-    def _links(self, together: list[Span], worst: Span, total: Floats) -> Place:
+    @cached_property
+    def transfers(self) -> Floats:
+        """Longest transfers of every group, summed by window."""
+        window, _, high = self.gates
+        return self.table(high, *self._groups, window)
+
+    def links_behind(self, together: list[Span], worst: Span, total: Floats) -> Place:
         """The links that slow groups have in common: of every group those into the members that end later than before."""
         group, _ = self._groups
         gates = np.isin(group, [span.series for span in together])
@@ -345,7 +350,7 @@ class Slowdowns:
             return {}  # a barrier, or a verb whose algorithm is not known
         late = g.work_ns[rows] - self.gates[1][g.gate[rows]]
         pair, pairs = numbered(sender, receiver)
-        series = self._table(late, pair, pairs, g.window[rows])
+        series = self.table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
         # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
