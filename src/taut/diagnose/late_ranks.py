@@ -109,6 +109,7 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
         because=_why_together(e, found, where, share, classes),
         changes=found.changes,
         where=where,
+        reference="past" if all(member.by_past for member in found.members) else "peers",
     )
 
 
