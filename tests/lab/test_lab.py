@@ -16,7 +16,7 @@ from taut.core.errors import RunError, TautError, UsageError
 from taut.lab.case import JOBS, Spec, draw, neighbours
 from taut.lab.matrix import judge
 from taut.lab.run_case import Lab, missing
-from taut.lab.truth import MODES, TRACES, load
+from taut.lab.truth import HEALTHY, MODES, TRACES, load
 from taut.read.trace import read
 from taut.run import analyze_trace
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_run_is_refused_in_one_line(job: str, fault: str, ranks: 
 def test_the_seed_draws_place_onset_and_strength(job: str, fault: str) -> None:
     drawn = [draw(Spec(job=job, fault=fault, seed=seed, folder="x")) for seed in (1, 1, 2, 3)]
     assert drawn[0] == drawn[1]
-    assert (drawn[0] == ()) == (fault in ("none", "skew"))
+    assert (drawn[0] == ()) == (fault in HEALTHY)
     assert not drawn[0] or len(set(map(repr, drawn))) > 1
     for injected in (i for some in drawn for i in some):
         assert 0 < injected.first_step <= injected.last_step

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -30,6 +30,19 @@ _DEVICE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows and their summary as one JSON object.")
 
 
+class _About(TypedDict):
+    """The options of a lab run: fields of ``Spec``."""
+
+    job: str
+    fault: str
+    ranks: int
+    seed: int
+    steps: int
+    device: str
+    from_start: bool
+    places: str
+
+
 @click.group(short_help="Run real jobs with real faults and score the analysis.")
 def lab() -> None:
     """Real multi-rank jobs on this machine, real faults, known truth, and a score.
@@ -45,8 +58,10 @@ def lab() -> None:
 @_SEED
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=30, show_default=True, help="Steps of each recorded part.")
 @_DEVICE
+@click.option("--from-start", is_flag=True, help="The fault is there from the first analysed step: there is no past.")
+@click.option("--places", default="1", show_default=True, help="How many ranks have the fault; host: all ranks of one host.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for traces, logs and truth.json.")
-def run(job: str, fault: str, ranks: int, seed: int, steps: int, device: str, output: str) -> None:
+def run(output: str, **about: Unpack[_About]) -> None:
     """Run a job with a fault between two runs without it, record it, and write down the truth.
 
     Then: taut analyze DIR/faulted, and: taut lab score DIR.
@@ -54,12 +69,11 @@ def run(job: str, fault: str, ranks: int, seed: int, steps: int, device: str, ou
     from taut.lab.case import Spec
     from taut.lab.run_case import Lab
 
-    folder = str(Path(output).resolve())
-    spec = Spec(job=job, fault=fault, ranks=ranks, seed=seed, steps=steps, device=device, folder=folder)
+    spec = Spec(folder=str(Path(output).resolve()), **about)
     spec.check()
-    with Lab(device) as place:
+    with Lab(spec.device) as place:
         seconds = place.run(spec)
-    click.echo(f"{output}: {job} with {fault}, {ranks} ranks, {seconds:.0f} s", err=True)
+    click.echo(f"{output}: {spec.job} with {spec.fault}, {spec.ranks} ranks, {seconds:.0f} s", err=True)
 
 
 @lab.command(short_help="Score what the analysis makes of lab runs.")

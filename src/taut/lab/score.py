@@ -13,12 +13,10 @@ from typing import Literal, Required, TypedDict, Unpack
 import msgspec
 import numpy as np
 
-from taut.lab.truth import MODES, Injected, Truth
+from taut.lab.truth import HEALTHY, Injected, Truth
 from taut.result.types import AnalysisResult, Device, Estimate, Finding
 
 Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
-HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
-"""Faults that are none: nothing may be found."""
 WORTH = 5
 """Standard errors that a measured saving must be worth before a prediction is held against it."""
 
