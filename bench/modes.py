@@ -27,7 +27,7 @@ from taut.diagnose.straggler import local_links
 from taut.diagnose.synchronisation import split_group
 from taut.graph import Graph, link
 from taut.replay.blame import blame
-from taut.replay.ring import late_receivers, ring
+from taut.replay.ring import rings, slow_links
 from taut.replay.timeline import batch, replay
 
 MS = 1e6
@@ -240,7 +240,7 @@ TESTS: dict[str, tuple[float, Callable[[Evidence], bool]]] = {
     "micro-batches": (0.01, lambda e: bool(imbalance.micro_batches(e))),
     "stages": (0.01, lambda e: without_limit(imbalance, "LONGER", 1.0, lambda: imbalance.stages(e))),
     "link since a step": (0.03, lambda e: bool(local_links(e))),
-    "link all along": (0.01, lambda e: bool(late_receivers(e.graph, ring(e.graph))[0].any())),  # type: ignore[arg-type]
+    "link all along": (0.01, lambda e: bool(slow_links(e.graph, rings(e.graph)))),
     "among peers": (0.01, lambda e: bool(recurring(e, []))),
     "stall": (0.04, stalled),
     "any finding listed": (0.05, lambda e: bool(diagnose(e))),
@@ -346,12 +346,15 @@ def out_of_step(jobs: Jobs, rng: np.random.Generator, steps: float) -> None:
 
 
 def slow_link(since: int) -> Callable[[Jobs, np.random.Generator, float], None]:
-    """Link 2:3 of the ring, and of its pair: every round of the ring waits for it, and its receiver ends a round later."""
+    """Link 2:3 of the ring, and of its pair: every round of the ring waits for it, and its members end one after the other."""
+    downstream = (np.arange(RANKS) - 3) % RANKS
+    stairs = np.minimum(downstream, RANKS - downstream)
 
     def inject(jobs: Jobs, rng: np.random.Generator, times: float) -> None:
-        chunk = (times - 1) * jobs.ns[:, since:, WIDE] / (2 * (RANKS - 1))
-        jobs.ns[:, since:, WIDE] += (2 * (RANKS - 1) - 1) * chunk
-        jobs.ends[:, since:, WIDE, 3] += chunk[..., 3]
+        chunk = jobs.ns[:, since:, WIDE] / (2 * (RANKS - 1))
+        # A chunk goes in two pieces, one of which is passed on while the other comes; nobody ends before all rounds are over.
+        slower = 2 * (RANKS - 1) * (times - 1) * chunk - stairs * (times - 0.5) * chunk
+        jobs.ends[:, since:, WIDE] += np.maximum(slower, 0)
         jobs.ns[:, since:, PAIR, 2:4] *= times
 
     return inject

@@ -1,8 +1,8 @@
 """False alarms on healthy jobs: how often blame finds fault, and how often a finding is listed, over seeds.
 
-    python bench/size.py [--seeds 200]
+    python bench/size.py [--seeds 200] [--steps 30]
 
-Barrier-synchronous jobs of 30 steps. Nulls: equal ranks with 5 % Gaussian noise, equal ranks with lognormal noise
+Barrier-synchronous jobs. Nulls: equal ranks with 5 % Gaussian noise, equal ranks with lognormal noise
 (σ = 0.1), and stable but unequal ranks (±10 %, uniform) with 2 % noise.
 """
 
@@ -11,23 +11,23 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from modes import percent
 
 from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
 from taut.run import analyze_trace
 
-STEPS = 30
 
-
-def job(ranks: int, null: str, seed: int) -> Trace:
-    """One healthy job: a compute and a barrier on every rank in every step."""
+def job(ranks: int, null: str, seed: int, steps: int = 30, slower: float = 0.0) -> Trace:
+    """One healthy job: a compute and a barrier on every rank in every step; or one whose last rank is slower all along."""
     rng = np.random.default_rng(seed)
     pace = rng.uniform(0.9, 1.1, ranks) if null == "unequal" else np.ones(ranks)
-    shape = (STEPS, ranks)
+    shape = (steps, ranks)
     draw = {
         "gaussian": lambda: rng.normal(1, 0.05, shape),
         "lognormal": lambda: rng.lognormal(0, 0.1, shape),
         "unequal": lambda: rng.normal(1, 0.02, shape),
     }[null]()
+    draw[:, -1] *= 1 + slower
     return barriers(np.rint(1e8 * pace * draw).astype(np.int64))
 
 
@@ -63,14 +63,24 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--steps", type=int, default=30)
+    given = parser.parse_args()
+    seeds = range(given.first, given.first + given.seeds)
     print("| null | ranks | runs with any fault | runs with a finding |\n|---|---|---|---|")
     for null in ("gaussian", "lognormal", "unequal"):
         for ranks in (2, 4, 8, 16, 64):
-            results = [analyze_trace(job(ranks, null, seed)) for seed in range(seeds)]
+            results = [analyze_trace(job(ranks, null, seed, given.steps)) for seed in seeds]
             fault = np.mean([a.blame.totals["fault_ns"] > 0 for a in results])
             found = np.mean([bool(a.findings) for a in results])
-            print(f"| {null} | {ranks} | {100 * fault:.1f} % | {100 * found:.1f} % |", flush=True)
+            cells = " | ".join(percent(round(share * len(seeds)), len(seeds)) for share in (fault, found))
+            print(f"| {null} | {ranks} | {cells} |", flush=True)
+    print("\n| gaussian, the last rank slower by | ranks | named |\n|---|---|---|")
+    for slower in (0.2, 0.4, 0.8):
+        for ranks in (2, 4, 8, 64):
+            results = [analyze_trace(job(ranks, "gaussian", seed, given.steps, slower)) for seed in seeds]
+            named = sum(bool(a.findings) and a.findings[0].ranks == (ranks - 1,) for a in results)
+            print(f"| {slower:.0%} | {ranks} | {percent(named, len(seeds))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,231 +1,286 @@
-"""Hangs: whoever stopped is named, and nobody who only waits for him."""
+"""Hangs: whoever stopped is named, nobody who only waits for him, and nobody in a job that runs."""
 
 from __future__ import annotations
 
 import json
 import pickle
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hang_jobs import MS, SHAPES, Job, Stop, drawn, joined
 from taut.core.errors import InputRefused
-from taut.core.tables import Member, Table
-from taut.diagnose.hang import Calls
+from taut.core.tables import Member, Metric, Progress, Table
+from taut.diagnose.hang import Hang
 from taut.read.trace import read
-from taut.run import Analysis, analyze_trace
+from taut.run import analyze_trace
 
-TP, PP, DP = 2, 2, 3
-RANKS = TP * PP * DP
-
-
-def groups_of(rank: int) -> dict[str, list[int]]:
-    """Process groups of a rank in a job with tensor, pipeline and data parallelism, numbered over the whole job."""
-    tp, pp, dp = rank % TP, rank // TP % PP, rank // (TP * PP)
-
-    def where(t: int, p: int, d: int) -> int:
-        return t + TP * p + TP * PP * d
-
-    return {
-        "0": list(range(RANKS)),
-        f"1{pp}{dp}": [where(t, pp, dp) for t in range(TP)],
-        f"2{tp}{dp}": [where(tp, p, dp) for p in range(PP)],
-        f"3{tp}{pp}": [where(tp, pp, d) for d in range(DP)],
-    }
+seeds = st.integers(0, 10**6)
 
 
-def program(rank: int, steps: int = 3) -> list[tuple[str, str, int]]:
-    """What a rank calls, step by step: (group, verb, peer)."""
-    world, tp, pp, dp = groups_of(rank)
-    stage = rank // TP % PP
-    peer = groups_of(rank)[pp][1 - stage]
-    forward = [(pp, "send" if stage == 0 else "recv", peer)]
-    backward = [(pp, "recv" if stage == 0 else "send", peer)]
-    layer = [(tp, "all_reduce", -1), (tp, "all_gather", -1)]
-    inner = layer + forward if stage == 0 else forward + layer
-    return (inner * 2 + backward * 2 + layer + [(dp, "reduce_scatter", -1), (world, "all_reduce", -1)]) * steps
+def asked(dumps: list[dict[str, Any]]) -> Hang:
+    return Hang(joined(dumps))
 
 
-def played(stops: dict[int, int], blind: dict[int, int], ahead: int) -> list[dict[str, Any]]:
-    """The dumps of a job in which some ranks stop after so many calls; hosts run ahead of their devices by so many calls.
+def job(*stops: Stop, shape: tuple[int, int, int, int] = (2, 2, 2, 2), **more: Any) -> Job:
+    return Job(*shape, seed=3, stops=list(stops), **more)
 
-    A rank that is ``blind`` no longer learns that its last so many calls completed: its device failed.
-    """
-    calls = [program(rank) for rank in range(RANKS)]
-    host, device = [0] * RANKS, [0] * RANKS
-    limit = [stops.get(rank, len(calls[rank])) for rank in range(RANKS)]
-    number: list[list[int]] = []
-    for rank in range(RANKS):
-        seen: dict[tuple[str, bool], int] = defaultdict(int)
-        number.append([])
-        for group, _, peer in calls[rank]:
-            seen[group, peer >= 0] += 1
-            number[rank].append(seen[group, peer >= 0])
-    moved = True
-    while moved:
-        moved = False
-        for rank in range(RANKS):
-            while host[rank] < min(limit[rank], device[rank] + ahead):
-                host[rank] += 1
-                moved = True
-        for rank in range(RANKS):
-            while device[rank] < host[rank]:
-                group, _, peer = calls[rank][device[rank]]
-                key = (group, number[rank][device[rank]], peer >= 0)
-                members = [rank, peer] if peer >= 0 else groups_of(rank)[group]
 
-                def there(other: int, key: Any = key) -> bool:
-                    made = [
-                        i for i in range(host[other])
-                        if (calls[other][i][0], number[other][i], calls[other][i][2] >= 0) == key
-                    ]  # fmt: skip
-                    return bool(made) and device[other] >= made[0]
+def dumped(job: Job, *, without: tuple[int, ...] = (), times: int = 2, **view: Any) -> list[dict[str, Any]]:
+    """The dumps of a job at rest, two sets unless told."""
+    return [job.dump(rank, **view) for rank in range(job.ranks) if rank not in without] * times
 
-                if not all(there(other) for other in members if other != rank):
-                    break
-                device[rank] += 1
-                moved = True
+
+@settings(max_examples=60)
+@given(seeds)
+def test_nobody_innocent_is_named_and_what_is_not_told_is_said(seed: int) -> None:
+    """One or two ranks stop, before a call, in it, or in their device; dumps are missing, or hold the last calls only."""
+    case = drawn(seed, stops=True)
+    found = asked(case.dumps)
+    assert found.stopped <= case.stopped
+    assert found.stopped == case.stopped or found.stopped or found.untold
+
+
+@settings(max_examples=60)
+@given(seeds)
+def test_a_job_that_runs_does_not_hang(seed: int) -> None:
+    assert asked(drawn(seed, stops=False).dumps).sign == ""
+
+
+@settings(max_examples=40)
+@given(
+    seeds, st.sampled_from(SHAPES), st.sampled_from(["none", "first", "all", "every"]), st.sampled_from([1, 4, 12]), st.data()
+)
+def test_exactly_the_rank_whose_host_stopped(seed: int, shape: Any, sync: str, ahead: int, data: Any) -> None:
+    """Nobody moved between two sets of dumps."""
+    job = Job(*shape, ep=1, seed=seed, sync=sync, ahead=ahead)
+    rank = data.draw(st.integers(0, job.ranks - 1))
+    at = data.draw(st.integers(1, len(job.calls[rank]) - 2))
+    active = data.draw(st.booleans())
+    assert asked(dumped(replace(job, stops=[Stop(rank, at)]), active=active)).stopped == {rank}
+
+
+def test_a_rank_that_stays_away_for_long_is_named_from_one_set() -> None:
+    """Hosts run ahead by forty calls, so those that wait show that a lot of time went by."""
+    found = asked(dumped(job(Stop(5, 60), ahead=40, steps=6), times=1))
+    assert found.stopped == {5}
+    assert "stays away" in found.sign
+
+
+def test_one_set_of_dumps_of_a_job_that_waits_at_once_does_not_tell() -> None:
+    found = asked(dumped(job(Stop(5, 60), ahead=1, sync="every", shape=(1, 1, 8, 1), steps=30), times=1))
+    assert found.stopped == set()
+    assert "if it did, rank 5 stopped" in found.untold[0]
+
+
+def test_whatever_it_enqueued_later() -> None:
+    """The others completed the oldest open call of rank 5, which has later ones open."""
+    found = asked(dumped(job(Stop(5, 30, "blind"))))
+    assert found.stopped == {5}
+    assert len(found.calls.open[5]) > 1
+    assert "device stopped" in found.describe(sorted(found.calls.open))
+
+
+def test_a_device_that_did_not_begin_what_all_others_began() -> None:
+    stopped = job(Stop(5, 31, "device"), shape=(4, 1, 2, 1))
+    assert asked(dumped(stopped, started=True)).stopped == {5}
+    silent = asked(dumped(stopped))
+    assert silent.stopped == set()
+    assert "a device or a link is stuck" in silent.untold[0]
+
+
+def test_a_hang_without_a_name_is_a_hang(tmp_path: Path) -> None:
+    for turn in range(2):
+        (tmp_path / str(turn)).mkdir()
+        for dump in dumped(job(Stop(5, 31, "inside")), times=1):
+            (tmp_path / str(turn) / f"dump_{dump['rank']}").write_bytes(pickle.dumps(dump, protocol=2))
+    found = analyze_trace(read([tmp_path]))
+    assert (found.findings[0].mode, found.findings[0].ranks) == ("hang", ())
+    assert "do not tell who stopped" in found.verdict
+
+
+def test_a_pipeline_that_ends_names_no_neighbour() -> None:
+    """What a rank waits for in a hop is asked of the hop: its own open send does not excuse it, and blames nobody."""
+    for at in range(8, 14):
+        found = asked(dumped(job(Stop(2, at), shape=(1, 4, 1, 1), ahead=3)))
+        assert found.stopped == {2}
+
+
+def test_two_of_different_replicas() -> None:
+    assert asked(dumped(job(Stop(1, 14), Stop(6, 14), shape=(1, 1, 8, 2), steps=8))).stopped == {1, 6}
+
+
+def test_one_that_made_fewer_calls_while_it_waited_may_have_stopped() -> None:
+    """It may also wait for its device where the others do not (a rank that logs): it is not named."""
+    dumps = dumped(job(Stop(0, 21), shape=(1, 1, 8, 1), ahead=12, steps=12))
+    for dump in dumps:
+        if dump["rank"] == 7:
+            dump["entries"] = dump["entries"][:23]
+    found = asked(dumps)
+    assert found.stopped == {0}
+    assert "rank 7 made fewer calls" in " ".join(found.untold)
+
+
+def test_a_rank_that_left_no_dump_is_waited_for() -> None:
+    found = asked(dumped(job(Stop(5, 30)), without=(5,)))
+    assert found.stopped == set(), "it died, or its dump is lost and a device of those that wait is stuck"
+    assert "others wait for rank 5, of which there is no dump" in " ".join(found.untold)
+    assert "nobody moved" in found.sign
+
+
+def test_dumps_of_different_times_are_told_by_what_others_completed() -> None:
+    running = job(steps=6)
+    at = 0.5 * running.end_ns
+    dumps = [running.dump(rank, at + (40 * MS if rank != 3 else 0)) for rank in range(running.ranks)]
+    found = asked(dumps)
+    assert 3 in found.older
+    assert found.sign == ""
+    assert "the dumps are of different times" in " ".join(found.untold)
+
+
+def test_who_moved_between_two_dumps_did_not_stop() -> None:
+    running = job(steps=6, sync="every", ahead=1, shape=(1, 1, 8, 1))
+    for part in (0.3, 0.37, 0.44, 0.51):
+        dumps = [running.dump(rank, part * running.end_ns + more) for more in (0, 5 * MS) for rank in range(running.ranks)]
+        assert asked(dumps).sign == ""
+
+
+def test_a_job_that_finished_has_no_finding() -> None:
+    found = asked(dumped(job()))
+    assert (found.stopped, found.sign, found.untold) == (set(), "", [])
+
+
+# Ten that are nasty.
+
+
+def test_nasty_a_dump_twice_is_no_second_set() -> None:
+    waits = job(Stop(5, 60), ahead=1, sync="every", shape=(1, 1, 8, 1), steps=30)
+    once = dumped(waits, times=1)
+    assert asked([*once, once[5]]).sign == ""
+
+
+def test_nasty_groups_of_one_name() -> None:
+    """Some frameworks give all tensor parallel groups one name: each process means its own."""
+    dumps = dumped(job(Stop(5, 40)))
+    for dump in dumps:
+        for entry in dump["entries"]:
+            if entry["process_group"][0].startswith("1"):
+                entry["process_group"][0] = "1"
+        for name in [name for name in dump["pg_config"] if name.startswith("1")]:
+            dump["pg_config"]["1"] = {**dump["pg_config"].pop(name), "name": "1"}
+    assert asked(dumps).stopped <= {5}
+
+
+def test_nasty_an_order_of_calls_that_differs() -> None:
+    """Rank 1 makes two calls of different groups in the other order: the two that wait for each other are named, or nobody."""
+    calls = [("a", 1), ("b", 1)]
     dumps = []
-    for rank in range(RANKS):
-        entries = [
-            {
-                "record_id": i,
-                "pg_id": list(groups_of(rank)).index(group),
-                "process_group": [group, "pg"],
-                "collective_seq_id": number[rank][i] if peer < 0 else 0,
-                "p2p_seq_id": number[rank][i] if peer >= 0 else 0,
-                "profiling_name": f"nccl:{verb}{_hop(rank, group, verb, peer)}",
-                "time_created_ns": 1_700_000_000_000_000_000 + 1_000_000 * i + rank,
-                "input_sizes": [[64, 64]],
-                "state": "completed" if i < device[rank] - blind.get(rank, 0) else "scheduled",
-                "retired": i < device[rank] - blind.get(rank, 0),
-                "is_p2p": peer >= 0,
-            }
-            for i, (group, verb, peer) in enumerate(calls[rank][: host[rank]])
-        ]
-        status = {}
-        for k, name in enumerate(groups_of(rank)):
-            mine = [e for e in entries if e["process_group"][0] == name]
-            done = [e for e in mine if e["retired"]]
-            last = [max((max(e["collective_seq_id"], e["p2p_seq_id"]) for e in some), default=-1) for some in (mine, done)]
-            status[str(k)] = {"last_enqueued_collective": last[0], "last_completed_collective": last[1]}
-        config = {name: {"name": name, "desc": "pg", "ranks": str(ranks)} for name, ranks in groups_of(rank).items()}
-        dumps.append({"version": "2.9", "nccl_version": "2.27", "pg_config": config, "pg_status": status, "entries": entries})
-    return dumps
+    for rank in range(2):
+        group = calls[rank][0]
+        config = {name: {"name": name, "ranks": "[0, 1]"} for name in "ab"}
+        entry = {
+            "record_id": 0, "pg_id": "ab".index(group), "process_group": [group, ""], "collective_seq_id": 1,
+            "state": "scheduled", "profiling_name": "nccl:all_reduce", "time_created_ns": 10**18 + rank, "retired": False,
+        }  # fmt: skip
+        dumps.append({"rank": rank, "nccl_version": "2", "pg_config": config, "entries": [entry]})
+    found = asked(dumps * 2)
+    assert found.stopped == {0, 1}
+    assert "waits in nccl:all_reduce 1 of group b for a rank that waits for it" in found.describe([])
 
 
-def _hop(rank: int, group: str, verb: str, peer: int) -> str:
-    if peer < 0:
-        return ""
-    inside = groups_of(rank)[group]
-    return f" {inside.index(rank)}{'->' if verb == 'send' else '<-'}{inside.index(peer)}"
+def test_nasty_sizes_that_differ() -> None:
+    """Rank 4 reduces another size than the seven others, in a call that nobody completes."""
+    stuck = job(Stop(0, 20, "inside"), shape=(1, 1, 8, 1), steps=8)
+    dumps = dumped(stuck, times=1)
+    for entry in dumps[4]["entries"]:
+        if entry["state"] != "completed" and entry["profiling_name"] == "nccl:all_reduce":
+            entry["input_sizes"] = [[99]]
+    assert asked(dumps).stopped == {4}
+    for dump in dumps[:3]:  # then it is half of them
+        for entry in dump["entries"]:
+            if entry["state"] != "completed" and entry["profiling_name"] == "nccl:all_reduce":
+                entry["input_sizes"] = [[99]]
+    assert asked(dumps).stopped == set()
 
 
-def analysed(folder: Path, dumps: list[dict[str, Any]], *, active: bool = False, without: tuple[int, ...] = ()) -> Analysis:
-    folder.mkdir(exist_ok=True)
-    for rank, dump in enumerate(dumps):
-        if rank in without:
-            continue
-        kept = {**dump, "entries": [e for e in dump["entries"] if not (active and e["retired"])]}
-        (folder / f"_dump_{rank}").write_bytes(pickle.dumps(kept, protocol=2))
-    return analyze_trace(read([folder]))
+def test_nasty_a_rank_without_any_entry() -> None:
+    dumps = dumped(job(Stop(5, 30)), active=True)
+    assert all(not dump["entries"] for dump in dumps if dump["rank"] == 5)
+    assert asked(dumps).stopped == {5}
 
 
-LENGTH = len(program(0))
-positions = st.integers(4, LENGTH - 4)
+def test_nasty_only_the_rank_that_stopped_left_a_dump() -> None:
+    assert asked(dumped(job(Stop(5, 30)), without=(0, 1, 2, 3, 4, 6, 7))).stopped == set()
 
 
-ranks = st.integers(0, RANKS - 1)
+def test_nasty_half_of_the_ranks_stopped() -> None:
+    assert asked(dumped(job(*(Stop(rank, 30) for rank in (0, 1, 4, 5))))).stopped <= {0, 1, 4, 5}
 
 
-@given(ranks, positions, st.integers(6, 12), st.booleans())
-def test_exactly_the_rank_whose_host_stopped(tmp_path_factory: Any, who: int, at: int, ahead: int, active: bool) -> None:
-    finding = analysed(tmp_path_factory.mktemp("hang"), played({who: at}, {}, ahead), active=active).findings[0]
-    assert (finding.mode, finding.ranks) == ("hang", (who,))
+def test_nasty_clocks_that_are_off_by_seconds() -> None:
+    dumps = dumped(job(Stop(5, 60), ahead=40, steps=6), times=1)
+    for dump in dumps:
+        for entry in dump["entries"]:
+            entry["time_created_ns"] += 3 * 10**9 * (dump["rank"] % 2)
+    assert asked(dumps).stopped <= {5}
+    running = job(steps=6)
+    dumps = [running.dump(rank, 0.5 * running.end_ns) for rank in range(running.ranks)]
+    for dump in dumps:
+        for entry in dump["entries"]:
+            entry["time_created_ns"] += 3 * 10**9 * (dump["rank"] % 2)
+    assert asked(dumps).sign == ""
 
 
-@given(ranks, positions, st.integers(6, 12), st.booleans())
-def test_exactly_the_rank_whose_device_failed(tmp_path_factory: Any, who: int, at: int, ahead: int, active: bool) -> None:
-    finding = analysed(tmp_path_factory.mktemp("hang"), played({who: at}, {who: 3}, ahead), active=active).findings[0]
-    assert (finding.mode, finding.ranks) == ("hang", (who,))
-    assert "device stopped" in finding.because
+def test_nasty_no_configuration_no_status() -> None:
+    dumps = [{**dump, "pg_config": {}, "pg_status": {}} for dump in dumped(job(Stop(5, 30), shape=(2, 1, 4, 1)))]
+    assert asked(dumps).stopped <= {5}
 
 
-@given(st.sets(ranks, min_size=2, max_size=2), positions, st.integers(6, 12), st.booleans())
-def test_of_two_that_stopped_none_is_innocent(tmp_path_factory: Any, who: set[int], at: int, ahead: int, active: bool) -> None:
-    """A second one may have an excuse that cannot be told from a good one; an innocent is never named."""
-    dumps = played(dict.fromkeys(who, at), {}, ahead)
-    finding = analysed(tmp_path_factory.mktemp("hang"), dumps, active=active).findings[0]
-    assert set(finding.ranks) <= who
+def test_nasty_numbers_that_are_missing() -> None:
+    dumps = dumped(job(Stop(5, 30)))
+    for dump in dumps:
+        for entry in dump["entries"]:
+            entry["collective_seq_id"] = entry["p2p_seq_id"] = None
+    assert asked(dumps).stopped <= {5}
 
 
-def test_two_of_different_replicas(tmp_path: Path) -> None:
-    assert analysed(tmp_path, played({1: 12, 10: 12}, {}, 9), active=True).findings[0].ranks == (1, 10)
+def test_dumps_of_some_ranks_beside_the_traces_of_all_are_no_hang() -> None:
+    dumps = json.loads(json.dumps(dumped(job(), without=(2, 3), times=1)).replace("nccl:", "gloo:"))
+    alone = joined(dumps)
+    assert Hang(alone).stopped == set()
+    assert "others wait for ranks 2, 3" in " ".join(Hang(alone).untold), "of two who left nothing it cannot be known"
+    everybody = replace(alone, members=Table(Member, {"rank": list(range(8))}))
+    assert Hang(everybody).untold == []
 
 
-def test_one_that_stopped_while_it_waited(tmp_path: Path) -> None:
-    """Rank 0 keeps the whole job waiting in its second all-reduce; rank 7 waits with the others, but made fewer calls since."""
-    dumps = played({0: 12}, {}, 12)
-    world = next(i for i, call in enumerate(program(7)) if call[0] == "0")
-    dumps[7]["entries"] = dumps[7]["entries"][: world + 1]
-    assert 7 in analysed(tmp_path, dumps).findings[0].ranks
-
-
-def test_a_rank_that_left_no_dump(tmp_path: Path) -> None:
-    found = analysed(tmp_path, played({5: 9}, {}, 8), without=(5,))
-    assert found.findings[0].ranks == (5,)
-    assert "it left no dump" in found.findings[0].because
-    assert "no dump of rank 5" in found.graph.partial
-
-
-def test_a_job_that_finished_has_no_finding(tmp_path: Path) -> None:
-    assert analysed(tmp_path, played({}, {}, 8)).findings == []
-
-
-def test_dumps_of_some_ranks_beside_the_traces_of_all_are_no_hang(tmp_path: Path) -> None:
-    dumps = json.loads(json.dumps(played({}, {}, 8)).replace("nccl:", "gloo:"))
-    traced = analysed(tmp_path, dumps, without=(2, 3)).graph.trace
-    everybody = Table(Member, {"rank": list(range(RANKS))})
-    assert Calls(traced).stopped == {2, 3}, "of two who left nothing it cannot be known"
-    assert Calls(replace(traced, members=everybody)).stopped == set()
-
-
-def test_a_rank_that_makes_another_call(tmp_path: Path) -> None:
-    dumps = played({}, {}, LENGTH)
-    for rank, dump in enumerate(dumps):
-        for entry in dump["entries"][10:]:
-            entry["state"], entry["retired"] = "scheduled", False
-        dump["pg_status"] = {}
-        if rank == 4:
-            wrong = next(e for e in dump["entries"][10:] if e["process_group"][0] == "0")
-            wrong["profiling_name"] = "nccl:broadcast"
-    finding = analysed(tmp_path, dumps).findings[0]
-    assert finding.ranks == (4,)
-    assert "another call" in finding.because
+def write(folder: Path, dumps: list[dict[str, Any]]) -> None:
+    for turn, dump in enumerate(dumps):
+        (folder / f"set{2 * turn // len(dumps)}").mkdir(exist_ok=True)
+        (folder / f"set{2 * turn // len(dumps)}" / f"flight_rank{dump['rank']}.json").write_text(json.dumps(dump))
 
 
 def test_json_dumps_alone(tmp_path: Path) -> None:
-    for rank, dump in enumerate(played({3: 9}, {}, 8)):
-        (tmp_path / f"flight_rank{rank}.json").write_text(json.dumps(dump))
+    write(tmp_path, dumped(job(Stop(3, 30))))
     found = analyze_trace(read([tmp_path]))
     assert found.findings[0].ranks == (3,)
-    assert "hang" in found.verdict.lower()
+    assert "Hang: rank 3 stopped" in found.verdict
 
 
 def test_one_damaged_dump_is_left_out(tmp_path: Path) -> None:
-    analysed(tmp_path, played({3: 9}, {}, 8))
-    (tmp_path / "_dump_0").write_bytes(b"\x80\x02}q\x00(X\x07\x00\x00\x00ent")
+    write(tmp_path, dumped(job(Stop(3, 30))))
+    for turn in range(2):
+        (tmp_path / f"set{turn}" / "flight_rank0.json").write_bytes(b"\x80\x02}q\x00(X\x07\x00\x00\x00ent")
     found = analyze_trace(read([tmp_path]))
     assert found.findings[0].ranks == (3,)
     assert any("left out" in line for line in found.graph.partial)
 
 
 def test_dumps_that_do_not_say_their_rank(tmp_path: Path) -> None:
-    (tmp_path / "dump").write_bytes(pickle.dumps(played({3: 9}, {}, 8)[0], protocol=2))
+    (tmp_path / "dump").write_bytes(pickle.dumps({**dumped(job())[0], "rank": None}, protocol=2))
     with pytest.raises(InputRefused, match="do not say their rank"):
         read([tmp_path])
 
@@ -234,3 +289,12 @@ def test_dumps_that_do_not_say_their_rank(tmp_path: Path) -> None:
 def test_real_incidents(shared: Path, incident: str) -> None:
     finding = analyze_trace(read([shared / "flight-recorder" / incident])).findings[0]
     assert (finding.mode, finding.ranks) == ("hang", (9, 14))
+
+
+def test_metrics_that_go_on_show_that_a_job_stands_still() -> None:
+    waits = joined(dumped(job(Stop(5, 60), ahead=1, sync="every", shape=(1, 1, 8, 1), steps=30), times=1))
+    last = int(waits.calls.created_ns.max())
+    metrics = Table(Metric, {"time_ns": [last, last + 60 * 10**9], "component": ["rank 0"] * 2, "rank": [0, 0]})
+    assert Hang(replace(waits, metrics=metrics)).stopped == {5}
+    logged = Table(Progress, {"rank": [0], "step": [9], "end_ns": [last + 50 * 10**9]})
+    assert Hang(replace(waits, metrics=metrics, progress=logged)).stopped == set()

@@ -94,6 +94,10 @@ ANALYSIS_OPTIONS = (
         "'worker→rank' (the rank itself); -> will do.",
     ),
     click.option(
+        "--baseline", metavar="RUN", type=click.Path(),
+        help="Run folder of a healthy run of the same job: what is slower than it was there is a finding.",
+    ),
+    click.option(
         "--fail-on", metavar="SHARE", type=Real(0, 1),
         help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
     ),
@@ -120,6 +124,7 @@ class AnalysisOptions(TypedDict):
     topology: str | None
     metrics: tuple[str, ...]
     places: str | None
+    baseline: str | None
     fail_on: float | None
     pays: float | None
     all_ranks: bool
@@ -177,6 +182,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
         analysis = run_analyze(
             inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
             pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
+            baseline=options["baseline"],
         )  # fmt: skip
         result = analysis.result
     lost = shown(lambda: _show(analysis, options["as_json"], options["all_ranks"]))
@@ -317,8 +323,8 @@ def _worth_asking(result: AnalysisResult) -> str | None:
 def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool) -> None:
     """Replay a finished run with something changed: what would the wall clock have been?
 
-    Changes compose. A rank or link that became slow is replayed as it was before; anything else like its peers.
-    Gaps are kept.
+    Changes compose. A rank or link that became slow is replayed as it was before; anything else as in the baseline
+    that the run was analyzed with, or like its peers. Gaps are kept.
 
     \b
       taut whatif RUN --fix rank=3
@@ -371,7 +377,8 @@ def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int
     together: dict[str, list[str]] = {}
     for key, said in fixes:
         together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
-    changes = [fix(run.graph, run.reference_ns, key, named) for key, named in together.items()]
+    healthy = run.result.baseline is not None
+    changes = [fix(run.graph, run.reference_ns, key, named, baseline=healthy) for key, named in together.items()]
     past = [as_before(run.graph, run.reference_ns, key, named) for key, named in together.items()]
     for (key, named), change, before in zip(together.items(), changes, past, strict=True):
         if len(change.ops) == 0 and not before:

@@ -126,6 +126,7 @@ class Call:
     size: int = col("int64", "elements of what is sent; -1 if not recorded")
     created_ns: int = col("int64", "when it was made, ns in the rank's own clock; -1 where only the group's status tells of it")
     done: int = col("int8", "1 if it completed, 0 if it did not", 0)
+    started: int = col("int8", "1 if its transfer is known to have begun, 0 if not", 0)
 
 
 @dataclass(frozen=True)
@@ -381,6 +382,10 @@ class Trace:
     calls: Table = field(default_factory=lambda: Table(Call, {}, 0))
     """What flight recorders hold, of the ranks in ``dumped``, each rank's calls in the order in which it made them."""
     dumped: Sequence[int] = ()
+    moved: Mapping[int, bool] = field(default_factory=dict)
+    """Of ranks with several dumps, whether the last holds anything that the one before it does not."""
+    ended_ns: Mapping[int, int] = field(default_factory=dict)
+    """When the last op of every rank that was traced ended, where dumps lie beside the traces."""
     partial: Sequence[str] = ()
     """What is missing and what that does to the answer, one line each."""
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -34,6 +34,7 @@ DETECTORS = (
 )
 FALSE_DISCOVERIES = 0.05
 """Share of the findings of many runs that may be false."""
+ONE_STEP = "; this rests on one step: more steps would tell whether it stays"
 MOST_HIDDEN = 8
 """Findings that are worth nothing alone are tried behind the others, the costliest of them."""
 
@@ -48,7 +49,8 @@ def diagnose(evidence: Evidence) -> list[Finding]:
         why: str | None = f"; {finding.certain}"
         if not finding.certain:
             why = why_listed(int(saved.sum()), int(saved[first : last + 1].sum()), evidence.observed, first, last)
-        replayed = replace(finding, recoverable_wall_ns=int(saved.sum()), because=finding.because + (why or ""))
+        alone = ONE_STEP if first == last and not finding.certain else ""
+        replayed = replace(finding, recoverable_wall_ns=int(saved.sum()), because=finding.because + (why or "") + alone)
         (hidden if why is None else found).append(replayed)
     found += _exposed_by_others(evidence, found, hidden)
     return sorted(found, key=lambda f: (f.mode != hang.MODE, -f.recoverable_wall_ns, f.id))

@@ -6,25 +6,30 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import NormalDist
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.ids import weighed
 from taut.core.reporting import LISTED_SHARE
+from taut.core.student import student_tail
 from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
+from taut.graph.joined import Joined
 from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed, exposed
 from taut.replay.timeline import Batch, Change, Timeline, replay
 
 if TYPE_CHECKING:
+    from taut.diagnose.against_baseline import Compared
     from taut.diagnose.early_warning import EarlyWarning
     from taut.diagnose.slow_sets import Apart
     from taut.diagnose.synchronisation import SplitGroup
 
+ReferenceKind = Literal["past", "baseline", "peers", "fabric"] | None
+"""The same rank or link at other times, a healthy run, other ranks or links, or what the fabric promises; None for neither."""
 EPISODE_SHARE = 0.05
 """A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
 are at least EPISODE_STEPS of them; it says so."""
@@ -43,6 +48,15 @@ class Evidence:
     observed: Timeline
     blame: Blame
     batch: Batch
+    both: Joined | None = None
+    """The run after its baseline, where one is given."""
+
+    @cached_property
+    def compared(self) -> Compared | None:
+        """The run beside its baseline."""
+        from taut.diagnose.against_baseline import compared
+
+        return compared(self)
 
     @cached_property
     def slowdowns(self) -> Slowdowns:
@@ -92,6 +106,15 @@ class Evidence:
         return self.steps(int(at.min()), int(at.max()))
 
 
+@dataclass(frozen=True)
+class Grew:
+    """A class of a place, and what it takes a step in the baseline and now, ns."""
+
+    name: str
+    before_ns: float
+    after_ns: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One failure mode at one place in one span of steps."""
@@ -113,6 +136,10 @@ class Finding:
     """Other failure modes it may be, where these traces cannot tell; ``because`` says which measurement would."""
     where: str = ""
     """What its ranks, and no others, have in common: a host, a stage, a device model, a group."""
+    reference: ReferenceKind = None
+    """What it was compared with."""
+    grew: Grew | None = None
+    """What of it takes longer than in a baseline."""
     certain: str = ""
     """Why it is listed whatever it recovers; empty if that is to be weighed."""
 
@@ -134,9 +161,9 @@ def why_listed(recovered: int, in_span: int, observed: Timeline, first: int, las
     return None
 
 
-def confidence(score: float, tests: int) -> float:
-    """One minus the corrected chance of such a score under the null."""
-    return float(1 - min(1.0, max(tests, 1) * NormalDist().cdf(-score)))
+def confidence(score: float, tests: int, free: float = inf) -> float:
+    """One minus the corrected chance of such a score under the null; Student's where few degrees of freedom tell the spread."""
+    return float(1 - min(1.0, max(tests, 1) * student_tail(score, free)))
 
 
 def recovered(evidence: Evidence, changes: Sequence[Change]) -> Ints:

@@ -1,11 +1,19 @@
-"""Hang: a job has stopped. Who did not come to a gate, who waits there, and which of those who are late have no excuse.
+"""Hang: a job has stopped. Who stopped, who only waits for them, and what the dumps cannot tell.
 
-Read from the flight recorders of the ranks. A call is *open* at a rank if it did not complete there, or cannot have,
-because a member never made it. A rank with an open call *waits for* the members that did not make that call, and for
-members whose own oldest open call came before it. Somebody is waited for with an excuse if he waits himself. Without
-excuse are those who wait for nobody (they stopped outside communication, or in an operation that all the others
-completed: host or device), and those who made fewer calls than all the others that wait in the same call, which stopped
-none of these. They are named; the rest are victims.
+Read from the flight recorders of the ranks (``open_calls.py`` says who waits for whom). In a job that stands still everybody
+waits, or has stopped. Stopped are: a rank without an open call that others wait for (outside communication: host, input,
+exception); a rank whose oldest open call all the others completed, whatever it enqueued later (its device, or whatever
+watches it); a rank whose device did not begin the call that all the other members have begun; a rank that made another call
+than most members at the same place; ranks that wait for each other; and a rank without a dump that cannot wait for anybody
+else, because whoever it meets waits for it (only if all others left a dump, and some a trace: else it may be the dump that is
+missing). The rest are victims.
+
+A job that runs looks the same at the moment at which all wait for the last to come. So a hang needs a sign that the job
+stands still: two sets of dumps in which nobody moved; traces or metrics that go on while nobody makes a call; a rank that stays
+away from a gate, while the others wait there, for more than TWICE as long as any two ranks ever came apart; or a rank that is
+silent, while others go on, for more than TWICE its longest pause. From one set all wait, and fewer than half stop. A rank is
+no suspect if it moved between two dumps, or if somebody completed a call that it had not made when it was dumped: then the
+dumps are of different times. Without a sign there is no finding, and a note says whom it would be.
 
 Null hypothesis: every member made every call that any member made. There is no noise in it, so there is no rate.
 """
@@ -19,277 +27,337 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from taut.core.rank_words import rank_label
+from taut.core.rank_words import rank_label, rank_labels
 from taut.core.tables import Trace, Verb
 from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.open_calls import ALL_MEET, Calls, Open
 
 MODE = "hang"
 MODES = (MODE,)
-RELIABLE = "nccl"
-"""Calls of this library are marked as completed only if they did; others also when they failed."""
 NAMED = 6
 """Ranks that a sentence lists; of more it says how many there are."""
+TWICE = 2
+"""A rank that is late by more than this many times what ranks ever came apart has stopped."""
 
 
 def detect(evidence: Evidence) -> list[Finding] | None:
     """At most one finding: all who stopped, together."""
     trace = evidence.graph.trace
-    if not len(trace.calls):
+    if not len(trace.calls) or not trace.dumped:
         return None
-    calls = Calls(trace)
-    stopped = calls.stopped
-    if not stopped:
+    hang = Hang(trace)
+    if not hang.sign:
         return None  # exact: there is no chance to correct for
-    waiting, last = sorted(calls.waits_for), int(evidence.graph.steps[-1])
-    names = Counter(call.name for rank in waiting for call in calls.open[rank] if call.missing & stopped)
+    calls, last = hang.calls, int(evidence.graph.steps[-1])
+    waiting = sorted(calls.open.keys() - hang.stopped)
+    names = Counter(call.name for rank in waiting for call in calls.open[rank] if call.missing & hang.stopped)
     return [
         Finding(
             mode=MODE,
-            ranks=tuple(sorted(stopped)),
+            ranks=tuple(sorted(hang.stopped)),
             classes=tuple(name for name, _ in names.most_common(3)),
             steps=(last, last),
-            lost_rank_ns=calls.lost_ns(waiting),
+            lost_rank_ns=hang.lost_ns(waiting),
             confidence=1.0,
-            because=calls.describe(stopped, waiting),
+            because=hang.describe(waiting),
             certain="the job stopped: nothing more is done until they are mended",
         )
     ]
 
 
-class Open(Struct, frozen=True):
-    """One open call of one rank."""
-
-    gate: tuple[int, int, int]
-    """Group, sequence number, and the peer of a send or receive (-1 for a collective)."""
-    name: str
-    order: int
-    """Row among all calls: those of a rank are in the order in which it made them."""
-    created_ns: int
-    missing: frozenset[int]
-    """Members that did not make it."""
+def notes(trace: Trace) -> list[str]:
+    """What the dumps cannot tell of a hang."""
+    return Hang(trace).untold if len(trace.calls) and trace.dumped else []
 
 
-class Calls:
-    """What the flight recorders of a job hold together."""
+class Late(Struct, frozen=True):
+    """A rank that others wait for at a gate, and for how long at least."""
+
+    rank: int
+    call: Open
+    waited_ns: int
+    usual_ns: int
+
+
+class Hang:
+    """Who stopped, and what shows it."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace, self.table = trace, trace.calls
-        self.dumped = set(trace.dumped)
-        self.alive = self.dumped | set(trace.members.rank.tolist())
-        """Ranks that left something: a dump, or a trace. One that left a trace only is no suspect."""
-        self.hop = np.isin(self.table.verb, (Verb.SEND, Verb.RECV))
-        mixed = np.unique(self.table.group[self.hop])
-        counted = (self.table.created_ns < 0) & np.isin(self.table.group, mixed)  # counts hops and collectives together
-        self.collective = ~self.hop & ~counted & (self.table.seq >= 0)
-
-    def members(self, group: int) -> list[int]:
-        """Ranks of a process group: as configured, else those that made a call of it."""
-        known = self.trace.group_ranks.get(self.trace.groups[group])
-        return list(known) if known else np.unique(self.table.rank[self.table.group == group]).tolist()
-
-    @cached_property
-    def made(self) -> dict[int, dict[int, int]]:
-        """Last collective that every rank made in every group."""
-        out: dict[int, dict[int, int]] = defaultdict(dict)
-        t = self.table
-        for group, rank, seq in zip(*(c[self.collective].tolist() for c in (t.group, t.rank, t.seq)), strict=True):
-            out[group][rank] = max(seq, out[group].get(rank, -1))
-        return out
-
-    @cached_property
-    def open(self) -> dict[int, list[Open]]:
-        """Open calls of every rank, oldest first."""
-        t, out = self.table, defaultdict(list)
-        members = {g: [r for r in self.members(g) if r in self.dumped] for g in np.unique(t.group).tolist()}
-        slowest = {g: min((self.made[g].get(r, -1) for r in members[g]), default=-1) for g in self.made}
-        met = self._met()
-        for row in np.flatnonzero(t.created_ns >= 0).tolist():
-            rank, group, seq, peer = (int(column[row]) for column in (t.rank, t.group, t.seq, t.peer))
-            missing: set[int] = set()
-            if row in met:
-                missing = set() if met[row] else {peer} & self.dumped
-            elif self.collective[row] and seq > slowest[group]:
-                missing = {r for r in members[group] if self.made[group].get(r, -1) < seq}
-            name = self.trace.names[t.name[row]]
-            if missing or not t.done[row] or (row in self._unsure and not name.startswith(RELIABLE)):
-                out[rank].append(Open((group, seq, peer), name, row, int(t.created_ns[row]), frozenset(missing)))
-        return out
-
-    @cached_property
-    def _unsure(self) -> set[int]:
-        """The last collective of every rank in every group that has a member who left nothing: perhaps it failed."""
-        t = self.table
-        rows = np.flatnonzero(self.collective & (t.created_ns >= 0))
-        last = {(rank, group): row for rank, group, row in zip(t.rank[rows], t.group[rows], rows, strict=True)}
-        return {int(row) for (_, group), row in last.items() if not self.alive.issuperset(self.members(int(group)))}
-
-    def _met(self) -> dict[int, bool]:
-        """Of every open send and receive, whether the other end made its part.
-
-        Two that send to nobody else in a group count alike; else the n-th open one of either meets the n-th of the other.
-        """
-        t = self.table
-        ends: dict[tuple[int, int, int, bool], list[int]] = defaultdict(list)
-        for row in np.flatnonzero(self.hop & (t.done == 0) & (t.peer >= 0)).tolist():
-            ends[int(t.group[row]), int(t.rank[row]), int(t.peer[row]), t.verb[row] == Verb.SEND].append(row)
-        out = {}
-        for (group, rank, peer, sends), mine in ends.items():
-            if self._count_alike(group, rank, peer):
-                out.update({row: int(t.seq[row]) <= self._last_hop(group, peer) for row in mine})
-            else:
-                theirs = ends.get((group, peer, rank, not sends), [])
-                out.update({row: n < len(theirs) for n, row in enumerate(mine)})
-        return out
-
-    @cached_property
-    def hops(self) -> dict[tuple[int, int], dict[int, int]]:
-        """Of every group and rank: the last send or receive with every peer."""
-        out: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-        t = self.table
-        for group, rank, peer, seq in zip(*(c[self.hop].tolist() for c in (t.group, t.rank, t.peer, t.seq)), strict=True):
-            out[group, rank][peer] = max(seq, out[group, rank].get(peer, -1))
-        return out
-
-    @cached_property
-    def counted(self) -> dict[tuple[int, int], int]:
-        """Last call of a rank in a group of which its dump holds nothing but the status: it completed all it made."""
-        t = self.table
-        rows = np.flatnonzero(t.created_ns < 0)
-        return {(int(t.group[row]), int(t.rank[row])): int(t.seq[row]) for row in rows}
-
-    def _last_hop(self, group: int, rank: int) -> int:
-        return max([*self.hops[group, rank].values(), self.counted.get((group, rank), -1)])
-
-    def _count_alike(self, group: int, rank: int, peer: int) -> bool:
-        """Whether two ranks number their sends and receives alike: neither has another peer in the group."""
-        theirs = set(self.hops[group, peer])
-        return set(self.hops[group, rank]) == {peer} and (theirs == {rank} or (not theirs and (group, peer) in self.counted))
-
-    @cached_property
-    def waits_for(self) -> dict[int, set[int]]:
-        """Whom every rank that waits waits for."""
-        out: dict[int, set[int]] = {}
-        for rank, calls in self.open.items():
-            late = set().union(*(call.missing for call in calls)) or self._held(rank, calls[0])
-            late |= self._silent(calls[0]) if not late else set()
-            if late - {rank}:
-                out[rank] = late - {rank}
-        return out
-
-    def _held(self, rank: int, call: Open) -> set[int]:
-        """Members that made a call too, but have an older one open."""
-        group, seq, peer = call.gate
-        held = set()
-        for other in [peer] if peer >= 0 else self.members(group):
-            oldest = self.open[other][0] if other in self.open else None
-            same = oldest is not None and (oldest.gate == call.gate or oldest.gate == (group, seq, rank))
-            if oldest is not None and not same and other != rank and not self._passed(other, call, rank):
-                held.add(other)
-        return held
-
-    def _passed(self, other: int, call: Open, rank: int) -> bool:
-        """Whether another member completed a call."""
-        group, seq, peer = call.gate
-        if peer >= 0:
-            theirs = [o.gate[1] for o in self.open.get(other, ()) if o.gate[0] == group and o.gate[2] == rank]
-            if not self._count_alike(group, rank, peer):
-                return not theirs
-            return seq not in theirs and self._last_hop(group, peer) >= seq
-        return self.made[group].get(other, -1) >= seq and not any(o.gate == call.gate for o in self.open.get(other, ()))
-
-    def _silent(self, call: Open) -> set[int]:
-        """Members without a dump, where nobody else keeps a call open: whoever completed it shows that they came."""
-        group, _, peer = call.gate
-        members = {peer} if peer >= 0 else set(self.members(group))
-        return members - self.alive
+        self.trace, self.calls = trace, Calls(trace)
 
     @cached_property
     def stopped(self) -> set[int]:
-        """Ranks that are waited for without excuse."""
-        late = set().union(*self.waits_for.values()) if self.waits_for else set()
-        # First who waits for nobody, then who stopped earlier than all others in the same call, then who called something else.
-        found = {rank for rank in late if rank not in self.waits_for}
-        found |= {rank for rank in late - found if self._fell_behind(rank)}
-        found |= self._odd
-        return found or self._in_a_circle(late)
+        """Ranks that stopped, in a job of which the dumps show that it stands still."""
+        return self.suspects if self.sign else set()
 
-    def _fell_behind(self, rank: int) -> bool:
-        """Whether all the others that have been waiting in the same call as long made more calls since.
+    @cached_property
+    def suspects(self) -> set[int]:
+        """Ranks that stopped, if the job stands still."""
+        calls = self.calls
+        found = {rank for rank in calls.wanted if rank not in calls.open}
+        found |= self._passed
+        found |= self._odd | self._unbegun
+        if self._left_all:
+            found |= {rank for rank in self.absent if self._has_no_excuse(rank)}
+        found -= self.older
+        return found or self._in_a_circle - self.older
 
-        Then what it waits for is no excuse for having stopped: that call held none of them up.
+    @cached_property
+    def absent(self) -> set[int]:
+        """Ranks without a dump or a trace that others wait for."""
+        late = set().union(*self.calls.waits_for.values()) if self.calls.waits_for else set()
+        return {rank for rank in late - self.calls.dumped - self.calls.traced if rank >= 0}
+
+    @cached_property
+    def older(self) -> set[int]:
+        """Ranks that went on after their dump: they moved between two, or others completed what they had not made yet."""
+        calls, t = self.calls, self.calls.table
+        moved = {rank for rank, moved in self.trace.moved.items() if moved}
+        rows = np.flatnonzero(calls.collective & calls.nccl & (t.done == 1) & np.isin(t.verb, ALL_MEET))
+        last: dict[int, int] = defaultdict(lambda: -1)
+        for group, seq in zip(t.group[rows].tolist(), t.seq[rows].tolist(), strict=True):
+            last[group] = max(last[group], seq)
+        for group, seq in list(last.items()):
+            moved |= {r for r in calls.members(group) if r in calls.dumped and calls.made.get((group, r), -1) < seq}
+        for rank in (calls.traced & calls.dumped) - calls.open.keys():
+            come = [c.created_ns for r, c in calls.head.items() if rank in c.missing]
+            moved |= {rank} if come and calls.last_ns[rank] > max(come) else set()
+        return moved
+
+    def _has_no_excuse(self, rank: int) -> bool:
+        """Whether a rank without a dump cannot wait for anybody: whoever it meets waits for it.
+
+        It cannot wait in a group of which a member waits for it and has no call open: all members make their calls in the
+        same order, so that member would wait there, too.
         """
-        oldest = self.open[rank][0].gate
-        since = {r: len(calls) for r, calls in self.open.items() if calls[0].gate == oldest}
-        others = [count for r, count in since.items() if r != rank]
-        return len(others) > 1 and min(others) > since[rank]
+        calls = self.calls
+        waiting = {r for r, late in calls.waits_for.items() if rank in late}
+        for group in range(len(self.trace.groups)):
+            members = set(calls.members(group))
+            if rank not in members:
+                continue
+            busy = {r: any(c.group == group for c in calls.open[r]) for r in waiting & members}
+            if busy and not all(busy.values()):
+                continue
+            if any(calls.ends.get(r) != frozenset({rank}) for r in members - {rank}):
+                return False
+        return bool(waiting)
 
     @cached_property
     def _odd(self) -> set[int]:
         """Ranks that made another call than most members did at the same place in their group."""
         made: dict[tuple[int, int, int], dict[int, tuple[int, int]]] = defaultdict(dict)
-        t = self.table
-        for rank, calls in self.open.items():
-            for call in (c for c in calls if c.gate[2] < 0):
-                verb = int(t.verb[call.order])
-                made[call.gate][rank] = (verb, int(t.size[call.order]) if verb == Verb.ALL_REDUCE else -1)
+        t = self.calls.table
+        for rank, calls in self.calls.open.items():
+            for call in (c for c in calls if not self.calls.hop[c.row]):
+                verb = int(t.verb[call.row])
+                made[call.gate][rank] = (verb, int(t.size[call.row]) if verb == Verb.ALL_REDUCE else -1)
         odd: set[int] = set()
-        for kinds in made.values():
+        for gate, kinds in made.items():
             (usual, count), *rest = Counter(kinds.values()).most_common()
-            # Without a majority nobody knows which call was the wrong one.
-            if rest and 2 * count > len(kinds):
+            # Without a majority of all members nobody knows which call was the wrong one.
+            if rest and 2 * count > len(self.calls.members(gate[0])):
                 odd |= {rank for rank, kind in kinds.items() if kind != usual}
         return odd
 
-    def _in_a_circle(self, late: set[int]) -> set[int]:
-        """Ranks that wait for each other, where everybody who is waited for waits."""
+    @cached_property
+    def _unbegun(self) -> set[int]:
+        """Ranks whose device did not begin the call in which all the others are."""
+        calls, t = self.calls, self.calls.table
+        there: dict[tuple[int, int, int], dict[int, bool]] = defaultdict(dict)
+        for rank, call in calls.head.items():
+            if not calls.hop[call.row] and not calls.waits_for[rank]:
+                there[call.gate][rank] = bool(t.started[call.row])
+        late = {}
+        for gate, begun in there.items():
+            out = [rank for rank, there in begun.items() if not there]
+            if len(begun) == len(calls.members(gate[0])) and 0 < len(out) < len(begun) - len(out):
+                late[gate] = out
+        return {rank for out in late.values() for rank in out}
 
-        def reach(rank: int) -> set[int]:
-            seen, todo = set(), [rank]
-            while todo:
-                for other in self.waits_for.get(todo.pop(), ()):
-                    if other not in seen:
-                        seen.add(other)
-                        todo.append(other)
-            return seen
+    @cached_property
+    def _in_a_circle(self) -> set[int]:
+        """Ranks that wait for each other, where nobody else is waited for."""
+        calls = self.calls
+        ends = {end for end in calls.ends.values() if all(r in calls.head and self._misses(r, end) for r in end)}
+        return set().union(*sorted(ends, key=lambda end: (len(end), sorted(end)))[:1])
 
-        circles = [seen for rank in late if rank in (seen := reach(rank))]
-        return min(circles, key=len, default=set())
+    def _misses(self, rank: int, others: frozenset[int]) -> bool:
+        """Whether some of these surely did not make the call in which a rank waits."""
+        call = self.calls.head[rank]
+        return call.sure and bool(call.missing & others)
+
+    @cached_property
+    def _passed(self) -> set[int]:
+        """Ranks whose oldest open call all the others completed."""
+        return {rank for rank, call in self.calls.head.items() if call.passed and not call.sends}
+
+    @cached_property
+    def sign(self) -> str:
+        """What shows that the job stands still; empty if nothing does."""
+        calls = self.calls
+        if calls.dumped and calls.open and all(self.trace.moved.get(rank) is False for rank in calls.dumped):
+            return "nobody moved between two sets of dumps"
+        if not self.suspects:
+            return ""
+        if self._odd & self.suspects:
+            return "calls that do not match never complete"
+        if self.suspects & self.absent:
+            return "all others left a dump, and some a trace"
+        if not self._closed or self.older or 2 * len(self.suspects) >= len(calls.dumped):
+            return ""
+        late = max(self.late, key=lambda one: one.waited_ns - TWICE * one.usual_ns, default=None)
+        if late is not None and late.waited_ns > TWICE * late.usual_ns:
+            ms = late.waited_ns / 1e6
+            usual = f"ranks came at most {late.usual_ns / 1e6:.3g} ms apart elsewhere"
+            who = rank_label(late.rank, self.trace.members)
+            return f"{who} stays away from {self._gate(late.call)} for at least {ms:.3g} ms; {usual}"
+        return self._silent or self._watched
+
+    @cached_property
+    def late(self) -> list[Late]:
+        """Suspects that did not make the call in which others wait, with how long those waited at least."""
+        calls, found = self.calls, dict[tuple[int, tuple[int, int, int]], list[int]]()
+        for rank, call in calls.head.items():
+            for other in call.missing & self.suspects:
+                found.setdefault((other, call.gate), []).append(rank)
+        out = []
+        for (rank, _), waiting in found.items():
+            call = max((calls.head[r] for r in waiting), key=lambda c: c.created_ns)
+            usual = calls.apart_ns(call, self.suspects)
+            if usual is not None:
+                until = max(calls.last_ns[r] for r in waiting)
+                out.append(Late(rank, call, until - call.created_ns, usual))
+        return out
+
+    @cached_property
+    def _silent(self) -> str:
+        """That a rank did nothing for longer than ever before, by what the others still did."""
+        calls = self.calls
+        if any(rank in calls.head for rank in self.suspects):
+            return ""  # what others completed is open there: the dumps may be of different times
+        end = max(calls.last_ns.values(), default=0)
+        silent = {r: end - calls.last_ns[r] - TWICE * pause for r, pause in calls.pause_ns.items()}
+        rank = max(silent, key=lambda r: silent[r], default=-1)
+        if rank < 0 or silent[rank] <= 0:
+            return ""
+        ms, before = (end - calls.last_ns[rank]) / 1e6, calls.pause_ns[rank] / 1e6
+        return f"{rank_label(rank, self.trace.members)} made no call for {ms:.3g} ms, never more than {before:.3g} ms before"
+
+    @cached_property
+    def _watched(self) -> str:
+        """That metrics beside the dumps go on for longer than anybody ever paused, and no step is logged meanwhile."""
+        metrics, progress, pauses = self.trace.metrics, self.trace.progress, self.calls.pause_ns.values()
+        end = max(self.calls.last_ns.values(), default=0)
+        silent = int(metrics.time_ns.max(initial=0)) - end
+        if not pauses or silent <= TWICE * max(pauses) or progress.end_ns.max(initial=0) > end + max(pauses):
+            return ""
+        return (
+            f"metrics go on for {silent / 1e6:.3g} ms after the last call; nobody paused for more than {max(pauses) / 1e6:.3g}"
+        )
+
+    @cached_property
+    def _left_all(self) -> bool:
+        """Whether all but those that others wait for, who are fewer, left a dump, and some a trace."""
+        world = {rank for ranks in self.trace.group_ranks.values() for rank in ranks}
+        return 2 * len(self.absent) < len(world) and world - self.absent <= self.calls.dumped and bool(self.calls.traced)
+
+    @cached_property
+    def _closed(self) -> bool:
+        """Whether everybody who left a dump stopped, or waits for somebody who did, or left none."""
+        gone = self.suspects | self.absent
+        return all(r in gone or ((e := self.calls.ends.get(r)) and e <= gone) for r in self.calls.dumped)
+
+    @cached_property
+    def untold(self) -> list[str]:
+        """What cannot be told, one line each."""
+        out = []
+        if self.suspects and not self.stopped:
+            out.append(
+                f"one set of dumps does not tell whether the job stood still: if it did, {self._listed(self.suspects)} stopped "
+                "and the others wait; if it ran, they are only the last to come; a second set of dumps, or traces, would tell"
+            )
+        behind = self.older & (self.calls.wanted | self._passed)
+        if behind:
+            out.append(
+                f"the dumps are of different times: {self._listed(behind)} went on afterwards, so they did not stop there"
+            )
+        return [*out, *self._unnamed]
+
+    @cached_property
+    def _unnamed(self) -> list[str]:
+        """Of whom the dumps do not tell whether they stopped."""
+        calls, out = self.calls, []
+        if gone := self.absent - self.suspects:
+            out.append(f"others wait for {self._listed(gone)}, of which there is no dump: it died, or it waits, too")
+        stuck = [c for r, c in calls.head.items() if not calls.waits_for[r] and r not in self.suspects]
+        if stuck:
+            gate, count = Counter(c.gate for c in stuck).most_common(1)[0]
+            call = next(c for c in stuck if c.gate == gate)
+            who = "all members are" if count == len(calls.members(gate[0])) else _ranks(count, "is", "are")
+            out.append(f"{who} in {self._gate(call)}: it goes on, or a device or a link is stuck in it")
+        if self.sign and (behind := self._fell_behind):
+            out.append(
+                f"{self._listed(behind)} made fewer calls than all others that wait in the same one: stopped, too, or does not "
+                "run ahead as they do"
+            )
+        circle = {r for r, end in calls.ends.items() if r in end and calls.waits_for[r]} - self.suspects
+        if circle and not self.suspects:
+            out.append(f"{self._listed(circle)} wait for each other, or one of them missed that a send or receive completed")
+        return out
+
+    @cached_property
+    def _fell_behind(self) -> set[int]:
+        """Ranks that wait in a collective like others, all of which made more calls since."""
+        calls, there = self.calls, defaultdict[tuple[int, int, int], dict[int, int]](dict)
+        for rank, call in calls.head.items():
+            if not calls.hop[call.row] and rank not in self.suspects:
+                there[call.gate][rank] = len(calls.open[rank])
+        ordered = [sorted(since, key=lambda r: since[r]) for since in there.values() if len(since) > 2]
+        return {first for first, second, *_ in ordered if len(calls.open[first]) < len(calls.open[second])}
+
+    def _listed(self, ranks: Iterable[int]) -> str:
+        return rank_labels(tuple(sorted(ranks)), self.trace.members)
 
     def lost_ns(self, waiting: Iterable[int]) -> int:
         """Rank time from the first open call of every rank that waits to the last call known: at least that was lost."""
-        last = int(self.table.created_ns.max())
-        return sum(max(last - self.open[rank][0].created_ns, 0) for rank in waiting)
+        last = int(self.calls.table.created_ns.max())
+        return sum(max(last - self.calls.open[rank][0].created_ns, 0) for rank in waiting)
 
-    def describe(self, stopped: set[int], waiting: list[int]) -> str:
+    def _gate(self, call: Open) -> str:
+        return f"{call.name} {call.gate[1]} of group {self.trace.groups[call.group]}"
+
+    def describe(self, waiting: list[int]) -> str:
         """Who stopped, at which gate, and what shows it."""
-        parts = []
-        for rank in sorted(stopped)[:NAMED]:
+        calls, parts = self.calls, []
+        for rank in sorted(self.stopped)[:NAMED]:
             gates = Counter(
-                (call.name, call.gate) for other in waiting for call in self.open[other] if rank in call.missing
+                self._gate(call) for other in waiting for call in calls.open[other] if rank in call.missing
             ).most_common(1)
-            where = ""
-            if gates:
-                (name, (group, seq, _)), count = gates[0]
-                where = f" did not call {name} {seq} of group {self.trace.groups[group]}, where {_ranks(count)} for it"
+            where = "" if not gates else f" did not call {gates[0][0]}, where {_ranks(gates[0][1])} for it"
             parts.append(f"{rank_label(rank, self.trace.members)}{where}: {self._why(rank)}")
-        more = f"; and {len(stopped) - NAMED} more" if len(stopped) > NAMED else ""
-        return "; ".join(parts) + more + f"; {_ranks(len(waiting))} for them, or for a rank that does"
+        more = [f"and {len(self.stopped) - NAMED} more"] if len(self.stopped) > NAMED else []
+        wait = f"{_ranks(len(waiting))} for them, or for a rank that does" if parts else f"{_ranks(len(waiting))}"
+        return "; ".join([*parts, *more, wait, self.sign, *([] if parts else self._unnamed)])
 
     def _why(self, rank: int) -> str:
-        if rank not in self.dumped:
+        calls = self.calls
+        if rank not in calls.dumped:
             return "it left no dump"
         if rank in self._odd:
             return "at the same place it made another call than the other members"
-        if rank not in self.open:
+        if rank not in calls.open:
             return "none of its calls is open, so it stopped outside communication (host, input, exception)"
-        call = self.open[rank][0]
-        if rank in self.waits_for:
-            return "it waits, too, but all others that wait in the same call have made more calls since then"
-        return f"its oldest open call, {call.name} {call.gate[1]}, was completed by the others, so its device stopped"
+        call = calls.head[rank]
+        if call.passed:
+            return f"its oldest open call, {call.name} {call.gate[1]}, was completed by the others, so its device stopped"
+        if rank in self._unbegun:
+            return f"its device did not begin {call.name} {call.gate[1]}, which all the others began"
+        return f"it waits in {self._gate(call)} for a rank that waits for it"
 
 
-def _ranks(count: int) -> str:
-    return f"{count} rank waits" if count == 1 else f"{count} ranks wait"
+def _ranks(count: int, one: str = "waits", several: str = "wait") -> str:
+    return f"{count} rank {one}" if count == 1 else f"{count} ranks {several}"
 
 
-__all__ = ["MODES", "Calls", "detect"]
+__all__ = ["MODES", "Hang", "detect", "notes"]

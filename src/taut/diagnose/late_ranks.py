@@ -16,6 +16,7 @@ from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
+from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
 from taut.diagnose.slow_sets import Member, SlowSet, like_peers, shared_place, slow_sets
@@ -28,6 +29,7 @@ RECURS = 3
 """Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
 EXPLAINS = 3
 """A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
+_BASELINE_WORDS = "in the baseline", "its", "as in the baseline"
 LEAST = 0.01
 """Excess of less than this share of the wall is not looked into."""
 MOST = 0.5
@@ -39,10 +41,19 @@ def late_ranks(e: Evidence) -> list[Finding]:
     least = LEAST * e.observed.wall_ns
     places = [place for place in e.slowdowns.ranks if place.total_ns >= least]
     timed = [_in_time(e, place) for place in places]
-    sets = slow_sets(e, [*_timed_members(places, timed), *_level_members(e, places)])
+    of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
+    everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
+    # A baseline tells who is slower than before, which peers only suggest.
+    level = [] if e.both is not None else _level_members(e, places)
+    sets = slow_sets(e, [*_timed_members(places, timed), *level])
     inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
     alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
-    return [*(_together(e, one) for one in sets), *alone, *_among_peers(e, places, inside)]
+    return [*(_together(e, one) for one in sets), *alone, *of_baseline, *_among_peers(e, [*places, *everywhere], inside)]
+
+
+def _indices(graph: Graph, findings: list[Finding]) -> list[int]:
+    """Indices of the ranks that some findings name."""
+    return np.flatnonzero(np.isin(graph.ranks, [rank for finding in findings for rank in finding.ranks])).tolist()
 
 
 def _timed_members(places: list[Place], found: list[Finding]) -> list[Member]:
@@ -66,7 +77,7 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
             continue
         change = like_peers(graph, e.blame, rank)
         excess = e.blame.excess_ns[change.ops]
-        mode, total = _mode_of(graph, change.ops, excess), float(excess.sum())
+        mode, total = mode_of(graph, change.ops, excess), float(excess.sum())
         found = Member(rank, 0, last, mode, (change,), 1 - apart.chance[rank], total, apart.score[rank], False)
         out += [found] if total >= LEAST * e.observed.wall_ns else []
     return out
@@ -143,6 +154,7 @@ def _in_time(e: Evidence, place: Place) -> Finding:
         f"{classes[0] if classes else 'gaps'} than in its other steps{how}; its work as a whole is higher by "
         f"{place.score:.1f} standard errors, what the other ranks changed meanwhile taken off; the others wait for it",
         changes=changes,
+        reference="past",
     )
 
 
@@ -150,11 +162,11 @@ def _mode(e: Evidence, place: Place, ops: Indices | Mask, excess: Numbers) -> st
     """Which failure mode an excess in time is: of a group out of step, a stall, growing, or a straggler's."""
     if e.split is not None and e.split.holds(place.rank, place.first, place.last):
         return OUT_OF_STEP
-    mode = _mode_of(e.graph, ops, excess)
+    mode = mode_of(e.graph, ops, excess)
     return "silent degradation" if place.grows and mode == "straggler cascade" else mode
 
 
-def _mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
+def mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
     """Which failure mode an excess is, from the classes that hold it; a gap is the shadow of an op on another lane."""
     by_name = weighed(graph.ops.name[ops], excess, len(graph.names))
     total = np.maximum(by_name, 0).sum()
@@ -205,6 +217,7 @@ def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, i
     walls = e.batch.walls(graph.work_ns, blame.usual_ns, key, len(spans), graph.gap_ns)
     saved = e.observed.window_ns[:, None] - walls
     top = _top_scores(e)
+    against, whose, like = ("its peers", "their", "like its peers") if e.both is None else _BASELINE_WORDS
     out = []
     for k, (r, a, b) in enumerate(spans):
         habit = _without_accidents(saved[:, k])
@@ -218,19 +231,20 @@ def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, i
         pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
         out.append(
             Finding(
-                mode=_mode_of(graph, ops, excess),
+                mode=mode_of(graph, ops, excess),
                 ranks=(rank,),
                 stages=_stage(graph, r),
                 classes=classes,
                 steps=e.steps(a, b),
                 lost_rank_ns=int(caused[r, a : b + 1].sum()),
                 recoverable_wall_ns=int(saved[:, k].sum()),
-                confidence=confidence(top[r], len(blame.waits) * len(graph.ranks)),
+                confidence=confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free),
                 because=f"{rank_label(rank, graph.members)} spends {spell(more)} more a step in "
-                f"{classes[0] if classes else 'its work'} than its peers, {top[r]:.3g} times their spread (alarm at "
+                f"{classes[0] if classes else 'its work'} than {against}, {top[r]:.3g} times {whose} spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",
+                reference="peers" if e.both is None else "baseline",
                 changes=(
-                    Change(ops, "work", "set", blame.usual_ns[ops], f"rank {rank} like its peers"),
+                    Change(ops, "work", "set", blame.usual_ns[ops], f"rank {rank} {like}"),
                     *pauses_before(e.slowdowns, pauses),
                 ),
             )

@@ -33,7 +33,9 @@ from taut.core.group_kernels import group_sort
 from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
+from taut.diagnose.recorded_hiccups import recorded_hiccups
 from taut.graph import Graph
+from taut.graph.staircase import LIKE, staircase
 from taut.replay.exposed import copies
 from taut.replay.wait_kernels import describe_cells
 from taut.replay.whatif import link_ends
@@ -61,8 +63,11 @@ MOST_SPANS = 4
 """Spans in which one series of a rank may be higher, each with a level of its own."""
 MOST_STALLS = 16
 """Ranks that may be said to stop now and then: those with the longest stops are asked."""
-SPIKE = 0.1
-"""Transfers that take less than this share of a step longer are no spikes: a busy host delays as much."""
+SPIKE = 0.05
+"""Transfers that take less than this share of a step longer, or less than twice as long as usual, are no spikes: a busy host
+delays as much."""
+FEW_LINKS = 0.25
+"""Ranks whose links are more than this share of all are not asked whether spikes fall on them: they would by chance."""
 FALSE_ALARMS = 0.02
 """Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
 
@@ -134,14 +139,15 @@ class Slowdowns:
         use = (window < first) | (window > last) if but is None else ~but
         return class_medians(values, *self.classes, use)[self.classes[0]]
 
-    def _table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+    def table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+        """Sums of values by key (below ``count``) and window."""
         return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
     def _busy(self) -> Floats:
         """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
         g, own = self.graph, self.own
-        busy = self._table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
+        busy = self.table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
         return self._by_itself(busy)
 
     def _by_itself(self, took: Floats) -> Floats:
@@ -162,11 +168,11 @@ class Slowdowns:
 
         What slows one kind of work only would drown in the noise of all the others.
         """
-        y = [self._by_itself(one) for one in self._took[1]]
+        y = [self._by_itself(one) for one in self.by_class[1]]
         return np.concatenate(y) if y else np.zeros((0, self.windows))
 
     @cached_property
-    def _took(self) -> tuple[Ints, Floats]:
+    def by_class(self) -> tuple[Ints, Floats]:
         """Class names that hold some share of the ranks' own work; name × rank × window: their work."""
         g, own = self.graph, self.own
         share = weighed(g.ops.name[own], g.work_ns[own], len(g.names))
@@ -175,7 +181,7 @@ class Slowdowns:
         where[chosen] = np.arange(len(chosen))
         rows = np.flatnonzero(own & (where[g.ops.name] >= 0))
         key = where[g.ops.name[rows]] * self.count + g.rank_index[rows]
-        took = self._table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
+        took = self.table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
         return chosen, took.reshape(len(chosen), self.count, self.windows)
 
     @cached_property
@@ -183,7 +189,7 @@ class Slowdowns:
         """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        names, took = self._took
+        names, took = self.by_class
         # A lower quartile grows only if nearly all ranks do, the quickest too.
         alike = [np.quantile(one[one.any(axis=1)], ALIKE, axis=0, method="lower") for one in took]
         middle = np.array(alike).reshape(len(names), self.windows)
@@ -283,7 +289,7 @@ class Slowdowns:
         window, _, high = self.gates
         group, count = self._groups
         mine = self._gates_of(place.rank)
-        total = self._table(high[mine], group[mine], count, window[mine])
+        total = self.table(high[mine], group[mine], count, window[mine])
         met = np.flatnonzero(total.any(axis=1))
         z = clipped(total[met])
         # Difference of means in standard errors; the span is given, so there is no search to correct for.
@@ -296,16 +302,14 @@ class Slowdowns:
         g = self.graph
         if not len(g.gates) or self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        window, _, high = self.gates
-        group, count = self._groups
-        total = self._table(high, group, count, window)
+        total = self.transfers
         found = [s for s in levels(total) if (total[s.series] > 0).all()]
         out = []
         # Groups that are slow at the same time are explained together, the worst first.
         while found:
             worst = max(found, key=lambda s: _extra(total[s.series], s))
             together = [s for s in found if min(s.last, worst.last) - max(s.first, worst.first) > 0]
-            place = self._links([*together, *_also(total, worst, {s.series for s in found})], worst, total)
+            place = self.links_behind([*together, *_also(total, worst, {s.series for s in found})], worst, total)
             out += [place] if place.links else []
             found = [s for s in found if s not in together]
         lossy = self._lossy
@@ -315,7 +319,13 @@ class Slowdowns:
         same = [p for p in out if p.owners & lossy.owners and p.total_ns < lossy.total_ns]
         return [p for p in out if p not in same] + [lossy] if same or not out else out
 
-    def _links(self, together: list[Span], worst: Span, total: Floats) -> Place:
+    @cached_property
+    def transfers(self) -> Floats:
+        """Longest transfers of every group, summed by window."""
+        window, _, high = self.gates
+        return self.table(high, *self._groups, window)
+
+    def links_behind(self, together: list[Span], worst: Span, total: Floats) -> Place:
         """The links that slow groups have in common: of every group those into the members that end later than before."""
         group, _ = self._groups
         gates = np.isin(group, [span.series for span in together])
@@ -340,32 +350,57 @@ class Slowdowns:
             return {}  # a barrier, or a verb whose algorithm is not known
         late = g.work_ns[rows] - self.gates[1][g.gate[rows]]
         pair, pairs = numbered(sender, receiver)
-        series = self._table(late, pair, pairs, g.window[rows])
+        series = self.table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
         # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
         if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
             return {}  # all end together: the ring is slower, none of its links more than the others
-        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
+        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
+        if pairs > 2 and clear.any():
+            chosen = _last_of_staircase(sender[first], receiver[first], extra, clear)
         extra = extra if pairs > 2 else np.full(pairs, slower)  # two meet: both end when either does
         return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}
 
     @cached_property
+    def _step_ns(self) -> float:
+        """Median length of a window."""
+        g = self.graph
+        begin, end = np.full(self.windows, np.inf), np.full(self.windows, -np.inf)
+        np.minimum.at(begin, g.window, g.ops.start_ns)
+        np.maximum.at(end, g.window, g.ops.end_ns)
+        return float(np.median((end - begin)[end > begin])) if (end > begin).any() else 0.0
+
+    @cached_property
     def _hiccups(self) -> tuple[Ints, Ints]:
-        """Gates whose transfer took far longer than their class does, and the index of the rank that ended last in each."""
+        """Gates whose transfer took far longer than their class does, and the op of the receiver that was held up first.
+
+        A delay on a link reaches those downstream of it, as far as rounds are left: of the members that end late the one
+        furthest upstream is the receiver. Where all end late there is no place (-1).
+        """
         g = self.graph
         if not len(g.gates):
             return (np.zeros(0, dtype=np.int64),) * 2
         high = self.gates[2]
         cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
         below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
-        far = high > -below[cls] + np.maximum(OUTLIER * np.nan_to_num(spread)[cls], SPIKE * np.median(self._busy))
-        rows = np.flatnonzero((g.gate >= 0) & far[g.gate])
-        rows = rows[g.work_ns[rows] >= high[g.gate[rows]]]
-        gates, first = np.unique(g.gate[rows], return_index=True)
-        return gates, g.rank_index[rows[first]]
+        usual = -below[cls]
+        far = high > usual + np.maximum.reduce([OUTLIER * np.nan_to_num(spread)[cls], usual, np.full(len(cls), self._least_ns)])
+        gates, held = np.flatnonzero(far), np.full(len(far), -1)
+        rows, sender, receiver = (column[far[g.gate[self._ends[0]]]] for column in self._ends)
+        gate = g.gate[rows]
+        late = g.work_ns[rows] >= usual[gate] + LATE * (high - usual)[gate]
+        at, before = (gate * self.count + np.searchsorted(g.ranks, end) for end in (receiver, sender))
+        first = late & (~np.isin(before, at[late]) | np.isin(g.ops.verb[rows], (Verb.SEND, Verb.RECV)))
+        alone = first & (np.bincount(gate[first], minlength=len(far))[gate] == 1)
+        held[gate[alone]] = rows[alone]
+        return gates, held[gates]
+
+    @property
+    def _least_ns(self) -> float:
+        return SPIKE * self._step_ns
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints, Ints]:
@@ -377,32 +412,67 @@ class Slowdowns:
 
     @cached_property
     def _lossy(self) -> Place | None:
-        """Lost packets: transfers that now and then take far longer, on the links of one rank more often than by chance."""
+        """Lost packets: transfers that now and then take far longer, over one link more often than by chance.
+
+        Null: every transfer is as likely to be held up, on each of its links, in the trace and in the steps that only the
+        flight recorder holds. An interface is asked only where its links are few of all: of four ranks in a ring every one
+        has half of the links.
+        """
         g = self.graph
-        gates, last = self._hiccups
+        gates, held = self._hiccups
         rows, sender, receiver = self._ends
-        if len(gates) < LEAST_HICCUPS or not len(rows):
+        link, count = numbered(sender, receiver)
+        ends = np.zeros((count, 2), dtype=np.int64)
+        ends[link] = np.stack([sender, receiver], axis=1)
+        hit, more = link[np.searchsorted(rows, held[held >= 0])], self._recorded(ends)
+        if not len(hit) or len(gates) + len(more) < LEAST_HICCUPS:
             return None
-        slot, where = np.searchsorted(gates, g.gate[rows]).clip(0, len(gates) - 1), g.rank_index[rows]
-        ended_last = (gates[slot] == g.gate[rows]) & (last[slot] == where)
-        links = np.stack([sender, receiver], axis=1)
-        hit, every = links[ended_last], np.unique(links, axis=0)
-        chance, owner = min((self._chance(hit, every, rank), rank) for rank in np.unique(hit).tolist())
-        if chance >= FALSE_ALARMS:
+        share = weighed(link, 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]], count)
+        share /= share.sum()
+        events = np.concatenate([hit, more])
+        its_ranks = np.unique(ends[hit])[:, None]
+        # What comes in at a rank, what goes out of it, and both: several rings cross an interface, in either direction.
+        into, out_of, either = ends[:, 1] == its_ranks, ends[:, 0] == its_ranks, (ends == its_ranks[..., None]).any(axis=2)
+        of_ranks = np.concatenate([into, out_of, either])
+        wide = of_ranks[(of_ranks.sum(axis=1) > 1) & (of_ranks @ share <= FEW_LINKS + 1e-9)]
+        places = [np.arange(count) == one for one in np.unique(hit).tolist()] + list(wide)
+        tests = count + (3 * self.count if len(wide) else 0)
+        chances = [concentrated(int(mine[events].sum()), len(events), float(share[mine].sum()), tests) for mine in places]
+        if min(chances) >= FALSE_ALARMS:
             return None
-        its = (hit == owner).any(axis=1)
+        gates = gates[held >= 0]
+        its = places[int(np.argmin(chances))][hit]
         mine = np.zeros(len(g.gates), dtype=bool)
-        mine[g.gate[rows[ended_last][its]]] = True
+        mine[gates[its]] = True
         window, _, high = self.gates
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
-        pairs = tuple(sorted({(int(a), int(b)) for a, b in hit[its]}))
-        return Place(int(at.min()), int(at.max()), _score(chance), True, extra, links=pairs, gates=mine)
+        pairs = tuple((int(a), int(b)) for a, b in ends[np.unique(hit[its])])
+        return Place(int(at.min()), int(at.max()), _score(min(chances)), True, extra, links=pairs, gates=mine)
 
-    def _chance(self, hit: Ints, every: Ints, rank: int) -> float:
-        """Chance that links of one rank are hit that often, if every link is as likely to be."""
-        on, share = (hit == rank).any(axis=1), (every == rank).any(axis=1)
-        return concentrated(int(on.sum()), len(hit), float(share.mean()), self.count)
+    def _recorded(self, ends: Ints) -> Ints:
+        """Links (rows of ``ends``) behind the delays that only the flight recorder saw."""
+        if not len(self.graph.trace.calls) or not len(self.graph.gates):
+            return np.zeros(0, dtype=np.int64)
+        seen = recorded_hiccups(self.graph, max(self._least_ns, float(np.median(self.gates[2]))))
+        number = {(int(a), int(b)): i for i, (a, b) in enumerate(ends)}
+        return np.array([number[a, b] for a, b in seen.tolist() if (a, b) in number], dtype=np.int64)
+
+
+def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:
+    """Links of a ring into those that end last: behind a slow link all others end later than before, too, by fewer rounds.
+
+    In each direction in which a group's collectives send; the late ones, where ends do not grow like a staircase.
+    """
+    ranks, out = np.unique(receiver), late.copy()
+    up = receiver == np.roll(ranks, -1)[np.searchsorted(ranks, sender)]
+    for mine, way in ((up, 1), (~up, -1)):
+        order = np.flatnonzero(mine)[np.argsort(receiver[mine], kind="stable")][::way]
+        found = staircase(extra[order]) if len(order) == len(ranks) and late[mine].any() else None
+        if found is not None and found.like >= LIKE:
+            out[order] = False
+            out[order[found.receivers]] = True
+    return out
 
 
 def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:

@@ -3,22 +3,24 @@
 Null hypothesis for a rank: see ``late_ranks.py``. Null hypothesis for a link that became slow: transfers of its groups take
 as long as before (``core/change_points.py``), or no longer than transfers that cross none of its ends do meanwhile (demand
 that all share); the link is told by who ends later than before, and by what slow groups have in common.
-For a link that was slow all along: its receiver ends ring collectives no later than the others do, beyond the spread of
-their ends. Arrival order says rank, ending order says link, the endpoint that slow links share says NIC.
+For a link that was slow all along: the members of its ring end by habit and chance, not as a staircase behind it
+(``replay/ring.py``). Arrival order says rank, ending order says link, the endpoint that slow links share says NIC.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.ids import numbered, weighed
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
+from taut.diagnose import against_baseline
 from taut.diagnose.as_before import caused_by_rank, links_before
-from taut.diagnose.finding import Evidence, Finding, confidence, episodes, recovered, top_classes
-from taut.diagnose.slowdowns import Place, shared_ends
+from taut.diagnose.finding import Evidence, Finding, confidence, recovered, top_classes
+from taut.diagnose.slowdowns import Place, Slowdowns, shared_ends
 from taut.graph import Graph
-from taut.replay.ring import late_receivers, ring, without_slow_links
+from taut.replay.ring import SlowLinks, rings, slow_links, without_slow_links
 from taut.replay.timeline import Change
 from taut.replay.whatif import link_ends
 
@@ -27,7 +29,8 @@ MODES = (MODE,)
 ELSEWHERE = 0.5
 """Transfers elsewhere that grew by this share of what a link's did speak of demand that all share, not of the link."""
 WITHOUT_PAST = 0.1
-"""A link that was slow all along is believed from this share of the wall on: busy hosts end late, too, and no past tells."""
+"""A link of a small ring that was slow all along is believed from this share of the wall on: busy hosts end late, too, and no
+past tells."""
 
 
 def detect(evidence: Evidence) -> list[Finding]:
@@ -35,18 +38,31 @@ def detect(evidence: Evidence) -> list[Finding]:
     places, slowdowns = local_links(evidence), evidence.slowdowns
     by_rank = [any(caused_by_rank(slowdowns, rank, links) for rank in slowdowns.ranks) for links in places]
     since = [_since(evidence, place) for place, explained in zip(places, by_rank, strict=True) if not explained]
-    links = since or ([] if places else _all_along(evidence))
+    if evidence.both is not None:  # a baseline tells more than the order of ending
+        links = since or against_baseline.slow_links(evidence)
+    else:
+        links = since if places and not since else _dearer(evidence, since, _all_along(evidence))
     return [*links, *(f for f in evidence.late_ranks if f.mode == MODE)]
+
+
+def _dearer(e: Evidence, since: list[Finding], along: list[Finding]) -> list[Finding]:
+    """Links that became slow, or the one that always was: what costs more; if it is the same place, its past tells more."""
+    if not since or not along:
+        return since or along
+    if any(set(one.links) & set(along[0].links) for one in since):
+        return since
+    saved = [int(recovered(e, [change for one in some for change in one.changes]).sum()) for some in (since, along)]
+    return since if saved[0] >= saved[1] else along
 
 
 def local_links(e: Evidence) -> list[Place]:
     """Links that became slow by themselves: elsewhere transfers did not, in the same steps."""
-    return [place for place in e.slowdowns.links if place.spikes or not _elsewhere_too(e, place)]
+    return [place for place in e.slowdowns.links if place.spikes or not elsewhere_too(e.graph, e.slowdowns, place)]
 
 
-def _elsewhere_too(e: Evidence, place: Place) -> bool:
+def elsewhere_too(g: Graph, slowdowns: Slowdowns, place: Place) -> bool:
     """Whether transfers among ranks that are no end of these links grew about as much in the same span."""
-    g, (window, _, took) = e.graph, e.slowdowns.gates
+    window, _, took = slowdowns.gates
     ends = np.isin(g.ops.rank, [rank for pair in place.links for rank in pair])
     touched = np.zeros(len(g.gates), dtype=bool)
     touched[g.gate[(g.gate >= 0) & ends]] = True
@@ -70,7 +86,7 @@ def _since(e: Evidence, place: Place) -> Finding:
     work = graph.work_ns[change.ops]
     more = np.asarray(work - change.value)
     owners = tuple(place.owners) if len(place.links) > 1 and len(place.owners) == 1 else ()
-    where = f" ({_shared_end(owners[0], graph)})" if owners else ""
+    where = f" ({shared_end(owners[0], graph)})" if owners else ""
     how = "now and then take far longer, on average by" if place.spikes else "take longer by"
     doubt = "; lost packets or congestion: retransmission counters of the two hosts would tell" if place.spikes else ""
     return Finding(
@@ -85,56 +101,70 @@ def _since(e: Evidence, place: Place) -> Finding:
         f"step, while the work of their ranks does not{where}; every transfer of their groups waits for them{doubt}",
         changes=(change,),
         alternatives=("fabric contention",) if place.spikes else (),
+        reference="past",
     )
 
 
-def _shared_end(rank: int, graph: Graph) -> str:
+def shared_end(rank: int, graph: Graph) -> str:
+    """How a sentence says that slow links have one end in common."""
     return f"all end at {rank_label(rank, graph.members)}: its network interface"
 
 
 def _all_along(e: Evidence) -> list[Finding]:
-    """At most one finding: links that were slow from the first step on, told by who ends ring collectives last."""
-    graph, rings = e.graph, ring(e.graph)
-    if rings is None:
+    """At most one finding: links that were slow from the first step on, told by the order in which rings end."""
+    graph, circles = e.graph, rings(e.graph)
+    found = _one_place(graph, slow_links(graph, circles))
+    if not found:
         return []
-    slow_ranks, score = late_receivers(graph, rings)
-    if not slow_ranks.any():
+    slow = np.zeros(len(graph), dtype=bool)
+    for one in found:
+        slow[one.ring.rows[:, one.receivers]] = True
+    chosen = np.flatnonzero(slow)
+    rows = np.concatenate([one.ring.rows.ravel() for one in found])
+    change = Change(rows, "work", "set", without_slow_links(graph, circles, slow)[rows], "ring without its slow links")
+    saved = recovered(e, [change])
+    if any(one.few for one in found) and saved.sum() < WITHOUT_PAST * e.observed.wall_ns:
         return []
-    rows, window = rings.rows, graph.window[rings.rows]
-    slow = slow_ranks[graph.rank_index[rows]]
-    late = np.where(slow, rings.late_ns, 0)
-    per_window = weighed(window, late, len(graph.steps))
-    # Windows with less than a tenth of the worst lateness count against a span.
-    spans = episodes(per_window - 0.1 * per_window.max(), most=1)
-    if not spans:
-        return []
-    a, b = spans[0]
-    inside = (window >= a) & (window <= b)
-    change = Change(
-        rows[inside], "work", "set", without_slow_links(graph, rings, slow)[rows[inside]], "ring without its slow links"
-    )
-    if recovered(e, [change]).sum() < WITHOUT_PAST * e.observed.wall_ns:
-        return []
-    sender, receiver = link_ends(graph)
-    chosen = rows[slow]
-    pairs = sorted({(int(s), int(r)) for s, r in zip(sender[chosen], receiver[chosen], strict=True)})
+    pairs = _pairs(graph, chosen)
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
-    if len(pairs) > 1 and not shared:
-        return []  # several places at once, and no past: busy hosts end late, too
     links, receivers = tuple(f"{s}:{r}" for s, r in pairs), sorted({r for _, r in pairs})
-    where = _shared_end(next(iter(shared)), graph) if shared else "in that direction only"
+    where = shared_end(next(iter(shared)), graph) if shared else "in that direction only"
+    stair, share = max((one.stair_ns, one.share) for one in found)
     return [
         Finding(
             mode=MODE,
-            ranks=tuple(sorted(shared)),
+            ranks=tuple(sorted(shared)) if len(shared) == 1 else (),
             links=links,
             classes=tuple(dict.fromkeys(graph.names[i] for i in graph.ops.name[chosen]))[:3],
-            steps=e.steps(a, b),
-            lost_rank_ns=int(late[inside].sum() + e.blame.fault_ns[rows].sum()),
-            confidence=confidence(float(score[slow_ranks].min()), len(graph.ranks)),
+            steps=e.steps_of(chosen),
+            lost_rank_ns=int(np.maximum(graph.work_ns[rows] - np.asarray(change.value), 0).sum()),
+            confidence=1 - min(one.chance for one in found),
             because=f"link {', '.join(links)} is slow ({where}): {rank_labels(receivers, graph.members)} "
-            f"{'ends' if len(receivers) == 1 else 'end'} ring collectives {spell(float(np.median(rings.late_ns[slow])))} after "
-            f"the others, whoever arrives last; every chunk crosses it, so the whole collective waits",
+            f"{'ends' if len(receivers) == 1 else 'end'} ring collectives last, and each rank downstream {spell(stair)} before "
+            f"the one that sends to it, whoever arrives last; every chunk crosses the link, and rounds times that is "
+            f"{share:.0%} of the transfer",
             changes=(change,),
+            reference="peers",
         )
     ]
+
+
+def _pairs(graph: Graph, receives: Ints) -> list[tuple[int, int]]:
+    """(sender, receiver) of the links that some ops show."""
+    sender, receiver = link_ends(graph)
+    return sorted({(int(s), int(r)) for s, r in zip(sender[receives], receiver[receives], strict=True)})
+
+
+def _one_place(graph: Graph, found: list[SlowLinks]) -> list[SlowLinks]:
+    """Of the rings with slow links those that meet at one rank, where most of their cost does; none if that is not told.
+
+    Several places at once, and no past: with few members in a ring habits look like that.
+    """
+    ends = [set(np.ravel(_pairs(graph, one.ring.rows[0, one.receivers])).tolist()) for one in found]
+    if not found or set.intersection(*ends):
+        return found
+    if any(one.few for one in found):
+        return []
+    cost = [one.share * int(graph.work_ns[one.ring.rows].max(axis=1).sum()) for one in found]
+    owner = max(set.union(*ends), key=lambda rank: sum(c for c, mine in zip(cost, ends, strict=True) if rank in mine))
+    return [one for one, mine in zip(found, ends, strict=True) if owner in mine]

@@ -23,6 +23,7 @@ from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Texts
 from taut.core.tables import Table, Verb
 from taut.graph.arrays import Clock
 from taut.graph.gate_matching import EVERYBODY
+from taut.graph.staircase import ENOUGH, RING, closing_staircase
 
 CONSTANT = 0.1
 """An offset may vary by this share of itself over the run; a link's lateness varies more."""
@@ -224,7 +225,8 @@ def _round_trips(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -
 def _clocks(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit:
     """Clocks of a group against one of its members, from its gates.
 
-    The receiver of a slow link ends one chunk later than the others, so what a chunk can explain must be constant.
+    Behind a slow link members end one after the other, up to the whole transfer apart: what that can explain must be constant,
+    and must not be the staircase of a ring.
     """
     rows = rows[np.lexsort((ops.end_ns[rows[:, base]], ops.step[rows[:, base]]))]
     end = ops.end_ns[rows]
@@ -235,12 +237,24 @@ def _clocks(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit
         found = _level(late[fast], time[fast], drifts)
     else:
         found = _beyond_bytes(late, time, size, drifts)
-    chunk = float(np.median(transfer)) / (rows.shape[1] - 1)
+    ring = _is_staircase(ops.verb[rows[:, 0]], late, transfer)
     strict = found.high - found.low <= np.maximum(FLOOR_NS, CONSTANT * np.abs(found.offset))
     away = np.where(found.drifting, found.slope, 0.0) * time[:, None]
     least = (ops.start_ns[rows] - end[:, [base]] - away).max(axis=0)
     most = (end - ops.start_ns[rows[:, [base]]] - away).min(axis=0)
-    return replace(found, steady=found.steady & (strict | (np.abs(found.offset) > chunk)), least=least, most=most)
+    return replace(
+        found, steady=found.steady & ~ring & (strict | (np.abs(found.offset) > np.median(transfer))), least=least, most=most
+    )
+
+
+def _is_staircase(verb: Indices, late: Numbers, transfer: Ints) -> bool:
+    """Whether members of a ring end like behind a slow link: enough of them that no set of clocks would happen to."""
+    rings = np.isin(verb, RING)
+    if late.shape[1] < ENOUGH or not rings.any():
+        return False
+    rounds = (late.shape[1] - 1) * np.where(verb[rings] == Verb.ALL_REDUCE, 2, 1)
+    ends = np.median(late[rings] * (rounds / np.maximum(transfer[rings], 1))[:, None], axis=0)
+    return any(closing_staircase(way) is not None for way in (ends, ends[::-1]))
 
 
 def _beyond_bytes(late: Numbers, time: Floats, size: Ints, drifts: bool) -> Fit:

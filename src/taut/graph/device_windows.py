@@ -283,6 +283,7 @@ def _bases(trace: Trace) -> list[int]:
     return [base.get(rank, 0) for rank in distinct(trace.ops.rank).tolist()]
 
 
+# core/spans.py keeps sets of time as arrays; of thousands of ranks only the lengths of six unions are needed here.
 @kernel(lists=True)
 def union_lengths(begin: Ints, order: Ints, start: Ints, end: Ints, what: Ints, unions: Ints) -> Ints:
     """Groups × unions: the length of the union of the intervals that are part of it; ``order`` sorts a group by start."""

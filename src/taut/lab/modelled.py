@@ -99,13 +99,22 @@ def _played(job: Job, dice: Dice, burden: Burden) -> tuple[Ints, Ints]:
 
 
 def _met(job: Job, slot: Slot, ready: Floats, cost: Floats, slower: Floats) -> Floats:
-    """When each member of a ring has all chunks: every round is as slow as the slowest link, the last as one's own."""
+    """When each member of a ring has all chunks: every round is as slow as the slowest link.
+
+    Behind a slow link members end one after the other: its receiver last, and whoever is further downstream, or further
+    upstream by as many full buffers, a stair earlier. A chunk goes in two pieces, so a stair is short by half a chunk.
+    """
     groups = job.groups[slot.ring]
-    sends = rounds(slot.verb, groups.shape[1])
-    chunk = cost[groups[:, :1]] / sends * slower[groups]
-    opens, slowest = ready[groups].max(axis=1, keepdims=True), chunk.max(axis=1, keepdims=True)
+    sends, members = rounds(slot.verb, groups.shape[1]), np.arange(groups.shape[1])
+    chunk = cost[groups[:, :1]] / sends
+    took = np.broadcast_to(sends * chunk, groups.shape).copy()
+    for row, receiver in zip(*np.nonzero(slower[groups] > 1), strict=True):
+        downstream = (members - receiver) % len(members)
+        stairs = np.minimum(downstream, job.ahead * (len(members) - downstream) * (downstream > 0))
+        slow = slower[groups[row, receiver]]
+        took[row] = np.maximum(took[row], (sends * slow - stairs * (slow - 0.5)) * chunk[row])
     out = np.empty(job.ranks)
-    out[groups] = opens + job.latency_ns + (sends - 1) * slowest + chunk
+    out[groups] = ready[groups].max(axis=1, keepdims=True) + job.latency_ns + took
     return out
 
 

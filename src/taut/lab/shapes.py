@@ -53,6 +53,8 @@ class Job:
     latency_ns: float
     bandwidth: float
     """Bytes a nanosecond."""
+    ahead: int = 2
+    """Chunks that the sender of a ring may be ahead of its receiver: its buffers."""
     slots: list[Slot] = field(default_factory=list)
     plays: list[tuple[int, slice]] = field(default_factory=list)
     """(slot, ranks that do it), everything after what it needs. A receive, two slots before its send, plays both."""

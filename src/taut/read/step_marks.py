@@ -83,7 +83,8 @@ class Loop(Struct, frozen=True):
             return self
         first, last = micro_steps(self.step, updated)
         phase = [self.phase[k] for k in first.tolist()] if self.phase else []
-        return replace(self, step=self.step[first], start=self.start[first], end=end[last], phase=phase)
+        step = self.step[first] if self.numbered else np.arange(len(first))
+        return replace(self, step=step, start=self.start[first], end=end[last], phase=phase)
 
 
 def micro_steps(step: Ints, updates: Mask) -> tuple[Ints, Ints]:

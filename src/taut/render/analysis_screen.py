@@ -38,6 +38,8 @@ WIDEST = 132
 """Longer lines are hard to read, however wide the screen."""
 CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 4, 3, 4, 4, 4
 """Lines at most: causes beside a finding and without one, gates, one-sided collectives, notes on what is missing."""
+TRANSFERS = 0.1
+"""Share of the bill in exposed transfers from which a run without a finding asks for a baseline: all may be equally slow."""
 STAGE_WIDTH = 100
 """Narrower screens have no room for the stage of a cause."""
 LEAST_SHARE = 0.005
@@ -109,6 +111,7 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> s
         _verdict(result),
         _job(result),
         _findings(result, ledger),
+        _baseline(result),
         _early(result),
         device_part(result),
         _causes(result, ledger, screen),
@@ -224,6 +227,27 @@ def _findings(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRenderable
     for finding in result.findings:
         lines += [Padding(line, (0, 0, 0, indent)) for line, indent in _finding(finding, result, ledger)]
     return Group(*lines)
+
+
+def _baseline(result: AnalysisResult) -> ConsoleRenderable | None:
+    """The healthy run it was compared with; without one, what one would tell where that is open."""
+    told, job = result.baseline, result.job
+    if told is not None:
+        step = f"step {duration(told.step_ns.before)} → {duration(told.step_ns.after)}"
+        return Text(f"baseline {safe(told.run)}: {step}", style="dim")
+    if job.ranks < 2 or result.ledger is None:
+        return None
+    if result.findings:
+        if result.findings[0].reference != "peers":
+            return None
+        return Text(
+            "compared with others of this run; --baseline RUN, a healthy run of the job, would tell if it was always so", "dim"
+        )
+    spent = {entry.fate: entry.rank_ns for entry in result.ledger.entries}
+    open_share = spent.get("exposed transfer", 0) / max(result.ledger.total_rank_ns, 1)
+    if result.verdict.kind == "healthy" and open_share < TRANSFERS:
+        return None
+    return Text("whether it was always like this, --baseline RUN would tell: a healthy run of the same job", style="dim")
 
 
 def _early(result: AnalysisResult) -> ConsoleRenderable | None:

@@ -10,21 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import sums, total
+from taut.core.student import student_quantile
 from taut.core.tables import Table, col
 from taut.graph import Graph
+from taut.graph.joined import Joined
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 
 FALSE_ALARMS = 0.01
 """Chance that a whole run of healthy, Gaussian jitter has any fault blamed: Bonferroni over its waits, and over the
-ranks, because the last arriver is chosen among them."""
+ranks, because the last arriver is chosen among them. Student's, because few steps tell a spread badly."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Blame:
     """Per wait: net excess of the last arriver in units of its peers' spread; NaN where no reference exists."""
     threshold: float
     """Scores above this are fault."""
+    free: float
+    """Degrees of freedom behind the spreads: scores are Student's."""
     fault_ns: Ints
     """Per op: wait of others that its excess caused, rank-ns."""
     gap_ns: Ints
@@ -128,23 +131,35 @@ def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
     return np.where(known, np.rint(np.nan_to_num(peers.value_ns)), graph.work_ns).astype(np.int64)
 
 
-def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
-    """Split and charge every wait of the observed timeline."""
+def _degrees_of_freedom(graph: Graph) -> float:
+    """Of the spreads of a run: (steps − 1) × ranks of its smallest role; of a single step what its ranks tell."""
+    pairs = np.unique(graph.roles.astype(np.int64) * (len(graph.ranks) + 1) + graph.rank_index)
+    ranks = int(np.unique(pairs // (len(graph.ranks) + 1), return_counts=True)[1].min()) if len(pairs) else 1
+    return float(max((len(graph.steps) - 1) * ranks, ranks - 1, 1))
+
+
+def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | None = None) -> Blame:
+    """Split and charge every wait of the observed timeline; references come from a baseline where there is one."""
     from taut.replay.wait_kernels import split_gaps, split_work
 
     # A table of all pairs of ranks where that is small, else a hash table of those that occur.
     slots = 0 if len(graph.ranks) ** 2 <= SQUARE + SQUARE_PER_OP * len(graph) else SLOTS
     peers = reference.peers(graph)
+    peers = peers if both is None else reference.baseline(both, peers)
     usual = at_reference(graph, peers)
     # What still waits with every op at its reference is structural.
     ordinary = replay(graph, [Change(np.arange(len(graph)), "work", "set", usual)], gaps=False)
     gap_reference = reference.gap_peers(graph)
+    if both is not None:
+        before = reference.baseline_medians(both, both.graph.gap_ns)[0]
+        gap_reference = np.where(np.isnan(before), gap_reference, before)
     waited = np.flatnonzero(observed.wait_ns > 0)
     wait = observed.wait_ns[waited]
     # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.
     least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
     rank, ranks = graph.rank_index.astype(np.int64), len(graph.ranks)
-    threshold = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(len(waited) * ranks, 1))
+    free = _degrees_of_freedom(graph)
+    threshold = student_quantile(FALSE_ALARMS / max(len(waited) * ranks, 1), free)
     # What has no reference because its class is a mixture is taken as it was: the rest of a branch still tells who is late.
     value, within, between = peers.value_ns, peers.within_ns, peers.between_ns
     if peers.mixed.any():
@@ -192,6 +207,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
         table,
         score,
         threshold,
+        free,
         cause,
         gap_cause,
         _pairs(ranks, faults, gaps),

@@ -1,126 +1,198 @@
-"""Ring collectives: who ends late, and what the ring would be without a slow link.
+"""Ring collectives: in which order their members end, which links that tells to be slow, and what the ring would be without.
 
-Every chunk of a ring crosses every link, in an all-reduce 2(N−1) times and in the one-way collectives N−1 times, and the
-receiver of a slow link ends one chunk later than the others. So the lateness of that receiver is the price of one
-crossing, and the whole gate lost that many times as much: a reference that needs neither a baseline nor a fabric file.
+Behind a slow link members end as a staircase (``graph/staircase.py``). Libraries send a chunk in two pieces and pass one on
+while the other comes, so that a stair is what a chunk takes over that link less half of what it takes elsewhere, and rounds ×
+stair ÷ transfer tells the share of the transfer that the link costs: a reference without a baseline or a fabric file.
+
+A ring is tested as a whole. Null: its members end by habit and by chance, whatever their place. From eight members on the
+correlation of their ends with the best of all staircases tells (Student, N − 2 degrees of freedom, Bonferroni over all
+staircases of all rings); with fewer members habits can imitate a staircase, and only chance is excluded (Student over steps).
+Either way stairs must be of the height that closes the ring, and be lower in smaller collectives: habits and busy hosts
+do not know how much is sent. Sizes and power are in docs/diagnosis.md (bench/rings.py).
 """
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Indices, Ints, Mask
+from taut.core.ids import numbered, weighed
+from taut.core.student import student_tail
 from taut.core.tables import Verb
 from taut.graph import Graph
+from taut.graph.staircase import ENOUGH, RING, TRIED, closing_staircase
 
-RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
 FALSE_ALARMS = 0.01
-"""Chance that any rank of a healthy run is called the receiver of a slow link."""
-OF_A_ROUND = 2.0
-"""A receiver is late by one round; twice that is no ring."""
+"""Chance that any ring of a healthy run is said to have a slow link."""
 UNLIKE = 4
 """Collectives whose sizes differ by this factor tell a slow link from a busy host."""
-HABIT = 4
-"""Ranks of one healthy host end up to this many times the range of its earlier half later than that half."""
+PIECES = 2
+"""Pieces of a chunk: a stair is short of a slow round by one of these pieces of a healthy one."""
 LEAST = 20
-"""Without its slow link a transfer keeps at least one part in this many of its time: a chunk is an estimate."""
+"""Without its slow link a transfer keeps at least one part in this many of its time: a stair is an estimate."""
 
 
 class Ring(Struct, frozen=True):
-    """Ops of ring collectives with at least three members, and how much later than the first each of them ended."""
+    """The gates of one ring of at least three members."""
 
     rows: Ints
-    late_ns: Ints
-    least_ns: Ints
-    """Per gate: the shortest transfer among its members."""
-    members: Ints
+    """Ops, gates × members, in the direction in which chunks go."""
+    rounds: Ints
+    """Per gate: how often each chunk crosses a link."""
 
 
-def ring(graph: Graph) -> Ring | None:
-    """The ring collectives of a graph, or None if it has none."""
+class SlowLinks(Struct, frozen=True):
+    """Links of a ring whose receivers end last."""
+
+    ring: Ring
+    receivers: Indices
+    """Positions in the ring."""
+    share: float
+    """Rounds × stair ÷ transfer."""
+    chance: float
+    """Of such ends without a slow link, corrected for all staircases and rings."""
+    stairs: Floats
+    """Per gate: rounds × stair ÷ transfer."""
+    stair_ns: float
+    """Median over its larger gates."""
+
+    @property
+    def few(self) -> bool:
+        """Whether the ring has so few members that habits could imitate it."""
+        return len(self.ring.rows[0]) < ENOUGH
+
+
+def rings(graph: Graph) -> list[Ring]:
+    """The rings of a graph: a process group, in each direction in which its collectives send."""
     inside = (graph.gate >= 0) & np.isin(graph.ops.verb, RING)
-    gates = len(graph.gates)
-    members = np.bincount(graph.gate[inside], minlength=gates)
-    rows = np.flatnonzero(inside & (members[np.maximum(graph.gate, 0)] >= 3)) if gates else np.zeros(0, dtype=np.int64)
-    if len(rows) == 0:
-        return None
-    gate = graph.gate[rows]
-    least = np.full(gates, np.iinfo(np.int64).max)
-    np.minimum.at(least, gate, graph.work_ns[rows])
-    return Ring(rows, graph.work_ns[rows] - least[gate], least, members)
+    members = np.bincount(graph.gate[inside], minlength=len(graph.gates))
+    rows = np.flatnonzero(inside & (members[np.maximum(graph.gate, 0)] >= 3)) if len(graph.gates) else np.zeros(0, np.int64)
+    down = sends_down(graph, rows)
+    rows = rows[np.lexsort((np.where(down, -1, 1) * graph.ops.rank[rows], graph.gate[rows]))]
+    first = np.flatnonzero(np.diff(graph.gate[rows], prepend=-1))
+    gate = graph.gate[rows[first]]
+    key, count = numbered(graph.gates.group[gate], sends_down(graph, rows[first]), members[gate])
+    out = []
+    for k in range(count):
+        mine = np.flatnonzero(key == k)
+        wide = int(members[gate[mine[0]]])
+        table = rows[first[mine][:, None] + np.arange(wide)]
+        rank = graph.ops.rank[table]
+        table = table[(rank == rank[0]).all(axis=1) & (np.diff(np.sort(rank, axis=1), axis=1) > 0).all(axis=1)]
+        if len(table):
+            out.append(Ring(table, _rounds(graph, table[:, 0], wide)))
+    return out
 
 
-def late_receivers(graph: Graph, rings: Ring) -> tuple[Mask, Floats]:
-    """(which ranks end later than the others as a rule, score of every rank): the receivers of slow links.
-
-    Median lateness against the median of the other ranks, in units of its standard error; the null is that all ranks
-    end alike, the alarm corrected for the number of ranks. When most ranks are late, none is.
-    """
-    from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells, leave_one_out
-
-    ranks = len(graph.ranks)
-    order, begin = group_sort(graph.rank_index[rings.rows], ranks)
-    count = np.diff(begin)
-    middle, spread = describe_cells(rings.late_ns, order, begin)
-    reference = leave_one_out(middle, spread, np.flatnonzero(count), np.array([0, (count > 0).sum()]))[0]
-    typical = np.nanmedian(spread) if (count > 1).any() else 0.0
-    # A median of n values has 1.2533 (√(π/2)) times the standard error of their mean; below 1 µs clocks tell nothing.
-    error = np.maximum(np.fmax(spread, typical), 1000.0) * 1.2533 / np.sqrt(np.maximum(count, 1))
-    score = np.nan_to_num((middle - reference) / error) * (count >= 3)
-    slow = (score > NormalDist().inv_cdf(1 - FALSE_ALARMS / ranks)) & (middle > _habit(middle[count > 0]))
-    slow &= _like_a_link(graph, rings, slow[graph.rank_index[rings.rows]])
-    return slow & (2 * slow.sum() <= ranks), score
+def sends_down(graph: Graph, rows: Indices) -> Mask:
+    """Whether chunks go from higher to lower ranks: in gloo's rings, but for its all-gather."""
+    out: Mask = (graph.trace.backend == "gloo") & (graph.ops.verb[rows] != Verb.ALL_GATHER)
+    return out
 
 
-def _like_a_link(graph: Graph, rings: Ring, late: Mask) -> bool:
-    """Whether lateness is what a slow link would give: a round of the whole transfer, and more in larger collectives.
-
-    A busy host is late in all of them, whatever their size, and by more than a round if it is late once for all.
-    """
-    rows, lateness = rings.rows[late], rings.late_ns[late]
-    size, verb = graph.ops.size[rows], graph.ops.verb[rows]
-    large = 2 * size > size.max(initial=0)
-    whole = graph.work_ns[rows] - lateness  # what the others took
-    for kind in np.unique(verb[large]):
-        mine = large & (verb == kind)
-        share = np.median(lateness[mine] * _rounds(graph, rings, rows)[mine] / np.maximum(whole[mine], 1))
-        if share > OF_A_ROUND:
-            return False
-    if not len(size) or size.min() <= 0 or size.max() < UNLIKE * size.min():
-        return True
-    return bool(np.median(lateness[large]) >= 2 * np.median(lateness[size < 2 * size.min()]))
-
-
-def _rounds(graph: Graph, rings: Ring, rows: Ints) -> Ints:
+def _rounds(graph: Graph, rows: Indices, members: int) -> Ints:
     """How often each chunk crosses a link; gloo's reduce-scatter is an all-reduce."""
     both = (Verb.ALL_REDUCE, Verb.REDUCE_SCATTER) if graph.trace.backend == "gloo" else (Verb.ALL_REDUCE,)
-    return (rings.members[graph.gate[rows]] - 1) * np.where(np.isin(graph.ops.verb[rows], both), 2, 1)
+    return (members - 1) * np.where(np.isin(graph.ops.verb[rows], both), 2, 1)
 
 
-def _habit(middle: Floats) -> float:
-    """How late a rank may end by habit: beyond the earlier half of the ranks by some times their own range."""
-    early = np.sort(middle)[: (len(middle) + 1) // 2]
-    return float(early[-1] + HABIT * (early[-1] - early[0])) if len(early) else 0.0
+def slow_links(graph: Graph, some: list[Ring]) -> list[SlowLinks]:
+    """Rings whose members end as behind a slow link."""
+    tests = sum(TRIED * ring.rows.shape[1] for ring in some)
+    found = [_slow(graph, ring, tests) for ring in some]
+    return [one for one in found if one is not None]
 
 
-def without_slow_links(graph: Graph, rings: Ring, mended: Mask) -> Ints:
-    """Work of every op if the links into some receivers (mask over rings.rows) were like the others, ns.
+def _slow(graph: Graph, ring: Ring, tests: int) -> SlowLinks | None:
+    """The staircase of one ring, if it has one."""
+    late, large = _in_rounds(graph, ring), _large(graph, ring)
+    found = closing_staircase(np.median(late[large], axis=0))
+    if found is None:
+        return None
+    members, stairs = late.shape[1], found.heights(late)
+    if members >= ENOUGH:
+        free = members - 2
+        chance = student_tail(found.like * np.sqrt(free / max(1 - found.like**2, 1e-12)), free)
+    else:
+        chance = _by_chance(stairs[large], graph.window[ring.rows[large, 0]])
+    stair = stairs * graph.work_ns[ring.rows].max(axis=1) / ring.rounds
+    if chance * tests >= FALSE_ALARMS or not _grows_with_size(graph, ring, stair):
+        return None
+    # Of two receivers one may be a little earlier, which lowers the fit: then the step down from the last of them tells more.
+    step = _steps_down(graph, ring, found.receivers)
+    share = max(float(np.median(stairs[large])), float(np.median(step[large])) if len(found.receivers) > 1 else 0.0)
+    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance * tests)), stairs, float(np.median(stair[large])))
+
+
+def _in_rounds(graph: Graph, ring: Ring) -> Floats:
+    """Gates × members: how much later than the first each ended, in units of the mean round of its gate."""
+    work = graph.work_ns[ring.rows].astype(np.float64)
+    whole: Floats = np.maximum(work.max(axis=1, keepdims=True), 1.0)
+    out: Floats = (work - work.min(axis=1, keepdims=True)) * ring.rounds[:, None] / whole
+    return out
+
+
+def _large(graph: Graph, ring: Ring) -> Mask:
+    """Gates at least half as large as the largest of their verb: in small ones latency and habits show instead."""
+    size, verb = (column[ring.rows[:, 0]].astype(np.int64) for column in (graph.ops.size, graph.ops.verb))
+    most = np.zeros(int(verb.max()) + 1, dtype=np.int64)
+    np.maximum.at(most, verb, size)
+    return 2 * np.maximum(size, 0) >= most[verb]
+
+
+def _by_chance(stairs: Floats, window: Indices) -> float:
+    """Chance of such a mean stair if it were none: steps are independent, the gates of a step are not."""
+    of, count = numbered(window)
+    if count < 2:
+        return 1.0
+    mean = weighed(of, stairs, count) / np.bincount(of, minlength=count)
+    error = max(float(mean.std(ddof=1)), 1e-9) / np.sqrt(count)
+    return student_tail(float(mean.mean()) / error, count - 1)
+
+
+def _grows_with_size(graph: Graph, ring: Ring, stair_ns: Floats) -> bool:
+    """Whether stairs are higher in larger collectives, where sizes differ enough to tell: a busy host is late in all alike."""
+    size = graph.ops.size[ring.rows[:, 0]]
+    if size.min() <= 0 or size.max() < UNLIKE * size.min():
+        return True
+    return bool(np.median(stair_ns[2 * size > size.max()]) >= 2 * np.median(stair_ns[size < 2 * size.min()]))
+
+
+def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
+    """Work of every op if the links into some members (mask over ops) were like the others, ns.
 
     A round of the ring takes as long as its slowest link: what another slow link still costs is not saved.
     """
-    gate = graph.gate[rings.rows]
-    still = late_receivers(graph, rings)[0][graph.rank_index[rings.rows]] & ~mended
-    chunk, left = np.zeros(len(rings.members), dtype=np.int64), np.zeros(len(rings.members), dtype=np.int64)
-    np.maximum.at(chunk, gate[mended], rings.late_ns[mended])
-    np.maximum.at(left, gate[still], rings.late_ns[still])
-    hops = (rings.members - 1) * np.where(graph.gates.verb == Verb.ALL_REDUCE, 2, 1)
-    # The receiver's own lateness is one crossing and goes with ``late_ns``; the gate as a whole loses the other crossings.
-    saved = (hops - 1) * np.maximum(chunk - left, 0)
-    common = np.maximum(rings.least_ns - saved, rings.least_ns // LEAST)
     work = graph.work_ns.copy()
-    work[rings.rows] = common[gate] + np.where(mended, 0, rings.late_ns)
+    known = {id(found.ring): found for found in slow_links(graph, some)}
+    for ring in some:
+        mine = np.flatnonzero(mended[ring.rows[0]])
+        if not len(mine):
+            continue
+        found = known.get(id(ring))
+        stairs = _steps_down(graph, ring, mine) if found is None else found.stairs
+        if found is not None and not np.isin(found.receivers, mine).all():
+            continue
+        cls, count = numbered(graph.ops.name[ring.rows[:, 0]], graph.ops.size[ring.rows[:, 0]])
+        cost = np.array([np.median(stairs[cls == k]) for k in range(count)])[cls]
+        if found is not None:
+            # Transfers that overlap wait for each other on the link: what the others show of it counts for all large ones.
+            cost = np.where(_large(graph, ring), np.maximum(cost, found.share), cost)
+            cost = 1 - PIECES * (1 - np.minimum(cost, 1.0))
+        took = graph.work_ns[ring.rows].max(axis=1)
+        shorter = np.rint(took * (1 - np.clip(cost, 0.0, 1 - 1 / LEAST))).astype(np.int64)
+        work[ring.rows] = np.minimum(graph.work_ns[ring.rows], np.where(cost > 0, shorter, took)[:, None])
     return work
+
+
+def _steps_down(graph: Graph, ring: Ring, receivers: Indices) -> Floats:
+    """Per gate, in rounds: the highest step from one of these members down to the first downstream that is none of them."""
+    members = ring.rows.shape[1]
+    free = np.setdiff1d(np.arange(members), receivers)
+    if not len(free):
+        return np.zeros(len(ring.rows))
+    late = _in_rounds(graph, ring)
+    after = [int(free[np.argmin((free - place) % members)]) for place in receivers]
+    out: Floats = (late[:, receivers] - late[:, after]).max(axis=1)
+    return out

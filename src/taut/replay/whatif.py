@@ -14,7 +14,7 @@ from taut.core.ids import numbered
 from taut.core.tables import Verb
 from taut.graph import Graph
 from taut.replay import reference
-from taut.replay.ring import ring, without_slow_links
+from taut.replay.ring import rings, sends_down, without_slow_links
 from taut.replay.timeline import Batch, Change, batch
 
 WORST_SHARE = 0.03
@@ -133,8 +133,7 @@ def link_ends(graph: Graph) -> tuple[Ints, Ints]:
         up, down = np.roll(rank, -1), np.roll(rank, 1)
         up[ends - 1] = rank[begins]
         down[begins] = rank[ends - 1]
-        descending = (graph.trace.backend == "gloo") & (ops.verb[rows] != Verb.ALL_GATHER)
-        sender[rows] = np.where(descending, up, down)
+        sender[rows] = np.where(sends_down(graph, rows), up, down)
         receiver[rows] = rank
     return sender, receiver
 
@@ -185,19 +184,27 @@ def _explained(
     return worst_ranks if worst_key is not None else None, last_stage if last_key is not None else None
 
 
-def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str]) -> Change:
+def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str], *, baseline: bool = False) -> Change:
     """Set ranks, stages, data-parallel ranks, classes, gate classes or links to their reference, gaps kept.
+
+    With a baseline behind the references, a link's transfers, those of all members of its gates, are what they were there.
 
     The reference is the leave-one-out one: for a rank (or a class) its role peers, for a stage or a data-parallel rank
     the same ops on the other stages or data-parallel ranks, for a link of a ring what the ring would be without it.
     """
     ops = _selected(graph, dimension, labels)
     reason = f"{dimension} {', '.join(labels)} at reference"
+    if dimension == "link" and baseline:
+        gates = np.unique(graph.gate[ops])
+        rows = np.flatnonzero((graph.gate >= 0) & np.isin(graph.gate, gates) & ~np.isnan(reference_ns))
+        return Change(rows, "work", "set", np.rint(reference_ns[rows]).astype(np.int64), reason)
     if dimension == "link":
-        rings = ring(graph)
-        mended = np.isin(rings.rows, ops) if rings is not None else None
-        if rings is not None and mended is not None and mended.any():
-            return Change(rings.rows, "work", "set", without_slow_links(graph, rings, mended)[rings.rows], reason)
+        circles = rings(graph)
+        meets = np.concatenate([np.zeros(0, dtype=np.int64), *(one.rows.ravel() for one in circles)])
+        mended = np.zeros(len(graph), dtype=bool)
+        mended[np.intersect1d(ops, meets)] = True
+        if mended.any():
+            return Change(meets, "work", "set", without_slow_links(graph, circles, mended)[meets], reason)
     value = _median_of_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
     known = ~np.isnan(value)
     return Change(ops[known], "work", "set", np.rint(value[known]).astype(np.int64), reason)

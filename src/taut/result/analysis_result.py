@@ -103,6 +103,7 @@ def report(a: Computed) -> AnalysisResult:
         control=controlled,
         ranks=rank_rows(a),
         device=None if g.device is None else device_use(g, g.device),
+        baseline=a.baseline,
     )
 
 

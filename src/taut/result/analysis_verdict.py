@@ -99,6 +99,8 @@ def _found(a: Computed) -> str:
     f = a.findings[0]
     more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
     if f.mode == "hang":
+        if not f.ranks:
+            return f"Hang: the job stands still, and the dumps do not tell who stopped{more}."
         stopped = rank_labels(f.ranks, a.graph.members)
         return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
     verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links and not f.where) else "holds"

@@ -28,6 +28,7 @@ def finding_result(f: Diagnosed, money: Money | None = None, members: Table | No
         confidence=f.confidence,
         because=f.because,
         alternatives=list(f.alternatives),
+        reference=f.reference,
         money=money,
     )
 

@@ -119,3 +119,30 @@ def test_transfers_without_their_call_are_named_in_the_order_they_were_issued_an
     named = flight.apply(trace, [known])
     assert named.ops.seq.tolist() == [10, 11, 12, 13, 20, 21, 22, 23, -1]
     assert [named.groups[g] for g in named.ops.group[:4].tolist()] == ["0", "1", "0", "1"]
+
+
+@pytest.mark.parametrize(("status", "done"), [((7, 7), 1), ((3, 3), 1), ((9, 9), 0), ((3, 2), 0), ((3, 9), 0)])
+def test_the_status_of_a_group_counts_if_it_is_that_of_the_newest_entry(status: tuple[int, int], done: int) -> None:
+    """As its own kind numbers it, or as all calls of the group are numbered; what counts something else shows nothing."""
+    told = {"0": {"last_enqueued_collective": status[0], "last_completed_collective": status[1]}}
+    one = entry(collective_seq_id=3, op_id=7, pg_id=0, state="scheduled")
+    assert flight.load(json.dumps(dump(entries=[one], pg_status=told)).encode(), "d").calls.done[0] == done
+
+
+def test_of_two_dumps_the_later_one_counts_and_says_whether_its_rank_moved() -> None:
+    one, two = entry(state="scheduled"), entry(state="scheduled", time_created_ns=10**18 + 5, collective_seq_id=2)
+    several = [(0, [one, two]), (0, [one]), (1, [one])]
+    loaded = [flight.load(json.dumps(dump(rank=r, entries=e)).encode(), "d") for r, e in several]
+    again = [*loaded, flight.load(json.dumps(dump(rank=1, entries=[one])).encode(), "d")]
+    found = flight.alone(again, [], name="", source="")
+    assert found.moved == {0: True, 1: False}
+    assert len(found.calls) == 3
+
+
+def test_groups_of_one_name_and_different_members_are_told_apart() -> None:
+    loaded = [
+        flight.load(json.dumps(dump(rank=r, pg_config={"0": {"name": "0", "ranks": ranks}})).encode(), "d")
+        for r, ranks in enumerate(["[0, 1]", "[0, 1]", "[2, 3]", "[2, 3]"])
+    ]
+    found = flight.alone(loaded, [], name="", source="")
+    assert found.group_ranks == {"0 of 0, 1": [0, 1], "0 of 2, 3": [2, 3]}

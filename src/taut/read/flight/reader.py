@@ -31,6 +31,8 @@ from taut.read.verb_words import verb_of
 # A dump entry is created while its call runs; clocks of the two records agree to well within this.
 CREATED_NS = 200_000
 EARLIER_NS = 60_000_000_000
+# States of an entry whose transfer has begun.
+BEGUN = ("started", "completed")
 # Ranks without a dump that are listed one by one.
 ABSENT = 1000
 BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
@@ -52,10 +54,12 @@ class _Entry(msgspec.Struct, gc=False):
     profiling_name: Plain = None
     collective_seq_id: Plain = None
     p2p_seq_id: Plain = None
+    op_id: Plain = None
     process_group: Plain = None
     input_sizes: Plain = None
     state: Plain = None
     retired: Plain = None
+    time_discovered_started_ns: Plain = None
     is_p2p: Plain = None
 
 
@@ -99,6 +103,7 @@ def load(data: bytes | bytearray, label: str) -> Dump:
             "size": [elements(entry.input_sizes) for entry in entries],
             "created_ns": integers([entry.time_created_ns for entry in entries]),
             "done": _done(dump, entries, pg, seq, hop),
+            "started": [e.state in BEGUN or integer(e.time_discovered_started_ns) > 0 for e in entries],
         },
         len(entries),
     )
@@ -182,13 +187,19 @@ def _hop(entry: _Entry, members: Mapping[str, Sequence[int]]) -> int:
 def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask) -> Mask:
     """True if the call completed; the status of its group decides where the entry itself does not say.
 
-    A group's status counts its sends and receives, too, so it shows nothing of the collectives of a group that has any.
+    A group's status numbers calls as the entries number them all (gloo), or as their own kind (NCCL). It is that of the newest
+    entry; of a group that has sends and receives, also if they are no longer in the dump, NCCL's shows nothing.
     """
+    op = integers([entry.op_id for entry in entries])
     mixed = set(pg[hop].tolist())
-    completed = {group: value[1] for group, value in _status(dump).items() if group not in mixed}
-    used, inverse = np.unique(pg, return_inverse=True)
-    last = np.array([completed.get(group, -1) for group in used.tolist()], dtype=np.int64)[inverse]
-    done = np.array([entry.state == "completed" for entry in entries], dtype=np.bool_) | ((seq >= 0) & (seq <= last))
+    done = np.array([entry.state == "completed" for entry in entries], dtype=np.bool_)
+    for group, (enqueued, completed) in _status(dump).items():
+        mine = np.flatnonzero(pg == group)
+        if not len(mine) or completed > enqueued:
+            continue
+        number = op if op[mine[-1]] == enqueued else seq
+        if number[mine[-1]] == enqueued and (number is op or group not in mixed):
+            done[mine] |= (number[mine] >= 0) & (number[mine] <= completed)
     if dump.nccl_version is not None:  # other backends retire a call when it times out, too
         done |= np.array([entry.retired is True for entry in entries], dtype=np.bool_)
     return done
@@ -246,9 +257,7 @@ def _ranks_of(value: Plain, parsed: dict[str, list[int]]) -> list[int]:
 
 def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, source: str) -> Trace:
     """The trace of a job of which only dumps are left."""
-    # Of two dumps of one rank the longer one stays.
-    known = list({dump.rank: dump for dump in sorted(dumps, key=lambda dump: len(dump.calls)) if dump.rank >= 0}.values())
-    known.sort(key=lambda dump: dump.rank)
+    known, moved = _latest(dumps)
     names, groups = Codes(), Codes()
     calls = concat(Call, [_recoded(dump, names, groups) for dump in known])
     group_ranks = {group: ranks for dump in known for group, ranks in dump.group_ranks.items()}
@@ -265,9 +274,53 @@ def alone(dumps: Sequence[Dump], refused: Sequence[InputRefused], *, name: str, 
             world_size=len(world) or None,
             group_ranks=group_ranks,
             calls=calls,
+            moved=moved,
             partial=left_out(refused),
         )
     )
+
+
+def _latest(dumps: Sequence[Dump]) -> tuple[list[Dump], dict[int, bool]]:
+    """(the last dump of every rank, of ranks with several whether the last one shows more than the one before it)."""
+    of: dict[int, list[Dump]] = {}
+    for dump in dumps:
+        if dump.rank >= 0:
+            of.setdefault(dump.rank, []).append(dump)
+    moved: dict[int, bool] = {}
+    for rank, several in of.items():
+        several.sort(key=_progress)
+        if len(several) > 1:
+            moved[rank] = _progress(several[-1]) > _progress(several[-2])
+    return _told_apart([of[rank][-1] for rank in sorted(of)]), moved
+
+
+def _told_apart(dumps: list[Dump]) -> list[Dump]:
+    """The dumps, with groups called by their members, too, where several groups have one name."""
+    ranks: dict[str, set[tuple[int, ...]]] = {}
+    for dump in dumps:
+        for name, members in dump.group_ranks.items():
+            ranks.setdefault(name, set()).add(tuple(members))
+    shared = {name for name, several in ranks.items() if len(several) > 1}
+
+    def own(dump: Dump, name: str) -> str:
+        members = dump.group_ranks.get(name, ())
+        return f"{name} of {', '.join(map(str, members))}"[:NAME_LENGTH] if name in shared and members else name
+
+    return [
+        msgspec.structs.replace(
+            dump,
+            groups=[own(dump, name) for name in dump.groups],
+            group_ranks={own(dump, name): members for name, members in dump.group_ranks.items()},
+        )
+        for dump in dumps
+    ] if shared else dumps  # fmt: skip
+
+
+def _progress(dump: Dump) -> tuple[int, ...]:
+    """How far a rank had come when it was dumped: its last call, how many calls it made in its groups, the open ones, all."""
+    calls = dump.calls
+    made = int(calls.seq[calls.seq >= 0].max(initial=-1))
+    return int(calls.created_ns.max(initial=-1)), made, -int((calls.done == 0).sum()), int(calls.started.sum()), len(calls)
 
 
 def calls_only(trace: Trace) -> Trace:
@@ -288,6 +341,7 @@ def calls_only(trace: Trace) -> Trace:
         names=trace.names if laid is None else laid.names,
         lanes=list(arrivals.LANES),
         marks=Table(Mark, {}, 0),
+        ended_ns={},
         partial=[*([BARE] if laid is None else _notes(laid, trace.names)), *absent, *trace.partial],
     )
 
@@ -349,7 +403,7 @@ def _notes(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
 
 def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
     """The trace with the calls of its dumps, and with group and sequence number of every collective that a dump also has."""
-    dumps = [dump for dump in dumps if dump.rank >= 0]
+    dumps, moved = _latest(dumps)
     if not dumps:
         return trace
     groups = Codes({name: code for code, name in enumerate(trace.groups)})
@@ -377,9 +431,19 @@ def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
         groups=list(map(str, groups)),
         group_ranks={**ranks, **trace.group_ranks},
         calls=concat(Call, calls),
-        dumped=tuple(sorted({dump.rank for dump in dumps})),
+        dumped=tuple(dump.rank for dump in dumps),
+        moved=moved,
+        ended_ns={} if tuple(trace.lanes) == arrivals.LANES else _ended(trace),
         counts={**trace.counts, **found_counts},
     )
+
+
+def _ended(trace: Trace) -> dict[int, int]:
+    """When the last op of every rank ended."""
+    cell, ranks = np.unique(trace.ops.rank, return_inverse=True)
+    last = np.zeros(len(cell), dtype=np.int64)
+    np.maximum.at(last, ranks, trace.ops.end_ns)
+    return dict(zip(cell.tolist(), last.tolist(), strict=True))
 
 
 def _matches(trace: Trace, dump: Dump) -> tuple[Ints, Ints]:

@@ -1,0 +1,92 @@
+"""Rings that were held up in steps that only the flight recorder holds: it records many more than the profiler traces.
+
+A recorder says when each rank made a call, not when the call ended. But a member of a ring that ends late makes its next call
+late, and so do those downstream of it, as far as the delay reached. So late ranks that follow each other in the ring, at least
+two and not all of them, tell the link into the first. One late rank alone may have stopped by itself, and says nothing here.
+Calls of the traced steps are left out, because the trace tells more of them, and the next one: the profiler writes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taut.core.array_types import Floats, Indices, Ints, Mask
+from taut.core.change_points import OUTLIER
+from taut.core.group_kernels import group_sort
+from taut.core.ids import numbered
+from taut.core.tables import Table, Verb
+from taut.graph import Graph
+from taut.graph.staircase import RING
+from taut.replay.wait_kernels import describe_cells
+
+SHARED = 0.5
+"""Ranks that are late by this share of the latest are late with it."""
+
+
+def recorded_hiccups(graph: Graph, least_ns: float) -> Ints:
+    """(sender, receiver) of the link behind each delay of at least so much outside the traced steps."""
+    calls = graph.trace.calls
+    calls = calls.take(
+        (calls.created_ns >= 0) & np.isin(calls.verb, RING) & (calls.seq >= 0) & np.isin(calls.rank, graph.ranks)
+    )
+    found = [_in_group(graph, calls.take(calls.group == group), least_ns) for group in np.unique(calls.group).tolist()]
+    return np.concatenate([np.zeros((0, 2), dtype=np.int64), *found])
+
+
+def _in_group(graph: Graph, calls: Table, least_ns: float) -> Ints:
+    """The same for one process group."""
+    none = np.zeros((0, 2), dtype=np.int64)
+    ranks, at = np.unique(calls.rank, return_inverse=True)
+    seq, turn = np.unique(calls.seq, return_inverse=True)
+    if len(ranks) < 3 or len(seq) * len(ranks) != len(np.unique(turn * len(ranks) + at)):
+        whole = np.bincount(turn, minlength=len(seq)) == len(ranks)
+        if len(ranks) < 3 or not whole.any() or whole.all():
+            return none
+        return _in_group(graph, calls.take(whole[turn]), least_ns)
+    created = np.zeros((len(seq), len(ranks)))
+    created[turn, at] = calls.created_ns - int(calls.created_ns.min())
+    created -= graph.clock.offset_ns[np.searchsorted(graph.clock.rank, ranks)]
+    order = np.zeros(len(seq), dtype=np.int64)
+    order[turn] = np.arange(len(calls))
+    late, far = _late(created, numbered(calls.name[order], calls.size[order]), least_ns)
+    far &= ~_traced(graph, calls, turn, len(seq))
+    far[1:] &= ~far[:-1]  # who is late stays so until all meet again: once is enough
+    far[0] = False
+    out = []
+    for k in np.flatnonzero(far).tolist():
+        down = graph.trace.backend == "gloo" and calls.verb[order[k - 1]] != Verb.ALL_GATHER
+        link = _first_of_arc(late[k], ranks, -1 if down else 1)
+        out += [link] if link is not None else []
+    return np.array(out, dtype=np.int64).reshape(-1, 2)
+
+
+def _late(created: Floats, kind: tuple[Ints, int], least_ns: float) -> tuple[Floats, Mask]:
+    """Calls × ranks: how much later than usual each came after the first; and the calls in which one was far later."""
+    cls, count = kind
+    late = created - created.min(axis=1, keepdims=True)
+    cell = (cls[:, None] * late.shape[1] + np.arange(late.shape[1])).ravel()
+    below, spread = describe_cells(-late.ravel(), *group_sort(cell, count * late.shape[1]))  # spikes do not widen it
+    more: Floats = (late.ravel() + below[cell]).reshape(late.shape)
+    usual = OUTLIER * np.nan_to_num(spread)[cell].reshape(late.shape)
+    far: Mask = (more > np.maximum(usual, least_ns)).any(axis=1)
+    return more, far
+
+
+def _traced(graph: Graph, calls: Table, turn: Ints, count: int) -> Mask:
+    """Calls made while the profiler traced, and the one after them."""
+    ops = graph.ops
+    inside = (calls.created_ns >= int(ops.start_ns.min())) & (calls.created_ns <= int(ops.end_ns.max()))
+    out = np.zeros(count, dtype=bool)
+    out[turn[inside]] = True
+    out[1:] |= out[:-1]
+    return out
+
+
+def _first_of_arc(late: Floats, ranks: Indices, way: int) -> tuple[int, int] | None:
+    """(sender, receiver): the link into the first of the late ranks in the direction of the ring, if they follow each other."""
+    held = (late >= SHARED * late.max())[::way]
+    if not 2 <= held.sum() < len(held):
+        return None
+    first = np.flatnonzero(held & ~np.roll(held, 1))
+    along = ranks[::way]
+    return (int(along[first[0] - 1]), int(along[first[0]])) if len(first) == 1 else None

@@ -1,0 +1,91 @@
+"""The order in which members of a ring collective end behind a slow link: a staircase, best of all places and shapes.
+
+Every chunk of a ring crosses every link. Let a chunk take S over one link and less over the others. The receiver of that link
+has its last chunk after all rounds, R·S; what it passes on in its last round nobody needs, so its downstream neighbour has its
+own last chunk one round earlier, the next one two rounds earlier, and so on. From the other side buffers are limited: the
+sender can be only so many chunks ahead of its receiver (one where receives are posted, as in gloo; a queue's worth in NCCL;
+any number with deep buffers), its own sender as many ahead of it, and so on. So the member j links downstream of the receiver
+ends min(j, ahead × (N − j)) stairs before it. Of an interface both links are slow: two receivers end last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from taut.core.array_types import Floats, Indices
+from taut.core.tables import Verb
+
+RING = (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER)
+ENOUGH = 8
+"""Members whose order of ending tells a staircase from habits."""
+LIKE = 0.9
+"""Correlation of the ends with a staircase: ranks of two hosts, one of which ends late, reach 0.87."""
+CLOSES = (0.5, 1.5)
+"""Rounds × stair ÷ transfer that closes a ring: from a link that costs nothing to one that costs all, and what noise adds."""
+STEEPER = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 1e6)
+"""How many times as high as those downstream the stairs upstream are: as many as a sender may be chunks ahead of its receiver
+(one, a queue's two, any number), more where the chunk that is passed on piece by piece makes those downstream lower."""
+FINER = 8
+"""Times the steps between these are halved around the best."""
+TRIED = 6
+"""Staircases that are tried at every place, as far as they are unlike each other: one link or two; one, two or any ahead."""
+
+Spectrum = NDArray[np.complex128]
+
+
+class Staircase(Struct, frozen=True):
+    """A staircase fitted to the ends of a ring, whose members stand in the direction in which chunks go."""
+
+    like: float
+    """Correlation of the ends with it."""
+    height: float
+    """Of a stair, in the unit of the ends."""
+    shape: Floats
+    """Of unit height, with mean zero."""
+    receivers: Indices
+    """Positions of those that end last: one behind a slow link, two behind a slow interface."""
+
+    def heights(self, ends: Floats) -> Floats:
+        """Of a stair in every row of ends."""
+        out: Floats = (ends - ends.mean(axis=-1, keepdims=True)) @ self.shape / (self.shape @ self.shape)
+        return out
+
+
+def staircase(ends: Floats) -> Staircase | None:
+    """The best staircase; None where all end together."""
+    away = ends - ends.mean()
+    if len(ends) < 3 or not (away @ away) > 0:
+        return None
+    return max((_steepest(away, both) for both in (0, 1)), key=lambda found: found.like)
+
+
+def _steepest(away: Floats, both: int) -> Staircase:
+    """The best staircase behind one link or two: a coarse search over how steep it is upstream, and then a finer one."""
+    seen = np.fft.rfft(away)
+    tried = [(_placed(away, seen, steeper, both), steeper) for steeper in STEEPER]
+    best, steeper = max(tried, key=lambda found: found[0].like)
+    step = 0.2
+    for _ in range(FINER if len(away) >= ENOUGH else 0):  # four members are like one of many staircases, whatever they do
+        step /= 2
+        near = [steeper * (1 - step), steeper * (1 + step)]
+        best, steeper = max([(best, steeper), *((_placed(away, seen, x, both), x) for x in near)], key=lambda f: f[0].like)
+    return best
+
+
+def _placed(away: Floats, seen: Spectrum, steeper: float, both: int) -> Staircase:
+    """A staircase at its best place in the ring."""
+    at = np.arange(len(away))
+    stairs = -np.minimum(np.maximum(at - both, 0), steeper * (len(away) - at))
+    shape = stairs - stairs.mean()
+    fit = np.fft.irfft(seen * np.conj(np.fft.rfft(shape)), len(away))  # over all places at once
+    place, power = int(np.argmax(fit)), float(shape @ shape)
+    like = float(fit[place]) / np.sqrt(float(away @ away) * power)
+    return Staircase(like, float(fit[place]) / power, np.roll(shape, place), (place + np.arange(1 + both)) % len(away))
+
+
+def closing_staircase(rounds_late: Floats) -> Staircase | None:
+    """The best staircase, if the ends (in units of a mean round) are like it and its stairs close the ring."""
+    found = staircase(rounds_late)
+    return found if found is not None and found.like >= LIKE and CLOSES[0] <= found.height <= CLOSES[1] else None

@@ -1,0 +1,45 @@
+"""Members of a ring end one after the other behind a slow link: place, kind and height of the stairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from taut.graph.staircase import LIKE, closing_staircase, staircase
+
+
+def ends(members: int, receivers: list[int], ahead: float, height: float = 1.0) -> np.ndarray:
+    """Written down member by member: stairs to the next receiver upstream and, as many as may be ahead, downstream."""
+    out = []
+    for member in range(members):
+        up = min((member - receiver) % members for receiver in receivers)
+        down = min((receiver - member) % members for receiver in receivers)
+        out.append(-height * min(up, ahead * down))
+    return np.array(out, dtype=np.float64)
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 1000])
+@pytest.mark.parametrize("members", [4, 8, 13, 64, 200])
+@pytest.mark.parametrize("both", [False, True])
+def test_the_place_is_exact(members: int, ahead: int, both: bool) -> None:
+    receivers = [members - 1, 0] if both else [members - 1]
+    found = staircase(ends(members, receivers, ahead, 0.8))
+    assert found is not None
+    assert found.receivers.tolist() == receivers
+    assert found.like > 0.999
+    assert found.height == pytest.approx(0.8, rel=0.02)
+
+
+def test_ends_by_host_are_no_staircase() -> None:
+    """Half of the ranks end late, or every other one, or one alone."""
+    for late in (np.arange(16) >= 8, np.arange(16) % 2 == 0, np.arange(16) == 5):
+        found = staircase(np.where(late, 1.0, 0.0))
+        assert found is not None
+        assert found.like < LIKE
+
+
+def test_stairs_must_close_the_ring() -> None:
+    assert closing_staircase(ends(8, [3], 1, 0.9)) is not None
+    assert closing_staircase(ends(8, [3], 1, 0.3)) is None
+    assert closing_staircase(ends(8, [3], 1, 2.0)) is None
+    assert closing_staircase(np.zeros(8)) is None
