@@ -24,7 +24,7 @@ RELAYED = ("latency", "loss")
 """Faults that need the userspace relay on a rank's link."""
 FATAL = ("hang", "kill")
 """Faults that a job does not survive: they come last, after the healthy parts."""
-OUTSIDE = ("link", "link-one-way", "latency", "loss", "two", "quota", "skew")
+OUTSIDE = ("link", "link-one-way", "latency", "loss", "two", "quota", "skew", "contention")
 """Faults done to a rank's network, control group or clock: ranks on a GPU are plain processes and have none of their own."""
 FAULTED = ("faulted", "unprofiled")
 """Parts in which the fault is there: the analysed one, and on a GPU the same steps without the profiler."""

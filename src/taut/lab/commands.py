@@ -43,6 +43,16 @@ class _About(TypedDict):
     places: str
 
 
+class _Chosen(TypedDict):
+    """The options of a matrix: fields of ``Chosen``."""
+
+    jobs: tuple[str, ...]
+    faults: tuple[str, ...]
+    ranks: int | None
+    device: str
+    only: tuple[str, ...]
+
+
 @click.group(short_help="Run real jobs with real faults and score the analysis.")
 def lab() -> None:
     """Real multi-rank jobs on this machine, real faults, known truth, and a score.
@@ -108,21 +118,18 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
 @_SEED
 @click.option("--job", "jobs", multiple=True, help="Only these jobs (may be repeated).")
 @click.option("--fault", "faults", multiple=True, help="Only these faults (may be repeated).")
-@click.option("--ranks", type=int, default=4, show_default=True, help="Ranks of the real jobs.")
+@click.option("--ranks", type=int, help="Ranks of the real jobs.  [default: 4, 8 and some 16]")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(("past", "start", "healthy")),
+    help="Only faults that begin in mid-run, that are there from the start, or healthy runs (may be repeated).",
+)
 @_DEVICE
 @click.option("--modelled", is_flag=True, help="Generated jobs of 64 to 1,024 ranks instead of real ones; needs no root.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for runs, table and plots.")
 @_JSON
-def matrix(
-    seed: int,
-    jobs: tuple[str, ...],
-    faults: tuple[str, ...],
-    ranks: int,
-    device: str,
-    modelled: bool,
-    output: str,
-    as_json: bool,
-) -> None:
+def matrix(seed: int, modelled: bool, output: str, as_json: bool, **chosen: Unpack[_Chosen]) -> None:
     """Run every fault on several jobs, and healthy jobs beside them; print the table and write it with plots.
 
     A run that is already in the folder is scored and not run again, so an interrupted matrix goes on where it stopped.
@@ -131,12 +138,12 @@ def matrix(
 
     rows: list[Row] = []
     if modelled:
-        runs = list(plans.model_plan(seed, jobs, faults))
+        runs = list(plans.model_plan(seed, chosen["jobs"], chosen["faults"]))
         for row in plans.judge_model(runs):
             rows.append(row)
             _print_progress(len(rows), len(runs), row)
     else:
-        specs = plans.plan(seed, Path(output).resolve() / "runs", jobs, faults, ranks, device)
+        specs = plans.plan(seed, Path(output).resolve() / "runs", plans.Chosen(**chosen))
         for spec in specs:
             spec.check()
         rows = _run_all(specs)

@@ -25,11 +25,11 @@ from taut.lab import net
 from taut.lab.case import FATAL, PLAIN, Spec, clocks
 from taut.lab.net import Loopback, Socket
 from taut.lab.torch_jobs import HOPS, Job, Loss, Pace, event_now
-from taut.lab.truth import Injected
+from taut.lab.truth import BASELINE, TRACES, Injected
 
 PORT = 29500
 TIMEOUT_S, FATAL_TIMEOUT_S = 25, 6
-WRITTEN = ("healthy-0", "faulted")
+WRITTEN = (BASELINE, TRACES)
 """Parts whose traces are kept: what is analysed, and the baseline."""
 
 

@@ -12,6 +12,8 @@ from taut.core.errors import RunError
 TRUTH = "truth.json"
 TRACES = "faulted"
 """Folder inside a lab run that ``taut analyze`` gets; beside it ``healthy-0``, ``healthy-1``: the counterfactual."""
+BASELINE = "healthy-0"
+"""The part before, whose traces are kept as well: a healthy run of the same job."""
 
 MODES: dict[str, str | None] = {
     "none": None,
