@@ -172,7 +172,7 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
     return _row(
         truth, verdict=verdict, detected=bool(findings), found=_joined(sentences), predicted_ns=predicted,
         onset_error_steps=_onset(findings, faults, result.job.first_step or 0),
-        extra=sum(not any(_fits(f, fault) for fault in faults) for f in findings),
+        extra=sum(not any(_fits(f, fault) or (truth.places != "1" and _part(f, fault)) for fault in faults) for f in findings),
         counterfactual_error=abs(predicted - saving) / saving if worth else None,
         clock_error_ns=clock_error, clock_covered=covered, closes=result.ledger is not None and result.ledger.closes,
         device_steps=device_steps(result.device, truth), class_named=_class_named(findings, faults),
@@ -254,9 +254,10 @@ def _verdict(findings: Sequence[Finding], faults: Sequence[Injected], truth: Tru
         return "false finding" if findings else "quiet"
     if {fault.mode for fault in faults} - built:
         return "not yet"
-    if truth.places != "1" and (_in_parts(findings, faults[0]) or _together(findings, faults)):
+    many = truth.places != "1"
+    if many and (_in_parts(findings, faults[0]) or _together(findings, faults)):
         return "right"
-    if not findings or any(_fits(findings[0], fault) for fault in faults):
+    if not findings or any(_fits(findings[0], fault) or (many and _part(findings[0], fault)) for fault in faults):
         return "right" if all(any(_fits(f, fault) for f in findings) for fault in faults) else "missed"
     return "wrong place" if any(_names(findings[0], fault) for fault in faults) else "wrong mode"
 
@@ -283,10 +284,21 @@ def _in_parts(findings: Sequence[Finding], fault: Injected) -> bool:
     """Whether the first findings, one by one, name nobody but ranks of a faulty set, and all of them."""
     wanted, named = set(fault.ranks), set[int]()
     for f in findings:
-        if f.links or fault.links or not set(f.ranks) <= wanted or not _names(f, fault):
+        if not _part(f, fault):
             break
         named |= set(f.ranks)
     return bool(wanted) and named == wanted
+
+
+def _part(finding: Finding, fault: Injected) -> bool:
+    """Whether a finding names some ranks of a faulty set and nobody else."""
+    return (
+        bool(finding.ranks)
+        and set(finding.ranks) <= set(fault.ranks)
+        and not finding.links
+        and not fault.links
+        and (_names(finding, fault))
+    )
 
 
 def _together(findings: Sequence[Finding], faults: Sequence[Injected]) -> bool:
