@@ -92,7 +92,7 @@ def run(output: str, **about: Unpack[_About]) -> None:
 @click.option("-o", "--output", type=click.Path(), help="Folder for the table (JSON, CSV, Markdown) and its plots.")
 @_JSON
 def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_json: bool) -> None:
-    """Analyze lab runs and compare with their truth."""
+    """Analyze lab runs, alone and with their first healthy part as baseline, and compare with their truth."""
     from taut.lab.matrix import BUILT, judge
 
     runs = [found for folder in folders for found in _runs(Path(folder))]

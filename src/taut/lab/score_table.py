@@ -83,16 +83,18 @@ def _order(row: Row) -> tuple[bool, int, str, str, int, int]:
 
 def groups(summary: Summary) -> Grid:
     """With a past and without, with a baseline and without: what is right, by what was faulty."""
-
-    def words(share: Share) -> str:
-        return _of(share, "").replace("  ", " ") if share.of else "–"
-
+    when = {True: "with a past", False: "from the start"}
     body = [
-        ["healthy runs with a finding" if g.past is None else f"{g.place}, {'with a past' if g.past else 'from the start'}",
-         words(g.alone), words(g.with_baseline)]
+        ["healthy, a finding" if g.past is None else f"{g.place}, {when[g.past]}", _short(g.alone), _short(g.with_baseline)]
         for g in summary.groups
-    ]  # fmt: skip
-    return Grid(["root cause right at first place", "alone", "with a baseline"], body)
+    ]
+    return Grid(["right at first place (95 %)", "alone", "with a baseline"], body)
+
+
+def _short(share: Share) -> str:
+    if share.value is None or share.lo is None or share.hi is None:
+        return "–"
+    return f"{share.count} of {share.of} = {percent(share.value)} ({100 * share.lo:.1f}–{100 * share.hi:.1f})"
 
 
 def cell(rows: Sequence[Row]) -> str:
