@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from taut.lab.score import Row, Share, Summary, summarise
-from taut.lab.truth import MODES
+from taut.lab.truth import HEALTHY, MODES
 from taut.render.text import duration, percent, safe
 
 if TYPE_CHECKING:
@@ -110,8 +110,15 @@ def failures(rows: Sequence[Row]) -> list[str]:
         run = f"{r.label} × {r.job}, {r.ranks} ranks, seed {r.seed}"
         for said, verdict, found in (("", r.verdict, r.found), ("with a baseline ", r.baseline_verdict, r.baseline_found)):
             if verdict not in (*GOOD, NOT_YET, None):
-                out.append(safe(f"{run}: {said}{verdict}; found {found}; wanted {r.wanted}"))
+                out.append(safe(f"{run}: {said}{verdict}; found {found}; wanted {r.wanted}{_cost(r)}"))
     return out
+
+
+def _cost(row: Row) -> str:
+    """What the fault cost, as measured."""
+    if row.fault in HEALTHY or row.saving_ns is None or row.saving_se_ns is None:
+        return ""
+    return f"; it cost {row.saving_ns / 1e6:.0f} ± {row.saving_se_ns / 1e6:.0f} ms"
 
 
 def device(rows: Sequence[Row]) -> Grid:
