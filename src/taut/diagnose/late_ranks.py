@@ -77,8 +77,8 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
             continue
         change = like_peers(graph, e.blame, rank)
         excess = e.blame.excess_ns[change.ops]
-        mode, total = mode_of(graph, change.ops, excess), float(excess.sum())
-        found = Member(rank, 0, last, mode, (change,), 1 - apart.chance[rank], total, apart.score[rank], False)
+        mode, total, sure = mode_of(graph, change.ops, excess), float(excess.sum()), 1 - float(apart.chance[rank])
+        found = Member(rank, 0, last, mode, (change,), sure, total, float(apart.score[rank]), False)
         out += [found] if total >= LEAST * e.observed.wall_ns else []
     return out
 
