@@ -545,7 +545,7 @@ def dumps(j: Job, folder: Path, *, at: float = 1e18, lost: Iterable[int] = (), s
             late = sum(not done for _, done in made[op.rank])
             if gone or op.start > at or (op.rank in blocked and late > ahead):
                 continue
-            made[op.rank].append((op, not missing and op.end <= at and op.rank not in blocked))
+            made[op.rank].append((op, bool(not missing and op.end <= at and op.rank not in blocked)))
         if missing:
             blocked |= {op.rank for op in some}
             stuck[key] = True
