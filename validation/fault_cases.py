@@ -154,8 +154,18 @@ class Job:
         idle = 0.05 + (self.world.pause(rank, step) if first else 0.0)
         return self._add(Do(rank, step, name, took, lane, idle=idle, part=part))
 
-    def meet(self, ranks: list[int], step: int, name: str, mb: float, *, group: str = "world", algorithm: str = "ring",
-             lane: str = "main", after: dict[int, int] | None = None) -> None:  # fmt: skip
+    def meet(
+        self,
+        ranks: list[int],
+        step: int,
+        name: str,
+        mb: float,
+        *,
+        group: str = "world",
+        algorithm: str = "ring",
+        lane: str = "main",
+        after: dict[int, int] | None = None,
+    ) -> None:
         self.groups.setdefault(group, ranks)
         for rank in ranks:
             seq = self.counts[group, rank]
@@ -246,10 +256,7 @@ class Job:
 
     def _ring(self, members: list[int], arrive: np.ndarray, op: Do, noise: np.ndarray) -> np.ndarray:
         """Each rank passes on what it got, piece by piece; a sender may be `room` chunks ahead of its receiver."""
-        if op.group == "world" and self.order:
-            around = [members.index(r) for r in self.order]
-        else:
-            around = list(range(len(members)))
+        around = [members.index(r) for r in self.order] if op.group == "world" and self.order else list(range(len(members)))
         n = len(around)
         rounds = (2 if "reduce" in op.name and "scatter" not in op.name else 1) * (n - 1) * self.loops
         piece = op.size / n / self.loops / self.pieces
@@ -442,8 +449,15 @@ def hierarchical(j: Job, per: int) -> Job:
 # --- writers -----------------------------------------------------------------------------------------------------------
 
 
-def op_table(j: Job, folder: Path, *, drop: tuple[str, ...] = (), only: set[int] | None = None, label: Any = None,
-             skew: dict[str, float] | None = None) -> None:  # fmt: skip
+def op_table(
+    j: Job,
+    folder: Path,
+    *,
+    drop: tuple[str, ...] = (),
+    only: set[int] | None = None,
+    label: Any = None,
+    skew: dict[str, float] | None = None,
+) -> None:
     """One CSV of all ranks; columns in `drop` are left out; `label` renames ranks; `skew` moves hosts' clocks (ms)."""
     columns = ["rank", "step", "class", "start_ns", "duration_ns", "lane", "group", "seq", "bytes", "peer", "host"]
     columns += ["stage", "dp_rank"] if j.stage else []
@@ -457,34 +471,60 @@ def op_table(j: Job, folder: Path, *, drop: tuple[str, ...] = (), only: set[int]
             if only is not None and op.rank not in only:
                 continue
             off = (skew or {}).get(j.hosts[op.rank], 0.0)
-            write.writerow({
-                "rank": name(op.rank), "step": op.step, "class": op.name, "start_ns": T0 + round((op.start + off) * MS),
-                "duration_ns": round((op.end - op.start) * MS), "lane": op.lane, "group": op.group,
-                "seq": op.seq if op.seq >= 0 else "", "bytes": op.size if op.size >= 0 else "",
-                "peer": name(op.peer) if op.peer >= 0 else "", "host": j.hosts[op.rank],
-                "stage": j.stage.get(op.rank, ""), "dp_rank": j.dp_rank.get(op.rank, ""),
-                "microbatch": op.part if op.part >= 0 else "",
-            })  # fmt: skip
+            write.writerow(
+                {
+                    "rank": name(op.rank),
+                    "step": op.step,
+                    "class": op.name,
+                    "start_ns": T0 + round((op.start + off) * MS),
+                    "duration_ns": round((op.end - op.start) * MS),
+                    "lane": op.lane,
+                    "group": op.group,
+                    "seq": op.seq if op.seq >= 0 else "",
+                    "bytes": op.size if op.size >= 0 else "",
+                    "peer": name(op.peer) if op.peer >= 0 else "",
+                    "host": j.hosts[op.rank],
+                    "stage": j.stage.get(op.rank, ""),
+                    "dp_rank": j.dp_rank.get(op.rank, ""),
+                    "microbatch": op.part if op.part >= 0 else "",
+                }
+            )
 
 
-KERNEL = {"all-reduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "all-gather": "ncclDevKernel_AllGather_RING_LL",
-          "reduce-scatter": "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", "all-to-all": "ncclDevKernel_SendRecv"}  # fmt: skip
+KERNEL = {
+    "all-reduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+    "all-gather": "ncclDevKernel_AllGather_RING_LL",
+    "reduce-scatter": "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL",
+    "all-to-all": "ncclDevKernel_SendRecv",
+}
 WORD = {"all-reduce": "allreduce", "all-gather": "_allgather_base", "reduce-scatter": "_reduce_scatter_base"}
 
 
 def kineto(j: Job, folder: Path, *, only: set[int] | None = None) -> None:
     """One file a rank: the host launches a step's kernels at once and waits for the device at its end."""
-    groups = [{"pg_name": name, "pg_desc": name, "backend_config": "cuda:nccl", "pg_size": len(some), "ranks": some}
-              for name, some in j.groups.items()]  # fmt: skip
+    groups = [
+        {"pg_name": name, "pg_desc": name, "backend_config": "cuda:nccl", "pg_size": len(some), "ranks": some}
+        for name, some in j.groups.items()
+    ]
     for r in range(j.ranks):
         if only is not None and r not in only:
             continue
         mine = [op for op in j.ops if op.rank == r]
         events: list[dict[str, Any]] = []
 
-        def add(cat: str, name: str, ts: float, dur: float, pid: int, tid: int, args: Any) -> None:
-            events.append({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": round(ts * 1000, 3),
-                           "dur": round(dur * 1000, 3), "args": args})  # noqa: B023  # fmt: skip
+        def add(cat: str, name: str, ts: float, dur: float, pid: int, tid: int, args: Any, to: Any = events) -> None:
+            to.append(
+                {
+                    "ph": "X",
+                    "cat": cat,
+                    "name": name,
+                    "pid": pid,
+                    "tid": tid,
+                    "ts": round(ts * 1000, 3),
+                    "dur": round(dur * 1000, 3),
+                    "args": args,
+                }
+            )
 
         correlation = 0
         for s in range(j.steps):
@@ -500,16 +540,28 @@ def kineto(j: Job, folder: Path, *, only: set[int] | None = None) -> None:
                 name = f"gemm_{op.name}"
                 if op.kind == "meet":
                     name = KERNEL[op.name]
-                    args |= {"Collective name": WORD[op.name], "Process Group Name": op.group, "dtype": "BFloat16",
-                             "In msg nelems": op.size // 2, "Out msg nelems": op.size // 2, "Seq": op.seq,
-                             "Group size": len(j.groups[op.group]), "Process Group Ranks": str(j.groups[op.group])}  # fmt: skip
+                    args |= {
+                        "Collective name": WORD[op.name],
+                        "Process Group Name": op.group,
+                        "dtype": "BFloat16",
+                        "In msg nelems": op.size // 2,
+                        "Out msg nelems": op.size // 2,
+                        "Seq": op.seq,
+                        "Group size": len(j.groups[op.group]),
+                        "Process Group Ranks": str(j.groups[op.group]),
+                    }
                 add("kernel", name, op.start, op.end - op.start, 0, stream, args)
             correlation += 1
             wait = begin + 0.002 * (len(ops) + 2)
             add("cuda_runtime", "cudaDeviceSynchronize", wait, end + 0.003 - wait, 1, 1, {"correlation": correlation})
         info = {"backend": "nccl", "rank": r, "world_size": j.ranks, "pg_count": len(groups), "pg_config": groups}
-        document = {"schemaVersion": 1, "host_name": j.hosts[r], "distributedInfo": info,
-                    "baseTimeNanoseconds": T0, "traceEvents": events}  # fmt: skip
+        document = {
+            "schemaVersion": 1,
+            "host_name": j.hosts[r],
+            "distributedInfo": info,
+            "baseTimeNanoseconds": T0,
+            "traceEvents": events,
+        }
         (folder / f"rank{r}.json").write_text(json.dumps(document))
 
 
@@ -524,8 +576,16 @@ def step_times(j: Job, folder: Path) -> None:
                 write.writerow([r, s, round(sum(op.ms + op.idle for op in mine), 4)])
 
 
-def dumps(j: Job, folder: Path, *, at: float = 1e18, lost: Iterable[int] = (), stopped: dict[int, float] | None = None,
-          ahead: int = 0, tail: str = "") -> None:  # fmt: skip
+def dumps(
+    j: Job,
+    folder: Path,
+    *,
+    at: float = 1e18,
+    lost: Iterable[int] = (),
+    stopped: dict[int, float] | None = None,
+    ahead: int = 0,
+    tail: str = "",
+) -> None:
     """Flight recorders at a time: a host makes a call when the op before it ended; `stopped` ranks make none after a time.
 
     With `stopped`, whoever waits for a stopped rank stays in its call, and hosts go on enqueuing `ahead` more calls.
@@ -555,19 +615,28 @@ def dumps(j: Job, folder: Path, *, at: float = 1e18, lost: Iterable[int] = (), s
         names = [g for g, some in j.groups.items() if r in some]
         entries = [
             {
-                "record_id": i, "pg_id": names.index(op.group), "process_group": [op.group, "pg"], "collective_seq_id": op.seq + 1,
-                "p2p_seq_id": 0, "profiling_name": "nccl:" + op.name.replace("-", "_"), "is_p2p": False,
-                "time_created_ns": T0 + round(op.start * MS), "input_sizes": [[op.size // 2]],
-                "state": "completed" if done else "scheduled", "retired": done,
+                "record_id": i,
+                "pg_id": names.index(op.group),
+                "process_group": [op.group, "pg"],
+                "collective_seq_id": op.seq + 1,
+                "p2p_seq_id": 0,
+                "profiling_name": "nccl:" + op.name.replace("-", "_"),
+                "is_p2p": False,
+                "time_created_ns": T0 + round(op.start * MS),
+                "input_sizes": [[op.size // 2]],
+                "state": "completed" if done else "scheduled",
+                "retired": done,
             }
             for i, (op, done) in enumerate(made[r])
-        ]  # fmt: skip
+        ]
         status = {}
         for k, g in enumerate(names):
             mine = [(op, done) for op, done in made[r] if op.group == g]
             over = [op.seq + 1 for op, done in mine if done]
-            status[str(k)] = {"last_enqueued_collective": mine[-1][0].seq + 1 if mine else -1,
-                              "last_completed_collective": over[-1] if over else -1}  # fmt: skip
+            status[str(k)] = {
+                "last_enqueued_collective": mine[-1][0].seq + 1 if mine else -1,
+                "last_completed_collective": over[-1] if over else -1,
+            }
         config = {g: {"name": g, "desc": "pg", "ranks": str(j.groups[g])} for g in names}
         document = {
             "version": "2.9",
@@ -639,108 +708,240 @@ def cases(seed: int) -> dict[str, Case]:
     c["ring8-link"] = Case("find", of(ddp, job(8, hosts=eight)), slow_link([(3, 4)], 4), links=links("3:4"))
     c["ring8-link-fsdp"] = Case("find", of(fsdp, job(8, hosts=eight)), slow_link([(6, 7)], 3), links=links("6:7"))
     c["ring8-link-kineto"] = Case("find", of(ddp, job(8, hosts=eight)), slow_link([(5, 6)], 4), kineto, links=links("5:6"))
-    c["ring8-link-loops4"] = Case("maybe", of(ddp, job(8, hosts=eight, loops=4), mb=240), slow_link([(3, 4)], 4),
-                                  links=links("3:4"), note="the buffer goes round four times, as NCCL's does")  # fmt: skip
-    c["ring8-link-whole-chunks"] = Case("find", of(ddp, job(8, hosts=eight, pieces=1)), slow_link([(3, 4)], 4), links=links("3:4"),
-                                        note="a chunk is passed on as a whole")  # fmt: skip
-    c["ring8-link-room-1"] = Case("find", of(ddp, job(8, hosts=eight, room=1)), slow_link([(3, 4)], 4), links=links("3:4"),
-                                  note="a sender ends when its receiver begins the last chunk")  # fmt: skip
-    c["ring16-two-links"] = Case("maybe", of(ddp, job(16, hosts=hosts_of(16, 1))), slow_link([(2, 3), (9, 10)], 4),
-                                 links=links("2:3", "9:10"))  # fmt: skip
+    c["ring8-link-loops4"] = Case(
+        "maybe",
+        of(ddp, job(8, hosts=eight, loops=4), mb=240),
+        slow_link([(3, 4)], 4),
+        links=links("3:4"),
+        note="the buffer goes round four times, as NCCL's does",
+    )
+    c["ring8-link-whole-chunks"] = Case(
+        "find",
+        of(ddp, job(8, hosts=eight, pieces=1)),
+        slow_link([(3, 4)], 4),
+        links=links("3:4"),
+        note="a chunk is passed on as a whole",
+    )
+    c["ring8-link-room-1"] = Case(
+        "find",
+        of(ddp, job(8, hosts=eight, room=1)),
+        slow_link([(3, 4)], 4),
+        links=links("3:4"),
+        note="a sender ends when its receiver begins the last chunk",
+    )
+    c["ring16-two-links"] = Case(
+        "maybe", of(ddp, job(16, hosts=hosts_of(16, 1))), slow_link([(2, 3), (9, 10)], 4), links=links("2:3", "9:10")
+    )
     c["ring8-nic"] = Case("find", of(ddp, job(8, hosts=eight)), slow_link([(4, 5), (5, 6)], 4), links=links("4:5", "5:6"))
-    c["ring8-reversed"] = Case("maybe", of(ddp, job(8, hosts=eight, order=list(range(7, -1, -1)))), slow_link([(4, 3)], 4),
-                               links=links("4:3"))  # fmt: skip
+    c["ring8-reversed"] = Case(
+        "maybe", of(ddp, job(8, hosts=eight, order=list(range(7, -1, -1)))), slow_link([(4, 3)], 4), links=links("4:3")
+    )
     order = [int(r) for r in np.random.default_rng(base).permutation(8)]
-    c["ring8-permuted"] = Case("maybe", of(ddp, job(8, hosts=eight, order=order)), slow_link([(order[2], order[3])], 4),
-                               links=links(f"{order[2]}:{order[3]}"), note=f"the ring goes {order}")  # fmt: skip
-    c["ring64-between-hosts"] = Case("find", of(ddp, job(64, 10, hosts=hosts_of(64, 8), between_hosts=2.0), mb=160),
-                                     slow_link([(23, 24)], 4), links=links("23:24"))  # fmt: skip
-    c["ring16-healthy-uneven-fabric"] = Case("quiet", of(ddp, job(16, hosts=hosts_of(16, 4), between_hosts=4.0)),
-                                             note="links between hosts are four times as slow by design")  # fmt: skip
-    c["ring8-healthy-two-hosts"] = Case("quiet", of(ddp, job(8, hosts=hosts_of(8, 4), between_hosts=6.0)),
-                                        note="two of eight links are slower by design")  # fmt: skip
-    c["tree8-edge"] = Case("maybe", of(ddp, job(8, hosts=eight), algorithm="tree", mb=30), slow_link([(1, 3), (3, 1)], 5),
-                           links=links("1:3", "3:1"), also=lambda f: set(f["links"]) <= {"1:3", "3:1"})  # fmt: skip
+    c["ring8-permuted"] = Case(
+        "maybe",
+        of(ddp, job(8, hosts=eight, order=order)),
+        slow_link([(order[2], order[3])], 4),
+        links=links(f"{order[2]}:{order[3]}"),
+        note=f"the ring goes {order}",
+    )
+    c["ring64-between-hosts"] = Case(
+        "find",
+        of(ddp, job(64, 10, hosts=hosts_of(64, 8), between_hosts=2.0), mb=160),
+        slow_link([(23, 24)], 4),
+        links=links("23:24"),
+    )
+    c["ring16-healthy-uneven-fabric"] = Case(
+        "quiet",
+        of(ddp, job(16, hosts=hosts_of(16, 4), between_hosts=4.0)),
+        note="links between hosts are four times as slow by design",
+    )
+    c["ring8-healthy-two-hosts"] = Case(
+        "quiet", of(ddp, job(8, hosts=hosts_of(8, 4), between_hosts=6.0)), note="two of eight links are slower by design"
+    )
+    c["tree8-edge"] = Case(
+        "maybe",
+        of(ddp, job(8, hosts=eight), algorithm="tree", mb=30),
+        slow_link([(1, 3), (3, 1)], 5),
+        links=links("1:3", "3:1"),
+        also=lambda f: set(f["links"]) <= {"1:3", "3:1"},
+    )
     c["tree16-healthy"] = Case("quiet", of(ddp, job(16, hosts=hosts_of(16, 1)), algorithm="tree", mb=30))
     c["tree8-slow-rank"] = Case(
         "find", of(ddp, job(8, hosts=eight), algorithm="tree", mb=30), slow([6], 0.4), ranks=frozenset({6})
     )
-    c["hierarchical-link"] = Case("maybe", of(hierarchical, job(16, hosts=hosts_of(16, 4), between_hosts=2.0), per=4),
-                                  slow_link([(6, 10)], 5), links=links("6:10"))  # fmt: skip
+    c["hierarchical-link"] = Case(
+        "maybe",
+        of(hierarchical, job(16, hosts=hosts_of(16, 4), between_hosts=2.0), per=4),
+        slow_link([(6, 10)], 5),
+        links=links("6:10"),
+    )
     c["hierarchical-healthy"] = Case("quiet", of(hierarchical, job(16, hosts=hosts_of(16, 4), between_hosts=2.0), per=4))
     rng = np.random.default_rng(base + 7)
     skew = {f"node{r}": float(rng.uniform(5, 20) * rng.choice([-1, 1])) for r in range(8)}
-    c["skew-link"] = Case("find", of(ddp, job(8, hosts=eight)), slow_link([(2, 3)], 4),
-                          lambda j, f: op_table(j, f, skew=skew), links=links("2:3"))  # fmt: skip
+    c["skew-link"] = Case(
+        "find", of(ddp, job(8, hosts=eight)), slow_link([(2, 3)], 4), lambda j, f: op_table(j, f, skew=skew), links=links("2:3")
+    )
     c["skew-healthy"] = Case("quiet", of(ddp, job(8, hosts=eight)), write=lambda j, f: op_table(j, f, skew=skew))
-    c["no-bytes-link"] = Case("maybe", of(ddp, job(8, hosts=eight)), slow_link([(3, 4)], 4),
-                              lambda j, f: op_table(j, f, drop=("bytes",)), links=links("3:4"))  # fmt: skip
+    c["no-bytes-link"] = Case(
+        "maybe",
+        of(ddp, job(8, hosts=eight)),
+        slow_link([(3, 4)], 4),
+        lambda j, f: op_table(j, f, drop=("bytes",)),
+        links=links("3:4"),
+    )
     c["ring4-link-since-8"] = Case(
         "find", of(ddp, job(4, hosts=hosts_of(4, 1))), slow_link([(1, 2)], 4, since=8), links=links("1:2")
     )
     hit = {5, 13, 22, 31, 36}
-    c["rare-hiccups-link"] = Case("find", of(ddp, job(8, 40, hosts=eight)),
-                                  World(stall=lambda a, b, s: 90.0 if (a, b) == (2, 3) and s in hit else 0.0), links=links("2:3"),
-                                  note="90 ms in 5 of 40 steps, in both all-reduces")  # fmt: skip
+    c["rare-hiccups-link"] = Case(
+        "find",
+        of(ddp, job(8, 40, hosts=eight)),
+        World(stall=lambda a, b, s: 90.0 if (a, b) == (2, 3) and s in hit else 0.0),
+        links=links("2:3"),
+        note="90 ms in 5 of 40 steps, in both all-reduces",
+    )
     c["ring8-link-3-steps"] = Case("maybe", of(ddp, job(8, 3, hosts=eight)), slow_link([(3, 4)], 4), links=links("3:4"))
 
     # Two at once.
-    c["rank-and-link"] = Case("find", of(ddp, job(8, hosts=eight)), both(slow([6], 0.4), slow_link([(2, 3)], 4)),
-                              ranks=frozenset({6}), links=links("2:3"))  # fmt: skip
-    c["two-hosts-of-8"] = Case("find", of(ddp, job(64, 10, hosts=hosts_of(64, 8)), algorithm="star", mb=20),
-                               slow([*range(8, 16), *range(40, 48)], 0.4), ranks=frozenset([*range(8, 16), *range(40, 48)]))  # fmt: skip
-    c["host-and-link"] = Case("find", of(ddp, job(16, hosts=hosts_of(16, 4)), mb=120),
-                              both(slow(range(8, 12), 0.4), slow_link([(2, 3)], 4)), ranks=frozenset(range(8, 12)), links=links("2:3"))  # fmt: skip
-    c["two-ranks-unequal-faults"] = Case("find", of(ddp, job(16, hosts=hosts_of(16, 4))),
-                                         World(work=lambda r, s: {3: 1.6, 9: 1.3}.get(r, 1.0)), ranks=frozenset({3, 9}))  # fmt: skip
+    c["rank-and-link"] = Case(
+        "find",
+        of(ddp, job(8, hosts=eight)),
+        both(slow([6], 0.4), slow_link([(2, 3)], 4)),
+        ranks=frozenset({6}),
+        links=links("2:3"),
+    )
+    c["two-hosts-of-8"] = Case(
+        "find",
+        of(ddp, job(64, 10, hosts=hosts_of(64, 8)), algorithm="star", mb=20),
+        slow([*range(8, 16), *range(40, 48)], 0.4),
+        ranks=frozenset([*range(8, 16), *range(40, 48)]),
+    )
+    c["host-and-link"] = Case(
+        "find",
+        of(ddp, job(16, hosts=hosts_of(16, 4)), mb=120),
+        both(slow(range(8, 12), 0.4), slow_link([(2, 3)], 4)),
+        ranks=frozenset(range(8, 12)),
+        links=links("2:3"),
+    )
+    c["two-ranks-unequal-faults"] = Case(
+        "find",
+        of(ddp, job(16, hosts=hosts_of(16, 4))),
+        World(work=lambda r, s: {3: 1.6, 9: 1.3}.get(r, 1.0)),
+        ranks=frozenset({3, 9}),
+    )
 
     # Together.
     c["2-of-8"] = Case("find", of(ddp, job(8, hosts=hosts_of(8, 4))), slow([2, 7], 0.4), ranks=frozenset({2, 7}))
-    c["4-of-16-host"] = Case("find", of(tensor_data, job(16, hosts=hosts_of(16, 4)), tp=4), slow(range(8, 12), 0.4),
-                             ranks=frozenset(range(8, 12)), host="node2")  # fmt: skip
-    c["8-of-64-host"] = Case("find", of(ddp, job(64, 10, hosts=hosts_of(64, 8)), algorithm="star", mb=20), slow(range(16, 24), 0.4),
-                             ranks=frozenset(range(16, 24)), host="node2")  # fmt: skip
-    c["8-of-64-step-times"] = Case("find", of(ddp, job(64, 20), algorithm="star", mb=0.01), slow(range(16, 24), 0.4), step_times,
-                                   ranks=frozenset(range(16, 24)))  # fmt: skip
+    c["4-of-16-host"] = Case(
+        "find",
+        of(tensor_data, job(16, hosts=hosts_of(16, 4)), tp=4),
+        slow(range(8, 12), 0.4),
+        ranks=frozenset(range(8, 12)),
+        host="node2",
+    )
+    c["8-of-64-host"] = Case(
+        "find",
+        of(ddp, job(64, 10, hosts=hosts_of(64, 8)), algorithm="star", mb=20),
+        slow(range(16, 24), 0.4),
+        ranks=frozenset(range(16, 24)),
+        host="node2",
+    )
+    c["8-of-64-step-times"] = Case(
+        "find",
+        of(ddp, job(64, 20), algorithm="star", mb=0.01),
+        slow(range(16, 24), 0.4),
+        step_times,
+        ranks=frozenset(range(16, 24)),
+    )
     c["half-4-of-8"] = Case("unknown", of(ddp, job(8, hosts=hosts_of(8, 4))), slow(range(4), 0.4))
     c["3-of-4"] = Case("unknown", of(ddp, job(4, hosts=hosts_of(4, 4))), slow([0, 1, 3], 0.4))
-    c["5-of-8-since-8"] = Case("maybe", of(ddp, job(8, hosts=hosts_of(8, 4))), slow([0, 1, 2, 3, 4], 0.4, since=8),
-                               ranks=frozenset(range(5)))  # fmt: skip
+    c["5-of-8-since-8"] = Case(
+        "maybe", of(ddp, job(8, hosts=hosts_of(8, 4))), slow([0, 1, 2, 3, 4], 0.4, since=8), ranks=frozenset(range(5))
+    )
     wander = np.random.default_rng(base + 11).integers(4, 8, 24)
-    c["wanders-on-host"] = Case("maybe", of(ddp, job(16, 24, hosts=hosts_of(16, 4))),
-                                World(work=lambda r, s: 1.5 if r == wander[s] else 1.0), ranks=frozenset(range(4, 8)),
-                                also=lambda f: bool(f["ranks"]) and set(f["ranks"]) <= {4, 5, 6, 7} and not f["links"], free=True)  # fmt: skip
-    c["pipeline-host-all-stages"] = Case("find", of(pipeline, job(16, hosts=hosts_of(16, 4)), pp=4), slow(range(4, 8), 0.4),
-                                         ranks=frozenset(range(4, 8)), host="node1")  # fmt: skip
+    c["wanders-on-host"] = Case(
+        "maybe",
+        of(ddp, job(16, 24, hosts=hosts_of(16, 4))),
+        World(work=lambda r, s: 1.5 if r == wander[s] else 1.0),
+        ranks=frozenset(range(4, 8)),
+        also=lambda f: bool(f["ranks"]) and set(f["ranks"]) <= {4, 5, 6, 7} and not f["links"],
+        free=True,
+    )
+    c["pipeline-host-all-stages"] = Case(
+        "find",
+        of(pipeline, job(16, hosts=hosts_of(16, 4)), pp=4),
+        slow(range(4, 8), 0.4),
+        ranks=frozenset(range(4, 8)),
+        host="node1",
+    )
     c["pipeline-rank"] = Case("find", of(pipeline, job(16, hosts=hosts_of(16, 4)), pp=4), slow([6], 0.5), ranks=frozenset({6}))
-    c["pipeline-link"] = Case("maybe", of(pipeline, job(16, hosts=hosts_of(16, 4)), pp=4), slow_link([(5, 6)], 20), links=links("5:6"),
-                              also=lambda f: set(f["links"]) <= {"5:6", "6:5"} and bool(f["links"]))  # fmt: skip
-    c["pipeline-healthy-long-stage"] = Case("nobody", of(pipeline, job(16, hosts=hosts_of(16, 4)), pp=4,
-                                                         scale=lambda p: 1.25 if p == 3 else 1.0), lenient=True)  # fmt: skip
+    c["pipeline-link"] = Case(
+        "maybe",
+        of(pipeline, job(16, hosts=hosts_of(16, 4)), pp=4),
+        slow_link([(5, 6)], 20),
+        links=links("5:6"),
+        also=lambda f: set(f["links"]) <= {"5:6", "6:5"} and bool(f["links"]),
+    )
+    c["pipeline-healthy-long-stage"] = Case(
+        "nobody", of(pipeline, job(16, hosts=hosts_of(16, 4)), pp=4, scale=lambda p: 1.25 if p == 3 else 1.0), lenient=True
+    )
     c["gaps-one-of-8"] = Case("find", of(ddp, job(8)), World(pause=lambda r, s: 25.0 if r == 3 else 0.0), ranks=frozenset({3}))
-    c["gaps-two-of-8-kineto"] = Case("find", of(ddp, job(8)), World(pause=lambda r, s: 30.0 if r in (1, 6) else 0.0), kineto,
-                                     ranks=frozenset({1, 6}))  # fmt: skip
+    c["gaps-two-of-8-kineto"] = Case(
+        "find", of(ddp, job(8)), World(pause=lambda r, s: 30.0 if r in (1, 6) else 0.0), kineto, ranks=frozenset({1, 6})
+    )
     lie = dict.fromkeys(range(16), "good") | dict.fromkeys(range(4), "suspect")
-    c["hosts-lie"] = Case("find", of(ddp, job(16, hosts=lie)), slow([3, 7, 9, 12], 0.4), ranks=frozenset({3, 7, 9, 12}),
-                          note="the host column calls ranks 0-3 'suspect'; of the slow ones only 3 is there")  # fmt: skip
-    c["host-interleaved"] = Case("find", of(ddp, job(32, 12, hosts={r: f"node{r % 4}" for r in range(32)}), algorithm="star", mb=20),
-                                 slow(range(1, 32, 4), 0.4), ranks=frozenset(range(1, 32, 4)), host="node1")  # fmt: skip
+    c["hosts-lie"] = Case(
+        "find",
+        of(ddp, job(16, hosts=lie)),
+        slow([3, 7, 9, 12], 0.4),
+        ranks=frozenset({3, 7, 9, 12}),
+        note="the host column calls ranks 0-3 'suspect'; of the slow ones only 3 is there",
+    )
+    c["host-interleaved"] = Case(
+        "find",
+        of(ddp, job(32, 12, hosts={r: f"node{r % 4}" for r in range(32)}), algorithm="star", mb=20),
+        slow(range(1, 32, 4), 0.4),
+        ranks=frozenset(range(1, 32, 4)),
+        host="node1",
+    )
     names = [int(r) for r in np.random.default_rng(base + 5).permutation(8)]
-    c["labels-permuted-link"] = Case("maybe", of(ddp, job(8, hosts=eight)), slow_link([(3, 4)], 4),
-                                     lambda j, f: op_table(j, f, label=lambda r: names[r]), links=links(f"{names[3]}:{names[4]}"))  # fmt: skip
-    c["labels-permuted-rank"] = Case("find", of(ddp, job(8, hosts=eight)), slow([3], 0.4),
-                                     lambda j, f: op_table(j, f, label=lambda r: names[r]), ranks=frozenset({names[3]}))  # fmt: skip
+    c["labels-permuted-link"] = Case(
+        "maybe",
+        of(ddp, job(8, hosts=eight)),
+        slow_link([(3, 4)], 4),
+        lambda j, f: op_table(j, f, label=lambda r: names[r]),
+        links=links(f"{names[3]}:{names[4]}"),
+    )
+    c["labels-permuted-rank"] = Case(
+        "find",
+        of(ddp, job(8, hosts=eight)),
+        slow([3], 0.4),
+        lambda j, f: op_table(j, f, label=lambda r: names[r]),
+        ranks=frozenset({names[3]}),
+    )
 
     # Other shapes.
-    c["moe-nic"] = Case("maybe", of(experts, job(8, hosts=eight)),
-                        World(link=lambda a, b, s: 4.0 if 5 in (a, b) else 1.0), links=links(), also=nic(5), free=True)  # fmt: skip
+    c["moe-nic"] = Case(
+        "maybe",
+        of(experts, job(8, hosts=eight)),
+        World(link=lambda a, b, s: 4.0 if 5 in (a, b) else 1.0),
+        links=links(),
+        also=nic(5),
+        free=True,
+    )
     c["moe-rank"] = Case("find", of(experts, job(8, hosts=eight)), slow([5], 0.4), ranks=frozenset({5}))
     c["moe-healthy-uneven-experts"] = Case("nobody", of(experts, job(8, hosts=eight), spread=0.3), lenient=True)
     c["overlap-rank"] = Case("find", of(overlapped, job(8, hosts=eight)), slow([2], 0.4), kineto, ranks=frozenset({2}))
-    c["overlap-hidden-link"] = Case("quiet", of(overlapped, job(8, hosts=eight), mb=40), slow_link([(3, 4)], 2), kineto,
-                                    note="the slow link hides under backward and costs next to nothing")  # fmt: skip
-    c["overlap-exposed-link"] = Case("maybe", of(overlapped, job(8, hosts=eight), mb=90), slow_link([(3, 4)], 6), kineto,
-                                     links=links("3:4"))  # fmt: skip
+    c["overlap-hidden-link"] = Case(
+        "quiet",
+        of(overlapped, job(8, hosts=eight), mb=40),
+        slow_link([(3, 4)], 2),
+        kineto,
+        note="the slow link hides under backward and costs next to nothing",
+    )
+    c["overlap-exposed-link"] = Case(
+        "maybe", of(overlapped, job(8, hosts=eight), mb=90), slow_link([(3, 4)], 6), kineto, links=links("3:4")
+    )
     c["tp-dp-rank"] = Case("find", of(tensor_data, job(16, hosts=hosts_of(16, 4)), tp=4), slow([9], 0.3), ranks=frozenset({9}))
 
     # Few steps.
@@ -748,8 +949,13 @@ def cases(seed: int) -> dict[str, Case]:
     c["3-steps-rank"] = Case("maybe", of(ddp, job(16, 3, hosts=hosts_of(16, 4))), slow([5], 0.6), ranks=frozenset({5}))
     c["5-steps-rank"] = Case("find", of(ddp, job(16, 5, hosts=hosts_of(16, 4))), slow([5], 0.4), ranks=frozenset({5}))
     c["2-steps-healthy"] = Case("quiet", of(ddp, job(16, 2, hosts=hosts_of(16, 4), noise=0.04)))
-    c["3-steps-one-hiccup"] = Case("maybe", of(ddp, job(8, 3)), World(pause=lambda r, s: 60.0 if (r, s) == (2, 1) else 0.0),
-                                   ranks=frozenset({2}), note="one pause of one rank in one of three steps")  # fmt: skip
+    c["3-steps-one-hiccup"] = Case(
+        "maybe",
+        of(ddp, job(8, 3)),
+        World(pause=lambda r, s: 60.0 if (r, s) == (2, 1) else 0.0),
+        ranks=frozenset({2}),
+        note="one pause of one rank in one of three steps",
+    )
 
     # Healthy, but noisy.
     c["heavy-tails"] = Case("quiet", of(ddp, job(8, 30, draw_work=lambda g: 1 + 0.05 * abs(float(g.standard_t(3))))))
@@ -758,33 +964,73 @@ def cases(seed: int) -> dict[str, Case]:
     c["thermal-drift-on-all"] = Case("nobody", of(ddp, job(8, 40)), World(work=lambda r, s: 1 + 0.005 * s), lenient=True)
     g = np.random.default_rng(base + 13)
     stops = {(int(g.integers(8)), s): float(g.uniform(100, 200)) for s in range(40) if g.random() < 0.15}
-    c["stops-on-all"] = Case("nobody", of(ddp, job(8, 40)), World(pause=lambda r, s: stops.get((r, s), 0.0)), lenient=True,
-                             note=f"{len(stops)} stops at any rank and step")  # fmt: skip
-    c["gc-on-each"] = Case("nobody", of(ddp, job(8, 40)), World(pause=lambda r, s: 30.0 if s % 10 == r else 0.0),
-                           note="every rank collects garbage for 30 ms every tenth step, each at another: mendable, nobody's")  # fmt: skip
+    c["stops-on-all"] = Case(
+        "nobody",
+        of(ddp, job(8, 40)),
+        World(pause=lambda r, s: stops.get((r, s), 0.0)),
+        lenient=True,
+        note=f"{len(stops)} stops at any rank and step",
+    )
+    c["gc-on-each"] = Case(
+        "nobody",
+        of(ddp, job(8, 40)),
+        World(pause=lambda r, s: 30.0 if s % 10 == r else 0.0),
+        note="every rank collects garbage for 30 ms every tenth step, each at another: mendable, nobody's",
+    )
     c["shared-demand"] = Case("nobody", of(ddp, job(8, 40)), World(work=lambda r, s: 1.2 if s // 5 % 2 else 1.0), lenient=True)
 
     # Data missing.
-    c["half-traced-fault-outside"] = Case("unknown", of(ddp, job(16, hosts=hosts_of(16, 4))), slow([12], 0.5),
-                                          lambda j, f: kineto(j, f, only=set(range(8))))  # fmt: skip
-    c["half-traced-fault-inside"] = Case("maybe", of(ddp, job(16, hosts=hosts_of(16, 4))), slow([4], 0.5),
-                                         lambda j, f: kineto(j, f, only=set(range(8))), ranks=frozenset({4}))  # fmt: skip
-    c["half-traced-link-outside"] = Case("unknown", of(ddp, job(16, hosts=hosts_of(16, 1))), slow_link([(11, 12)], 5),
-                                         lambda j, f: kineto(j, f, only=set(range(8))))  # fmt: skip
-    c["half-in-table-fault-outside"] = Case("unknown", of(ddp, job(16, hosts=hosts_of(16, 4))), slow([12], 0.5),
-                                            lambda j, f: op_table(j, f, only=set(range(8))),
-                                            note="a table does not say how many ranks there are: all that is seen is long transfers")  # fmt: skip
-    c["no-group-names"] = Case("maybe", of(tensor_data, job(16, hosts=hosts_of(16, 4)), tp=4), slow([9], 0.4),
-                               lambda j, f: op_table(j, f, drop=("group", "seq")), ranks=frozenset({9}))  # fmt: skip
+    c["half-traced-fault-outside"] = Case(
+        "unknown", of(ddp, job(16, hosts=hosts_of(16, 4))), slow([12], 0.5), lambda j, f: kineto(j, f, only=set(range(8)))
+    )
+    c["half-traced-fault-inside"] = Case(
+        "maybe",
+        of(ddp, job(16, hosts=hosts_of(16, 4))),
+        slow([4], 0.5),
+        lambda j, f: kineto(j, f, only=set(range(8))),
+        ranks=frozenset({4}),
+    )
+    c["half-traced-link-outside"] = Case(
+        "unknown",
+        of(ddp, job(16, hosts=hosts_of(16, 1))),
+        slow_link([(11, 12)], 5),
+        lambda j, f: kineto(j, f, only=set(range(8))),
+    )
+    c["half-in-table-fault-outside"] = Case(
+        "unknown",
+        of(ddp, job(16, hosts=hosts_of(16, 4))),
+        slow([12], 0.5),
+        lambda j, f: op_table(j, f, only=set(range(8))),
+        note="a table does not say how many ranks there are: all that is seen is long transfers",
+    )
+    c["no-group-names"] = Case(
+        "maybe",
+        of(tensor_data, job(16, hosts=hosts_of(16, 4)), tp=4),
+        slow([9], 0.4),
+        lambda j, f: op_table(j, f, drop=("group", "seq")),
+        ranks=frozenset({9}),
+    )
     c["dumps-only-rank"] = Case("find", of(ddp, job(8, 20)), slow([3], 0.4), dumps, ranks=frozenset({3}), free=True)
     c["dumps-only-healthy"] = Case("quiet", of(ddp, job(8, 20)), write=dumps)
-    c["dumps-only-link"] = Case("maybe", of(ddp, job(8, 20, hosts=eight)), slow_link([(3, 4)], 4), dumps, links=links("3:4"), free=True,
-                                also=lambda f: set(f["ranks"]) <= {3, 4} and bool(f["ranks"]),
-                                note="dumps hold no ends: a rank at an end of the link is what they can tell")  # fmt: skip
-    c["running-dumped-once"] = Case("no hang", of(ddp, job(8, 20)), slow([3], 0.4),
-                                    lambda j, f: dumps(j, f, at=j.wall * 0.83), lenient=True)  # fmt: skip
-    c["running-dumped-twice"] = Case("no hang", of(ddp, job(8, 20)), write=lambda j, f: (dumps(j, f, at=j.wall * 0.5),
-                                     dumps(j, f, at=j.wall * 0.5 + 40, tail="_later"))[0], lenient=True)  # fmt: skip
+    c["dumps-only-link"] = Case(
+        "maybe",
+        of(ddp, job(8, 20, hosts=eight)),
+        slow_link([(3, 4)], 4),
+        dumps,
+        links=links("3:4"),
+        free=True,
+        also=lambda f: set(f["ranks"]) <= {3, 4} and bool(f["ranks"]),
+        note="dumps hold no ends: a rank at an end of the link is what they can tell",
+    )
+    c["running-dumped-once"] = Case(
+        "no hang", of(ddp, job(8, 20)), slow([3], 0.4), lambda j, f: dumps(j, f, at=j.wall * 0.83), lenient=True
+    )
+    c["running-dumped-twice"] = Case(
+        "no hang",
+        of(ddp, job(8, 20)),
+        write=lambda j, f: (dumps(j, f, at=j.wall * 0.5), dumps(j, f, at=j.wall * 0.5 + 40, tail="_later"))[0],
+        lenient=True,
+    )
 
     def hang(lost: tuple[int, ...], twice: bool = True) -> Callable[[Job, Path], None]:
         def write(j: Job, f: Path) -> None:
@@ -796,18 +1042,25 @@ def cases(seed: int) -> dict[str, Case]:
 
     c["hang-two-sets"] = Case("hang", of(tensor_data, job(8, 12), tp=4), write=hang(()), ranks=frozenset({5}))
     c["hang-other-dump-missing"] = Case("hang", of(tensor_data, job(8, 12), tp=4), write=hang((2,)), ranks=frozenset({5}))
-    c["hang-its-dump-missing"] = Case("hang", of(tensor_data, job(8, 12), tp=4), write=hang((5,)), ranks=frozenset({5}),
-                                      note="naming nobody is right, too")  # fmt: skip
+    c["hang-its-dump-missing"] = Case(
+        "hang", of(tensor_data, job(8, 12), tp=4), write=hang((5,)), ranks=frozenset({5}), note="naming nobody is right, too"
+    )
 
     # Baselines.
     def run(n: int, steps: int, number: int, world: World | None = None, **more: Any) -> Callable[[], Job]:
         return lambda: ddp(Job(n, steps, base + 500 + number, world or World(), **more))
 
     four = hosts_of(8, 4)
-    c["baseline-all-slow"] = Case("nobody", of(ddp, job(8, hosts=four)), slow(range(8), 0.3), baseline=run(8, 16, 1, hosts=four),
-                                  mode="silent degradation")  # fmt: skip
-    c["baseline-half-slow"] = Case("find", of(ddp, job(8, hosts=four)), slow(range(4), 0.4), baseline=run(8, 16, 2, hosts=four),
-                                   ranks=frozenset(range(4)))  # fmt: skip
+    c["baseline-all-slow"] = Case(
+        "nobody",
+        of(ddp, job(8, hosts=four)),
+        slow(range(8), 0.3),
+        baseline=run(8, 16, 1, hosts=four),
+        mode="silent degradation",
+    )
+    c["baseline-half-slow"] = Case(
+        "find", of(ddp, job(8, hosts=four)), slow(range(4), 0.4), baseline=run(8, 16, 2, hosts=four), ranks=frozenset(range(4))
+    )
     c["baseline-3-of-4"] = Case(
         "find", of(ddp, job(4)), slow([0, 1, 3], 0.4), baseline=run(4, 16, 3), ranks=frozenset({0, 1, 3})
     )
@@ -816,19 +1069,36 @@ def cases(seed: int) -> dict[str, Case]:
     c["baseline-other-size"] = Case(
         "refused", of(ddp, job(8)), slow([2], 0.4), baseline=lambda: ddp(Job(8, 16, base + 506), mb=120)
     )
-    c["baseline-fewer-steps"] = Case("find", of(ddp, job(8, 30, hosts=four)), slow([2], 0.4), baseline=run(8, 5, 7, hosts=four),
-                                     ranks=frozenset({2}))  # fmt: skip
+    c["baseline-fewer-steps"] = Case(
+        "find", of(ddp, job(8, 30, hosts=four)), slow([2], 0.4), baseline=run(8, 5, 7, hosts=four), ranks=frozenset({2})
+    )
     c["baseline-had-the-fault"] = Case("quiet", of(ddp, job(8, hosts=four)), baseline=run(8, 16, 8, slow([2], 0.4), hosts=four))
-    c["baseline-had-another-fault"] = Case("find", of(ddp, job(8, hosts=four)), slow([5], 0.4),
-                                           baseline=run(8, 16, 9, slow([2], 0.4), hosts=four), ranks=frozenset({5}))  # fmt: skip
-    c["baseline-had-same-fault"] = Case("maybe", of(ddp, job(8, hosts=four)), slow([2], 0.4),
-                                        baseline=run(8, 16, 10, slow([2], 0.4), hosts=four), ranks=frozenset({2}),
-                                        note="the baseline was not healthy: rank 2 was as slow there; peers still tell")  # fmt: skip
+    c["baseline-had-another-fault"] = Case(
+        "find",
+        of(ddp, job(8, hosts=four)),
+        slow([5], 0.4),
+        baseline=run(8, 16, 9, slow([2], 0.4), hosts=four),
+        ranks=frozenset({5}),
+    )
+    c["baseline-had-same-fault"] = Case(
+        "maybe",
+        of(ddp, job(8, hosts=four)),
+        slow([2], 0.4),
+        baseline=run(8, 16, 10, slow([2], 0.4), hosts=four),
+        ranks=frozenset({2}),
+        note="the baseline was not healthy: rank 2 was as slow there; peers still tell",
+    )
     c["baseline-healthy-pair"] = Case("quiet", of(ddp, job(8, hosts=four)), baseline=run(8, 16, 11, hosts=four))
-    c["baseline-link"] = Case("find", of(ddp, job(8, hosts=eight)), slow_link([(3, 4)], 3), baseline=run(8, 16, 12, hosts=eight),
-                              links=links("3:4"))  # fmt: skip
-    c["baseline-whole-fabric"] = Case("nobody", of(ddp, job(8, hosts=eight)), World(link=lambda a, b, s: 3.0),
-                                      baseline=run(8, 16, 13, hosts=eight), note="every link three times as slow")  # fmt: skip
+    c["baseline-link"] = Case(
+        "find", of(ddp, job(8, hosts=eight)), slow_link([(3, 4)], 3), baseline=run(8, 16, 12, hosts=eight), links=links("3:4")
+    )
+    c["baseline-whole-fabric"] = Case(
+        "nobody",
+        of(ddp, job(8, hosts=eight)),
+        World(link=lambda a, b, s: 3.0),
+        baseline=run(8, 16, 13, hosts=eight),
+        note="every link three times as slow",
+    )
     return c
 
 
