@@ -19,7 +19,7 @@ from taut.core.reporting import spell
 from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
-from taut.diagnose.slow_sets import Member, SlowSet, like_peers, shared_place, slow_sets
+from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
 from taut.replay.timeline import Change
@@ -122,9 +122,10 @@ def _why_together(e: Evidence, found: SlowSet, where: str, share: float, classes
     least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
     alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
     named = f" (all of {where}, and nobody else)" if where else ""
+    hidden = "they hide each other: " if together >= MORE_THAN_ALONE * alone else ""
     return (
         f"{ranks}{named} take {share:.0f} % longer in their own work than {than}, each by at least {least:.1f} {unit}, most of "
-        f"it in {classes[0] if classes else 'gaps'}; they hide each other: mending one of them saves at most {alone:.1f} % of "
+        f"it in {classes[0] if classes else 'gaps'}; {hidden}mending one of them saves at most {alone:.1f} % of "
         f"the run, {all_of_them} together {together:.1f} %"
     )
 
