@@ -398,6 +398,13 @@ class Slowdowns:
         held[gate[alone]] = rows[alone]
         return gates, held[gates]
 
+    def without_hiccups(self) -> Ints:
+        """Work of every op if no transfer took far longer than its class does, ns."""
+        g, (gates, _) = self.graph, self._hiccups
+        far = np.append(np.isin(np.arange(len(g.gates)), gates), False)[g.gate]
+        usual = self.outside(g.work_ns, 0, -1, far)
+        return np.where(far & (usual < g.work_ns), np.nan_to_num(usual), g.work_ns).astype(np.int64)
+
     @property
     def _least_ns(self) -> float:
         return SPIKE * self._step_ns
