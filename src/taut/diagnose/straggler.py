@@ -41,7 +41,7 @@ def detect(evidence: Evidence) -> list[Finding]:
     if evidence.both is not None:  # a baseline tells more than the order of ending
         links = since or against_baseline.slow_links(evidence)
     else:
-        links = since if places and not since else _dearer(evidence, since, _all_along(evidence))
+        links = since if places and not since else _dearer(evidence, since, all_along(evidence))
     return [*links, *(f for f in evidence.late_ranks if f.mode == MODE)]
 
 
@@ -110,7 +110,7 @@ def shared_end(rank: int, graph: Graph) -> str:
     return f"all end at {rank_label(rank, graph.members)}: its network interface"
 
 
-def _all_along(e: Evidence) -> list[Finding]:
+def all_along(e: Evidence) -> list[Finding]:
     """At most one finding: links that were slow from the first step on, told by the order in which rings end."""
     graph, circles = e.graph, rings(e.graph)
     found = _one_place(graph, slow_links(graph, circles))
