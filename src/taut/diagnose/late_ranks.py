@@ -31,7 +31,7 @@ from taut.replay.timeline import Change
 OUT_OF_STEP = "partial synchronisation loss"
 RECURS = 3
 """Steps in which a rank must save something, where there are enough to tell: an accident is no habit."""
-ACCIDENTS = 0.02
+ACCIDENTS = 0.01
 """Share of the steps in which any rank is expected to have a hiccup, before the other ranks are asked."""
 AGAIN = 0.01
 """Chance for one rank in one step to be as late as counts, once it was late beyond all doubt in another."""
@@ -202,7 +202,9 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
     late = np.flatnonzero(caused.any(axis=1)).tolist()
     # Where a rank held others up, it may do so less clearly in other steps: these count as well, on all ranks.
     apart = caused | (excess > student_quantile(AGAIN, e.blame.free) * np.maximum(spread, 1.0))
-    habit = np.minimum(1.0, 2 * np.minimum(_by_accident(caused), _by_accident(apart))) < FALSE_ALARMS
+    # Two ways to count, of which the clearer is taken; in few steps they are one.
+    looks = 2 if len(graph.steps) >= LEAST_STEPS else 1
+    habit = looks * np.minimum(_by_accident(caused), _by_accident(apart)) < FALSE_ALARMS
     # In a run of one step there is nothing else to ask: the finding says so.
     habit |= len(graph.steps) == 1
     spans = [(r, a, b) for r in late if habit[r] for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
