@@ -22,7 +22,7 @@ from taut.core.student import student_quantile
 from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
-from taut.diagnose.slow_sets import Member, SlowSet, like_peers, shared_place, slow_sets
+from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
 from taut.replay.blame import FALSE_ALARMS
@@ -85,8 +85,8 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
             continue
         change = like_peers(graph, e.blame, rank)
         excess = e.blame.excess_ns[change.ops]
-        mode, total = mode_of(graph, change.ops, excess), float(excess.sum())
-        found = Member(rank, 0, last, mode, (change,), 1 - apart.chance[rank], total, apart.score[rank], False)
+        mode, total, sure = mode_of(graph, change.ops, excess), float(excess.sum()), 1 - float(apart.chance[rank])
+        found = Member(rank, 0, last, mode, (change,), sure, total, float(apart.score[rank]), False)
         out += [found] if total >= LEAST * e.observed.wall_ns else []
     return out
 
@@ -117,6 +117,7 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
         because=_why_together(e, found, where, share, classes),
         changes=found.changes,
         where=where,
+        reference="past" if all(member.by_past for member in found.members) else "peers",
     )
 
 
@@ -130,9 +131,10 @@ def _why_together(e: Evidence, found: SlowSet, where: str, share: float, classes
     least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
     alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
     named = f" (all of {where}, and nobody else)" if where else ""
+    hidden = "they hide each other: " if together >= MORE_THAN_ALONE * alone else ""
     return (
         f"{ranks}{named} take {share:.0f} % longer in their own work than {than}, each by at least {least:.1f} {unit}, most of "
-        f"it in {classes[0] if classes else 'gaps'}; they hide each other: mending one of them saves at most {alone:.1f} % of "
+        f"it in {classes[0] if classes else 'gaps'}; {hidden}mending one of them saves at most {alone:.1f} % of "
         f"the run, {all_of_them} together {together:.1f} %"
     )
 

@@ -3,7 +3,8 @@
 Null hypothesis: the level of a rank (the median over steps of its excess over its peers, as a share of its work) is drawn from
 the same distribution as the levels of most of the others. Where those lie and how far apart is told by the shortest half of
 all levels, which no minority moves; the distance of a rank is held against Student's distribution (Bonferroni over ranks), and
-against its own steps, which may be red. So ranks that are unequal for good count as unequal, and stay quiet inside that spread.
+against its own steps, which may be red. So ranks that are unequal for good count as unequal, and stay quiet inside that spread,
+or inside the spread that devices of one model have anyway (``UNEQUAL``).
 Two ranks at least must be beyond the limit. Where ranks are so unequal that none is, a minority may still be a heap of its own:
 the gap below it is held against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels
 are Gaussian, in one role or in roles of two to eight, have such ranks (``bench/together.py``). Whether they are a finding is
@@ -14,6 +15,7 @@ attribute may name a set; it does not find it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
@@ -35,6 +37,11 @@ FALSE_ALARMS = 0.01
 PAIR = 0.05
 """Chance that such a job has a rank whose level is beyond the limit; that it has two is seldom a fifth as likely."""
 BOTH = 0.2
+UNEQUAL = 0.03
+"""Healthy ranks are taken to differ by at least this spread for the same work: devices of one model do, by 1 to 4 % in surveys
+of large clusters (8 to 22 % from the slowest to the quickest), and a run that shows less may have few of them."""
+LEAST_PAIRS = 4
+"""Of fewer pairs of ranks the differences tell no spread."""
 LEAST_HEAPED = 6
 """Of fewer ranks the gap between two heaps tells nothing."""
 LEAST_RANKS, LEAST_STEPS = 4, 2
@@ -125,15 +132,41 @@ def apart_from_peers(graph: Graph, blame: Blame) -> Apart | None:
         return None
     level = np.where(known, np.median(np.where(known[:, None], share, 0.0), axis=1), np.nan)
     count = int(known.sum())
-    middle, length = shortest_half(level[known])
-    spread = np.maximum(length / QUARTILES / (1 - SHRUNK / np.sqrt(count)), _own_error(share, known))
+    middle, between, free = _between_pairs(level[known]) if _in_pairs(graph, known) else _between(level[known])
+    spread = np.maximum(max(between, UNEQUAL), _own_error(share, known))
     score = np.full(ranks, -np.inf)
     score[known] = (level[known] - middle) / np.maximum(spread[known], 1e-9)
-    free = max((count - 1) // 2, 1)
     limit = student_quantile(PAIR / count, free)
     chance = np.array([min(1.0, BOTH * count * student_tail(float(s), free)) if np.isfinite(s) else 1.0 for s in score])
     heap, likely = _minority(level, known)
     return Apart(level, score, limit, np.where(heap, np.minimum(chance, likely), chance), heap)
+
+
+def _between(level: Floats) -> tuple[float, float, int]:
+    """Middle of most levels, their spread, and its degrees of freedom."""
+    middle, length = shortest_half(level)
+    return middle, length / QUARTILES / (1 - SHRUNK / np.sqrt(len(level))), max((len(level) - 1) // 2, 1)
+
+
+def _in_pairs(graph: Graph, known: Mask) -> bool:
+    """Whether every rank has one peer: then a slow rank makes another seem quick, and levels mirror each other."""
+    _, members = np.unique(_role_of_ranks(graph)[known], return_counts=True)
+    return bool((members == 2).all()) and len(members) >= LEAST_PAIRS
+
+
+def _between_pairs(level: Floats) -> tuple[float, float, int]:
+    """The same where levels mirror each other: the spread is told by the half of all pairs that differ least."""
+    apart = np.sort(np.abs(np.log1p(np.maximum(level, -0.99))))[::2]
+    pairs, half = len(apart), len(apart) // 2
+    # Expected size of that one of so many Gaussian differences (Blom).
+    usual = NormalDist().inv_cdf(0.5 + 0.5 * (half - 0.375) / (pairs + 0.25))
+    return 0.0, float(apart[half - 1]) / usual, half
+
+
+def _role_of_ranks(graph: Graph) -> Ints:
+    out = np.zeros(len(graph.ranks), dtype=np.int64)
+    out[graph.rank_index] = graph.roles
+    return out
 
 
 def _minority(level: Floats, known: Mask) -> tuple[Mask, float]:
@@ -153,7 +186,7 @@ def _minority(level: Floats, known: Mask) -> tuple[Mask, float]:
 def _gap(x: Floats, at: int) -> float:
     """The gap below place ``at`` of sorted values, in spreads inside the two parts."""
     squares = sum(float(((part - part.mean()) ** 2).sum()) for part in (x[:at], x[at:]))
-    return float((x[at] - x[at - 1]) / max(np.sqrt(squares / (len(x) - 2)), 1e-9))
+    return float((x[at] - x[at - 1]) / max(np.sqrt(squares / (len(x) - 2)), UNEQUAL))
 
 
 def relative_excess(graph: Graph, blame: Blame) -> Floats:
@@ -238,7 +271,9 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total, within = int(saved.sum()), int(saved[first : last + 1].sum())
-    if why_listed(total, within, e.observed, first, last) is None or total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum():
+    # Those that became slow are findings of their own, unless they hide each other; those that always were are not.
+    apart = any(m.by_past for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
+    if apart or why_listed(total, within, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))
 
@@ -281,8 +316,7 @@ def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | No
         return None
     cell = (graph.rank_index * windows + graph.window)[own]
     took = np.median(weighed(cell, graph.work_ns[own], count * windows).reshape(count, windows), axis=1)
-    role = np.zeros(count, dtype=np.int64)
-    role[graph.rank_index] = graph.roles
+    role = _role_of_ranks(graph)
     usual = np.array([np.median(took[role == one]) for one in range(int(role.max()) + 1) if (role == one).any()])
     took = took / np.maximum(usual[np.unique(role, return_inverse=True)[1]], 1.0)
     order = np.argsort(took, kind="stable")

@@ -59,7 +59,7 @@ ALSO = 5.0
 HELD = 2.0
 """The same for transfers of a rank that is known to be slow, in its span: nothing is searched for."""
 CHUNK = 0.3
-"""The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
+"""Behind a slow link members end a round apart, half of them at least: by this share of what a round got longer by."""
 LEAST_HICCUPS = 5
 MOST_SPANS = 4
 """Spans in which one series of a rank may be higher, each with a level of its own."""
@@ -358,8 +358,8 @@ class Slowdowns:
         series = self.table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
-        # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
-        if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
+        # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends last of a staircase.
+        if pairs > 2 and extra.max() < CHUNK * (pairs // 2) * slower / (2 * (pairs - 1)):
             return {}  # all end together: the ring is slower, none of its links more than the others
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
