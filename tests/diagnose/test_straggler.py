@@ -48,11 +48,14 @@ def test_two_healthy_branches_at_five_percent_have_no_fault(ranks: int) -> None:
 
 
 def test_a_hiccup_is_nobodys_fault_in_however_few_steps() -> None:
-    """One step of one rank takes three times as long: nothing tells that from what may happen to any rank."""
+    """One step of one rank takes three times as long, which may happen to any rank: the verdict says what would tell."""
     for steps in (2, 3, 4):
         work = BASE * gaussian(np.random.default_rng(steps), steps, 8)
         work[1, 3] *= 3
-        assert culprits(analyze(barriers(work, TRANSFER))) == []
+        done = analyze(barriers(work, TRANSFER))
+        assert culprits(done) == []
+        assert "rank 3" in done.verdict
+        assert f"{20 - steps} more steps would" in done.verdict
 
 
 def test_three_hiccups_of_forty_steps_are_no_habit_if_others_have_them_too() -> None:

@@ -75,7 +75,9 @@ def _steepest(away: Floats, both: int, held: float) -> Staircase:
     for _ in range(FINER if len(away) >= ENOUGH else 0):  # four members are like one of many staircases, whatever they do
         step /= 2
         near = [steeper * (1 - step), steeper * (1 + step)]
-        best, steeper = max([(best, steeper), *((_placed(away, seen, x, both, held), x) for x in near)], key=lambda f: f[0].like)
+        best, steeper = max(
+            [(best, steeper), *((_placed(away, seen, x, both, held), x) for x in near)], key=lambda f: f[0].like
+        )
     return best
 
 
