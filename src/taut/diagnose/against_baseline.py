@@ -8,7 +8,7 @@ spread of that half, at least BETWEEN_RUNS, more where few ranks tell, is the sp
 varies from run to run two runs cannot tell: a spread of WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed,
 and stated. Student's distribution with the degrees of freedom there are, corrected over all series (over ranks by Benjamini
 and Hochberg, because several may be slow at once), FALSE_ALARMS for each of the three tests. Size and power:
-``bench/baseline.py``, docs/diagnosis.md.
+``bench/size.py``, ``bench/baseline.py``, docs/diagnosis.md.
 """
 
 from __future__ import annotations

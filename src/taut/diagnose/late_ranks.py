@@ -4,7 +4,7 @@ Ranks that hide each other are in ``slow_sets.py``. Two null hypotheses for one 
 against what the others did in the same steps, have the same level in every span of the run (``core/change_points.py``).
 Between peers, for what was there from the first step on: the net excess of the last arriver over its waiting peers is
 ordinary variation, inside the prediction interval that the peers themselves give (Bonferroni over all waits of the run, see
-``replay/blame.py``).
+``replay/blame.py``), or outside it no more often than hiccups, which happen to any rank, make it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ against its own steps, which may be red. So ranks that are unequal for good coun
 or inside the spread that devices of one model have anyway (``UNEQUAL``).
 Two ranks at least must be beyond the limit. Where ranks are so unequal that none is, a minority may still be a heap of its own:
 the gap below it is held against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels
-are Gaussian, in one role or in roles of two to eight, have such ranks (``bench/together.py``). Whether they are a finding is
+are Gaussian, in one role or in roles of two to eight, have such ranks (``bench/size.py``). Whether they are a finding is
 decided by their price: all of them mended together in one replay. Members that the joint saving does not need are left out. An
 attribute may name a set; it does not find it.
 """

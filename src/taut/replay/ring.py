@@ -8,7 +8,7 @@ A ring is tested as a whole. Null: its members end by habit and by chance, whate
 correlation of their ends with the best of all staircases tells (Student, N − 2 degrees of freedom, Bonferroni over all
 staircases of all rings); with fewer members habits can imitate a staircase, and only chance is excluded (Student over steps).
 Either way stairs must be of the height that closes the ring, and be lower in smaller collectives: habits and busy hosts
-do not know how much is sent. Sizes and power are in docs/diagnosis.md (bench/rings.py).
+do not know how much is sent. Sizes and power are in docs/diagnosis.md (bench/size.py, bench/rings.py).
 """
 
 from __future__ import annotations
