@@ -141,7 +141,7 @@ def clock_skew(trace: Trace, rng: np.random.Generator) -> Trace:
     return replace(trace, ops=trace.ops.replace(start_ns=trace.ops.start_ns + off, end_ns=trace.ops.end_ns + off))
 
 
-CLOCKS, RATES = "clocks 0.5 ms off", "links of unequal rates (10 %)"
+CLOCKS = "clocks 0.5 ms off"
 TRAFFIC = {
     "transfers, white": lambda rng, shape: rng.standard_normal(shape),
     "transfers, red, ρ = 0.8": lambda rng, shape: modes.red(rng, shape, 0.8),
@@ -151,7 +151,7 @@ TRAFFIC = {
     ),
 }
 """How long all links take in a step, of spread 5 %: demand that all share."""
-RING_NULLS = (*rings.habits(np.random.default_rng(0), 1, 4), CLOCKS, RATES)
+RING_NULLS = (*rings.habits(np.random.default_rng(0), 1, 4), CLOCKS)
 
 
 def ring_jobs(cell: Cell, rng: np.random.Generator, more: int = 1) -> tuple[rings.Jobs, int]:
@@ -162,8 +162,6 @@ def ring_jobs(cell: Cell, rng: np.random.Generator, more: int = 1) -> tuple[ring
     shares, hosts = rings.SIZES if at % 2 else (1.0,), 1 if at % 3 or cell.null == CLOCKS else cell.ranks
     network = list(rings.NETWORKS)[at % len(rings.NETWORKS)]
     jobs = rings.shaped(cell.ranks, network, cell.jobs, ends, steps=more * cell.steps + 1, shares=shares)
-    if cell.null == RATES:
-        jobs.slower *= np.exp(0.1 * rng.standard_normal(jobs.slower.shape))
     return jobs, hosts
 
 
