@@ -51,9 +51,7 @@ def late_ranks(e: Evidence) -> list[Finding]:
     timed = [_in_time(e, place) for place in places]
     of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
     everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
-    # A baseline tells who is slower than before, which peers only suggest.
-    level = [] if e.both is not None else _level_members(e, places)
-    sets = slow_sets(e, [*_timed_members(places, timed), *level])
+    sets = slow_sets(e, [*_timed_members(places, timed), *_level_members(e, [*places, *everywhere])])
     inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
     alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
     return [*(_together(e, one) for one in sets), *alone, *of_baseline, *_among_peers(e, [*places, *everywhere], inside)]
@@ -74,7 +72,7 @@ def _timed_members(places: list[Place], found: list[Finding]) -> list[Member]:
 
 
 def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
-    """Ranks that were slower than most others all along, as members of sets; not where their past explains it."""
+    """Ranks that were slower than most others all along (or further from a baseline), where nothing else explains it."""
     apart, graph, last = e.apart, e.graph, len(e.graph.steps) - 1
     if apart is None:
         return []
@@ -117,7 +115,7 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
         because=_why_together(e, found, where, share, classes),
         changes=found.changes,
         where=where,
-        reference="past" if all(member.by_past for member in found.members) else "peers",
+        reference="past" if all(member.by_past for member in found.members) else "peers" if e.both is None else "baseline",
     )
 
 
@@ -126,7 +124,8 @@ def _why_together(e: Evidence, found: SlowSet, where: str, share: float, classes
     members, wall = found.members, max(e.observed.wall_ns, 1)
     ranks = rank_labels(sorted(int(e.graph.ranks[member.rank]) for member in members), e.graph.members)
     past = sum(member.by_past for member in members)
-    than = "before" if past == len(members) else "before, or than the others" if past else "the others"
+    others = "the others" if e.both is None else "in the baseline"
+    than = "before" if past == len(members) else f"before, or than {others}" if past else others
     unit = "standard errors" if past == len(members) else "spreads or standard errors" if past else "spreads of the others"
     least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
     alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
