@@ -57,7 +57,7 @@ def late_ranks(e: Evidence) -> list[Finding]:
     alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
     among = _among_peers(e, [*places, *everywhere], inside)
     named = {*_indices(e.graph, among), *(rank for rank, _, _ in inside)}
-    along = [_always(e, m) for m in level if m.rank not in named and m.score > e.apart.lone] if e.apart is not None else []
+    along = [_always(e, m) for m in level if m.rank not in named and e.apart is not None and e.apart.lone[m.rank]]
     return [*(_together(e, one) for one in sets), *alone, *of_baseline, *among, *along]
 
 

@@ -1,16 +1,16 @@
 """Ranks that are slow together: equal culprits save nothing singly, so a set of them is found by level and priced as one.
 
-Null hypothesis: the level of a rank (the median over steps of its excess over its peers, in work and gaps, as a share of its
-work) is drawn from the same distribution as the levels of most of the others. Where those lie and how far apart is told by
-the shortest half of all levels, which no minority moves; the distance of a rank is held against Student's distribution
-(Bonferroni over ranks), and against its own steps, which may be red. So ranks that are unequal for good count as unequal, and
-stay quiet inside that spread, or inside the spread that devices of one model have anyway (``UNEQUAL``). Where every rank has
-one peer only, levels mirror each other, and the pairs that differ least tell the spread. Two ranks at least must be beyond
-the limit, or one beyond a higher one. Where ranks are so unequal that none is, a minority may still be a heap of its own: the
-gap below it is held against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels are
-Gaussian, in one role or in roles of two to eight, have such ranks (``bench/size.py``). Whether they are a finding is decided
-by their price: all of them mended together in one replay. Members that the joint saving does not need are left out. An
-attribute may name a set; it does not find it.
+Null hypothesis: the level of a rank (the median over steps of its excess over its peers, in all its work and gaps, in its
+work, and in each class that matters, as a share of that work) is drawn from the same distribution as the levels of most of
+the others. Where those lie and how far apart is told by the shortest half of all levels, which no minority moves; the
+distance of a rank is held against Student's distribution (Bonferroni over ranks), and against its own steps, which may be
+red. So ranks that are unequal for good count as unequal, and stay quiet inside that spread, or inside the spread that devices
+of one model have anyway (``UNEQUAL``). Where every rank has one peer only, levels mirror each other, and the pairs that
+differ least tell the spread. Two ranks at least must be beyond the limit, or one beyond a higher one. Where ranks are so
+unequal that none is, a minority may still be a heap of its own: the gap below it is held against the spread inside the two
+parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels are Gaussian, in one role or in roles of two to eight, have
+such ranks (``bench/size.py``). Whether they are a finding is decided by their price: all of them mended together in one
+replay. Members that the joint saving does not need are left out. An attribute may name a set; it does not find it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ FALSE_ALARMS = 0.01
 PAIR = 0.05
 """Chance that such a job has a rank whose level is beyond the limit; that it has two is seldom a fifth as likely."""
 BOTH = 0.2
-UNEQUAL = 0.03
+UNEQUAL, ASSUMED = 0.04, 8
 """Healthy ranks are taken to differ by at least this spread for the same work: devices of one model do, by 1 to 4 % in surveys
-of large clusters (8 to 22 % from the slowest to the quickest), and a run that shows less may have few of them."""
+of large clusters (8 to 22 % from the slowest to the quickest), and a run that shows less may have few of them. A spread that is
+assumed counts like one that is known from so many degrees of freedom."""
+LEAST_CLASS = 0.05
+"""Classes that hold less than this share of all own work are not tested apart."""
 LEAST_PAIRS = 4
 """Of fewer pairs of ranks the differences tell no spread."""
 LEAST_HEAPED = 6
@@ -63,25 +66,16 @@ MORE_THAN_ALONE = 1.25
 
 
 class Apart(Struct, frozen=True):
-    """How far the level of every rank lies from those of most others."""
+    """How far the level of every rank lies from those of most others, in the series that tells it most clearly."""
 
-    level: Floats
-    """Excess over the peers as a share of the rank's work, median over steps."""
     score: Floats
     """Distance from the middle of the shortest half, in spreads."""
-    limit: float
     chance: Floats
-    """Of such a distance in two ranks of a job, or of such a heap."""
-    heap: Mask
-    """Ranks that are a heap of their own, above all others."""
-    lone: float
-    """Limit for one rank alone."""
-
-    @property
-    def beyond(self) -> Mask:
-        """Ranks that are slower than most others: two at least, or one that is far slower."""
-        far: Mask = self.score > self.limit
-        return (far if far.sum() > 1 else self.score > self.lone) | self.heap
+    """Of such a distance in two ranks of a job, or of such a heap; corrected for all ranks and series."""
+    beyond: Mask
+    """Ranks that are slower than most others: two at least, or one that is far slower."""
+    lone: Mask
+    """Those that are far slower, each by itself."""
 
 
 class Member(Struct, frozen=True):
@@ -128,22 +122,33 @@ def shortest_half(values: Floats) -> tuple[float, float]:
 
 def apart_from_peers(graph: Graph, blame: Blame) -> Apart | None:
     """The test of every rank's level against the others'; None where too few ranks or steps tell."""
-    ranks, windows = len(graph.ranks), len(graph.steps)
-    share = relative_excess(graph, blame)
-    known: Mask = np.asarray(np.isfinite(share).all(axis=1))
-    if known.sum() < LEAST_RANKS or windows < LEAST_STEPS:
+    some = [share for share in _series(graph, blame) if np.isfinite(share).all(axis=1).sum() >= LEAST_RANKS]
+    if not some or len(graph.steps) < LEAST_STEPS:
         return None
+    found = [_apart(graph, share, len(some), k == 0) for k, share in enumerate(some)]
+    chance = np.array([one.chance for one in found])
+    clearest = np.argmin(chance, axis=0), np.arange(len(graph.ranks))
+    score = np.array([one.score for one in found])[clearest]
+    beyond, lone = (np.any([getattr(one, mask) for one in found], axis=0) for mask in ("beyond", "lone"))
+    return Apart(score, chance[clearest], beyond, lone)
+
+
+def _apart(graph: Graph, share: Floats, tests: int, heaps: bool) -> Apart:
+    """The same for one series of every rank, one of so many."""
+    known: Mask = np.asarray(np.isfinite(share).all(axis=1))
     level = np.where(known, np.median(np.where(known[:, None], share, 0.0), axis=1), np.nan)
-    count = int(known.sum())
+    count = int(known.sum()) * tests
     middle, between, free = _between_pairs(level[known]) if _in_pairs(graph, known) else _between(level[known])
+    free = free if between > UNEQUAL else max(free, ASSUMED)
     spread = np.maximum(max(between, UNEQUAL), _own_error(share, known))
-    score = np.full(ranks, -np.inf)
-    score[known] = (level[known] - middle) / np.maximum(spread[known], 1e-9)
-    limit = student_quantile(PAIR / count, free)
+    score = np.full(len(graph.ranks), -np.inf)
+    score[known] = (level[known] - middle) / spread[known]
     chance = np.array([min(1.0, BOTH * count * student_tail(float(s), free)) if np.isfinite(s) else 1.0 for s in score])
-    heap, likely = _minority(level, known)
-    lone = student_quantile(FALSE_ALARMS / count, free)
-    return Apart(level, score, limit, np.where(heap, np.minimum(chance, likely), chance), heap, lone)
+    far: Mask = score > student_quantile(PAIR / count, free)
+    lone: Mask = score > student_quantile(FALSE_ALARMS / count, free)
+    heap, likely = _minority(level, known) if heaps else (np.zeros_like(far), 1.0)
+    chance = np.where(heap, np.minimum(chance, likely), chance)
+    return Apart(score, chance, (far if far.sum() > 1 else lone) | heap, lone)
 
 
 def _between(level: Floats) -> tuple[float, float, int]:
@@ -193,15 +198,30 @@ def _gap(x: Floats, at: int) -> float:
     return float((x[at] - x[at - 1]) / max(np.sqrt(squares / (len(x) - 2)), UNEQUAL))
 
 
-def relative_excess(graph: Graph, blame: Blame) -> Floats:
-    """Rank × window: excess of its own work and gaps over its peers, as a share of their work; NaN where none is known."""
+def _series(graph: Graph, blame: Blame) -> list[Floats]:
+    """Rank × window: excess over the peers as a share of their work; NaN where none is known.
+
+    Of all own work and gaps, of own work alone, and of each class that matters.
+    """
     own, gaps = own_with_peers(graph, blame), ~np.isnan(blame.gap_reference)
-    ranks, windows = len(graph.ranks), len(graph.steps)
-    cell = graph.rank_index * windows + graph.window
-    excess = weighed(cell[own], blame.excess_ns[own], ranks * windows)
-    excess = excess + weighed(cell[gaps], (graph.gap_ns - blame.gap_reference)[gaps], ranks * windows)
-    usual = weighed(cell[own], blame.peers.value_ns[own], ranks * windows).reshape(ranks, windows).mean(axis=1, keepdims=True)
-    return np.where(usual > 0, excess.reshape(ranks, windows) / np.where(usual > 0, usual, 1.0), np.nan)
+    shape = len(graph.ranks), len(graph.steps)
+    cell, name = graph.rank_index * shape[1] + graph.window, graph.ops.name
+    paused = weighed(cell[gaps], (graph.gap_ns - blame.gap_reference)[gaps], shape[0] * shape[1]).reshape(shape)
+
+    def totals(rows: Mask, values: Floats) -> Floats:
+        return weighed(cell[rows], values[rows], shape[0] * shape[1]).reshape(shape)
+
+    def shares(excess: Floats, usual: Floats) -> Floats:
+        mean = usual.mean(axis=1, keepdims=True)
+        return np.where(mean > 0, excess / np.where(mean > 0, mean, 1.0), np.nan)
+
+    excess, usual = totals(own, blame.excess_ns), totals(own, blame.peers.value_ns)
+    by_class = weighed(name[own], blame.peers.value_ns[own])
+    large = np.flatnonzero(by_class >= LEAST_CLASS * by_class.sum()).tolist()
+    of_class = (own & (name == k) for k in large if len(large) > 1)
+    classes = [shares(totals(rows, blame.excess_ns), totals(rows, blame.peers.value_ns)) for rows in of_class]
+    whole = [shares(excess + paused, usual), shares(excess, usual)] if gaps.any() else [shares(excess, usual)]
+    return [*whole, *classes]
 
 
 def own_with_peers(graph: Graph, blame: Blame) -> Mask:

@@ -30,6 +30,8 @@ MODE = "straggler cascade"
 MODES = (MODE,)
 ELSEWHERE = 0.5
 """Transfers elsewhere that grew by this share of what a link's did speak of demand that all share, not of the link."""
+STARVED = 0.25
+"""A rank whose own work costs this share of what its links do is slow itself, and its links with it."""
 WITHOUT_PAST = 0.1
 """A link of a small ring that was slow all along is believed from this share of the wall on: busy hosts end late, too, and no
 past tells."""
@@ -44,20 +46,18 @@ def detect(evidence: Evidence) -> list[Finding]:
     along = all_along(evidence) if evidence.both is None else against_baseline.slow_links(evidence)
     links = since if places and not since and evidence.both is None else _dearer(evidence, since, along)
     ranks = [f for f in evidence.late_ranks if f.mode == MODE]
-    if links is along and evidence.both is None:
-        links, ranks = _of_slow_ranks(links, ranks)
-    return [*links, *ranks]
+    return _of_slow_ranks(evidence, links, ranks) if links is along else [*links, *ranks]
 
 
-def _of_slow_ranks(links: list[Finding], ranks: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+def _of_slow_ranks(e: Evidence, links: list[Finding], ranks: list[Finding]) -> list[Finding]:
     """Slow links of ranks that are slow in their own work, too, are part of these: a starved rank also sends late."""
     for link in links:
         ends = [{int(end) for end in name.split(":")} for name in link.links]
-        owner = next((f for f in ranks if f.reference == "peers" and all(pair & set(f.ranks) for pair in ends)), None)
-        if owner is not None:
+        owner = next((f for f in ranks if f.reference != "past" and all(pair & set(f.ranks) for pair in ends)), None)
+        if owner is not None and recovered(e, owner.changes).sum() >= STARVED * recovered(e, link.changes).sum():
             links = [other for other in links if other is not link]
             ranks = [replace(f, changes=(*f.changes, *link.changes)) if f is owner else f for f in ranks]
-    return links, ranks
+    return [*links, *ranks]
 
 
 def _dearer(e: Evidence, since: list[Finding], along: list[Finding]) -> list[Finding]:
