@@ -38,11 +38,11 @@ FALSE_ALARMS = 0.01
 PAIR = 0.05
 """Chance that such a job has a rank whose level is beyond the limit; that it has two is seldom a fifth as likely."""
 BOTH = 0.2
-UNEQUAL, ASSUMED = 0.04, 8
+UNEQUAL, ASSUMED = 0.05, 8
 """Healthy ranks are taken to differ by at least this spread for the same work: devices of one model do, by 1 to 4 % in surveys
-of large clusters (8 to 22 % from the slowest to the quickest), and a run that shows less may have few of them. A spread that is
-assumed counts like one that is known from so many degrees of freedom."""
-LEAST_CLASS = 0.05
+of large clusters (8 to 22 % from the slowest to the quickest), hosts add to it, and a run that shows less may have few of them.
+A spread that is assumed counts like one that is known from so many degrees of freedom."""
+LEAST_CLASS = 0.1
 """Classes that hold less than this share of all own work are not tested apart."""
 LEAST_PAIRS = 4
 """Of fewer pairs of ranks the differences tell no spread."""
