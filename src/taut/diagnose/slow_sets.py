@@ -92,6 +92,8 @@ class Member(Struct, frozen=True):
     score: float
     """Standard errors above its own past, or spreads above its peers."""
     by_past: bool
+    alone: bool
+    """Whether it is a finding of its own where it hides nobody."""
 
 
 class SlowSet(Struct, frozen=True):
@@ -300,8 +302,7 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total, within = int(saved.sum()), int(saved[first : last + 1].sum())
-    # Those that became slow are findings of their own, unless they hide each other; those that always were are not.
-    apart = any(m.by_past for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
+    apart = any(m.alone for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
     if apart or why_listed(total, within, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))
