@@ -96,10 +96,16 @@ def _only_together(evidence: Evidence, hidden: list[Finding]) -> list[Finding]:
         return []
     needed = [one for one in some if whole - saved([other for other in some if other is not one]) >= LISTED_SHARE * wall]
     together = saved(needed)
-    if len(needed) < 2 or together < LISTED_SHARE * wall:
+    if len(needed) < 2 or together < LISTED_SHARE * wall or not _at_once(needed):
         return []
     why = f"; alone it saves next to nothing, mended together the {len(needed)} findings save {spell(together)}"
     return [replace(finding, because=finding.because + why) for finding in needed]
+
+
+def _at_once(findings: list[Finding]) -> bool:
+    """Whether half of the shortest span, at least, lies in all spans: what hides another does so at the same time."""
+    first, last = (max(f.steps[0] for f in findings), min(f.steps[1] for f in findings))
+    return 2 * (last - first + 1) >= min(f.steps[1] - f.steps[0] + 1 for f in findings)
 
 
 __all__ = ["DETECTORS", "Evidence", "Finding", "diagnose"]

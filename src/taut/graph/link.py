@@ -288,11 +288,15 @@ def _notes(matching: gates.Matching, broken: int) -> Iterator[str]:
 
 
 def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) -> Ordered:
-    """Put the ops in order; gates that wait for each other in a circle, then edges that close one, are taken out."""
+    """Put the ops in order; gates that wait for each other in a circle, then edges that close one, are taken out.
+
+    Sends that ended before their receive began are let go first: that they waited is only put down to clocks.
+    """
     from taut.graph.circles import Circles
     from taut.graph.sweeps import order_events
 
     broken = dropped = 0
+    early = _early_sends(ops, slots)
     while True:
         predecessors = _predecessors(edges, len(ops))
         events, order, position = order_events(
@@ -301,6 +305,10 @@ def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) 
         if len(order) == len(ops):
             break
         stuck = position < 0
+        hardly = early & (slots.wait >= 0) & np.isin(gate, gate[stuck & (gate >= 0)])
+        if hardly.any():
+            slots = replace(slots, wait=np.where(hardly, NULL, slots.wait))
+            continue
         victim = _gate_to_break(ops, gate, stuck)
         if victim is None:
             edges, lost = _cut(edges, stuck)
@@ -317,6 +325,13 @@ def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) 
         kept = gate >= 0
         gate[kept] = numbered(gate[kept])[0]
     return Ordered(predecessors, slots, gate, events, order, position, broken, dropped)
+
+
+def _early_sends(ops: Table, slots: Slots) -> Mask:
+    """Sends that ended before the slot opened that they are taken to wait for."""
+    opens = _openings(ops, slots)
+    early: Mask = (ops.verb == Verb.SEND) & (slots.wait >= 0) & (opens[np.maximum(slots.wait, 0)] > ops.end_ns)
+    return early
 
 
 def _roles(members: Table, rank: Indices) -> Indices:
