@@ -75,7 +75,7 @@ def _attempts(found: AttemptsResult) -> ConsoleRenderable:
         "discarded",
     )
     for row in found.rows[-ROWS:]:
-        ran = duration(row.end_ns - row.start_ns) if row.start_ns is not None and row.end_ns is not None else "–"
+        ran = "–" if row.ran_ns is None else duration(row.ran_ns)
         traced = " traced" if row.attempt == found.traced_attempt else ""
         steps = [_span(row), "–" if row.resumed_step is None else f"{row.resumed_step:,}"] if stepped else []
         table.add_row(

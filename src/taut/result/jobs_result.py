@@ -164,8 +164,9 @@ def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) ->
         outcome=str(recorded.outcome[i]) or None,
         reason=str(recorded.reason[i]) or None,
         submit_ns=_known(recorded.submit_ns[i]),
-        start_ns=_known(recorded.start_ns[i]),
-        end_ns=_known(recorded.end_ns[i]),
+        start_ns=_known(recorded.start_ns[i]) if recorded.dated[i] else None,
+        end_ns=_known(recorded.end_ns[i]) if recorded.dated[i] else None,
+        ran_ns=_ran(recorded, i),
         first_step=_known(recorded.first_step[i]),
         last_step=_known(recorded.last_step[i]),
         resumed_step=_known(recorded.resumed_step[i]),
@@ -180,11 +181,16 @@ def _known(value: int) -> int | None:
     return int(value) if value >= 0 else None
 
 
+def _ran(recorded: Table, i: int) -> int | None:
+    start, end = int(recorded.start_ns[i]), int(recorded.end_ns[i])
+    return end - start if 0 <= start <= end else None
+
+
 def _traced(recorded: Table, window: tuple[int, int] | None) -> int | None:
     """The attempt in whose time the traces lie."""
     if window is None:
         return None
-    inside = (recorded.start_ns >= 0) & (recorded.start_ns < window[1]) & (recorded.end_ns > window[0])
+    inside = (recorded.dated == 1) & (recorded.start_ns >= 0) & (recorded.start_ns < window[1]) & (recorded.end_ns > window[0])
     return int(recorded.attempt[inside][0]) if inside.sum() == 1 else None
 
 

@@ -598,6 +598,8 @@ class AttemptRow(Part, frozen=True, kw_only=True):
     submit_ns: int | None
     start_ns: int | None
     end_ns: int | None
+    ran_ns: int | None
+    """From start to end, also where no date is known."""
     first_step: int | None
     last_step: int | None
     resumed_step: int | None

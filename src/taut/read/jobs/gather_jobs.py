@@ -59,10 +59,12 @@ def gather(logs: Sequence[JobLog]) -> tuple[Table, list[str]]:
             frame[job] = _joined(frame.get(job, []), rows)
     inner: Jobs = {}
     for log in (log for log in logs if log.inside):
-        rows = _rows(log.attempts)
-        rows = [_dated(row, frame) for row in rows] if log.yearless and frame else rows
-        job = str(log.attempts.job[0])
-        inner[job] = _merged(inner.get(job, []), rows)
+        runs = _by_job(log.attempts)
+        if frame and len(runs) > 1:
+            runs = _in_one_allocation(runs)
+        for job, rows in runs.items():
+            rows = [_dated(row, frame) for row in rows] if log.yearless and frame else rows
+            inner[job] = _merged(inner.get(job, []), rows)
     notes: list[str] = []
     if not frame:
         return _table(_chained(inner)), notes
@@ -88,6 +90,12 @@ def _by_job(table: Table) -> Jobs:
     for row in _rows(table):
         jobs.setdefault(row["job"], []).append(row)
     return jobs
+
+
+def _in_one_allocation(runs: Jobs) -> Jobs:
+    """Complete runs that a job of the scheduler made one after the other: one attempt, with the steps of the last run."""
+    every = [row for rows in runs.values() for row in rows]
+    return {every[0]["job"].rpartition(" run ")[0]: [{**every[-1], "start_ns": every[0]["start_ns"]}]}
 
 
 def _table(jobs: Jobs) -> Table:
@@ -149,7 +157,7 @@ def _length(row: Row) -> int:
 
 
 def _overlap(a: Row, b: Row) -> int:
-    if min(a["start_ns"], a["end_ns"], b["start_ns"], b["end_ns"]) < 0:
+    if min(a["start_ns"], a["end_ns"], b["start_ns"], b["end_ns"]) < 0 or not (a["dated"] and b["dated"]):
         return 0
     return int(max(min(a["end_ns"], b["end_ns"]) - max(a["start_ns"], b["start_ns"]), 0))
 
