@@ -82,6 +82,7 @@ FORMATS = (
     Format("slurmctld", "jobs.slurmctld"),
     Format("kubernetes", "jobs.kubernetes_events"),
     Format("job table", "jobs.job_table"),
+    Format("trainer state", "jobs.trainer_state"),
     Format("training log", "jobs.training_log", anywhere=True),
     Format("action lines", "actions.action_lines"),
 )

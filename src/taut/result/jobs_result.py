@@ -9,6 +9,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
+from taut.result.attempt_advice import advice
 from taut.result.types import (
     AnalysisResult,
     AttemptRow,
@@ -245,11 +246,13 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
 
 def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
-    return " ".join(filter(None, (_tries(found), _lost(found))))
+    return " ".join(filter(None, (_tries(found), _lost(found), advice(found.rows) if found.jobs == 1 else "")))
 
 
 def _tries(found: AttemptsResult) -> str:
     if found.jobs > 1:
+        if found.restarted_jobs == 0 and set(found.outcomes) == {"completed"}:
+            return f"{found.jobs:,} jobs, all completed, none restarted."
         many = f"{found.restarted_jobs:,} of {found.jobs:,} jobs restarted"
         ended = len(found.out_of_restarts)
         return many + (f", {ended:,} of them until no restart was left." if ended else ".")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from taut.core.errors import NotATrace
 from taut.read.jobs import training_log
+from taut.read.trace import read
 
 MEGATRON = """[2026-05-01 10:00:00] using world size: 8
   save_interval ................................... 100
@@ -140,6 +142,9 @@ def test_two_agents_that_tell_of_one_failure_are_one_attempt() -> None:
     assert columns(text, "end_ns", "outcome") == [(0, "failed"), (4, "failed")]
 
 
+ELASTIC = "[INFO] 2021-12-08 12:{:02d}:00,000 api: [default] {}\n"
+
+
 def test_restarts_that_are_left_are_logged_at_a_lower_level() -> None:
     text = (
         "[2026-05-01 10:00:00,000] torch.distributed.elastic.agent.server.api: [INFO] [default] Starting worker group\n"
@@ -154,13 +159,168 @@ def test_restarts_that_are_left_are_logged_at_a_lower_level() -> None:
     ]
 
 
+def test_attempts_that_only_the_restarts_that_are_left_tell() -> None:
+    text = ""
+    for n in range(2):
+        text += ELASTIC.format(10 * n, "Rendezvous complete for workers. Result:") + f"  restart_count={n}\n"
+        text += ELASTIC.format(10 * n + 5, f"Worker group FAILED. {2 - n}/2 attempts left; will restart worker group")
+    text += ELASTIC.format(30, "Rendezvous'ing worker group") + "  restart_count=2\n"
+    text += ELASTIC.format(40, "worker group successfully finished. Waiting 300 seconds for other agents to finish.")
+    assert columns(text, "start_ns", "end_ns", "outcome", "restarts_left") == [
+        (0, 300, "failed", 2),
+        (600, 900, "failed", 1),
+        (1800, 2400, "completed", 0),
+    ]
+
+
+def test_a_restart_that_only_its_count_tells() -> None:
+    text = ELASTIC.format(0, "Rendezvous complete for workers. Result:") + "  restart_count=0\nstep 1 loss 2\n"
+    text += ELASTIC.format(9, "Rendezvous complete for workers. Result:") + "  restart_count=1\nstep 2 loss 2\n"
+    assert columns(text, "outcome", "last_step") == [("failed", 1), ("", 2)]
+
+
+def test_new_nodes_restart_the_workers() -> None:
+    text = ELASTIC.format(0, "Starting worker group") + ELASTIC.format(
+        5, "Detected 2 new nodes from group_rank=0; will restart worker group"
+    )
+    text += ELASTIC.format(6, "Rendezvous'ing worker group") + ELASTIC.format(9, "All workers successfully finished.")
+    assert columns(text, "outcome", "reason") == [
+        ("cancelled", "the launcher restarts its workers for 2 new nodes"),
+        ("completed", ""),
+    ]
+
+
+STEP = " iteration {:8d}/    1000 | elapsed time per iteration (ms): {}.0 | lm loss: 1 |\n"
+
+
 def test_without_dates_time_goes_by_the_length_of_steps() -> None:
-    line = " iteration {:8d}/    1000 | elapsed time per iteration (ms): 500.0 | lm loss: 1 |\n"
-    text = "".join(map(line.format, (1, 11, 21))) + " loading checkpoint from /c at iteration 10\n" + line.format(11)
+    text = (
+        "".join(STEP.format(n, 500) for n in (1, 11, 21))
+        + " loading checkpoint from /c at iteration 10\n"
+        + STEP.format(11, 500)
+    )
     log = training_log.load(text.encode(), "x.log")
     assert log is not None
     assert "no dates" in log.partial[0]
-    assert columns(text, "end_ns", "last_step", "resumed_step")[0] == (pytest.approx(10.5, abs=1e-6), 21, -1)
+    assert log.attempts.dated.tolist() == [0, 0]
+    assert columns(text, "end_ns", "last_step", "resumed_step")[0] == (10.5, 21, -1)
+
+
+def test_a_first_line_stands_for_as_many_steps_as_the_next() -> None:
+    assert columns("".join(STEP.format(n, 500) for n in (10, 20, 30)), "end_ns") == [(15.0,)]
+
+
+def test_one_date_dates_the_steps_before_it() -> None:
+    killed = "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2021-05-27T21:52:36 DUE TO TIME LIMIT ***\n"
+    text = STEP.format(1, 150_000) + STEP.format(2, 120_000) + killed
+    assert columns(text, "job", "end_ns", "outcome", "dated") == [("77", 270.0, "timed out", 1)]
+    log = training_log.load(text.encode(), "x.log")
+    assert log is not None
+    assert log.attempts.end_ns.tolist() == [1_622_152_356 * 10**9]
+    assert "no date before its first steps" in log.partial[0]
+
+
+def test_undated_steps_behind_a_date_count_from_it() -> None:
+    text = "[before the start of training step] datetime: 2021-05-24 09:40:38\n will start from random\n" + "".join(
+        STEP.format(n, 6000) for n in (10, 20)
+    )
+    assert columns(text, "first_step_ns", "last_step_ns") == [(60, 120)]
+
+
+def test_a_date_that_comes_earlier_than_steps_would_have_it_is_right() -> None:
+    text = "2026-05-01 10:00:00 go\n" + STEP.format(1, 9000) * 2 + "2026-05-01 10:00:05 stop\n"
+    assert columns(text, "last_step_ns", "end_ns") == [(5, 5)]
+
+
+def test_complete_runs_in_one_log_are_jobs_and_no_restarts() -> None:
+    run = "".join(f"step:{n}/20 val_loss:3.1 train_time:{n * 1000}ms step_avg:1000ms\n" for n in (0, 10, 20))
+    assert columns(run + run.replace("000ms", "500ms"), "job", "attempt", "start_ns", "end_ns", "outcome") == [
+        ("train run 1", 1, 0, 20, "completed"),
+        ("train run 2", 1, 20, 40.5, "completed"),
+    ]
+
+
+def test_a_run_that_broke_off_and_began_anew_is_a_restart() -> None:
+    text = "".join(f"step:{n}/20 train_loss:3.1 train_time:{n}s\n" for n in (0, 10, 0, 10, 20))
+    assert columns(text, "job", "attempt", "outcome") == [("train", 1, ""), ("train", 2, "completed")]
+
+
+def test_the_trainer_of_hugging_face_prints_epochs() -> None:
+    row = "{{'loss': {}, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': {}}}\n"
+    text = "".join(row.format("2.1", n / 10) for n in (1, 2, 3, 2, 3))
+    end = "{'train_runtime': 42.5, 'train_samples_per_second': 8.0, 'train_loss': 2.0, 'epoch': 0.3}\n"
+    assert columns("2026-05-01 10:00:00 go\n" + text, "attempt") == [(1,), (2,)]
+    assert columns(row.format("'2.1'", "'0.1'") + row.format("'2.1'", "'0.2'") + end, "end_ns", "outcome") == [
+        (42.5, "completed")
+    ]
+    announced = "  Num Epochs = 3\n  Total optimization steps = 300\n" + row.format("2.1", 1.0) + end
+    assert columns("2026-05-01 10:00:00 go\n" + announced, "last_step") == [(100,)]
+
+
+def test_bars_of_evaluations_and_of_data_are_not_those_of_the_training() -> None:
+    bar = "\r{:3d}%|██ | {}/{} [{:02d}:{:02d}<00:10, 1.0it/s]"
+    text = "Map: 100%|██| 900/900 [09:00<00:00, 5.0 examples/s]\n"
+    for n in range(0, 61, 20):
+        text += bar.format(n, n, 60, n // 60, n % 60) + bar.format(50, 4, 8, 0, 4) + bar.format(99, 8, 8, 0, 8)
+    assert columns(text, "first_step", "last_step", "end_ns", "outcome") == [(0, 60, 60, "completed")]
+
+
+def test_bars_of_epochs_are_put_behind_each_other() -> None:
+    text = "".join(f"\rEpoch {e}: 50%|█ | {n}/40 [00:{n}<00:20, 1.0it/s, loss=2.1]" for e in range(2) for n in (10, 20, 40))
+    assert columns(text, "first_step", "last_step", "end_ns") == [(10, 80, 80)]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "seconds"),
+    [
+        ("Nov 16 10:{m:02d}:00 gpu01 python3[42]: ", 120),
+        ("<14>1 2026-11-16T10:{m:02d}:00.003Z gpu01 train 42 - - ", 120),
+        ("2026-11-16T10:{m:02d}:00.669794202Z stderr F ", 120),
+        ("2026-11-16T10:{m:02d}:00.669794202Z ", 120),
+        ("[pod/train-worker-0/pytorch] 2026-11-16T10:{m:02d}:00Z ", 120),
+        ("Mon Nov 16 10:{m:02d}:00 2026: ", 120),
+        ("1794823{m:02d}0.123456 gpu01 python3[42]: ", 20),
+        ("[11/16 10:{m:02d}:00 d2.utils.events]: ", 120),
+    ],
+)
+def test_prefixes_tell_the_time(prefix: str, seconds: int) -> None:
+    text = "-- Journal begins at Mon 2026-11-02 08:00:00 UTC. --\n"
+    text += "".join(f"{prefix.format(m=n)}step {n} loss 2.1\n" for n in range(1, 4))
+    assert columns(text, "end_ns", "last_step") == [(seconds, 3)]
+
+
+def test_lines_that_docker_or_journald_wrapped_in_json() -> None:
+    times = ("2026-11-16T10:01:00.1Z", "2026-11-16T10:02:00.1Z")
+    docker = "".join(f'{{"log":"step {n} loss 2\\n","stream":"stdout","time":"{at}"}}\n' for n, at in enumerate(times, 1))
+    micros = (1_763_287_200_000_000, 1_763_287_260_000_000)
+    journal = "".join(f'{{"__REALTIME_TIMESTAMP":"{at}","MESSAGE":"step {n} loss 2"}}\n' for n, at in enumerate(micros, 1))
+    assert columns(docker, "end_ns", "last_step") == columns(journal, "end_ns", "last_step") == [(60, 2)]
+
+
+def test_a_process_that_goes_on_alone_is_followed() -> None:
+    text = "".join(f"(T pid={p}) step:{n} - loss:0.1 - timing_s/step:2.0\n" for n in (1, 2, 3, 4) for p in (7, 8))
+    assert columns(text, "last_step", "end_ns") == [(4, 8)]
+    again = text + "".join(f"(T pid=9) step:{n} - loss:0.1 - timing_s/step:2.0\n" for n in (1, 2, 3, 4))
+    assert columns(again, "first_step", "last_step") == [(1, 4), (3, 4)]
+
+
+def test_ranks_that_a_launcher_labels_are_not_mixed() -> None:
+    text = "".join(f"[1,{rank}]<stdout>:step {n} loss 2.1\n" for n in (1, 2, 3) for rank in (3, 0, 1))
+    assert columns("2026-05-01 10:00:00 go\n" + text, "first_step", "last_step") == [(1, 3)]
+
+
+def test_steps_behind_a_long_preamble(tmp_path: Path) -> None:
+    text = "NCCL INFO Channel 00/02 :    0   1   2   3\n" * 30_000 + STEP.format(1, 500) + STEP.format(2, 500)
+    (tmp_path / "a.out").write_text(text)
+    assert read([tmp_path]).attempts.last_step.tolist() == [2]
+    (tmp_path / "a.out").write_text(text.replace("iteration", "paragraph"))
+    with pytest.raises(NotATrace):
+        read([tmp_path])
+
+
+def test_the_world_size_is_what_an_attempt_holds() -> None:
+    text = "2026-05-01 10:00:00 using world size: 256, data-parallel-size: 1\n" + STEP.format(1, 500) * 2
+    assert columns(text, "accelerators", "unit") == [(256, "accelerator")]
 
 
 def test_epochs_that_count_their_steps_anew_are_no_restarts() -> None:

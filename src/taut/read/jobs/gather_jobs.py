@@ -170,11 +170,19 @@ def _merged(known: list[Row], more: list[Row]) -> list[Row]:
     out = list(base)
     for row in other:
         most = max(range(len(base)), key=lambda i: _overlap(base[i], row))
-        if _overlap(base[most], row) > 0:
+        older = next((i for i, one in enumerate(out) if _saved_earlier(row, one) or _saved_earlier(one, row)), None)
+        if older is not None:
+            out[older] = max(out[older], row, key=lambda one: int(one["last_step"]))
+        elif _overlap(base[most], row) > 0:
             out[most] = _filled(out[most], row)
         else:
             out.append(row)
     return sorted(out, key=lambda row: int(row["start_ns"]))
+
+
+def _saved_earlier(a: Row, b: Row) -> bool:
+    """Whether one is the same attempt as another at an earlier step, as states without dates show it."""
+    return not a["dated"] and not b["dated"] and a["first_step"] == b["first_step"] and a["saved_step"] == a["last_step"] >= 0
 
 
 def _chained(inner: Jobs) -> Jobs:

@@ -31,7 +31,7 @@ _DAY = re.compile(r"^\s*\[(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?[ \]
 _EPOCH_TIME = re.compile(r"^\s*\[?(1\d{9})\.(\d{3,9})\]?[ :]")
 _YEAR = re.compile(
     rb"(?<!\d)(20\d\d)[-/]\d\d[-/]\d\d[T _]\d\d:\d\d"
-    rb"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?(20\d\d)\b"
+    rb"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?(20\d\d)\b|(?<!\d)\d\d/\d\d/(20\d\d),? \d\d:\d\d:"
 )
 # Stands for a year that is not known; it has a 29 February.
 NO_YEAR = 1972
@@ -42,7 +42,7 @@ PREFIX = 160
 def year_of(data: bytes) -> int | None:
     """The first year in a log."""
     found = _YEAR.search(data)
-    return int(found[1] or found[2]) if found else None
+    return int(found[1] or found[2] or found[3]) if found else None
 
 
 def time_of(line: str, year: int) -> tuple[int, bool]:
@@ -315,7 +315,7 @@ class Progress:
         for number, one in enumerate(self.tries):
             if self.gave_up:
                 one.restarts_left = len(self.tries) - 1 - number
-            elif self.most_restarts >= 0:
+            elif self.most_restarts >= 0 and one.restarts_left < 0:
                 one.restarts_left = max(self.most_restarts - number, 0)
 
     def runs(self) -> list[int]:

@@ -24,6 +24,7 @@ _BRACKETS = re.compile(
     r"\b(?:epoch|iter|train)(?:\(train\))?:?\s{0,9}(?:epoch:?\s{0,9})?(\d{1,9})?\s{0,9}"
     rf"\[(?:{_GAP}(\d{{1,9}})(?:/\d{{1,9}})?\]\s{{0,9}}\[)?{_GAP}{_NUMBER}/{_GAP}{_NUMBER}"
 )
+_DLL = re.compile(r"^.{0,60}?\bdlll? .{0,160}?(?:- \(|\"step\": \[)(\d{1,9}), {0,2}(\d{1,15})[,)\]]")
 _CLOCK = r"((?:\d{1,6}:)?\d{1,3}:\d\d)"
 _TQDM = re.compile(rf"^(.{{0,200}}?)\d{{1,3}}%\|[^|\r\n]{{0,300}}\|\s{{0,20}}(\d{{1,15}})/(\d{{1,15}})\s\[{_CLOCK}<")
 _RICH = re.compile(rf"^(.{{0,200}}?)[━╸╺]{{1,200}}\s{{0,9}}(\d{{1,15}})/(\d{{1,15}})\s{{1,9}}{_CLOCK}\s•")
@@ -33,8 +34,11 @@ _TELLS = (
     "timing", "tflop",
 )  # fmt: skip
 """What a line says of a step that was made."""
-_DOUBTS = ("eval", "val", "test", "infer", "warm", "predict", "step =", "steps =", "step=", "steps=")
-_OTHER = re.compile(r"\beval\w*|\bvalid\w*|\bval\b|\btest\w*|\binfer\w*|\bwarm-?up\b|\bpredict\w*|\bsteps?\s*=\s*[\d,]+$")
+_DOUBTS = ("eval", "val", "test", "infer", "warm", "predict", "step =", "steps =", "step=", "steps=", "/")
+_OTHER = re.compile(
+    r"\beval\w*|\bvalid\w*|\bval\b|\btest\w*|\binfer\w*|\bwarm-?up\b|\bpredict\w*"
+    r"|\bsteps?\s*=\s*[\d,]+$|^step \d{1,4}/\d{1,4} : "
+)
 _TRAINS = re.compile(r"train(?:ing)?[ _/:]{0,3}loss|loss[ _/:]{0,3}train")
 _EPOCH = re.compile(r"\bepoch['\"]?\s{0,9}[:=#]?\s{0,9}\[?(\d{1,9})(?![\d.])")
 _NEW_EPOCH = re.compile(r"^\s{0,9}epoch (\d{1,9})/\d{1,9}\s{0,9}$")
@@ -129,6 +133,8 @@ def find(line: str, bar: Bar | None) -> Step | None:
         found = _RICH.match(line)
         if found:
             return None if _NO_TRAINING.search(found[1]) else _on_bar(line, found, None)
+    if "dll" in line and (found := _DLL.match(line)) and "loss" in line and not _is_other(line):
+        return Step(int(found[2]), NULL, int(found[1]))
     if "step" in line or "iter" in line or "batch" in line or "num_updates" in line:
         worded = _worded(line)
         if worded is not None and not _is_other(line):

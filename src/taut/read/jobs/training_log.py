@@ -12,7 +12,7 @@ from itertools import islice
 from taut.core.tables import NULL
 from taut.read.jobs import job_words as words
 from taut.read.jobs import mlperf_lines, step_lines, wrapped_lines
-from taut.read.jobs.job_words import JobLog, table
+from taut.read.jobs.job_words import JobLog, count_or_null, table
 from taut.read.jobs.log_lines import NO_YEAR, Progress, time_of, year_of
 from taut.read.jobs.log_sources import Sources
 from taut.read.jobs.step_lines import UNITS_NS, Bar, Step, training_bar
@@ -72,6 +72,10 @@ _LOGGED = re.compile(r"^.{0,200}?\{'(?:loss|train_loss)': .{0,600}'epoch': '?(\d
 _SUMMARY = "'train_runtime':"
 _TOTAL = re.compile(rf"total optimization steps\s*=\s*{_NUMBER}")
 _EPOCHS = re.compile(r"num epochs\s*=\s*(\d{1,9})")
+_WORLD = re.compile(
+    r"using world size: (\d{1,7})\b|\bworld[ _]size['\"]?\s{0,3}[:= ]\s{0,3}(\d{1,7})\b|starting with (\d{1,7}) processes"
+    r"|member: \d{1,7}/(\d{1,7})\b"
+)
 # What may hold one of the kinds: a look over the whole of a long text before it is read line by line.
 _ANYTHING = re.compile(
     rb"(?i)(?:iteration|iter|step|num_updates|\[batch=)['\"]?\s{0,20}[:=#]?\s{0,20}\[?\s{0,20}\d|\d%\|[^|\r\n]{0,300}\|\s{0,20}\d{1,15}/\d"
@@ -168,15 +172,25 @@ class _Reader:
         """What a line says of the steps to come."""
         if "total optimization steps" in line and (found := _TOTAL.search(line)):
             self.total = step_lines.whole(found[1])
+        elif "world" in line or "processes" in line or "member: " in line:
+            self._sized(line)
         elif "num epochs" in line and (found := _EPOCHS.search(line)):
             self.epochs = int(found[1])
         elif (epoch := step_lines.new_epoch(line)) >= 0:
+            self.progress.counted_ns = NULL
             if epoch > self.epoch >= 0:
                 self.before += self.in_epoch
                 self.in_epoch = 0
             elif epoch < self.epoch:
                 self.before = self.in_epoch = 0
             self.epoch = epoch
+
+    def _sized(self, line: str) -> None:
+        """How many take part; one accelerator each where Megatron says so, or the accelerator is named."""
+        found = _WORLD.search(line)
+        if found and (found[1] or self.progress.tasks < 0):
+            self.progress.tasks = count_or_null(next(part for part in found.groups() if part))
+            self.progress.unit = "accelerator" if found[1] or "nvidia" in line else "task"
 
     def _event(self, kind: str, line: str) -> None:
         progress = self.progress
@@ -225,7 +239,7 @@ class _Reader:
         if epoch < self.epoch or (epoch == self.epoch and number < self.in_epoch):
             self.before = 0 if epoch <= 1 else self.before  # went back
         elif epoch > self.epoch >= 0 and number < self.in_epoch:
-            self.before += self.in_epoch + (self.first_of_epoch == 0)
+            self.before += self.in_epoch + (self.first_of_epoch == 0 and step.clock_ns < 0)
         if epoch != self.epoch or number < self.in_epoch:
             self.first_of_epoch = number
         self.epoch, self.in_epoch = epoch, number
@@ -306,8 +320,8 @@ def load(data: bytes, label: str) -> JobLog | None:
     progress, zoned = Progress(), False
     launcher, benchmark, reader = Launcher(progress), mlperf_lines.Benchmark(progress), _Reader(progress, training_bar(data))
     for line in re.split(r"[\r\n]+", bytes(data).decode("utf-8", "replace")):
-        if not line:
-            continue
+        if not line or line.startswith("-- "):
+            continue  # what journalctl says of the journal
         line = line[:LINE]
         if "\x1b" in line or "\x08" in line:
             line = _ESCAPES.sub("", line)
