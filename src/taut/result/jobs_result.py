@@ -53,7 +53,7 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
         decided_by=_decided_by(ledger),
         out_of_restarts=_out_of_restarts(recorded),
         worst=_worst(ledger),
-        rows=_rows(recorded, ledger) if alone else [],
+        rows=_rows(recorded, ledger) if alone or len(recorded) <= LISTED else [],
         traced_attempt=_traced(recorded, window) if alone else None,
     )
 
@@ -152,7 +152,7 @@ def _job(ledger: Attempts, a: int, b: int, lost: Ints) -> RestartedJob:
 
 
 def _rows(recorded: Table, ledger: Attempts | None) -> list[AttemptRow]:
-    """The attempts of the only job, the last ones if there are too many."""
+    """The attempts, the last ones if there are too many."""
     cut = {} if ledger is None else {int(row): i for i, row in enumerate(ledger.rows.tolist())}
     return [_row(recorded, i, ledger, cut.get(i)) for i in range(max(0, len(recorded) - LISTED), len(recorded))]
 
@@ -161,6 +161,7 @@ def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) ->
     """One attempt; ``place`` is its row in the ledger."""
     cells = ledger.cells.items() if ledger is not None and place is not None else None
     return AttemptRow(
+        job=str(recorded.job[i]),
         attempt=int(recorded.attempt[i]),
         outcome=str(recorded.outcome[i]) or None,
         reason=str(recorded.reason[i]) or None,

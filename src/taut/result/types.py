@@ -590,8 +590,9 @@ class RestartedJob(Part, frozen=True, kw_only=True):
 
 
 class AttemptRow(Part, frozen=True, kw_only=True):
-    """One attempt of the only job."""
+    """One attempt."""
 
+    job: str
     attempt: int
     outcome: str | None
     reason: str | None
@@ -636,7 +637,7 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     out_of_restarts: list[str]
     worst: list[RestartedJob]
     rows: list[AttemptRow] = field(name="list")
-    """The attempts of the only job, the last ones if there are too many."""
+    """The attempts: of a single job the last ones, of several jobs all or, if there are too many, none."""
     traced_attempt: int | None
 
 

@@ -47,6 +47,18 @@ def test_a_run_that_was_aborted_and_one_after_it() -> None:
     ]
 
 
+def test_what_follows_the_end_of_a_run_belongs_to_it() -> None:
+    text = line(5, "run_start") + line(9, "run_stop", status="success") + "Training completed\nsaving checkpoint at step 5\n"
+    assert attempts(text + line(50, "tracked_stats", {}, step=[2, 740]), "outcome", "last_step", "end_ns") == [
+        ("completed", -1, 1_633_357_000_009 * 10**6)
+    ]
+
+
+def test_samples_are_counted_where_nothing_else_is() -> None:
+    text = line(5, "run_start") + "".join(line(n, "eval_accuracy", 0.5, samples_count=n) for n in (10, 20))
+    assert attempts(text, "first_step", "last_step") == [(10, 20)]
+
+
 def test_two_runs_that_succeeded_are_no_restart() -> None:
     text = "".join(line(at, "init_start") + line(at + 5, "run_stop", status="success") for at in (0, 100))
     assert [job for (job,) in attempts(text, "job")] == ["result_0 run 1", "result_0 run 2"]

@@ -32,7 +32,7 @@ from taut.read.jobs import step_lines
     ],
 )
 def test_steps(line: str, number: int, total: int, epoch: int, took_ms: float) -> None:
-    step = step_lines.find(line.lower(), None)
+    step = step_lines.find(line.lower())
     assert step is not None
     assert (step.number, step.total, step.epoch) == (number, total, epoch)
     assert step_lines.step_ns(line.lower()) == (round(took_ms * 1e6) if took_ms >= 0 else -1)
@@ -51,7 +51,7 @@ def test_steps(line: str, number: int, total: int, epoch: int, took_ms: float) -
     ],
 )
 def test_other_lines(line: str) -> None:
-    assert step_lines.find(line, None) is None
+    assert step_lines.find(line) is None
 
 
 @pytest.mark.parametrize(

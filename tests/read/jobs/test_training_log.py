@@ -179,6 +179,13 @@ def test_a_restart_that_only_its_count_tells() -> None:
     assert columns(text, "outcome", "last_step") == [("failed", 1), ("", 2)]
 
 
+def test_another_wording_of_the_restarts_that_are_left() -> None:
+    text = ELASTIC.format(0, "Starting worker group") + ELASTIC.format(
+        5, "Worker group FAILED, is failure node: False,2/3 attempts left; will restart worker group."
+    )
+    assert columns(text, "outcome", "restarts_left") == [("failed", 2)]
+
+
 def test_new_nodes_restart_the_workers() -> None:
     text = ELASTIC.format(0, "Starting worker group") + ELASTIC.format(
         5, "Detected 2 new nodes from group_rank=0; will restart worker group"
@@ -232,6 +239,14 @@ def test_a_date_that_comes_earlier_than_steps_would_have_it_is_right() -> None:
     assert columns(text, "last_step_ns", "end_ns") == [(5, 5)]
 
 
+def test_dates_of_drivers_and_of_what_is_to_come_are_not_those_of_lines() -> None:
+    text = "Linux version 5.15.0 #1 SMP Thu Jul 6 12:00:00 UTC 2023\n2026-05-01 10:00:00 go\n"
+    text += "".join(f"step {n} loss 2 | eta: 2026-05-09T10:00:00\n" for n in (1, 2)) + "2026-05-01 10:05:00 end\n"
+    log = training_log.load(text.encode(), "x.log")
+    assert log is not None
+    assert (log.attempts.end_ns - log.attempts.start_ns).tolist() == [300 * 10**9]
+
+
 def test_complete_runs_in_one_log_are_jobs_and_no_restarts() -> None:
     run = "".join(f"step:{n}/20 val_loss:3.1 train_time:{n * 1000}ms step_avg:1000ms\n" for n in (0, 10, 20))
     assert columns(run + run.replace("000ms", "500ms"), "job", "attempt", "start_ns", "end_ns", "outcome") == [
@@ -263,6 +278,21 @@ def test_bars_of_evaluations_and_of_data_are_not_those_of_the_training() -> None
     for n in range(0, 61, 20):
         text += bar.format(n, n, 60, n // 60, n % 60) + bar.format(50, 4, 8, 0, 4) + bar.format(99, 8, 8, 0, 8)
     assert columns(text, "first_step", "last_step", "end_ns", "outcome") == [(0, 60, 60, "completed")]
+
+
+def test_trainings_one_after_the_other_are_runs() -> None:
+    text = ""
+    for total in (40, 60):
+        bars = "".join(f"\r{n}%|█ | {n}/{total} [00:{n:02d}<00:10, 1.0it/s]" for n in range(0, total, 10))
+        text += (
+            bars
+            + f"\n{{'train_runtime': {total}.5, 'train_loss': 2.0}}\n100%|█| {total}/{total} [00:{total - 1}<00:00, 1.0it/s]\n"
+        )
+        text += "100%|█| 8/8 [00:05<00:00, 1.6it/s]\n"
+    assert columns(text, "job", "last_step", "outcome", "end_ns") == [
+        ("train run 1", 40, "completed", 40.5),
+        ("train run 2", 60, "completed", 101),
+    ]
 
 
 def test_bars_of_epochs_are_put_behind_each_other() -> None:

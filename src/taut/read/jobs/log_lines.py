@@ -17,6 +17,9 @@ from taut.read.jobs.job_words import COMPLETED, FAILED, SECOND, cut
 
 _ISO = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
 _AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}),? (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
+_AHEAD = re.compile(
+    r"(?:\beta|\buntil|\bexpires?|\bdeadline|\bestimated\w*|finish(?:es)? (?:at|by))[\w\s|:=]{0,20}$", re.IGNORECASE
+)
 _GLOG = re.compile(r"(?:^|[\s\[|])[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,9})")
 _MONTHS = {
     name: i for i, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
@@ -28,13 +31,15 @@ _SYSLOG = re.compile(
 )
 _HMS = re.compile(r"\d:\d\d:\d\d")
 _DAY = re.compile(r"^\s*\[(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?[ \]]")
-_EPOCH_TIME = re.compile(r"^\s*\[?(1\d{9})\.(\d{3,9})\]?[ :]")
+_EPOCH_TIME = re.compile(r"(?:^\s*\[?|current time: )(1\d{9})\.(\d{2,9})\]?[ :]")
 _YEAR = re.compile(
     rb"(?<!\d)(20\d\d)[-/]\d\d[-/]\d\d[T _]\d\d:\d\d"
     rb"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?(20\d\d)\b|(?<!\d)\d\d/\d\d/(20\d\d),? \d\d:\d\d:"
 )
 # Stands for a year that is not known; it has a 29 February.
 NO_YEAR = 1972
+# A date that lies further back than this, when nothing has happened yet, is not the start.
+PREAMBLE_NS = 2 * 86_400 * SECOND
 # A line's time stands among its first characters.
 PREFIX = 160
 
@@ -49,9 +54,11 @@ def time_of(line: str, year: int) -> tuple[int, bool]:
     """When a line was written, ns, NULL if it does not say; and whether it names a time zone."""
     head = line[:PREFIX]
     if ":" not in head or not _HMS.search(head):
-        found = _EPOCH_TIME.match(head) if "." in head else None
+        found = _EPOCH_TIME.search(head) if "." in head else None
         return (int(found[1]) * SECOND + int(found[2].ljust(9, "0")), True) if found else (NULL, False)
     found = _ISO.search(head)
+    if found and found.start() > 3 and _AHEAD.search(head, 0, found.start()):
+        return NULL, False
     if found:
         return _ns((int(found[1]), int(found[2]), int(found[3])), found.groups()[3:6], found[7], found[8]), found[8] is not None
     found = _GLOG.search(head)
@@ -180,6 +187,8 @@ class Progress:
             for name in TIMES:
                 setattr(one, name, min(getattr(one, name), at))
         self.dated, self.ticked = True, False
+        if self.useful == 0 and at - self.current.start_ns > PREAMBLE_NS:
+            self.current.start_ns = NULL  # the date before was that of a driver or of a file
         self._pass(at)
 
     def _date(self, shift: int) -> None:
@@ -201,6 +210,8 @@ class Progress:
 
     def count(self, ns: int) -> None:
         """A clock that counts from the beginning of an attempt, or of an epoch, shows this."""
+        if ns < self.counted_ns < ns + 2 * SECOND:
+            return  # another clock, in whole seconds
         self.tick(ns - self.counted_ns if ns >= self.counted_ns >= 0 else ns)
         self.counted_ns = ns
 

@@ -21,6 +21,7 @@ _SINCE_06 = re.compile(r":::MLL (\d{9,10}\.\d{1,9}) (\w{1,80}): (\{.{1,2000})")
 _FIRST = re.compile(r":::MLPv\S{1,12} \S{1,80} (\d{9,10}\.\d{1,9}) \(\S{0,300}\) (\w{1,80})(?:: (.{0,2000}))?")
 BEGINS = ("cache_clear", "submission_benchmark", "init_start", "run_start", "run_set_random_seed", "run_clear_caches")
 STEPS = ("step", "step_num", "iteration", "iter_num", "global_step")
+SAMPLED = ("block_stop", "eval_stop", "eval_accuracy", "eval_error", "tracked_stats", "train_loss")
 SUCCESS = ("success", "SUCCESS", True)
 
 
@@ -38,6 +39,7 @@ class _Line(msgspec.Struct):
     time_ms: float = -1.0
     value: Any = None
     metadata: dict[str, Any] | None = None
+    status: Any = None
 
 
 def event_of(line: str) -> Event | None:
@@ -47,9 +49,8 @@ def event_of(line: str) -> Event | None:
             # What follows the object is another process's line.
             text = found[1][: found[1].rindex("}") + 1] if "}" in found[1] else found[1]
             now = msgspec.json.decode(text, type=_Line)
-            return Event(
-                now.key, round(now.time_ms * 1000) * 1000 if 0 < now.time_ms < 9e12 else NULL, now.value, now.metadata or {}
-            )
+            at = round(now.time_ms * 1000) * 1000 if 0 < now.time_ms < 9e12 else NULL
+            return Event(now.key, at, now.value, {"status": now.status} | (now.metadata or {}))
         if found := _SINCE_06.search(line):
             old = msgspec.json.decode(found[3], type=_Line)
             return Event(found[2], _ns(found[1]), old.value, old.metadata or {})
@@ -78,6 +79,8 @@ class Benchmark:
         self.counts = ""
         """What is counted as a step: the steps themselves, or epochs where the log has none."""
         self.sizes: dict[str, int] = {}
+        self.stop: Event | None = None
+        """The end of the run, if it is past."""
 
     def read(self, line: str) -> None:
         """One line."""
@@ -86,9 +89,11 @@ class Benchmark:
             return
         progress.pass_time(event.time_ns)
         if event.key in BEGINS:
+            self.finish()
             progress.sign_of_life()
         elif event.key == "run_stop":
-            self._stop(event)
+            progress.sign_of_life()
+            self.stop = event
         elif event.key in ("number_of_ranks", "number_of_nodes", "accelerators_per_node"):
             self._size(event)
         else:
@@ -96,12 +101,15 @@ class Benchmark:
         if event.key == "submission_benchmark":
             progress.name = cut(event.value)
 
-    def _stop(self, event: Event) -> None:
-        progress = self.progress
-        progress.sign_of_life()
+    def finish(self) -> None:
+        """A run that stopped is over, when another begins or the log ends; what is logged in between belongs to it."""
+        event, self.stop = self.stop, None
+        if event is None or self.progress.current.over:
+            return
         status = event.metadata.get("status", event.metadata.get("success", event.value))
         well = status in SUCCESS
-        progress.close(COMPLETED if well else FAILED, "" if well else f"run_stop with status {cut(status)}", event.time_ns)
+        reason = "" if well else f"run_stop with status {cut(status) or 'unknown'}"
+        self.progress.close(COMPLETED if well else FAILED if status else "", reason, event.time_ns)
 
     def _size(self, event: Event) -> None:
         self.sizes[event.key] = count_or_null(event.value)
@@ -113,13 +121,21 @@ class Benchmark:
 
     def _advance(self, event: Event) -> None:
         """A step, or the end of an epoch or block where no steps are logged."""
-        if self.progress.current.over:
+        if self.stop is not None or self.progress.current.over:
             return  # evaluation after the run
-        number = next((count_or_null(event.metadata[key], 2**53) for key in STEPS if key in event.metadata), NULL)
-        counts = "steps"
+        found = event.metadata
+        number, counts = next((_last(found[key]) for key in STEPS if key in found), NULL), "steps"
         if number < 0 and event.key in ("epoch_stop", "block_stop"):
-            counts = "epochs"
-            number = count_or_null(event.metadata.get("epoch_num", event.metadata.get("first_epoch_num", event.value)), 2**53)
+            number, counts = _last(found.get("epoch_num", found.get("first_epoch_num", event.value))), "epochs"
+        if number < 0 and event.key in (
+            "block_stop",
+            "eval_stop",
+            "eval_accuracy",
+            "eval_error",
+            "tracked_stats",
+            "train_loss",
+        ):
+            number, counts = _last(found.get("samples_count")), "samples"
         if number >= 0 and self.counts in ("", counts):
             self.counts = counts
             # What is logged late, or of another process, does not go back.
@@ -127,4 +143,9 @@ class Benchmark:
 
     def notes(self, label: str) -> list[str]:
         """What a reader of the figures must know."""
-        return [f"{label} logs epochs: they are counted as its steps"] if self.counts == "epochs" else []
+        return [f"{label} logs {self.counts}: they are counted as its steps"] if self.counts in ("epochs", "samples") else []
+
+
+def _last(value: Json) -> int:
+    """A count, or the last of several: epoch and step."""
+    return count_or_null(value[-1] if isinstance(value, list) and value else value, 2**53)

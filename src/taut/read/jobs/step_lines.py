@@ -7,6 +7,7 @@ in brackets behind an epoch (``epoch: [0][ 10/5005]``), and progress bars (tqdm,
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from taut.core.tables import NULL
@@ -64,6 +65,8 @@ _BAR_BYTES = re.compile(
 )
 _DIGITS = re.compile(r"\d+")
 UNITS_NS = {"ms": 1e6, "milliseconds": 1e6, "s": 1e9, "sec": 1e9, "seconds": 1e9}
+# A bar that runs for this share of the longest, and only once, is one of a training.
+LONG = 0.25
 # A number of steps beyond which lengths are no more summed.
 MOST_STEPS = 1 << 20
 
@@ -91,18 +94,30 @@ class Bar(NamedTuple):
         return _NO_TRAINING.search(self.before) is None
 
 
-def training_bar(data: bytes) -> Bar | None:
-    """The bar of the training among all bars of a log: one that shows a loss, else the one that runs longest; None without."""
+def training_bars(data: bytes) -> frozenset[Bar]:
+    """The bars of the training among all bars of a log.
+
+    The first is one that shows a loss, else the one that runs longest. Others are of further trainings: what describes them is
+    the same, or they run once and for long, whereas those of evaluations come again and again.
+    """
     if b"%|" not in data:
-        return None
-    longest: dict[Bar, tuple[bool, int]] = {}
+        return frozenset()
+    seen: dict[Bar, tuple[bool, int]] = {}
+    last: dict[Bar, int] = {}
+    passes: Counter[Bar] = Counter()
     for found in _BAR_BYTES.finditer(data):
-        before = found[1].decode("utf-8", "replace").lower()
-        bar = Bar(_described(before), int(found[3]))
-        seen = (b"loss" in found[5], clock_ns(found[4].decode()))
-        longest[bar] = max(longest.get(bar, (False, 0)), seen)
-    bars = [bar for bar in longest if bar.is_training()]
-    return max(bars, key=lambda bar: (*longest[bar], bar.total), default=None)
+        bar = Bar(_described(found[1].decode("utf-8", "replace").lower()), int(found[3]))
+        seen[bar] = max(seen.get(bar, (False, 0)), (b"loss" in found[5], clock_ns(found[4].decode())))
+        passes[bar] += int(found[2]) < last.get(bar, 1 << 60)
+        last[bar] = int(found[2])
+    bars = [bar for bar in seen if bar.is_training()]
+    if not bars:
+        return frozenset([Bar("", NULL)])
+    best = max(bars, key=lambda bar: (*seen[bar], bar.total))
+    if best.before:
+        return frozenset(bar for bar in bars if bar.before == best.before)
+    long = [bar for bar in bars if not bar.before and passes[bar] == 1 and seen[bar][1] >= LONG * seen[best][1]]
+    return frozenset([best, *long])
 
 
 def _described(before: str) -> str:
@@ -123,16 +138,16 @@ def whole(text: str | None) -> int:
     return count_or_null(text.replace(",", ""), 2**53) if text else NULL
 
 
-def find(line: str, bar: Bar | None) -> Step | None:
-    """The step that a line logs, ``bar`` being the progress bar of the training; None if it logs none."""
+def find(line: str, bars: frozenset[Bar] = frozenset()) -> Step | None:
+    """The step that a line logs, ``bars`` being the progress bars of the training, if it has any; None if it logs none."""
     if "%|" in line:
         found = _TQDM.match(line)
         if found:
-            return _on_bar(line, found, bar)
+            return _on_bar(line, found, bars)
     if "━" in line:
         found = _RICH.match(line)
         if found:
-            return None if _NO_TRAINING.search(found[1]) else _on_bar(line, found, None)
+            return None if _NO_TRAINING.search(found[1]) else _on_bar(line, found, frozenset())
     if "dll" in line and (found := _DLL.match(line)) and "loss" in line and not _is_other(line):
         return Step(int(found[2]), NULL, int(found[1]))
     if "step" in line or "iter" in line or "batch" in line or "num_updates" in line:
@@ -171,12 +186,10 @@ def _epoch(line: str) -> int:
     return int(found[1]) if found else NULL
 
 
-def _on_bar(line: str, found: re.Match[str], bar: Bar | None) -> Step | None:
+def _on_bar(line: str, found: re.Match[str], bars: frozenset[Bar]) -> Step | None:
     mine = Bar(_described(found[1]), int(found[3]))
     known = _GLOBAL.search(line)
-    if bar is not None and known is None and (not mine.is_training() or mine.before != bar.before):
-        return None
-    if bar is not None and known is None and not bar.before and mine.total != bar.total:
+    if bars and known is None and mine not in bars:
         return None
     number = whole(known[2]) if known else int(found[2])
     epoch = _epoch(found[1])

@@ -14,12 +14,12 @@ from taut.read.jobs.log_lines import Progress
 
 LAUNCHER = re.compile(
     rb"torch[./]distributed[./](?:run|elastic|launcher)|failed \(exitcode: -?\d|\bft_launcher\b|torchelastic"
-    rb"|orker group FAILED\. \d|Rendezvous'ing worker group|Rendezvous complete for workers"
+    rb"|orker group FAILED[.,] |Rendezvous'ing worker group|Rendezvous complete for workers"
 )
 """What its logs hold."""
 _FAILED = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)")
 _AGENT = re.compile(r"^(\d{1,7}: |\S{1,64}: )?.{0,40}?\.\d{3,9} (\d{1,9}) torch[./]distributed")
-_LEFT = re.compile(r"[Ww]orker group \w+\. (\d{1,6})/(\d{1,6}) attempts left")
+_LEFT = re.compile(r"[Ww]orker group \w+[.,][^/]{0,60}?(\d{1,6})/(\d{1,6}) attempts left")
 _COUNT = re.compile(r"^.{0,200}?\brestart_count\s?=\s?(\d{1,6})\b")
 _JOINED = re.compile(r"Detected (\d{1,6}) new nodes? .{0,80}will restart worker group")
 _FINISHED = re.compile(r"orker group successfully finished|ll workers successfully finished|WorkerState\.SUCCEEDED")

@@ -15,7 +15,7 @@ from taut.read.jobs import mlperf_lines, step_lines, wrapped_lines
 from taut.read.jobs.job_words import JobLog, count_or_null, table
 from taut.read.jobs.log_lines import NO_YEAR, Progress, time_of, year_of
 from taut.read.jobs.log_sources import Sources
-from taut.read.jobs.step_lines import UNITS_NS, Bar, Step, training_bar
+from taut.read.jobs.step_lines import UNITS_NS, Bar, Step, training_bars
 from taut.read.jobs.torchrun import LAUNCHER, Launcher
 
 # Characters of a line that are looked at.
@@ -69,7 +69,7 @@ _PER = {**UNITS_NS, "min": 6e10, "minutes": 6e10}
 # Colours and cursor movements of terminals.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|\x08")
 _LOGGED = re.compile(r"^.{0,200}?\{'(?:loss|train_loss)': .{0,600}'epoch': '?(\d{1,9}(?:\.\d{1,12})?)'?\}")
-_SUMMARY = "'train_runtime':"
+_SUMMARY = re.compile(r"'train_runtime': '?\d")
 _TOTAL = re.compile(rf"total optimization steps\s*=\s*{_NUMBER}")
 _EPOCHS = re.compile(r"num epochs\s*=\s*(\d{1,9})")
 _WORLD = re.compile(
@@ -89,7 +89,7 @@ def sniff(head: bytes) -> bool:
         return False
     if LAUNCHER.search(head) or mlperf_lines.MARK.search(head):
         return True
-    reader, steps = _Reader(Progress(), training_bar(head)), 0
+    reader, steps = _Reader(Progress(), training_bars(head)), 0
     for line in islice(re.split(r"[\r\n]+", wrapped_lines.plain(head).decode("utf-8", "replace")), SNIFFED):
         line = _ESCAPES.sub("", line[:LINE]).lower()
         kind = reader.kind(line)
@@ -121,8 +121,8 @@ def sniff_text(data: bytes) -> bool:
 class _Reader:
     """Follows the lines of a training."""
 
-    def __init__(self, progress: Progress, bar: Bar | None) -> None:
-        self.progress, self.bar = progress, bar
+    def __init__(self, progress: Progress, bars: frozenset[Bar]) -> None:
+        self.progress, self.bars = progress, bars
         self.sources = Sources()
         self.epoch = self.in_epoch = NULL
         self.before = 0
@@ -149,12 +149,11 @@ class _Reader:
                     return kind
         if ("training" in line or "trainer" in line or "exiting" in line) and _DONE.search(line):
             return "done"
-        if "'epoch':" in line:
-            if _SUMMARY in line:
-                return "summary"
-            if _LOGGED.match(line):
-                return "logged"
-        self.found = step_lines.find(line, self.bar)
+        if "'train_runtime':" in line and _SUMMARY.search(line):
+            return "summary"
+        if "'epoch':" in line and _LOGGED.match(line):
+            return "logged"
+        self.found = step_lines.find(line, self.bars)
         return "step" if self.found is not None else ""
 
     def read(self, line: str, has_date: bool) -> None:
@@ -222,9 +221,9 @@ class _Reader:
         found = _LOGGED.match(line)
         assert found is not None
         progress, epoch = self.progress, float(found[1])
-        if self.total > 0 and self.epochs > 0 and self.bar is None:
+        if self.total > 0 and self.epochs > 0 and not self.bars:
             progress.step(round(epoch / self.epochs * self.total), self.total)
-        elif self.bar is None:
+        elif not self.bars:
             if not progress.current.over and epoch < self.fraction:
                 progress.restart(progress.after_ns)
             progress.sign_of_life()
@@ -318,7 +317,7 @@ def load(data: bytes, label: str) -> JobLog | None:
     data = wrapped_lines.plain(data)
     year = year_of(data)
     progress, zoned = Progress(), False
-    launcher, benchmark, reader = Launcher(progress), mlperf_lines.Benchmark(progress), _Reader(progress, training_bar(data))
+    launcher, benchmark, reader = Launcher(progress), mlperf_lines.Benchmark(progress), _Reader(progress, training_bars(data))
     for line in re.split(r"[\r\n]+", bytes(data).decode("utf-8", "replace")):
         if not line or line.startswith("-- "):
             continue  # what journalctl says of the journal
@@ -339,6 +338,7 @@ def load(data: bytes, label: str) -> JobLog | None:
             progress.allowed_ns = max(progress.allowed_ns, _limit(line))
     if not progress.useful and not LAUNCHER.search(data):
         return None
+    benchmark.finish()
     progress.finish(progress.now_ns)
     found = table(progress.columns(job_of(label, reader.slurm_job)), label)
     return JobLog(
