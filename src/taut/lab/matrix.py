@@ -22,7 +22,7 @@ QUIET = {"none": 17, "skew": 4}
 """Healthy runs by default."""
 RARE = ("loss",)
 """Faults that show now and then only: their runs are twice as long."""
-MODEL_FAULTS = ("slow", "stall", "link", "link-one-way", "moving", "loader", "checkpoint", "two", "drift")
+MODEL_FAULTS = ("slow", "stall", "link", "link-one-way", "moving", "loader", "checkpoint", "two", "drift", "set")
 MODEL_SIZES = ((64, 4), (128, 2), (256, 1), (1024, 1))
 """Ranks of modelled jobs, and how often each fault is tried on each job at that size (1,024 ranks: on one job)."""
 MODEL_QUIET = ((64, 44), (128, 12), (256, 6))

@@ -28,6 +28,7 @@ MODES: dict[str, str | None] = {
     "checkpoint": "checkpoint stall",
     "two": "straggler cascade",
     "drift": "silent degradation",
+    "set": "straggler cascade",
     "out-of-step": "partial synchronisation loss",
     "hang": "hang",
     "kill": "hang",
@@ -40,7 +41,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: str
     ranks: tuple[int, ...] = ()
-    """The rank at fault; of a link slow both ways, the rank whose network interface it is."""
+    """The ranks at fault; of a link slow both ways, the rank whose network interface it is."""
     links: tuple[str, ...] = ()
     """Directed links at fault, sender then receiver, ``2:1``; empty where a rank itself is slow."""
     classes: tuple[str, ...] = ()
