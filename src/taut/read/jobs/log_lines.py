@@ -31,11 +31,13 @@ _SYSLOG = re.compile(
 )
 _HMS = re.compile(r"\d:\d\d:\d\d")
 _DAY = re.compile(r"^\s*\[(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?[ \]]")
-_EPOCH_TIME = re.compile(r"(?:^\s*\[?|current time: )(1\d{9})\.(\d{2,9})\]?[ :]")
-_YEAR = re.compile(
-    rb"(?<!\d)(20\d\d)[-/]\d\d[-/]\d\d[T _]\d\d:\d\d"
-    rb"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?(20\d\d)\b|(?<!\d)\d\d/\d\d/(20\d\d),? \d\d:\d\d:"
+_EPOCH_TIME = re.compile(r"(?:\s*\[?|current time: )(1\d{9})\.(\d{2,9})\]?[ :]")
+_YEAR = re.compile(rb"20\d\d[-/]\d\d[-/]\d\d[T _]\d\d:\d\d")
+_RARER_YEAR = re.compile(
+    rb"[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?(20\d\d)\b|(?<!\d)\d\d/\d\d/(20\d\d),? \d\d:\d\d:"
 )
+# Bytes in which a year is looked for that is written in a rarer way.
+YEAR_BYTES = 1 << 20
 # Stands for a year that is not known; it has a 29 February.
 NO_YEAR = 1972
 # A date that lies further back than this, when nothing has happened yet, is not the start.
@@ -47,14 +49,17 @@ PREFIX = 160
 def year_of(data: bytes) -> int | None:
     """The first year in a log."""
     found = _YEAR.search(data)
-    return int(found[1] or found[2] or found[3]) if found else None
+    if found:
+        return int(found[0][:4])
+    rarer = _RARER_YEAR.search(data, 0, YEAR_BYTES)
+    return int(rarer[1] or rarer[2]) if rarer else None
 
 
 def time_of(line: str, year: int) -> tuple[int, bool]:
     """When a line was written, ns, NULL if it does not say; and whether it names a time zone."""
     head = line[:PREFIX]
     if ":" not in head or not _HMS.search(head):
-        found = _EPOCH_TIME.search(head) if "." in head else None
+        found = _EPOCH_TIME.match(head[at:]) if (at := max(head.find("current time: "), 0)) or "." in head[:20] else None
         return (int(found[1]) * SECOND + int(found[2].ljust(9, "0")), True) if found else (NULL, False)
     found = _ISO.search(head)
     if found and found.start() > 3 and _AHEAD.search(head, 0, found.start()):

@@ -35,11 +35,12 @@ _TELLS = (
     "timing", "tflop",
 )  # fmt: skip
 """What a line says of a step that was made."""
-_DOUBTS = ("eval", "val", "test", "infer", "warm", "predict", "step =", "steps =", "step=", "steps=", "/")
+_DOUBTS = ("eval", "val", "test", "infer", "warm", "predict", "step =", "steps =", "step=", "steps=")
 _OTHER = re.compile(
     r"\beval\w*|\bvalid\w*|\bval\b|\btest\w*|\binfer\w*|\bwarm-?up\b|\bpredict\w*"
-    r"|\bsteps?\s*=\s*[\d,]+$|^step \d{1,4}/\d{1,4} : "
+    r"|\bsteps?\s*=\s*[\d,]+$"
 )
+_BUILD = re.compile(r"step \d{1,4}/\d{1,4} : ")
 _TRAINS = re.compile(r"train(?:ing)?[ _/:]{0,3}loss|loss[ _/:]{0,3}train")
 _EPOCH = re.compile(r"\bepoch['\"]?\s{0,9}[:=#]?\s{0,9}\[?(\d{1,9})(?![\d.])")
 _NEW_EPOCH = re.compile(r"^\s{0,9}epoch (\d{1,9})/\d{1,9}\s{0,9}$")
@@ -177,7 +178,9 @@ def _worded(line: str) -> Step | None:
 
 
 def _is_other(line: str) -> bool:
-    """Whether a line is about an evaluation or a rehearsal."""
+    """Whether a line is about an evaluation, a rehearsal, or the build of an image."""
+    if line.startswith("step ") and _BUILD.match(line):
+        return True
     return any(map(line.__contains__, _DOUBTS)) and _OTHER.search(line) is not None and _TRAINS.search(line) is None
 
 
