@@ -17,6 +17,7 @@ LAUNCHER = re.compile(
     rb"|orker group FAILED[.,] |Rendezvous'ing worker group|Rendezvous complete for workers"
 )
 """What its logs hold."""
+_LITERALS = (b"distributed", b"exitcode: ", b"ft_launcher", b"torchelastic", b"orker group", b"for workers")
 _FAILED = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)")
 _AGENT = re.compile(r"^(\d{1,7}: |\S{1,64}: )?.{0,40}?\.\d{3,9} (\d{1,9}) torch[./]distributed")
 _LEFT = re.compile(r"[Ww]orker group \w+[.,][^/]{0,60}?(\d{1,6})/(\d{1,6}) attempts left")
@@ -36,6 +37,11 @@ _ANY = (
     "max_nodes", "successfully finished",
 )  # fmt: skip
 """What a line of interest holds: most hold nothing, and are passed over with a look."""
+
+
+def has_launcher(data: bytes) -> bool:
+    """Whether a log holds lines of the launcher; plain words first, which are found much faster."""
+    return any(word in data for word in _LITERALS) and LAUNCHER.search(data) is not None
 
 
 class Launcher:

@@ -16,7 +16,7 @@ from taut.read.jobs.job_words import JobLog, count_or_null, table
 from taut.read.jobs.log_lines import NO_YEAR, Progress, time_of, year_of
 from taut.read.jobs.log_sources import Sources
 from taut.read.jobs.step_lines import UNITS_NS, Bar, Step, training_bars
-from taut.read.jobs.torchrun import LAUNCHER, Launcher
+from taut.read.jobs.torchrun import Launcher, has_launcher
 
 # Characters of a line that are looked at.
 LINE = 2000
@@ -78,16 +78,17 @@ _WORLD = re.compile(
 )
 # What may hold one of the kinds: a look over the whole of a long text before it is read line by line.
 _ANYTHING = re.compile(
-    rb"(?i)(?:iteration|iter|step|num_updates|\[batch=)['\"]?\s{0,20}[:=#]?\s{0,20}\[?\s{0,20}\d|\d%\|[^|\r\n]{0,300}\|\s{0,20}\d{1,15}/\d"
-    rb"|\[\s{0,9}\d{1,9}/\s{0,9}\d{1,9}[^\r\n]{0,80}loss|'epoch': '?\d|:::ml(?:log|l|pv)"
+    rb"(?:[Ii]ter(?:ation)?|[Ss]tep|STEP|num_updates|\[batch=)['\"]?\s{0,20}[:=#]?\s{0,20}['\"]?\[?\s{0,20}\d"
+    rb"|%\|[^|\r\n]{0,300}\|\s{0,20}\d{1,15}/\d|\[\s{0,9}\d{1,9}/\s{0,9}\d{1,9}[^\r\n]{0,80}[Ll]oss|'epoch': '?\d"
 )
+_LITERALS = (b"iter", b"Iter", b"step", b"Step", b"STEP", b"num_updates", b"[batch=", b"%|", b"oss", b"'epoch': ")
 
 
 def sniff(head: bytes) -> bool:
     """Whether this is text with lines of a launcher or of MLPerf, with a checkpoint and its step, or with several steps."""
     if b"\x00" in head or (_JSON.match(head) and not wrapped_lines.sniff(head)):
         return False
-    if LAUNCHER.search(head) or mlperf_lines.MARK.search(head):
+    if has_launcher(head) or mlperf_lines.MARK.search(head):
         return True
     reader, steps = _Reader(Progress(), training_bars(head)), 0
     for line in islice(re.split(r"[\r\n]+", wrapped_lines.plain(head).decode("utf-8", "replace")), SNIFFED):
@@ -103,8 +104,10 @@ def sniff_text(data: bytes) -> bool:
     """The same of a whole text, whose first lines are something else: a preamble may be longer than a sniff."""
     if b"\x00" in data[: 1 << 20] or _JSON.match(data):
         return False
-    if LAUNCHER.search(data) or mlperf_lines.MARK.search(data):
+    if has_launcher(data) or mlperf_lines.MARK.search(data):
         return True
+    if not any(word in data for word in _LITERALS):
+        return False
     # From the first place that could be a step, as many lines as are sniffed at, and again from the next: a few times.
     at = 0
     for _ in range(PLACES):
@@ -336,7 +339,7 @@ def load(data: bytes, label: str) -> JobLog | None:
             reader.read(line, at >= 0)
         if "imeout" in line or "imed out" in line:
             progress.allowed_ns = max(progress.allowed_ns, _limit(line))
-    if not progress.useful and not LAUNCHER.search(data):
+    if not progress.useful and not has_launcher(data):
         return None
     benchmark.finish()
     progress.finish(progress.now_ns)
