@@ -197,6 +197,37 @@ def test_new_nodes_restart_the_workers() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[INFO|trainer.py:2889] >> Loading best model from ./out/checkpoint-400 (score: 0.9).",
+        "Loaded model weights from the checkpoint at /x/epoch=0-step=5.ckpt",
+    ],
+)
+def test_a_model_that_is_loaded_to_be_tested_is_no_restart(line: str) -> None:
+    assert columns(f"2026-05-01 10:00:00 go\nstep 5 loss 2\nstep 6 loss 2\n{line}\n", "last_step") == [(6,)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("Nov 16 10:00:00 gpu01 python3[42]: RuntimeError: x", "RuntimeError: x"),
+        ("<14>1 2026-11-16T10:00:00Z gpu01 train 42 - - RuntimeError: x", "RuntimeError: x"),
+        ("2026-11-16T10:00:00Z stderr F ValueError: x", "ValueError: x"),
+        ("[1,3]<stderr>:torch.OutOfMemoryError: CUDA out of memory", "torch.OutOfMemoryError: CUDA out of memory"),
+        ("[default3]:RuntimeError: x", "RuntimeError: x"),
+        ("srun: error: gpu[01-02]: tasks 3,5: Killed", "srun: error: gpu[01-02]: tasks 3,5: Killed"),
+        ("[5.1] NVRM: Xid (PCI:0000:3b:00): 79, fallen off the bus", "NVRM: Xid (PCI:0000:3b:00): 79, fallen off"),
+        ("[rank3]:[E501 10:00:00.123 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL",
+         "Watchdog caught collective operation timeout: WorkNCCL"),
+    ],
+)  # fmt: skip
+def test_errors_behind_labels_and_crashes_without_one(line: str, reason: str) -> None:
+    ((outcome, said),) = columns(f"2026-11-16 09:00:00 step 5 loss 2\nstep 6 loss 2\n{line}\n", "outcome", "reason")
+    assert outcome == ("out of memory" if "out of memory" in line else "failed")
+    assert said.startswith(reason)
+
+
 STEP = " iteration {:8d}/    1000 | elapsed time per iteration (ms): {}.0 | lm loss: 1 |\n"
 
 

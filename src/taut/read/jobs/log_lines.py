@@ -20,7 +20,7 @@ _AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}),? (\d\d):(\d\d):(\d\d)(?:[.,](\d{
 _AHEAD = re.compile(
     r"(?:\beta|\buntil|\bexpires?|\bdeadline|\bestimated\w*|finish(?:es)? (?:at|by))[\w\s|:=]{0,20}$", re.IGNORECASE
 )
-_GLOG = re.compile(r"(?:^|[\s\[|])[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,9})")
+_GLOG = re.compile(r"(?:^|[\s\[|])[IWEF](\d\d?)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,9})")
 _MONTHS = {
     name: i for i, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
 }

@@ -38,17 +38,17 @@ _LOADING = re.compile(
 )
 _NOT = re.compile(
     r"will be |could not|cannot|can't|unable|failed|not found|no such|skipp|disabled|\.{4,}|shards|tokenizer|dataset|pretrained"
-    r"|vocab|\bno checkpoint|will not"
+    r"|vocab|\bno checkpoint|will not|best[ _-]?(?:model|checkpoint)|model weights|no existing"
 )
 _ANEW = re.compile(
     r"start(?:ing)? from (?:random|scratch)|fresh start|will not load any checkpoint|no checkpoint (?:was )?(?:found|provided)"
-    r"|unable to find latest file|training from scratch"
+    r"|unable to find latest file|training from scratch|no existing checkpoints? found"
 )
 _BEGUN = ("scratch", "random", "fresh start", "checkpoint", "latest file")
 _VERBS = ("sav", "writ", "wrote", "stor", "load", "resum", "continu", "restart", "ready", "finaliz", "read", "starting")
 _AT = re.compile(rf"(?:at|from|for)\s+(?:global[_ ]?)?(?:iteration|step)\s{{0,20}}:?\s{{0,20}}{_NUMBER}")
 _MARKED = re.compile(rf"(?:iteration|step|iter)[-_ :=#]{{0,20}}{_NUMBER}")
-_NAMED = re.compile(rf"(?:checkpoint|ckpt)[-_]{_NUMBER}")
+_NAMED = re.compile(rf"(?:checkpoint|ckpt|ep\d{{1,6}}-ba)[-_]?{_NUMBER}")
 _UNITS = "ms|milliseconds|s|sec|seconds|min|minutes"
 _TOOK = re.compile(rf"(?:\bin|\)in|took|duration:?)\s{{0,9}}:?\s{{0,9}}([\d.]{{1,15}})\s?({_UNITS})\b")
 _DONE = re.compile(
@@ -56,6 +56,17 @@ _DONE = re.compile(
     r"|done training|after training is done|exiting program at iteration"
 )
 _ERROR = re.compile(r"^(?:\S{0,40}\s){0,3}?((?:[A-Za-z_][\w.]{0,80}\.)?[A-Z]\w{0,60}(?:Error|Exception|Interrupt)\b.{0,300})")
+_CRASH = re.compile(
+    r"srun: error: \S{1,200}: tasks? \S{1,80}: (?:Exited|Killed|Out|Segm|Bus|Abort|Terminated).{0,80}|Segmentation fault"
+    r"|Fatal Python error.{0,100}|noticed that process rank.{0,120}|NVRM: Xid.{0,120}"
+    r"|Watchdog caught collective operation timeout.{0,200}"
+)
+_CRASHES = ("srun: error", "Segmentation fault", "Fatal Python", "noticed that process", "NVRM: Xid", "Watchdog caught")
+# What syslog, mpirun and torchrun put before a line.
+_LABEL = re.compile(
+    r"^(?:(?:<\d{1,3}>)?(?:\d )?(?:[A-Z][a-z]{2} {1,2}\d{1,2} [\d:.]{8,18}|\d{4}-\d\d-\d\dT\S{8,30}) \S{1,80}"
+    r" (?:\S{1,80}\[\d{1,9}\]:|\S{1,80} \S{1,20} \S{1,40} -) ?|\[\d{1,4},\d{1,7}\]<std\w{1,8}>:|\[default\d{1,7}\]:)"
+)
 _PATH = re.compile(r"\[/\S{1,200}:\d{1,7}\] ?")
 _OOM = re.compile(r"out of memory|oom-kill", re.IGNORECASE)
 _SLURM = re.compile(r"\*\*\* (?:JOB|STEP) (\d{1,12}(?:_\d{1,9})?)?\S* ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
@@ -285,10 +296,15 @@ class _Reader:
             self.progress.fail(why, killed[0].strip("* "))
             self.progress.why = why
             return
-        found = _ERROR.match(line) if "Error" in line or "Exception" in line or "Interrupt" in line else None
-        if found or "oom-kill" in line:
+        found = None
+        if "Error" in line or "Exception" in line or "Interrupt" in line:
+            found = _ERROR.match(_LABEL.sub("", line, 1))
+        text = found[1] if found else ""
+        if not text and any(map(line.__contains__, _CRASHES)) and (crash := _CRASH.search(line)):
+            text = crash[0]
+        if text or "oom-kill" in line:
             oom = _OOM.search(line) is not None
-            self.progress.fail(words.OUT_OF_MEMORY if oom else words.FAILED, _PATH.sub("", found[1] if found else line))
+            self.progress.fail(words.OUT_OF_MEMORY if oom else words.FAILED, _PATH.sub("", text or line))
 
 
 def _step_of(line: str) -> int:
