@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from taut.core.errors import NotATrace
@@ -421,3 +422,28 @@ def test_real_launchers(shared: Path, name: str, count: int) -> None:
     if count > 1:
         assert log.attempts.outcome.tolist() == ["failed"] * 4
         assert log.attempts.restarts_left.tolist() == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("megatron_undated_then_cancelled_at.out", [("1999618", "timed out", 1, 2, 274.788, "2021-05-27T21:52:36")]),
+        ("bs_meg_gpt2_base_n64_dp1_tp4_pp64-1809655.out", [("1809655", "timed out", 10, 60, 622, "2021-05-24T09:50:34")]),
+        (
+            "nanogpt_track3.txt",
+            [
+                ("nanogpt_track3 run 1", "completed", 0, 3375, 1640.367, None),
+                ("nanogpt_track3 run 2", "completed", 0, 3375, 1633.268, None),
+            ],
+        ),
+        ("mlperf_cscs_oc20.txt", [("mlperf_cscs_oc20", "completed", 1, 25, 38771.842, "2021-10-05T01:07:15.004")]),
+    ],
+)
+def test_real_logs(shared: Path, name: str, expected: list[tuple[Any, ...]]) -> None:
+    found = read([shared / "wild" / "logs" / name]).attempts
+    ends = [
+        str(np.datetime64(end, "ns"))[: 23 if end % 10**9 else 19] if at else None
+        for end, at in zip(found.end_ns.tolist(), found.dated.tolist(), strict=True)
+    ]
+    ran = ((found.end_ns - found.start_ns) / 1e9).tolist()
+    assert list(zip(found.job, found.outcome, found.first_step, found.last_step, ran, ends, strict=True)) == expected
