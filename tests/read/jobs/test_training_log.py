@@ -312,6 +312,24 @@ def test_bars_of_evaluations_and_of_data_are_not_those_of_the_training() -> None
     assert columns(text, "first_step", "last_step", "end_ns", "outcome") == [(0, 60, 60, "completed")]
 
 
+def test_bars_that_lost_their_carriage_returns() -> None:
+    text = "  0%|          | 0/50 [00:00<?, ?it/s]" + "".join(f" {n}%|▏ | {n}/50 [{n}:00<8:35:20, 60.0s/it]" for n in (1, 2, 3))
+    text += "slurmstepd: error: *** JOB 42221 ON c1 CANCELLED AT 2022-04-14T16:20:46 DUE TO TIME LIMIT ***\n"
+    assert columns(text, "job", "last_step", "end_ns", "outcome") == [("42221", 3, 180, "timed out")]
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("slurmstepd: error: *** JOB 9 ON h CANCELLED DUE TO TIME LIMIT ***", "timed out"),
+        ("slurmstepd: error: *** STEP 9.0 ON h CANCELLED AT 2026-05-01T10:00:00 DUE TO TASK FAILURE ***", "failed"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=12347.batch", "out of memory"),
+    ],
+)
+def test_what_slurm_says_of_the_end(line: str, outcome: str) -> None:
+    assert columns(f"2026-05-01 09:00:00 step 5 loss 2\nstep 6 loss 2\n{line}\n", "outcome") == [(outcome,)]
+
+
 def test_trainings_one_after_the_other_are_runs() -> None:
     text = ""
     for total in (40, 60):

@@ -64,12 +64,18 @@ _NO_TRAINING = re.compile(
 _BAR_BYTES = re.compile(
     rb"(?:^|[\r\n])([^\r\n|]{0,200}?)\d{1,3}%\|[^|\r\n]{0,400}\|\s{0,20}(\d{1,15})/(\d{1,15})\s\[((?:\d{1,6}:)?\d{1,3}:\d\d)<([^\r\n]{0,300})"
 )
+_BAR_END = re.compile(rb"(\d(?:it|s)/(?:s|it)[^\]\r\n]{0,300}\]|\?it/s\])(?=[^\r\n])")
 _DIGITS = re.compile(r"\d+")
 UNITS_NS = {"ms": 1e6, "milliseconds": 1e6, "s": 1e9, "sec": 1e9, "seconds": 1e9}
 # A bar that runs for this share of the longest, and only once, is one of a training.
 LONG = 0.25
 # A number of steps beyond which lengths are no more summed.
 MOST_STEPS = 1 << 20
+
+
+def apart(data: bytes) -> bytes:
+    """Text with a line end behind every progress bar: where carriage returns were lost, bars and other lines stand in one."""
+    return _BAR_END.sub(rb"\1\n", data) if b"%|" in data else data
 
 
 class Step(NamedTuple):

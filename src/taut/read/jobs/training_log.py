@@ -68,9 +68,14 @@ _LABEL = re.compile(
     r" (?:\S{1,80}\[\d{1,9}\]:|\S{1,80} \S{1,20} \S{1,40} -) ?|\[\d{1,4},\d{1,7}\]<std\w{1,8}>:|\[default\d{1,7}\]:)"
 )
 _PATH = re.compile(r"\[/\S{1,200}:\d{1,7}\] ?")
-_OOM = re.compile(r"out of memory|oom-kill", re.IGNORECASE)
-_SLURM = re.compile(r"\*\*\* (?:JOB|STEP) (\d{1,12}(?:_\d{1,9})?)?\S* ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
-_KILLED = {"PREEMPTION": words.PREEMPTED, "TIME LIMIT": words.TIMED_OUT, "NODE FAILURE": words.NODE_FAILED}
+_OOM = re.compile(r"out of memory|oom[-_]kill", re.IGNORECASE)
+_SLURM = re.compile(r"\*\*\* (?:JOB|STEP) (\d{1,12}(?:_\d{1,9})?)?\S* ON \S+ CANCELLED(?: AT \S+)?(?: DUE TO ([A-Z ]+))?")
+_KILLED = {
+    "PREEMPTION": words.PREEMPTED,
+    "TIME LIMIT": words.TIMED_OUT,
+    "NODE FAILURE": words.NODE_FAILED,
+    "TASK FAILURE": words.FAILED,
+}
 _JOB_NAME = re.compile(r"(?:slurm|job)[-_.]?(\d{1,12}(?:_\d{1,9})?)(?!\d)", re.IGNORECASE)
 _TIMEOUT = re.compile(
     r"(?:Timeout\((ms)\)\s{0,9}=\s{0,9}|[Tt]im(?:ed|e) ?out (?:waiting|after) )(\d{1,12})\s{0,3}(ms|milliseconds|s|seconds)?"
@@ -101,8 +106,9 @@ def sniff(head: bytes) -> bool:
         return False
     if has_launcher(head) or mlperf_lines.MARK.search(head):
         return True
+    head = step_lines.apart(wrapped_lines.plain(head))
     reader, steps = _Reader(Progress(), training_bars(head)), 0
-    for line in islice(re.split(r"[\r\n]+", wrapped_lines.plain(head).decode("utf-8", "replace")), SNIFFED):
+    for line in islice(re.split(r"[\r\n]+", head.decode("utf-8", "replace")), SNIFFED):
         line = _ESCAPES.sub("", line[:LINE]).lower()
         kind = reader.kind(line)
         steps += kind in ("step", "logged")
@@ -289,7 +295,7 @@ class _Reader:
         progress.tick(took * min(ahead, step_lines.MOST_STEPS))
 
     def _error(self, line: str) -> None:
-        killed = _SLURM.search(line) if "CANCELLED AT" in line else None
+        killed = _SLURM.search(line) if "CANCELLED" in line else None
         if killed:
             why = _KILLED.get((killed[2] or "").strip(), words.CANCELLED)
             self.slurm_job = killed[1] or self.slurm_job
@@ -302,7 +308,7 @@ class _Reader:
         text = found[1] if found else ""
         if not text and any(map(line.__contains__, _CRASHES)) and (crash := _CRASH.search(line)):
             text = crash[0]
-        if text or "oom-kill" in line:
+        if text or "oom-kill" in line or "oom_kill" in line:
             oom = _OOM.search(line) is not None
             self.progress.fail(words.OUT_OF_MEMORY if oom else words.FAILED, _PATH.sub("", text or line))
 
@@ -333,7 +339,7 @@ def _limit(line: str) -> int:
 
 def load(data: bytes, label: str) -> JobLog | None:
     """The attempts of one log; None if it shows none."""
-    data = wrapped_lines.plain(data)
+    data = step_lines.apart(wrapped_lines.plain(data))
     year = year_of(data)
     progress, zoned = Progress(), False
     launcher, benchmark, reader = Launcher(progress), mlperf_lines.Benchmark(progress), _Reader(progress, training_bars(data))
