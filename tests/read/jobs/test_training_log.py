@@ -312,6 +312,13 @@ def test_bars_of_evaluations_and_of_data_are_not_those_of_the_training() -> None
     assert columns(text, "first_step", "last_step", "end_ns", "outcome") == [(0, 60, 60, "completed")]
 
 
+def test_a_summary_behind_dates_adds_nothing_to_them() -> None:
+    text = (
+        "2026-05-01 10:00:00 go\n2026-05-01 10:10:00 still\n{'train_runtime': 605.5, 'epoch': 1.0}\n{'train_runtime': 604.9}\n"
+    )
+    assert columns(text, "end_ns", "outcome") == [(605.5, "completed")]
+
+
 def test_bars_that_lost_their_carriage_returns() -> None:
     text = "  0%|          | 0/50 [00:00<?, ?it/s]" + "".join(f" {n}%|▏ | {n}/50 [{n}:00<8:35:20, 60.0s/it]" for n in (1, 2, 3))
     text += "slurmstepd: error: *** JOB 42221 ON c1 CANCELLED AT 2022-04-14T16:20:46 DUE TO TIME LIMIT ***\n"

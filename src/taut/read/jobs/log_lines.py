@@ -217,7 +217,11 @@ class Progress:
         """A clock that counts from the beginning of an attempt, or of an epoch, shows this."""
         if ns < self.counted_ns < ns + 2 * SECOND:
             return  # another clock, in whole seconds
-        self.tick(ns - self.counted_ns if ns >= self.counted_ns >= 0 else ns)
+        if self.counted_ns < 0 and self.now_ns >= 0:
+            # It may have begun long before this first look at it, but not before the attempt.
+            self.tick(self.current.start_ns + ns - self.now_ns if self.dated else ns)
+        else:
+            self.tick(ns - self.counted_ns if ns >= self.counted_ns >= 0 else ns)
         self.counted_ns = ns
 
     def _pass(self, at: int) -> None:
