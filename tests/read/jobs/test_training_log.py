@@ -267,7 +267,7 @@ def test_undated_steps_behind_a_date_count_from_it() -> None:
 
 
 def test_a_date_that_comes_earlier_than_steps_would_have_it_is_right() -> None:
-    text = "2026-05-01 10:00:00 go\n" + STEP.format(1, 9000) * 2 + "2026-05-01 10:00:05 stop\n"
+    text = "2026-05-01 10:00:00 go\n" + STEP.format(1, 9000) + STEP.format(2, 9000) + "2026-05-01 10:00:05 stop\n"
     assert columns(text, "last_step_ns", "end_ns") == [(5, 5)]
 
 
@@ -406,7 +406,7 @@ def test_steps_behind_a_long_preamble(tmp_path: Path) -> None:
 
 
 def test_the_world_size_is_what_an_attempt_holds() -> None:
-    text = "2026-05-01 10:00:00 using world size: 256, data-parallel-size: 1\n" + STEP.format(1, 500) * 2
+    text = "2026-05-01 10:00:00 using world size: 256, data-parallel-size: 1\n" + STEP.format(1, 500) + STEP.format(2, 500)
     assert columns(text, "accelerators", "unit") == [(256, "accelerator")]
 
 
@@ -423,6 +423,9 @@ def test_epochs_that_count_their_steps_anew_are_no_restarts() -> None:
         "a,b\n1,2\n",
         '{"a": 1}\n',
         "step 1\n",
+        "arange(start=0, end, step=1, requires_grad=False)\n" * 3,
+        "  batch1: grad.bmm(batch2)\n  batch2: samples\n",
+        "# Step 1: split the gradient\n# Step 2: call autograd.grad\n",
         "\x00\x01iteration 1/2\niteration 2/2\n",
     ],
 )

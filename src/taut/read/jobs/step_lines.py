@@ -17,7 +17,7 @@ _NUMBER = r"(\d[\d,]{0,17})"
 _GAP = r"\s{0,20}"
 _OF = rf"(?:{_GAP}(?:/|of\s){_GAP}{_NUMBER})?"
 _WORD = re.compile(
-    r"(global[_ ]?step|num_updates|iteration|iter|step|batch(?:_idx)?)"
+    r"(global[_ ]?step|num_updates|iteration|iter|step|batch(?:_idx)?)(?=[\s:=#\['\"])"
     rf"['\"]?{_GAP}[:=#]?{_GAP}['\"]?\[?{_GAP}{_NUMBER}{_OF}"
 )
 _GLOBAL = re.compile(rf"(global[_ ]?step|num_updates)['\"]?{_GAP}[:=#]?{_GAP}['\"]?\[?{_GAP}{_NUMBER}{_OF}")
@@ -31,8 +31,8 @@ _TQDM = re.compile(rf"^(.{{0,200}}?)\d{{1,3}}%\|[^|\r\n]{{0,300}}\|\s{{0,20}}(\d
 _RICH = re.compile(rf"^(.{{0,200}}?)[━╸╺]{{1,200}}\s{{0,9}}(\d{{1,15}})/(\d{{1,15}})\s{{1,9}}{_CLOCK}\s•")
 _KERAS = re.compile(r"^\s{0,9}(\d{1,15})/(\d{1,15}) (?:\[[=>.]{5,60}\]|[━╸╺]{5,60})(?: - |\s)?(?:(\d{1,9})s )?")
 _TELLS = (
-    "loss", "elapsed", "lr:", "lr=", "lr ", "learning", "samples", "tokens", "tps", "grad", "it/s", "s/it", "throughput", "mfu",
-    "timing", "tflop",
+    "loss", "elapsed", "lr:", "lr=", "lr ", "learning", "samples", "tokens", "tps", "gnorm", "grad norm", "grad_norm", "it/s",
+    "s/it", "throughput", "mfu", "timing", "tflop",
 )  # fmt: skip
 """What a line says of a step that was made."""
 _DOUBTS = ("eval", "val", "test", "infer", "warm", "predict", "step =", "steps =", "step=", "steps=")
@@ -176,9 +176,12 @@ def _worded(line: str) -> Step | None:
         at, before = best.end(1), line[best.start() - 1] if best.start() else " "
         if before.isalpha() or (best[1][0] == "b" and before in "_-"):
             best = None
-    # Of batches only a loss, or a line of Composer, tells that they are trained on.
-    counted = best[3] and (best[1][0] != "b" or "[batch=" in line or "[epoch=" in line)
-    if not counted and not any(map(line.__contains__, _TELLS)):
+    if best[1][0] == "b":
+        # Of batches only a loss, or a line of Composer, tells that they are trained on.
+        counted = "loss" in line or (best[3] and ("[batch=" in line or "[epoch=" in line))
+    else:
+        counted = best[3] or any(map(line.__contains__, _TELLS))
+    if not counted:
         return None
     return Step(whole(best[2]), whole(best[3]), _epoch(line), whole_run)
 

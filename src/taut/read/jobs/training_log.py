@@ -107,12 +107,19 @@ def sniff(head: bytes) -> bool:
     if has_launcher(head) or mlperf_lines.MARK.search(head):
         return True
     head = step_lines.apart(wrapped_lines.plain(head))
-    reader, steps = _Reader(Progress(), training_bars(head)), 0
+    reader, steps, logged = _Reader(Progress(), training_bars(head)), set[int](), 0
     for line in islice(re.split(r"[\r\n]+", head.decode("utf-8", "replace")), SNIFFED):
         line = _ESCAPES.sub("", line[:LINE]).lower()
         kind = reader.kind(line)
-        steps += kind in ("step", "logged")
-        if steps > 1 or kind == "summary" or (kind in ("saved", "loaded", "saving", "loading") and _step_of(line) >= 0):
+        logged += kind == "logged"
+        if kind == "step" and reader.found is not None:
+            steps.add(reader.found.number)
+        if (
+            len(steps) > 1
+            or logged > 1
+            or kind == "summary"
+            or (kind in ("saved", "loaded", "saving", "loading") and _step_of(line) >= 0)
+        ):
             return True
     return False
 
@@ -361,8 +368,8 @@ def load(data: bytes, label: str) -> JobLog | None:
             reader.read(line, at >= 0)
         if "imeout" in line or "imed out" in line:
             progress.allowed_ns = max(progress.allowed_ns, _limit(line))
-    if not progress.useful and not has_launcher(data):
-        return None
+    if not progress.useful and not (progress.dated and has_launcher(data)):
+        return None  # a program that is about these things, and no log
     benchmark.finish()
     progress.finish(progress.now_ns)
     found = table(progress.columns(job_of(label, reader.slurm_job)), label)
