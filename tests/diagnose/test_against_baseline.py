@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from taut.cli import main
 from taut.core.errors import UsageError
 from taut.diagnose.against_baseline import core
 from taut.graph import link
-from taut.graph.joined import joined
+from taut.graph.joined import difference, joined
 from taut.render.analysis_screen import Screen, render
 from taut.replay.reference import baseline_medians
 from taut.replay.timeline import replay
@@ -145,6 +146,17 @@ def test_another_job_is_refused_in_one_line(healthy: str, other: Any, says: str)
         analyze(other, past=taut.open_run(healthy))
     assert "not the same job" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("share", "now", "same"), [(1.0, 64, True), (1.0, 128, False), (0.6, -1, True)])
+def test_a_shape_that_only_some_steps_record_is_no_other_job(share: float, now: int, same: bool) -> None:
+    def shaped(size: int, part: float) -> Any:
+        built = barriers(work(1, steps=10), TRANSFER)
+        mine = (built.ops.group < 0) & (built.ops.step < 10 * part)
+        return link(replace(built, ops=built.ops.replace(size=np.where(mine, size, built.ops.size))))
+
+    why = difference(shaped(64, share), shaped(now, 1.0))
+    assert (why is None) == same, why
 
 
 def test_the_command_line_takes_a_baseline_and_shows_it(healthy: str, tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ def test_ranks_that_are_unequal_for_good_stay_quiet(seed: int) -> None:
 def test_a_set_is_found_among_unequal_ranks_as_a_heap_of_its_own() -> None:
     took = work(3, 0.03)
     took[:, 4:8] *= 1.4
-    assert [f.ranks for f in analyze(barriers(took, 5 * MS)).findings] == [(4, 5, 6, 7)]
+    found = analyze(barriers(took, 5 * MS))
+    assert [f.ranks for f in found.findings] == [(4, 5, 6, 7)]
+    assert '"ranks":[4,5,6,7]' in "".join(found.to_json().split()), "a result with a set can be written"
 
 
 def test_faults_of_different_ranks_at_different_times_are_findings_of_their_own() -> None:

@@ -239,8 +239,9 @@ class Compared:
         return np.flatnonzero(mask[self.both.ops :])
 
     def place(self, found: Slower) -> Place:
-        """A slow rank as a place in the steps of the run."""
-        extra = found.after_ns - found.before_ns
+        """A slow rank as a place in the steps of the run; its extra time is that of all its own work and gaps."""
+        level, moved, *_ = self._levels
+        extra = max(found.after_ns - found.before_ns, float(level[0, found.rank] * moved[0, found.rank]))
         return Place(self.first, self.last, found.score, False, extra, rank=found.rank)
 
     @cached_property

@@ -18,7 +18,7 @@ from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
 from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
-from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
+from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, recovered, top_classes, why_listed
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
@@ -43,12 +43,14 @@ def late_ranks(e: Evidence) -> list[Finding]:
     timed = [_in_time(e, place) for place in places]
     of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
     everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
-    # A baseline tells who is slower than before, which peers only suggest.
-    level = [] if e.both is not None else _level_members(e, places)
+    level = _level_members(e, [*places, *everywhere])
     sets = slow_sets(e, [*_timed_members(places, timed), *level])
     inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
     alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
-    return [*(_together(e, one) for one in sets), *alone, *of_baseline, *_among_peers(e, [*places, *everywhere], inside)]
+    among = _among_peers(e, [*places, *everywhere], inside)
+    named = {*_indices(e.graph, among), *(rank for rank, _, _ in inside)}
+    along = [_always(e, m) for m in level if m.rank not in named and m.score > e.apart.lone] if e.apart is not None else []
+    return [*(_together(e, one) for one in sets), *alone, *of_baseline, *among, *along]
 
 
 def _indices(graph: Graph, findings: list[Finding]) -> list[int]:
@@ -66,7 +68,7 @@ def _timed_members(places: list[Place], found: list[Finding]) -> list[Member]:
 
 
 def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
-    """Ranks that were slower than most others all along, as members of sets; not where their past explains it."""
+    """Ranks that were slower than most others all along (or further from a baseline), where nothing else explains it."""
     apart, graph, last = e.apart, e.graph, len(e.graph.steps) - 1
     if apart is None:
         return []
@@ -75,16 +77,22 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
     for rank in np.flatnonzero(apart.beyond).tolist():
         if rank in known:
             continue
-        change = like_peers(graph, e.blame, rank)
-        excess = e.blame.excess_ns[change.ops]
-        mode, total = mode_of(graph, change.ops, excess), float(excess.sum())
-        found = Member(rank, 0, last, mode, (change,), 1 - apart.chance[rank], total, apart.score[rank], False)
+        work, gaps = changes = like_peers(graph, e.blame, rank)
+        excess, sure = e.blame.excess_ns[work.ops], 1 - float(apart.chance[rank])
+        total = float(excess.sum()) + float((graph.gap_ns[gaps.ops] - gaps.value).sum())
+        found = Member(rank, 0, last, mode_of(graph, work.ops, excess), changes, sure, total, float(apart.score[rank]), False)
         out += [found] if total >= LEAST * e.observed.wall_ns else []
     return out
 
 
+def _always(e: Evidence, member: Member) -> Finding:
+    """The finding about a rank that alone is slower than most others, all along."""
+    saved = recovered(e, member.changes)
+    return _together(e, SlowSet((member,), member.first, member.last, saved, int(saved.sum())))
+
+
 def _together(e: Evidence, found: SlowSet) -> Finding:
-    """The finding about ranks that are slow together."""
+    """The finding about ranks that are slow together, or about one that always was."""
     graph, rows = e.graph, [member.rank for member in found.members]
     ranks = tuple(sorted(int(graph.ranks[rank]) for rank in rows))
     work = [change for change in found.changes if change.what == "work"]
@@ -93,10 +101,13 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
     usual = np.concatenate([np.asarray(change.value)[mine] for change, mine in zip(work, own, strict=True)])
     excess = graph.work_ns[ops] - usual
     classes = top_classes(graph, ops, excess)
+    gaps = [c for m in found.members if not m.by_past for c in m.changes if c.what == "gap"]
+    paused = sum(float((graph.gap_ns[change.ops] - change.value).sum()) for change in gaps)
+    most = classes[0] if classes and excess.sum() >= paused else "gaps between its operators"
     opener, span = e.blame.waits.opener, (found.first, found.last)
     opened = np.isin(graph.rank_index[opener], rows) & (graph.window[opener] >= span[0]) & (graph.window[opener] <= span[1])
     where = shared_place(graph, rows)
-    share = 100 * float(excess.sum()) / max(float(usual.sum()), 1.0)
+    share = 100 * (float(excess.sum()) + paused) / max(float(usual.sum()), 1.0)
     return Finding(
         mode=found.members[0].mode,
         ranks=ranks,
@@ -106,27 +117,32 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
         lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
         recoverable_wall_ns=int(found.saved_ns.sum()),
         confidence=min(member.confidence for member in found.members),
-        because=_why_together(e, found, where, share, classes),
+        because=_why_together(e, found, where, share, most),
         changes=found.changes,
         where=where,
+        reference="past" if all(member.by_past for member in found.members) else "peers" if e.both is None else "baseline",
     )
 
 
-def _why_together(e: Evidence, found: SlowSet, where: str, share: float, classes: tuple[str, ...]) -> str:
+def _why_together(e: Evidence, found: SlowSet, where: str, share: float, most: str) -> str:
     """By how much the members of a set are slower, than what, and what mending one or all of them saves."""
     members, wall = found.members, max(e.observed.wall_ns, 1)
     ranks = rank_labels(sorted(int(e.graph.ranks[member.rank]) for member in members), e.graph.members)
     past = sum(member.by_past for member in members)
-    than = "before" if past == len(members) else "before, or than the others" if past else "the others"
+    others = "the others" if e.both is None else "in the baseline"
+    than = "before" if past == len(members) else f"before, or than {others}" if past else others
     unit = "standard errors" if past == len(members) else "spreads or standard errors" if past else "spreads of the others"
     least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
     alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
     named = f" (all of {where}, and nobody else)" if where else ""
+    if len(members) == 1:
+        how = f"{share:.0f} % longer in its own work and gaps than {than}, by {least:.1f} {unit}"
+        return f"{ranks} takes {how}, most of it in {most}; the others wait for it"
     hidden = "they hide each other: " if together >= MORE_THAN_ALONE * alone else ""
     return (
         f"{ranks}{named} take {share:.0f} % longer in their own work than {than}, each by at least {least:.1f} {unit}, most of "
-        f"it in {classes[0] if classes else 'gaps'}; {hidden}mending one of them saves at most {alone:.1f} % of "
-        f"the run, {all_of_them} together {together:.1f} %"
+        f"it in {most}; {hidden}mending one of them saves at most {alone:.1f} % of the run, {all_of_them} together "
+        f"{together:.1f} %"
     )
 
 

@@ -57,7 +57,7 @@ ALSO = 5.0
 HELD = 2.0
 """The same for transfers of a rank that is known to be slow, in its span: nothing is searched for."""
 CHUNK = 0.3
-"""The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
+"""Behind a slow link members end a round apart, half of them at least: by this share of what a round got longer by."""
 LEAST_HICCUPS = 5
 MOST_SPANS = 4
 """Spans in which one series of a rank may be higher, each with a level of its own."""
@@ -353,8 +353,8 @@ class Slowdowns:
         series = self.table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
-        # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
-        if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
+        # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends last of a staircase.
+        if pairs > 2 and extra.max() < CHUNK * (pairs // 2) * slower / (2 * (pairs - 1)):
             return {}  # all end together: the ring is slower, none of its links more than the others
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
@@ -397,6 +397,13 @@ class Slowdowns:
         alone = first & (np.bincount(gate[first], minlength=len(far))[gate] == 1)
         held[gate[alone]] = rows[alone]
         return gates, held[gates]
+
+    def without_hiccups(self) -> Ints:
+        """Work of every op if no transfer took far longer than its class does, ns."""
+        g, (gates, _) = self.graph, self._hiccups
+        far = np.append(np.isin(np.arange(len(g.gates)), gates), False)[g.gate]
+        usual = self.outside(g.work_ns, 0, -1, far)
+        return np.where(far & (usual < g.work_ns), np.nan_to_num(usual), g.work_ns).astype(np.int64)
 
     @property
     def _least_ns(self) -> float:

@@ -224,6 +224,7 @@ def modelled(job: str, fault: str, ranks: int, seed: int, steps: int = 24) -> tu
     start, end = _played(built, dice, _burden(built, dice, injected, healthy))
     truth = Truth(
         job=job, fault=fault, seed=seed, ranks=ranks, injected=injected, modelled=True,
+        from_start=bool(injected) and max(i.first_step for i in injected) == 0,
         faulted_ns=tuple(_walls(start, end).tolist()), healthy_ns=(tuple(healthy.tolist()),),
         skew_ns={int(r): float(skew[r]) for r in np.flatnonzero(skew)},
     )  # fmt: skip
