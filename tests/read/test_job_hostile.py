@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taut.core.errors import InputRefused
 from taut.ledger.attempt_ledger import charge_attempts
 from taut.read.jobs import gather_jobs as job_gather
-from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, training_log
+from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, trainer_state, training_log
 from taut.read.jobs import kubernetes_events as kubernetes
 from taut.read.load import FORMATS
 
@@ -44,6 +44,7 @@ VALID: dict[Any, bytes] = {
     job_table: json.dumps(
         [{"id": "a", "num_gpus": 2, "attempts": [{"start_time": "2026-01-01 00:00:00", "end_time": 1767229200}]}]
     ).encode(),
+    trainer_state: b'{"global_step": 20, "log_history": [{"loss": 2.0, "step": 10}, {"step": 20, "train_runtime": 5.5}]}',
     training_log: b"[2026-01-01 00:20:00] iteration 1/100 | loss 1\n[2026-01-01 00:30:00] saved checkpoint at step 11 in 5 s\n"
     b"[2026-01-01 00:40:00] iteration 21/100 | loss 1\nRuntimeError: out of memory\n"
     b"E0101 00:50:00.000000 99 torch/distributed/elastic/api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: p\n"
@@ -114,7 +115,9 @@ WORDS = [
     "[9999-99-99 99:99:99]", "W0231 10:00:00.000000", "ChildFailedError", "RuntimeError: x",
     "elapsed time per iteration (ms): 1.5.5",
     "training completed", "\n", "\n", "max_restarts: 3", "Worker group FAILED. 3/3 attempts left", "] Starting worker group",
-    "/ 10",
+    "/ 10", "restart_count=2", "train_time:1.5s", "{'loss': 1.0, 'epoch': 0.5}", "{'train_runtime': 7, 'epoch': 1}",
+    "\r 10%|# | 5/10 [00:05<00:05, 1.0it/s]", '\n:::MLLOG {"key": "run_start", "time_ms": 5}', "\n:::MLLOG {", "Epoch 1/3",
+    '\n:::MLLOG {"key": "run_stop", "time_ms": 1633357000000}', "Nov 16 10:00:00", "restart_count=0", "world size: 8",
 ]  # fmt: skip
 
 

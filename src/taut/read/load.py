@@ -26,6 +26,8 @@ PARALLEL_BYTES = 30 << 20
 
 LEAVE = "leave it out, or report it if other tools read it"
 PR_SET_PDEATHSIG = 1
+# The beginning of JSON, XML or HTML, which is known by its first bytes or not at all.
+_DOCUMENT = re.compile(rb'\s*(?:[\[{]\s*["{\[\]}]|<[?!a-zA-Z])')
 # Columns of an unknown table that are named at most.
 COLUMNS = 12
 
@@ -41,6 +43,8 @@ class Format(Struct, frozen=True):
     module: str
     by_member: bool = False
     """Whether its module has ``load_member``."""
+    anywhere: bool = False
+    """Whether its module has ``sniff_text``, which is asked about the whole of a text whose first bytes nobody knows."""
 
     @property
     def reader(self) -> ModuleType:
@@ -78,7 +82,8 @@ FORMATS = (
     Format("slurmctld", "jobs.slurmctld"),
     Format("kubernetes", "jobs.kubernetes_events"),
     Format("job table", "jobs.job_table"),
-    Format("training log", "jobs.training_log"),
+    Format("trainer state", "jobs.trainer_state"),
+    Format("training log", "jobs.training_log", anywhere=True),
     Format("action lines", "actions.action_lines"),
 )
 # What nsys itself keeps, and only it can open.
@@ -239,9 +244,23 @@ def _recognised(member: files.Member) -> Part:
         for one in FORMATS:
             if one.reader.sniff(member.head):
                 return Part(member.label, one.load(member))
+        if text := _text_of(member):
+            for one in FORMATS:
+                if one.anywhere and one.reader.sniff_text(text):
+                    return Part(member.label, one.reader.load(text, member.label))
     except (OSError, tarfile.TarError) as error:
         raise files.unreadable(member.label, error) from None
     return Part(member.label, None, columns=_columns(member.head), is_empty=not member.head)
+
+
+def _text_of(member: files.Member) -> bytes:
+    """All of a long text whose beginning nobody knows; nothing if it is binary, a document, or too large to be held."""
+    if len(member.head) < files.HEAD_BYTES or b"\x00" in member.head or _DOCUMENT.match(member.head):
+        return b""
+    try:
+        return member.read()
+    except TooLarge:
+        return b""
 
 
 def _columns(head: bytes) -> tuple[str, ...]:

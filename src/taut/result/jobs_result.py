@@ -9,6 +9,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
+from taut.result.attempt_advice import advice
 from taut.result.types import (
     AnalysisResult,
     AttemptRow,
@@ -52,7 +53,7 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
         decided_by=_decided_by(ledger),
         out_of_restarts=_out_of_restarts(recorded),
         worst=_worst(ledger),
-        rows=_rows(recorded, ledger) if alone else [],
+        rows=_rows(recorded, ledger) if alone or len(recorded) <= LISTED else [],
         traced_attempt=_traced(recorded, window) if alone else None,
     )
 
@@ -151,7 +152,7 @@ def _job(ledger: Attempts, a: int, b: int, lost: Ints) -> RestartedJob:
 
 
 def _rows(recorded: Table, ledger: Attempts | None) -> list[AttemptRow]:
-    """The attempts of the only job, the last ones if there are too many."""
+    """The attempts, the last ones if there are too many."""
     cut = {} if ledger is None else {int(row): i for i, row in enumerate(ledger.rows.tolist())}
     return [_row(recorded, i, ledger, cut.get(i)) for i in range(max(0, len(recorded) - LISTED), len(recorded))]
 
@@ -160,12 +161,14 @@ def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) ->
     """One attempt; ``place`` is its row in the ledger."""
     cells = ledger.cells.items() if ledger is not None and place is not None else None
     return AttemptRow(
+        job=str(recorded.job[i]),
         attempt=int(recorded.attempt[i]),
         outcome=str(recorded.outcome[i]) or None,
         reason=str(recorded.reason[i]) or None,
         submit_ns=_known(recorded.submit_ns[i]),
-        start_ns=_known(recorded.start_ns[i]),
-        end_ns=_known(recorded.end_ns[i]),
+        start_ns=_known(recorded.start_ns[i]) if recorded.dated[i] else None,
+        end_ns=_known(recorded.end_ns[i]) if recorded.dated[i] else None,
+        ran_ns=_ran(recorded, i),
         first_step=_known(recorded.first_step[i]),
         last_step=_known(recorded.last_step[i]),
         resumed_step=_known(recorded.resumed_step[i]),
@@ -180,11 +183,16 @@ def _known(value: int) -> int | None:
     return int(value) if value >= 0 else None
 
 
+def _ran(recorded: Table, i: int) -> int | None:
+    start, end = int(recorded.start_ns[i]), int(recorded.end_ns[i])
+    return end - start if 0 <= start <= end else None
+
+
 def _traced(recorded: Table, window: tuple[int, int] | None) -> int | None:
     """The attempt in whose time the traces lie."""
     if window is None:
         return None
-    inside = (recorded.start_ns >= 0) & (recorded.start_ns < window[1]) & (recorded.end_ns > window[0])
+    inside = (recorded.dated == 1) & (recorded.start_ns >= 0) & (recorded.start_ns < window[1]) & (recorded.end_ns > window[0])
     return int(recorded.attempt[inside][0]) if inside.sum() == 1 else None
 
 
@@ -239,11 +247,13 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
 
 def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
-    return " ".join(filter(None, (_tries(found), _lost(found))))
+    return " ".join(filter(None, (_tries(found), _lost(found), advice(found.rows) if found.jobs == 1 else "")))
 
 
 def _tries(found: AttemptsResult) -> str:
     if found.jobs > 1:
+        if found.restarted_jobs == 0 and set(found.outcomes) == {"completed"}:
+            return f"{found.jobs:,} jobs, all completed, none restarted."
         many = f"{found.restarted_jobs:,} of {found.jobs:,} jobs restarted"
         ended = len(found.out_of_restarts)
         return many + (f", {ended:,} of them until no restart was left." if ended else ".")

@@ -611,14 +611,17 @@ class RestartedJob(Part, frozen=True, kw_only=True):
 
 
 class AttemptRow(Part, frozen=True, kw_only=True):
-    """One attempt of the only job."""
+    """One attempt."""
 
+    job: str
     attempt: int
     outcome: str | None
     reason: str | None
     submit_ns: int | None
     start_ns: int | None
     end_ns: int | None
+    ran_ns: int | None
+    """From start to end, also where no date is known."""
     first_step: int | None
     last_step: int | None
     resumed_step: int | None
@@ -655,7 +658,7 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     out_of_restarts: list[str]
     worst: list[RestartedJob]
     rows: list[AttemptRow] = field(name="list")
-    """The attempts of the only job, the last ones if there are too many."""
+    """The attempts: of a single job the last ones, of several jobs all or, if there are too many, none."""
     traced_attempt: int | None
 
 

@@ -59,10 +59,12 @@ def gather(logs: Sequence[JobLog]) -> tuple[Table, list[str]]:
             frame[job] = _joined(frame.get(job, []), rows)
     inner: Jobs = {}
     for log in (log for log in logs if log.inside):
-        rows = _rows(log.attempts)
-        rows = [_dated(row, frame) for row in rows] if log.yearless and frame else rows
-        job = str(log.attempts.job[0])
-        inner[job] = _merged(inner.get(job, []), rows)
+        runs = _by_job(log.attempts)
+        if frame and len(runs) > 1:
+            runs = _in_one_allocation(runs)
+        for job, rows in runs.items():
+            rows = [_dated(row, frame) for row in rows] if log.yearless and frame else rows
+            inner[job] = _merged(inner.get(job, []), rows)
     notes: list[str] = []
     if not frame:
         return _table(_chained(inner)), notes
@@ -88,6 +90,12 @@ def _by_job(table: Table) -> Jobs:
     for row in _rows(table):
         jobs.setdefault(row["job"], []).append(row)
     return jobs
+
+
+def _in_one_allocation(runs: Jobs) -> Jobs:
+    """Complete runs that a job of the scheduler made one after the other: one attempt, with the steps of the last run."""
+    every = [row for rows in runs.values() for row in rows]
+    return {every[0]["job"].rpartition(" run ")[0]: [{**every[-1], "start_ns": every[0]["start_ns"]}]}
 
 
 def _table(jobs: Jobs) -> Table:
@@ -149,7 +157,7 @@ def _length(row: Row) -> int:
 
 
 def _overlap(a: Row, b: Row) -> int:
-    if min(a["start_ns"], a["end_ns"], b["start_ns"], b["end_ns"]) < 0:
+    if min(a["start_ns"], a["end_ns"], b["start_ns"], b["end_ns"]) < 0 or not (a["dated"] and b["dated"]):
         return 0
     return int(max(min(a["end_ns"], b["end_ns"]) - max(a["start_ns"], b["start_ns"]), 0))
 
@@ -162,11 +170,19 @@ def _merged(known: list[Row], more: list[Row]) -> list[Row]:
     out = list(base)
     for row in other:
         most = max(range(len(base)), key=lambda i: _overlap(base[i], row))
-        if _overlap(base[most], row) > 0:
+        older = next((i for i, one in enumerate(out) if _saved_earlier(row, one) or _saved_earlier(one, row)), None)
+        if older is not None:
+            out[older] = max(out[older], row, key=lambda one: int(one["last_step"]))
+        elif _overlap(base[most], row) > 0:
             out[most] = _filled(out[most], row)
         else:
             out.append(row)
     return sorted(out, key=lambda row: int(row["start_ns"]))
+
+
+def _saved_earlier(a: Row, b: Row) -> bool:
+    """Whether one is the same attempt as another at an earlier step, as states without dates show it."""
+    return not a["dated"] and not b["dated"] and a["first_step"] == b["first_step"] and a["saved_step"] == a["last_step"] >= 0
 
 
 def _chained(inner: Jobs) -> Jobs:
