@@ -196,7 +196,7 @@ class Attempt:
     first_step: int = col("int64", "first step it logged; -1 if not recorded")
     first_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
     last_step: int = col("int64", "last step it logged; -1 if not recorded")
-    last_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
+    last_step_ns: int = col("int64", "when that was logged, or the job last seen at work, ns; -1 if not recorded")
     resumed_step: int = col("int64", "step of the checkpoint it resumed from, 0 if it began anew; -1 if unknown")
     saved_step: int = col("int64", "step of the last checkpoint it saved; -1 if none is known")
     saved_ns: int = col("int64", "when that checkpoint was complete, ns; -1 if not recorded")
@@ -205,6 +205,7 @@ class Attempt:
     held: int = col("int8", "1 if the accelerators stayed held since the attempt before, 0 if given back, -1 if unknown")
     restarts_left: int = col("int32", "restarts that were left when it ended; -1 if not recorded")
     limit_ns: int = col("int64", "how long it, or the collective that ended it, was allowed to take, ns; -1 if unknown")
+    failures: int = col("int32", "how often what ended it, or keeps it from running, was reported; -1 if not counted")
     reason: str = col("str", "why it ended, in the words of the log", "")
 
 

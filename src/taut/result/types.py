@@ -605,6 +605,28 @@ class AttemptRow(Part, frozen=True, kw_only=True):
     restarts_left: int | None
     fates: dict[str, int] | None
     """Fate → rank-ns."""
+    failures: int | None = None
+    """How often what ended it, or keeps it from running, was reported."""
+
+
+class StuckJob(Part, frozen=True, kw_only=True):
+    """A job that does not get to run, or fails again and again."""
+
+    job: str
+    attempts: int
+    """How often it was started."""
+    failures: int
+    """How often what keeps it from running, or ended it, was reported."""
+    reason: str
+    since_ns: int | None
+    """When that began."""
+    held_ns: int | None
+    """How long it has held its place all the same; null if it has none, or that is not known."""
+    nodes: str | None
+    remedy: str | None
+    """What to do."""
+    text: str
+    """All of it in one sentence."""
 
 
 class AttemptsResult(Part, frozen=True, kw_only=True):
@@ -636,6 +658,8 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     rows: list[AttemptRow] = field(name="list")
     """The attempts of the only job, the last ones if there are too many."""
     traced_attempt: int | None
+    stuck: list[StuckJob] | None = None
+    """Jobs that do not get to run, or fail again and again, those that hold something longest first."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -765,6 +789,8 @@ class ControlResult(Part, frozen=True, kw_only=True):
     """By name (docs/control.md)."""
     regime: ControlRegime
     partial: list[str]
+    stuck: list[StuckJob] | UnsetType = UNSET
+    """Jobs that do not get to run, or fail again and again; absent inside an analysis, and where there are none."""
     overhead: FateBy | UnsetType = UNSET
     discarded: FateBy | UnsetType = UNSET
 

@@ -10,7 +10,7 @@ from taut.read.actions.control_log import Change, ControlLog, Settings, layer_of
 from taut.read.jobs.job_words import cut
 
 if TYPE_CHECKING:
-    from taut.read.jobs.kubernetes_events import Event
+    from taut.read.jobs.kube_event import Event
 
 Place = tuple[str, str, str]
 """Kind, namespace and name of an object."""

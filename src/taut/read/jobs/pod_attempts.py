@@ -1,0 +1,424 @@
+"""Events of Kubernetes → the attempts of the jobs whose pods they are about.
+
+The server joins equal events: one that came 9 times has its first time, its last time and a count. The starts between are
+attempts of which nothing but their number is known. A pod holds its node, and its accelerators, from when it is bound until
+it is deleted, evicted or lost: while its container waits to be restarted, and while its volumes cannot be mounted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from taut.core.array_types import Ints, Mask
+from taut.core.tables import NULL
+from taut.read.actions.kube_actions import DECIDING, Place
+from taut.read.columns import Codes
+from taut.read.jobs import job_words as words
+from taut.read.jobs.job_words import cut, times
+from taut.read.jobs.kube_event import Event
+from taut.read.limits import check_count
+
+MOST_EVENTS = 10_000_000
+# Starts of one container that are known by their number only; more are a mistake, or worse.
+MOST_HIDDEN = 100_000
+ENDS = {
+    "preempted": words.PREEMPTED, "preempting": words.PREEMPTED, "evicted": words.PREEMPTED, "evict": words.PREEMPTED,
+    "taintmanagereviction": words.NODE_FAILED, "nodenotready": words.NODE_FAILED, "nodelost": words.NODE_FAILED,
+    "nodeshutdown": words.NODE_FAILED, "terminated": words.FAILED,
+    "oomkilling": words.OUT_OF_MEMORY, "oomkilled": words.OUT_OF_MEMORY, "systemoom": words.OUT_OF_MEMORY,
+    "backoff": words.FAILED, "crashloopbackoff": words.FAILED, "podfailed": words.FAILED, "exitedwithcode": words.FAILED,
+    "backofflimitexceeded": words.FAILED, "failed": words.FAILED, "jobfailed": words.FAILED, "pytorchjobfailed": words.FAILED,
+    "failedpoststarthook": words.FAILED, "deadlineexceeded": words.TIMED_OUT, "killing": words.CANCELLED,
+    "suspended": words.CANCELLED, "successfuldelete": words.CANCELLED,
+    "pytorchjobrestarting": words.FAILED, "jobrestarting": words.FAILED, "restarting": words.FAILED,
+    "completed": words.COMPLETED, "pytorchjobsucceeded": words.COMPLETED, "jobsucceeded": words.COMPLETED,
+    "succeeded": words.COMPLETED,
+}  # fmt: skip
+"""Reasons that end an attempt, in lower case, and how."""
+LOOPS = ("backoff", "crashloopbackoff", "failed")
+"""Reasons of a container that is started again in its pod, which stays where it is."""
+RELEASES = frozenset(ENDS) - {*LOOPS, "oomkilling", "oomkilled", "systemoom", "failedpoststarthook", "terminated"}
+"""Reasons with which pods give their nodes back."""
+BLOCKS = frozenset({
+    "failedscheduling", "failedmount", "failedattachvolume", "failedcreatepodsandbox", "failedcreatepodcontainer",
+    "failedcreate", "failedbinding", "errimagepull", "imagepullbackoff", "errimageneverpull", "inspectfailed",
+    "invalidimagename", "createcontainerconfigerror", "createcontainererror", "networknotready", "unexpectedadmissionerror",
+    "nottriggerscaleup", "outofnvidia.com/gpu", "outofcpu", "outofmemory", "provisioningfailed",
+})  # fmt: skip
+"""Reasons for which a pod does not get to run."""
+UNBOUND = ("failedscheduling", "nottriggerscaleup", "failedbinding", "provisioningfailed")
+"""Those of a pod that is on no node yet."""
+QUEUES = ("successfulcreate", "created job", "pytorchjobcreated", "scheduled", "suspended", "queued")
+"""Reasons that show that a job waits."""
+BEGINS = ("started", "created", "pytorchjobrunning", "jobrunning")
+VAGUE = (words.CANCELLED, words.FAILED)
+"""Outcomes that a later event may correct."""
+OF_ATTEMPTS = frozenset((*ENDS, *QUEUES, *BEGINS, *BLOCKS))
+_CREATED = re.compile(r"[Cc]reated pod:? (\S{1,253})")
+_DELETED = re.compile(r"[Dd]eleted pod:? (\S{1,253})")
+_ASSIGNED = re.compile(r"assigned \S{1,600} to (\S{1,253})")
+_CONTAINER = re.compile(r"(?:Created|Started) container:? (\S{1,253})")
+_INSIDE = re.compile(r"spec\.(initContainers|ephemeralContainers|containers)\{([^}]{1,253})\}")
+_RANDOM = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_ROLE = re.compile(
+    r"-(?:master|worker|launcher|chief|ps|node|replica|head|trainer|leader)(?:-\d{1,6}){0,9}$|(?:-\d{1,6}){1,9}$"
+)
+_CODE = re.compile(r"exit(?:ed)?(?: with)?(?: code:?)? (\d{1,3})")
+_RESTARTED = re.compile(r"will be restarted|failed (?:liveness|startup) probe")
+_PULL = re.compile(r"pull|ErrImage|InvalidImageName|CreateContainerConfigError|CreateContainerError", re.IGNORECASE)
+Row = dict[str, "str | int"]
+Container = tuple[str, str]
+"""Pod, and the container in it."""
+
+
+class Sightings(NamedTuple):
+    """The events in order of time, at the first and again at the last time they were seen."""
+
+    at: Ints
+    row: Ints
+    """Which event."""
+    again: Mask
+    """Whether it is the last time of an event that came several times."""
+    job: Ints
+    """Index into ``jobs``, for each of ``row``."""
+    jobs: list[str]
+    first: Ints
+    occurred: Ints
+    """Of every event: when it was first seen, and how often it came."""
+    of_attempts: Mask
+    """Whether an event's reason begins, ends or queues something …"""
+    decides: Mask
+    """… and whether it is a decision."""
+
+    def of(self, events: Mask) -> Iterator[tuple[int, int, int, bool]]:
+        """(time, event, job, whether again) of every sighting of some events."""
+        some = events[self.row]
+        columns = (column[some].tolist() for column in (self.at, self.row, self.job, self.again))
+        return zip(*columns, strict=True)
+
+
+def sightings(events: Sequence[Event], label: str) -> Sightings:
+    """When which event was seen, and which job it is about."""
+    check_count(len(events), MOST_EVENTS, "events", label, "save the events of one job")
+    first = times([e.firstTimestamp or e.eventTime or e.lastTimestamp or e.created for e in events])[0]
+    last = times([(e.series.lastObservedTime if e.series else None) or e.lastTimestamp or e.eventTime for e in events])[0]
+    count = np.fromiter((e.occurred for e in events), dtype=np.int64, count=len(events))
+    # Reasons and places recur: each is looked at once, and the events take the answer by its code.
+    reasons, places, jobs = Codes(), Codes(), Codes()
+    reason = reasons.of(e.reason if isinstance(e.reason, str) else None for e in events)
+    place = places.of(map(place_of, events))
+    named = _mask(word is not None for word in reasons)[reason] & _mask(key is not None for key in places)[place]
+    owners = _owners(events, _mask(key is not None and key[0] != "Pod" for key in places)[place])
+    job = jobs.of(_job_name(key, owners) if key else "" for key in places)
+    begins, ends = named & (first >= 0), named & (last >= 0) & ((last != first) | (count > 1))
+    if (count > 1).any():  # a watch prints an event anew each time it comes: its first time is one
+        same = Codes().of(zip(first.tolist(), place.tolist(), reason.tolist(), (e.text for e in events), strict=True))
+        begins &= np.isin(np.arange(len(same)), np.unique(same, return_index=True)[1])
+    rows = np.concatenate([np.flatnonzero(begins), np.flatnonzero(ends)])
+    at = np.concatenate([first[begins], last[ends]])
+    again = np.arange(len(rows)) >= begins.sum()
+    # Times are whole seconds: in one second a pod is bound first, and what failed had begun.
+    turn = _turns(reasons)[reason[rows]] + 3 * again
+    order = np.lexsort((rows, turn, at))
+    of_attempts, decides = (_mask(str(word).lower() in some for word in reasons)[reason] for some in (OF_ATTEMPTS, DECIDING))
+    return Sightings(
+        at=at[order],
+        row=rows[order],
+        again=again[order],
+        job=job[place[rows[order]]],
+        jobs=list(jobs),
+        first=first,
+        occurred=count,
+        of_attempts=of_attempts,
+        decides=decides,
+    )
+
+
+def _turns(reasons: Codes) -> Ints:
+    turns = {"scheduled": 0, "successfulcreate": 0, "failed": 2}
+    return np.array([turns.get(str(word).lower(), 1) for word in reasons], dtype=np.int64)
+
+
+def _mask(flags: Iterator[bool]) -> Mask:
+    return np.fromiter(flags, dtype=np.bool_)
+
+
+def place_of(event: Event) -> Place | None:
+    """What an event is about: kind, namespace and name; None if it has no name."""
+    where = event.involvedObject
+    return (cut(where.kind), cut(where.namespace), cut(where.name)) if where and isinstance(where.name, str) else None
+
+
+def _owners(events: Sequence[Event], others: Mask) -> dict[tuple[str, str], str]:
+    """Pod → the job that created it, out of the events of others than pods."""
+    owners: dict[tuple[str, str], str] = {}
+    for row in np.flatnonzero(others).tolist():
+        event, where = events[row], events[row].involvedObject
+        found = _CREATED.search(event.text[:400])
+        if where is not None and found:
+            owners[cut(where.namespace), found[1]] = str(where.name)
+    return owners
+
+
+def _job_name(place: Place, owners: dict[tuple[str, str], str]) -> str:
+    kind, namespace, name = place
+    if kind == "Pod":
+        name = owners.get((namespace, name)) or _ROLE.sub("", _RANDOM.sub("", name)) or name
+    return f"{namespace}/{name}" if namespace else name
+
+
+def attempts(events: Sequence[Event], seen: Sightings) -> tuple[list[Row], list[str]]:
+    """The attempts of all jobs in the order in which these were first seen, and what is known by its number only."""
+    jobs = [_Job(name) for name in seen.jobs]
+    begins = _begins(events, seen)
+    for at, row, job, again in seen.of(seen.of_attempts):
+        jobs[job].read(at, events[row], begins.get(row, ""), (int(seen.first[row]), int(seen.occurred[row])) if again else None)
+    codes, first = np.unique(seen.job, return_index=True)
+    order = codes[np.argsort(first)].tolist()
+    last = int(seen.at[-1]) if len(seen.at) else NULL
+    rows = [row for job in order for row in jobs[job].finished(last)]
+    hidden = sum(jobs[job].hidden for job in order)
+    note = f"{hidden:,} starts were joined by the server: only their number is known, not when they began and ended"
+    return rows, [note] if hidden else []
+
+
+def _begins(events: Sequence[Event], seen: Sightings) -> dict[int, str]:
+    """Events that start the containers of a job → the container; each is told once, by the reason that came more often.
+
+    Containers that only prepare a pod count where no other one of it was started.
+    """
+    found: dict[int, tuple[Container, str]] = {}
+    total: Counter[tuple[Container, str]] = Counter()
+    for row in np.flatnonzero(seen.of_attempts).tolist():
+        event = events[row]
+        reason = event.word
+        where = event.involvedObject
+        if reason in ("created", "started") and where is not None:
+            inside = _INSIDE.search(where.fieldPath) if isinstance(where.fieldPath, str) else None
+            named = _CONTAINER.search(event.text[:400])
+            name = f"{inside[1]} {inside[2]}" if inside else f"containers {named[1]}" if named else "containers"
+            found[row] = (pod_of(event), name), reason
+            total[found[row]] += int(seen.occurred[row])
+    main = {pod for (pod, name), _ in total if name.startswith("containers")}
+    return {
+        row: container[1]
+        for row, (container, reason) in found.items()
+        if (container[1].startswith("containers") or container[0] not in main)
+        and (total[container, "created"] > total[container, "started"]) == (reason == "created")
+    }
+
+
+def pod_of(event: Event) -> str:
+    """The pod that an event is about, with its unique id where that is told: one made anew has the same name."""
+    where = event.involvedObject
+    return "" if where is None else f"{cut(where.namespace)}/{cut(where.name)}/{cut(where.uid)}"
+
+
+class _Job:
+    """One job as its events go by."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rows: list[Row] = []
+        self.last: Row | None = None
+        """The last attempt that ended at a known time."""
+        self.began: list[int] = []
+        """When attempts were seen to begin."""
+        self.hidden = 0
+        self.start_ns = self.submit_ns = self.queued_ns = self.until_ns = NULL
+        """When the attempt that runs began and was queued; when the next one was queued; until when the last was held."""
+        self.held = NULL
+        self.reports: dict[str, int] = {}
+        """How often a container that is started again and again was reported, by the word of the report."""
+        self.released = False
+        self.pods: set[str] = set()
+        self.nodes: set[str] = set()
+        self.running: set[Container] = set()
+        self.bound: dict[str, int] = {}
+        """Pods that are on a node, and since when."""
+        self.blocked: dict[tuple[str, str], tuple[int, int, str]] = {}
+        """What keeps pods from running, by pod and reason: how often, the last time, and what it says."""
+
+    def read(self, at: int, event: Event, container: str, again: tuple[int, int] | None) -> None:
+        """One event; the container that it starts, and where it came again since when and how often in all."""
+        reason = event.word
+        if event.of_pod:
+            self._bind(at, event)
+        if reason in BEGINS:
+            if container or not event.of_pod:
+                self._start(at, event, container, again)
+        elif event.of_pod and (reason in BLOCKS or (reason in LOOPS and _PULL.search(event.text[:400]))):
+            self._block(at, event)
+        elif reason in ENDS:
+            self._end(at, ENDS[reason], event)
+        elif reason in BLOCKS and reason == "failedcreate":
+            self._block(at, event)
+        elif self.queued_ns < 0 and self.start_ns < 0 and reason not in BLOCKS:
+            self.queued_ns = at
+
+    def _bind(self, at: int, event: Event) -> None:
+        """A pod is seen to be on a node."""
+        assigned = _ASSIGNED.search(event.text[:900])
+        host = assigned[1] if assigned else event.host
+        if host and event.word not in RELEASES and event.word not in UNBOUND:
+            pod = pod_of(event)
+            if assigned:  # a pod of this name that was bound before is another one
+                self._release(at, pod)
+            self.bound.setdefault(pod, at)
+            self.nodes.add(host[:64])
+
+    def _release(self, at: int, pod: str) -> None:
+        """A pod gives its node back."""
+        if pod in self.bound:
+            del self.bound[pod]
+            self.released = True
+            self.blocked = {key: found for key, found in self.blocked.items() if key[0] != pod}
+            self.until_ns = max(self.until_ns, at) if self.start_ns < 0 else self.until_ns
+
+    def _start(self, at: int, event: Event, container: str, again: tuple[int, int] | None) -> None:
+        pod = pod_of(event)
+        if self.start_ns >= 0 and (pod, container) in self.running:
+            self._close(at, "", "its container was started again")
+        if again is not None:
+            self._hide(again, at)
+        if self.start_ns < 0:
+            self._open(at, pod)
+        self.running.add((pod, container))
+        if event.of_pod:
+            self.bound.setdefault(pod, at)
+            self.pods.add(pod)
+        if event.host:
+            self.nodes.add(event.host[:64])
+
+    def _open(self, at: int, pod: str) -> None:
+        """An attempt begins: in a pod that kept its place since the one before, else when its pods were bound."""
+        ended = int(self.last["end_ns"]) if self.last else NULL
+        stayed = self.last is not None and self.bound.get(pod, at) <= ended
+        if stayed:
+            self.start_ns, self.held = at, 1
+        else:
+            self._settle()
+            self.start_ns = min([at, *(since for since in self.bound.values() if since > ended)])
+            self.held, self.reports = (0 if self.released and self.last else NULL), {}
+            self.nodes = set() if self.last and not self.bound else self.nodes
+        self.submit_ns = self.queued_ns if self.queued_ns <= self.start_ns else NULL
+        self.began.append(at)
+        self.queued_ns, self.released = NULL, False
+        self.pods, self.running, self.blocked = set(), set(), {}
+
+    def _hide(self, again: tuple[int, int], at: int) -> None:
+        """Add the attempts between an event's first time and its last that no other event has shown."""
+        first, count = again
+        missing = count - 1 - sum(begun >= first for begun in self.began)
+        outcome = str(self.last["outcome"]) if self.last else ""
+        for _ in range(min(missing, MOST_HIDDEN)):
+            self.rows.append(self._row(NULL, outcome, "") | {"submit_ns": NULL, "start_ns": NULL, "held": 1})
+            self.began.append(at)
+            self.hidden += 1
+
+    def _block(self, at: int, event: Event) -> None:
+        if self.start_ns < 0:
+            self.queued_ns = at if self.queued_ns < 0 else self.queued_ns
+            key = pod_of(event), event.word
+            times_before = self.blocked.get(key, (0, at, ""))[0]
+            if event.occurred >= times_before:
+                self.blocked[key] = event.occurred, at, _told(event)
+
+    def _end(self, at: int, outcome: str, event: Event) -> None:
+        reason, message = event.word, event.text[:400]
+        stays = reason in LOOPS or (reason == "killing" and _RESTARTED.search(message) is not None)
+        if reason == "killing" and stays:
+            outcome = words.FAILED
+        if outcome == words.FAILED and message:
+            code = _CODE.search(message)
+            outcome = words.OUT_OF_MEMORY if "OOM" in message else outcome
+            outcome = words.COMPLETED if code and code[1] == "0" else outcome
+        pod = f"{event.namespace}/{found[1]}/" if (found := _DELETED.search(message)) else pod_of(event)
+        whole = not event.of_pod and not found
+        if self.start_ns >= 0:
+            if not found or any(one.startswith(pod) for one in self.pods):
+                self._close(at, outcome, _told(event))
+        # What follows the end may know it better: a pod that is killed was preempted, or ran out of memory.
+        elif (self.last and outcome not in VAGUE and self.last["outcome"] in VAGUE) or (
+            self.last and self.last["outcome"] == ""
+        ):
+            self.last.update(outcome=outcome, reason=_told(event))
+        if reason in LOOPS:
+            self.reports[str(event.reason)] = max(self.reports.get(str(event.reason), 0), event.occurred)
+            self.until_ns = at if pod in self.bound and self.start_ns < 0 else self.until_ns
+        if reason in RELEASES and not stays:
+            for one in [one for one in self.bound if whole or one.startswith(pod)]:
+                self._release(at, one)
+
+    def _close(self, at: int, outcome: str, reason: str) -> None:
+        self.last = self._row(at, outcome, reason)
+        self.rows.append(self.last)
+        self.start_ns = self.submit_ns = NULL
+        self.until_ns = at
+
+    def _settle(self) -> None:
+        """The last attempt is over for good: its place was held until its pod went, or was last seen."""
+        if self.last and self.last["outcome"] not in (words.RUNNING, words.COMPLETED):
+            self._count_reports(self.last)
+            if self.until_ns > int(self.last["end_ns"]):
+                self.last.update(last_step_ns=self.last["end_ns"], end_ns=self.until_ns)
+
+    def _count_reports(self, row: Row) -> None:
+        """How often the end of an attempt was reported: under its own word, and beside it under another."""
+        word, colon, message = str(row["reason"]).partition(": ")
+        own = self.reports.get(word, NULL)
+        other = max(((many, name) for name, many in self.reports.items() if name != word), default=(0, ""))
+        if own < 0:
+            row["failures"] = other[0] or NULL
+        elif other[0] > own:
+            row.update(failures=own, reason=cut(f"{word} and {other[0]:,} × {other[1]}{colon}{message}"))
+        else:
+            row["failures"] = own
+
+    def _row(self, end_ns: int, outcome: str, reason: str) -> Row:
+        pods = len(self.pods)
+        return {
+            "job": self.name,
+            "submit_ns": self.submit_ns,
+            "start_ns": self.start_ns,
+            "end_ns": end_ns,
+            "last_step_ns": NULL,
+            "outcome": outcome,
+            "accelerators": pods or NULL,
+            "unit": "task" if pods else "",
+            "nodes": cut(",".join(sorted(self.nodes))),
+            "held": self.held,
+            "failures": NULL,
+            "reason": reason,
+        }
+
+    def finished(self, last: int) -> list[Row]:
+        """The attempts; one that runs is followed to the last event, and one that waits is the last."""
+        if self.start_ns >= 0:
+            self._close(last, words.RUNNING, "")
+        self._settle()
+        if self.blocked or (not self.rows and self.queued_ns >= 0):
+            self.rows.append(self._waiting())
+        return self.rows
+
+    def _waiting(self) -> Row:
+        """The attempt that does not get to run, and what keeps it from that."""
+        ended = int(self.last["end_ns"]) if self.last else NULL
+        since = [then for then in self.bound.values() if then > ended]
+        many, at, told = max(self.blocked.values(), default=(NULL, NULL, ""))
+        self.pods = set(self.bound) if since else set()
+        self.submit_ns, self.start_ns = self.queued_ns, min(since, default=NULL)
+        if self.start_ns >= 0 and self.submit_ns > self.start_ns:
+            self.submit_ns = NULL
+        row = self._row(at if 0 <= self.start_ns <= at else NULL, words.PENDING, told)
+        return row | {"failures": many, "held": NULL}
+
+
+def _told(event: Event) -> str:
+    """A reason and its message."""
+    return cut(f"{event.reason}: {event.text}" if event.text else event.reason)
