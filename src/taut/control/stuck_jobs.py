@@ -22,6 +22,8 @@ LISTED = 20
 TOLD = 2
 """Jobs in the verdict; the others are counted."""
 MESSAGE = 140
+DATED_NS = 946_684_800 * 10**9
+"""Times before this stand for ages, or dates without a year."""
 REMEDIES = (
     (r"pull|ErrImage|ImagePull|InvalidImageName", "check the image's name and tag, and the pull secret"),
     (r"FailedMount|FailedAttachVolume|FailedBinding|Provisioning", "check the volume, its claim and its path on the node"),
@@ -86,7 +88,7 @@ def _text(one: StuckJob, waits: bool) -> str:
     """One sentence."""
     word, _, message = one.reason.partition(": ")
     said = f" ({message[:MESSAGE].rstrip()}{'…' if len(message) > MESSAGE else ''})" if message else ""
-    since = f" since {_when(one.since_ns)}" if one.since_ns is not None else ""
+    since = f" since {_when(one.since_ns)}" if one.since_ns is not None and one.since_ns > DATED_NS else ""
     times = f"{one.failures:,} × {word}{since}{said}"
     place = f" on {one.nodes}" if one.nodes else ""
     held = f", its place{place} held for {spell(one.held_ns)} all the same" if one.held_ns else ""

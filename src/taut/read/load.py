@@ -77,6 +77,7 @@ FORMATS = (
     Format("sacct json", "jobs.sacct_json"),
     Format("slurmctld", "jobs.slurmctld"),
     Format("kubernetes", "jobs.kubernetes_events"),
+    Format("kubectl", "jobs.kubectl_text"),
     Format("job table", "jobs.job_table"),
     Format("training log", "jobs.training_log"),
     Format("action lines", "actions.action_lines"),
