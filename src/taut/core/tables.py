@@ -235,6 +235,22 @@ class Action:
     step: int = col("int32", "step it belongs to, where the trace itself tells (the request, the turn); -1 if unknown")
 
 
+@dataclass(frozen=True)
+class Failure:
+    """One span that ended in an error."""
+
+    name: str = col("str", "the class of the span: its service and what it does", "")
+    error: str = col("str", "what the span says of it: a type, a status, a message; empty if nothing", "")
+    rank: int = col("int32", "participant whose span it is")
+    step: int = col("int32", "the request, or turn, it belongs to")
+    time_ns: int = col("int64", "when the span began, ns")
+    busy_ns: int = col("int64", "how long it took, ns")
+    tokens: int = col("int64", "tokens that it read and wrote, as far as recorded", 0)
+    alike: int = col("int64", "spans of this class, failed or not")
+    passed_on: int = col("int8", "1 if a span below it failed as well, and began it", 0)
+    request: int = col("int8", "1 if it is the outermost span of its request", 0)
+
+
 class Table:
     """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
 
@@ -403,10 +419,25 @@ class Trace:
     actions: Table = field(default_factory=lambda: Table(Action, {}, 0))
     """Control decisions: retries, fallbacks and whatever else a controller did, in order of time within a step."""
 
+    failures: Table = field(default_factory=lambda: Table(Failure, {}, 0))
+    """Spans that ended in an error, in order of time."""
+
     matrix_work: Table = field(default_factory=lambda: Table(MatrixWork, {}, 0))
     """FLOPs by rank, step and type of elements, where operators were recorded with their shapes."""
 
     host_ranges: Table = field(default_factory=lambda: Table(HostRange, {}, 0))
     """What people named on hosts of accelerators."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action, MatrixWork, HostRange)
+    ROWS: ClassVar[tuple[type, ...]] = (
+        Op,
+        Mark,
+        Member,
+        Call,
+        Metric,
+        Progress,
+        Attempt,
+        Action,
+        MatrixWork,
+        HostRange,
+        Failure,
+    )

@@ -65,6 +65,8 @@ FORMATS = (
     Format("otf2", "otf2.reader", by_member=True),
     Format("xplane", "xplane.reader"),
     Format("otlp", "otlp.reader"),
+    Format("jaeger", "otlp.jaeger"),
+    Format("agent spans", "otlp.agent_spans"),
     Format("inspector", "flight.inspector"),
     Format("chakra", "chakra.reader"),
     Format("execution", "chakra.execution"),

@@ -7,6 +7,7 @@ import numpy as np
 from taut.core.device_words import NO_DEVICE, is_copy, on_device
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.tables import Kind
+from taut.diagnose.failed_spans import failed_spans, failed_text
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
@@ -63,6 +64,9 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         text, kind = _quiet(a, share), "unknown" if few else "healthy"
         if few:
             text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
+    failed = failed_spans(g.trace)
+    if failed:  # what fails comes before what is slow
+        text, kind = f"{failed_text(failed)} {text}", "component" if kind == "healthy" else kind
     bound = None if _host_only(g) else _bound(fates)
     return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
 

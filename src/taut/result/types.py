@@ -982,6 +982,44 @@ class RankRow(Part, frozen=True, kw_only=True):
     """Waiting that its faults and gaps caused, rank-ns."""
 
 
+class FailedClass(Part, frozen=True, kw_only=True):
+    """Spans of one class in which errors began."""
+
+    op_class: str = field(name="class")
+    failed: int
+    spans: int
+    """Spans of this class, failed or not."""
+    error: str | None
+    """What most of them say."""
+    first_ns: int
+    last_ns: int
+    busy_ns: int
+    """What they took, ns."""
+    tokens: int | None
+    remedy: str | None = None
+    """What to do."""
+
+
+class FailedSpans(Part, frozen=True, kw_only=True):
+    """Spans that ended in an error."""
+
+    failed: int
+    spans: int
+    began: int
+    """Those of the failed in which an error began; the others passed one on."""
+    requests: int
+    touched_requests: int
+    """Requests with a failed span …"""
+    failed_requests: int
+    """… and those whose outermost span failed."""
+    first_ns: int
+    last_ns: int
+    busy_ns: int
+    """What those took in which errors began, ns."""
+    by: list[FailedClass]
+    """The most frequent first."""
+
+
 class AnalysisResult(Part, frozen=True, kw_only=True):
     """What ``taut analyze --json`` prints. Where there are only job logs, what only traces tell is null."""
 
@@ -1015,6 +1053,8 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     """Ranks, those of findings first, then those that others waited for most."""
     device: Device | None = None
     """None without an accelerator."""
+    failed: FailedSpans | None = None
+    """Spans that ended in an error; null where none did, or the trace has no spans."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from taut.read.contents import Service, Spans
 from taut.read.merge import left_out
 from taut.read.otlp import span_actions, span_columns
 from taut.read.otlp.span_calls import Participants, calls, participants
+from taut.read.otlp.span_failures import failures
 from taut.read.otlp.span_ops import MOST_LANES, Layout
 from taut.read.otlp.span_tree import build_tree
 
@@ -68,6 +69,7 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
         timer_ns=1,
         waits_recorded=True,
         actions=actions,
+        failures=failures(tree, layout.words),
         partial=notes,
         counts={**tree.counts, **totals},
     )
