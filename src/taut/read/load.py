@@ -71,6 +71,7 @@ FORMATS = (
     Format("chakra", "chakra.reader"),
     Format("execution", "chakra.execution"),
     Format("kube audit", "actions.kube_audit"),
+    Format("node autoscaler", "actions.node_autoscalers"),
     Format("action table", "actions.action_table"),
     Format("ray serve", "actions.ray_serve"),
     Format("progress", "jobs.progress_log"),

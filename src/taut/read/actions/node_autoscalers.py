@@ -1,0 +1,227 @@
+"""Logs of what adds and removes nodes: the cluster autoscaler (klog text, or JSON lines of it) and Karpenter (JSON lines).
+
+Of a scale-up the plan is the decision, and sizes that are set afterwards repeat it. Karpenter's node claims are named after
+their pool; a claim that is deleted was decided on by the disruption that named it, where one did.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from taut.core.array_types import Json
+from taut.core.errors import InputRefused
+from taut.core.tables import NULL
+from taut.read.actions.control_log import Change, ControlLog, Settings, moments, table
+from taut.read.jobs.job_words import cut, times
+from taut.read.jobs.log_lines import NO_YEAR, time_of, year_of
+from taut.read.json_fields import under
+
+AUTOSCALER, KARPENTER = "cluster-autoscaler", "karpenter"
+LONGEST = 20_000
+_KLOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{3,9}\s++\d{1,9} (\w{1,60}\.go):\d{1,6}\] (.*)$")
+_SOURCES = re.compile(
+    rb"\b(?:scale_up|scale_down|static_autoscaler|orchestrator|clusterstate|actuator|executor|eligibility|legacy|"
+    rb"pre_filtering_processor|filter_out_schedulable|planner|cluster_autoscaler|auto_scaling_groups|event_sink_logging_wrapper)"
+    rb"\.go:\d"
+)
+_HEAD = re.compile(rb"(?m)^.{0,200}?[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{3,9}\s")
+_KARPENTER = re.compile(rb'"logger"\s*:\s*"(?:controller|karpenter|webhook)|\tcontroller[.\w]{0,60}\t')
+_NODES = re.compile(rb"[Nn]ode[Cc]laim|[Kk]arpenter|provisioner|[Mm]achine\b|nodepool|provisionable|[Ll]aunched")
+_PLAN = re.compile(r"\{([^\s{}]{1,200}) (\d{1,7})->(\d{1,7})")
+_SET = re.compile(r"[Ss]cale-up: (?:setting group (\S{1,200}) size to (\d{1,7})|group (\S{1,200}) size set to (\d{1,7}))")
+_LESS = re.compile(r"Decreasing size of (\S{1,200}), expected=(\d{1,7}) current=(\d{1,7})")
+_REMOVED = re.compile(r'Scale-down: removing (?:(empty) )?node "?([\w.:/-]{1,253}?)"?(?:,|\s|$)')
+_DISRUPTS = re.compile(r"(?:disrupting|deprovisioning) via (\w{1,40})(?:[ /](\w{1,40}))?")
+_ADDED = ("created nodeclaim", "created machine", "created node", "launched nodeclaim", "launched machine", "launched instance",
+          "launched node", "launched new instance")  # fmt: skip
+_GONE = ("deleted nodeclaim", "deleted machine", "deleted node", "terminated node")
+
+
+def sniff(head: bytes) -> bool:
+    """Lines of klog from the autoscaler's files, or JSON lines of Karpenter's controllers."""
+    if b"\x00" in head:
+        return False
+    if _SOURCES.search(head):
+        return _HEAD.search(head) is not None or b'"caller"' in head
+    return _KARPENTER.search(head) is not None and _NODES.search(head) is not None
+
+
+def load(data: bytes, label: str) -> ControlLog:
+    """The decisions of one log."""
+    raw = bytes(data)
+    karpenter = not _SOURCES.search(raw[: 1 << 16])
+    rows: list[Change] = []
+    if karpenter:
+        lines, torn, zoneless = _karpenter_lines(raw)
+        pools = _Pools()
+        rows = [change for line in lines for change in pools.read(line)]
+        yearless = False
+    else:
+        found, torn, yearless, zoneless = _klog_lines(raw)
+        settings = Settings()
+        rows = [
+            {"time_ns": at, "layer": "autoscaler", "controller": AUTOSCALER, **change}
+            for at, text in found
+            for change in _scaled(text, settings)
+        ]
+    if not rows:
+        who = "Karpenter" if karpenter else "the cluster autoscaler"
+        raise InputRefused(label, f"a log of {who} in which no node is added or removed", "give it a longer time")
+    notes = [f"{label}: dates without a year, good for lengths only"] if yearless else []
+    return ControlLog(label, table(rows, label), torn=torn, zoneless=zoneless and not yearless, partial=notes)
+
+
+def _klog_lines(raw: bytes) -> tuple[list[tuple[int, str]], int, bool, bool]:
+    """(time, message) of the lines that tell one; how many were torn; whether the year, or the zone, is not told."""
+    year = year_of(raw)
+    found, torn, bare = [], 0, False
+    for line in raw.decode("utf-8", "replace").splitlines():
+        if "ObjectReference" in line or ("cale" not in line and "ecreasing" not in line):
+            continue  # events repeat what the line before says
+        line = line[:LONGEST]
+        if line.lstrip().startswith("{"):
+            at, text = _structured(line)
+        else:
+            match = _KLOG.search(line)
+            at, zoned = time_of(line, year or NO_YEAR)
+            text = match[2] if match else ""
+            bare |= not zoned
+        if text and at != NULL:
+            found.append((at, text))
+        torn += bool(text) and at == NULL
+    return found, torn, bare and year is None, bare
+
+
+def _structured(line: str) -> tuple[int, str]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return NULL, ""
+    at, text = under(entry, "ts"), under(entry, "msg")
+    return int(times([at])[0][0]), text if isinstance(text, str) else ""
+
+
+def _scaled(text: str, settings: Settings) -> Iterator[Change]:
+    """What a message of the autoscaler decides."""
+    if "scale-up plan" in text:
+        for group, before, after in _PLAN.findall(text):
+            yield _sized(settings, group, after, before, "pending pods")
+    elif found := _SET.search(text):
+        change = _sized(settings, found[1] or found[3], found[2] or found[4], "", "pending pods")
+        if change["before"] != change["after"]:
+            yield change
+    elif found := _LESS.search(text):
+        yield _sized(settings, found[1], found[3], found[2], "nodes that did not come")
+    elif found := _REMOVED.search(text):
+        why = "empty" if found[1] else "little used"
+        yield {"target": cut(f"node/{found[2]}"), "knob": "existence", "direction": -1, "trigger": why}
+
+
+def _sized(settings: Settings, group: str, after: str, before: str, why: str) -> Change:
+    where = cut(f"nodes/{group}")
+    return {"target": where, "knob": "nodes", "trigger": why, **settings.change(where, "nodes", after, before)}
+
+
+class _Line(NamedTuple):
+    """What a line of Karpenter says."""
+
+    at: int
+    message: str
+    more: Json
+
+
+def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
+    """The lines that say something of nodes; how many were torn; whether times name no zone."""
+    texts: list[str] = []
+    said: list[tuple[str, Json]] = []
+    torn = 0
+    for line in raw.decode("utf-8", "replace").splitlines():
+        if not line.strip():
+            continue
+        parts = line[:LONGEST].split("\t")
+        begin = line.find("{")
+        try:
+            if len(parts) >= 4 and not line.lstrip().startswith("{"):
+                more = json.loads(parts[4]) if len(parts) > 4 and parts[4].startswith("{") else {}
+                texts.append(parts[0].strip())
+                said.append((parts[3], more))
+            elif begin >= 0:
+                entry = json.loads(line[begin : begin + LONGEST])
+                message, at = under(entry, "message") or under(entry, "msg"), under(entry, "time") or under(entry, "ts")
+                if isinstance(message, str):
+                    texts.append(str(at))
+                    said.append((message, entry))
+            else:
+                torn += 1
+        except (ValueError, RecursionError):
+            torn += 1
+    at, bare = moments(texts) if texts else ([], False)
+    lines = [_Line(int(now), message, more) for now, (message, more) in zip(at, said, strict=True) if now != NULL]
+    return lines, torn + len(said) - len(lines), bare
+
+
+def _named(more: Json, *keys: str) -> str:
+    """The name of an object that a line carries, as a text or as an object with a name."""
+    for key in keys:
+        value = under(more, key)
+        name = under(value, "name") if isinstance(value, dict) else value
+        if isinstance(name, str) and name:
+            return name
+    return ""
+
+
+class _Pools:
+    """Karpenter's lines as they go by."""
+
+    def __init__(self) -> None:
+        self.pool_of: dict[str, str] = {}
+        self.why: dict[str, str] = {}
+        """Node or claim → why it is taken away."""
+        self.added: set[str] = set()
+        self.gone: set[str] = set()
+
+    def read(self, line: _Line) -> Iterator[Change]:
+        """What a line decides."""
+        message = line.message.lower()
+        if message.startswith(_ADDED):
+            claim = _named(line.more, "nodeclaim", "NodeClaim", "machine", "Machine", "node", "Node")
+            pool = _named(line.more, "nodepool", "NodePool", "provisioner", "Provisioner", "provisioner-name")
+            self.pool_of[claim] = pool or self._pool(claim)
+            if claim not in self.added or not claim:
+                self.added.add(claim)
+                yield self._change(line.at, self.pool_of[claim], 1, "pending pods")
+        elif disrupts := _DISRUPTS.search(message):
+            why = " ".join(filter(None, disrupts.groups()))
+            self.why.update(dict.fromkeys(re.findall(r"[\w.-]{1,253}(?=/[\w.-]{1,60}/)", line.message), why))
+        elif message.startswith("disrupting node"):
+            why = _named(line.more, "reason") or "disruption"
+            nodes = under(line.more, "disrupted-nodes")
+            for one in nodes if isinstance(nodes, list) else []:
+                yield from self._remove(line.at, one, why)
+        elif "interruption message" in message:
+            kind = _named(line.more, "messageKind", "action") or "interruption"
+            yield from self._remove(line.at, line.more, kind.replace("_", " "))
+        elif message.startswith(_GONE):
+            yield from self._remove(line.at, line.more, "")
+
+    def _remove(self, at: int, more: Json, why: str) -> Iterator[Change]:
+        claim = _named(more, "nodeclaim", "NodeClaim", "machine", "Machine")
+        node = _named(more, "node", "Node")
+        why = why or self.why.get(claim, "") or self.why.get(node, "")
+        if (claim or node) and not {claim, node} & self.gone:
+            self.gone |= {claim, node} - {""}
+            yield self._change(at, self.pool_of.get(claim) or self._pool(claim), -1, why)
+
+    @staticmethod
+    def _pool(claim: str) -> str:
+        return claim.rpartition("-")[0] or "?"
+
+    @staticmethod
+    def _change(at: int, pool: str, way: int, why: str) -> Change:
+        return {
+            "time_ns": at, "layer": "autoscaler", "controller": KARPENTER, "target": cut(f"nodes/{pool}"), "knob": "nodes",
+            "direction": way, "trigger": cut(why),
+        }  # fmt: skip
