@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
@@ -35,9 +37,16 @@ _SET = re.compile(r"[Ss]cale-up: (?:setting group (\S{1,200}) size to (\d{1,7})|
 _LESS = re.compile(r"Decreasing size of (\S{1,200}), expected=(\d{1,7}) current=(\d{1,7})")
 _REMOVED = re.compile(r'Scale-down: removing (?:(empty) )?node "?([\w.:/-]{1,253}?)"?(?:,|\s|$)')
 _DISRUPTS = re.compile(r"(?:disrupting|deprovisioning) via (\w{1,40})(?:[ /](\w{1,40}))?")
+_HOSTS = re.compile(r"[\w.-]{1,253}+(?=/[\w.-]{1,60}/)")
 _ADDED = ("created nodeclaim", "created machine", "created node", "launched nodeclaim", "launched machine", "launched instance",
           "launched node", "launched new instance")  # fmt: skip
 _GONE = ("deleted nodeclaim", "deleted machine", "deleted node", "terminated node")
+
+
+_SAYS = re.compile(
+    rb"""(?i)(?:"(?:message|msg)"\s*:\s*"|\t)(?:%s|disrupting|deprovisioning|[^"\t]{0,40}interruption message)"""
+    % "|".join((*_ADDED, *_GONE)).encode()
+)
 
 
 def sniff(head: bytes) -> bool:
@@ -125,52 +134,88 @@ def _sized(settings: Settings, group: str, after: str, before: str, why: str) ->
     return {"target": where, "knob": "nodes", "trigger": why, **settings.change(where, "nodes", after, before)}
 
 
+class _Entry(msgspec.Struct, gc=False):
+    """A line of Karpenter, or a node that one names."""
+
+    message: Json = None
+    msg: Json = None
+    time: Json = None
+    ts: Json = None
+    nodeclaim: Json = None
+    NodeClaim: Json = None
+    machine: Json = None
+    Machine: Json = None
+    node: Json = None
+    Node: Json = None
+    nodepool: Json = None
+    NodePool: Json = None
+    provisioner: Json = None
+    Provisioner: Json = None
+    provisioner_name: Json = msgspec.field(default=None, name="provisioner-name")
+    reason: Json = None
+    messageKind: Json = None
+    action: Json = None
+    disrupted: list[_Entry] | None = msgspec.field(default=None, name="disrupted-nodes")
+
+    @property
+    def claim(self) -> str:
+        """The claim of a node."""
+        return _name(self.nodeclaim, self.NodeClaim, self.machine, self.Machine)
+
+    @property
+    def host(self) -> str:
+        """The node itself."""
+        return _name(self.node, self.Node)
+
+    @property
+    def pool(self) -> str:
+        """The pool that it belongs to."""
+        return _name(self.nodepool, self.NodePool, self.provisioner, self.Provisioner, self.provisioner_name)
+
+
+def _name(*values: Json) -> str:
+    """The first name, as a text or in an object."""
+    for value in values:
+        name = under(value, "name") if isinstance(value, dict) else value
+        if isinstance(name, str) and name:
+            return name
+    return ""
+
+
 class _Line(NamedTuple):
     """What a line of Karpenter says."""
 
     at: int
     message: str
-    more: Json
+    more: _Entry
 
 
 def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
-    """The lines that say something of nodes; how many were torn; whether times name no zone."""
+    """The lines that say something of nodes; how many of these were torn; whether times name no zone."""
+    decoder = msgspec.json.Decoder(_Entry)
     texts: list[str] = []
-    said: list[tuple[str, Json]] = []
+    said: list[tuple[str, _Entry]] = []
     torn = 0
-    for line in raw.decode("utf-8", "replace").splitlines():
-        if not line.strip():
-            continue
-        parts = line[:LONGEST].split("\t")
-        begin = line.find("{")
+    for line in filter(_SAYS.search, raw.split(b"\n")):
+        begin = line.find(b"{")
         try:
-            if len(parts) >= 4 and not line.lstrip().startswith("{"):
-                more = json.loads(parts[4]) if len(parts) > 4 and parts[4].startswith("{") else {}
-                texts.append(parts[0].strip())
-                said.append((parts[3], more))
-            elif begin >= 0:
-                entry = json.loads(line[begin : begin + LONGEST])
-                message, at = under(entry, "message") or under(entry, "msg"), under(entry, "time") or under(entry, "ts")
-                if isinstance(message, str):
-                    texts.append(str(at))
-                    said.append((message, entry))
+            if begin < 0 or b"\t" in line[:begin]:  # older versions have tabs between the parts
+                parts = line.split(b"\t")
+                entry = decoder.decode(parts[4]) if len(parts) > 4 and parts[4][:1] == b"{" else _Entry()
+                message, at = parts[3].decode("utf-8", "replace"), parts[0].decode("utf-8", "replace").strip()
             else:
-                torn += 1
-        except (ValueError, RecursionError):
+                entry = decoder.decode(line[begin:])
+                message, at = _name(entry.message, entry.msg), str(entry.time or entry.ts)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError):
             torn += 1
-    at, bare = moments(texts) if texts else ([], False)
-    lines = [_Line(int(now), message, more) for now, (message, more) in zip(at, said, strict=True) if now != NULL]
+            continue
+        texts.append(at)
+        said.append((message, entry))
+    if not texts:
+        return [], torn, False
+    times_ns, bare = moments(texts)
+    lines = [_Line(now, message, more) for now, (message, more) in zip(times_ns.tolist(), said, strict=True) if now != NULL]
     return lines, torn + len(said) - len(lines), bare
-
-
-def _named(more: Json, *keys: str) -> str:
-    """The name of an object that a line carries, as a text or as an object with a name."""
-    for key in keys:
-        value = under(more, key)
-        name = under(value, "name") if isinstance(value, dict) else value
-        if isinstance(name, str) and name:
-            return name
-    return ""
 
 
 class _Pools:
@@ -185,31 +230,27 @@ class _Pools:
 
     def read(self, line: _Line) -> Iterator[Change]:
         """What a line decides."""
-        message = line.message.lower()
+        message, more = line.message.lower(), line.more
         if message.startswith(_ADDED):
-            claim = _named(line.more, "nodeclaim", "NodeClaim", "machine", "Machine", "node", "Node")
-            pool = _named(line.more, "nodepool", "NodePool", "provisioner", "Provisioner", "provisioner-name")
-            self.pool_of[claim] = pool or self._pool(claim)
+            claim = more.claim or more.host
+            self.pool_of[claim] = more.pool or self._pool(claim)
             if claim not in self.added or not claim:
                 self.added.add(claim)
                 yield self._change(line.at, self.pool_of[claim], 1, "pending pods")
-        elif disrupts := _DISRUPTS.search(message):
+        elif disrupts := _DISRUPTS.match(message):
             why = " ".join(filter(None, disrupts.groups()))
-            self.why.update(dict.fromkeys(re.findall(r"[\w.-]{1,253}(?=/[\w.-]{1,60}/)", line.message), why))
+            self.why.update(dict.fromkeys(_HOSTS.findall(line.message), why))
         elif message.startswith("disrupting node"):
-            why = _named(line.more, "reason") or "disruption"
-            nodes = under(line.more, "disrupted-nodes")
-            for one in nodes if isinstance(nodes, list) else []:
-                yield from self._remove(line.at, one, why)
+            for one in more.disrupted or ():
+                yield from self._remove(line.at, one, _name(more.reason) or "disruption")
         elif "interruption message" in message:
-            kind = _named(line.more, "messageKind", "action") or "interruption"
-            yield from self._remove(line.at, line.more, kind.replace("_", " "))
+            kind = _name(more.messageKind, more.action) or "interruption"
+            yield from self._remove(line.at, more, kind.replace("_", " "))
         elif message.startswith(_GONE):
-            yield from self._remove(line.at, line.more, "")
+            yield from self._remove(line.at, more, "")
 
-    def _remove(self, at: int, more: Json, why: str) -> Iterator[Change]:
-        claim = _named(more, "nodeclaim", "NodeClaim", "machine", "Machine")
-        node = _named(more, "node", "Node")
+    def _remove(self, at: int, more: _Entry, why: str) -> Iterator[Change]:
+        claim, node = more.claim, more.host
         why = why or self.why.get(claim, "") or self.why.get(node, "")
         if (claim or node) and not {claim, node} & self.gone:
             self.gone |= {claim, node} - {""}

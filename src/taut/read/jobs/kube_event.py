@@ -87,6 +87,8 @@ class Event(msgspec.Struct, gc=False):
     @property
     def occurred(self) -> int:
         """How often it came, at least once."""
+        if self.series is None and self.count is None:
+            return 1
         series = self.series.count if self.series is not None else None
         return max(1, count_or_null(self.count), count_or_null(series))
 

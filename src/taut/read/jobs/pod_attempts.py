@@ -8,6 +8,7 @@ it is deleted, evicted or lost: while its container waits to be restarted, and w
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -111,10 +112,10 @@ def sightings(events: Sequence[Event], label: str) -> Sightings:
     # Reasons and places recur: each is looked at once, and the events take the answer by its code.
     reasons, places, jobs = Codes(), Codes(), Codes()
     reason = reasons.of(e.reason if isinstance(e.reason, str) else None for e in events)
-    place = places.of(map(place_of, events))
+    place = places.of(map(_raw_place, events))
     named = _mask(word is not None for word in reasons)[reason] & _mask(key is not None for key in places)[place]
     owners = _owners(events, _mask(key is not None and key[0] != "Pod" for key in places)[place])
-    job = jobs.of(_job_name(key, owners) if key else "" for key in places)
+    job = jobs.of(_job_name((cut(key[0]), cut(key[1]), cut(key[2])), owners) if key else "" for key in places)
     begins, ends = named & (first >= 0), named & (last >= 0) & ((last != first) | (count > 1))
     if (count > 1).any():  # a watch prints an event anew each time it comes: its first time is one
         same = Codes().of(zip(first.tolist(), place.tolist(), reason.tolist(), (e.text for e in events), strict=True))
@@ -150,8 +151,21 @@ def _mask(flags: Iterator[bool]) -> Mask:
 
 def place_of(event: Event) -> Place | None:
     """What an event is about: kind, namespace and name; None if it has no name."""
+    raw = _raw_place(event)
+    return (cut(raw[0]), cut(raw[1]), cut(raw[2])) if raw else None
+
+
+def _raw_place(event: Event) -> Place | None:
+    """The same as it is written; what is no text becomes one."""
     where = event.involvedObject
-    return (cut(where.kind), cut(where.namespace), cut(where.name)) if where and isinstance(where.name, str) else None
+    if where is None or not isinstance(where.name, str):
+        return None
+    kind, namespace = where.kind, where.namespace
+    return (
+        kind if isinstance(kind, str) else cut(kind),
+        namespace if isinstance(namespace, str) else cut(namespace),
+        where.name,
+    )
 
 
 def _owners(events: Sequence[Event], others: Mask) -> dict[tuple[str, str], str]:
@@ -175,9 +189,10 @@ def _job_name(place: Place, owners: dict[tuple[str, str], str]) -> str:
 def attempts(events: Sequence[Event], seen: Sightings) -> tuple[list[Row], list[str]]:
     """The attempts of all jobs in the order in which these were first seen, and what is known by its number only."""
     jobs = [_Job(name) for name in seen.jobs]
-    begins = _begins(events, seen)
+    told = {row: _Told(events[row]) for row in np.flatnonzero(seen.of_attempts).tolist()}
+    begins = _begins(told, seen)
     for at, row, job, again in seen.of(seen.of_attempts):
-        jobs[job].read(at, events[row], begins.get(row, ""), (int(seen.first[row]), int(seen.occurred[row])) if again else None)
+        jobs[job].read(at, told[row], begins.get(row, ""), (int(seen.first[row]), int(seen.occurred[row])) if again else None)
     codes, first = np.unique(seen.job, return_index=True)
     order = codes[np.argsort(first)].tolist()
     last = int(seen.at[-1]) if len(seen.at) else NULL
@@ -187,22 +202,34 @@ def attempts(events: Sequence[Event], seen: Sightings) -> tuple[list[Row], list[
     return rows, [note] if hidden else []
 
 
-def _begins(events: Sequence[Event], seen: Sightings) -> dict[int, str]:
+class _Told:
+    """What an event says, each part worked out once."""
+
+    __slots__ = ("field", "host", "namespace", "occurred", "of_pod", "pod", "reason", "text", "word")
+
+    def __init__(self, event: Event) -> None:
+        where = event.involvedObject
+        self.reason = str(event.reason)
+        self.word, self.text, self.host = event.word, event.text, event.host
+        self.occurred, self.of_pod, self.namespace = event.occurred, event.of_pod, event.namespace
+        # With its unique id where that is told: a pod that is made anew has the same name.
+        self.pod = f"{self.namespace}/{where.name}/{where.uid or ''}" if where is not None else ""
+        self.field = where.fieldPath if where is not None and isinstance(where.fieldPath, str) else ""
+
+
+def _begins(told: dict[int, _Told], seen: Sightings) -> dict[int, str]:
     """Events that start the containers of a job → the container; each is told once, by the reason that came more often.
 
     Containers that only prepare a pod count where no other one of it was started.
     """
     found: dict[int, tuple[Container, str]] = {}
     total: Counter[tuple[Container, str]] = Counter()
-    for row in np.flatnonzero(seen.of_attempts).tolist():
-        event = events[row]
-        reason = event.word
-        where = event.involvedObject
-        if reason in ("created", "started") and where is not None:
-            inside = _INSIDE.search(where.fieldPath) if isinstance(where.fieldPath, str) else None
-            named = _CONTAINER.search(event.text[:400])
+    for row, event in told.items():
+        if event.word in ("created", "started"):
+            inside = _INSIDE.search(event.field) if event.field else None
+            named = None if inside else _CONTAINER.search(event.text[:400])
             name = f"{inside[1]} {inside[2]}" if inside else f"containers {named[1]}" if named else "containers"
-            found[row] = (pod_of(event), name), reason
+            found[row] = (event.pod, name), event.word
             total[found[row]] += int(seen.occurred[row])
     main = {pod for (pod, name), _ in total if name.startswith("containers")}
     return {
@@ -211,12 +238,6 @@ def _begins(events: Sequence[Event], seen: Sightings) -> dict[int, str]:
         if (container[1].startswith("containers") or container[0] not in main)
         and (total[container, "created"] > total[container, "started"]) == (reason == "created")
     }
-
-
-def pod_of(event: Event) -> str:
-    """The pod that an event is about, with its unique id where that is told: one made anew has the same name."""
-    where = event.involvedObject
-    return "" if where is None else f"{cut(where.namespace)}/{cut(where.name)}/{cut(where.uid)}"
 
 
 class _Job:
@@ -244,7 +265,7 @@ class _Job:
         self.blocked: dict[tuple[str, str], tuple[int, int, str]] = {}
         """What keeps pods from running, by pod and reason: how often, the last time, and what it says."""
 
-    def read(self, at: int, event: Event, container: str, again: tuple[int, int] | None) -> None:
+    def read(self, at: int, event: _Told, container: str, again: tuple[int, int] | None) -> None:
         """One event; the container that it starts, and where it came again since when and how often in all."""
         reason = event.word
         if event.of_pod:
@@ -261,12 +282,12 @@ class _Job:
         elif self.queued_ns < 0 and self.start_ns < 0 and reason not in BLOCKS:
             self.queued_ns = at
 
-    def _bind(self, at: int, event: Event) -> None:
+    def _bind(self, at: int, event: _Told) -> None:
         """A pod is seen to be on a node."""
-        assigned = _ASSIGNED.search(event.text[:900])
+        assigned = _ASSIGNED.search(event.text[:900]) if event.word == "scheduled" else None
         host = assigned[1] if assigned else event.host
         if host and event.word not in RELEASES and event.word not in UNBOUND:
-            pod = pod_of(event)
+            pod = event.pod
             if assigned:  # a pod of this name that was bound before is another one
                 self._release(at, pod)
             self.bound.setdefault(pod, at)
@@ -280,8 +301,8 @@ class _Job:
             self.blocked = {key: found for key, found in self.blocked.items() if key[0] != pod}
             self.until_ns = max(self.until_ns, at) if self.start_ns < 0 else self.until_ns
 
-    def _start(self, at: int, event: Event, container: str, again: tuple[int, int] | None) -> None:
-        pod = pod_of(event)
+    def _start(self, at: int, event: _Told, container: str, again: tuple[int, int] | None) -> None:
+        pod = event.pod
         if self.start_ns >= 0 and (pod, container) in self.running:
             self._close(at, "", "its container was started again")
         if again is not None:
@@ -314,22 +335,22 @@ class _Job:
     def _hide(self, again: tuple[int, int], at: int) -> None:
         """Add the attempts between an event's first time and its last that no other event has shown."""
         first, count = again
-        missing = count - 1 - sum(begun >= first for begun in self.began)
+        missing = count - 1 - len(self.began) + bisect_left(self.began, first)
         outcome = str(self.last["outcome"]) if self.last else ""
         for _ in range(min(missing, MOST_HIDDEN)):
             self.rows.append(self._row(NULL, outcome, "") | {"submit_ns": NULL, "start_ns": NULL, "held": 1})
             self.began.append(at)
             self.hidden += 1
 
-    def _block(self, at: int, event: Event) -> None:
+    def _block(self, at: int, event: _Told) -> None:
         if self.start_ns < 0:
             self.queued_ns = at if self.queued_ns < 0 else self.queued_ns
-            key = pod_of(event), event.word
+            key = event.pod, event.word
             times_before = self.blocked.get(key, (0, at, ""))[0]
             if event.occurred >= times_before:
                 self.blocked[key] = event.occurred, at, _told(event)
 
-    def _end(self, at: int, outcome: str, event: Event) -> None:
+    def _end(self, at: int, outcome: str, event: _Told) -> None:
         reason, message = event.word, event.text[:400]
         stays = reason in LOOPS or (reason == "killing" and _RESTARTED.search(message) is not None)
         if reason == "killing" and stays:
@@ -338,7 +359,7 @@ class _Job:
             code = _CODE.search(message)
             outcome = words.OUT_OF_MEMORY if "OOM" in message else outcome
             outcome = words.COMPLETED if code and code[1] == "0" else outcome
-        pod = f"{event.namespace}/{found[1]}/" if (found := _DELETED.search(message)) else pod_of(event)
+        pod = f"{event.namespace}/{found[1]}/" if (found := _DELETED.search(message)) else event.pod
         whole = not event.of_pod and not found
         if self.start_ns >= 0:
             if not found or any(one.startswith(pod) for one in self.pods):
@@ -349,7 +370,7 @@ class _Job:
         ):
             self.last.update(outcome=outcome, reason=_told(event))
         if reason in LOOPS:
-            self.reports[str(event.reason)] = max(self.reports.get(str(event.reason), 0), event.occurred)
+            self.reports[event.reason] = max(self.reports.get(event.reason, 0), event.occurred)
             self.until_ns = at if pod in self.bound and self.start_ns < 0 else self.until_ns
         if reason in RELEASES and not stays:
             for one in [one for one in self.bound if whole or one.startswith(pod)]:
@@ -419,6 +440,6 @@ class _Job:
         return row | {"failures": many, "held": NULL}
 
 
-def _told(event: Event) -> str:
+def _told(event: _Told) -> str:
     """A reason and its message."""
     return cut(f"{event.reason}: {event.text}" if event.text else event.reason)

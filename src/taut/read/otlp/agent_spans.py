@@ -7,7 +7,7 @@ EMBEDDING, is a call to its model, which becomes a far end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -17,7 +17,7 @@ from taut.read.actions.control_log import moments
 from taut.read.contents import Facts, Service, Spans
 from taut.read.json_fields import under
 from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER, SERVER
-from taut.read.otlp.span_facts import MODEL_CALLS, OPERATIONS, Number, facts_of, scalar, text_of, whole
+from taut.read.otlp.span_facts import MODEL_CALLS, OPERATIONS, Number, content_of, facts_of, scalar, text_of, whole
 
 BOM = b"\xef\xbb\xbf"
 KINDS = {"SERVER": SERVER, "CLIENT": CLIENT, "PRODUCER": PRODUCER, "CONSUMER": CONSUMER}
@@ -29,8 +29,6 @@ WANTED = frozenset({
 })  # fmt: skip
 """First words of attributes that are looked at."""
 DEPTH = 6
-TOKENS = {"tokens_in": ("input", "promptTokens", "prompt_tokens", "input_tokens"),
-          "tokens_out": ("output", "completionTokens", "completion_tokens", "output_tokens")}  # fmt: skip
 _NULL = msgspec.Raw(b"null")
 _TYPE = re.compile(
     rb'"type"\s*+:\s*+"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN|RETRIEVER|EMBEDDING|EVALUATOR|GUARDRAIL)"', re.IGNORECASE
@@ -45,6 +43,17 @@ _DAMAGE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class _Context(msgspec.Struct, gc=False):
     trace_id: str = ""
     span_id: str = ""
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input: Number = None
+    output: Number = None
+    promptTokens: Number = None
+    completionTokens: Number = None
+    prompt_tokens: Number = None
+    completion_tokens: Number = None
+    input_tokens: Number = None
+    output_tokens: Number = None
 
 
 class _Row(msgspec.Struct):
@@ -143,7 +152,7 @@ def _rows(data: bytes, label: str, partial: list[str]) -> Iterator[_Row]:
 
 def _unfolded(found: list[_Row] | _Row) -> Iterator[_Row]:
     for row in found if isinstance(found, list) else [found]:
-        inner = [part for part in (row.data, row.spans, row.observations) if _begins(part, b"[")]
+        inner = [part for part in (row.data, row.spans, row.observations) if memoryview(part)[:1] == b"["]
         if not inner or row.startTime or row.start_time:
             if row.startTime or row.start_time:
                 yield row
@@ -156,7 +165,7 @@ def _unfolded(found: list[_Row] | _Row) -> Iterator[_Row]:
 def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
     at = len(out.span)
     context = row.context or _Context()
-    kind = KINDS.get(_text(row.kind).rpartition(".")[2].rpartition("_")[2].upper(), 0)
+    kind = KINDS.get(_text(row.kind).rpartition(".")[2].rpartition("_")[2].upper(), 0) if row.kind is not None else 0
     said = _text(row.type) or ("" if _text(row.span_kind).upper() in KINDS else _text(row.span_kind))
     failed = _failed(row)
     known = _facts(row, said.upper())
@@ -178,46 +187,45 @@ def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
 
 
 def _failed(row: _Row) -> bool:
+    if row.status is None and row.status_code is None:
+        return row.level == "ERROR"
     words = (row.status_code, row.level, row.status, under(row.status, "status_code"), under(row.status, "code"))
     return any(_text(word).rpartition(".")[2].upper() in ("ERROR", "STATUS_CODE_ERROR") for word in words)
 
 
 def _facts(row: _Row, said: str) -> Facts:
-    known = facts_of(_flat(row.attributes, "", 0), scalar)
+    known = facts_of(_flat(row.attributes, "", 0), scalar) if len(row.attributes) > 4 else Facts()
     if said:
         known.operation = known.operation or OPERATIONS.get(said, "")
         known.calls_model |= said in MODEL_CALLS
     model = _text(row.model or row.providedModelName or row.provided_model_name)
     known.model, known.far = known.model or model, known.far or model
     for used in (row.usageDetails, row.usage_details, row.usage):
-        for name, keys in TOKENS.items():
-            if _begins(used, b"{") and getattr(known, name) < 0:
-                setattr(known, name, _tokens(used, keys))
+        if len(used) > 4:
+            _add_tokens(known, used)
     if len(row.input) > 4 and not known.content and known.operation:
-        known.content = facts_of([("input.value", row.input)], _nothing).content
+        known.content = content_of([b"input.value\0" + bytes(row.input)])
     return known
 
 
-def _begins(raw: bytes, sign: bytes) -> bool:
-    return memoryview(raw)[:1] == sign
-
-
-def _nothing(raw: bytes) -> Number:
-    return None
-
-
-def _tokens(used: bytes, keys: Iterable[str]) -> int:
+def _add_tokens(known: Facts, used: bytes) -> None:
     try:
-        counts = msgspec.json.decode(used, type=dict[str, Json])
+        count = msgspec.json.decode(used, type=_Usage)
     except _DAMAGE:
-        return -1
-    found = [counts[key] for key in keys if isinstance(counts.get(key), (int, float, str))]
-    return whole(found[0]) if found else -1  # type: ignore[arg-type]
+        return
+    if known.tokens_in < 0:
+        known.tokens_in = whole(_first(count.input, count.promptTokens, count.prompt_tokens, count.input_tokens))
+    if known.tokens_out < 0:
+        known.tokens_out = whole(_first(count.output, count.completionTokens, count.completion_tokens, count.output_tokens))
+
+
+def _first(*values: Number) -> Number:
+    return next((value for value in values if value is not None), None)
 
 
 def _flat(raw: bytes, prefix: str, depth: int) -> Iterator[tuple[str, msgspec.Raw]]:
     """Attributes with dots in the place of what is nested."""
-    if not _begins(raw, b"{") or depth > DEPTH:
+    if memoryview(raw)[:1] != b"{" or depth > DEPTH:
         return
     try:
         found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -225,7 +233,7 @@ def _flat(raw: bytes, prefix: str, depth: int) -> Iterator[tuple[str, msgspec.Ra
         return
     for key, value in found.items():
         if prefix or key.partition(".")[0] in WANTED:
-            if _begins(value, b"{"):
+            if memoryview(value)[:1] == b"{":
                 yield from _flat(value, f"{prefix}{key}.", depth + 1)
             else:
                 yield f"{prefix}{key}", value

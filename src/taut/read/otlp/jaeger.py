@@ -11,16 +11,22 @@ import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.read.contents import Service, Spans
-from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER, SERVER
-from taut.read.otlp.span_facts import FAR_NS, facts_of, scalar, text_of
+from taut.read.otlp.span_columns import CLIENT, CONSUMER, PRODUCER, SERVER, facts
+from taut.read.otlp.span_facts import FAR_NS, scalar, text_of
 
 BOM = b"\xef\xbb\xbf"
-KINDS = {b'"server"': SERVER, b'"client"': CLIENT, b'"producer"': PRODUCER, b'"consumer"': CONSUMER}
+KINDS = {b"server": SERVER, b"client": CLIENT, b"producer": PRODUCER, b"consumer": CONSUMER}
 TRUE = (b"true", b'"true"', b"1")
 INSTANCE = ("service.instance.id", "k8s.pod.name", "container.id", "client-uuid")
 HOST = ("host.id", "host.name", "hostname", "k8s.node.name", "ip")
 # Longer than any operation, µs.
 LONGEST_US = 10**13
+
+
+_NONE = msgspec.Raw(b"[]")
+_KIND = re.compile(rb'"key"\s*+:\s*+"span\.kind"\s*+,(?:\s*+"type"\s*+:\s*+"\w*+"\s*+,)?\s*+"value"\s*+:\s*+"(\w{1,20})"')
+_MAY_FAIL = re.compile(rb'"error"|"otel\.status_code"')
+_SURE = re.compile(rb"gen_ai\.|openinference\.|resend_count")
 
 
 class _Tag(msgspec.Struct, gc=False):
@@ -47,7 +53,7 @@ class _Span(msgspec.Struct):
     references: list[_Reference] | None = None
     startTime: int | float | None = None
     duration: int | float | None = None
-    tags: list[_Tag] | None = None
+    tags: msgspec.Raw = _NONE
     processID: str = ""
     process: _Process | None = None
 
@@ -57,6 +63,9 @@ class _Trace(msgspec.Struct):
     spans: list[_Span] = []
     processes: dict[str, _Process] = {}
     data: list[_Trace] | None = None
+
+
+_TAGS = msgspec.json.Decoder(list[_Tag])
 
 
 def sniff(head: bytes) -> bool:
@@ -100,23 +109,23 @@ def _micros(value: float | None) -> int:
 
 
 def _add(out: Spans, span: _Span, trace: _Trace, services: dict[str, int]) -> None:
-    row, tags = len(out.span), span.tags or []
-    kind, failed = 0, False
-    gen_ai = False
-    for tag in tags:
-        if tag.key == "span.kind":
-            kind = KINDS.get(bytes(tag.value).lower(), 0)
-        elif tag.key in ("error", "otel.status_code"):
-            failed |= bytes(tag.value).lower() in TRUE or bytes(tag.value) == b'"ERROR"'
-        gen_ai |= tag.key.startswith(("gen_ai.", "openinference.", "llm.", "http.request.resend"))
+    row, raw = len(out.span), bytes(span.tags)
+    told = _KIND.search(raw)
+    kind = KINDS.get(told[1].lower(), 0) if told else 0
+    failed = False
+    if _MAY_FAIL.search(raw) or (not told and b"span.kind" in raw):
+        kind, failed = _looked_up(raw, kind)
     parent, follows = _parent(span, trace.traceID)
     kind = CONSUMER if follows and not kind else kind
-    if gen_ai or failed or kind in (CLIENT, PRODUCER):
-        known = out.facts[row] = facts_of(((tag.key, tag.value) for tag in tags), scalar)
+    if failed or _SURE.search(raw):
+        known = out.facts[row] = facts(raw)
         kind = CLIENT if not kind and known.calls_model else kind
         if failed and not known.error:
-            said = next((tag.value for tag in tags if tag.key in ("otel.status_description", "error.message")), None)
+            tags = {tag.key: tag.value for tag in _TAGS.decode(raw)}
+            said = tags.get("otel.status_description") or tags.get("error.message")
             known.error = text_of(scalar(said))[:100] if said is not None else ""
+    elif kind in (CLIENT, PRODUCER):
+        out.raw[row] = raw
     if span.process is not None:
         out.services.append(_service(span.process))
         service = len(out.services) - 1
@@ -132,6 +141,18 @@ def _add(out: Spans, span: _Span, trace: _Trace, services: dict[str, int]) -> No
     out.kind.append(kind)
     out.failed.append(failed)
     out.service.append(service)
+
+
+def _looked_up(raw: bytes, kind: int) -> tuple[int, bool]:
+    """The kind of a span, and whether it failed, out of all of its tags."""
+    failed = False
+    for tag in _TAGS.decode(raw):
+        value = bytes(tag.value)
+        if tag.key == "span.kind":
+            kind = KINDS.get(value.strip(b'"').lower(), 0)
+        elif tag.key in ("error", "otel.status_code"):
+            failed |= value.lower() in TRUE or value == b'"ERROR"'
+    return kind, failed
 
 
 def _parent(span: _Span, trace: str) -> tuple[str, bool]:

@@ -11,7 +11,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.read.contents import Facts, Service, Spans
-from taut.read.otlp.span_facts import FAR_NS, Number, facts_of, text_of, whole
+from taut.read.otlp.span_facts import FAR_NS, Number, facts_of, scalar, text_of, whole
 
 # Span kinds of OpenTelemetry; whatever else is internal.
 SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
@@ -236,6 +236,8 @@ def facts(raw: bytes) -> Facts:
 def _plain(raw: msgspec.Raw) -> Number:
     """The value of an attribute, None if it is a list or a table; plain text, which most are, is cut out of the JSON."""
     text = bytes(raw)
+    if text[:1] != b"{":  # Jaeger's tags have bare values
+        return scalar(text)
     if text.startswith(b'{"stringValue":"') and b"\\" not in text and text.count(b'"') == 4:
         return text[16:-2].decode("utf-8", "replace")
     try:

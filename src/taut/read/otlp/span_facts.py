@@ -105,9 +105,14 @@ def facts_of(pairs: Iterable[tuple[str, T]], plain: Callable[[T], Number]) -> Fa
             setattr(out, name, turn(plain(raw)))
         out.calls_model |= key == "openinference.span.kind" and str(plain(raw)).upper() in MODEL_CALLS
     if content:
-        digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
-        out.content = int.from_bytes(digest, "big") or 1  # 0 stands for nothing recorded
+        out.content = content_of(content)
     return out
+
+
+def content_of(parts: list[bytes]) -> int:
+    """A number for what was asked: the same for the same."""
+    digest = hashlib.blake2b(b"\0".join(sorted(parts)), digest_size=7).digest()
+    return int.from_bytes(digest, "big") or 1  # 0 stands for nothing recorded
 
 
 def scalar(raw: bytes) -> Number:
