@@ -196,7 +196,10 @@ def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
     texts: list[str] = []
     said: list[tuple[str, _Entry]] = []
     torn = 0
-    for line in filter(_SAYS.search, raw.split(b"\n")):
+    for line in raw.split(b"\n"):
+        place = max(line.find(b'"message"'), line.find(b'"msg"'))
+        if not (_SAYS.match(line, place) if place >= 0 else _SAYS.search(line)):
+            continue
         begin = line.find(b"{")
         try:
             if begin < 0 or b"\t" in line[:begin]:  # older versions have tabs between the parts

@@ -21,7 +21,7 @@ from taut.read.actions.kube_actions import DECIDING, Place
 from taut.read.columns import Codes
 from taut.read.jobs import job_words as words
 from taut.read.jobs.job_words import cut, times
-from taut.read.jobs.kube_event import Event
+from taut.read.jobs.kube_event import Event, Object
 from taut.read.limits import check_count
 
 MOST_EVENTS = 10_000_000
@@ -72,6 +72,7 @@ _ROLE = re.compile(
 _CODE = re.compile(r"exit(?:ed)?(?: with)?(?: code:?)? (\d{1,3})")
 _RESTARTED = re.compile(r"will be restarted|failed (?:liveness|startup) probe")
 _PULL = re.compile(r"pull|ErrImage|InvalidImageName|CreateContainerConfigError|CreateContainerError", re.IGNORECASE)
+NOWHERE = Object()
 Row = dict[str, "str | int"]
 Container = tuple[str, str]
 """Pod, and the container in it."""
@@ -91,6 +92,9 @@ class Sightings(NamedTuple):
     first: Ints
     occurred: Ints
     """Of every event: when it was first seen, and how often it came."""
+    reason: Ints
+    words: list[str]
+    """Of every event the reason: an index into the words, in lower case."""
     of_attempts: Mask
     """Whether an event's reason begins, ends or queues something …"""
     decides: Mask
@@ -108,7 +112,8 @@ def sightings(events: Sequence[Event], label: str) -> Sightings:
     check_count(len(events), MOST_EVENTS, "events", label, "save the events of one job")
     first = times([e.firstTimestamp or e.eventTime or e.lastTimestamp or e.created for e in events])[0]
     last = times([(e.series.lastObservedTime if e.series else None) or e.lastTimestamp or e.eventTime for e in events])[0]
-    count = np.fromiter((e.occurred for e in events), dtype=np.int64, count=len(events))
+    counts = [1 if e.count == 1 and e.series is None else e.occurred for e in events]
+    count = np.array(counts, dtype=np.int64)
     # Reasons and places recur: each is looked at once, and the events take the answer by its code.
     reasons, places, jobs = Codes(), Codes(), Codes()
     reason = reasons.of(e.reason if isinstance(e.reason, str) else None for e in events)
@@ -135,6 +140,8 @@ def sightings(events: Sequence[Event], label: str) -> Sightings:
         jobs=list(jobs),
         first=first,
         occurred=count,
+        reason=reason,
+        words=[str(word).lower() for word in reasons],
         of_attempts=of_attempts,
         decides=decides,
     )
@@ -189,8 +196,11 @@ def _job_name(place: Place, owners: dict[tuple[str, str], str]) -> str:
 def attempts(events: Sequence[Event], seen: Sightings) -> tuple[list[Row], list[str]]:
     """The attempts of all jobs in the order in which these were first seen, and what is known by its number only."""
     jobs = [_Job(name) for name in seen.jobs]
-    told = {row: _Told(events[row]) for row in np.flatnonzero(seen.of_attempts).tolist()}
-    begins = _begins(told, seen)
+    used = np.flatnonzero(seen.of_attempts)
+    words_of = (seen.words[code] for code in seen.reason[used].tolist())
+    counts = seen.occurred[used].tolist()
+    told = {row: _Told(events[row], *said) for row, *said in zip(used.tolist(), words_of, counts, strict=True)}
+    begins = _begins(told)
     for at, row, job, again in seen.of(seen.of_attempts):
         jobs[job].read(at, told[row], begins.get(row, ""), (int(seen.first[row]), int(seen.occurred[row])) if again else None)
     codes, first = np.unique(seen.job, return_index=True)
@@ -207,17 +217,19 @@ class _Told:
 
     __slots__ = ("field", "host", "namespace", "occurred", "of_pod", "pod", "reason", "text", "word")
 
-    def __init__(self, event: Event) -> None:
-        where = event.involvedObject
-        self.reason = str(event.reason)
-        self.word, self.text, self.host = event.word, event.text, event.host
-        self.occurred, self.of_pod, self.namespace = event.occurred, event.of_pod, event.namespace
+    def __init__(self, event: Event, word: str, occurred: int) -> None:
+        where = event.involvedObject or NOWHERE
+        self.reason, self.word, self.occurred = str(event.reason), word, occurred
+        self.text = event.message if isinstance(event.message, str) else ""
+        self.host = event.host
+        self.of_pod = where.kind == "Pod"
+        self.namespace = where.namespace if isinstance(where.namespace, str) else ""
         # With its unique id where that is told: a pod that is made anew has the same name.
-        self.pod = f"{self.namespace}/{where.name}/{where.uid or ''}" if where is not None else ""
-        self.field = where.fieldPath if where is not None and isinstance(where.fieldPath, str) else ""
+        self.pod = f"{self.namespace}/{where.name}/{where.uid or ''}"
+        self.field = where.fieldPath if isinstance(where.fieldPath, str) else ""
 
 
-def _begins(told: dict[int, _Told], seen: Sightings) -> dict[int, str]:
+def _begins(told: dict[int, _Told]) -> dict[int, str]:
     """Events that start the containers of a job → the container; each is told once, by the reason that came more often.
 
     Containers that only prepare a pod count where no other one of it was started.
@@ -230,7 +242,7 @@ def _begins(told: dict[int, _Told], seen: Sightings) -> dict[int, str]:
             named = None if inside else _CONTAINER.search(event.text[:400])
             name = f"{inside[1]} {inside[2]}" if inside else f"containers {named[1]}" if named else "containers"
             found[row] = (event.pod, name), event.word
-            total[found[row]] += int(seen.occurred[row])
+            total[found[row]] += event.occurred
     main = {pod for (pod, name), _ in total if name.startswith("containers")}
     return {
         row: container[1]

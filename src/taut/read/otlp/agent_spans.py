@@ -152,7 +152,7 @@ def _rows(data: bytes, label: str, partial: list[str]) -> Iterator[_Row]:
 
 def _unfolded(found: list[_Row] | _Row) -> Iterator[_Row]:
     for row in found if isinstance(found, list) else [found]:
-        inner = [part for part in (row.data, row.spans, row.observations) if memoryview(part)[:1] == b"["]
+        inner = [part for part in (row.data, row.spans, row.observations) if _opens(part, b"[")]
         if not inner or row.startTime or row.start_time:
             if row.startTime or row.start_time:
                 yield row
@@ -219,13 +219,17 @@ def _add_tokens(known: Facts, used: bytes) -> None:
         known.tokens_out = whole(_first(count.output, count.completionTokens, count.completion_tokens, count.output_tokens))
 
 
+def _opens(raw: bytes, sign: bytes) -> bool:
+    return memoryview(raw)[:1].tobytes() == sign
+
+
 def _first(*values: Number) -> Number:
     return next((value for value in values if value is not None), None)
 
 
 def _flat(raw: bytes, prefix: str, depth: int) -> Iterator[tuple[str, msgspec.Raw]]:
     """Attributes with dots in the place of what is nested."""
-    if memoryview(raw)[:1] != b"{" or depth > DEPTH:
+    if not _opens(raw, b"{") or depth > DEPTH:
         return
     try:
         found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -233,7 +237,7 @@ def _flat(raw: bytes, prefix: str, depth: int) -> Iterator[tuple[str, msgspec.Ra
         return
     for key, value in found.items():
         if prefix or key.partition(".")[0] in WANTED:
-            if memoryview(value)[:1] == b"{":
+            if _opens(value, b"{"):
                 yield from _flat(value, f"{prefix}{key}.", depth + 1)
             else:
                 yield f"{prefix}{key}", value

@@ -24,9 +24,7 @@ LONGEST_US = 10**13
 
 
 _NONE = msgspec.Raw(b"[]")
-_KIND = re.compile(rb'"key"\s*+:\s*+"span\.kind"\s*+,(?:\s*+"type"\s*+:\s*+"\w*+"\s*+,)?\s*+"value"\s*+:\s*+"(\w{1,20})"')
-_MAY_FAIL = re.compile(rb'"error"|"otel\.status_code"')
-_SURE = re.compile(rb"gen_ai\.|openinference\.|resend_count")
+_KIND = re.compile(rb'"span\.kind"\s*+,(?:\s*+"type"\s*+:\s*+"\w*+"\s*+,)?\s*+"value"\s*+:\s*+"(\w{1,20})"')
 
 
 class _Tag(msgspec.Struct, gc=False):
@@ -61,10 +59,11 @@ class _Span(msgspec.Struct):
 class _Trace(msgspec.Struct):
     traceID: str = ""
     spans: list[_Span] = []
-    processes: dict[str, _Process] = {}
+    processes: dict[str, msgspec.Raw] = {}
     data: list[_Trace] | None = None
 
 
+_PROCESS = msgspec.json.Decoder(_Process)
 _TAGS = msgspec.json.Decoder(list[_Tag])
 
 
@@ -86,12 +85,17 @@ def load(data: bytes, label: str) -> Spans:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not readable as traces of Jaeger ({str(error)[:100]})", "save them again as JSON") from None
     out = Spans(label)
+    known_services: dict[bytes, Service] = {}
     start: list[int] = []
     end: list[int] = []
     for trace in chain.from_iterable(one.data or [one] for one in (found if isinstance(found, list) else [found])):
         first = len(out.services)
         services = {key: first + place for place, key in enumerate(trace.processes)}
-        out.services += map(_service, trace.processes.values())
+        for process in map(bytes, trace.processes.values()):
+            known_service = known_services.get(process)
+            if known_service is None:
+                known_service = known_services[process] = _service(_PROCESS.decode(process))
+            out.services.append(known_service)
         for span in trace.spans:
             _add(out, span, trace, services)
             began, took = _micros(span.startTime), _micros(span.duration)
@@ -110,14 +114,14 @@ def _micros(value: float | None) -> int:
 
 def _add(out: Spans, span: _Span, trace: _Trace, services: dict[str, int]) -> None:
     row, raw = len(out.span), bytes(span.tags)
-    told = _KIND.search(raw)
+    told = _KIND.match(raw, raw.find(b'"span.kind"'))
     kind = KINDS.get(told[1].lower(), 0) if told else 0
     failed = False
-    if _MAY_FAIL.search(raw) or (not told and b"span.kind" in raw):
+    if b'"error"' in raw or b"otel.status_code" in raw or (not told and b"span.kind" in raw):
         kind, failed = _looked_up(raw, kind)
     parent, follows = _parent(span, trace.traceID)
     kind = CONSUMER if follows and not kind else kind
-    if failed or _SURE.search(raw):
+    if failed or b"gen_ai." in raw or b"openinference." in raw or b"resend_count" in raw:
         known = out.facts[row] = facts(raw)
         kind = CLIENT if not kind and known.calls_model else kind
         if failed and not known.error:
