@@ -122,6 +122,7 @@ def test_a_pod_that_waits_is_told(tmp_path: Path) -> None:
 def test_what_holds_no_pod_is_refused_by_its_name() -> None:
     for text, why in (
         ("LAST SEEN   TYPE   REASON   OBJECT   MESSAGE\n", "with no event in it"),
+        ("NAME      READY   STATUS    RESTARTS   AGE\ntrain-0   0/1     Error     8          25m\n", "how they are now"),
         ("Name:       n1\nNamespace:  x\nPods Statuses:  1\nEvents:  <none>\n", "something that is no pod"),
     ):
         assert kubectl.sniff(text.encode())

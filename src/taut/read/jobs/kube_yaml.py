@@ -13,7 +13,6 @@ from taut.core.array_types import Json
 
 # Objects inside one another: those of Kubernetes have a dozen.
 DEPTH = 64
-_KEY = re.compile(r"""("(?:[^"\\]++|\\.)*+"|'(?:[^']++|'')*+'|[^\s"'#\[\]{},][^#\n]*?)\s*+:(?:\s++(.*))?$""")
 _BLOCK = re.compile(r"([|>])([+-]?)\d?([+-]?)\s*+(?:#.*)?$")
 _PLAIN: dict[str, Json] = {"null": None, "~": None, "": None, "true": True, "false": False}
 
@@ -50,7 +49,7 @@ class _Lines:
         line = self.lines[self.at][indent:]
         if line == "-" or line.startswith("- "):
             return self._list(indent, depth)
-        if _KEY.match(line):
+        if _pair(line):
             return self._mapping(indent, depth)
         self.at += 1
         return self._scalar(line, indent - 1)
@@ -71,8 +70,8 @@ class _Lines:
 
     def _mapping(self, indent: int, depth: int) -> dict[str, Json]:
         found: dict[str, Json] = {}
-        while self.indent() == indent and (pair := _KEY.match(self.lines[self.at][indent:])):
-            key, rest = str(_quoted(pair[1])), (pair[2] or "").strip()
+        while self.indent() == indent and (pair := _pair(self.lines[self.at][indent:])):
+            key, rest = pair
             self.at += 1
             found[key] = (
                 self._scalar(rest, indent) if rest and not rest.startswith("#") else self._below(indent, depth, lists=True)
@@ -98,15 +97,18 @@ class _Lines:
                 return None
         parts = [text]
         quote = text[0] if text[0] in "\"'" else ""
-        while self.at < len(self.lines) and not (quote and _closed(" ".join(parts), quote)):
+        marks = _marks(text, quote)
+        while self.at < len(self.lines) and not (quote and marks % 2 == 0 and parts[-1].endswith(quote)):
             line = self.lines[self.at]
             if line and len(line) - len(line.lstrip(" ")) <= indent:
                 break
             if not line and not quote and self.indent() <= indent:
                 break
-            parts.append(line.strip())
+            if line:
+                parts.append(line.strip())
+                marks += _marks(parts[-1], quote)
             self.at += 1
-        return _quoted(" ".join(filter(None, parts)))
+        return _quoted(" ".join(parts))
 
     def _block(self, indent: int, *, folded: bool, keep: bool) -> str:
         parts: list[str] = []
@@ -121,14 +123,25 @@ class _Lines:
         return text + "\n" if keep else text
 
 
-def _closed(text: str, quote: str) -> bool:
-    """Whether a quoted text has its second quotation mark."""
-    if len(text) < 2 or not text.endswith(quote):
-        return False
-    inner = text[1:-1]
-    if quote == "'":
-        return "'" not in inner.replace("''", "")
-    return not (len(inner) - len(inner.rstrip("\\"))) % 2
+def _marks(text: str, quote: str) -> int:
+    """Quotation marks that open or close a text; those that stand for themselves come in pairs, or behind a backslash."""
+    if not quote:
+        return 0
+    return text.count(quote) if quote == "'" else len(re.sub(r"\\.", "", text).split('"')) - 1
+
+
+def _pair(line: str) -> tuple[str, str] | None:
+    """A key, and what stands behind it; None for a line without a key."""
+    if line[:1] in ("", "[", "{", "#", ","):
+        return None
+    end = line.find(line[0], 1) + 1 if line[0] in "\"'" else 0
+    if line[0] in "\"'" and not end:
+        return None
+    colon = line.find(": ", end)
+    colon = colon if colon >= 0 else len(line) - 1 if line.endswith(":") else -1
+    if colon < 0 or (end and line[end:colon].strip()):
+        return None
+    return str(_quoted(line[:colon].strip())), line[colon + 1 :].strip()
 
 
 def _quoted(text: str) -> Json:

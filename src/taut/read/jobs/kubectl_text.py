@@ -29,6 +29,9 @@ _EVENT = re.compile(
     r"(?P<object>[\w.-]{1,60}/\S{1,253})\s++(?P<message>.*)$"
 )
 _HEADER = re.compile(rb"(?:^|\n)[ \t]*+(?:NAMESPACE\s++)?LAST SEEN\s++(?:FIRST SEEN|TYPE)\b")
+_OTHER = re.compile(
+    rb"(?:^|\n)[ \t]*+(?:NAMESPACE\s++)?NAME\s++(?:READY\s++STATUS\s++RESTARTS|STATUS\s++ROLES|COMPLETIONS|DESIRED)\s"
+)
 _DESCRIBED = re.compile(
     rf"\s++(?P<type>Normal|Warning)\s++(?P<reason>\S{{1,128}})\s++{SEEN}\s++"
     r"(?P<from>[\w./-]{1,100}(?:, [\w.-]{1,253})?)\s++(?P<message>.*)$"
@@ -57,7 +60,7 @@ def sniff(head: bytes) -> bool:
     """The header of a list of events or its lines, or the first keys of a described object."""
     if b"\x00" in head or head[:1] in (b"{", b"["):
         return False
-    if _HEADER.search(head):
+    if _HEADER.search(head) or _OTHER.search(head):
         return True
     if re.search(rb"(?:^|\n)Name:\s", head) and re.search(rb"\nNamespace:\s", head):
         return re.search(rb"\n(?:Events|Containers|Restart Count|Pods Statuses):", head) is not None
@@ -72,6 +75,9 @@ def load(data: bytes, label: str) -> JobLog | ControlLog:
     if any(_NAME.match(line) for line in lines):
         return _described(lines, label)
     events = list(_listed(lines))
+    if not events and _OTHER.search(bytes(data)):
+        why = "a list of objects of Kubernetes, which tells how they are now and not what happened"
+        raise InputRefused(label, why, "save kubectl get events -A -o json, or kubectl describe pod")
     if not events:
         why = "a list of events of kubectl, with no event in it"
         raise InputRefused(label, why, "events are kept for an hour, in their namespace: save them as they come, with -A")
