@@ -51,6 +51,7 @@ _SOURCE = re.compile(r"\{?([\w./-]{1,100})(?:[ ,]{1,2}([\w.-]{1,253}))?\}?$")
 _SECONDS = {"y": 31_536_000, "w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 # Ages are counted back from here where no time is told.
 NOW = datetime(NO_YEAR, 12, 31, tzinfo=UTC)
+OLDEST_S = 50 * 31_536_000
 KINDS = {"po": "Pod", "pod": "Pod", "job": "Job", "deployment": "Deployment", "replicaset": "ReplicaSet", "node": "Node",
          "statefulset": "StatefulSet", "horizontalpodautoscaler": "HorizontalPodAutoscaler"}  # fmt: skip
 AGES = "it has ages instead of times: good for lengths only"
@@ -87,7 +88,8 @@ def load(data: bytes, label: str) -> JobLog | ControlLog:
 def _age(text: str | None) -> timedelta | None:
     """How long ago; None if that is not told."""
     parts = re.findall(r"(\d{1,6})([ywdhms])", text or "")
-    return timedelta(seconds=sum(int(number) * _SECONDS[unit] for number, unit in parts)) if parts else None
+    seconds = sum(int(number) * _SECONDS[unit] for number, unit in parts)
+    return timedelta(seconds=seconds) if parts and seconds < OLDEST_S else None
 
 
 def _event(found: dict[str, str | None], now: datetime, about: Object) -> Event:
@@ -258,7 +260,7 @@ def _date(text: str) -> datetime | None:
     try:
         at = parsedate_to_datetime(text)
         return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 

@@ -94,7 +94,7 @@ def load(data: bytes, label: str) -> Spans:
         for process in map(bytes, trace.processes.values()):
             known_service = known_services.get(process)
             if known_service is None:
-                known_service = known_services[process] = _service(_PROCESS.decode(process))
+                known_service = known_services[process] = _service(_process(process))
             out.services.append(known_service)
         for span in trace.spans:
             _add(out, span, trace, services)
@@ -125,7 +125,7 @@ def _add(out: Spans, span: _Span, trace: _Trace, services: dict[str, int]) -> No
         known = out.facts[row] = facts(raw)
         kind = CLIENT if not kind and known.calls_model else kind
         if failed and not known.error:
-            tags = {tag.key: tag.value for tag in _TAGS.decode(raw)}
+            tags = {tag.key: tag.value for tag in _tags(raw)}
             said = tags.get("otel.status_description") or tags.get("error.message")
             known.error = text_of(scalar(said))[:100] if said is not None else ""
     elif kind in (CLIENT, PRODUCER):
@@ -147,10 +147,25 @@ def _add(out: Spans, span: _Span, trace: _Trace, services: dict[str, int]) -> No
     out.service.append(service)
 
 
+def _tags(raw: bytes) -> list[_Tag]:
+    """Tags; none where they cannot be read."""
+    try:
+        return _TAGS.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return []
+
+
+def _process(raw: bytes) -> _Process:
+    try:
+        return _PROCESS.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Process()
+
+
 def _looked_up(raw: bytes, kind: int) -> tuple[int, bool]:
     """The kind of a span, and whether it failed, out of all of its tags."""
     failed = False
-    for tag in _TAGS.decode(raw):
+    for tag in _tags(raw):
         value = bytes(tag.value)
         if tag.key == "span.kind":
             kind = KINDS.get(value.strip(b'"').lower(), 0)
