@@ -49,7 +49,7 @@ def decisions(events: Iterable[tuple[int, Event, Place, str]], label: str) -> Co
         reason = str(event.reason).lower()
         change = _change(reason, event.message if isinstance(event.message, str) else "", place, job, settings)
         if change is not None:
-            who = cut(_who(event)) or USUAL.get(reason, "")
+            who = cut(_who(event)) or USUAL.get(reason, "") or (f"{place[0].lower()}-controller" if reason in PODS else "")
             layer = layer_of(who) or "orchestrator"
             rows.append({"time_ns": at, "layer": layer, "controller": who, **change})
     return ControlLog(label, table(rows, label))

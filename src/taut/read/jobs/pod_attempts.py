@@ -54,6 +54,8 @@ BLOCKS = frozenset({
 """Reasons for which a pod does not get to run."""
 UNBOUND = ("failedscheduling", "nottriggerscaleup", "failedbinding", "provisioningfailed")
 """Those of a pod that is on no node yet."""
+ON_NODE = BLOCKS - {*UNBOUND, "failedcreate"} | set(LOOPS)
+"""Reasons that only a node gives, whether it is named or not."""
 QUEUES = ("successfulcreate", "created job", "pytorchjobcreated", "scheduled", "suspended", "queued")
 """Reasons that show that a job waits."""
 BEGINS = ("started", "created", "pytorchjobrunning", "jobrunning")
@@ -298,12 +300,13 @@ class _Job:
         """A pod is seen to be on a node."""
         assigned = _ASSIGNED.search(event.text[:900]) if event.word == "scheduled" else None
         host = assigned[1] if assigned else event.host
-        if host and event.word not in RELEASES and event.word not in UNBOUND:
+        if event.word in ON_NODE or (host and event.word not in RELEASES and event.word not in UNBOUND):
             pod = event.pod
             if assigned:  # a pod of this name that was bound before is another one
                 self._release(at, pod)
             self.bound.setdefault(pod, at)
-            self.nodes.add(host[:64])
+            if host:
+                self.nodes.add(host[:64])
 
     def _release(self, at: int, pod: str) -> None:
         """A pod gives its node back."""
