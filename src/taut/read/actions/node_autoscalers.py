@@ -66,7 +66,9 @@ def load(data: bytes, label: str) -> ControlLog:
     if karpenter:
         lines, torn, zoneless = _karpenter_lines(raw)
         pools = _Pools()
-        rows = [change for line in lines for change in pools.read(line)]
+        for line in lines:
+            pools.read(line)
+        rows = pools.rows
         yearless = False
     else:
         found, torn, yearless, zoneless = _klog_lines(raw)
@@ -160,26 +162,23 @@ class _Entry(msgspec.Struct, gc=False):
     @property
     def claim(self) -> str:
         """The claim of a node."""
-        return _name(self.nodeclaim, self.NodeClaim, self.machine, self.Machine)
+        return _name(self.nodeclaim or self.NodeClaim or self.machine or self.Machine)
 
     @property
     def host(self) -> str:
         """The node itself."""
-        return _name(self.node, self.Node)
+        return _name(self.node or self.Node)
 
     @property
     def pool(self) -> str:
         """The pool that it belongs to."""
-        return _name(self.nodepool, self.NodePool, self.provisioner, self.Provisioner, self.provisioner_name)
+        return _name(self.nodepool or self.NodePool or self.provisioner or self.Provisioner or self.provisioner_name)
 
 
-def _name(*values: Json) -> str:
-    """The first name, as a text or in an object."""
-    for value in values:
-        name = under(value, "name") if isinstance(value, dict) else value
-        if isinstance(name, str) and name:
-            return name
-    return ""
+def _name(value: Json) -> str:
+    """A name, as a text or in an object."""
+    name = value.get("name") if isinstance(value, dict) else value
+    return name if isinstance(name, str) else ""
 
 
 class _Line(NamedTuple):
@@ -197,7 +196,8 @@ def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
     said: list[tuple[str, _Entry]] = []
     torn = 0
     for line in raw.split(b"\n"):
-        place = max(line.find(b'"message"'), line.find(b'"msg"'))
+        place = line.find(b'"message"')
+        place = place if place >= 0 else line.find(b'"msg"')
         if not (_SAYS.match(line, place) if place >= 0 else _SAYS.search(line)):
             continue
         begin = line.find(b"{")
@@ -208,7 +208,7 @@ def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
                 message, at = parts[3].decode("utf-8", "replace"), parts[0].decode("utf-8", "replace").strip()
             else:
                 entry = decoder.decode(line[begin:])
-                message, at = _name(entry.message, entry.msg), str(entry.time or entry.ts)
+                message, at = _name(entry.message or entry.msg), str(entry.time or entry.ts)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError):
             torn += 1
             continue
@@ -225,47 +225,47 @@ class _Pools:
     """Karpenter's lines as they go by."""
 
     def __init__(self) -> None:
+        self.rows: list[Change] = []
         self.pool_of: dict[str, str] = {}
         self.why: dict[str, str] = {}
         """Node or claim → why it is taken away."""
         self.added: set[str] = set()
         self.gone: set[str] = set()
 
-    def read(self, line: _Line) -> Iterator[Change]:
-        """What a line decides."""
+    def read(self, line: _Line) -> None:
+        """Add what a line decides."""
         message, more = line.message.lower(), line.more
         if message.startswith(_ADDED):
             claim = more.claim or more.host
             self.pool_of[claim] = more.pool or self._pool(claim)
             if claim not in self.added or not claim:
                 self.added.add(claim)
-                yield self._change(line.at, self.pool_of[claim], 1, "pending pods")
+                self._add(line.at, self.pool_of[claim], 1, "pending pods")
         elif disrupts := _DISRUPTS.match(message):
             why = " ".join(filter(None, disrupts.groups()))
             self.why.update(dict.fromkeys(_HOSTS.findall(line.message), why))
         elif message.startswith("disrupting node"):
             for one in more.disrupted or ():
-                yield from self._remove(line.at, one, _name(more.reason) or "disruption")
+                self._remove(line.at, one, _name(more.reason) or "disruption")
         elif "interruption message" in message:
-            kind = _name(more.messageKind, more.action) or "interruption"
-            yield from self._remove(line.at, more, kind.replace("_", " "))
+            kind = _name(more.messageKind or more.action) or "interruption"
+            self._remove(line.at, more, kind.replace("_", " "))
         elif message.startswith(_GONE):
-            yield from self._remove(line.at, more, "")
+            self._remove(line.at, more, "")
 
-    def _remove(self, at: int, more: _Entry, why: str) -> Iterator[Change]:
+    def _remove(self, at: int, more: _Entry, why: str) -> None:
         claim, node = more.claim, more.host
         why = why or self.why.get(claim, "") or self.why.get(node, "")
         if (claim or node) and not {claim, node} & self.gone:
             self.gone |= {claim, node} - {""}
-            yield self._change(at, self.pool_of.get(claim) or self._pool(claim), -1, why)
+            self._add(at, self.pool_of.get(claim) or self._pool(claim), -1, why)
 
     @staticmethod
     def _pool(claim: str) -> str:
         return claim.rpartition("-")[0] or "?"
 
-    @staticmethod
-    def _change(at: int, pool: str, way: int, why: str) -> Change:
-        return {
-            "time_ns": at, "layer": "autoscaler", "controller": KARPENTER, "target": cut(f"nodes/{pool}"), "knob": "nodes",
-            "direction": way, "trigger": cut(why),
-        }  # fmt: skip
+    def _add(self, at: int, pool: str, way: int, why: str) -> None:
+        self.rows.append({
+            "time_ns": at, "layer": "autoscaler", "controller": KARPENTER, "target": f"nodes/{pool}"[:200], "knob": "nodes",
+            "direction": way, "trigger": why[:200],
+        })  # fmt: skip
