@@ -127,6 +127,7 @@ BEGINNINGS = {
     "execution": ('{"schema": "1.0.1", "nodes": [', '{"schema": "1.0.1", "nodes": [{"name": "'),
     "kube audit": ('{"apiVersion": "audit.k8s.io/v1", "', '{"apiVersion": "audit.k8s.io/v1"}\n'),
     "jaeger": ('{"traceID": "a", "spans": [{"spanID": "b", "operationName": "', '{"data": [], "total": '),
+    "zipkin": ('[{"traceId": "a", "localEndpoint": {}, "timestamp": 1, "name": "',),
     "agent spans": (
         '{"trace_id": "a", "parent_observation_id": null, "start_time": "',
         '{"context": {"trace_id": "a", "span_id": "b"}, "parent_id": null, "start_time": "x", "attributes": {"llm": "',

@@ -66,6 +66,7 @@ FORMATS = (
     Format("xplane", "xplane.reader"),
     Format("otlp", "otlp.reader"),
     Format("jaeger", "otlp.jaeger"),
+    Format("zipkin", "otlp.zipkin"),
     Format("agent spans", "otlp.agent_spans"),
     Format("inspector", "flight.inspector"),
     Format("chakra", "chakra.reader"),

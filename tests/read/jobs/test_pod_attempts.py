@@ -85,6 +85,15 @@ def test_a_watch_prints_an_event_each_time_it_comes() -> None:
     assert [row[:3] for row in rows(log.attempts)] == [(0, None, 30), (63, None, 90), (123, None, 150)]
 
 
+def test_a_plain_list_and_the_lines_of_an_event_router() -> None:
+    routed = "\n".join(json.dumps({"verb": "ADDED", "event": one}) for one in LOOP)
+    for data in (json.dumps(LOOP, indent=2).encode(), routed.encode()):
+        assert kubernetes.sniff(data)
+        log = kubernetes.load(data, "events.json")
+        assert isinstance(log, JobLog)
+        assert rows(log.attempts) == LOOPED
+
+
 def test_pods_of_a_gang_that_restart_together_are_not_counted_twice() -> None:
     other = [{**one, "involvedObject": {"kind": "Pod", "namespace": "ml", "name": "train-1"}} for one in LOOP]
     assert len(load([*LOOP, *other])) == 9

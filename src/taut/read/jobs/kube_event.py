@@ -63,6 +63,7 @@ class Event(msgspec.Struct, gc=False):
     kind: Json = None
     items: list[Event] = []
     object: Event | None = None
+    event: Event | None = None
 
     def plain(self) -> Event:
         """The same in the words of the core."""

@@ -31,7 +31,7 @@ SAVE = "save kubectl get events -o json of the job's namespace"
 def sniff(head: bytes) -> bool:
     """Objects of kind Event, alone or in a list, as JSON or YAML; or other objects of Kubernetes, which are refused by name."""
     text = head.lstrip()
-    if text[:1] != b"{":
+    if text[:1] not in (b"{", b"["):
         return _YAML.search(head) is not None and b"reason:" in head
     if (b'"involvedObject"' in text or b'"regarding"' in text) and b'"reason"' in text:
         return True
@@ -72,7 +72,7 @@ def log_of(events: Sequence[Event], label: str, partial: Sequence[str] = (), dat
 def _events(data: bytes, label: str) -> Iterator[Event]:
     try:
         for event in _decoded(data):
-            yield from event.items or [event.object or event]
+            yield from event.items or [event.object or event.event or event]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(
             label, f"not readable as events of Kubernetes ({str(error)[:120]})", "use kubectl get events -o json"
@@ -80,13 +80,15 @@ def _events(data: bytes, label: str) -> Iterator[Event]:
 
 
 def _decoded(data: bytes) -> list[Event]:
-    """A list, objects of one line each, or objects printed over several lines one after the other; JSON or YAML."""
-    if data.lstrip()[:1] != b"{":
+    """A list (of Kubernetes, or of JSON), objects of one line each, or of several lines one after the other; JSON or YAML."""
+    if data.lstrip()[:1] not in (b"{", b"["):
         from taut.read.jobs.kube_yaml import documents
 
         return [msgspec.convert(one, Event, strict=False) for one in documents(data.decode("utf-8", "replace"))]
     decoder = msgspec.json.Decoder(Event)
     try:
+        if data.lstrip()[:1] == b"[":
+            return msgspec.json.decode(data, type=list[Event])
         return [decoder.decode(data)]
     except msgspec.DecodeError:
         if b"\n{" not in data:

@@ -24,12 +24,15 @@ from taut.read.otlp.span_ops import MOST_LANES, Layout
 from taut.read.otlp.span_tree import build_tree
 
 BOM = b"\xef\xbb\xbf"
-_FIRST_KEY = re.compile(rb'\s*+(?:\[\s*+)?\{\s*+"resourceSpans"\s*+:')
+_FIRST_KEY = re.compile(
+    rb'\s*+(?:\[\s*+)?\{\s*+(?:"trace"\s*+:\s*+\{\s*+)?"(?:resourceSpans|batches)"\s*+:\s*+\[\s*+(?:\{\s*+"(?:resource|scopeSpans|'
+    rb'instrumentationLibrarySpans|schemaUrl)"|\]|$)|\s*+(?:\[\s*+)?\{\s*+"resourceSpans"\s*+:'
+)
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:
-    """A JSON object (or a list of them) whose first key is ``resourceSpans``."""
+    """A JSON object (or a list of them) whose first key is ``resourceSpans``; or what Tempo answers."""
     return _FIRST_KEY.match(head.removeprefix(BOM)) is not None
 
 

@@ -102,6 +102,15 @@ class Document(msgspec.Struct):
     """One export: what a line of the file holds."""
 
     resourceSpans: list[ResourceSpans] = []
+    batches: list[ResourceSpans] = []
+    """What Tempo calls them."""
+    trace: Document | None = None
+    """What Tempo puts around them."""
+
+    @property
+    def parts(self) -> list[ResourceSpans]:
+        """The spans by service instance."""
+        return self.resourceSpans or self.batches or (self.trace.resourceSpans or self.trace.batches if self.trace else [])
 
 
 _DOCUMENT, _DOCUMENTS = msgspec.json.Decoder(Document), msgspec.json.Decoder(list[Document])
@@ -114,7 +123,7 @@ def decode(data: bytes | bytearray, label: str) -> Spans:
     out = Spans(label)
     start, end = list[Number](), list[Number]()
     for document in _documents(data, label, out.partial):
-        for part in document.resourceSpans:
+        for part in document.parts:
             service = len(out.services)
             out.services.append(_service(part.resource))
             for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans):
