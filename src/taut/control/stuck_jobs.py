@@ -16,7 +16,8 @@ from taut.control.relation import spell
 from taut.core.tables import Table
 from taut.result.types import StuckJob
 
-OVER = ("completed", "running", "")
+STUCK = ("pending", "failed", "out of memory")
+"""Outcomes of a last attempt."""
 LISTED = 20
 """Jobs that are listed at most."""
 TOLD = 2
@@ -52,7 +53,7 @@ def stuck(attempts: Table) -> list[StuckJob]:
 
 def _is_stuck(attempts: Table, i: int) -> bool:
     waits = attempts.outcome[i] == "pending"
-    return bool(attempts.outcome[i] not in OVER and attempts.failures[i] >= (1 if waits else 2))
+    return bool(attempts.outcome[i] in STUCK and attempts.failures[i] >= (1 if waits else 2))
 
 
 def _job(t: Table, job: str, rows: Sequence[int]) -> StuckJob:

@@ -102,7 +102,7 @@ def test_a_described_pod_tells_times_restarts_and_accelerators() -> None:
         0, 1290, 1300, 1500,
     ]  # fmt: skip
     assert (set(found.accelerators.tolist()), set(found.unit.tolist())) == ({8}, {"accelerator"})
-    assert found.reason[-1].startswith("Terminated")
+    assert (found.failures[-1], found.reason[-1]) == (111, "BackOff after Terminated: Error, exit code 1")
 
 
 def test_several_described_pods_are_one_job() -> None:

@@ -409,8 +409,10 @@ class _Job:
         word, colon, message = str(row["reason"]).partition(": ")
         own = self.reports.get(word, NULL)
         other = max(((many, name) for name, many in self.reports.items() if name != word), default=(0, ""))
-        if own < 0:
-            row["failures"] = other[0] or NULL
+        if row["outcome"] not in (words.FAILED, words.OUT_OF_MEMORY):
+            return
+        if own < 0 and other[0]:
+            row.update(failures=other[0], reason=cut(f"{other[1]} after {word}{colon}{message}"))
         elif other[0] > own:
             row.update(failures=own, reason=cut(f"{word} and {other[0]:,} × {other[1]}{colon}{message}"))
         else:
