@@ -149,6 +149,14 @@ def test_failures_that_keep_a_pod_from_running_are_counted_and_told(tmp_path: Pa
     assert taut.control(taut.read(tmp_path / "events.json")).stuck[0].text == told
 
 
+def test_what_ends_otherwise_is_not_stuck() -> None:
+    found = load([SCHEDULED, event("00:03", "00:03", 1, "Started"), event("05:00", "05:00", 1, "OOMKilling", "out of memory")])
+    assert (rows(found), found.reason.tolist()) == (
+        [(0, None, 300, "out of memory", -1, -1)],
+        ["OOMKilling: out of memory"],
+    )
+
+
 def test_an_image_that_cannot_be_pulled_is_no_attempt() -> None:
     pull = event("00:10", "30:00", 20, "BackOff", 'Back-off pulling image "x"', source={"host": "gpu-1"})
     assert rows(load([SCHEDULED, pull])) == [(0, None, 1800, "pending", -1, 20)]

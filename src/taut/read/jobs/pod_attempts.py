@@ -413,7 +413,7 @@ class _Job:
             return
         if own < 0 and other[0]:
             row.update(failures=other[0], reason=cut(f"{other[1]} after {word}{colon}{message}"))
-        elif other[0] > own:
+        elif 0 <= own < other[0]:
             row.update(failures=own, reason=cut(f"{word} and {other[0]:,} × {other[1]}{colon}{message}"))
         else:
             row["failures"] = own
