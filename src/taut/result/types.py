@@ -644,6 +644,7 @@ class StuckJob(Part, frozen=True, kw_only=True):
     held_ns: int | None
     """How long it has held its place all the same; null if it has none, or that is not known."""
     nodes: str | None
+    """Where its place is."""
     remedy: str | None
     """What to do."""
     text: str
@@ -1008,6 +1009,7 @@ class FailedClass(Part, frozen=True, kw_only=True):
 
     op_class: str = field(name="class")
     failed: int
+    """Those in which an error began."""
     spans: int
     """Spans of this class, failed or not."""
     error: str | None
@@ -1025,10 +1027,13 @@ class FailedSpans(Part, frozen=True, kw_only=True):
     """Spans that ended in an error."""
 
     failed: int
+    """How many."""
     spans: int
+    """How many there are."""
     began: int
     """Those of the failed in which an error began; the others passed one on."""
     requests: int
+    """Requests, or turns of agents."""
     touched_requests: int
     """Requests with a failed span …"""
     failed_requests: int
