@@ -116,6 +116,14 @@ def test_containers_that_only_prepare_a_pod_are_no_attempts() -> None:
     assert [row[0] for row in rows(load([plugin]))] == [1]
 
 
+def test_containers_without_names_may_be_different_ones() -> None:
+    both = [
+        event("00:03", "00:03", 1, "Started", "Container started"),
+        event("00:05", "00:05", 1, "Started", "Container started"),
+    ]
+    assert [row[0] for row in rows(load([SCHEDULED, *both]))] == [0]
+
+
 def test_a_probe_that_kills_a_container_leaves_the_pod_where_it_is() -> None:
     found = load([
         SCHEDULED, event("00:03", "00:03", 1, "Started"),

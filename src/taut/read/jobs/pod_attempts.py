@@ -75,6 +75,8 @@ _CODE = re.compile(r"exit(?:ed)?(?: with)?(?: code:?)? (\d{1,3})")
 _RESTARTED = re.compile(r"will be restarted|failed (?:liveness|startup) probe")
 _PULL = re.compile(r"pull|ErrImage|InvalidImageName|CreateContainerConfigError|CreateContainerError", re.IGNORECASE)
 NOWHERE = Object()
+UNNAMED = "containers"
+"""A container that is not told apart from the others of its pod."""
 Row = dict[str, "str | int"]
 Container = tuple[str, str]
 """Pod, and the container in it."""
@@ -242,7 +244,7 @@ def _begins(told: dict[int, _Told]) -> dict[int, str]:
         if event.word in ("created", "started"):
             inside = _INSIDE.search(event.field) if event.field else None
             named = None if inside else _CONTAINER.search(event.text[:400])
-            name = f"{inside[1]} {inside[2]}" if inside else f"containers {named[1]}" if named else "containers"
+            name = f"{inside[1]} {inside[2]}" if inside else f"containers {named[1]}" if named else UNNAMED
             found[row] = (event.pod, name), event.word
             total[found[row]] += event.occurred
     main = {pod for (pod, name), _ in total if name.startswith("containers")}
@@ -318,7 +320,7 @@ class _Job:
 
     def _start(self, at: int, event: _Told, container: str, again: tuple[int, int] | None) -> None:
         pod = event.pod
-        if self.start_ns >= 0 and (pod, container) in self.running:
+        if self.start_ns >= 0 and (pod, container) in self.running and (again or container != UNNAMED):
             self._close(at, "", "its container was started again")
         if again is not None:
             self._hide(again, at)
