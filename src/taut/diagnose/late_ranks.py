@@ -4,10 +4,12 @@ Ranks that hide each other are in ``slow_sets.py``. Two null hypotheses for one 
 against what the others did in the same steps, have the same level in every span of the run (``core/change_points.py``).
 Between peers, for what was there from the first step on: the net excess of the last arriver over its waiting peers is
 ordinary variation, inside the prediction interval that the peers themselves give (Bonferroni over all waits of the run, see
-``replay/blame.py``).
+``replay/blame.py``), or outside it no more often than hiccups, which happen to any rank, make it.
 """
 
 from __future__ import annotations
+
+from math import exp, lgamma
 
 import numpy as np
 
@@ -16,17 +18,23 @@ from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
+from taut.core.student import student_quantile
 from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
-from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
+from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, recovered, top_classes, why_listed
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
+from taut.replay.blame import FALSE_ALARMS
 from taut.replay.timeline import Change
 
 OUT_OF_STEP = "partial synchronisation loss"
 RECURS = 3
-"""Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
+"""Steps in which a rank must save something, where there are enough to tell: an accident is no habit."""
+ACCIDENTS = 0.01
+"""Share of the steps in which any rank is expected to have a hiccup, before the other ranks are asked."""
+AGAIN = 0.01
+"""Chance for one rank in one step to be as late as counts, once it was late beyond all doubt in another."""
 EXPLAINS = 3
 """A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
 _BASELINE_WORDS = "in the baseline", "its", "as in the baseline"
@@ -43,12 +51,14 @@ def late_ranks(e: Evidence) -> list[Finding]:
     timed = [_in_time(e, place) for place in places]
     of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
     everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
-    # A baseline tells who is slower than before, which peers only suggest.
-    level = [] if e.both is not None else _level_members(e, places)
+    level = _level_members(e, [*places, *everywhere])
     sets = slow_sets(e, [*_timed_members(places, timed), *level])
     inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
     alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
-    return [*(_together(e, one) for one in sets), *alone, *of_baseline, *_among_peers(e, [*places, *everywhere], inside)]
+    among = _among_peers(e, [*places, *everywhere], inside)
+    named = {*_indices(e.graph, among), *(rank for rank, _, _ in inside)}
+    along = [_always(e, m) for m in level if m.rank not in named and m.score > e.apart.lone] if e.apart is not None else []
+    return [*(_together(e, one) for one in sets), *alone, *of_baseline, *among, *along]
 
 
 def _indices(graph: Graph, findings: list[Finding]) -> list[int]:
@@ -66,7 +76,7 @@ def _timed_members(places: list[Place], found: list[Finding]) -> list[Member]:
 
 
 def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
-    """Ranks that were slower than most others all along, as members of sets; not where their past explains it."""
+    """Ranks that were slower than most others all along (or further from a baseline), where nothing else explains it."""
     apart, graph, last = e.apart, e.graph, len(e.graph.steps) - 1
     if apart is None:
         return []
@@ -75,16 +85,22 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
     for rank in np.flatnonzero(apart.beyond).tolist():
         if rank in known:
             continue
-        change = like_peers(graph, e.blame, rank)
-        excess = e.blame.excess_ns[change.ops]
-        mode, total, sure = mode_of(graph, change.ops, excess), float(excess.sum()), 1 - float(apart.chance[rank])
-        found = Member(rank, 0, last, mode, (change,), sure, total, float(apart.score[rank]), False)
+        work, gaps = changes = like_peers(graph, e.blame, rank)
+        excess, sure = e.blame.excess_ns[work.ops], 1 - float(apart.chance[rank])
+        total = float(excess.sum()) + float((graph.gap_ns[gaps.ops] - gaps.value).sum())
+        found = Member(rank, 0, last, mode_of(graph, work.ops, excess), changes, sure, total, float(apart.score[rank]), False)
         out += [found] if total >= LEAST * e.observed.wall_ns else []
     return out
 
 
+def _always(e: Evidence, member: Member) -> Finding:
+    """The finding about a rank that alone is slower than most others, all along."""
+    saved = recovered(e, member.changes)
+    return _together(e, SlowSet((member,), member.first, member.last, saved, int(saved.sum())))
+
+
 def _together(e: Evidence, found: SlowSet) -> Finding:
-    """The finding about ranks that are slow together."""
+    """The finding about ranks that are slow together, or about one that always was."""
     graph, rows = e.graph, [member.rank for member in found.members]
     ranks = tuple(sorted(int(graph.ranks[rank]) for rank in rows))
     work = [change for change in found.changes if change.what == "work"]
@@ -93,10 +109,13 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
     usual = np.concatenate([np.asarray(change.value)[mine] for change, mine in zip(work, own, strict=True)])
     excess = graph.work_ns[ops] - usual
     classes = top_classes(graph, ops, excess)
+    gaps = [c for m in found.members if not m.by_past for c in m.changes if c.what == "gap"]
+    paused = sum(float((graph.gap_ns[change.ops] - change.value).sum()) for change in gaps)
+    most = classes[0] if classes and excess.sum() >= paused else "gaps between its operators"
     opener, span = e.blame.waits.opener, (found.first, found.last)
     opened = np.isin(graph.rank_index[opener], rows) & (graph.window[opener] >= span[0]) & (graph.window[opener] <= span[1])
     where = shared_place(graph, rows)
-    share = 100 * float(excess.sum()) / max(float(usual.sum()), 1.0)
+    share = 100 * (float(excess.sum()) + paused) / max(float(usual.sum()), 1.0)
     return Finding(
         mode=found.members[0].mode,
         ranks=ranks,
@@ -106,28 +125,32 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
         lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
         recoverable_wall_ns=int(found.saved_ns.sum()),
         confidence=min(member.confidence for member in found.members),
-        because=_why_together(e, found, where, share, classes),
+        because=_why_together(e, found, where, share, most),
         changes=found.changes,
         where=where,
-        reference="past" if all(member.by_past for member in found.members) else "peers",
+        reference="past" if all(member.by_past for member in found.members) else "peers" if e.both is None else "baseline",
     )
 
 
-def _why_together(e: Evidence, found: SlowSet, where: str, share: float, classes: tuple[str, ...]) -> str:
+def _why_together(e: Evidence, found: SlowSet, where: str, share: float, most: str) -> str:
     """By how much the members of a set are slower, than what, and what mending one or all of them saves."""
     members, wall = found.members, max(e.observed.wall_ns, 1)
     ranks = rank_labels(sorted(int(e.graph.ranks[member.rank]) for member in members), e.graph.members)
     past = sum(member.by_past for member in members)
-    than = "before" if past == len(members) else "before, or than the others" if past else "the others"
+    others = "the others" if e.both is None else "in the baseline"
+    than = "before" if past == len(members) else f"before, or than {others}" if past else others
     unit = "standard errors" if past == len(members) else "spreads or standard errors" if past else "spreads of the others"
     least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
     alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
     named = f" (all of {where}, and nobody else)" if where else ""
+    if len(members) == 1:
+        how = f"{share:.0f} % longer in its own work and gaps than {than}, by {least:.1f} {unit}"
+        return f"{ranks} takes {how}, most of it in {most}; the others wait for it"
     hidden = "they hide each other: " if together >= MORE_THAN_ALONE * alone else ""
     return (
         f"{ranks}{named} take {share:.0f} % longer in their own work than {than}, each by at least {least:.1f} {unit}, most of "
-        f"it in {classes[0] if classes else 'gaps'}; {hidden}mending one of them saves at most {alone:.1f} % of "
-        f"the run, {all_of_them} together {together:.1f} %"
+        f"it in {most}; {hidden}mending one of them saves at most {alone:.1f} % of the run, {all_of_them} together "
+        f"{together:.1f} %"
     )
 
 
@@ -185,14 +208,45 @@ def _in_class(graph: Graph, ops: Indices | Mask, excess: Numbers, name: str) -> 
 
 
 def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
-    """(rank, first, last window) where a rank held the others up time and again, whatever it cost; not what is known."""
-    graph, caused = e.graph, _caused(e)
-    score = _excess_score(e).reshape(len(graph.ranks), -1)
-    late = np.flatnonzero(caused.sum(axis=1) > 0).tolist()
-    # In a run too short to recur in, one step has to do.
-    least = RECURS if len(graph.steps) >= LEAST_STEPS else 1
-    spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if np.count_nonzero(caused[r, a : b + 1]) >= least]
+    """(rank, first, last window) where a rank held the others up time and again, whatever it cost; not what is known.
+
+    Outside the prediction interval is what happens once in so many runs, and hiccups, which happen to anybody: a rank must
+    be late more often than hiccups, as often as the other ranks have them, make it by chance.
+    """
+    graph, caused = e.graph, _caused(e) > 0
+    excess, spread = _excess_and_spread(e)
+    score = excess - NOISE * spread
+    late = np.flatnonzero(caused.any(axis=1)).tolist()
+    # Where a rank held others up, it may do so less clearly in other steps: these count as well, on all ranks.
+    apart = caused | (excess > student_quantile(AGAIN, e.blame.free) * np.maximum(spread, 1.0))
+    # Two ways to count, of which the clearer is taken; in few steps they are one.
+    looks = 2 if len(graph.steps) >= LEAST_STEPS else 1
+    habit = looks * np.minimum(_by_accident(caused), _by_accident(apart)) < FALSE_ALARMS
+    # In a run of one step there is nothing else to ask: the finding says so.
+    habit |= len(graph.steps) == 1
+    spans = [(r, a, b) for r in late if habit[r] for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
     return [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
+
+
+def _by_accident(late: Mask) -> Floats:
+    """Per rank: chance that hiccups make any rank late in so many windows (mask, ranks × windows).
+
+    How often they happen is told by the other ranks, the worst of them left out, and by a prior that expects ACCIDENTS.
+    """
+    ranks, windows = late.shape
+    mine = late.sum(axis=1)
+    worst = np.sort(mine)[::-1]
+    others = mine.sum() - mine - np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
+    seen = max(ranks - 2, 0) * windows
+    return np.array([min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
+                     for k, n in zip(mine, others, strict=True)])  # fmt: skip
+
+
+def _at_least(hits: int, tries: int, a: float, b: float) -> float:
+    """Chance of so many hits or more of a beta-binomial variable."""
+    log = [lgamma(tries + 1) - lgamma(k + 1) - lgamma(tries - k + 1) + lgamma(a + k) + lgamma(b + tries - k)
+           - lgamma(a + b + tries) + lgamma(a + b) - lgamma(a) - lgamma(b) for k in range(hits, tries + 1)]  # fmt: skip
+    return min(1.0, sum(map(exp, log)))
 
 
 def _caused(e: Evidence) -> Floats:
@@ -262,16 +316,16 @@ def _without_accidents(saved: Ints) -> Ints:
     return out
 
 
-def _excess_score(e: Evidence) -> Floats:
-    """Excess of every rank in every window, less what its peers' ordinary spread would bring."""
-    peers, size, own, cells = e.blame.peers, len(e.graph.ranks) * len(e.graph.steps), e.slowdowns.own, _cells(e)
+def _excess_and_spread(e: Evidence) -> tuple[Floats, Floats]:
+    """Rank × window: excess over its peers, and what ordinary variation would bring, ns."""
+    peers, own, cells = e.blame.peers, e.slowdowns.own, _cells(e)
+    shape = len(e.graph.ranks), len(e.graph.steps)
 
     def total(values: Floats) -> Floats:
-        return weighed(cells[own], np.nan_to_num(values[own]), size)
+        return weighed(cells[own], np.nan_to_num(values[own]), shape[0] * shape[1]).reshape(shape)
 
     # Variation within a rank is independent from op to op, so squares add up; ranks that differ do so in every op.
-    spread = np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
-    return total(e.blame.excess_ns) - NOISE * spread
+    return total(e.blame.excess_ns), np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
 
 
 def _top_scores(e: Evidence) -> Floats:

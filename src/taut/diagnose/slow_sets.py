@@ -1,14 +1,15 @@
 """Ranks that are slow together: equal culprits save nothing singly, so a set of them is found by level and priced as one.
 
-Null hypothesis: the level of a rank (the median over steps of its excess over its peers, as a share of its work) is drawn from
-the same distribution as the levels of most of the others. Where those lie and how far apart is told by the shortest half of
-all levels, which no minority moves; the distance of a rank is held against Student's distribution (Bonferroni over ranks), and
-against its own steps, which may be red. So ranks that are unequal for good count as unequal, and stay quiet inside that spread,
-or inside the spread that devices of one model have anyway (``UNEQUAL``).
-Two ranks at least must be beyond the limit. Where ranks are so unequal that none is, a minority may still be a heap of its own:
-the gap below it is held against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels
-are Gaussian, in one role or in roles of two to eight, have such ranks (``bench/together.py``). Whether they are a finding is
-decided by their price: all of them mended together in one replay. Members that the joint saving does not need are left out. An
+Null hypothesis: the level of a rank (the median over steps of its excess over its peers, in work and gaps, as a share of its
+work) is drawn from the same distribution as the levels of most of the others. Where those lie and how far apart is told by
+the shortest half of all levels, which no minority moves; the distance of a rank is held against Student's distribution
+(Bonferroni over ranks), and against its own steps, which may be red. So ranks that are unequal for good count as unequal, and
+stay quiet inside that spread, or inside the spread that devices of one model have anyway (``UNEQUAL``). Where every rank has
+one peer only, levels mirror each other, and the pairs that differ least tell the spread. Two ranks at least must be beyond
+the limit, or one beyond a higher one. Where ranks are so unequal that none is, a minority may still be a heap of its own: the
+gap below it is held against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels are
+Gaussian, in one role or in roles of two to eight, have such ranks (``bench/size.py``). Whether they are a finding is decided
+by their price: all of them mended together in one replay. Members that the joint saving does not need are left out. An
 attribute may name a set; it does not find it.
 """
 
@@ -73,12 +74,14 @@ class Apart(Struct, frozen=True):
     """Of such a distance in two ranks of a job, or of such a heap."""
     heap: Mask
     """Ranks that are a heap of their own, above all others."""
+    lone: float
+    """Limit for one rank alone."""
 
     @property
     def beyond(self) -> Mask:
-        """Ranks that are slower than most others, if there are two at least."""
+        """Ranks that are slower than most others: two at least, or one that is far slower."""
         far: Mask = self.score > self.limit
-        return (far if far.sum() > 1 else np.zeros_like(far)) | self.heap
+        return (far if far.sum() > 1 else self.score > self.lone) | self.heap
 
 
 class Member(Struct, frozen=True):
@@ -139,7 +142,8 @@ def apart_from_peers(graph: Graph, blame: Blame) -> Apart | None:
     limit = student_quantile(PAIR / count, free)
     chance = np.array([min(1.0, BOTH * count * student_tail(float(s), free)) if np.isfinite(s) else 1.0 for s in score])
     heap, likely = _minority(level, known)
-    return Apart(level, score, limit, np.where(heap, np.minimum(chance, likely), chance), heap)
+    lone = student_quantile(FALSE_ALARMS / count, free)
+    return Apart(level, score, limit, np.where(heap, np.minimum(chance, likely), chance), heap, lone)
 
 
 def _between(level: Floats) -> tuple[float, float, int]:
@@ -190,13 +194,14 @@ def _gap(x: Floats, at: int) -> float:
 
 
 def relative_excess(graph: Graph, blame: Blame) -> Floats:
-    """Rank × window: excess of its own work over its peers, as a share of what they take for it; NaN where none is known."""
-    own = own_with_peers(graph, blame)
+    """Rank × window: excess of its own work and gaps over its peers, as a share of their work; NaN where none is known."""
+    own, gaps = own_with_peers(graph, blame), ~np.isnan(blame.gap_reference)
     ranks, windows = len(graph.ranks), len(graph.steps)
-    cell = (graph.rank_index * windows + graph.window)[own]
-    excess = weighed(cell, blame.excess_ns[own], ranks * windows).reshape(ranks, windows)
-    usual = weighed(cell, blame.peers.value_ns[own], ranks * windows).reshape(ranks, windows).mean(axis=1, keepdims=True)
-    return np.where(usual > 0, excess / np.where(usual > 0, usual, 1.0), np.nan)
+    cell = graph.rank_index * windows + graph.window
+    excess = weighed(cell[own], blame.excess_ns[own], ranks * windows)
+    excess = excess + weighed(cell[gaps], (graph.gap_ns - blame.gap_reference)[gaps], ranks * windows)
+    usual = weighed(cell[own], blame.peers.value_ns[own], ranks * windows).reshape(ranks, windows).mean(axis=1, keepdims=True)
+    return np.where(usual > 0, excess.reshape(ranks, windows) / np.where(usual > 0, usual, 1.0), np.nan)
 
 
 def own_with_peers(graph: Graph, blame: Blame) -> Mask:
@@ -220,11 +225,15 @@ def _own_error(share: Floats, known: Mask) -> Floats:
     return np.nan_to_num(error)
 
 
-def like_peers(graph: Graph, blame: Blame, rank: int) -> Change:
-    """A rank's own work, in all steps, as its peers have it."""
-    own = own_with_peers(graph, blame)
-    ops = np.flatnonzero(own & (graph.rank_index == rank))
-    return Change(ops, "work", "set", blame.usual_ns[ops], f"rank {int(graph.ranks[rank])} like its peers")
+def like_peers(graph: Graph, blame: Blame, rank: int) -> tuple[Change, Change]:
+    """A rank's own work and its gaps, in all steps, as its peers have them."""
+    mine, why = graph.rank_index == rank, f"rank {int(graph.ranks[rank])} like its peers"
+    ops = np.flatnonzero(own_with_peers(graph, blame) & mine)
+    gaps = np.flatnonzero(mine & (graph.gap_ns > np.nan_to_num(blame.gap_reference, nan=np.inf)))
+    return (
+        Change(ops, "work", "set", blame.usual_ns[ops], why),
+        Change(gaps, "gap", "set", np.rint(blame.gap_reference[gaps]).astype(np.int64), why),
+    )
 
 
 def slow_sets(e: Evidence, members: Sequence[Member]) -> list[SlowSet]:
@@ -321,11 +330,11 @@ def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | No
     took = took / np.maximum(usual[np.unique(role, return_inverse=True)[1]], 1.0)
     order = np.argsort(took, kind="stable")
     x = took[order]
-    cuts = np.arange(2, count // 2 + 1)  # so many are faster: two at least, half of them at most
+    cuts = np.arange(1, count // 2 + 1)  # so many are faster: half of them at most
     at = int(cuts[np.argmax(x[cuts] - x[cuts - 1])])
     faster, slower = x[:at], x[at:]
     # The cut is chosen, so half of the values tell.
-    if student_tail(_gap(x, at), (count - 1) // 2) > FALSE_ALARMS or faster.mean() <= 0:
+    if student_tail(_gap(x, at), max((count - 1) // 2, 2)) > FALSE_ALARMS or faster.mean() <= 0:
         return None
     share = float(slower.mean() / faster.mean() - 1)
     ops = np.flatnonzero(own & np.isin(graph.rank_index, order[at:]))

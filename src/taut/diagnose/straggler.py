@@ -9,6 +9,8 @@ For a link that was slow all along: the members of its ring end by habit and cha
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from taut.core.array_types import Ints
@@ -38,11 +40,24 @@ def detect(evidence: Evidence) -> list[Finding]:
     places, slowdowns = local_links(evidence), evidence.slowdowns
     by_rank = [any(caused_by_rank(slowdowns, rank, links) for rank in slowdowns.ranks) for links in places]
     since = [_since(evidence, place) for place, explained in zip(places, by_rank, strict=True) if not explained]
-    if evidence.both is not None:  # a baseline tells more than the order of ending
-        links = since or against_baseline.slow_links(evidence)
-    else:
-        links = since if places and not since else _dearer(evidence, since, _all_along(evidence))
-    return [*links, *(f for f in evidence.late_ranks if f.mode == MODE)]
+    # A baseline tells more than the order of ending.
+    along = all_along(evidence) if evidence.both is None else against_baseline.slow_links(evidence)
+    links = since if places and not since and evidence.both is None else _dearer(evidence, since, along)
+    ranks = [f for f in evidence.late_ranks if f.mode == MODE]
+    if links is along and evidence.both is None:
+        links, ranks = _of_slow_ranks(links, ranks)
+    return [*links, *ranks]
+
+
+def _of_slow_ranks(links: list[Finding], ranks: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Slow links of ranks that are slow in their own work, too, are part of these: a starved rank also sends late."""
+    for link in links:
+        ends = [{int(end) for end in name.split(":")} for name in link.links]
+        owner = next((f for f in ranks if f.reference == "peers" and all(pair & set(f.ranks) for pair in ends)), None)
+        if owner is not None:
+            links = [other for other in links if other is not link]
+            ranks = [replace(f, changes=(*f.changes, *link.changes)) if f is owner else f for f in ranks]
+    return links, ranks
 
 
 def _dearer(e: Evidence, since: list[Finding], along: list[Finding]) -> list[Finding]:
@@ -110,7 +125,7 @@ def shared_end(rank: int, graph: Graph) -> str:
     return f"all end at {rank_label(rank, graph.members)}: its network interface"
 
 
-def _all_along(e: Evidence) -> list[Finding]:
+def all_along(e: Evidence) -> list[Finding]:
     """At most one finding: links that were slow from the first step on, told by the order in which rings end."""
     graph, circles = e.graph, rings(e.graph)
     found = _one_place(graph, slow_links(graph, circles))

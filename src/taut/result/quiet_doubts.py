@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from taut.core.ids import least
 from taut.core.interval import estimate
 from taut.core.rank_words import rank_label, rank_labels
-from taut.core.reporting import LISTED_SHARE
+from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.slow_sets import shared_place, two_levels
+from taut.diagnose.slowdowns import Slowdowns
+from taut.replay.timeline import Change, Timeline, replay
 from taut.result.computed import Computed
 from taut.result.types import Estimate
 
@@ -23,15 +26,43 @@ FEW_STEPS = 20
 
 def quiet_doubts(a: Computed, share: dict[str, float]) -> list[str]:
     """One sentence for each doubt, with what would settle it; empty where the run is healthy as far as can be told."""
-    found = (_ranks_missing(a), _two_heaps(a), _saving(a) or _one_step(a, share), _unexplained(a, share), _transfers(share))
+    found = (
+        _ranks_missing(a, share),
+        _clocks(a),
+        _two_heaps(a),
+        _saving(a) or _one_step(a, share),
+        _hiccups(a),
+        _ends_apart(a),
+        _gaps(a),
+        _unexplained(a, share),
+        _transfers(share),
+    )
     return [doubt for doubt in found if doubt]
 
 
-def _ranks_missing(a: Computed) -> str | None:
+def _ranks_missing(a: Computed, share: dict[str, float]) -> str | None:
+    """Ranks that were not traced: what they do shows as waiting and transfer on the others."""
     world, traced = a.graph.trace.world_size, len(a.graph.ranks)
-    if world is None or 2 * traced >= world:
+    if world is None or traced >= world:
+        return None
+    lost = sum(share[fate] for fate in ("exposed transfer", "fault wait", "jitter wait", "unexplained"))
+    if 2 * traced >= world and lost < UNEXPLAINED:
         return None
     return f"{traced} of {world} ranks were traced: what the others do is not known; traces of all ranks would tell."
+
+
+def _clocks(a: Computed) -> str | None:
+    """Clocks of which some are known to be off, and others are hardly known: who is late cannot be told."""
+    clock, step_ns = a.graph.clock, float(np.median(a.observed.window_ns))
+    doubtful = 0.5 * (clock.hi_ns - clock.lo_ns) >= LISTED_SHARE * step_ns
+    if not clock.applied.any() or not doubtful.any():
+        return None
+    widest = 0.5 * float((clock.hi_ns - clock.lo_ns).max())
+    who = rank_labels(clock.rank[doubtful].tolist(), a.graph.members)
+    return (
+        f"The clocks of some ranks are off, and that of {who} is known to ± {spell(widest)} only: who is late is not sure; "
+        "synchronised clocks (PTP, chrony), or more steps, would tell."
+    )
 
 
 def _two_heaps(a: Computed) -> str | None:
@@ -63,12 +94,69 @@ def _saving(a: Computed) -> str | None:
     saved = a.observed.window_ns[:, None] - walls
     best = int(np.argmax(saved.sum(axis=0)))
     found = estimate(lambda s: saved[s, best].sum(axis=-1) / np.maximum(a.observed.window_ns[s].sum(axis=-1), 1), steps)
-    if found is None or (found.value if found.lo is None else found.lo) < LISTED_SHARE:
+    if found is None:
+        return None
+    # In few steps one that was late beyond all doubt, once, is no habit yet, and no reason to call the run healthy.
+    late = steps < FEW_STEPS and blame.fault_ns[g.rank_index == asked[best]].any()
+    if (found.value if late else _least(found)) < LISTED_SHARE:
         return None
     who = rank_label(int(g.ranks[asked[best]]), g.members)
     return (
         f"If {who} were like its peers, the run would be {_per_cent(found)} shorter, and no test calls it slow: {_more(steps)}."
     )
+
+
+def _hiccups(a: Computed) -> str | None:
+    """Transfers that now and then take far longer than usual, at no place that can be told."""
+    g = a.graph
+    if not len(g.gates):
+        return None
+    found = _shorter(a, replay(g, [Change(np.arange(len(g)), "work", "set", Slowdowns(g).without_hiccups())]))
+    if found is None or _least(found) < LISTED_SHARE:
+        return None
+    return (
+        f"Some transfers take far longer than usual; without them the run would be {_per_cent(found)} shorter, and no link "
+        "stands out: the flight recorder over many more steps, or retransmission counters of the hosts, would tell."
+    )
+
+
+def _ends_apart(a: Computed) -> str | None:
+    """Members of collectives that end at different times, in no order that tells a link."""
+    g = a.graph
+    rows = np.flatnonzero(g.gate >= 0)
+    if not len(rows):
+        return None
+    found = _shorter(
+        a, replay(g, [Change(rows, "work", "set", least(g.gate[rows], len(g.gates), g.work_ns[rows])[g.gate[rows]])])
+    )
+    if found is None or 100 * _least(found) < UNEXPLAINED:
+        return None
+    return (
+        f"Members of the same collectives end at different times; if all ended with the first, the run would be "
+        f"{_per_cent(found)} shorter. Slow links or busy hosts do that: a baseline run, or the order of the ring, would tell."
+    )
+
+
+def _gaps(a: Computed) -> str | None:
+    """Time in which ranks do nothing that was recorded."""
+    found = _shorter(a, a.gap_free)
+    if found is None or 100 * _least(found) < UNEXPLAINED:
+        return None
+    return (
+        f"Without the gaps in which ranks did nothing that was recorded, the run would be {_per_cent(found)} shorter: "
+        "a trace of the hosts (Python stacks, garbage collection, system calls) would tell why."
+    )
+
+
+def _shorter(a: Computed, other: Timeline) -> Estimate | None:
+    """By which share another timeline is shorter than the observed one."""
+    saved, whole = a.observed.window_ns - other.window_ns, a.observed.window_ns
+    return estimate(lambda s: saved[s].sum(axis=-1) / np.maximum(whole[s].sum(axis=-1), 1), len(whole))
+
+
+def _least(found: Estimate) -> float:
+    """Lower end of its interval; the value itself, where one step has none."""
+    return found.value if found.lo is None else found.lo
 
 
 def _one_step(a: Computed, share: dict[str, float]) -> str | None:
