@@ -110,6 +110,21 @@ def test_langfuse(form: str) -> None:
     assert list(zip(trace.failures.name, trace.failures.error, strict=True)) == [("m-1 again", "429 rate limited")]
 
 
+def test_runs_of_langsmith() -> None:
+    runs = [
+        {"id": name, "trace_id": "t", "name": name, "run_type": kind, "start_time": at(begin), "end_time": at(end),
+         "parent_run_id": None if name == "turn" else "turn", "status": "error" if error else "success", "error": error, **more}
+        for name, kind, begin, end, error, more in (
+            ("turn", "chain", 0, 9, None, {}),
+            ("ask", "llm", 1, 5, None, {"prompt_tokens": 7, "completion_tokens": 3}),
+            ("look up", "tool", 5, 8, "TimeoutError()", {}),
+        )
+    ]  # fmt: skip
+    trace = loaded("\n".join(map(json.dumps, runs)).encode())
+    assert (trace.counts["tokens in"], trace.counts["tokens out"]) == (7, 3)
+    assert list(zip(trace.failures.name, trace.failures.error, strict=True)) == [("application look up", "TimeoutError()")]
+
+
 def test_traces_without_observations_are_refused_by_name() -> None:
     text = json.dumps({"data": [{"id": "t", "timestamp": at(0), "projectId": "p", "observations": ["a", "b"]}]}).encode()
     assert agent_spans.sniff(text)

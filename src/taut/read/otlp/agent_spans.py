@@ -1,4 +1,4 @@
-"""Spans of agents as JSON objects: OpenInference (Phoenix), Langfuse, and what OpenTelemetry's console exporter prints.
+"""Spans of agents as JSON objects: OpenInference (Phoenix), Langfuse, LangSmith, OpenTelemetry's console exporter.
 
 One object a line, one after the other, a list, or a page of an API (``{"data": […]}``). A generation, or a span of kind LLM or
 EMBEDDING, is a call to its model, which becomes a far end.
@@ -93,6 +93,10 @@ class _Row(msgspec.Struct):
     usage_details: msgspec.Raw = _NULL
     input: msgspec.Raw = _NULL
     error: Json = None
+    run_type: Json = None
+    parent_run_id: str | None = None
+    prompt_tokens: Number = None
+    completion_tokens: Number = None
     observations: msgspec.Raw = _NULL
     data: msgspec.Raw = _NULL
     spans: msgspec.Raw = _NULL
@@ -107,7 +111,8 @@ def sniff(head: bytes) -> bool:
         return True
     if not _TRACE.search(text) or not _START.search(text):
         return False
-    observed = _TYPE.search(text) is not None or b'"parentObservationId"' in text or b'"parent_observation_id"' in text
+    keys = (b'"parentObservationId"', b'"parent_observation_id"', b'"parent_run_id"')
+    observed = _TYPE.search(text) is not None or any(key in text for key in keys)
     return observed or (_SPAN.search(text) is not None and b'"parent_id"' in text)
 
 
@@ -166,7 +171,7 @@ def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
     at = len(out.span)
     context = row.context or _Context()
     kind = KINDS.get(_text(row.kind).rpartition(".")[2].rpartition("_")[2].upper(), 0) if row.kind is not None else 0
-    said = _text(row.type) or ("" if _text(row.span_kind).upper() in KINDS else _text(row.span_kind))
+    said = _text(row.type) or _text(row.run_type) or ("" if _text(row.span_kind).upper() in KINDS else _text(row.span_kind))
     failed = _failed(row)
     known = _facts(row, said.upper())
     if known.calls_model and not kind:
@@ -177,7 +182,7 @@ def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
     service = services.setdefault(_service(row), len(services))
     out.trace.append(context.trace_id or row.traceId or row.trace_id or row.flat_trace or "")
     out.span.append(context.span_id or row.flat_span or row.span_id or _text(row.id) or f"span {at}")
-    out.parent.append(row.parent_id or row.parentObservationId or row.parent_observation_id or "")
+    out.parent.append(row.parent_id or row.parentObservationId or row.parent_observation_id or row.parent_run_id or "")
     out.name.append(row.name or said.lower() or "span")
     out.kind.append(kind)
     out.failed.append(failed)
@@ -188,7 +193,7 @@ def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
 
 def _failed(row: _Row) -> bool:
     if row.status is None and row.status_code is None:
-        return row.level == "ERROR"
+        return row.level == "ERROR" or bool(row.run_type and row.error)
     words = (row.status_code, row.level, row.status, under(row.status, "status_code"), under(row.status, "code"))
     return any(_text(word).rpartition(".")[2].upper() in ("ERROR", "STATUS_CODE_ERROR") for word in words)
 
@@ -203,6 +208,8 @@ def _facts(row: _Row, said: str) -> Facts:
     for used in (row.usageDetails, row.usage_details, row.usage):
         if len(used) > 4:
             _add_tokens(known, used)
+    known.tokens_in = known.tokens_in if row.prompt_tokens is None else whole(row.prompt_tokens)
+    known.tokens_out = known.tokens_out if row.completion_tokens is None else whole(row.completion_tokens)
     if len(row.input) > 4 and not known.content and known.operation:
         known.content = content_of([b"input.value\0" + bytes(row.input)])
     return known
