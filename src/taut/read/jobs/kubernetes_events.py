@@ -15,9 +15,10 @@ import msgspec
 from taut.core.errors import InputRefused
 from taut.read.actions.control_log import ControlLog
 from taut.read.actions.kube_actions import decisions
+from taut.read.jobs.event_sightings import place_of, sightings
 from taut.read.jobs.job_words import JobLog, table
 from taut.read.jobs.kube_event import Event
-from taut.read.jobs.pod_attempts import attempts, place_of, sightings
+from taut.read.jobs.pod_attempts import attempts
 
 # What the command prints begins with one of these keys, whatever it lists.
 _OBJECT = re.compile(rb'\s*+\{\s*+"(?:kind|apiVersion|metadata|items)"\s*+:')
