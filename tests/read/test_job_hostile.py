@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taut.core.errors import InputRefused
 from taut.ledger.attempt_ledger import charge_attempts
 from taut.read.jobs import gather_jobs as job_gather
-from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, trainer_state, training_log
+from taut.read.jobs import job_table, kubectl_text, sacct, sacct_json, slurmctld, trainer_state, training_log
 from taut.read.jobs import kubernetes_events as kubernetes
 from taut.read.load import FORMATS
 
@@ -41,6 +41,12 @@ VALID: dict[Any, bytes] = {
     b"[2026-01-01T00:00:08.500] preempted JobId=12 has been requeued to reclaim resources for JobId=13\n"
     b"[2026-01-01T00:00:30.000] sched: Allocate JobId=12 NodeList=n[1-2] #CPUs=6 Partition=low\n",
     kubernetes: json.dumps({"items": [EVENT, {**EVENT, "reason": "BackOff"}]}).encode(),
+    kubectl_text: b"Name:  b-0\nNamespace:  a\nNode:  n1/10.0.0.1\nStart Time:  Thu, 01 Jan 2026 00:00:00 +0000\nContainers:\n"
+    b"  c:\n    Last State:  Terminated\n      Reason:  Error\n      Exit Code:  1\n"
+    b"      Started:  Thu, 01 Jan 2026 00:21:30 +0000\n      Finished:  Thu, 01 Jan 2026 00:21:40 +0000\n"
+    b"    Restart Count:  8\n    Limits:\n      nvidia.com/gpu:  8\nEvents:\n"
+    b"  Normal   Scheduled  25m                 default-scheduler  Successfully assigned a/b-0 to n1\n"
+    b"  Warning  BackOff    1s (x9 over 24m)    kubelet            Back-off restarting failed container\n",
     job_table: json.dumps(
         [{"id": "a", "num_gpus": 2, "attempts": [{"start_time": "2026-01-01 00:00:00", "end_time": 1767229200}]}]
     ).encode(),

@@ -286,6 +286,7 @@ def _cut(t: Table, begin: Ints, end: Ints, last: Mask, resumed: Ints, back: Ints
     # The first step in the log ended then: it began as many steps earlier as it lies ahead of the checkpoint.
     ready = np.where(stepped, t.first_step_ns - np.minimum(ahead.astype(np.float64) * step_ns, 9e18), begin)
     initial = np.where(stepped, np.clip(ready - begin, 0, span), 0).astype(np.int64)
+    initial = np.where(outcome == "pending", span, initial)  # it has its place, and does not get to run
     restore = np.minimum(np.maximum(t.restore_took_ns, 0), np.where(stepped, initial, span))
     initial = np.maximum(initial, restore)
     # An attempt fell if another followed though it did not complete, or if its outcome says so.

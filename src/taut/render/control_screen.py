@@ -14,6 +14,8 @@ from taut.result.types import ControlResult, Estimate, RelationCost, RelationRes
 STYLE = {"coherent": "bold green", "oscillating": "bold yellow", "amplifying": "bold red", "incoherent": "bold magenta"}
 RELATIONS, CONTROLLERS, NOTES = 12, 6, 8
 """Lines at most; the rest stands in the JSON."""
+STUCK = 2
+"""Stuck jobs in the verdict."""
 PLACED, RANKS = 5, 4
 """Relations, and ranks of each, beside the rest of an analysis."""
 SURE = 0.001
@@ -65,7 +67,8 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
     found = result.relations
     what = count(len(found), "relation") if found else "no relation"
     text = f"Control is {regime}: {what} among {count(len(result.controllers), 'controller')}."
-    return Text(f"{_headline(found[0])} {text}" if found else text, style=STYLE.get(regime, "bold cyan"))
+    stuck = [safe(one.text) for one in (result.stuck or [])[:STUCK]]
+    return Text(" ".join([*stuck, *([_headline(found[0])] if found else []), text]), style=STYLE.get(regime, "bold cyan"))
 
 
 def _headline(one: RelationResult) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from taut.control.stuck_jobs import stuck, stuck_text
 from taut.core.array_types import Ints
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
@@ -55,6 +56,7 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
         worst=_worst(ledger),
         rows=_rows(recorded, ledger) if alone or len(recorded) <= LISTED else [],
         traced_attempt=_traced(recorded, window) if alone else None,
+        stuck=stuck(recorded),
     )
 
 
@@ -137,17 +139,18 @@ def _job(ledger: Attempts, a: int, b: int, lost: Ints) -> RestartedJob:
     rows, t = ledger.rows[a:b], ledger.recorded
     held = sum(int(sum(column[a:b])) for column in ledger.cells.values())
     held -= sum(int(sum(column[a:b])) for column in ledger.not_held.values())
+    every = np.flatnonzero(t.job == t.job[rows[0]])  # also attempts of which no time is known
     return RestartedJob(
         job=str(t.job[rows[0]]),
         name=str(t.name[rows[0]]) or None,
-        attempts=b - a,
+        attempts=len(every),
         held=int(ledger.most[a]) if ledger.unit else None,
         outcome=str(t.outcome[rows[-1]]) or None,
         held_rank_ns=held,
         discarded_rank_ns=int(sum(lost[a:b])),
         at_most=bool(sum(ledger.cells["discarded at most"][a:b]) > 0),
         down_ns=int(ledger.gap_ns[a:b].sum()),
-        outcomes=dict(Counter(str(t.outcome[row]) or "not told" for row in rows).most_common()),
+        outcomes=dict(Counter(str(t.outcome[row]) or "not told" for row in every).most_common()),
     )
 
 
@@ -175,6 +178,7 @@ def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) ->
         saved_step=_known(recorded.saved_step[i]),
         restarts_left=_known(recorded.restarts_left[i]),
         fates=None if cells is None else {fate: int(column[place]) for fate, column in cells if column[place]},
+        failures=_known(recorded.failures[i]),
     )
 
 
@@ -247,7 +251,8 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
 
 def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
-    return " ".join(filter(None, (_tries(found), _lost(found), advice(found.rows) if found.jobs == 1 else "")))
+    told = (stuck_text(found.stuck or []), _tries(found), _lost(found), advice(found.rows) if found.jobs == 1 else "")
+    return " ".join(filter(None, told))
 
 
 def _tries(found: AttemptsResult) -> str:

@@ -629,6 +629,29 @@ class AttemptRow(Part, frozen=True, kw_only=True):
     restarts_left: int | None
     fates: dict[str, int] | None
     """Fate → rank-ns."""
+    failures: int | None = None
+    """How often what ended it, or keeps it from running, was reported."""
+
+
+class StuckJob(Part, frozen=True, kw_only=True):
+    """A job that does not get to run, or fails again and again."""
+
+    job: str
+    attempts: int
+    """How often it was started."""
+    failures: int
+    """How often what keeps it from running, or ended it, was reported."""
+    reason: str
+    since_ns: int | None
+    """When that began."""
+    held_ns: int | None
+    """How long it has held its place all the same; null if it has none, or that is not known."""
+    nodes: str | None
+    """Where its place is."""
+    remedy: str | None
+    """What to do."""
+    text: str
+    """All of it in one sentence."""
 
 
 class AttemptsResult(Part, frozen=True, kw_only=True):
@@ -660,6 +683,8 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     rows: list[AttemptRow] = field(name="list")
     """The attempts: of a single job the last ones, of several jobs all or, if there are too many, none."""
     traced_attempt: int | None
+    stuck: list[StuckJob] | None = None
+    """Jobs that do not get to run, or fail again and again, those that hold something longest first."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -789,6 +814,8 @@ class ControlResult(Part, frozen=True, kw_only=True):
     """By name (docs/control.md)."""
     regime: ControlRegime
     partial: list[str]
+    stuck: list[StuckJob] | UnsetType = UNSET
+    """Jobs that do not get to run, or fail again and again; absent inside an analysis, and where there are none."""
     overhead: FateBy | UnsetType = UNSET
     discarded: FateBy | UnsetType = UNSET
 
@@ -980,6 +1007,48 @@ class RankRow(Part, frozen=True, kw_only=True):
     """Waiting that its faults and gaps caused, rank-ns."""
 
 
+class FailedClass(Part, frozen=True, kw_only=True):
+    """Spans of one class in which errors began."""
+
+    op_class: str = field(name="class")
+    failed: int
+    """Those in which an error began."""
+    spans: int
+    """Spans of this class, failed or not."""
+    error: str | None
+    """What most of them say."""
+    first_ns: int
+    last_ns: int
+    busy_ns: int
+    """What they took, ns."""
+    tokens: int | None
+    remedy: str | None = None
+    """What to do."""
+
+
+class FailedSpans(Part, frozen=True, kw_only=True):
+    """Spans that ended in an error."""
+
+    failed: int
+    """How many."""
+    spans: int
+    """How many there are."""
+    began: int
+    """Those of the failed in which an error began; the others passed one on."""
+    requests: int
+    """Requests, or turns of agents."""
+    touched_requests: int
+    """Requests with a failed span …"""
+    failed_requests: int
+    """… and those whose outermost span failed."""
+    first_ns: int
+    last_ns: int
+    busy_ns: int
+    """What those took in which errors began, ns."""
+    by: list[FailedClass]
+    """The most frequent first."""
+
+
 class AnalysisResult(Part, frozen=True, kw_only=True):
     """What ``taut analyze --json`` prints. Where there are only job logs, what only traces tell is null."""
 
@@ -1013,6 +1082,8 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     """Ranks, those of findings first, then those that others waited for most."""
     device: Device | None = None
     """None without an accelerator."""
+    failed: FailedSpans | None = None
+    """Spans that ended in an error; null where none did, or the trace has no spans."""
     baseline: Baseline | None = None
     """None without ``--baseline``."""
 

@@ -14,6 +14,8 @@ from taut.read.jobs import job_words as words
 
 USER = "user"
 LAUNCHER = "torchrun"
+RESTARTS_INSIDE = {"kubernetes": "kubelet"}
+"""Who starts again what keeps its place, by who started it first; else a launcher."""
 KEPT = {words.COMPLETED: "kept", **dict.fromkeys((words.RUNNING, words.PENDING, ""), "")}
 """What became of an attempt in the words of actions; any other end is a failure."""
 ENDS = {
@@ -47,12 +49,13 @@ def _starts(attempts: Table, rows: Ints, controller: Texts, launched: Mask, firs
     ran = np.where((a.end_ns >= a.start_ns) & (a.end_ns >= 0), a.end_ns - a.start_ns, NULL)
     kept = np.array([KEPT.get(outcome, "failed") for outcome in a.outcome.tolist()], dtype=np.object_)
     texts = number.astype(str).astype(np.object_)
+    launcher = np.array([RESTARTS_INSIDE.get(name, LAUNCHER) for name in controller[rows].tolist()], dtype=np.object_)
     return Table(
         Action,
         {
             "time_ns": a.start_ns,
             "layer": np.where(inside, "runtime", "scheduler").astype(np.object_),
-            "controller": np.where(inside, LAUNCHER, controller[rows]).astype(np.object_),
+            "controller": np.where(inside, launcher, controller[rows]).astype(np.object_),
             "target": a.job,
             "work": a.job,
             "knob": np.where(inside, "attempt", "allocation").astype(np.object_),

@@ -102,7 +102,10 @@ def table_of(rows: Sequence[Mapping[str, Json]], label: str) -> tuple[Table, boo
 
 
 def numbered(attempts: Table) -> Table:
-    """Attempts in order of job (as first seen) and start, numbered from 1; one that never started comes where it was queued."""
+    """Attempts in order of job (as first seen) and start, numbered from 1.
+
+    One that never started comes where it was queued, one without any time behind the one before it.
+    """
     if not len(attempts):
         return attempts
     begins = np.flatnonzero(np.concatenate([[True], attempts.job[1:] != attempts.job[:-1]]))
@@ -111,6 +114,9 @@ def numbered(attempts: Table) -> Table:
     at = np.where(
         attempts.start_ns >= 0, attempts.start_ns, np.where(attempts.submit_ns >= 0, attempts.submit_ns, attempts.end_ns)
     )
+    if (at < 0).any():
+        before = np.maximum.accumulate(np.where(at >= 0, np.arange(len(at)), 0))
+        at = np.where((at < 0) & (job[before] == job), at[before], at)
     if not ((job[1:] > job[:-1]) | ((job[1:] == job[:-1]) & (at[1:] >= at[:-1]))).all():
         order = np.lexsort((np.arange(len(job)), at, job))
         attempts, job = attempts.take(order), job[order]
