@@ -108,8 +108,8 @@ def _relation(
     because = (
         f"{thing(name)} was preempted {most} of {total} times{by} and did not get through; {works} jobs were there, "
         f"{total / works:.2g} preemptions each on average: with equal chances, one log in {1 / max(p, 1e-12):.3g} has a job "
-        f"that is preempted so often, so this one makes way for the others: raise its priority, let it save its work, or exempt it "
-        f"from preemption for as long as it needs"
+        f"that is preempted so often, so this one makes way for the others: raise its priority, let it save its work, or "
+        f"exempt it from preemption for as long as it needs"
     )
     return Relation(KIND, who, name, "preemption", most, most / max(total / works, 1e-9), p, because, *cost)
 

@@ -97,8 +97,8 @@ def test_tasks_of_an_array_are_jobs_that_were_queued_with_it() -> None:
     [
         (("sched: Allocate JobID=5 NodeList=n1 #CPUs=1 Partition=p", "job_complete: JobID=5 State=0x1 NodeCnt=1 WEXITSTATUS 1"),
          [("5", 60, "failed")]),
-        (("backfill: Started JobId=5 in p on n1", "requeue job 5 due to failure of node n1", "backfill: Started JobId=5 in p on n2",
-          "preempted job 5 has been killed"), [("5", 60, "node failed"), ("5", 60, "preempted")]),
+        (("backfill: Started JobId=5 in p on n1", "requeue job 5 due to failure of node n1",
+          "backfill: Started JobId=5 in p on n2", "preempted job 5 has been killed"), [("5", 60, "node failed"), ("5", 60, "preempted")]),
         (("sched: Allocate JobId=5 NodeList=n1 #CPUs=1 Partition=p",
           "Batch JobId=5 missing from batch node n1 (not found BatchStartTime after startup), Requeuing job"),
          [("5", 60, "node failed"), ("5", 0, "pending")]),
