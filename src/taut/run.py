@@ -132,14 +132,22 @@ def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mappi
 def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
-    metrics: Sequence[str | Path] = (), places: str | None = None,
+    metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "",
 ) -> Analysis | JobAnalysis:  # fmt: skip
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it."""
     paths = listed(paths)
     say = progress or (lambda stage: None)
     say("reading")
     placed = None if topology is None else load_topology(topology)
-    box = [read(paths, metrics_at=metrics, places=places, progress=lambda done, total: say(f"reading {done}/{total}"))]
+    box = [
+        read(
+            paths,
+            metrics_at=metrics,
+            places=places,
+            columns=columns,
+            progress=lambda done, total: say(f"reading {done}/{total}"),
+        )
+    ]
     name = digest(box[0], prices, placed, pays, envelope, places)
     if not len(box[0].ops) and not len(box[0].attempts):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

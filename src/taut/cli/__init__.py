@@ -93,6 +93,10 @@ ANALYSIS_OPTIONS = (
         "'worker→rank' (the rank itself); -> will do.",
     ),
     click.option(
+        "--columns", metavar="NAMES", default="",
+        help="Columns of a job list without a header (sacct -n), as sacct -o was given them: JobID,State,Start,End",
+    ),
+    click.option(
         "--fail-on", metavar="SHARE", type=Real(0, 1),
         help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
     ),
@@ -119,6 +123,7 @@ class AnalysisOptions(TypedDict):
     topology: str | None
     metrics: tuple[str, ...]
     places: str | None
+    columns: str
     fail_on: float | None
     pays: float | None
     all_ranks: bool
@@ -176,6 +181,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
         analysis = run_analyze(
             inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
             pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
+            columns=options["columns"],
         )  # fmt: skip
         result = analysis.result
     lost = shown(lambda: _show(analysis, options["as_json"], options["all_ranks"]))

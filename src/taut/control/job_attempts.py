@@ -65,7 +65,7 @@ class Jobs:
     @property
     def counted(self) -> bool:
         """Every attempt's accelerators are recorded."""
-        return bool((self.accelerators > 0).all())
+        return bool((self.accelerators >= 0).all() and (self.accelerators > 0).any())
 
     def held_ns(self, rows: Ints) -> int:
         """Time that attempts held accelerators, or where these are not counted, time alone."""
@@ -75,7 +75,9 @@ class Jobs:
     def rank_ns(self, rows: Ints) -> int | None:
         """Time × accelerators of some attempts; None where these are not counted."""
         held = self.accelerators[rows]
-        return int((self.took_ns[rows] * held)[self.known[rows]].sum()) if len(rows) and (held > 0).all() else None
+        return (
+            int((self.took_ns[rows] * held)[self.known[rows]].sum()) if len(rows) and (held >= 0).all() and held.any() else None
+        )
 
     def ended_at(self, name: str, times_ns: Ints) -> Ints:
         """Attempts of a job that ended when something was done, to the second that logs may differ."""

@@ -169,8 +169,8 @@ def _spikes_of_jobs(log: Log) -> list[Relation]:
         of = len(np.unique(jobs.job[rows]))
         because = (
             f"{_ended_there(all_of_it, 'attempts of jobs')}; a limit of {_limit(spike.at)} that the log does not name ends "
-            f"them, and all {count} were started again{' by ' + joined(who) if any(who) else ''} under the same limit: {of} jobs "
-            f"did up to {spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job after "
+            f"them, and all {count} were started again{' by ' + joined(who) if any(who) else ''} under the same limit: "
+            f"{of} jobs did up to {spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job after "
             f"{_limit(spike.at)} (a watchdog, a session or token that expires, a collective's timeout)"
             f"{_next_attempts(jobs.gaps_ns() / 1e9)}"
         )
