@@ -170,8 +170,8 @@ def _spikes_of_jobs(log: Log) -> list[Relation]:
         because = (
             f"{_ended_there(all_of_it, 'attempts of jobs')}; a limit of {_limit(spike.at)} that the log does not name ends "
             f"them, and all {count} were started again{' by ' + joined(who) if any(who) else ''} under the same limit: "
-            f"{of} jobs did up to {spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job after "
-            f"{_limit(spike.at)} (a watchdog, a session or token that expires, a collective's timeout)"
+            f"{of} jobs did up to {spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job "
+            f"after {_limit(spike.at)} (a watchdog, a session or token that expires, a collective's timeout)"
             f"{_next_attempts(jobs.gaps_ns() / 1e9)}"
         )
         out.append(Relation(KIND, who, "", "time limit", count, spike.at, spike.p, because, jobs.rank_ns(rows)))
@@ -198,14 +198,14 @@ def _one_of_each(of: Ints | Codes, took: Floats) -> Mask:
 
 def _beside_cycles(took: Floats) -> list[Spike]:
     """The spike of durations; where all others are multiples of a cycle, of those spread over it."""
-    found = constants(took, listed=False)
+    found = constants(took, listed=False, least=2 * LEAST)
     period = period_of(took[~found[0].holds(took)]) if found else 0.0
     if not period:
         return found
     order = np.argsort(took, kind="stable")
     spread = took.copy()
     spread[order] += period * ((np.arange(len(took)) * GOLDEN) % 1 - 0.5)  # evenly, and never by chance
-    return constants(spread, listed=False, least_width=period)
+    return constants(spread, listed=False, least_width=period, least=2 * LEAST)
 
 
 def period_of(took: Floats) -> float:
@@ -266,14 +266,15 @@ def _limit(seconds: float) -> str:
     return spell(seconds * 1e9)
 
 
-def constants(took_s: Floats, listed: bool = True, least_width: float = 0.0) -> list[Spike]:
+def constants(took_s: Floats, listed: bool = True, least_width: float = 0.0, least: int = 4 * LEAST) -> list[Spike]:
     """The spike of durations that stands out most, a round constant rather than another as sure; none if too few.
 
-    ``listed`` leaves it out where chance would explain it (5 %); no window is narrower than ``least_width``.
+    ``listed`` leaves it out where chance would explain it (5 %); no window is narrower than ``least_width``, and
+    of fewer durations than ``least`` nothing is claimed.
     """
     took = np.sort(took_s[took_s > 0])
     took = took[:: -(-len(took) // MOST)] if len(took) > MOST else took
-    if len(took) < 4 * LEAST:
+    if len(took) < least:
         return []
     free, fixed = _scan(took, took, 1, least_width), _scan(took, rounds(took[0], took[-1]), 0, least_width)
     best = [spike for spike in (fixed, free) if spike is not None]

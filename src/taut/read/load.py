@@ -77,6 +77,8 @@ FORMATS = (
     Format("sacct", "jobs.sacct"),
     Format("sacct json", "jobs.sacct_json"),
     Format("slurmctld", "jobs.slurmctld"),
+    Format("pbs", "jobs.pbs"),
+    Format("lsf", "jobs.lsf"),
     Format("kubernetes", "jobs.kubernetes_events"),
     Format("job table", "jobs.job_table"),
     Format("training log", "jobs.training_log"),

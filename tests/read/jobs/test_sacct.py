@@ -208,7 +208,7 @@ def test_rows_without_a_header_whose_values_tell_what_they_are() -> None:
 
 def test_rows_without_a_header_that_leave_a_doubt_ask_for_it(tmp_path: Path) -> None:
     text = "".join(f"{k}|COMPLETED|2026-01-01T00:00:00|2026-01-01T0{k}:00:00\n" for k in (1, 2))
-    with pytest.raises(InputRefused, match="without a header.*--columns JobID,State,Start,End"):
+    with pytest.raises(InputRefused, match=r"without a header.*--columns JobID,State,Start,End"):
         sacct.load(text.encode(), "s")
     path = tmp_path / "rows.txt"
     path.write_text(text)
@@ -219,7 +219,8 @@ def test_rows_without_a_header_that_leave_a_doubt_ask_for_it(tmp_path: Path) -> 
 
 
 def test_plain_rows_without_a_header_or_a_rule() -> None:
-    rows = "12   COMPLETED 2026-01-01T00:00:10 2026-01-01T01:00:10   01:00:00\n13  FAILED 2026-01-01T00:00:10 2026-01-01T02:00:10 02:00:00 \n"
+    rows = "12   COMPLETED 2026-01-01T00:00:10 2026-01-01T01:00:10   01:00:00\n"
+    rows += "13  FAILED 2026-01-01T00:00:10 2026-01-01T02:00:10 02:00:00 \n"
     assert lengths(rows) == [("12", "completed", 3600), ("13", "failed", 7200)]
     assert lengths("JobID State Start End\n12 COMPLETED 2026-01-01T00:00:10 2026-01-01T01:00:10\n")[0] == TWO[0]
 
@@ -230,7 +231,7 @@ def test_plain_rows_without_a_header_or_a_rule() -> None:
         ("JobID    JobName  Partition    Account  AllocCPUS      State ExitCode\n"
          "------------ ---------- ---------- ---------- ---------- ---------- --------\n12 a b c 1 COMPLETED 0:0\n",
          "without times.*Start, End or Elapsed"),
-        ("JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n 12 main a b R 1:00 1 n1\n", "squeue.*sacct"),
+        ("JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n 12 main a b R 1:00 1 n1\n", "squeue.*sacct"),
         ("12|COMPLETED|a\n", "without a header"),
     ],
     ids=["no times", "squeue", "no header"],
