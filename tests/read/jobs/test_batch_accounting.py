@@ -30,8 +30,8 @@ PBS = f"""01/01/2026 00:00:00;L;license;floating license hour:3 day:3
 def attempts(reader: Any, text: str) -> list[tuple[Any, ...]]:
     assert reader.sniff(text.encode())
     t = reader.load(text.encode(), "x").attempts
-    return list(zip(t.job, (t.start_ns // 10**9 - T).tolist(), (t.end_ns // 10**9 - T).tolist(), t.outcome, t.accelerators.tolist(),
-                    strict=True))  # fmt: skip
+    start, end = ((ns // 10**9 - T).tolist() for ns in (t.start_ns, t.end_ns))
+    return list(zip(t.job, start, end, t.outcome, t.accelerators.tolist(), strict=True))
 
 
 def test_a_requeued_job_of_pbs_has_two_attempts_and_its_accelerators() -> None:
@@ -47,9 +47,9 @@ def test_a_requeued_job_of_pbs_has_two_attempts_and_its_accelerators() -> None:
 def finished(job: int, start: int, status: int, code: int, why: int, index: int = 0) -> str:
     usage = "1.0 " * 19
     return (
-        f'"JOB_FINISH" "10.1" {T + start + 100} {job} 501 33554434 8 {T} 0 0 {T + start} "ada" "gpu" "" "" "" "login" "run ""a""" '
-        f'"" "" "" "j.{job}" 0 2 "n1" "n2" {status} 60.0 "train" "python a.py" {usage}"" "default" {code} 8 "" "" {index} 1 1 "" "" '
-        f'"" "" 0 "" {why} "" -1 "" "" "" "" -1 "" ""\n'
+        f'"JOB_FINISH" "10.1" {T + start + 100} {job} 501 33554434 8 {T} 0 0 {T + start} "ada" "gpu" "" "" "" "h" "a ""b""" '
+        f'"" "" "" "j.{job}" 0 2 "n1" "n2" {status} 60.0 "train" "python a.py" {usage}"" "default" {code} 8 "" "" {index} 1 '
+        f'1 "" "" "" "" 0 "" {why} "" -1 "" "" "" "" -1 "" ""\n'
     )
 
 

@@ -27,9 +27,8 @@ _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d);([A-Za-z]);([^;]{1
 _HEAD = re.compile(rb"\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;\n]{1,200};")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z_.]{1,80})=(\"[^\"]*\"|\S*)")
 _JOB = re.compile(r"(\d{1,12})(?:\[(\d{1,9})\])?")
-_WALL = -29
-"""Exit status of a job whose time ran out, in PBS; TORQUE ends it by a signal."""
 STATES = {-29: words.TIMED_OUT, -28: words.TIMED_OUT, -27: words.OUT_OF_MEMORY, -26: words.OUT_OF_MEMORY}
+"""Exit status of a job that PBS ended because time or memory ran out; TORQUE ends it by a signal."""
 SIGNALS = (137, 143, 265, 271)
 """Exit status of what was killed or told to end: 128 or 256 and the signal."""
 LONGEST = 20_000
@@ -65,10 +64,8 @@ def load(data: bytes, label: str) -> JobLog:
         elif kind in "STERA":
             row = open_rows.pop(job, None)
             if kind in "ST" or row is None:
-                submit = pairs.get("qtime") or queued.get(job, "")
-                row = _row(
-                    job, pairs, pairs.get("start") or (last if kind in "ST" else ""), submit if job not in deleted else ""
-                )
+                start = pairs.get("start") or (last if kind in "ST" else "")
+                row = _row(job, pairs, start, pairs.get("qtime") or queued.get(job, ""))
                 rows.append(row)
                 none.append(_gpus(pairs) == 0)
                 check_attempts(len(rows), label)
