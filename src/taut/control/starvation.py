@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation, joined, thing
+from taut.control.relation import Relation, joined, since, thing
 from taut.core.array_types import Ints, Mask
 
 KIND = "starvation"
@@ -71,8 +71,9 @@ def _of_jobs(log: Log) -> list[Relation]:
     if waits.max(initial=0) < LEAST:
         return []
     worst = int(np.argmax(waits))
-    lost = jobs.rank_ns(np.flatnonzero(preempted & (jobs.job == worst)))
-    return [_relation((), jobs.names[worst], (counts, int(waits[worst])), len(jobs.names), (lost, None))]
+    mine = np.flatnonzero(preempted & (jobs.job == worst))
+    lost = jobs.rank_ns(mine)
+    return [_relation((), jobs.names[worst], (counts, jobs.end_ns[mine]), len(jobs.names), (lost, None))]
 
 
 def _by_actions(log: Log, mine: Ints, counts: Ints, works: int) -> Relation:
@@ -80,7 +81,9 @@ def _by_actions(log: Log, mine: Ints, counts: Ints, works: int) -> Relation:
     name, who = log.name("work", mine[0]) or log.name("target", mine[0]), _preempted_by(log, mine)
     rank_ns, tokens = log.cost(mine)
     lost = log.jobs.rank_ns(log.jobs.ended_at(name, log.time_ns[mine]))
-    return _relation((who,) if who else (), name, (counts, len(mine)), works, (rank_ns if lost is None else lost, tokens))
+    return _relation(
+        (who,) if who else (), name, (counts, log.time_ns[mine]), works, (rank_ns if lost is None else lost, tokens)
+    )
 
 
 def _preempted_by(log: Log, rows: Ints) -> str:
@@ -99,14 +102,15 @@ def _preempted_by(log: Log, rows: Ints) -> str:
 
 
 def _relation(
-    who: tuple[str, ...], name: str, preempted: tuple[Ints, int], works: int, cost: tuple[int | None, int | None]
+    who: tuple[str, ...], name: str, preempted: tuple[Ints, Ints], works: int, cost: tuple[int | None, int | None]
 ) -> Relation:
-    """``preempted``: how often each job was, and how often this one."""
-    counts, most = preempted
+    """``preempted``: how often each job was, and when this one."""
+    counts, most = preempted[0], len(preempted[1])
     p, total = longest(counts, works, most), int(counts.sum())
     by = f" by {joined(who)}" if who else ""
+    when = since(preempted[1])
     because = (
-        f"{thing(name)} was preempted {most} of {total} times{by} and did not get through; {works} jobs were there, "
+        f"{thing(name)} was preempted {most} of {total} times{by} and did not get through{when}; {works} jobs were there, "
         f"{total / works:.2g} preemptions each on average: with equal chances, one log in {1 / max(p, 1e-12):.3g} has a job "
         f"that is preempted so often, so this one makes way for the others: raise its priority, let it save its work, or "
         f"exempt it from preemption for as long as it needs"

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation, joined, spell, thing
+from taut.control.relation import Relation, joined, since, spell, thing
 from taut.core.array_types import Codes, Floats, Ints, Mask
 
 KIND = "timeout mismatch"
@@ -131,7 +131,7 @@ def _out_of_restarts(log: Log) -> list[Relation]:
         because = (
             f"all {len(mine)} attempts of {thing(name)} were ended by a timeout{limit}, after {spell(took)} at the median; no "
             f"restart is left{' to ' + joined(who) if any(who) else ''}, and restarts cannot help: what the attempts wait for "
-            f"takes longer than the timeout"
+            f"takes longer than the timeout{since(jobs.end_ns[mine])}; raise the timeout above it, or mend what stalls"
         )
         out.append(Relation(KIND, who, name, "timeout", len(mine), float(len(mine)), None, because, jobs.rank_ns(mine)))
     return out
@@ -168,9 +168,9 @@ def _spikes_of_jobs(log: Log) -> list[Relation]:
         all_of_it = replace(spike, count=count, usual=float(usual[0]))
         of = len(np.unique(jobs.job[rows]))
         because = (
-            f"{_ended_there(all_of_it, 'attempts of jobs')}; a limit of {_limit(spike.at)} that the log does not name ends "
-            f"them, and all {count} were started again{' by ' + joined(who) if any(who) else ''} under the same limit: "
-            f"{of} jobs did up to {spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job "
+            f"{_ended_there(all_of_it, 'attempts of jobs')}{since(jobs.end_ns[rows])}; a limit of {_limit(spike.at)} "
+            f"that the log does not name ends them, and all {count} were started again"
+            f"{' by ' + joined(who) if any(who) else ''} under the same limit: {of} jobs did up to {spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job "
             f"after {_limit(spike.at)} (a watchdog, a session or token that expires, a collective's timeout)"
             f"{_next_attempts(jobs.gaps_ns() / 1e9)}"
         )

@@ -16,6 +16,7 @@ RELATIONS, CONTROLLERS, NOTES = 12, 6, 8
 """Lines at most; the rest stands in the JSON."""
 PLACED, RANKS = 5, 4
 """Relations, and ranks of each, beside the rest of an analysis."""
+COSTS = "redundant work"
 SURE = 0.001
 """Chances below this are not told apart."""
 NARROW = 110
@@ -63,9 +64,14 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
     kind = result.regime.kind
     regime = "not known" if kind is None else str(kind)
     found = result.relations
-    what = count(len(found), "relation") if found else "no relation"
+    kinds = list(dict.fromkeys(safe(one.kind) for one in found))
+    what = " and ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:]))) or "no relation"
     text = f"Control is {regime}: {what} among {count(len(result.controllers), 'controller')}."
-    return Text(f"{_headline(found[0])} {text}" if found else text, style=STYLE.get(regime, "bold cyan"))
+    if found and regime == "coherent":  # what is listed costs, and is nobody's fight
+        text = f"Control is coherent: no controller works against another, {what} is what restarts and repeats cost."
+    # What works against something comes before what it costs.
+    first = next((one for one in found if one.kind != COSTS), found[0] if found else None)
+    return Text(f"{_headline(first)} {text}" if first else text, style=STYLE.get(regime, "bold cyan"))
 
 
 def _headline(one: RelationResult) -> str:
