@@ -170,8 +170,9 @@ def _spikes_of_jobs(log: Log) -> list[Relation]:
         because = (
             f"{_ended_there(all_of_it, 'attempts of jobs')}{since(jobs.end_ns[rows])}; a limit of {_limit(spike.at)} "
             f"that the log does not name ends them, and all {count} were started again"
-            f"{' by ' + joined(who) if any(who) else ''} under the same limit: {of} jobs did up to {spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job "
-            f"after {_limit(spike.at)} (a watchdog, a session or token that expires, a collective's timeout)"
+            f"{' by ' + joined(who) if any(who) else ''} under the same limit: {of} jobs did up to "
+            f"{spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job after {_limit(spike.at)} "
+            f"(a watchdog, a session or token that expires, a collective's timeout)"
             f"{_next_attempts(jobs.gaps_ns() / 1e9)}"
         )
         out.append(Relation(KIND, who, "", "time limit", count, spike.at, spike.p, because, jobs.rank_ns(rows)))
