@@ -92,8 +92,8 @@ class Site:
 class Month:
     """The cluster, its queue and its log."""
 
-    def __init__(self, rng: Rng, days: float, plant_s: float = 0.0) -> None:
-        self.rng, self.site, self.days, self.plant_s = rng, Site(rng), days, plant_s
+    def __init__(self, rng: Rng, days: float, plant_s: float = 0.0, cycle_s: float = CYCLE_S) -> None:
+        self.rng, self.site, self.days, self.plant_s, self.cycle_s = rng, Site(rng), days, plant_s, cycle_s
         self.lines: list[tuple[float, str]] = []
         self.jobs: list[Job] = []
         self.free = [f"n{k:02d}" for k in range(1, self.site.nodes + 1)]
@@ -184,7 +184,7 @@ class Month:
             if len(self.free) >= wanted.nodes:
                 return
             self.log(now, f"preempted JobId={job.name} has been requeued to reclaim resources for JobId={wanted.name}")
-            self.end(now, job, "PREEMPTED", again_s=CYCLE_S)
+            self.end(now, job, "PREEMPTED", again_s=self.cycle_s)
 
     def start(self, now: float, job: Job, cycle: bool) -> None:
         self.queue.remove(job)
@@ -222,7 +222,7 @@ class Month:
             self.end(now, job, f"CANCELLED by {job.uid}")
         elif job.ends == "requeue" and len(job.tries) < 4:
             self.log(now, f"_slurm_rpc_requeue: Requeue of JobId={job.name} returned requeue")
-            self.end(now, job, "REQUEUED", again_s=CYCLE_S)
+            self.end(now, job, "REQUEUED", again_s=self.cycle_s)
         elif job.ends in ("fail", "watched") and len(job.tries) <= job.again:
             self.log(now, f"_job_complete: JobId={job.name} WEXITSTATUS {failed}")
             self.log(now + 0.001, f"_slurm_rpc_submit_batch_job: JobId={job.name} InitPrio=1000 usec=100")
@@ -236,7 +236,7 @@ class Month:
     def fault(self, now: float, node: str) -> None:
         for job in [job for job in self.running.values() if node in job.tries[-1].nodes]:
             self.log(now, f"requeue job JobId={job.name} due to failure of node {node}")
-            self.end(now, job, "NODE_FAIL", again_s=CYCLE_S)
+            self.end(now, job, "NODE_FAIL", again_s=self.cycle_s)
         if node in self.free:
             self.free.remove(node)
         self.down.add(node)
@@ -246,10 +246,10 @@ class Month:
         """All events in order."""
         rng, until = self.rng, self.days * DAY_S
         self.submissions()
-        tick = float(rng.uniform(0, CYCLE_S))
+        tick = float(rng.uniform(0, self.cycle_s))
         while tick < until:
             self.at(tick, "cycle")
-            tick += CYCLE_S + float(rng.lognormal(-3, 1))  # it takes a little time itself
+            tick += self.cycle_s + float(rng.lognormal(-3, 1))  # it takes a little time itself
         for k in range(1, self.site.nodes + 1):
             at = float(rng.exponential(self.site.fault_days * DAY_S))
             if at < until:
@@ -272,7 +272,7 @@ class Month:
             else:
                 self.log(now, f"error: Prolog launch failure, JobId={whom.name}")
                 self.log(now, f"Requeuing JobId={whom.name}")
-                self.end(now, whom, "REQUEUED", again_s=CYCLE_S)
+                self.end(now, whom, "REQUEUED", again_s=self.cycle_s)
         elif what == "fault":
             self.fault(now, whom)
         elif what == "mended":
@@ -281,7 +281,7 @@ class Month:
         elif what == "maintenance":
             for job in list(self.running.values()):
                 self.log(now, f"Requeuing JobId={job.name}")
-                self.end(now, job, "REQUEUED", again_s=CYCLE_S)
+                self.end(now, job, "REQUEUED", again_s=self.cycle_s)
         self.schedule(now + (0.0 if what == "cycle" else 0.01), what == "cycle")
 
     def controller_log(self) -> str:
@@ -327,13 +327,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first month")
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--plant", type=float, default=0.0, help="seconds of a limit that no log names")
+    parser.add_argument("--cycle", type=float, default=CYCLE_S, help="seconds of the scheduling cycle")
     parser.add_argument("--show", action="store_true", help="print every relation that is listed")
     given = parser.parse_args()
     kinds = [kind.KIND for kind in RELATIONS]
     hits: dict[str, Counter[str]] = {view: Counter() for view in VIEWS}
     size = Counter[str]()
     for number in range(given.first, given.first + given.months):
-        month = Month(np.random.default_rng([number, 28]), given.days, given.plant)
+        month = Month(np.random.default_rng([number, 28]), given.days, given.plant, given.cycle)
         month.live()
         restarted, attempts = month.truth()
         size += Counter(jobs=len(month.jobs), attempts=attempts, restarted=restarted)
