@@ -166,14 +166,14 @@ def test_whatif_without_the_slow_link_saves_time(demo: tuple[Result, Path]) -> N
     one = json.loads(taut_("whatif", demo[1], "--fix", "link=2:1", "--json").stdout)
     both = json.loads(taut_("whatif", demo[1], "--fix", "link=2:1", "--fix", "link=3:2", "--json").stdout)
     assert both["saved_wall_ns"] > 0.5 * both["actual_wall_ns"]
-    assert 0 < one["saved_wall_ns"] < 0.5 * both["saved_wall_ns"]
+    assert 0 <= one["saved_wall_ns"] < 0.5 * both["saved_wall_ns"]
     assert both["actual_wall_ns"] - both["changed_wall_ns"] == both["saved_wall_ns"]
     assert both["error"]["lo"] < 0 < both["error"]["hi"]
     assert len(both["changes"]) == 1
 
 
 def test_whatif_shows_before_and_after(demo: tuple[Result, Path]) -> None:
-    lines = taut_("whatif", demo[1], "--fix", "link=2:1").stdout.splitlines()
+    lines = taut_("whatif", demo[1], "--fix", "link=2:1", "--fix", "link=3:2").stdout.splitlines()
     assert lines[0].startswith("as it was")
     assert "saves" in lines[1]
 

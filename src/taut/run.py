@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,16 @@ import numpy as np
 
 from taut import __version__
 from taut.core.coded_columns import unique, worded
-from taut.core.errors import NotATrace
+from taut.core.errors import NotATrace, UsageError
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
 from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
 from taut.diagnose import hang
+from taut.diagnose.against_baseline import LEAST_STEPS
 from taut.diagnose.detectors import Evidence, diagnose
 from taut.diagnose.job_regime import PAYS
-from taut.graph import Clock, Gate, link
+from taut.graph import Clock, Gate, Graph, link
+from taut.graph.joined import Joined, difference, joined
 from taut.ledger import Prices, charge
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import FATES, Cell
@@ -35,13 +37,13 @@ from taut.read.rank_topology import Topology
 from taut.read.rank_topology import load as load_topology
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
-from taut.replay.timeline import batch, replay
+from taut.replay.timeline import Timeline, batch, replay
 from taut.replay.whatif import decompose, dimensions
 from taut.result.analysis_result import report
 from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
 from taut.result.result_tables import result_tables
-from taut.result.types import AnalysisResult
+from taut.result.types import AnalysisResult, Baseline, BeforeAfter
 from taut.stored import OP_ARRAYS, Run, op_words, open_run
 
 if TYPE_CHECKING:
@@ -132,23 +134,20 @@ def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mappi
 def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
-    metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "",
+    metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "", baseline: str | Path | None = None,
 ) -> Analysis | JobAnalysis:  # fmt: skip
-    """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it."""
+    """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
+
+    ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with.
+    """
     paths = listed(paths)
     say = progress or (lambda stage: None)
     say("reading")
+    past = None if baseline is None else open_run(baseline)
     placed = None if topology is None else load_topology(topology)
-    box = [
-        read(
-            paths,
-            metrics_at=metrics,
-            places=places,
-            columns=columns,
-            progress=lambda done, total: say(f"reading {done}/{total}"),
-        )
-    ]
-    name = digest(box[0], prices, placed, pays, envelope, places)
+    told = partial(read, metrics_at=metrics, places=places, columns=columns)
+    box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
+    name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
     if not len(box[0].ops) and not len(box[0].attempts):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
         if len(box[0].members):  # only dumps tell of ranks without ops
@@ -156,20 +155,25 @@ def analyze(
             raise NotATrace(where, "no call with a time in these flight-recorder dumps", remedy)
         raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
     if not len(box[0].ops):
+        if past is not None:
+            raise UsageError(f"--baseline {baseline}: job logs alone have no graph to compare; put the traces beside them")
         return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices, actions=box[0].actions), name)
-    return analyze_trace(box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope)
+    return analyze_trace(
+        box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
+    )
 
 
 def analyze_trace(
     trace: Trace, digest: str = "", *, prices: Prices | None = None, topology: Topology | None = None,
-    progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
+    progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False, past: Run | None = None,
 ) -> Analysis:  # fmt: skip
-    """The main job on a trace that is already read."""
+    """The main job on a trace that is already read; ``past`` is a healthy run of the same job."""
     say = progress or (lambda stage: None)
     placed = None if topology is None else topology.seated(trace.members)
     say("linking")
     graph = link(replace(trace, partial=[*trace.partial, *hang.notes(trace)]))
     del trace  # a large job's ops need not be held twice
+    both = None if past is None else beside_baseline(past, graph)
     say("replaying")
     observed, prepared = replay(graph), batch(graph)
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
@@ -178,16 +182,35 @@ def analyze_trace(
     with ThreadPoolExecutor(max_workers=1) as pool:
         beside = pool.submit if len(graph) >= TWO_AT_ONCE else _at_once
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
-        blamed = blame(graph, observed, gap_free)
-        evidence = Evidence(graph, observed, blamed, prepared)
+        blamed = blame(graph, observed, gap_free, both)
+        evidence = Evidence(graph, observed, blamed, prepared, both)
         diagnosed = beside(lambda: (diagnose(evidence), evidence.early_warnings))
         ledger = charge(graph, observed, blamed, prices)
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif, (findings, early) = asked.result(), diagnosed.result()
     return Analysis(
-        graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries
-    )
+        graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
+        None if past is None else _baseline(past, observed),
+    )  # fmt: skip
+
+
+def beside_baseline(past: Run, graph: Graph) -> Joined:
+    """The graph after that of its baseline; refused where they are not the same."""
+    why = difference(past.graph, graph)
+    if why is not None:
+        raise UsageError(f"--baseline {past.folder}: not the same job: {why}; give a healthy run of this very job")
+    if min(len(past.graph.steps), len(graph.steps)) < LEAST_STEPS:
+        whose = "it" if len(past.graph.steps) < LEAST_STEPS else "this run"
+        raise UsageError(f"--baseline {past.folder}: {whose} has one step, and how steps vary is not known; record more")
+    return joined(past.graph, graph)
+
+
+def _baseline(past: Run, observed: Timeline) -> Baseline:
+    """What the result says of its baseline."""
+    before = float(np.median([window.wall_ns for window in past.result.windows]))
+    step_ns = BeforeAfter(before=before, after=float(np.median(observed.window_ns)))
+    return Baseline(run=str(past.folder), digest=past.digest, step_ns=step_ns)
 
 
 def _at_once(work: Callable[[], Any]) -> Future[Any]:

@@ -78,6 +78,7 @@ class _Stored(msgspec.Struct):
 
     format: int
     version: str
+    digest: str
     result: msgspec.Raw
     graph: _About | None
     files: dict[str, File]
@@ -93,6 +94,8 @@ class Run:
     result: AnalysisResult
     files: Mapping[str, File]
     """The manifest: what the folder may hold."""
+    digest: str = ""
+    """SHA-256 of what it was made of."""
 
     @cached_property
     def waits(self) -> Table:
@@ -155,7 +158,7 @@ def _open(root: Path) -> Run:
     reference_ns = ops["reference_ns"]
     if not (np.isnan(reference_ns) | (np.abs(reference_ns) < FAR_NS)).all():
         raise _damaged(root, "a reference is out of range")
-    return Run(root, graph, reference_ns, result, stored.files)
+    return Run(root, graph, reference_ns, result, stored.files, stored.digest)
 
 
 def _phases(result: AnalysisResult, steps: int) -> list[str]:

@@ -215,7 +215,7 @@ def test_the_same_runs_give_the_same_bytes_as_folders_or_opened(tmp_path: Path) 
 def test_the_screen_says_what_happened_in_words(tmp_path: Path) -> None:
     runs = [save(tmp_path, "monday", prices=PRICED), save(tmp_path, "tuesday", first=15, seed=1, slow={1: 1.4}, prices=PRICED)]
     shown = taut_(*runs).stdout
-    assert shown.startswith("Step time 11.1 ms → 15.0 ms (+35 %); 1 of 6 classes on ranks changed; rank 1 costs most")
+    assert shown.startswith("Step time 11.1 ms → 15.0 ms (+35 %), from rank 1's fwd, 10.0 ms → 14.0 ms; 1 of 6 classes")
     assert all(word in shown for word in ("monday", "tuesday", "What changed", "Repeats", "Restarts", "EUR"))
 
 
@@ -256,6 +256,9 @@ def test_real_faults_are_what_changed(shared: Path, tmp_path: Path) -> None:
     link, rank = taut.compare(runs[:2]), taut.compare([runs[0], runs[2]])
     top = max(link["changed_by"]["class"], key=link["changed_by"]["class"].__getitem__)
     assert top == "gloo all-reduce"
+    assert (rank["findings"][0]["ranks"], rank["findings"][0]["reference"]) == ([2], "baseline")
+    assert link["findings"][0]["links"] == ["2:1", "3:2"]
+    assert rank["non_determinism"]["findings"] == link["non_determinism"]["findings"] == []
     (row,) = [row for row in rank["changed"] if (row["effect_wall_ns"] or 0) > 1e7]
     assert row["rank"] == 2
     assert row["after_ns"] - row["before_ns"] == pytest.approx(40e6, rel=0.1)

@@ -84,3 +84,11 @@ def test_recorded_steps_count_with_the_traced_ones() -> None:
     after = int(built.ops.end_ns.max()) + 500 * MS
     assert spiky(built) == []
     assert spiky(replace(built, calls=calls(dict.fromkeys((5, 12, 20, 33), (3, 3)), 40, after))) == [("2:3",)]
+
+
+def test_calls_of_traced_steps_are_left_to_the_trace() -> None:
+    """A trace whose times are those of the day, and calls made inside it."""
+    built, day = held_up({}, steps=10), 10**18
+    ops = built.ops.replace(start_ns=built.ops.start_ns + day, end_ns=built.ops.end_ns + day)
+    graph = link(replace(built, ops=ops, calls=calls({3: (3, 3)}, 8, int(ops.start_ns.min()) + MS)))
+    assert recorded_hiccups(graph, 10 * MS).tolist() == []

@@ -15,7 +15,7 @@ from rich.console import Console
 from taut.core.errors import TautError, UsageError
 from taut.lab import score_table
 from taut.lab.case import KERNEL, OUTSIDE, Spec, draw
-from taut.lab.matrix import judge, plan
+from taut.lab.matrix import Chosen, judge, plan
 from taut.lab.run_case import Lab, missing
 from taut.lab.score import Row, summarise
 from taut.lab.truth import TRACES, load
@@ -89,7 +89,7 @@ def test_a_gpu_gets_the_same_draw_and_the_class_of_its_kernel() -> None:
 
 
 def test_a_matrix_on_a_gpu_leaves_out_what_it_cannot_do(tmp_path: Path) -> None:
-    specs = plan(1, tmp_path, device="cuda")
+    specs = plan(1, tmp_path, Chosen(device="cuda"))
     for spec in specs:
         spec.check()
     assert {spec.device for spec in specs} == {"cuda"}

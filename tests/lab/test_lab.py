@@ -9,14 +9,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from taut.core.errors import RunError, TautError, UsageError
-from taut.lab.case import JOBS, Spec, draw, neighbours
-from taut.lab.matrix import judge
+from taut.lab.case import JOBS, TOUCHED, Spec, draw, neighbours
+from taut.lab.matrix import ONLY, Chosen, judge, plan
 from taut.lab.run_case import Lab, missing
-from taut.lab.truth import MODES, TRACES, load
+from taut.lab.truth import BASELINE, HEALTHY, MODES, TRACES, load
 from taut.read.trace import read
 from taut.run import analyze_trace
 
@@ -135,12 +137,89 @@ def test_what_cannot_be_run_is_refused_in_one_line(job: str, fault: str, ranks: 
         Spec(job=job, fault=fault, ranks=ranks, folder="x").check()
 
 
+@pytest.mark.parametrize(
+    ("about", "word"),
+    [
+        ({"fault": "drift", "from_start": True}, "--from-start: not with drift"),
+        ({"fault": "moving", "places": "2"}, "--places 2: not with moving"),
+        ({"fault": "none", "places": "2"}, "--places 2: not with none"),
+        ({"fault": "slow", "places": "4"}, "from 1 to 3"),
+        ({"fault": "slow", "places": "rack"}, "host, or a number"),
+        ({"fault": "slow", "places": "host", "device": "cuda"}, "needs --device cpu"),
+        ({"fault": "set"}, "only modelled jobs"),
+    ],
+)
+def test_places_that_cannot_be_are_refused(about: dict[str, Any], word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        Spec(job="ddp", folder="x", **about).check()
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("fault", TOUCHED)
+@pytest.mark.parametrize("places", ["2", "3", "host"])
+def test_a_fault_in_several_places_has_one_strength_and_one_onset(job: str, fault: str, places: str) -> None:
+    spec = Spec(job=job, fault=fault, ranks=8, seed=4, places=places, from_start=True, folder="x")
+    spec.check()
+    (one,) = draw(Spec(job=job, fault=fault, ranks=8, seed=4, folder="x"))
+    drawn = draw(spec)
+    assert {(i.first_step, i.last_step) for i in drawn} == {(0, 29)}
+    assert all(i.strength == one.strength for i in drawn)
+    ranks = {r for i in drawn for r in i.ranks} or {int(link.split(":")[0]) for i in drawn for link in i.links}
+    if places == "host":
+        assert len({spec.hosts[r] for r in ranks}) == 1
+    else:
+        assert len(ranks) == int(places)
+
+
+def test_hosts_have_several_ranks_where_a_host_is_the_place() -> None:
+    hosts = [Spec(job="ddp", fault="slow", ranks=n, places="host", folder="x").hosts for n in (4, 8, 16)]
+    assert [len(set(some)) for some in hosts] == [2, 4, 4]
+    assert Spec(job="ddp", fault="slow", folder="x").hosts == ("node0", "node1", "node2", "node3")
+
+
+def test_the_matrix_holds_what_must_be_shown(tmp_path: Path) -> None:
+    kinds = {only: plan(5, tmp_path, Chosen(only=(only,))) for only in ONLY}
+    assert {only: len(specs) for only, specs in kinds.items()} == {"past": 48, "start": 25, "healthy": 40}
+    every = plan(5, tmp_path)
+    assert {spec.folder for spec in every} == {spec.folder for specs in kinds.values() for spec in specs}
+    for spec in every:
+        spec.check()
+    assert all(spec.from_start for spec in kinds["start"])
+    assert {spec.ranks for spec in kinds["start"]} == {4, 8, 16}
+    assert {spec.fault for spec in kinds["healthy"]} == set(HEALTHY)
+    few = plan(5, tmp_path, Chosen(jobs=("fsdp",), faults=("slow",), ranks=8, only=("past",)))
+    assert {(spec.job, spec.fault, spec.ranks) for spec in few} == {("fsdp", "slow", 8)}
+
+
+@real
+def test_a_host_slow_from_the_start_is_recorded_with_its_baseline_and_nothing_else_before(lab: Lab, tmp_path: Path) -> None:
+    about: dict[str, Any] = {"ranks": 4, "steps": 12, "places": "host", "from_start": True}
+    lab.run(Spec(job="ddp", fault="slow", seed=2, folder=str(tmp_path / "run"), **about))
+    truth = load(tmp_path / "run")
+    assert (truth.from_start, truth.places, truth.onset) == (True, "host", 0)
+    traces = [read([tmp_path / "run" / part]) for part in (BASELINE, TRACES)]
+    assert all(tuple(trace.members.host) == truth.hosts for trace in traces)
+    assert traces[1].calls.created_ns.min() > traces[0].ops.end_ns.max(), "the recorder must not know what was before"
+    assert min(truth.faulted_ns) > max(np.median(healthy) for healthy in truth.healthy_ns)
+
+
+@real
+def test_the_recorder_of_a_lossy_link_goes_on_after_the_profiler(lab: Lab, tmp_path: Path) -> None:
+    spec = Spec(job="ddp", fault="loss", ranks=2, steps=12, seed=2, folder=str(tmp_path / "run"))
+    lab.run(spec)
+    trace = read([tmp_path / "run" / TRACES])
+    assert (load(tmp_path / "run").traced_steps, load(tmp_path / "run").untraced_steps) == (12, 48)
+    after = trace.calls.created_ns[trace.calls.rank == 0] > trace.ops.end_ns.max()
+    traced = np.count_nonzero((trace.ops.rank == 0) & (trace.ops.group >= 0))
+    assert after.sum() == pytest.approx(4 * traced, rel=0.2)
+
+
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("fault", MODES)
 def test_the_seed_draws_place_onset_and_strength(job: str, fault: str) -> None:
     drawn = [draw(Spec(job=job, fault=fault, seed=seed, folder="x")) for seed in (1, 1, 2, 3)]
     assert drawn[0] == drawn[1]
-    assert (drawn[0] == ()) == (fault in ("none", "skew"))
+    assert (drawn[0] == ()) == (fault in HEALTHY)
     assert not drawn[0] or len(set(map(repr, drawn))) > 1
     for injected in (i for some in drawn for i in some):
         assert 0 < injected.first_step <= injected.last_step

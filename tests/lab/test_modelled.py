@@ -63,7 +63,8 @@ def test_the_truth_covers_the_steps_the_analysis_keeps(job: str, fault: str) -> 
     else:
         assert LEAST_SAVING <= saving < 0.45
         onset = min(i.first_step for i in truth.injected)
-        assert truth.faulted_ns[: onset - 1] == truth.healthy_ns[0][: onset - 1]
+        before = max(onset - 1, 0)
+        assert truth.faulted_ns[:before] == truth.healthy_ns[0][:before]
         assert truth.healthy_ns == modelled(job, "none", 16, 1, steps=16)[1].healthy_ns
 
 

@@ -15,7 +15,7 @@ from msgspec import structs
 from rich.console import Console
 
 from taut.lab import score_table as table
-from taut.lab.score import Row, Summary, attempt, score, spread, summarise, wilson
+from taut.lab.score import Row, Summary, attempt, beside_baseline, score, spread, summarise, wilson
 from taut.lab.truth import Injected, Truth
 from taut.result.types import AnalysisResult, Clock, Estimate, Fidelity, Finding, Job, LedgerResult
 
@@ -60,6 +60,9 @@ LOADER = truth("loader", injected("loader", ranks=(0,)))
 TWO = truth("two", injected("slow", ranks=(0,)), injected("link", ranks=(2,), links=("2:1", "3:2")))
 MOVING = truth("moving", injected("slow", ranks=(0,)), injected("slow", ranks=(3,), first=20))
 HANG = truth("hang", injected("hang", ranks=(1,)))
+SET = truth("slow", injected("slow", ranks=(2, 5), first=0), places="2", from_start=True)
+NICS = truth("link", *(injected("link", ranks=(r,), links=(f"{r}:{r - 1}", f"{r + 1}:{r}")) for r in (2, 5)), places="2")
+WAYS = truth("link-one-way", *(injected("link-one-way", links=(link,)) for link in ("2:1", "5:4")), places="2")
 UNSURE = finding((0,), mode="fabric contention", alternatives=["input stall"])
 
 
@@ -90,6 +93,15 @@ UNSURE = finding((0,), mode="fabric contention", alternatives=["input stall"])
         (TWO, [finding((0,))], "missed"),
         (MOVING, [finding((3,)), finding((0,))], "right"),
         (MOVING, [finding((3,)), finding((1,))], "missed"),
+        (SET, [finding((2, 5))], "right"),
+        (SET, [finding((5,)), finding((2,))], "right"),
+        (SET, [finding((5,)), finding((1,)), finding((2,))], "missed"),
+        (SET, [finding((2, 3, 5))], "wrong place"),
+        (NICS, [finding((2,), ("2:1",)), finding((), ("5:4", "6:5"))], "right"),
+        (NICS, [finding((2, 5), ("2:1", "6:5"))], "right"),
+        (NICS, [finding((2,), ("2:1", "3:2"))], "missed"),
+        (WAYS, [finding((), ("2:1", "5:4"))], "right"),
+        (WAYS, [finding((), ("3:2", "5:4"))], "missed"),
         (HANG, [], "not yet"),
         (HANG, [finding((1,))], "not yet"),
         (truth("none"), [], "quiet"),
@@ -240,3 +252,24 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
     for name, word in (("matrix", "link-one-way"), ("counterfactual", "measured saving, s")):
         assert word in (tmp_path / f"{name}.svg").read_text()
     assert list(table.plots([score(result(), truth("none"), BUILT)])) == ["matrix"]
+
+
+def test_runs_with_a_past_and_without_with_a_baseline_and_without_stand_apart() -> None:
+    quiet = score(result(), truth("contention"), BUILT)
+    missed = score(result(), SET, BUILT)
+    rows = [
+        score(result(finding((2,))), SLOW, BUILT),
+        beside_baseline(missed, score(result(finding((2, 5))), SET, BUILT)),
+        beside_baseline(quiet, score(result(finding((1,))), truth("contention"), BUILT)),
+    ]
+    s = summarise(rows)
+    kinds = {(g.past, g.place): (g.alone.count, g.alone.of, g.with_baseline.count, g.with_baseline.of) for g in s.groups}
+    assert kinds == {
+        (True, "ranks"): (1, 1, 0, 0), (True, "all"): (1, 1, 0, 0),
+        (False, "sets of ranks"): (0, 1, 1, 1), (False, "all"): (0, 1, 1, 1), (None, "all"): (0, 1, 1, 1),
+    }  # fmt: skip
+    assert "sets of ranks, from the start" in table.groups(s).markdown()
+    assert [line.split(";")[0] for line in table.failures(rows)] == [
+        "contention × ddp, 4 ranks, seed 1: with a baseline false finding",
+        "slow, 2 places, from the start × ddp, 4 ranks, seed 1: missed",
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from results import CAUSE, RESULT, ROW, filled
+from results import CAUSE, FINDING, RESULT, ROW, filled
 from taut.ledger.charge import FATES
 from taut.render.analysis_screen import FATE_STYLE, Screen, render, render_change
 from taut.result.types import AnalysisResult, WhatIfResult
@@ -73,12 +73,15 @@ def test_the_bar_fills_its_line_in_proportion() -> None:
 
 
 def test_a_price_shows_for_causes_findings_and_fates() -> None:
+    """A finding costs all ranks for as long as mending it would save, never what waits sum up to."""
     entries = [
         {**entry, "money": amount} for entry, amount in zip(RESULT["ledger"]["entries"], ("30", "5.9", "0.1", "0"), strict=True)
     ]
-    shown = screen_of({"ledger": {"currency": "EUR", "entries": entries}})
+    cost = {"window": "3.600000", "per_hour": "144.00", "per_day": "3456.00", "currency": "EUR"}
+    shown = screen_of({"ledger": {"currency": "EUR", "entries": entries}, "findings": [{**FINDING, "money": cost}]})
     assert "36.00 EUR" in shown
-    assert shown.count("4.00 EUR") == 2
+    assert "3.60 EUR: 144.00 EUR an hour, 3,456.00 EUR a day" in " ".join(shown.split())
+    assert " 4.00 EUR" not in shown
     assert "5.90 EUR" in shown
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from build import MS, Do, analyze, play
+import numpy as np
+
+from build import MS, Do, analyze, barriers, play
 from taut.core.device_words import NO_DEVICE
 from taut.core.tables import Kind, Trace
 
@@ -28,3 +30,40 @@ def test_without_the_device_nothing_is_bound_by_compute() -> None:
     verdict = analyze(replace(hosted, counts={NO_DEVICE: 7})).result.verdict
     assert verdict.bound is None
     assert "the device's side is not recorded" in verdict.text
+
+
+def test_at_half_of_the_ranks_nobody_can_say_who_is_slow() -> None:
+    """Two hosts, one 40 % slower from the start: no culprit, and not healthy either."""
+    work = 100 * MS * (1 + 0.01 * np.random.default_rng(4).standard_normal((20, 8)))
+    work[:, 4:] *= 1.4
+    hosts = {rank: "a" if rank < 4 else "b" for rank in range(8)}
+    done = analyze(barriers(work, 5 * MS, hosts=hosts))
+    assert done.findings == []
+    verdict = done.result.verdict
+    assert verdict.kind == "unknown"
+    assert "Host b: 40 % slower than host a" in verdict.text
+    assert "a baseline run would tell" in verdict.text
+
+
+def test_a_host_whose_ranks_are_slow_together_is_named() -> None:
+    work = 100 * MS * (1 + 0.01 * np.random.default_rng(5).standard_normal((20, 16)))
+    work[:, 4:8] *= 1.4
+    done = analyze(barriers(work, 5 * MS, hosts={rank: f"node{rank // 4}" for rank in range(16)}))
+    (found,) = done.findings
+    assert (found.ranks, found.where) == ((4, 5, 6, 7), "host node1")
+    assert "host node1" in done.result.verdict.text
+    assert done.result.verdict.kind == "component"
+
+
+def test_a_run_without_a_finding_and_without_a_doubt_is_healthy() -> None:
+    work = 100 * MS * (1 + 0.01 * np.random.default_rng(6).standard_normal((20, 8)))
+    verdict = analyze(barriers(work, 5 * MS)).result.verdict
+    assert verdict.kind == "healthy"
+    assert "ordinary variation" in verdict.text
+
+
+def test_a_run_that_only_transfers_is_not_called_healthy() -> None:
+    work = 10 * MS * (1 + 0.01 * np.random.default_rng(7).standard_normal((20, 8)))
+    verdict = analyze(barriers(work, 50 * MS)).result.verdict
+    assert verdict.kind == "unknown"
+    assert "exposed transfer" in verdict.text

@@ -21,6 +21,7 @@ from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, Real, Target, delays, fixes, price, token_price, watts
 from taut.cli.project_verb import project, scenarios
 from taut.core.errors import TautError, UsageError
+from taut.core.reporting import LISTED_SHARE
 from taut.lab.commands import lab
 
 if TYPE_CHECKING:
@@ -97,6 +98,10 @@ ANALYSIS_OPTIONS = (
         help="Columns of a job list without a header (sacct -n), as sacct -o was given them: JobID,State,Start,End",
     ),
     click.option(
+        "--baseline", metavar="RUN", type=click.Path(),
+        help="Run folder of a healthy run of the same job: what is slower than it was there is a finding.",
+    ),
+    click.option(
         "--fail-on", metavar="SHARE", type=Real(0, 1),
         help="Exit 3 if a finding's recoverable share of the wall (0-1) reaches this.",
     ),
@@ -124,6 +129,7 @@ class AnalysisOptions(TypedDict):
     metrics: tuple[str, ...]
     places: str | None
     columns: str
+    baseline: str | None
     fail_on: float | None
     pays: float | None
     all_ranks: bool
@@ -182,6 +188,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
             inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
             pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
             columns=options["columns"],
+            baseline=options["baseline"],
         )  # fmt: skip
         result = analysis.result
     lost = shown(lambda: _show(analysis, options["as_json"], options["all_ranks"]))
@@ -263,9 +270,12 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
         return [*lines, f"next: {before}taut export {where} --to perfetto --zone {worst + 1}"]
     if result.job.ranks == 1 and not result.findings:
         return [*lines, f"next: {before}taut export {where} --to perfetto, to look at it op by op"]
-    if not result.findings and not result.blame:
+    asked = _worth_asking(result)
+    if asked is None and result.findings:
+        return [*lines, f"next: {before}taut export {where} --to perfetto, to look at it op by op"]
+    if asked is None:
         return [*lines, f"next: nothing to fix; {before}taut project --from {where} says what other scales give"]
-    return [*lines, f"next: {before}taut whatif {where} {_worth_asking(result)}"]
+    return [*lines, f"next: {before}taut whatif {where} {asked}"]
 
 
 def _has_others(result: AnalysisResult) -> bool:
@@ -276,22 +286,25 @@ def _has_others(result: AnalysisResult) -> bool:
     return mean is None or mean.communication_share > 0 or bool(result.collectives)
 
 
-def _worth_asking(result: AnalysisResult) -> str:
-    """The question that the result raises: its first finding, else its first cause, else its slowest rank."""
-    if result.findings:
-        first = result.findings[0]
+def _worth_asking(result: AnalysisResult) -> str | None:
+    """The question that the result raises: a finding, else the slowest stage or cause; None where that saves too little."""
+    least = LISTED_SHARE * (result.job.wall_ns or 0)
+    for first in result.findings:
         named = (("link", first.links), ("rank", first.ranks), ("stage", first.stages), ("class", first.classes))
         places = next(([f"{key}={place}" for place in some] for key, some in named if some), [])
-        if places:
+        if places and first.recoverable_wall_ns >= least:
             return " ".join(f"--fix {shlex.quote(place)}" for place in places)
-    by = result.whatif.by if result.whatif else {}
-    stages, ranks = by.get("stage", {}), by.get("rank", {})
-    if result.verdict.kind == "structural" and len(stages) > 1:
-        return f"--fix stage={max(stages, key=stages.__getitem__)}"
-    if result.blame:
-        cause = result.blame[0].cause
-        return f"--fix link={cause.link}" if cause.link else f"--fix rank={cause.rank}"
-    return f"--fix rank={max(ranks, key=ranks.__getitem__)}"
+    stages = result.whatif.by.get("stage", {}) if result.whatif else {}
+    longest = max(stages, key=stages.__getitem__, default="")
+    if result.verdict.kind == "structural" and len(stages) > 1 and stages[longest] >= 1 + LISTED_SHARE:
+        return f"--fix stage={longest}"
+    # A fix keeps gaps as they are, so what they cost is not what it would save.
+    ours = [row for row in result.blame if not (row.cause.op_class or "").startswith("gap before ")]
+    causes = [row for row in ours if row.recoverable_wall_ns >= least > 0]
+    if not causes:
+        return None
+    cause = max(causes, key=lambda row: row.recoverable_wall_ns).cause
+    return f"--fix link={cause.link}" if cause.link else f"--fix rank={cause.rank}"
 
 
 @main.command(short_help="Replay a finished run with something changed.")
@@ -316,8 +329,8 @@ def _worth_asking(result: AnalysisResult) -> str:
 def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool) -> None:
     """Replay a finished run with something changed: what would the wall clock have been?
 
-    Changes compose. A rank or link that became slow is replayed as it was before; anything else like its peers.
-    Gaps are kept.
+    Changes compose. A rank or link that became slow is replayed as it was before; anything else as in the baseline
+    that the run was analyzed with, or like its peers. Gaps are kept.
 
     \b
       taut whatif RUN --fix rank=3
@@ -370,7 +383,8 @@ def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int
     together: dict[str, list[str]] = {}
     for key, said in fixes:
         together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
-    changes = [fix(run.graph, run.reference_ns, key, named) for key, named in together.items()]
+    healthy = run.result.baseline is not None
+    changes = [fix(run.graph, run.reference_ns, key, named, baseline=healthy) for key, named in together.items()]
     past = [as_before(run.graph, run.reference_ns, key, named) for key, named in together.items()]
     for (key, named), change, before in zip(together.items(), changes, past, strict=True):
         if len(change.ops) == 0 and not before:

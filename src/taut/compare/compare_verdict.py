@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from taut.compare.changed_work import FALSE_SHARE
 from taut.compare.restarts import FALSE_ALARMS as RESTARTS
+from taut.core.rank_words import listed
 from taut.core.reporting import spell
+from taut.diagnose.finding import Finding
 from taut.diagnose.nondeterminism import FALSE_ALARMS as REPEATS
 from taut.result.types import CompareResult, NonDeterminism, NullTest, Restarts
 
@@ -47,9 +49,11 @@ NULLS = {
 """What every test of a comparison holds for true until shown otherwise, and how often it errs then."""
 
 
-def verdict(result: CompareResult) -> str:
-    """What a person should know first."""
-    return " ".join([*_trends(result), *_changed(result), *_repeats(result.non_determinism), *_restarts(result.restarts)])
+def verdict(result: CompareResult, first: Finding | None = None) -> str:
+    """What a person should know first; ``first`` is what the later of two runs, with the other as its baseline, shows first."""
+    return " ".join(
+        [*_trends(result), *_changed(result, first), *_repeats(result.non_determinism), *_restarts(result.restarts)]
+    )
 
 
 def _trends(result: CompareResult) -> Iterator[str]:
@@ -65,7 +69,7 @@ def _trends(result: CompareResult) -> Iterator[str]:
         yield f"Over {count} runs {how} {WORDS[t.quantity]} {way} (q {t.q:.2g})."
 
 
-def _changed(result: CompareResult) -> Iterator[str]:
+def _changed(result: CompareResult, first: Finding | None) -> Iterator[str]:
     runs, rows, tested = result.runs, result.changed, result.changed_tested
     if not tested:
         yield "What changed cannot be told: too few steps, or no class in common."
@@ -73,12 +77,25 @@ def _changed(result: CompareResult) -> Iterator[str]:
     which = "" if len(runs) == 2 else "From the first run to the last, "
     before, after = runs[0].step_ns, runs[-1].step_ns
     by = f" ({100 * (after / before - 1):+.0f} %)" if before else ""
-    step = f"step time {spell(before)} → {spell(after)}{by}"
+    step = f"step time {spell(before)} → {spell(after)}{by}{_from(first)}"
     if not rows:
         text = f"{which}{step}; no class on any rank changed by more than its jitter."
     else:
-        text = f"{which}{step}; {len(rows):,} of {tested:,} classes on ranks changed{_most(result)}."
+        text = f"{which}{step}; {len(rows):,} of {tested:,} classes on ranks changed{'' if first else _most(result)}."
     yield text[0].upper() + text[1:]
+
+
+def _from(first: Finding | None) -> str:
+    """Where the difference comes from: the place, its class, before and after."""
+    if first is None:
+        return ""
+    ranks = f"rank{'' if len(first.ranks) == 1 else 's'} {listed(list(map(str, first.ranks)))}" if first.ranks else "all ranks"
+    place = f"link {' and '.join(first.links)}" if first.links else ranks
+    if first.grew is None:
+        return f", from {place} (steps {first.steps[0]}–{first.steps[1]})"
+    grew = f"{spell(first.grew.before_ns)} → {spell(first.grew.after_ns)}"
+    alone = len(first.ranks) == 1 and not first.links
+    return f", from {place}'s {first.grew.name}, {grew}" if alone else f", from {first.grew.name} of {place}, {grew}"
 
 
 def _most(result: CompareResult) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from taut.compare.against_first import against_first
 from taut.compare.changed_work import changed
 from taut.compare.compare_verdict import NULLS, verdict
 from taut.compare.non_determinism import non_determinism
@@ -17,6 +18,7 @@ from taut.compare.quantities import in_order, quantities, trends, with_reruns
 from taut.compare.restarts import restarts
 from taut.core.errors import UsageError
 from taut.diagnose.repeats import repeat
+from taut.result.finding_result import finding_result
 from taut.result.types import CompareResult, Text
 from taut.stored import Run, open_run
 
@@ -36,7 +38,10 @@ def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comp
     repeats = [repeats[i] for i in order]
     jobs = ["" if same_job else rows[i].job for i in order]
     rows = with_reruns([rows[i] for i in order], jobs)
-    changes, tested, changed_by = changed(repeats[0], repeats[-1], _opened(runs[order[-1]]).graph)
+    last = _opened(runs[order[-1]])
+    changes, tested, changed_by = changed(repeats[0], repeats[-1], last.graph)
+    # Two runs are a run and its past; only more of them tell how far runs of this job differ anyway.
+    found = against_first(_opened(runs[order[0]]), last) if len(runs) == 2 else []
     result = CompareResult(
         verdict=Text(text=""),
         runs=rows,
@@ -45,11 +50,12 @@ def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comp
         changed=changes,
         changed_tested=tested,
         changed_by=changed_by,
+        findings=[finding_result(one, members=last.graph.members) for one in found],
         non_determinism=non_determinism(rows, repeats),
         restarts=restarts(rows, repeats, jobs),
         tests=NULLS,
     )
-    return replace(result, verdict=Text(text=verdict(result)))
+    return replace(result, verdict=Text(text=verdict(result, found[0] if found else None)))
 
 
 def _opened(run: str | Path | Run) -> Run:

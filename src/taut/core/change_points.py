@@ -82,12 +82,38 @@ def _among_kin(values: Floats, kin: Ints | None) -> Floats:
     return np.array([np.median(values[kin == k]) for k in range(int(kin.max(initial=-1)) + 1)])[kin]
 
 
-def levels(y: Numbers, kin: Ints | None = None) -> list[Span]:
-    """At most one span for every series (row of ``y``); kin are series whose noise is of one kind."""
+def levels(y: Numbers, kin: Ints | None = None, most: int = 1) -> list[Span]:
+    """Spans of every series (row of ``y``), at most ``most`` of each, the costliest first; kin share one kind of noise.
+
+    A series in which a span was found is searched again without it: a long span that is a little higher and a short one that
+    is much higher are clear alike once values are clipped. The null is tested again only where it was rejected, so its size
+    stays.
+    """
     count, n = y.shape
     if n < LEAST_STEPS or count == 0:
         return []
     z = _standardised(y, kin)
+    found, rho, again = [], None, np.arange(count)
+    for _ in range(most):
+        spans, rho = _one_each(z, again, kin, rho)
+        found += spans
+        if not spans:
+            break
+        again = np.array([span.series for span in spans], dtype=np.int64)
+        for span in spans:
+            z[span.series, span.first : span.last + 1] = np.median(np.delete(z[span.series], slice(span.first, span.last + 1)))
+    return sorted(found, key=lambda span: (span.series, -_cost(y[span.series], span)))
+
+
+def _cost(series: Numbers, span: Span) -> float:
+    """What a span costs above the median outside it, nothing clipped."""
+    inside = slice(span.first, span.last + 1)
+    return float((series[inside] - np.median(np.delete(series, inside))).sum())
+
+
+def _one_each(z: Floats, rows: Ints, kin: Ints | None, rho: Floats | None) -> tuple[list[Span], Floats | None]:
+    """At most one span for each of some series, and how red all series are (given, once that is known)."""
+    count, n = z.shape
     edges = np.unique(np.linspace(0, n, min(n, GRID) + 1).astype(np.int64))
     first, last = np.triu_indices(len(edges), 1)
     begin, end = edges[first], edges[last]
@@ -97,23 +123,25 @@ def levels(y: Numbers, kin: Ints | None = None) -> list[Span]:
     begin, end = begin[keep], end[keep]
     # Bonferroni over all spans of all series, raised because spreads of n steps are uncertain themselves.
     alarm = NormalDist().inv_cdf(1 - FALSE_ALARMS / (len(begin) * count)) * (1 + UNSURE / n)
-    wide, narrow = np.clip(z, -2 * CLIP, 2 * CLIP), np.clip(z, -CLIP, CLIP)
+    wide, narrow = np.clip(z[rows], -2 * CLIP, 2 * CLIP), np.clip(z[rows], -CLIP, CLIP)
     far, near = _best(wide, begin, end), _best(narrow, begin, end)
     alarmed = np.flatnonzero((near[2] > alarm) | (far[2] > alarm))
     if not len(alarmed):
-        return []
-    rho = (
-        _among_kin(_lag_one_after_search(_without_span(narrow, near[0], near[1])), kin)
-        if _has_enough_kin(kin, count)
-        else np.full(count, -1.0)
-    )
+        return [], rho
+    if rho is None:  # in the first search, which is of all series
+        rho = (
+            _among_kin(_lag_one_after_search(_without_span(narrow, near[0], near[1])), kin)
+            if _has_enough_kin(kin, count)
+            else np.full(count, -1.0)
+        )
     out = []
-    for i in alarmed.tolist():
+    for k in alarmed.tolist():
+        i = int(rows[k])
         apart = APART * _inflation_of_spread(rho[i])
-        span = _clear_span(z[i], i, int(far[0][i]), int(far[1][i]), float(far[2][i]), apart)
-        span = span or _raised_span(z[i], i, int(near[0][i]), int(near[1][i]), float(near[2][i]), alarm, float(rho[i]))
+        span = _clear_span(z[i], i, int(far[0][k]), int(far[1][k]), float(far[2][k]), apart)
+        span = span or _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, float(rho[i]))
         out += [_extended(z[i], replace(span, tests=len(begin) * count))] if span else []
-    return out
+    return out, rho
 
 
 def _extended(z: Floats, span: Span) -> Span:

@@ -54,6 +54,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     return [
         Finding(
             mode=MODE,
+            reference="past",
             classes=top_classes(graph, rows, lost),
             steps=evidence.steps_of(rows),
             lost_rank_ns=int(lost.sum()),

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.reporting import spell
+from taut.diagnose.against_baseline import slow_everywhere
 from taut.diagnose.finding import Evidence, Finding, confidence
 from taut.replay.timeline import Change
 
@@ -22,7 +23,7 @@ MODES = (MODE,)
 
 def detect(evidence: Evidence) -> list[Finding]:
     """Ranks that grow slower, and classes that did on all ranks."""
-    found = [*evidence.late_ranks, *_on_all_ranks(evidence)]
+    found = [*evidence.late_ranks, *(_on_all_ranks(evidence) or slow_everywhere(evidence))]
     return [_with_warning(evidence, finding) for finding in found if finding.mode == MODE]
 
 
@@ -58,5 +59,6 @@ def _on_all_ranks(e: Evidence) -> list[Finding]:
             because=f"from step {steps[0]} on, {classes[0]} takes {spell(worst.extra_ns)} longer a step on all ranks{how} "
             f"({worst.score:.1f} standard errors); no peer is faster, and nothing failed",
             changes=(Change(rows, "work", "set", kept, f"{classes[0]} as before"),),
+            reference="past",
         )
     ]

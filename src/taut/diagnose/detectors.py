@@ -71,7 +71,7 @@ def _significant(by_mode: list[list[Finding] | None]) -> list[Finding]:
 def _exposed_by_others(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> list[Finding]:
     """Findings that cost something only once the others are mended: fixing the slowest exposes the second slowest."""
     if not found:
-        return []
+        return _only_together(evidence, hidden)
     mended = [change for finding in found for change in finding.changes]
     left = evidence.observed.wall_ns - int(recovered(evidence, mended).sum())
     out = []
@@ -82,6 +82,24 @@ def _exposed_by_others(evidence: Evidence, found: list[Finding], hidden: list[Fi
             out.append(replace(finding, because=finding.because + why))
             mended, left = [*mended, *finding.changes], then
     return out
+
+
+def _only_together(evidence: Evidence, hidden: list[Finding]) -> list[Finding]:
+    """Findings of which none is worth anything alone, such as a slow rank beside a slow link: those that all of it needs."""
+    some, wall = sorted(hidden, key=lambda f: -f.lost_rank_ns)[:MOST_HIDDEN], evidence.observed.wall_ns
+
+    def saved(findings: list[Finding]) -> int:
+        return int(recovered(evidence, [change for finding in findings for change in finding.changes]).sum())
+
+    whole = saved(some) if len(some) > 1 else 0
+    if whole < LISTED_SHARE * wall:
+        return []
+    needed = [one for one in some if whole - saved([other for other in some if other is not one]) >= LISTED_SHARE * wall]
+    together = saved(needed)
+    if len(needed) < 2 or together < LISTED_SHARE * wall:
+        return []
+    why = f"; alone it saves next to nothing, mended together the {len(needed)} findings save {spell(together)}"
+    return [replace(finding, because=finding.because + why) for finding in needed]
 
 
 __all__ = ["DETECTORS", "Evidence", "Finding", "diagnose"]

@@ -127,6 +127,7 @@ def _finding(e: Evidence, steps: dict[int, Steps], found: dict[int, Loop], tests
     saved = int(recovered(e, changes).sum())
     return Finding(
         mode=MODE,
+        reference="past",
         ranks=tuple(int(graph.ranks[index]) for index in sorted(found)),
         stages=tuple(sorted({int(s) for s in graph.members.stage[sorted(found)] if s >= 0})),
         steps=e.steps(0, -1),

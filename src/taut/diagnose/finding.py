@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,14 +17,19 @@ from taut.core.reporting import LISTED_SHARE
 from taut.core.student import student_tail
 from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
+from taut.graph.joined import Joined
 from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed, exposed
 from taut.replay.timeline import Batch, Change, Timeline, replay
 
 if TYPE_CHECKING:
+    from taut.diagnose.against_baseline import Compared
     from taut.diagnose.early_warning import EarlyWarning
+    from taut.diagnose.slow_sets import Apart
     from taut.diagnose.synchronisation import SplitGroup
 
+ReferenceKind = Literal["past", "baseline", "peers", "fabric"] | None
+"""The same rank or link at other times, a healthy run, other ranks or links, or what the fabric promises; None for neither."""
 EPISODE_SHARE = 0.05
 """A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
 are at least EPISODE_STEPS of them; it says so."""
@@ -43,6 +48,15 @@ class Evidence:
     observed: Timeline
     blame: Blame
     batch: Batch
+    both: Joined | None = None
+    """The run after its baseline, where one is given."""
+
+    @cached_property
+    def compared(self) -> Compared | None:
+        """The run beside its baseline."""
+        from taut.diagnose.against_baseline import compared
+
+        return compared(self)
 
     @cached_property
     def slowdowns(self) -> Slowdowns:
@@ -75,6 +89,13 @@ class Evidence:
 
         return late_ranks(self)
 
+    @cached_property
+    def apart(self) -> Apart | None:
+        """How far the level of every rank lies from those of most others; None where too few tell."""
+        from taut.diagnose.slow_sets import apart_from_peers
+
+        return apart_from_peers(self.graph, self.blame)
+
     def steps(self, first: int, last: int) -> tuple[int, int]:
         """Numbers of the first and the last step of a span of windows."""
         return int(self.graph.steps[first]), int(self.graph.steps[last])
@@ -83,6 +104,15 @@ class Evidence:
         """Numbers of the first and the last step that some ops lie in."""
         at = self.graph.window[ops]
         return self.steps(int(at.min()), int(at.max()))
+
+
+@dataclass(frozen=True)
+class Grew:
+    """A class of a place, and what it takes a step in the baseline and now, ns."""
+
+    name: str
+    before_ns: float
+    after_ns: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +134,12 @@ class Finding:
     """What mending it would change: replayed, it gives the recoverable wall time."""
     alternatives: tuple[str, ...] = ()
     """Other failure modes it may be, where these traces cannot tell; ``because`` says which measurement would."""
+    where: str = ""
+    """What its ranks, and no others, have in common: a host, a stage, a device model, a group."""
+    reference: ReferenceKind = None
+    """What it was compared with."""
+    grew: Grew | None = None
+    """What of it takes longer than in a baseline."""
     certain: str = ""
     """Why it is listed whatever it recovers; empty if that is to be weighed."""
 

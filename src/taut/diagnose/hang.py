@@ -272,7 +272,7 @@ class Hang:
     def untold(self) -> list[str]:
         """What cannot be told, one line each."""
         out = []
-        if self.suspects and not self.stopped:
+        if self.suspects and not self.stopped and self.calls.dumped - self.suspects:
             out.append(
                 f"one set of dumps does not tell whether the job stood still: if it did, {self._listed(self.suspects)} stopped "
                 "and the others wait; if it ran, they are only the last to come; a second set of dumps, or traces, would tell"

@@ -140,6 +140,7 @@ def micro_batches(e: Evidence) -> list[Finding] | None:
     return [
         Finding(
             mode=MODE,
+            reference="peers",
             classes=tuple(g.names[i] for i in np.unique(g.ops.name[rows]))[:3],
             steps=e.steps(0, -1),
             lost_rank_ns=int(np.maximum(g.work_ns[rows] - even, 0).sum()),
@@ -178,6 +179,7 @@ def stages(e: Evidence) -> list[Finding] | None:
     return [
         Finding(
             mode=MODE,
+            reference="peers",
             stages=(int(known[longest]),),
             classes=top_classes(g, mine, g.work_ns[mine]),
             steps=e.steps(0, -1),

@@ -1,9 +1,10 @@
 """Ranks that are late by their own work: which, since when, in which classes, and what mending them would save.
 
-Two null hypotheses. In time: the rank's own work and gaps, against what the others did in the same steps, have the same
-level in every span of the run (``core/change_points.py``). Between peers, for what was there from the first step on: the
-net excess of the last arriver over its waiting peers is ordinary variation, inside the prediction interval that the peers
-themselves give (Bonferroni over all waits of the run, see ``replay/blame.py``).
+Ranks that hide each other are in ``slow_sets.py``. Two null hypotheses for one rank. In time: the rank's own work and gaps,
+against what the others did in the same steps, have the same level in every span of the run (``core/change_points.py``).
+Between peers, for what was there from the first step on: the net excess of the last arriver over its waiting peers is
+ordinary variation, inside the prediction interval that the peers themselves give (Bonferroni over all waits of the run, see
+``replay/blame.py``).
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ import numpy as np
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
-from taut.core.rank_words import rank_label
+from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
+from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
-from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, top_classes, why_listed
+from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, recovered, top_classes, why_listed
+from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
 from taut.replay.timeline import Change
 
+OUT_OF_STEP = "partial synchronisation loss"
 RECURS = 3
 """Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
+EXPLAINS = 3
+"""A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
+_BASELINE_WORDS = "in the baseline", "its", "as in the baseline"
 LEAST = 0.01
 """Excess of less than this share of the wall is not looked into."""
 MOST = 0.5
@@ -30,10 +37,113 @@ MOST = 0.5
 
 
 def late_ranks(e: Evidence) -> list[Finding]:
-    """Findings about ranks, of whatever mode."""
+    """Findings about ranks, of whatever mode: those that only together hold the others up, and those that do alone."""
     least = LEAST * e.observed.wall_ns
     places = [place for place in e.slowdowns.ranks if place.total_ns >= least]
-    return [*(_in_time(e, place) for place in places), *_among_peers(e, places)]
+    timed = [_in_time(e, place) for place in places]
+    of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
+    everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
+    level = _level_members(e, [*places, *everywhere])
+    sets = slow_sets(e, [*_timed_members(places, timed), *level])
+    inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
+    alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
+    among = _among_peers(e, [*places, *everywhere], inside)
+    named = {*_indices(e.graph, among), *(rank for rank, _, _ in inside)}
+    along = [_always(e, m) for m in level if m.rank not in named and m.score > e.apart.lone] if e.apart is not None else []
+    return [*(_together(e, one) for one in sets), *alone, *of_baseline, *among, *along]
+
+
+def _indices(graph: Graph, findings: list[Finding]) -> list[int]:
+    """Indices of the ranks that some findings name."""
+    return np.flatnonzero(np.isin(graph.ranks, [rank for finding in findings for rank in finding.ranks])).tolist()
+
+
+def _timed_members(places: list[Place], found: list[Finding]) -> list[Member]:
+    """Ranks that became slower than they were, as members of sets; groups out of step are a mode of their own."""
+    return [
+        Member(p.rank, p.first, p.last, f.mode, f.changes, f.confidence, p.total_ns, p.score, True)
+        for p, f in zip(places, found, strict=True)
+        if f.mode != OUT_OF_STEP
+    ]
+
+
+def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
+    """Ranks that were slower than most others all along (or further from a baseline), where nothing else explains it."""
+    apart, graph, last = e.apart, e.graph, len(e.graph.steps) - 1
+    if apart is None:
+        return []
+    known = {place.rank for place in places if EXPLAINS * (place.last - place.first + 1) >= last + 1}
+    out = []
+    for rank in np.flatnonzero(apart.beyond).tolist():
+        if rank in known:
+            continue
+        work, gaps = changes = like_peers(graph, e.blame, rank)
+        excess, sure = e.blame.excess_ns[work.ops], 1 - float(apart.chance[rank])
+        total = float(excess.sum()) + float((graph.gap_ns[gaps.ops] - gaps.value).sum())
+        found = Member(rank, 0, last, mode_of(graph, work.ops, excess), changes, sure, total, float(apart.score[rank]), False)
+        out += [found] if total >= LEAST * e.observed.wall_ns else []
+    return out
+
+
+def _always(e: Evidence, member: Member) -> Finding:
+    """The finding about a rank that alone is slower than most others, all along."""
+    saved = recovered(e, member.changes)
+    return _together(e, SlowSet((member,), member.first, member.last, saved, int(saved.sum())))
+
+
+def _together(e: Evidence, found: SlowSet) -> Finding:
+    """The finding about ranks that are slow together, or about one that always was."""
+    graph, rows = e.graph, [member.rank for member in found.members]
+    ranks = tuple(sorted(int(graph.ranks[rank]) for rank in rows))
+    work = [change for change in found.changes if change.what == "work"]
+    own = [e.slowdowns.own[change.ops] for change in work]
+    ops = np.concatenate([np.asarray(change.ops)[mine] for change, mine in zip(work, own, strict=True)])
+    usual = np.concatenate([np.asarray(change.value)[mine] for change, mine in zip(work, own, strict=True)])
+    excess = graph.work_ns[ops] - usual
+    classes = top_classes(graph, ops, excess)
+    gaps = [c for m in found.members if not m.by_past for c in m.changes if c.what == "gap"]
+    paused = sum(float((graph.gap_ns[change.ops] - change.value).sum()) for change in gaps)
+    most = classes[0] if classes and excess.sum() >= paused else "gaps between its operators"
+    opener, span = e.blame.waits.opener, (found.first, found.last)
+    opened = np.isin(graph.rank_index[opener], rows) & (graph.window[opener] >= span[0]) & (graph.window[opener] <= span[1])
+    where = shared_place(graph, rows)
+    share = 100 * (float(excess.sum()) + paused) / max(float(usual.sum()), 1.0)
+    return Finding(
+        mode=found.members[0].mode,
+        ranks=ranks,
+        stages=tuple(sorted({stage for rank in rows for stage in _stage(graph, rank)})),
+        classes=classes,
+        steps=e.steps(*span),
+        lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
+        recoverable_wall_ns=int(found.saved_ns.sum()),
+        confidence=min(member.confidence for member in found.members),
+        because=_why_together(e, found, where, share, most),
+        changes=found.changes,
+        where=where,
+        reference="past" if all(member.by_past for member in found.members) else "peers" if e.both is None else "baseline",
+    )
+
+
+def _why_together(e: Evidence, found: SlowSet, where: str, share: float, most: str) -> str:
+    """By how much the members of a set are slower, than what, and what mending one or all of them saves."""
+    members, wall = found.members, max(e.observed.wall_ns, 1)
+    ranks = rank_labels(sorted(int(e.graph.ranks[member.rank]) for member in members), e.graph.members)
+    past = sum(member.by_past for member in members)
+    others = "the others" if e.both is None else "in the baseline"
+    than = "before" if past == len(members) else f"before, or than {others}" if past else others
+    unit = "standard errors" if past == len(members) else "spreads or standard errors" if past else "spreads of the others"
+    least, all_of_them = min(member.score for member in members), "both" if len(members) == 2 else f"all {len(members)}"
+    alone, together = 100 * found.alone_ns / wall, 100 * int(found.saved_ns.sum()) / wall
+    named = f" (all of {where}, and nobody else)" if where else ""
+    if len(members) == 1:
+        how = f"{share:.0f} % longer in its own work and gaps than {than}, by {least:.1f} {unit}"
+        return f"{ranks} takes {how}, most of it in {most}; the others wait for it"
+    hidden = "they hide each other: " if together >= MORE_THAN_ALONE * alone else ""
+    return (
+        f"{ranks}{named} take {share:.0f} % longer in their own work than {than}, each by at least {least:.1f} {unit}, most of "
+        f"it in {most}; {hidden}mending one of them saves at most {alone:.1f} % of the run, {all_of_them} together "
+        f"{together:.1f} %"
+    )
 
 
 def _in_time(e: Evidence, place: Place) -> Finding:
@@ -43,6 +153,8 @@ def _in_time(e: Evidence, place: Place) -> Finding:
     mine = changes[0].ops
     excess = np.asarray(graph.work_ns[mine] - changes[0].value)
     classes = top_classes(graph, mine, excess)
+    # Lanes run side by side: what all of them have more would count the same time twice.
+    more = _in_class(graph, mine, excess, classes[0]) / (place.last - place.first + 1) if classes else place.extra_ns
     rank, steps = int(graph.ranks[place.rank]), e.steps(place.first, place.last)
     opener = e.blame.waits.opener
     opened = (graph.rank_index[opener] == place.rank) & place.holds(graph.window[opener])
@@ -55,22 +167,23 @@ def _in_time(e: Evidence, place: Place) -> Finding:
         steps=steps,
         lost_rank_ns=int(e.exposed.waiting[e.blame.waits.op[opened]].sum()),
         confidence=confidence(place.score, place.tests),
-        because=f"from step {steps[0]} on, {rank_label(rank, graph.members)} spends {spell(place.extra_ns)} more a step "
-        f"in its own work than in its other steps{how}, most of it in {classes[0] if classes else 'gaps'}; "
-        f"what the other ranks changed meanwhile is taken off ({place.score:.1f} standard errors); the others wait for it",
+        because=f"from step {steps[0]} on, {rank_label(rank, graph.members)} spends {spell(more)} more a step in "
+        f"{classes[0] if classes else 'gaps'} than in its other steps{how}; its work as a whole is higher by "
+        f"{place.score:.1f} standard errors, what the other ranks changed meanwhile taken off; the others wait for it",
         changes=changes,
+        reference="past",
     )
 
 
 def _mode(e: Evidence, place: Place, ops: Indices | Mask, excess: Numbers) -> str:
     """Which failure mode an excess in time is: of a group out of step, a stall, growing, or a straggler's."""
     if e.split is not None and e.split.holds(place.rank, place.first, place.last):
-        return "partial synchronisation loss"
-    mode = _mode_of(e.graph, ops, excess)
+        return OUT_OF_STEP
+    mode = mode_of(e.graph, ops, excess)
     return "silent degradation" if place.grows and mode == "straggler cascade" else mode
 
 
-def _mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
+def mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
     """Which failure mode an excess is, from the classes that hold it; a gap is the shadow of an op on another lane."""
     by_name = weighed(graph.ops.name[ops], excess, len(graph.names))
     total = np.maximum(by_name, 0).sum()
@@ -79,6 +192,11 @@ def _mode_of(graph: Graph, ops: Indices | Mask, excess: Numbers) -> str:
         if here >= MOST * total > 0:
             return mode
     return "straggler cascade"
+
+
+def _in_class(graph: Graph, ops: Indices | Mask, excess: Numbers, name: str) -> float:
+    """Excess of the ops of one class name, ns."""
+    return float(excess[graph.ops.name[ops] == graph.names.index(name)].sum())
 
 
 def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
@@ -103,10 +221,11 @@ def _cells(e: Evidence) -> Ints:
     return e.graph.rank_index * len(e.graph.steps) + e.graph.window
 
 
-def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
+def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, int]]) -> list[Finding]:
     """Ranks that are slower than their peers, where they are not already known to be."""
     graph, blame = e.graph, e.blame
     spans, caused = recurring(e, known), _caused(e)
+    spans = [(r, a, b) for r, a, b in spans if not any(r == m and min(b, z) >= max(a, y) for m, y, z in in_sets)]
     if not spans:
         return []
     key = np.full(len(graph), -1, dtype=np.int64)
@@ -115,6 +234,7 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
     walls = e.batch.walls(graph.work_ns, blame.usual_ns, key, len(spans), graph.gap_ns)
     saved = e.observed.window_ns[:, None] - walls
     top = _top_scores(e)
+    against, whose, like = ("its peers", "their", "like its peers") if e.both is None else _BASELINE_WORDS
     out = []
     for k, (r, a, b) in enumerate(spans):
         habit = _without_accidents(saved[:, k])
@@ -124,10 +244,11 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
         at_fault = ops[blame.fault_ns[ops] > 0]
         classes = top_classes(graph, at_fault, blame.fault_ns[at_fault])
         excess = blame.excess_ns[ops]
+        more = (_in_class(graph, ops, excess, classes[0]) if classes else float(excess.sum())) / (b - a + 1)
         pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
         out.append(
             Finding(
-                mode=_mode_of(graph, ops, excess),
+                mode=mode_of(graph, ops, excess),
                 ranks=(rank,),
                 stages=_stage(graph, r),
                 classes=classes,
@@ -135,11 +256,12 @@ def _among_peers(e: Evidence, known: list[Place]) -> list[Finding]:
                 lost_rank_ns=int(caused[r, a : b + 1].sum()),
                 recoverable_wall_ns=int(saved[:, k].sum()),
                 confidence=confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free),
-                because=f"{rank_label(rank, graph.members)} spends {spell(float(excess.sum()) / (b - a + 1))} more a step in "
-                f"{classes[0] if classes else 'its work'} than its peers, {top[r]:.3g} times their spread (alarm at "
+                because=f"{rank_label(rank, graph.members)} spends {spell(more)} more a step in "
+                f"{classes[0] if classes else 'its work'} than {against}, {top[r]:.3g} times {whose} spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",
+                reference="peers" if e.both is None else "baseline",
                 changes=(
-                    Change(ops, "work", "set", blame.usual_ns[ops], f"rank {rank} like its peers"),
+                    Change(ops, "work", "set", blame.usual_ns[ops], f"rank {rank} {like}"),
                     *pauses_before(e.slowdowns, pauses),
                 ),
             )

@@ -74,8 +74,9 @@ def _late(created: Floats, kind: tuple[Ints, int], least_ns: float) -> tuple[Flo
 
 def _traced(graph: Graph, calls: Table, turn: Ints, count: int) -> Mask:
     """Calls made while the profiler traced, and the one after them."""
-    ops = graph.ops
-    inside = (calls.created_ns >= int(ops.start_ns.min())) & (calls.created_ns <= int(ops.end_ns.max()))
+    zero = graph.origin_ns[graph.segment[graph.window]]  # calls have absolute times
+    first, last = int((graph.ops.start_ns + zero).min()), int((graph.ops.end_ns + zero).max())
+    inside = (calls.created_ns >= first) & (calls.created_ns <= last)
     out = np.zeros(count, dtype=bool)
     out[turn[inside]] = True
     out[1:] |= out[:-1]

@@ -6,8 +6,8 @@ no peers, and because peers are slow too when a whole gate is. What all ranks sh
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from statistics import NormalDist
 
@@ -48,6 +48,8 @@ GREW, MATTERS = 1.2, 0.1
 """Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
 ALIKE = 0.25
 """Quantile over ranks that speaks for all of them: a few that became slow do not move it."""
+ROSE = 0.5
+"""Nearly all ranks rise by at least this share of what their quantile rises by."""
 MINOR = 0.25
 """Links that are late by less than this share of the latest are not named: the others delay them."""
 ALSO = 5.0
@@ -55,8 +57,10 @@ ALSO = 5.0
 HELD = 2.0
 """The same for transfers of a rank that is known to be slow, in its span: nothing is searched for."""
 CHUNK = 0.3
-"""The receiver of a slow link ends a round later than the others: at least this share of what a round got longer by."""
+"""Behind a slow link members end a round apart, half of them at least: by this share of what a round got longer by."""
 LEAST_HICCUPS = 5
+MOST_SPANS = 4
+"""Spans in which one series of a rank may be higher, each with a level of its own."""
 MOST_STALLS = 16
 """Ranks that may be said to stop now and then: those with the longest stops are asked."""
 SPIKE = 0.05
@@ -135,14 +139,15 @@ class Slowdowns:
         use = (window < first) | (window > last) if but is None else ~but
         return class_medians(values, *self.classes, use)[self.classes[0]]
 
-    def _table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+    def table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+        """Sums of values by key (below ``count``) and window."""
         return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
     def _busy(self) -> Floats:
         """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
         g, own = self.graph, self.own
-        busy = self._table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
+        busy = self.table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
         return self._by_itself(busy)
 
     def _by_itself(self, took: Floats) -> Floats:
@@ -163,11 +168,11 @@ class Slowdowns:
 
         What slows one kind of work only would drown in the noise of all the others.
         """
-        y = [self._by_itself(one) for one in self._took[1]]
+        y = [self._by_itself(one) for one in self.by_class[1]]
         return np.concatenate(y) if y else np.zeros((0, self.windows))
 
     @cached_property
-    def _took(self) -> tuple[Ints, Floats]:
+    def by_class(self) -> tuple[Ints, Floats]:
         """Class names that hold some share of the ranks' own work; name × rank × window: their work."""
         g, own = self.graph, self.own
         share = weighed(g.ops.name[own], g.work_ns[own], len(g.names))
@@ -176,7 +181,7 @@ class Slowdowns:
         where[chosen] = np.arange(len(chosen))
         rows = np.flatnonzero(own & (where[g.ops.name] >= 0))
         key = where[g.ops.name[rows]] * self.count + g.rank_index[rows]
-        took = self._table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
+        took = self.table(g.work_ns[rows].astype(np.float64), key, len(chosen) * self.count, g.window[rows])
         return chosen, took.reshape(len(chosen), self.count, self.windows)
 
     @cached_property
@@ -184,14 +189,14 @@ class Slowdowns:
         """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile."""
         if self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        names, took = self._took
+        names, took = self.by_class
         # A lower quartile grows only if nearly all ranks do, the quickest too.
         alike = [np.quantile(one[one.any(axis=1)], ALIKE, axis=0, method="lower") for one in took]
         middle = np.array(alike).reshape(len(names), self.windows)
         return [
             Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), s.tests, name=int(names[s.series]), grows=grows)
             for s, grows in _shaped(middle, np.arange(len(names)))
-            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1
+            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1 and _on_most(took[s.series], s, middle[s.series])
         ]
 
     @cached_property
@@ -201,10 +206,13 @@ class Slowdowns:
             return []
         found: dict[int, list[Place]] = defaultdict(list)
         for y in self._busy, self._by_name:
-            for s, grows in _shaped(y, np.arange(len(y)) // self.count):
-                extra, rank = _extra(y[s.series], s), s.series % self.count
+            spans = list(_shaped(y, np.arange(len(y)) // self.count, MOST_SPANS))
+            for s, grows in spans:
+                others = [other for other, _ in spans if other.series == s.series and other is not s]
+                extra, rank = _extra(y[s.series], s, others), s.series % self.count
                 found[rank].append(Place(s.first, s.last, s.score, False, extra, s.tests, rank, grows=grows))
-        return [*map(_joined, found.values()), *self._stalls(set(found))]
+        joined = [_joined(places) for mine in found.values() for places in _overlapping(mine)]
+        return [*joined, *self._stalls(set(found))]
 
     def _stalls(self, known: set[int]) -> list[Place]:
         """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
@@ -281,7 +289,7 @@ class Slowdowns:
         window, _, high = self.gates
         group, count = self._groups
         mine = self._gates_of(place.rank)
-        total = self._table(high[mine], group[mine], count, window[mine])
+        total = self.table(high[mine], group[mine], count, window[mine])
         met = np.flatnonzero(total.any(axis=1))
         z = clipped(total[met])
         # Difference of means in standard errors; the span is given, so there is no search to correct for.
@@ -294,16 +302,14 @@ class Slowdowns:
         g = self.graph
         if not len(g.gates) or self.count < 2 or self.windows < LEAST_STEPS:
             return []
-        window, _, high = self.gates
-        group, count = self._groups
-        total = self._table(high, group, count, window)
+        total = self.transfers
         found = [s for s in levels(total) if (total[s.series] > 0).all()]
         out = []
         # Groups that are slow at the same time are explained together, the worst first.
         while found:
             worst = max(found, key=lambda s: _extra(total[s.series], s))
             together = [s for s in found if min(s.last, worst.last) - max(s.first, worst.first) > 0]
-            place = self._links([*together, *_also(total, worst, {s.series for s in found})], worst, total)
+            place = self.links_behind([*together, *_also(total, worst, {s.series for s in found})], worst, total)
             out += [place] if place.links else []
             found = [s for s in found if s not in together]
         lossy = self._lossy
@@ -313,7 +319,13 @@ class Slowdowns:
         same = [p for p in out if p.owners & lossy.owners and p.total_ns < lossy.total_ns]
         return [p for p in out if p not in same] + [lossy] if same or not out else out
 
-    def _links(self, together: list[Span], worst: Span, total: Floats) -> Place:
+    @cached_property
+    def transfers(self) -> Floats:
+        """Longest transfers of every group, summed by window."""
+        window, _, high = self.gates
+        return self.table(high, *self._groups, window)
+
+    def links_behind(self, together: list[Span], worst: Span, total: Floats) -> Place:
         """The links that slow groups have in common: of every group those into the members that end later than before."""
         group, _ = self._groups
         gates = np.isin(group, [span.series for span in together])
@@ -338,11 +350,11 @@ class Slowdowns:
             return {}  # a barrier, or a verb whose algorithm is not known
         late = g.work_ns[rows] - self.gates[1][g.gate[rows]]
         pair, pairs = numbered(sender, receiver)
-        series = self._table(late, pair, pairs, g.window[rows])
+        series = self.table(late, pair, pairs, g.window[rows])
         extra = np.array([_extra(row, span) for row in series])
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
-        # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends one round later.
-        if pairs > 2 and extra.max() < CHUNK * slower / (2 * (pairs - 1)):
+        # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends last of a staircase.
+        if pairs > 2 and extra.max() < CHUNK * (pairs // 2) * slower / (2 * (pairs - 1)):
             return {}  # all end together: the ring is slower, none of its links more than the others
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
@@ -385,6 +397,13 @@ class Slowdowns:
         alone = first & (np.bincount(gate[first], minlength=len(far))[gate] == 1)
         held[gate[alone]] = rows[alone]
         return gates, held[gates]
+
+    def without_hiccups(self) -> Ints:
+        """Work of every op if no transfer took far longer than its class does, ns."""
+        g, (gates, _) = self.graph, self._hiccups
+        far = np.append(np.isin(np.arange(len(g.gates)), gates), False)[g.gate]
+        usual = self.outside(g.work_ns, 0, -1, far)
+        return np.where(far & (usual < g.work_ns), np.nan_to_num(usual), g.work_ns).astype(np.int64)
 
     @property
     def _least_ns(self) -> float:
@@ -475,11 +494,29 @@ def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:
     return [Span(int(i), worst.first, worst.last, float(score[i])) for i in rows if i not in known]
 
 
-def _shaped(y: Floats, kin: Ints) -> Iterator[tuple[Span, bool]]:
+def _shaped(y: Floats, kin: Ints, most: int = 1) -> Iterator[tuple[Span, bool]]:
     """Spans in which series are higher, and whether they grow there; those that grow begin where the growth does."""
-    for s in levels(y, kin):
-        begin = ramp(y[s.series], s)
+    spans = levels(y, kin, most)
+    several = Counter(s.series for s in spans)
+    for s in spans:
+        # Steps of another span are no part of a ramp into this one.
+        begin = ramp(y[s.series], s) if several[s.series] == 1 else None
         yield (s, False) if begin is None else (replace(s, first=begin), True)
+
+
+def _on_most(took: Floats, span: Span, alike: Floats) -> bool:
+    """Whether nearly all ranks rose, each against itself: if some of them slow down, a quantile over ranks moves up, too."""
+    rose = [_extra(one, span) for one in took[took.any(axis=1)]]
+    return bool(np.quantile(rose, ALIKE, method="lower") >= ROSE * _extra(alike, span))
+
+
+def _overlapping(places: list[Place]) -> list[list[Place]]:
+    """Places of one rank that have steps in common, together; the costliest first."""
+    out: list[list[Place]] = []
+    for place in sorted(places, key=lambda p: -p.total_ns):
+        met = [some for some in out if any(min(p.last, place.last) >= max(p.first, place.first) for p in some)]
+        out = [some for some in out if some not in met] + [[*(p for some in met for p in some), place]]
+    return sorted(out, key=lambda some: -max(p.total_ns for p in some))
 
 
 def _joined(places: list[Place]) -> Place:
@@ -503,7 +540,10 @@ def _shared(busy: Floats) -> Floats:
     return np.asarray(0.5 * (below + above))
 
 
-def _extra(series: Floats, span: Span) -> float:
-    """Mean inside the span above the mean outside it."""
+def _extra(series: Floats, span: Span, others: Sequence[Span] = ()) -> float:
+    """Mean inside the span above the mean outside it, and outside other spans of the series."""
+    outside = np.ones(len(series), dtype=bool)
+    for one in (span, *others):
+        outside[one.first : one.last + 1] = False
     inside = series[span.first : span.last + 1]
-    return float(inside.mean() - (series.sum() - inside.sum()) / max(len(series) - len(inside), 1))
+    return float(inside.mean() - series[outside].sum() / max(np.count_nonzero(outside), 1))

@@ -9,15 +9,18 @@ For a link that was slow all along: the members of its ring end by habit and cha
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.ids import numbered, weighed
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
+from taut.diagnose import against_baseline
 from taut.diagnose.as_before import caused_by_rank, links_before
 from taut.diagnose.finding import Evidence, Finding, confidence, recovered, top_classes
-from taut.diagnose.slowdowns import Place, shared_ends
+from taut.diagnose.slowdowns import Place, Slowdowns, shared_ends
 from taut.graph import Graph
 from taut.replay.ring import SlowLinks, rings, slow_links, without_slow_links
 from taut.replay.timeline import Change
@@ -37,8 +40,24 @@ def detect(evidence: Evidence) -> list[Finding]:
     places, slowdowns = local_links(evidence), evidence.slowdowns
     by_rank = [any(caused_by_rank(slowdowns, rank, links) for rank in slowdowns.ranks) for links in places]
     since = [_since(evidence, place) for place, explained in zip(places, by_rank, strict=True) if not explained]
-    links = since if places and not since else _dearer(evidence, since, _all_along(evidence))
-    return [*links, *(f for f in evidence.late_ranks if f.mode == MODE)]
+    # A baseline tells more than the order of ending.
+    along = _all_along(evidence) if evidence.both is None else against_baseline.slow_links(evidence)
+    links = since if places and not since and evidence.both is None else _dearer(evidence, since, along)
+    ranks = [f for f in evidence.late_ranks if f.mode == MODE]
+    if links is along and evidence.both is None:
+        links, ranks = _of_slow_ranks(links, ranks)
+    return [*links, *ranks]
+
+
+def _of_slow_ranks(links: list[Finding], ranks: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Slow links of ranks that are slow in their own work, too, are part of these: a starved rank also sends late."""
+    for link in links:
+        ends = [{int(end) for end in name.split(":")} for name in link.links]
+        owner = next((f for f in ranks if f.reference == "peers" and all(pair & set(f.ranks) for pair in ends)), None)
+        if owner is not None:
+            links = [other for other in links if other is not link]
+            ranks = [replace(f, changes=(*f.changes, *link.changes)) if f is owner else f for f in ranks]
+    return links, ranks
 
 
 def _dearer(e: Evidence, since: list[Finding], along: list[Finding]) -> list[Finding]:
@@ -53,12 +72,12 @@ def _dearer(e: Evidence, since: list[Finding], along: list[Finding]) -> list[Fin
 
 def local_links(e: Evidence) -> list[Place]:
     """Links that became slow by themselves: elsewhere transfers did not, in the same steps."""
-    return [place for place in e.slowdowns.links if place.spikes or not _elsewhere_too(e, place)]
+    return [place for place in e.slowdowns.links if place.spikes or not elsewhere_too(e.graph, e.slowdowns, place)]
 
 
-def _elsewhere_too(e: Evidence, place: Place) -> bool:
+def elsewhere_too(g: Graph, slowdowns: Slowdowns, place: Place) -> bool:
     """Whether transfers among ranks that are no end of these links grew about as much in the same span."""
-    g, (window, _, took) = e.graph, e.slowdowns.gates
+    window, _, took = slowdowns.gates
     ends = np.isin(g.ops.rank, [rank for pair in place.links for rank in pair])
     touched = np.zeros(len(g.gates), dtype=bool)
     touched[g.gate[(g.gate >= 0) & ends]] = True
@@ -82,7 +101,7 @@ def _since(e: Evidence, place: Place) -> Finding:
     work = graph.work_ns[change.ops]
     more = np.asarray(work - change.value)
     owners = tuple(place.owners) if len(place.links) > 1 and len(place.owners) == 1 else ()
-    where = f" ({_shared_end(owners[0], graph)})" if owners else ""
+    where = f" ({shared_end(owners[0], graph)})" if owners else ""
     how = "now and then take far longer, on average by" if place.spikes else "take longer by"
     doubt = "; lost packets or congestion: retransmission counters of the two hosts would tell" if place.spikes else ""
     return Finding(
@@ -97,10 +116,12 @@ def _since(e: Evidence, place: Place) -> Finding:
         f"step, while the work of their ranks does not{where}; every transfer of their groups waits for them{doubt}",
         changes=(change,),
         alternatives=("fabric contention",) if place.spikes else (),
+        reference="past",
     )
 
 
-def _shared_end(rank: int, graph: Graph) -> str:
+def shared_end(rank: int, graph: Graph) -> str:
+    """How a sentence says that slow links have one end in common."""
     return f"all end at {rank_label(rank, graph.members)}: its network interface"
 
 
@@ -122,7 +143,7 @@ def _all_along(e: Evidence) -> list[Finding]:
     pairs = _pairs(graph, chosen)
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
     links, receivers = tuple(f"{s}:{r}" for s, r in pairs), sorted({r for _, r in pairs})
-    where = _shared_end(next(iter(shared)), graph) if shared else "in that direction only"
+    where = shared_end(next(iter(shared)), graph) if shared else "in that direction only"
     stair, share = max((one.stair_ns, one.share) for one in found)
     return [
         Finding(
@@ -138,6 +159,7 @@ def _all_along(e: Evidence) -> list[Finding]:
             f"the one that sends to it, whoever arrives last; every chunk crosses the link, and rounds times that is "
             f"{share:.0%} of the transfer",
             changes=(change,),
+            reference="peers",
         )
     ]
 

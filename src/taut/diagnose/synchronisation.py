@@ -128,6 +128,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     return [
         Finding(
             mode=MODE,
+            reference="past",
             ranks=tuple(ranks),
             classes=tuple(dict.fromkeys(name for f in slow for name in f.classes))[:3],
             steps=steps,

@@ -96,6 +96,7 @@ def _compared(e: Evidence, usual: Floats, wide: Ints, longest: Floats, fewer: in
     seen, expected = (_inflation(x) for x in (took[wide] / usual[wide], longest))
     return Finding(
         mode=MODE,
+        reference="peers",
         classes=(name,),
         steps=e.steps_of(rows),
         lost_rank_ns=int((graph.work_ns[rows] - kept).sum()),

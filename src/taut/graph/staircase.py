@@ -5,7 +5,9 @@ has its last chunk after all rounds, R·S; what it passes on in its last round n
 own last chunk one round earlier, the next one two rounds earlier, and so on. From the other side buffers are limited: the
 sender can be only so many chunks ahead of its receiver (one where receives are posted, as in gloo; a queue's worth in NCCL;
 any number with deep buffers), its own sender as many ahead of it, and so on. So the member j links downstream of the receiver
-ends min(j, ahead × (N − j)) stairs before it. Of an interface both links are slow: two receivers end last.
+ends min(j, ahead × (N − j)) stairs before it. Where only the sender itself is held up, because it ends when its last chunk is
+taken, it ends a chunk or two before its receiver, and those upstream of it as with deep buffers. Of an interface both links
+are slow: two receivers end last.
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ STEEPER = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 1e6)
 (one, a queue's two, any number), more where the chunk that is passed on piece by piece makes those downstream lower."""
 FINER = 8
 """Times the steps between these are halved around the best."""
-TRIED = 6
-"""Staircases that are tried at every place, as far as they are unlike each other: one link or two; one, two or any ahead."""
+HELD = (1.0, 2.0, np.inf)
+"""Stairs at most by which the sender ends before the receiver of a slow link."""
+TRIED = 10
+"""Staircases that are tried at every place, as far as they are unlike each other: one link or two; one, two or any ahead; the
+sender alone held up, or not."""
 
 Spectrum = NDArray[np.complex128]
 
@@ -58,26 +63,29 @@ def staircase(ends: Floats) -> Staircase | None:
     away = ends - ends.mean()
     if len(ends) < 3 or not (away @ away) > 0:
         return None
-    return max((_steepest(away, both) for both in (0, 1)), key=lambda found: found.like)
+    return max((_steepest(away, both, held) for both in (0, 1) for held in HELD), key=lambda found: found.like)
 
 
-def _steepest(away: Floats, both: int) -> Staircase:
+def _steepest(away: Floats, both: int, held: float) -> Staircase:
     """The best staircase behind one link or two: a coarse search over how steep it is upstream, and then a finer one."""
     seen = np.fft.rfft(away)
-    tried = [(_placed(away, seen, steeper, both), steeper) for steeper in STEEPER]
+    tried = [(_placed(away, seen, steeper, both, held), steeper) for steeper in STEEPER]
     best, steeper = max(tried, key=lambda found: found[0].like)
     step = 0.2
     for _ in range(FINER if len(away) >= ENOUGH else 0):  # four members are like one of many staircases, whatever they do
         step /= 2
         near = [steeper * (1 - step), steeper * (1 + step)]
-        best, steeper = max([(best, steeper), *((_placed(away, seen, x, both), x) for x in near)], key=lambda f: f[0].like)
+        best, steeper = max(
+            [(best, steeper), *((_placed(away, seen, x, both, held), x) for x in near)], key=lambda f: f[0].like
+        )
     return best
 
 
-def _placed(away: Floats, seen: Spectrum, steeper: float, both: int) -> Staircase:
+def _placed(away: Floats, seen: Spectrum, steeper: float, both: int, held: float) -> Staircase:
     """A staircase at its best place in the ring."""
     at = np.arange(len(away))
     stairs = -np.minimum(np.maximum(at - both, 0), steeper * (len(away) - at))
+    stairs[-1] = max(stairs[-1], -held)
     shape = stairs - stairs.mean()
     fit = np.fft.irfft(seen * np.conj(np.fft.rfft(shape)), len(away))  # over all places at once
     place, power = int(np.argmax(fit)), float(shape @ shape)

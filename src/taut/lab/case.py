@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from taut.core.errors import UsageError
-from taut.lab.truth import MODES, Injected
+from taut.lab.truth import HEALTHY, MODES, Injected
 
 JOBS = ("ddp", "fsdp", "tp-fsdp", "pipeline", "hsdp")
 DEVICES = ("cpu", "cuda")
@@ -24,7 +24,7 @@ RELAYED = ("latency", "loss")
 """Faults that need the userspace relay on a rank's link."""
 FATAL = ("hang", "kill")
 """Faults that a job does not survive: they come last, after the healthy parts."""
-OUTSIDE = ("link", "link-one-way", "latency", "loss", "two", "quota", "skew")
+OUTSIDE = ("link", "link-one-way", "latency", "loss", "two", "quota", "skew", "contention")
 """Faults done to a rank's network, control group or clock: ranks on a GPU are plain processes and have none of their own."""
 FAULTED = ("faulted", "unprofiled")
 """Parts in which the fault is there: the analysed one, and on a GPU the same steps without the profiler."""
@@ -36,6 +36,17 @@ RATES = {"": (45, 120), "pipeline": (12, 25)}
 """Mbit/s of a slow link, such that it matters: hops hide under compute until they take longer than a micro-batch."""
 PERIOD_MS = 20
 """Period of the CPU quota."""
+TOUCHED = ("slow", "quota", "stall", "link", "link-one-way", "latency", "loss", "loader", "checkpoint")
+"""Faults that may be there from the start, and in several places at once."""
+NETWORK = ("link", "link-one-way", "latency", "loss")
+"""Faults of the network: in several places they are several faults."""
+HOST = "host"
+"""``places``: the ranks of one host."""
+RARE = ("loss",)
+"""Faults that show now and then only: the flight recorder goes on after the profiler, for ``LONGER`` times as many steps."""
+LONGER = 4
+STOP_MS, CALM_MS = (100.0, 200.0), (500.0, 1500.0)
+"""Under contention: how long a core is taken away, and the mean time until the next stop on that core."""
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +58,26 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     steps: int = STEPS
     device: str = "cpu"
+    from_start: bool = False
+    """The fault is there from the first step of the faulted part: what is analysed holds no healthy step."""
+    places: str = "1"
+    """How many ranks, or links, have the fault; ``host``: all ranks of one host, whose ranks share its name."""
     folder: str
+
+    @property
+    def ranks_a_host(self) -> int:
+        """Ranks that share a host name: one, or with ``--places host`` two, and four hosts from eight ranks on."""
+        return max(2, self.ranks // 4) if self.places == HOST else 1
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Host name of every rank."""
+        return tuple(f"node{rank // self.ranks_a_host}" for rank in range(self.ranks))
+
+    @property
+    def untraced(self) -> int:
+        """Steps of the faulted part that only the flight recorder holds."""
+        return LONGER * self.steps if self.fault in RARE else 0
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -62,6 +92,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"--job {self.job}: no such job; it has {', '.join(JOBS)}")
         if self.fault not in MODES:
             raise UsageError(f"--fault {self.fault}: no such fault; it has {', '.join(MODES)}")
+        if self.fault == "set":
+            raise UsageError("--fault set: only modelled jobs have it; a real one is --fault slow --places 2, or --places host")
         if self.device not in DEVICES:
             raise UsageError(f"--device {self.device}: no such device; it has {', '.join(DEVICES)}")
         if self.device != "cpu" and self.fault in OUTSIDE:
@@ -74,6 +106,18 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("--fault out-of-step needs --job hsdp: only there a group can lose the others and go on")
         if self.steps < 12:
             raise UsageError(f"--steps {self.steps}: at least 12, for steps before and after the onset")
+        self._check_places()
+
+    def _check_places(self) -> None:
+        if self.from_start and self.fault not in TOUCHED:
+            raise UsageError(f"--from-start: not with {self.fault}; it goes with {', '.join(TOUCHED)}")
+        if self.places == HOST:
+            if self.device != "cpu" or self.ranks < 4 or self.ranks % self.ranks_a_host:
+                raise UsageError(f"--places host: needs --device cpu and hosts of equal size, not {self.ranks} ranks")
+        elif not (self.places.isdecimal() and 1 <= int(self.places) < self.ranks):
+            raise UsageError(f"--places {self.places}: {HOST}, or a number from 1 to {self.ranks - 1}")
+        if self.fault not in TOUCHED and self.places != "1" and not (self.places == HOST and self.fault in HEALTHY):
+            raise UsageError(f"--places {self.places}: not with {self.fault}; it goes with {', '.join(TOUCHED)}")
 
 
 def neighbours(job: str, ranks: int) -> list[tuple[int, int]]:
@@ -92,12 +136,13 @@ def draw(spec: Spec) -> tuple[Injected, ...]:
     rng = np.random.default_rng((spec.seed, zlib.crc32(spec.job.encode()), zlib.crc32(spec.fault.encode()), spec.ranks))
     onset, last = int(rng.integers(spec.steps // 4 + 1, spec.steps // 3 + 3)), spec.steps - 1
     rank = int(rng.integers(spec.ranks))
+    onset = 0 if spec.from_start else onset
 
     def injected(fault: str, rank: int, first: int = onset, last: int = last) -> Injected:
         return _injected(spec, fault, rank, first, last, rng)
 
     match spec.fault:
-        case "none" | "skew":
+        case "none" | "skew" | "contention":
             return ()
         case "moving":
             middle, other = (onset + last) // 2, (rank + int(rng.integers(1, spec.ranks))) % spec.ranks
@@ -106,7 +151,34 @@ def draw(spec: Spec) -> tuple[Injected, ...]:
             far = (rank + spec.ranks // 2) % spec.ranks
             return (injected("slow", rank), injected("link", far))
         case _:
-            return (injected(spec.fault, rank),)
+            one = injected(spec.fault, rank)
+            return (one,) if spec.places == "1" else _in_places(spec, one, rank, rng)
+
+
+def _in_places(spec: Spec, one: Injected, rank: int, rng: np.random.Generator) -> tuple[Injected, ...]:
+    """The same fault, of the same strength, in several places: a set of ranks is one fault, links are one each."""
+    if spec.places == HOST:
+        ranks = [r for r in range(spec.ranks) if spec.hosts[r] == spec.hosts[rank]]
+    else:
+        ranks = [rank, *rng.permutation([r for r in range(spec.ranks) if r != rank])[: int(spec.places) - 1].tolist()]
+    if spec.fault not in NETWORK:
+        return (msgspec.structs.replace(one, ranks=tuple(sorted(ranks))),)
+    pairs = neighbours(spec.job, spec.ranks)
+    if spec.fault == "link-one-way":
+        leaving = [(s, d) for s, d in pairs if s in ranks and not (spec.places == HOST and d in ranks)]
+        by_sender = dict(leaving[i] for i in rng.permutation(len(leaving)))  # one link of each sender
+        return tuple(msgspec.structs.replace(one, links=(f"{s}:{d}",)) for s, d in sorted(by_sender.items()))
+    return tuple(
+        msgspec.structs.replace(one, ranks=(r,), links=tuple(f"{s}:{d}" for s, d in pairs if r in (s, d))) for r in ranks
+    )
+
+
+def contention(spec: Spec) -> dict[str, float]:
+    """How often and for how long every core is taken away from the ranks on it; empty where none is."""
+    if spec.fault != "contention":
+        return {}
+    rng = np.random.default_rng((spec.seed, 11, spec.ranks))
+    return {"calm_ms": round(float(rng.uniform(*CALM_MS)), 1), "least_ms": STOP_MS[0], "most_ms": STOP_MS[1]}
 
 
 def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.random.Generator) -> Injected:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -30,6 +30,29 @@ _DEVICE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows and their summary as one JSON object.")
 
 
+class _About(TypedDict):
+    """The options of a lab run: fields of ``Spec``."""
+
+    job: str
+    fault: str
+    ranks: int
+    seed: int
+    steps: int
+    device: str
+    from_start: bool
+    places: str
+
+
+class _Chosen(TypedDict):
+    """The options of a matrix: fields of ``Chosen``."""
+
+    jobs: tuple[str, ...]
+    faults: tuple[str, ...]
+    ranks: int | None
+    device: str
+    only: tuple[str, ...]
+
+
 @click.group(short_help="Run real jobs with real faults and score the analysis.")
 def lab() -> None:
     """Real multi-rank jobs on this machine, real faults, known truth, and a score.
@@ -45,8 +68,10 @@ def lab() -> None:
 @_SEED
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=30, show_default=True, help="Steps of each recorded part.")
 @_DEVICE
+@click.option("--from-start", is_flag=True, help="The fault is there from the first analysed step: there is no past.")
+@click.option("--places", default="1", show_default=True, help="How many ranks have the fault; host: all ranks of one host.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for traces, logs and truth.json.")
-def run(job: str, fault: str, ranks: int, seed: int, steps: int, device: str, output: str) -> None:
+def run(output: str, **about: Unpack[_About]) -> None:
     """Run a job with a fault between two runs without it, record it, and write down the truth.
 
     Then: taut analyze DIR/faulted, and: taut lab score DIR.
@@ -54,12 +79,11 @@ def run(job: str, fault: str, ranks: int, seed: int, steps: int, device: str, ou
     from taut.lab.case import Spec
     from taut.lab.run_case import Lab
 
-    folder = str(Path(output).resolve())
-    spec = Spec(job=job, fault=fault, ranks=ranks, seed=seed, steps=steps, device=device, folder=folder)
+    spec = Spec(folder=str(Path(output).resolve()), **about)
     spec.check()
-    with Lab(device) as place:
+    with Lab(spec.device) as place:
         seconds = place.run(spec)
-    click.echo(f"{output}: {job} with {fault}, {ranks} ranks, {seconds:.0f} s", err=True)
+    click.echo(f"{output}: {spec.job} with {spec.fault}, {spec.ranks} ranks, {seconds:.0f} s", err=True)
 
 
 @lab.command(short_help="Score what the analysis makes of lab runs.")
@@ -68,7 +92,7 @@ def run(job: str, fault: str, ranks: int, seed: int, steps: int, device: str, ou
 @click.option("-o", "--output", type=click.Path(), help="Folder for the table (JSON, CSV, Markdown) and its plots.")
 @_JSON
 def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_json: bool) -> None:
-    """Analyze lab runs and compare with their truth."""
+    """Analyze lab runs, alone and with their first healthy part as baseline, and compare with their truth."""
     from taut.lab.matrix import BUILT, judge
 
     runs = [found for folder in folders for found in _runs(Path(folder))]
@@ -94,21 +118,18 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
 @_SEED
 @click.option("--job", "jobs", multiple=True, help="Only these jobs (may be repeated).")
 @click.option("--fault", "faults", multiple=True, help="Only these faults (may be repeated).")
-@click.option("--ranks", type=int, default=4, show_default=True, help="Ranks of the real jobs.")
+@click.option("--ranks", type=int, help="Ranks of the real jobs.  [default: 4, 8 and some 16]")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(("past", "start", "healthy")),
+    help="Only faults that begin in mid-run, that are there from the start, or healthy runs (may be repeated).",
+)
 @_DEVICE
 @click.option("--modelled", is_flag=True, help="Generated jobs of 64 to 1,024 ranks instead of real ones; needs no root.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for runs, table and plots.")
 @_JSON
-def matrix(
-    seed: int,
-    jobs: tuple[str, ...],
-    faults: tuple[str, ...],
-    ranks: int,
-    device: str,
-    modelled: bool,
-    output: str,
-    as_json: bool,
-) -> None:
+def matrix(seed: int, modelled: bool, output: str, as_json: bool, **chosen: Unpack[_Chosen]) -> None:
     """Run every fault on several jobs, and healthy jobs beside them; print the table and write it with plots.
 
     A run that is already in the folder is scored and not run again, so an interrupted matrix goes on where it stopped.
@@ -117,12 +138,12 @@ def matrix(
 
     rows: list[Row] = []
     if modelled:
-        runs = list(plans.model_plan(seed, jobs, faults))
+        runs = list(plans.model_plan(seed, chosen["jobs"], chosen["faults"]))
         for row in plans.judge_model(runs):
             rows.append(row)
             _print_progress(len(rows), len(runs), row)
     else:
-        specs = plans.plan(seed, Path(output).resolve() / "runs", jobs, faults, ranks, device)
+        specs = plans.plan(seed, Path(output).resolve() / "runs", plans.Chosen(**chosen))
         for spec in specs:
             spec.check()
         rows = _run_all(specs)

@@ -15,19 +15,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import numpy as np
 
 from taut.core.errors import TautError
 from taut.lab import net, truth
-from taut.lab.case import FATAL, FAULTED, PERIOD_MS, RELAYED, Spec, clocks, draw
+from taut.lab.case import FATAL, FAULTED, PERIOD_MS, RELAYED, Spec, clocks, contention, draw
 from taut.lab.truth import Injected, Truth
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class Host:
         self.pids: list[int] = []
         self.links: list[Connection] = []
         self.faults = Faults(self, cgroup)
+        self.hogs: list[int] = []
         self.reports: dict[str, list[Any]] = {}
         self.skewed_at = 0
 
@@ -119,8 +120,11 @@ class Host:
         try:
             self._start()
             self.reports["plain"] = self._gather()
+            self._contend()
             for part in self.spec.parts:
                 self.progress[:-1] = -1
+                if self.spec.from_start and part in FAULTED:
+                    self.faults.at(0)
                 began = time.monotonic_ns()
                 self._tell("go")
                 self.reports[part] = self._gather(part)
@@ -141,6 +145,14 @@ class Host:
             theirs.close()
             self.pids.append(pid)
             self.links.append(ours)
+
+    def _contend(self) -> None:
+        """Under contention: one process for every core that takes it away now and then, whoever runs there."""
+        for core in sorted(os.sched_getaffinity(0)) if contention(self.spec) else ():
+            pid = os.fork()
+            if pid == 0:
+                _take_core(core, contention(self.spec), np.random.default_rng((self.spec.seed, core, 5)))
+            self.hogs.append(pid)
 
     def _tell(self, word: str) -> None:
         for link in self.links:
@@ -203,9 +215,9 @@ class Host:
 
     def _end(self) -> None:
         self.faults.clear()
-        for pid in self.pids:
+        for pid in (*self.hogs, *self.pids):
             _kill(pid)
-        for pid in self.pids:
+        for pid in (*self.hogs, *self.pids):
             os.waitpid(pid, 0)
 
     def _truth(self) -> Truth:
@@ -223,6 +235,8 @@ class Host:
             shard.unlink()
         return Truth(
             job=spec.job, fault=spec.fault, seed=spec.seed, ranks=spec.ranks, injected=self.injected,
+            from_start=spec.from_start, places=spec.places, hosts=spec.hosts if spec.device == "cpu" else (),
+            traced_steps=spec.steps, untraced_steps=spec.untraced, contention=contention(spec),
             faulted_ns=tuple(self._walls("faulted")), healthy_ns=tuple(tuple(w) for w in healthy),
             skew_ns={r: ns + ppm * 1e-6 * self.skewed_at for r, (ns, ppm) in skew.items()},
             skew_ppm={r: ppm for r, (_, ppm) in skew.items()},
@@ -293,15 +307,16 @@ class Faults:
         return [place for place in self.host.places if isinstance(place, net.Socket)]
 
     def _quota(self, fault: Injected, on: bool) -> None:
-        rank = fault.ranks[0]
+        """Several ranks share one quota, as the processes of one container do."""
         period = PERIOD_MS * 1000
-        quota = max(int(period * self.host.cpu_share(rank) / fault.strength["slowdown"]), 1000) if on else -1
+        used = sum(self.host.cpu_share(rank) for rank in fault.ranks) if on else 0.0
+        quota = max(int(period * used / fault.strength["slowdown"]), 1000) if on else -1
         if (self.cgroup / "cpu.cfs_quota_us").exists():
             (self.cgroup / "cpu.cfs_period_us").write_text(str(period))
             (self.cgroup / "cpu.cfs_quota_us").write_text(str(quota))
         else:
             (self.cgroup / "cpu.max").write_text(f"{quota if on else 'max'} {period}")
-        if on:
+        for rank in fault.ranks if on else ():
             (self.cgroup / "cgroup.procs").write_text(str(self.host.pids[rank]))
 
     def _stall(self, fault: Injected, on: bool) -> None:
@@ -309,17 +324,22 @@ class Faults:
             self.stopping.set()
             return
         self.stopping.clear()
-        threading.Thread(target=self._pulses, args=(fault,), daemon=True).start()
+        hosts = {self.host.spec.hosts[rank] for rank in fault.ranks}
+        together = [fault.ranks] if len(hosts) == 1 else [(rank,) for rank in fault.ranks]  # a host stops with all its ranks
+        for turn, ranks in enumerate(together):
+            pids = [self.host.pids[rank] for rank in ranks]
+            threading.Thread(target=self._pulses, args=(fault, pids, turn / len(together)), daemon=True).start()
 
-    def _pulses(self, fault: Injected) -> None:
-        pid = self.host.pids[fault.ranks[0]]
-        stopped, running = fault.strength["on_ms"] / 1e3, (fault.strength["period_ms"] - fault.strength["on_ms"]) / 1e3
+    def _pulses(self, fault: Injected, pids: Sequence[int], later: float) -> None:
+        """Stop some processes again and again, the first time by a share of the period later."""
+        stopped, period = fault.strength["on_ms"] / 1e3, fault.strength["period_ms"] / 1e3
+        self.stopping.wait(later * period)
         with contextlib.suppress(ProcessLookupError):  # the rank ended meanwhile
             while not self.stopping.is_set():
-                os.kill(pid, signal.SIGSTOP)
+                _send(pids, signal.SIGSTOP)
                 self.stopping.wait(stopped)
-                os.kill(pid, signal.SIGCONT)
-                self.stopping.wait(running)
+                _send(pids, signal.SIGCONT)
+                self.stopping.wait(period - stopped)
 
 
 class _Sampler:
@@ -363,6 +383,26 @@ def _received(link: Connection) -> Part | str:
         return report
     except (EOFError, OSError):
         return "ended without a word"
+
+
+def _send(pids: Sequence[int], sign: signal.Signals) -> None:
+    for pid in pids:
+        os.kill(pid, sign)
+
+
+def _take_core(core: int, how: Mapping[str, float], rng: np.random.Generator) -> NoReturn:
+    """Called in a process of its own: keeps a core busy now and then, before everybody else on it."""
+    net.die_with_parent()
+    os.sched_setaffinity(0, {core})
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:  # no real-time priorities here
+        os.nice(-20)
+    while True:
+        time.sleep(float(rng.exponential(how["calm_ms"])) / 1e3)
+        until = time.monotonic() + float(rng.uniform(how["least_ms"], how["most_ms"])) / 1e3
+        while time.monotonic() < until:
+            pass
 
 
 def _kill(pid: int) -> None:

@@ -18,9 +18,9 @@ from taut.core.errors import RunError
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.graph.steps import windows
-from taut.lab.score import HEALTHY, Row, attempt, spread, summarise
+from taut.lab.score import Row, attempt, spread, summarise
 from taut.lab.score_table import NOT_YET, Grid, cell, right
-from taut.lab.truth import MODES, TRACES, Truth, load
+from taut.lab.truth import HEALTHY, MODES, TRACES, Truth, load
 from taut.read import step_times as steptimes
 from taut.read.flight import reader as flight
 from taut.read.merge import missing_ranks

@@ -21,10 +21,10 @@ from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.lab.shapes import JOBS, LANES, MAIN, MS, US, Job, Slot, build, rounds
 from taut.lab.truth import Injected, Truth
 
-FAULTS = ("none", "slow", "stall", "link", "link-one-way", "moving", "loader", "checkpoint", "two", "skew", "drift")
+FAULTS = ("none", "slow", "stall", "link", "link-one-way", "moving", "loader", "checkpoint", "two", "skew", "drift", "set")
 STRENGTH = {
-    "slow": ("share", 0.15, 0.5), "drift": ("share_a_step", 0.02, 0.06), "stall": ("steps", 0.3, 1.0),
-    "loader": ("steps", 0.1, 0.4), "checkpoint": ("steps", 0.4, 1.4),
+    "slow": ("share", 0.15, 0.5), "set": ("share", 0.15, 0.5), "drift": ("share_a_step", 0.02, 0.06),
+    "stall": ("steps", 0.3, 1.0), "loader": ("steps", 0.1, 0.4), "checkpoint": ("steps", 0.4, 1.4),
     "link": ("slower", 1.0, 7.0), "link-one-way": ("slower", 1.0, 7.0),
 }  # fmt: skip
 """Unit and range of each: share of the rank's compute, share of a healthy step, bandwidth divided by one more than this."""
@@ -154,6 +154,12 @@ def _drawn(job: Job, fault: str, steps: int, rng: np.random.Generator) -> tuple[
             return (injected("slow", rank, onset, middle), injected("slow", far, middle + 1, last))
         case "two":
             return (injected("slow", rank), injected("link", far))
+        case "set":  # all ranks of a host, or anywhere; since some step, or from the start
+            places = int(rng.choice([n for n in (2, 4, 8) if 4 * n <= job.ranks]))
+            host = rank - rank % places + np.arange(places)
+            some = host if rng.random() < 0.5 else rng.choice(job.ranks, places, replace=False)
+            found = injected("set", rank, 0 if rng.random() < 0.5 else onset)
+            return (replace(found, ranks=tuple(sorted(some.tolist()))),)
         case _:
             return (injected(fault, rank),)
 
@@ -169,7 +175,7 @@ def _burden(job: Job, dice: Dice, faults: Sequence[Injected], healthy: Ints) -> 
         ns = amount * np.median(healthy) * (0.7 + 0.6 * more)
         own = np.ix_(span, compute, np.array(fault.ranks, dtype=np.int64))
         match fault.fault:
-            case "slow":
+            case "slow" | "set":
                 burden.work[own] += amount * dice.cost[own]
             case "drift":
                 burden.work[own] += amount * (span - span[0])[:, None, None] * dice.cost[own]
@@ -185,26 +191,18 @@ def _burden(job: Job, dice: Dice, faults: Sequence[Injected], healthy: Ints) -> 
     return burden
 
 
-def _worth(job: Job, dice: Dice, drawn: Sequence[Injected], healthy: Ints) -> tuple[Injected, ...] | None:
-    """The faults, stronger or weaker until mending any one of them would save something; None where that cannot be.
-
-    Two ranks that work side by side hide each other: then only mending both helps, and other places must be drawn.
-    """
-    faults = list(drawn)
-
-    def wall(*some: Injected) -> float:
-        walls = _walls(*_played(job, dice, _burden(job, dice, some, healthy))) if some else healthy
-        return float(walls.sum())
-
-    for _ in range(16):
-        whole = wall(*faults)
-        weak = [1 - wall(*faults[:i], *faults[i + 1 :]) / whole < LEAST_SAVING for i in range(len(faults))]
-        costly = 1 - healthy.sum() / whole > MOST_SAVING
-        if not any(weak) and not costly:
-            return tuple(faults)
-        scale = [(1.0 if costly else 1.4) if w else (0.75 if costly else 1.0) for w in weak]
-        faults = [replace(f, strength={k: x * v for k, v in f.strength.items()}) for f, x in zip(faults, scale, strict=True)]
-    return None
+def _worth(job: Job, dice: Dice, drawn: Sequence[Injected], healthy: Ints) -> tuple[Injected, ...]:
+    """The faults, stronger or weaker until mending all of them would save something, whatever one of them saves alone."""
+    faults = tuple(drawn)
+    for _ in range(32):
+        if not faults:
+            break
+        saving = 1 - healthy.sum() / _walls(*_played(job, dice, _burden(job, dice, faults, healthy))).sum()
+        if LEAST_SAVING <= saving <= MOST_SAVING:
+            break
+        scale = 1.4 if saving < LEAST_SAVING else 0.75
+        faults = tuple(replace(f, strength={k: scale * v for k, v in f.strength.items()}) for f in faults)
+    return faults
 
 
 def modelled(job: str, fault: str, ranks: int, seed: int, steps: int = 24) -> tuple[Trace, Truth]:
@@ -216,23 +214,36 @@ def modelled(job: str, fault: str, ranks: int, seed: int, steps: int = 24) -> tu
         raise UsageError(f"{job} with {fault} cannot be modelled; jobs: {', '.join(JOBS)}; faults: {', '.join(FAULTS)}")
     if ranks < 16 or ranks % 8 or steps < 12:
         raise UsageError(f"{ranks} ranks, {steps} steps: a model has a multiple of 8 ranks, at least 16, and at least 12 steps")
-    key = (seed, JOBS.index(job), ranks, steps)
-    built, rng = build(job, ranks, np.random.default_rng(key)), np.random.default_rng((*key, FAULTS.index(fault)))
-    dice = _rolled(built, steps)
-    healthy = _walls(*_played(built, dice, _burden(built, dice, (), np.zeros(1, dtype=np.int64))))
-    tries = (_worth(built, dice, _drawn(built, fault, steps, rng), healthy) for _ in range(100))
-    injected = next(faults for faults in tries if faults is not None)
-    start, end = _played(built, dice, _burden(built, dice, injected, healthy))
+    built, dice, healthy = _healthy(job, ranks, seed, steps)
+    rng = np.random.default_rng((seed, JOBS.index(job), ranks, steps, FAULTS.index(fault)))
+    injected = _worth(built, dice, _drawn(built, fault, steps, rng), healthy)
     skew = np.zeros(ranks, dtype=np.int64)
     if fault == "skew":
         wrong = rng.choice(np.arange(1, ranks), int(rng.integers(1, 5)), replace=False)
         skew[wrong] = np.rint(rng.choice((-1, 1), len(wrong)) * rng.uniform(1, 20, len(wrong)) * MS)
+    start, end = _played(built, dice, _burden(built, dice, injected, healthy))
     truth = Truth(
         job=job, fault=fault, seed=seed, ranks=ranks, injected=injected, modelled=True,
+        from_start=bool(injected) and max(i.first_step for i in injected) == 0,
         faulted_ns=tuple(_walls(start, end).tolist()), healthy_ns=(tuple(healthy.tolist()),),
         skew_ns={int(r): float(skew[r]) for r in np.flatnonzero(skew)},
     )  # fmt: skip
     return _recorded(built, start, end, skew, f"{job}-{fault}-{ranks}-{seed}"), truth
+
+
+def with_faults(job: str, ranks: int, seed: int, faults: Sequence[Injected], steps: int = 24) -> tuple[Trace, float]:
+    """The same job with just these faults, of just this strength, and the share of the wall that mending all of them saves."""
+    built, dice, healthy = _healthy(job, ranks, seed, steps)
+    start, end = _played(built, dice, _burden(built, dice, faults, healthy))
+    saving = 1 - float(healthy.sum() / _walls(start, end).sum())
+    return _recorded(built, start, end, np.zeros(ranks, dtype=np.int64), f"{job}-{ranks}-{seed}"), saving
+
+
+def _healthy(job: str, ranks: int, seed: int, steps: int) -> tuple[Job, Dice, Ints]:
+    """A job, all that chance decides about it, and how long its steps take without a fault."""
+    built = build(job, ranks, np.random.default_rng((seed, JOBS.index(job), ranks, steps)))
+    dice = _rolled(built, steps)
+    return built, dice, _walls(*_played(built, dice, _burden(built, dice, (), np.zeros(1, dtype=np.int64))))
 
 
 def _recorded(job: Job, start: Ints, end: Ints, skew: Ints, name: str) -> Trace:

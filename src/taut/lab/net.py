@@ -54,8 +54,8 @@ def switch() -> None:
 class Loopback:
     """The place of a rank that shares the machine's network."""
 
-    def enter(self) -> None:
-        """Nothing to enter; the rank must not outlive the lab all the same."""
+    def enter(self, name: str) -> None:
+        """Nothing to enter, and the host has its name; the rank must not outlive the lab all the same."""
         die_with_parent()
 
 
@@ -111,13 +111,14 @@ class Socket:
         self.relay.stdin.write(f"{delay_ms} {jitter_ms} {loss}\n")
         self.relay.stdin.flush()
 
-    def enter(self) -> None:
-        """Called in a rank: move there."""
+    def enter(self, name: str) -> None:
+        """Called in a rank: move there, and call the place by the name of its host."""
         for kind, flag in (("net", NEW_NET), ("uts", NEW_UTS)):
             fd = os.open(f"/proc/{self.pid}/ns/{kind}", os.O_RDONLY)
             if _libc.setns(fd, flag) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
             os.close(fd)
+        socket.sethostname(name)
         os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
 
 

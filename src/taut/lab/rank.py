@@ -25,10 +25,12 @@ from taut.lab import net
 from taut.lab.case import FATAL, PLAIN, Spec, clocks
 from taut.lab.net import Loopback, Socket
 from taut.lab.torch_jobs import HOPS, Job, Loss, Pace, event_now
-from taut.lab.truth import Injected
+from taut.lab.truth import BASELINE, TRACES, Injected
 
 PORT = 29500
 TIMEOUT_S, FATAL_TIMEOUT_S = 25, 6
+WRITTEN = (BASELINE, TRACES)
+"""Parts whose traces are kept: what is analysed, and the baseline."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ def main(
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        place.enter()
+        place.enter(spec.hosts[rank])
         _rank(spec, rank, injected, host, progress, folder)
         code = 0
     except BaseException as error:
@@ -94,8 +96,12 @@ def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connectio
 
 
 def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folder: Path) -> Part:
-    """One part under the profiler; what was recorded is written even if the job fails in the middle."""
-    last = spec.steps - 1
+    """One part under the profiler; what was recorded is written even if the job fails in the middle.
+
+    Of the healthy parts the first is written as well: a baseline. The other is recorded all the same, so that the
+    counterfactual pays the same overhead. Steps that only the flight recorder holds come after the profiler's.
+    """
+    last, began = spec.steps - 1, time.time_ns()
     recorder = profile(
         activities=[ProfilerActivity.CPU] if spec.device == "cpu" else [ProfilerActivity.CPU, ProfilerActivity.CUDA],
         record_shapes=True,
@@ -104,19 +110,25 @@ def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folde
     recorder.start()
     report = _steps(job, pace, part, range(spec.steps), progress, str(folder.parent), recorder)
     recorder.stop()
-    if part != "faulted":
-        return report  # recorded all the same, so that the counterfactual pays the same overhead
+    if part not in WRITTEN:
+        return report
     raw = folder / f"rank{job.rank}.json"
     recorder.export_chrome_trace(str(raw))
+    if part == "faulted" and spec.untraced:
+        after = _steps(job, pace, part, range(spec.steps, spec.steps + spec.untraced), progress, str(folder.parent))
+        report.failed = report.failed or after.failed
     with gzip.open(raw.with_suffix(".json.gz"), "wb", compresslevel=1) as file:
         file.write(raw.read_bytes())
     raw.unlink()
-    _dump(folder, job)
+    _dump(folder, job, began if spec.from_start else 0)
     return report
 
 
-def _dump(folder: Path, job: Job) -> None:
-    """Write the flight recorder; hops, which it does not see on gloo, as the lab's own hook has them."""
+def _dump(folder: Path, job: Job, since: int = 0) -> None:
+    """Write the flight recorder; hops, which it does not see on gloo, as the lab's own hook has them.
+
+    It has held the parts before as well; of a fault that was always there it must not know them.
+    """
     recorder = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
     if recorder is None:
         return  # another torch than the one the lab is pinned to
@@ -125,6 +137,7 @@ def _dump(folder: Path, job: Job) -> None:
         dump["entries"] = [*dump.get("entries", ()), *job.hops.entries()]
         hops = {"name": HOPS, "desc": "", "ranks": str(list(range(job.spec.ranks)))}
         dump["pg_config"] = {**dump.get("pg_config", {}), HOPS: hops}
+    dump["entries"] = [entry for entry in dump.get("entries", ()) if entry["time_created_ns"] >= since]
     (folder / f"flight_rank{job.rank}.json").write_text(json.dumps(dump))
 
 

@@ -13,13 +13,14 @@ from typing import Literal, Required, TypedDict, Unpack
 import msgspec
 import numpy as np
 
-from taut.lab.truth import MODES, Injected, Truth
+from taut.lab.truth import HEALTHY, Injected, Truth
 from taut.result.types import AnalysisResult, Device, Estimate, Finding
 
 Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
-HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
-"""Faults that are none: nothing may be found."""
-WORTH = 5
+Place = Literal["ranks", "links", "sets of ranks", "hosts", "nothing"]
+"""What was faulty: a rank (or two, one after the other), the network, several ranks at once, all ranks of a host."""
+PLACES: tuple[Place, ...] = ("ranks", "links", "sets of ranks", "hosts")
+WORTH = 10
 """Standard errors that a measured saving must be worth before a prediction is held against it."""
 
 
@@ -50,6 +51,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     modelled: bool
     detected: bool
     verdict: Verdict
+    from_start: bool = False
+    places: str = "1"
+    place: Place = "nothing"
+    baseline_verdict: Verdict | None = None
+    """The same with the first healthy part as baseline, also below; None where there was none."""
+    baseline_found: str = ""
+    baseline_counterfactual_error: float | None = None
     found: str
     """The first findings in a few words; of a failed analysis, why it failed."""
     wanted: str
@@ -61,7 +69,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     saving_se_ns: float | None = None
     predicted_ns: float | None = None
     counterfactual_error: float | None = None
-    """|predicted − measured| ÷ measured; None where the saving is below five standard errors."""
+    """|predicted − measured| ÷ measured; None where the saving is below ten standard errors."""
     clock_error_ns: float | None = None
     """Largest |estimated − true| offset against the first rank's clock, ns; None where there was nothing to fit."""
     clock_covered: float | None = None
@@ -75,6 +83,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a finding that fits names the kernel that was made slow; None where none was."""
     profiler_overhead: float | None = None
     """Median step with the profiler over that of the same steps without, less one; None on a CPU."""
+
+    @property
+    def label(self) -> str:
+        """The fault in a few words, with where and when it was if that is not the usual."""
+        many = {"1": "", "host": ", a host"}.get(self.places, f", {self.places} places")
+        return f"{self.fault}{many}{', from the start' if self.from_start else ''}"
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -96,6 +110,16 @@ class Spread(msgspec.Struct, frozen=True):
     max: float | None = None
 
 
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one kind: root cause right at first place, alone and with a baseline; of healthy runs, those with a finding."""
+
+    past: bool | None
+    """Whether what was analysed holds healthy steps before the fault; None of healthy runs."""
+    place: Place | Literal["all"]
+    alone: Share
+    with_baseline: Share
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The score of a whole matrix; rows that wait for a mode not built yet are only counted, failed ones are not right."""
 
@@ -108,6 +132,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     extra: int
     counterfactual: Spread
     counterfactual_no_change: float = 1.0
+    baseline_counterfactual: Spread = Spread(0)
+    """The same with a baseline."""
+    groups: tuple[Group, ...] = ()
     onset_steps: Spread
     clock_ns: Spread
     """Largest clock error of each run without a faulty link, ns."""
@@ -145,7 +172,7 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
     return _row(
         truth, verdict=verdict, detected=bool(findings), found=_joined(sentences), predicted_ns=predicted,
         onset_error_steps=_onset(findings, faults, result.job.first_step or 0),
-        extra=sum(not any(_fits(f, fault) for fault in faults) for f in findings),
+        extra=sum(not any(_fits(f, fault) or (truth.places != "1" and _part(f, fault)) for fault in faults) for f in findings),
         counterfactual_error=abs(predicted - saving) / saving if worth else None,
         clock_error_ns=clock_error, clock_covered=covered, closes=result.ledger is not None and result.ledger.closes,
         device_steps=device_steps(result.device, truth), class_named=_class_named(findings, faults),
@@ -199,9 +226,26 @@ def _row(truth: Truth, **judged: Unpack[_Judged]) -> Row:
     done = [_sentence((i.mode,), i.links, i.ranks, (i.first_step, i.last_step)) for i in truth.injected if i.mode]
     return Row(
         job=truth.job, fault=truth.fault, seed=truth.seed, ranks=truth.ranks, modelled=truth.modelled,
+        from_start=truth.from_start, places=truth.places, place=_place(truth),
         wanted=_joined(done), link_fault=any(i.links for i in truth.injected),
         saving_ns=saving, saving_se_ns=se, device=truth.device, device_error=max((s.error for s in steps), default=None),
         profiler_overhead=cost["profiled_ms"] / cost["plain_ms"] - 1 if on_gpu and cost.get("plain_ms") else None, **judged,
+    )  # fmt: skip
+
+
+def _place(truth: Truth) -> Place:
+    if truth.fault in HEALTHY:
+        return "nothing"
+    if truth.places != "1" or truth.fault == "set":
+        return "hosts" if truth.places == "host" else "sets of ranks"
+    return "links" if any(i.links for i in truth.injected) else "ranks"
+
+
+def beside_baseline(row: Row, again: Row) -> Row:
+    """A scored run, and what the analysis made of it with a baseline."""
+    return msgspec.structs.replace(
+        row, baseline_verdict=again.verdict, baseline_found=again.found,
+        baseline_counterfactual_error=again.counterfactual_error,
     )  # fmt: skip
 
 
@@ -210,7 +254,10 @@ def _verdict(findings: Sequence[Finding], faults: Sequence[Injected], truth: Tru
         return "false finding" if findings else "quiet"
     if {fault.mode for fault in faults} - built:
         return "not yet"
-    if not findings or any(_fits(findings[0], fault) for fault in faults):
+    many = truth.places != "1"
+    if many and (_in_parts(findings, faults[0]) or _together(findings, faults)):
+        return "right"
+    if not findings or any(_fits(findings[0], fault) or (many and _part(findings[0], fault)) for fault in faults):
         return "right" if all(any(_fits(f, fault) for f in findings) for fault in faults) else "missed"
     return "wrong place" if any(_names(findings[0], fault) for fault in faults) else "wrong mode"
 
@@ -231,6 +278,38 @@ def _fits(finding: Finding, fault: Injected) -> bool:
         owner = set(fault.ranks[:1])
         placed = bool(links and owner) and (ranks == owner or all(owner & set(map(int, link.split(":"))) for link in links))
     return placed and _names(finding, fault)
+
+
+def _in_parts(findings: Sequence[Finding], fault: Injected) -> bool:
+    """Whether the first findings, one by one, name nobody but ranks of a faulty set, and all of them."""
+    wanted, named = set(fault.ranks), set[int]()
+    for f in findings:
+        if not _part(f, fault):
+            break
+        named |= set(f.ranks)
+    return bool(wanted) and named == wanted
+
+
+def _part(finding: Finding, fault: Injected) -> bool:
+    """Whether a finding names some ranks of a faulty set and nobody else."""
+    return (
+        bool(finding.ranks)
+        and set(finding.ranks) <= set(fault.ranks)
+        and not finding.links
+        and not fault.links
+        and (_names(finding, fault))
+    )
+
+
+def _together(findings: Sequence[Finding], faults: Sequence[Injected]) -> bool:
+    """Whether the first finding names several faulty links, or interfaces, at once, and nothing else."""
+    if not findings or not all(fault.links for fault in faults) or not _names(findings[0], faults[0]):
+        return False
+    one_way, links = all(len(fault.links) == 1 for fault in faults), findings[0].links
+    if one_way:
+        return {link for fault in faults for link in fault.links} == set(links)
+    owners, ends = {rank for fault in faults for rank in fault.ranks}, [set(map(int, link.split(":"))) for link in links]
+    return all(end & owners for end in ends) and all(any(owner in end for end in ends) for owner in owners)
 
 
 def _onset(findings: Sequence[Finding], faults: Sequence[Injected], begin: int) -> int | None:
@@ -273,6 +352,7 @@ def summarise(rows: Sequence[Row]) -> Summary:
         precision=wilson(caught, caught + alarms.count), recall=wilson(caught, len(faulted)), false_findings=alarms,
         false_per_20=tuple(20 * v for v in (alarms.value, alarms.lo, alarms.hi) if v is not None),
         extra=sum(r.extra for r in faulted), counterfactual=spread(r.counterfactual_error for r in faulted),
+        baseline_counterfactual=spread(r.baseline_counterfactual_error for r in faulted), groups=grouped(judged),
         onset_steps=spread(abs(r.onset_error_steps) for r in faulted if r.onset_error_steps is not None),
         clock_ns=spread(r.clock_error_ns for r in judged if not r.link_fault),
         clock_covered=_clock_covered(judged), failed=failed,
@@ -282,6 +362,24 @@ def summarise(rows: Sequence[Row]) -> Summary:
         profiler_overhead=spread(r.profiler_overhead for r in rows),
         not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
     )  # fmt: skip
+
+
+def grouped(rows: Sequence[Row]) -> tuple[Group, ...]:
+    """Runs with a past and without, each by what was faulty and all together; then the healthy ones."""
+    out = []
+    for past in (True, False):
+        some = [r for r in rows if r.fault not in HEALTHY and r.from_start != past]
+        kinds = [(place, [r for r in some if r.place == place]) for place in PLACES]
+        out += [_group(past, place, here, "right") for place, here in kinds if here]
+        out += [_group(past, "all", some, "right")] if some else []
+    healthy = [r for r in rows if r.fault in HEALTHY and r.verdict != "failed"]
+    return (*out, *([_group(None, "all", healthy, "false finding")] if healthy else []))
+
+
+def _group(past: bool | None, place: Place | Literal["all"], rows: Sequence[Row], what: Verdict) -> Group:
+    again = [r.baseline_verdict for r in rows if r.baseline_verdict is not None]
+    alone = wilson(sum(r.verdict == what for r in rows), len(rows))
+    return Group(past=past, place=place, alone=alone, with_baseline=wilson(sum(v == what for v in again), len(again)))
 
 
 def _clock_covered(judged: Sequence[Row]) -> float | None:

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from taut.lab.score import Row, Share, Summary, summarise
-from taut.lab.truth import MODES
+from taut.lab.truth import HEALTHY, MODES
 from taut.render.text import duration, percent, safe
 
 if TYPE_CHECKING:
@@ -68,10 +68,33 @@ def right(text: str) -> float | None:
 
 def matrix(rows: Sequence[Row]) -> Grid:
     """Fault × job: runs that are right (of healthy ones: quiet) of all runs."""
-    jobs, faults = list(dict.fromkeys(r.job for r in rows)), [f for f in MODES if any(r.fault == f for r in rows)]
+    jobs, ordered = list(dict.fromkeys(r.job for r in rows)), sorted(rows, key=_order)
     columns = (*([job] for job in jobs), jobs)
-    body = [[f, *(cell([r for r in rows if r.fault == f and r.job in column]) for column in columns)] for f in faults]
+    body = [
+        [label, *(cell([r for r in rows if r.label == label and r.job in column]) for column in columns)]
+        for label in dict.fromkeys(r.label for r in ordered)
+    ]
     return Grid(["fault", *jobs, "all"], body)
+
+
+def _order(row: Row) -> tuple[bool, int, str, str, int, int]:
+    return row.from_start, list(MODES).index(row.fault), row.places, row.job, row.ranks, row.seed
+
+
+def groups(summary: Summary) -> Grid:
+    """With a past and without, with a baseline and without: what is right, by what was faulty."""
+    when = {True: "with a past", False: "from the start"}
+    body = [
+        ["healthy, a finding" if g.past is None else f"{g.place}, {when[g.past]}", _short(g.alone), _short(g.with_baseline)]
+        for g in summary.groups
+    ]
+    return Grid(["right at first place (95 %)", "alone", "with a baseline"], body)
+
+
+def _short(share: Share) -> str:
+    if share.value is None or share.lo is None or share.hi is None:
+        return "–"
+    return f"{share.count} of {share.of} = {percent(share.value)} ({100 * share.lo:.1f}–{100 * share.hi:.1f})"
 
 
 def cell(rows: Sequence[Row]) -> str:
@@ -82,10 +105,20 @@ def cell(rows: Sequence[Row]) -> str:
 
 def failures(rows: Sequence[Row]) -> list[str]:
     """One line for every run that is not right."""
-    bad = [r for r in rows if r.verdict not in (*GOOD, NOT_YET)]
-    bad.sort(key=lambda r: (list(MODES).index(r.fault), r.job, r.ranks, r.seed))
-    runs = [f"{r.fault} × {r.job}, {r.ranks} ranks, seed {r.seed}" for r in bad]
-    return [safe(f"{run}: {r.verdict}; found {r.found}; wanted {r.wanted}") for run, r in zip(runs, bad, strict=True)]
+    out = []
+    for r in sorted(rows, key=_order):
+        run = f"{r.label} × {r.job}, {r.ranks} ranks, seed {r.seed}"
+        for said, verdict, found in (("", r.verdict, r.found), ("with a baseline ", r.baseline_verdict, r.baseline_found)):
+            if verdict not in (*GOOD, NOT_YET, None):
+                out.append(safe(f"{run}: {said}{verdict}; found {found}; wanted {r.wanted}{_cost(r)}"))
+    return out
+
+
+def _cost(row: Row) -> str:
+    """What the fault cost, as measured."""
+    if row.fault in HEALTHY or row.saving_ns is None or row.saving_se_ns is None:
+        return ""
+    return f"; it cost {row.saving_ns / 1e6:.0f} ± {row.saving_se_ns / 1e6:.0f} ms"
 
 
 def device(rows: Sequence[Row]) -> Grid:
@@ -109,8 +142,11 @@ def lines(s: Summary) -> list[str]:
     if cf.median is not None and cf.p90 is not None:
         out.append(
             f"Counterfactual error: median {percent(cf.median)}, p90 {percent(cf.p90)} of the measured saving over {cf.n} "
-            f"faults worth five standard errors; predicting no change scores {percent(s.counterfactual_no_change)}."
+            f"faults worth ten standard errors; predicting no change scores {percent(s.counterfactual_no_change)}."
         )
+    again = s.baseline_counterfactual
+    if again.median is not None and again.p90 is not None:
+        out.append(f"With a baseline: median {percent(again.median)}, p90 {percent(again.p90)} over {again.n} of them.")
     if onset.median is not None:
         out.append(f"Onset: median {onset.median:.3g} steps off over {onset.n} faults found.")
     if clock.median is not None and clock.max is not None:
@@ -143,11 +179,13 @@ def _of(share: Share, noun: str) -> str:
 
 def show(rows: Sequence[Row], console: Console) -> None:
     """Print the matrix, every failure, and the summary."""
+    summary = summarise(rows)
     matrix(rows).show(console)
-    if device(rows).body:
-        console.print()
-        device(rows).show(console)
-    for heading, texts in (("Not right", failures(rows)), ("Score (95 % intervals in brackets)", lines(summarise(rows)))):
+    for grid in (device(rows), groups(summary)):
+        if grid.body:
+            console.print()
+            grid.show(console)
+    for heading, texts in (("Not right", failures(rows)), ("Score (95 % intervals in brackets)", lines(summary))):
         if texts:
             console.print(Text(f"\n{heading}", style="underline"), Text("\n".join(texts)), sep="\n", soft_wrap=True)
 
@@ -165,7 +203,7 @@ def write(rows: Sequence[Row], folder: Path) -> list[str]:
     plain.writerows({k: safe(v) if isinstance(v, str) else v for k, v in msgspec.to_builtins(r).items()} for r in rows)
     (folder / "matrix.csv").write_text(sheet.getvalue(), encoding="utf-8")
     bullets = [*(f"- {line}" for line in lines(summary)), "", *(f"- {line}" for line in failures(rows))]
-    grids = [grid.markdown() for grid in (matrix(rows), device(rows)) if grid.body]
+    grids = [grid.markdown() for grid in (matrix(rows), groups(summary), device(rows)) if grid.body]
     (folder / "matrix.md").write_text("\n".join([*grids, *bullets]).rstrip() + "\n", encoding="utf-8")
     try:
         for name, chart in plots(rows).items():

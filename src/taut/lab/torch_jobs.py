@@ -31,6 +31,8 @@ SIZES = {"cpu": (256, 64), "cuda": (512, 256)}
 SPIN = 20_000_000
 """Cycles of the kernel that measures how many of them a millisecond has."""
 FORWARD_MS, BACKWARD_MS, LOAD_MS = 30.0, 50.0, 2.0
+CARRIED = 8
+"""Ranks up to which two cores do what is real within what is emulated; with more ranks that takes longer in proportion."""
 JITTER = 0.02
 """Spread of the emulated compute from call to call."""
 HOPS, HOPS_ID, REMEMBERED = "hops", 1 << 16, 2000
@@ -135,7 +137,8 @@ class Block(nn.Module):
         super().__init__()
         width, _ = SIZES[pace.spec.device]
         self.up, self.down = nn.Linear(width, width), nn.Linear(width, width)
-        self.times = pace, FORWARD_MS / parts, BACKWARD_MS / parts, 1 / parts
+        longer = max(1.0, pace.spec.ranks / CARRIED) / parts
+        self.times = pace, FORWARD_MS * longer, BACKWARD_MS * longer, 1 / parts
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The block's output."""

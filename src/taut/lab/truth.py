@@ -12,10 +12,13 @@ from taut.core.errors import RunError
 TRUTH = "truth.json"
 TRACES = "faulted"
 """Folder inside a lab run that ``taut analyze`` gets; beside it ``healthy-0``, ``healthy-1``: the counterfactual."""
+BASELINE = "healthy-0"
+"""The part before, whose traces are kept as well: a healthy run of the same job."""
 
 MODES: dict[str, str | None] = {
     "none": None,
     "skew": None,
+    "contention": None,
     "slow": "straggler cascade",
     "quota": "straggler cascade",
     "stall": "straggler cascade",
@@ -28,11 +31,14 @@ MODES: dict[str, str | None] = {
     "checkpoint": "checkpoint stall",
     "two": "straggler cascade",
     "drift": "silent degradation",
+    "set": "straggler cascade",
     "out-of-step": "partial synchronisation loss",
     "hang": "hang",
     "kill": "hang",
 }
 """Every fault of the lab, and the failure mode that a finding about it must name; None: no finding at all."""
+HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
+"""Faults that are none: nothing may be found."""
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +46,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: str
     ranks: tuple[int, ...] = ()
-    """The rank at fault; of a link slow both ways, the rank whose network interface it is."""
+    """The ranks at fault; of a link slow both ways, the rank whose network interface it is."""
     links: tuple[str, ...] = ()
     """Directed links at fault, sender then receiver, ``2:1``; empty where a rank itself is slow."""
     classes: tuple[str, ...] = ()
@@ -64,6 +70,17 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int
     injected: tuple[Injected, ...]
     modelled: bool = False
+    from_start: bool = False
+    """The fault was there from the first step on: what is analysed holds no healthy step."""
+    places: str = "1"
+    """How many ranks, or links, had the fault; ``host``: all ranks of one host."""
+    hosts: tuple[str, ...] = ()
+    """Host name of every rank; empty where it was not kept."""
+    traced_steps: int | None = None
+    """Steps that the profiler traced and, below, that only the flight recorder holds, after them; None where not kept."""
+    untraced_steps: int = 0
+    contention: dict[str, float] = {}
+    """How cores were taken away from the ranks on them, in all parts: mean time between stops, shortest and longest, ms."""
     faulted_ns: tuple[int, ...]
     """Wall time of every kept step of the analysed run, ns."""
     healthy_ns: tuple[tuple[int, ...], ...] = ()

@@ -207,7 +207,10 @@ def _part(ints: Whole, n: int, grouped: bool) -> Ints | Codes:
 
 
 def _relative(step: Ints | Codes, start: Ints) -> bool:
-    """True when the steps overlap in time: each then has its own origin."""
+    """True when the steps overlap in time and do not go on: each then has its own origin.
+
+    Steps of a pipeline overlap, too, but each begins about a step after the one before.
+    """
     low = int(step.min())
     if int(step.max()) - low > 16 * len(step) + 1024:
         return False
@@ -217,7 +220,9 @@ def _relative(step: Ints | Codes, start: Ints) -> bool:
     np.maximum.at(last, step - low, start)
     seen = last >= first
     first, last = first[seen], last[seen]
-    return bool((first[1:] < last[:-1]).mean() > 0.5) if len(first) > 1 else False
+    if len(first) < 2 or (first[1:] < last[:-1]).mean() <= 0.5:
+        return False
+    return bool(np.median(np.abs(np.diff(first))) < 0.5 * np.median(last - first))
 
 
 def _members(ops: Table, ints: Whole, hosts: tuple[list[str], Ints | Codes] | None) -> Table:

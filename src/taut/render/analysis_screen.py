@@ -38,6 +38,8 @@ WIDEST = 132
 """Longer lines are hard to read, however wide the screen."""
 CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 4, 3, 4, 4, 4
 """Lines at most: causes beside a finding and without one, gates, one-sided collectives, notes on what is missing."""
+TRANSFERS = 0.1
+"""Share of the bill in exposed transfers from which a run without a finding asks for a baseline: all may be equally slow."""
 STAGE_WIDTH = 100
 """Narrower screens have no room for the stage of a cause."""
 LEAST_SHARE = 0.005
@@ -109,6 +111,7 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> s
         _verdict(result),
         _job(result),
         _findings(result, ledger),
+        _baseline(result),
         _early(result),
         device_part(result),
         _causes(result, ledger, screen),
@@ -226,6 +229,27 @@ def _findings(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRenderable
     return Group(*lines)
 
 
+def _baseline(result: AnalysisResult) -> ConsoleRenderable | None:
+    """The healthy run it was compared with; without one, what one would tell where that is open."""
+    told, job = result.baseline, result.job
+    if told is not None:
+        step = f"step {duration(told.step_ns.before)} → {duration(told.step_ns.after)}"
+        return Text(f"baseline {safe(told.run)}: {step}", style="dim")
+    if job.ranks < 2 or result.ledger is None:
+        return None
+    if result.findings:
+        if result.findings[0].reference != "peers":
+            return None
+        return Text(
+            "compared with others of this run; --baseline RUN, a healthy run of the job, would tell if it was always so", "dim"
+        )
+    spent = {entry.fate: entry.rank_ns for entry in result.ledger.entries}
+    open_share = spent.get("exposed transfer", 0) / max(result.ledger.total_rank_ns, 1)
+    if result.verdict.kind == "healthy" and open_share < TRANSFERS:
+        return None
+    return Text("whether it was always like this, --baseline RUN would tell: a healthy run of the same job", style="dim")
+
+
 def _early(result: AnalysisResult) -> ConsoleRenderable | None:
     """What may come, in one quiet line: the clearest of the series that recover ever more slowly."""
     if not result.early_warning:
@@ -241,20 +265,32 @@ def _finding(finding: Finding, result: AnalysisResult, ledger: LedgerResult) -> 
     wall, recoverable = max(result.job.wall_ns or 0, 1), finding.recoverable_wall_ns
     head = Text(safe(finding.mode), style="bold")
     head.append(f" · {_places(finding, result)} · {span(*finding.steps)} · {_sure(finding.confidence)}", style="not bold")
-    cost = [f"lost {duration(finding.lost_rank_ns)} rank time", _priced(finding.lost_rank_ns, ledger)]
+    lost = f"lost {duration(finding.lost_rank_ns)} rank time"
     because = Text(f"because {safe(finding.because)}")
     if finding.mode == "hang":  # what it goes on to cost is not in the dumps
-        return [(head, 1), (Text(f"at least {' · '.join(filter(None, cost))}"), 3), (because, 3)]
+        so_far = filter(None, [lost, _priced(finding.lost_rank_ns, ledger)])
+        return [(head, 1), (Text(f"at least {' · '.join(so_far)}"), 3), (because, 3)]
     gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
-    gain.append(f" · {' · '.join(filter(None, cost))}", style="not bold")
+    gain.append(f" · {' · '.join([*_costs(finding), lost])}", style="not bold")
     return [(head, 1), (gain, 3), (because, 3)]
+
+
+def _costs(finding: Finding) -> list[str]:
+    """What the recoverable time costs in the traced time, and goes on to cost; nothing without a price."""
+    if finding.money is None:
+        return []
+    now, hour, day = (
+        money(one, finding.money.currency) for one in (finding.money.window, finding.money.per_hour, finding.money.per_day)
+    )
+    return [f"{now}: {hour} an hour, {day} a day"]
 
 
 def _places(finding: Finding, result: AnalysisResult) -> str:
     ranks = [who(result, rank).removeprefix("rank ") for rank in finding.ranks[: MOST_NAMED + 1]]
     ranks += [""] * (len(finding.ranks) - len(ranks))  # counted, not named
     kinds = (("link", finding.links), ("rank", ranks), ("stage", [*map(str, finding.stages)]))
-    return " · ".join(f"{word} {listed([*map(safe, values)])}" for word, values in kinds if values)
+    words = [f"{word} {listed([*map(safe, values)])}" for word, values in kinds if values]
+    return " · ".join([*([safe(finding.where)] if finding.where else []), *words])
 
 
 def _sure(confidence: float | None) -> str:
@@ -276,7 +312,7 @@ def _causes(result: AnalysisResult, ledger: LedgerResult, screen: Screen) -> Con
             _in(_place(cause, result, screen.width >= STAGE_WIDTH), "bold"),
             _in(_short(cause.op_class)),
             duration(wait),
-            *([_priced(wait, ledger)] if priced else []),
+            *([_priced(max(row.recoverable_wall_ns, 0) * result.job.ranks, ledger)] if priced else []),
             percent(row.share),
             *_recoverable(row.recoverable_wall_ns, result.job.wall_ns or 0),
         )

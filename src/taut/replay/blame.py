@@ -19,6 +19,7 @@ from taut.core.ids import sums, total
 from taut.core.student import student_quantile
 from taut.core.tables import Table, col
 from taut.graph import Graph
+from taut.graph.joined import Joined
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 
@@ -137,17 +138,21 @@ def _degrees_of_freedom(graph: Graph) -> float:
     return float(max((len(graph.steps) - 1) * ranks, ranks - 1, 1))
 
 
-def blame(graph: Graph, observed: Timeline, gap_free: Timeline) -> Blame:
-    """Split and charge every wait of the observed timeline."""
+def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | None = None) -> Blame:
+    """Split and charge every wait of the observed timeline; references come from a baseline where there is one."""
     from taut.replay.wait_kernels import split_gaps, split_work
 
     # A table of all pairs of ranks where that is small, else a hash table of those that occur.
     slots = 0 if len(graph.ranks) ** 2 <= SQUARE + SQUARE_PER_OP * len(graph) else SLOTS
     peers = reference.peers(graph)
+    peers = peers if both is None else reference.baseline(both, peers)
     usual = at_reference(graph, peers)
     # What still waits with every op at its reference is structural.
     ordinary = replay(graph, [Change(np.arange(len(graph)), "work", "set", usual)], gaps=False)
     gap_reference = reference.gap_peers(graph)
+    if both is not None:
+        before = reference.baseline_medians(both, both.graph.gap_ns)[0]
+        gap_reference = np.where(np.isnan(before), gap_reference, before)
     waited = np.flatnonzero(observed.wait_ns > 0)
     wait = observed.wait_ns[waited]
     # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.

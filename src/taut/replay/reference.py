@@ -3,7 +3,8 @@
 Two kinds. *Across roles* (``across``): all ops of a class whatever their stage, the mean for computes and the median for
 transfers, as the published what-if reference has it; only ``whatif.slowdown`` and ``by`` use it. *Peers* (``peers``):
 the same op at the same place in the step on the other ranks of the role, leaving the op's own rank out, because a mean
-that includes the culprit hides part of it.
+that includes the culprit hides part of it. With a *baseline* (``baseline``), a healthy run of the same job, the reference
+is what the same op at the same place took on the same rank there; peers serve only what the baseline does not know.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.graph import Graph
+from taut.graph.joined import Joined
 from taut.replay.mixed_classes import kinds_and_mixed
+
+BETWEEN_RUNS = 0.01
+"""Two healthy runs of a job differ at least by this spread in the work of a class on a rank, as a share of it."""
 
 
 class Reference(Struct, frozen=True):
@@ -67,6 +72,49 @@ def peers(graph: Graph) -> Reference:
     value, within, between = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
     value[mixed] = np.nan
     return Reference(base + value, within, between, mixed)
+
+
+def baseline_medians(both: Joined, values: Ints) -> tuple[Floats, Floats, Floats]:
+    """Per op of the later run: (median of its class on its rank in the baseline, spread within that rank, between runs).
+
+    ``values`` are those of both runs. A class across runs is the same name, shape, place, role and rank. The spread
+    between runs is how ranks differ in how far they moved, the one that moved most left out; NaN where there is no class.
+    """
+    from taut.core.group_kernels import group_sort
+    from taut.replay.wait_kernels import describe_cells, leave_one_out
+
+    g = both.graph
+    cls, classes = numbered(g.roles, g.ops.name, g.shape, g.place, g.gate >= 0)
+    kind, mixed = kinds_and_mixed(g, cls, classes)
+    cls, classes = numbered(cls, kind)
+    cell, cells = numbered(cls, g.ops.rank)
+    found = []
+    for part in (slice(0, both.ops), slice(both.ops, None)):
+        order, begin = group_sort(cell[part], cells)
+        found.append(describe_cells(values[part], order, begin))
+    (usual, within), (now, _) = found
+    moved = np.flatnonzero(~np.isnan(now - usual))
+    class_of_cell = np.zeros(cells, dtype=np.int64)
+    class_of_cell[cell] = cls
+    order, begin = group_sort(class_of_cell[moved], classes)
+    between = np.full(cells, np.nan)
+    between[moved] = leave_one_out((now - usual)[moved], within[moved], order, begin)[2]
+    here = cell[both.ops :]
+    value = np.where(mixed[both.ops :], np.nan, usual[here])
+    apart = np.fmax(np.nan_to_num(between)[here], BETWEEN_RUNS * np.abs(value))
+    return value, within[here], apart
+
+
+def baseline(both: Joined, others: Reference) -> Reference:
+    """Reference of every op's work from the baseline, and from the others (peers) where the baseline does not know it."""
+    value, within, between = baseline_medians(both, both.graph.work_ns)
+    known = ~(np.isnan(value) | np.isnan(within) | others.mixed)
+    return Reference(
+        np.where(known, value, others.value_ns),
+        np.where(known, within, others.within_ns),
+        np.where(known, between, others.between_ns),
+        others.mixed,
+    )
 
 
 def _leave_one_out(values: Ints, cls: Ints, classes: int, rank: Indices) -> tuple[Floats, Floats, Floats]:

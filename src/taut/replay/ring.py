@@ -7,8 +7,9 @@ stair ÷ transfer tells the share of the transfer that the link costs: a referen
 A ring is tested as a whole. Null: its members end by habit and by chance, whatever their place. From eight members on the
 correlation of their ends with the best of all staircases tells (Student, N − 2 degrees of freedom, Bonferroni over all
 staircases of all rings); with fewer members habits can imitate a staircase, and only chance is excluded (Student over steps).
-Either way stairs must be of the height that closes the ring, and be lower in smaller collectives: habits and busy hosts
-do not know how much is sent. Sizes and power are in docs/diagnosis.md (bench/rings.py).
+Either way stairs must be of the height that closes the ring, and be lower in smaller collectives, or close these as well,
+where every chunk is delayed alike (latency): habits and busy hosts do not know how much is sent, nor how long that takes. Sizes
+and power are in docs/diagnosis.md (bench/rings.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.student import student_tail
 from taut.core.tables import Verb
 from taut.graph import Graph
-from taut.graph.staircase import ENOUGH, RING, TRIED, closing_staircase
+from taut.graph.staircase import CLOSES, ENOUGH, RING, TRIED, closing_staircase
 
 FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
@@ -117,11 +118,13 @@ def _slow(graph: Graph, ring: Ring, tests: int) -> SlowLinks | None:
     else:
         chance = _by_chance(stairs[large], graph.window[ring.rows[large, 0]])
     stair = stairs * graph.work_ns[ring.rows].max(axis=1) / ring.rounds
-    if chance * tests >= FALSE_ALARMS or not _grows_with_size(graph, ring, stair):
+    if chance * tests >= FALSE_ALARMS or not _by_transfer(graph, ring, stair, stairs):
         return None
-    # Of two receivers one may be a little earlier, which lowers the fit: then the step down from the last of them tells more.
-    step = _steps_down(graph, ring, found.receivers)
-    share = max(float(np.median(stairs[large])), float(np.median(step[large])) if len(found.receivers) > 1 else 0.0)
+    # Of two receivers one may be a little earlier, which lowers the fit: then the step down from the last of them tells more;
+    # among few members, where links in either direction act on each other, the highest step.
+    down = _steps_down(graph, ring, found.receivers) if len(found.receivers) > 1 else stairs
+    steps = [stairs, down] if members >= ENOUGH else [stairs, down, *(late - np.roll(late, -1, axis=1)).T]
+    share = max(float(np.median(step[large])) for step in steps)
     return SlowLinks(ring, found.receivers, share, float(min(1.0, chance * tests)), stairs, float(np.median(stair[large])))
 
 
@@ -151,12 +154,17 @@ def _by_chance(stairs: Floats, window: Indices) -> float:
     return student_tail(float(mean.mean()) / error, count - 1)
 
 
-def _grows_with_size(graph: Graph, ring: Ring, stair_ns: Floats) -> bool:
-    """Whether stairs are higher in larger collectives, where sizes differ enough to tell: a busy host is late in all alike."""
+def _by_transfer(graph: Graph, ring: Ring, stair_ns: Floats, stairs: Floats) -> bool:
+    """Whether stairs are higher in larger collectives, or close the smaller ones, too; a busy host is late in all alike.
+
+    True where sizes do not differ enough to tell.
+    """
     size = graph.ops.size[ring.rows[:, 0]]
     if size.min() <= 0 or size.max() < UNLIKE * size.min():
         return True
-    return bool(np.median(stair_ns[2 * size > size.max()]) >= 2 * np.median(stair_ns[size < 2 * size.min()]))
+    small = size < 2 * size.min()
+    grows = np.median(stair_ns[2 * size > size.max()]) >= 2 * np.median(stair_ns[small])
+    return bool(grows or CLOSES[0] <= np.median(stairs[small]) <= CLOSES[1])
 
 
 def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:

@@ -184,14 +184,20 @@ def _explained(
     return worst_ranks if worst_key is not None else None, last_stage if last_key is not None else None
 
 
-def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str]) -> Change:
+def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str], *, baseline: bool = False) -> Change:
     """Set ranks, stages, data-parallel ranks, classes, gate classes or links to their reference, gaps kept.
+
+    With a baseline behind the references, a link's transfers, those of all members of its gates, are what they were there.
 
     The reference is the leave-one-out one: for a rank (or a class) its role peers, for a stage or a data-parallel rank
     the same ops on the other stages or data-parallel ranks, for a link of a ring what the ring would be without it.
     """
     ops = _selected(graph, dimension, labels)
     reason = f"{dimension} {', '.join(labels)} at reference"
+    if dimension == "link" and baseline:
+        gates = np.unique(graph.gate[ops])
+        rows = np.flatnonzero((graph.gate >= 0) & np.isin(graph.gate, gates) & ~np.isnan(reference_ns))
+        return Change(rows, "work", "set", np.rint(reference_ns[rows]).astype(np.int64), reason)
     if dimension == "link":
         circles = rings(graph)
         meets = np.concatenate([np.zeros(0, dtype=np.int64), *(one.rows.ravel() for one in circles)])

@@ -103,6 +103,7 @@ def report(a: Computed) -> AnalysisResult:
         control=controlled,
         ranks=rank_rows(a),
         device=None if g.device is None else device_use(g, g.device),
+        baseline=a.baseline,
     )
 
 
@@ -218,12 +219,13 @@ def _finding(f: Diagnosed, a: Computed) -> Finding:
 
 
 def _money(f: Diagnosed, a: Computed) -> Money | None:
-    """What the ranks cost while the wall clock loses what mending would gain; None without a price or a gain."""
+    """What all ranks cost while the wall clock loses what mending would gain, at most the job; None without price or gain."""
     prices, ranks, wall_ns = a.ledger.prices, len(a.graph.ranks), a.observed.wall_ns
-    window = a.ledger.price(f.recoverable_wall_ns * ranks)
-    if window is None or prices.gpu_hour is None or prices.currency is None or f.recoverable_wall_ns <= 0:
+    recovered_ns = min(f.recoverable_wall_ns, wall_ns)
+    window = a.ledger.price(recovered_ns * ranks)
+    if window is None or prices.gpu_hour is None or prices.currency is None or recovered_ns <= 0:
         return None
-    hour = prices.gpu_hour * ranks * f.recoverable_wall_ns / wall_ns
+    hour = prices.gpu_hour * ranks * recovered_ns / wall_ns
     per_hour, per_day = (str(one.quantize(CENT)) for one in (hour, 24 * hour))
     return Money(window=window, per_hour=per_hour, per_day=per_day, currency=prices.currency)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.device_words import NO_DEVICE, is_copy, on_device
-from taut.core.rank_words import rank_label, rank_labels
+from taut.core.rank_words import listed, rank_label, rank_labels
+from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
 from taut.result.no_gate import why_no_gate
+from taut.result.quiet_doubts import quiet_doubts
 from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 
 BOUNDS: dict[Bound, tuple[str, ...]] = {
@@ -59,10 +61,8 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
             "structural",
         )
     else:
-        few = g.trace.world_size is not None and 2 * len(g.ranks) < g.trace.world_size
-        text, kind = _quiet(a, share), "unknown" if few else "healthy"
-        if few:
-            text += f" {len(g.ranks)} of {g.trace.world_size} ranks were traced: what the others do is not known."
+        doubts = quiet_doubts(a, share)
+        text, kind = " ".join([_quiet(a, share, not doubts), *doubts]), "unknown" if doubts else "healthy"
     bound = None if _host_only(g) else _bound(fates)
     return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
 
@@ -103,11 +103,12 @@ def _found(a: Computed) -> str:
             return f"Hang: the job stands still, and the dumps do not tell who stopped{more}."
         stopped = rank_labels(f.ranks, a.graph.members)
         return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
-    verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links) else "holds"
-    gain = 100 * f.recoverable_wall_ns / max(a.observed.wall_ns, 1)
+    verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links and not f.where) else "holds"
+    gain, whole = (100 * ns / max(a.observed.wall_ns, 1) for ns in (f.recoverable_wall_ns, a.recoverable_wall_ns))
+    together = f", fixing all {whole:.1f} %" if whole - gain >= 100 * LISTED_SHARE else ""
     return (
         f"{f.mode.capitalize()}: {_place(f, a.graph)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
-        f"Fixing it recovers {gain:.1f} % of the wall clock."
+        f"Fixing it recovers {gain:.1f} % of the wall clock{together}."
     )
 
 
@@ -115,6 +116,8 @@ def _place(f: Diagnosed, g: Graph) -> str:
     """Where a finding is, in the words of a sentence: links, ranks, stages, or what all ranks do."""
     if f.links:
         return f"link {' and '.join(f.links)}"
+    if f.ranks and f.where:
+        return f"{f.where} (rank{'s' if len(f.ranks) > 1 else ''} {listed([*map(str, f.ranks)])})"
     if f.ranks:
         return rank_labels(f.ranks, g.members)
     return f"stage {', '.join(map(str, f.stages))}" if f.stages else f"{f.classes[0]} on all ranks" if f.classes else "the job"
@@ -153,7 +156,7 @@ def _unmatched(a: Computed, share: dict[str, float], why: str) -> str:
     )
 
 
-def _quiet(a: Computed, share: dict[str, float]) -> str:
+def _quiet(a: Computed, share: dict[str, float], ordinary: bool) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
     what = "in operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "productive"
     text = (
@@ -167,11 +170,9 @@ def _quiet(a: Computed, share: dict[str, float]) -> str:
         part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
         where = rank_label(int(a.graph.ranks[worst]), a.graph.members)
         text += f", {part:.0f} % of it for gaps of the host (launch, input) on {where}"
-        if len(a.graph.steps) < 3:
-            text += f"; {len(a.graph.steps)} step cannot tell habit from accident" if len(a.graph.steps) == 1 else ""
     elif totals["unexplained_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
         text += ", most of it unexplained: too few steps to know what is ordinary"
-    else:
+    elif ordinary:
         text += ", all of it ordinary variation or structure"
     return text + "."
 

@@ -16,6 +16,7 @@ from taut.replay.blame import Blame
 from taut.replay.coupling import Coupling, couple
 from taut.replay.timeline import Batch, Timeline, replay
 from taut.replay.whatif import WhatIf
+from taut.result.types import Baseline
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,6 +41,8 @@ class Computed:
     topology: Topology | None = None
     attempts: Attempts | None = None
     """The ledger of the job's attempts, where job logs lie beside the traces."""
+    baseline: Baseline | None = None
+    """The healthy run that it was compared with."""
 
     @cached_property
     def coupling(self) -> Coupling:

@@ -18,6 +18,7 @@ def finding_result(f: Diagnosed, money: Money | None = None, members: Table | No
         ranks=list(f.ranks),
         hosts=hosts,
         gpus=gpus,
+        where=f.where or None,
         links=list(f.links),
         stages=list(f.stages),
         classes=list(f.classes),
@@ -27,6 +28,7 @@ def finding_result(f: Diagnosed, money: Money | None = None, members: Table | No
         confidence=f.confidence,
         because=f.because,
         alternatives=list(f.alternatives),
+        reference=f.reference,
         money=money,
     )
 

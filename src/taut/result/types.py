@@ -347,6 +347,8 @@ class Finding(Part, frozen=True, kw_only=True):
     """Host of each of ``ranks``, in their order; null where the trace does not tell, empty where it tells none."""
     gpus: list[int | None] = field(default_factory=list)
     """Index on its host of the accelerator of each of ``ranks``, likewise."""
+    where: str | None = None
+    """What several ``ranks``, and no others, have in common: a host, a stage, a device model, a group; null where nothing."""
     links: list[Link]
     """``sender:receiver``."""
     stages: list[Small]
@@ -361,8 +363,27 @@ class Finding(Part, frozen=True, kw_only=True):
     because: str
     alternatives: list[str]
     """Other modes that the evidence does not exclude."""
+    reference: Literal["past", "baseline", "peers", "fabric"] | None = None
+    """What it was compared with: the same rank or link at other times, a healthy run, others; null where with nothing."""
     money: Money | None
     """What it costs at the price of an accelerator hour; None without a price, or where nothing is recoverable."""
+
+
+class BeforeAfter(Part, frozen=True, kw_only=True):
+    """Median step of the baseline and of this run, ns."""
+
+    before: float
+    after: float
+
+
+class Baseline(Part, frozen=True, kw_only=True):
+    """The healthy run of the same job that ``--baseline`` names."""
+
+    run: str
+    """Its folder, as it was given."""
+    digest: str
+    """SHA-256 of what it was made of."""
+    step_ns: BeforeAfter
 
 
 class EarlyWarning(Part, frozen=True, kw_only=True):
@@ -994,6 +1015,8 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     """Ranks, those of findings first, then those that others waited for most."""
     device: Device | None = None
     """None without an accelerator."""
+    baseline: Baseline | None = None
+    """None without ``--baseline``."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1189,6 +1212,8 @@ class CompareResult(Part, frozen=True, kw_only=True):
     changed_tested: int
     """Classes on ranks that were tested."""
     changed_by: ChangedBy
+    findings: list[Finding] = field(default_factory=list)
+    """Of two runs of one graph: what the later one shows with the earlier one as its baseline, the most recoverable first."""
     non_determinism: NonDeterminism
     restarts: Restarts
     tests: dict[str, NullTest]

@@ -1,0 +1,345 @@
+"""Ranks that are slow together: equal culprits save nothing singly, so a set of them is found by level and priced as one.
+
+Null hypothesis: the level of a rank (the median over steps of its excess over its peers, in work and gaps, as a share of its
+work) is drawn from the same distribution as the levels of most of the others. Where those lie and how far apart is told by the
+shortest half of all levels, which no minority moves; the distance of a rank is held against Student's distribution (Bonferroni
+over ranks), and against its own steps, which may be red. So ranks that are unequal for good count as unequal, and stay quiet
+inside that spread, or inside the spread that devices of one model have anyway (``UNEQUAL``). Where every rank has one peer only,
+levels mirror each other, and the pairs that differ least tell the spread. Two ranks at least must be beyond the limit, or one
+beyond a higher one. Where ranks are so unequal that none is, a minority may still be a heap of its own: the gap below it is held
+against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels are Gaussian, in one role or
+in roles of two to eight, have such ranks (``bench/size.py``). Whether they are a finding is decided by their price: all of them
+mended together in one replay. Members that the joint saving does not need are left out. An attribute may name a set; it does
+not find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+from msgspec import Struct
+
+from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import weighed
+from taut.core.rank_words import listed
+from taut.core.reporting import LISTED_SHARE
+from taut.core.student import student_quantile, student_tail
+from taut.core.tables import Kind
+from taut.diagnose.finding import Evidence, why_listed
+from taut.graph import Graph
+from taut.replay.blame import Blame
+from taut.replay.exposed import copies
+from taut.replay.timeline import Change, Timeline, replay
+
+FALSE_ALARMS = 0.01
+"""Chance that a job without slow ranks has a heap of them."""
+PAIR = 0.05
+"""Chance that such a job has a rank whose level is beyond the limit; that it has two is seldom a fifth as likely."""
+BOTH = 0.2
+UNEQUAL = 0.03
+"""Healthy ranks are taken to differ by at least this spread for the same work: devices of one model do, by 1 to 4 % in surveys
+of large clusters (8 to 22 % from the slowest to the quickest), and a run that shows less may have few of them."""
+LEAST_PAIRS = 4
+"""Of fewer pairs of ranks the differences tell no spread."""
+LEAST_HEAPED = 6
+"""Of fewer ranks the gap between two heaps tells nothing."""
+LEAST_RANKS, LEAST_STEPS = 4, 2
+"""Fewer ranks, or steps, tell no spread."""
+SHRUNK = 0.85
+"""The shortest half of n values is shorter than that of many by this share of √n (Gaussian levels)."""
+QUARTILES = 1.349
+"""Half of Gaussian values lie within so many spreads."""
+MEDIAN_ERROR = 1.2533
+"""Standard error of a median, in those of a mean (Gaussian)."""
+MOST_RED = 0.9
+ALIKE = 0.5
+"""Spans that have this share of their steps in common may be of one set."""
+NEEDED = 0.05
+"""Members without which the joint saving is less by no more than this share, all of them together, are left out."""
+MORE_THAN_ALONE = 1.25
+"""A set saves at least so many times what its members save one by one; else they are findings of their own."""
+
+
+class Apart(Struct, frozen=True):
+    """How far the level of every rank lies from those of most others."""
+
+    level: Floats
+    """Excess over the peers as a share of the rank's work, median over steps."""
+    score: Floats
+    """Distance from the middle of the shortest half, in spreads."""
+    limit: float
+    chance: Floats
+    """Of such a distance in two ranks of a job, or of such a heap."""
+    heap: Mask
+    """Ranks that are a heap of their own, above all others."""
+    lone: float
+    """Limit for one rank alone."""
+
+    @property
+    def beyond(self) -> Mask:
+        """Ranks that are slower than most others: two at least, or one that is far slower."""
+        far: Mask = self.score > self.limit
+        return (far if far.sum() > 1 else self.score > self.lone) | self.heap
+
+
+class Member(Struct, frozen=True):
+    """One rank that may be slow with others."""
+
+    rank: int
+    """Index."""
+    first: int
+    last: int
+    mode: str
+    changes: tuple[Change, ...]
+    confidence: float
+    total_ns: float
+    score: float
+    """Standard errors above its own past, or spreads above its peers."""
+    by_past: bool
+
+
+class SlowSet(Struct, frozen=True):
+    """Members that save far more together than one by one."""
+
+    members: tuple[Member, ...]
+    first: int
+    last: int
+    saved_ns: Ints
+    """Per window, all of them mended."""
+    alone_ns: int
+    """The most that mending one of them saves."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """All of its members mended."""
+        return tuple(change for member in self.members for change in member.changes)
+
+
+def shortest_half(values: Floats) -> tuple[float, float]:
+    """Middle and length of the shortest stretch that holds more than half of some values: a minority does not move it."""
+    x = np.sort(values)
+    half = len(x) // 2 + 1
+    length = x[half - 1 :] - x[: len(x) - half + 1]
+    at = int(np.argmin(length))
+    return float(x[at : at + half].mean()), float(length[at])
+
+
+def apart_from_peers(graph: Graph, blame: Blame) -> Apart | None:
+    """The test of every rank's level against the others'; None where too few ranks or steps tell."""
+    ranks, windows = len(graph.ranks), len(graph.steps)
+    share = relative_excess(graph, blame)
+    known: Mask = np.asarray(np.isfinite(share).all(axis=1))
+    if known.sum() < LEAST_RANKS or windows < LEAST_STEPS:
+        return None
+    level = np.where(known, np.median(np.where(known[:, None], share, 0.0), axis=1), np.nan)
+    count = int(known.sum())
+    middle, between, free = _between_pairs(level[known]) if _in_pairs(graph, known) else _between(level[known])
+    spread = np.maximum(max(between, UNEQUAL), _own_error(share, known))
+    score = np.full(ranks, -np.inf)
+    score[known] = (level[known] - middle) / np.maximum(spread[known], 1e-9)
+    limit = student_quantile(PAIR / count, free)
+    chance = np.array([min(1.0, BOTH * count * student_tail(float(s), free)) if np.isfinite(s) else 1.0 for s in score])
+    heap, likely = _minority(level, known)
+    lone = student_quantile(FALSE_ALARMS / count, free)
+    return Apart(level, score, limit, np.where(heap, np.minimum(chance, likely), chance), heap, lone)
+
+
+def _between(level: Floats) -> tuple[float, float, int]:
+    """Middle of most levels, their spread, and its degrees of freedom."""
+    middle, length = shortest_half(level)
+    return middle, length / QUARTILES / (1 - SHRUNK / np.sqrt(len(level))), max((len(level) - 1) // 2, 1)
+
+
+def _in_pairs(graph: Graph, known: Mask) -> bool:
+    """Whether every rank has one peer: then a slow rank makes another seem quick, and levels mirror each other."""
+    _, members = np.unique(_role_of_ranks(graph)[known], return_counts=True)
+    return bool((members == 2).all()) and len(members) >= LEAST_PAIRS
+
+
+def _between_pairs(level: Floats) -> tuple[float, float, int]:
+    """The same where levels mirror each other: the spread is told by the half of all pairs that differ least."""
+    apart = np.sort(np.abs(np.log1p(np.maximum(level, -0.99))))[::2]
+    pairs, half = len(apart), len(apart) // 2
+    # Expected size of that one of so many Gaussian differences (Blom).
+    usual = NormalDist().inv_cdf(0.5 + 0.5 * (half - 0.375) / (pairs + 0.25))
+    return 0.0, float(apart[half - 1]) / usual, half
+
+
+def _role_of_ranks(graph: Graph) -> Ints:
+    out = np.zeros(len(graph.ranks), dtype=np.int64)
+    out[graph.rank_index] = graph.roles
+    return out
+
+
+def _minority(level: Floats, known: Mask) -> tuple[Mask, float]:
+    """Ranks above the largest gap, of two ranks to less than half, if that gap is clear; and the chance of such a gap."""
+    heap, rows = np.zeros(len(level), dtype=bool), np.flatnonzero(known)
+    rows = rows[np.argsort(level[rows], kind="stable")]
+    x, count = level[rows], len(rows)
+    cuts = np.arange(count - (count - 1) // 2, count - 1)
+    if count < LEAST_HEAPED:
+        return heap, 1.0
+    at = int(cuts[np.argmax(x[cuts] - x[cuts - 1])])
+    likely = student_tail(_gap(x, at), (count - 1) // 2)
+    heap[rows[at:]] = likely < FALSE_ALARMS
+    return heap, likely
+
+
+def _gap(x: Floats, at: int) -> float:
+    """The gap below place ``at`` of sorted values, in spreads inside the two parts."""
+    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in (x[:at], x[at:]))
+    return float((x[at] - x[at - 1]) / max(np.sqrt(squares / (len(x) - 2)), UNEQUAL))
+
+
+def relative_excess(graph: Graph, blame: Blame) -> Floats:
+    """Rank × window: excess of its own work and gaps over its peers, as a share of their work; NaN where none is known."""
+    own, gaps = own_with_peers(graph, blame), ~np.isnan(blame.gap_reference)
+    ranks, windows = len(graph.ranks), len(graph.steps)
+    cell = graph.rank_index * windows + graph.window
+    excess = weighed(cell[own], blame.excess_ns[own], ranks * windows)
+    excess = excess + weighed(cell[gaps], (graph.gap_ns - blame.gap_reference)[gaps], ranks * windows)
+    usual = weighed(cell[own], blame.peers.value_ns[own], ranks * windows).reshape(ranks, windows).mean(axis=1, keepdims=True)
+    return np.where(usual > 0, excess.reshape(ranks, windows) / np.where(usual > 0, usual, 1.0), np.nan)
+
+
+def own_with_peers(graph: Graph, blame: Blame) -> Mask:
+    """Which ops are a rank's own work, and have peers to be compared with."""
+    return np.asarray(((graph.ops.kind != Kind.COMMUNICATE) | copies(graph)) & ~np.isnan(blame.peers.value_ns))
+
+
+def _own_error(share: Floats, known: Mask) -> Floats:
+    """Standard error of each rank's level, from its own steps: they may be red, and what all ranks share is taken out."""
+    windows = share.shape[1]
+    rest = share - np.median(share[known], axis=0)
+    rest = rest - np.median(rest, axis=1, keepdims=True)
+    # Robust, because single hiccups do not move a median.
+    spread = 1.4826 * np.median(np.abs(rest), axis=1)
+    clipped = np.clip(rest, -3 * spread[:, None], 3 * spread[:, None])
+    square = np.maximum((clipped**2).sum(axis=1), 1e-300)
+    rho = (clipped[:, 1:] * clipped[:, :-1]).sum(axis=1) / square
+    # Kendall: the estimate from n steps is too low by (1 + 4ρ)/n; kindred series share the redness.
+    rho = np.clip(np.maximum(rho, np.median(rho[known])) + (1 + 4 * np.maximum(rho, 0)) / windows, 0.0, MOST_RED)
+    error: Floats = MEDIAN_ERROR * spread * np.sqrt((1 + rho) / (1 - rho) / windows)
+    return np.nan_to_num(error)
+
+
+def like_peers(graph: Graph, blame: Blame, rank: int) -> tuple[Change, Change]:
+    """A rank's own work and its gaps, in all steps, as its peers have them."""
+    mine, why = graph.rank_index == rank, f"rank {int(graph.ranks[rank])} like its peers"
+    ops = np.flatnonzero(own_with_peers(graph, blame) & mine)
+    gaps = np.flatnonzero(mine & (graph.gap_ns > np.nan_to_num(blame.gap_reference, nan=np.inf)))
+    return (
+        Change(ops, "work", "set", blame.usual_ns[ops], why),
+        Change(gaps, "gap", "set", np.rint(blame.gap_reference[gaps]).astype(np.int64), why),
+    )
+
+
+def slow_sets(e: Evidence, members: Sequence[Member]) -> list[SlowSet]:
+    """Sets that are worth mending together: of one mode, at about the same time."""
+    left = sorted(members, key=lambda m: (-m.total_ns, m.rank))
+    out = []
+    while left:
+        seed = left[0]
+        some = [m for m in left if m.mode == seed.mode and _in_common(m, seed) >= ALIKE]
+        left = [m for m in left if m not in some]
+        found = _priced(e, some) if len(some) > 1 else None
+        out += [found] if found is not None else []
+    return out
+
+
+def _in_common(a: Member, b: Member) -> float:
+    """Steps of two spans that are in both, as a share of those in either."""
+    both = min(a.last, b.last) - max(a.first, b.first) + 1
+    return max(both, 0) / (max(a.last, b.last) - min(a.first, b.first) + 1)
+
+
+def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
+    """The members that the joint saving needs; None where that is not worth it, or not more than they save one by one."""
+    work, gap, key = e.graph.work_ns.copy(), e.graph.gap_ns.copy(), np.full(len(e.graph), -1, dtype=np.int64)
+    for k, member in enumerate(members):
+        for change in member.changes:
+            (work if change.what == "work" else gap)[change.ops] = change.value
+            key[change.ops] = k
+    count, observed, unmended = len(members), e.observed.window_ns, e.graph.work_ns
+    other = None if np.array_equal(gap, e.graph.gap_ns) else gap
+    alone = e.observed.wall_ns - e.batch.walls(unmended, work, key, count, e.graph.gap_ns, other).sum(axis=0)
+    joint = e.batch.walls(unmended, work, np.where(key >= 0, 0, -1), 1, e.graph.gap_ns, other).sum()
+    back = None if other is None else e.graph.gap_ns
+    needed = e.batch.walls(work, unmended, key, count, gap, back).sum(axis=0) - joint
+    # Un-mending one shows all that it holds up, so members whose need is small may go together.
+    order = np.argsort(needed, kind="stable")
+    spare = np.cumsum(np.maximum(needed[order], 0)) <= NEEDED * max(e.observed.wall_ns - int(joint), 0)
+    kept = sorted(order[~spare].tolist())
+    if len(kept) < 2:
+        return None
+    chosen = tuple(members[k] for k in kept)
+    saved = observed - replay(e.graph, [change for member in chosen for change in member.changes]).window_ns
+    # The middle member tells when; of two that differ, the longer span.
+    first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
+    last = sorted(member.last for member in chosen)[len(chosen) // 2]
+    total, within = int(saved.sum()), int(saved[first : last + 1].sum())
+    # Those that became slow are findings of their own, unless they hide each other; those that always were are not.
+    apart = any(m.by_past for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
+    if apart or why_listed(total, within, e.observed, first, last) is None:
+        return None
+    return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))
+
+
+def shared_place(graph: Graph, ranks: Sequence[int]) -> str:
+    """What all of some ranks (indices) have in common and nobody else has: hosts, a stage, a device model, a group; or ''."""
+    members, inside = graph.members, np.zeros(len(graph.ranks), dtype=bool)
+    inside[list(ranks)] = True
+    for word, values in (("host", members.host), ("device", members.device), ("stage", members.stage), ("role", members.role)):
+        column = [str(value) for value in values]
+        here = dict.fromkeys(column[i] for i in np.flatnonzero(inside))
+        others = {column[i] for i in np.flatnonzero(~inside)}
+        if here.keys() & {"", "-1"} or here.keys() & others or len(here) >= len(ranks):
+            continue
+        return f"{word} {next(iter(here))}" if len(here) == 1 else f"{word}s {listed(list(here))}"
+    named = frozenset(int(graph.ranks[i]) for i in ranks)
+    return next((f"group {name}" for name, group in sorted(graph.trace.group_ranks.items()) if frozenset(group) == named), "")
+
+
+class TwoLevels(Struct, frozen=True):
+    """Half of the ranks, or more, take longer than the others for the same work: nobody can tell which are right."""
+
+    slower: tuple[int, ...]
+    """Indices of ranks."""
+    faster: tuple[int, ...]
+    share: float
+    """By how much the slower take longer, as a share of what the faster take."""
+    saving: float
+    """Share of the wall that the job would gain if all were like the faster."""
+
+
+def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | None:
+    """Two heaps of ranks, of which the slower is no minority; None where there is one heap, or it does not matter.
+
+    Null hypothesis: one heap. Its largest gap is held against the spread inside the two parts (Student).
+    """
+    own = own_with_peers(graph, blame)
+    count, windows = len(graph.ranks), len(graph.steps)
+    if count < LEAST_RANKS or windows < LEAST_STEPS:
+        return None
+    cell = (graph.rank_index * windows + graph.window)[own]
+    took = np.median(weighed(cell, graph.work_ns[own], count * windows).reshape(count, windows), axis=1)
+    role = _role_of_ranks(graph)
+    usual = np.array([np.median(took[role == one]) for one in range(int(role.max()) + 1) if (role == one).any()])
+    took = took / np.maximum(usual[np.unique(role, return_inverse=True)[1]], 1.0)
+    order = np.argsort(took, kind="stable")
+    x = took[order]
+    cuts = np.arange(1, count // 2 + 1)  # so many are faster: half of them at most
+    at = int(cuts[np.argmax(x[cuts] - x[cuts - 1])])
+    faster, slower = x[:at], x[at:]
+    # The cut is chosen, so half of the values tell.
+    if student_tail(_gap(x, at), max((count - 1) // 2, 2)) > FALSE_ALARMS or faster.mean() <= 0:
+        return None
+    share = float(slower.mean() / faster.mean() - 1)
+    ops = np.flatnonzero(own & np.isin(graph.rank_index, order[at:]))
+    saved = observed.wall_ns - replay(graph, [Change(ops, "work", "scale", 1 / (1 + share))]).wall_ns
+    saving = saved / max(observed.wall_ns, 1)
+    if saving < LISTED_SHARE:
+        return None
+    return TwoLevels(tuple(sorted(order[at:].tolist())), tuple(sorted(order[:at].tolist())), share, saving)

@@ -1,0 +1,63 @@
+"""Ranks that are slow together: found by level, priced as one, named by what only they share; unequal ranks stay quiet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from build import MS, analyze, barriers
+from taut.diagnose.slow_sets import shared_place, shortest_half
+from taut.graph import link
+
+STEPS, RANKS = 12, 16
+
+
+def work(seed: int, habit: float = 0.0) -> Any:
+    """Steps of 100 ms with 2 % noise, on ranks that differ for good by a share."""
+    rng = np.random.default_rng(seed)
+    return 100 * MS * (1 + 0.02 * rng.standard_normal((STEPS, RANKS)) + habit * rng.standard_normal(RANKS))
+
+
+def test_a_minority_does_not_move_the_shortest_half() -> None:
+    middle, length = shortest_half(np.array([1.0, 1.1, 1.2, 1.3, 1.2, 9.0, 9.1, 9.2]))
+    assert (round(middle, 6), round(length, 6)) == (1.16, 0.3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_of_unequal_strength_are_one_set_and_nobody_else_is_in_it(seed: int) -> None:
+    took = work(seed)
+    took[:, [2, 5, 11]] *= [1.4, 1.3, 1.2]
+    (found,) = analyze(barriers(took, 5 * MS)).findings
+    assert found.ranks == (2, 5, 11)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ranks_that_are_unequal_for_good_stay_quiet(seed: int) -> None:
+    assert analyze(barriers(work(seed, 0.04), 5 * MS)).findings == []
+
+
+def test_a_set_is_found_among_unequal_ranks_as_a_heap_of_its_own() -> None:
+    took = work(3, 0.03)
+    took[:, 4:8] *= 1.4
+    found = analyze(barriers(took, 5 * MS))
+    assert [f.ranks for f in found.findings] == [(4, 5, 6, 7)]
+    assert '"ranks":[4,5,6,7]' in "".join(found.to_json().split()), "a result with a set can be written"
+
+
+def test_faults_of_different_ranks_at_different_times_are_findings_of_their_own() -> None:
+    took = 100 * MS * (1 + 0.02 * np.random.default_rng(8).standard_normal((40, RANKS)))
+    took[8:18, 3] *= 1.4
+    took[22:36, 9] *= 1.4
+    found = analyze(barriers(took, 5 * MS)).findings
+    assert {(f.ranks, f.steps) for f in found} == {((3,), (8, 17)), ((9,), (22, 35))}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "name"),
+    [((0, 1, 2, 3), "host a"), ((0, 1, 2), ""), ((0, 1, 2, 3, 4), ""), ((4, 5, 6, 7, 8, 9, 10, 11), "hosts b, c")],
+)
+def test_a_set_has_the_name_of_what_all_of_it_and_nobody_else_shares(ranks: tuple[int, ...], name: str) -> None:
+    graph = link(barriers(work(0), 5 * MS, hosts={rank: "abcd"[rank // 4] for rank in range(RANKS)}))
+    assert shared_place(graph, ranks) == name
