@@ -11,7 +11,7 @@ from datetime import datetime
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.slurm_actions import Decisions
+from taut.read.actions.slurm_actions import Decisions, J
 from taut.read.jobs import job_words as words
 from taut.read.jobs.daemon_lines import NAMED, DaemonLines
 from taut.read.jobs.job_words import SLURM, JobLog, check_attempts, cut, held, hosts, table_of
@@ -158,36 +158,46 @@ def _signalled(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
         jobs.cancel(job, at, "")
 
 
-J = r"(?:Job(?:Id|ID)=|[Jj]ob(?:_id|Id)?[ =])\S+"
-"""A job as versions write it: ``JobId=7``, ``JobID=7``, ``job 7``, ``job_id 7``."""
-EFFECTS: tuple[tuple[re.Pattern[str], Effect], ...] = (
-    (re.compile(rf"_slurm_rpc_submit_batch_(?:pack_|het_)?job:? {J}"), _submitted),
-    (re.compile(rf"(?:sched: )?(?:_slurm_rpc_)?[Aa]llocate(?:_resources)?:? {J} NodeList=(?P<nodes>\S*)"), _started),
-    (re.compile(rf"(?:_start_job|backfill): Started {J} in \S+ on (?P<nodes>\S+)"), _started),
-    (re.compile(rf"Launching batch {J} for UID"), _launched),
-    (re.compile(rf"preempted {J} has been requeued(?P<why>.*)"), _ended(words.PREEMPTED, again=True)),
-    (re.compile(rf"preempted {J} has been (?:killed|cancell?ed|checkpointed)(?P<why>.*)"), _ended(words.PREEMPTED)),
-    (re.compile(rf"requeue (?:job )?{J} due to (?P<why>(?:failure of node|node failure).*)"), _ended(words.NODE_FAILED, True)),
-    (re.compile(rf"{J} missing from (?P<why>batch node.*), Requeuing"), _ended(words.NODE_FAILED, again=True)),
-    (re.compile(rf"{J} missing from (?P<why>batch node.*)"), _ended(words.NODE_FAILED)),
-    (re.compile(rf"Killing {J} on (?P<why>failed node.*)"), _ended(words.NODE_FAILED)),
-    (re.compile(rf"job_complete: (?P<why>requeue) {J}"), _ended(words.CANCELLED, again=True)),
-    (re.compile(rf"[Rr]equeuing {J}"), _ended(words.CANCELLED, again=True)),
-    (re.compile(r"_slurm_rpc_requeue:.*(?P<why>requeued?)"), _ended(words.CANCELLED, again=True)),
-    (re.compile(rf"[Tt]ime limit exhausted for {J}(?P<why>)"), _ended(words.TIMED_OUT)),
-    (re.compile(r"CANCELLED AT \S+ DUE TO TIME LIMIT(?P<why>)"), _ended(words.TIMED_OUT)),
-    (re.compile(r"CANCELLED AT \S+ DUE TO PREEMPTION(?P<why>)"), _ended(words.PREEMPTED)),
-    (re.compile(rf"job_complete: {J}.* OOM failure"), _ended(words.OUT_OF_MEMORY)),
-    (re.compile(rf"job_complete: {J}.* WEXITSTATUS (?P<code>\d+)"), _exited),
-    (re.compile(rf"job_complete: {J}.* WTERMSIG (?P<why>\d+)"), _ended(words.FAILED)),
-    (re.compile(rf"job_complete: {J}.* (?P<why>cancelled by node failure)"), _ended(words.NODE_FAILED)),
-    (re.compile(rf"job_complete: {J}.* (?P<why>cancelled by interactive user)"), _ended(words.CANCELLED)),
-    (re.compile(r"sending REQUEST_COMPLETE_BATCH_SCRIPT, error:\s*\d+,? status:?\s*(?P<status>\d{1,6})"), _waited),
-    (re.compile(r"CANCELLED AT \S+ (?P<why>)"), _killed),
-    (re.compile(rf"_slurm_rpc_kill_jobs?2?: .*{J} (?P<why>.*)"), _killed),
-    (re.compile(rf"job_signal: 9 of (?P<state>running|pending) {J} successful"), _signalled),
+EFFECTS: tuple[tuple[str, re.Pattern[str], Effect], ...] = (
+    ("submit_batch", re.compile(rf"_slurm_rpc_submit_batch_(?:pack_|het_)?job:? {J}"), _submitted),
+    ("llocate", re.compile(rf"(?:sched: )?(?:_slurm_rpc_)?[Aa]llocate(?:_resources)?:? {J} NodeList=(?P<nodes>\S*)"), _started),
+    ("Started", re.compile(rf"(?:_start_job|backfill): Started {J} in \S+ on (?P<nodes>\S+)"), _started),
+    ("Launching", re.compile(rf"Launching batch {J} for UID"), _launched),
+    ("preempted", re.compile(rf"preempted {J} has been requeued(?P<why>.*)"), _ended(words.PREEMPTED, again=True)),
+    (
+        "preempted",
+        re.compile(rf"preempted {J} has been (?:killed|cancell?ed|checkpointed)(?P<why>.*)"),
+        _ended(words.PREEMPTED),
+    ),
+    (
+        "requeue",
+        re.compile(rf"requeue (?:job )?{J} due to (?P<why>(?:failure of node|node failure).*)"),
+        _ended(words.NODE_FAILED, True),
+    ),
+    ("missing", re.compile(rf"{J} missing from (?P<why>batch node.*), Requeuing"), _ended(words.NODE_FAILED, again=True)),
+    ("missing", re.compile(rf"{J} missing from (?P<why>batch node.*)"), _ended(words.NODE_FAILED)),
+    ("Killing", re.compile(rf"Killing {J} on (?P<why>failed node.*)"), _ended(words.NODE_FAILED)),
+    ("job_complete", re.compile(rf"job_complete: (?P<why>requeue) {J}"), _ended(words.CANCELLED, again=True)),
+    ("equeuing", re.compile(rf"[Rr]equeuing {J}"), _ended(words.CANCELLED, again=True)),
+    ("rpc_requeue", re.compile(r"_slurm_rpc_requeue:.*(?P<why>requeued?)"), _ended(words.CANCELLED, again=True)),
+    ("ime limit", re.compile(rf"[Tt]ime limit exhausted for {J}(?P<why>)"), _ended(words.TIMED_OUT)),
+    ("CANCELLED AT", re.compile(r"CANCELLED AT \S+ DUE TO TIME LIMIT(?P<why>)"), _ended(words.TIMED_OUT)),
+    ("CANCELLED AT", re.compile(r"CANCELLED AT \S+ DUE TO PREEMPTION(?P<why>)"), _ended(words.PREEMPTED)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* OOM failure"), _ended(words.OUT_OF_MEMORY)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* WEXITSTATUS (?P<code>\d+)"), _exited),
+    ("job_complete", re.compile(rf"job_complete: {J}.* WTERMSIG (?P<why>\d+)"), _ended(words.FAILED)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* (?P<why>cancelled by node failure)"), _ended(words.NODE_FAILED)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* (?P<why>cancelled by interactive user)"), _ended(words.CANCELLED)),
+    (
+        "REQUEST_COMPLETE",
+        re.compile(r"sending REQUEST_COMPLETE_BATCH_SCRIPT, error:\s*\d+,? status:?\s*(?P<status>\d{1,6})"),
+        _waited,
+    ),
+    ("CANCELLED AT", re.compile(r"CANCELLED AT \S+ (?P<why>)"), _killed),
+    ("kill_job", re.compile(rf"_slurm_rpc_kill_jobs?2?: .*{J} (?P<why>.*)"), _killed),
+    ("job_signal", re.compile(rf"job_signal: 9 of (?P<state>running|pending) {J} successful"), _signalled),
 )
-"""What a line means for a job: the first that fits."""
+"""A word of a line, the line, and what it means for a job: the first that fits."""
 
 
 def load(data: bytes, label: str) -> JobLog:
@@ -218,8 +228,8 @@ def load(data: bytes, label: str) -> JobLog:
 
 
 def _apply(jobs: _Jobs, job: str, at: str, text: str) -> None:
-    for pattern, effect in EFFECTS:
-        found = pattern.search(text)
+    for word, pattern, effect in EFFECTS:
+        found = pattern.search(text) if word in text else None
         if found:
             effect(jobs, job, at, found)
             return
