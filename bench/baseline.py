@@ -1,4 +1,4 @@
-"""Size and power of findings against a baseline, as Markdown: ``python bench/baseline.py [--jobs 40] [--seed 1] [--nulls]``.
+"""Size and power of findings against a baseline, as Markdown: ``python bench/baseline.py [--jobs 40] [--seed 1]``.
 
 Two runs of one modelled job (``lab/modelled.py``): the same slots and sizes, other dice. Ranks are unequal for good (3 %),
 each differs from run to run (``--ranks-vary``), and so does the job as a whole (``--runs-vary``). Size: share of healthy
@@ -13,7 +13,6 @@ import argparse
 import sys
 
 import numpy as np
-from diagnosis import NOISE, NULLS, evidence
 
 from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
@@ -74,28 +73,6 @@ def findings(before: Graph, after: Graph) -> list[Finding]:
     return diagnose(Evidence(after, observed, blame(after, observed, gap_free, both), batch(after), both))
 
 
-def nulls(jobs: int, ranks: int, steps: int, seed: int, vary: tuple[float, float], verbose: bool) -> None:
-    """Size on tables of step times under the nulls of ``diagnosis.py``: pairs of runs with a finding."""
-    sys.stdout.write(
-        f"{jobs} pairs, {ranks} ranks, {steps} steps\n\n| null | with a finding | against the baseline |\n|---|---:|---:|\n"
-    )
-    for row, (name, draw) in enumerate(NULLS.items()):
-        false, of_baseline = 0, 0
-        for k in range(jobs):
-            rng = np.random.default_rng((seed, row, k))
-            for_good = UNEQUAL * rng.standard_normal((ranks, 1))
-            pair = []
-            for _ in range(2):
-                moved = for_good + vary[0] * rng.standard_normal((ranks, 1)) + vary[1] * rng.standard_normal()
-                pair.append(evidence(draw(rng, ranks, steps) + moved / NOISE).graph)
-            found = findings(*pair)
-            false += bool(found)
-            of_baseline += any(one.reference == "baseline" for one in found)
-            if found and verbose:
-                sys.stderr.write(f"{name}: {found[0].mode} {found[0].ranks} {found[0].reference} {found[0].because}\n")
-        sys.stdout.write(f"| {name} | {false} | {of_baseline} |\n")
-
-
 def right(found: list[Finding], fault: str, ranks: set[int]) -> bool:
     """Whether the first finding names the place, and no other."""
     if not found or found[0].reference != "baseline":
@@ -117,12 +94,8 @@ def main() -> None:
     parser.add_argument("--runs-vary", type=float, default=0.01)
     parser.add_argument("--faults", default=",".join(FAULTS))
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--nulls", action="store_true", help="size under noise that is not kind, instead")
     args = parser.parse_args()
     vary = args.ranks_vary, args.runs_vary
-    if args.nulls:
-        nulls(args.jobs, args.ranks, args.steps, args.seed, vary, args.verbose)
-        return
     healthy, hits = 0, {(fault, amount): 0 for fault in args.faults.split(",") if fault for amount in (0.1, 0.2, 0.4)}
     worth = dict.fromkeys(hits, 0)
     for k in range(args.jobs):

@@ -1,4 +1,4 @@
-"""Size and power of the test for links that were slow all along, as Markdown: ``python bench/rings.py [--jobs 200]``.
+"""Power of the test for links that were slow all along, as Markdown: ``python bench/rings.py [--jobs 40]``.
 
 Rings are played segment by segment: each link carries one segment after the other at its own rate, a rank passes a segment
 on once it has it, and no sender is further ahead of its receiver than the receiver has posted buffers. Nothing here knows
@@ -17,7 +17,6 @@ from modes import percent
 
 from taut.core.jit import expect
 from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
-from taut.replay.ring import rings, slow_links
 from taut.run import analyze_trace
 
 US, MS = 1e3, 1e6
@@ -147,7 +146,6 @@ def traces(jobs: Jobs, rng: np.random.Generator, hosts: int = 1) -> Iterator[Tra
 
 WHOLE_NS = 20 * MS
 """Transfer of the largest collective of a healthy job, however many ranks it has."""
-STEPS = (2, 6, 20)
 
 
 def shaped(ranks: int, network: str, count: int, ends: Ends, **more: Any) -> Jobs:
@@ -156,7 +154,7 @@ def shaped(ranks: int, network: str, count: int, ends: Ends, **more: Any) -> Job
     return Jobs(ranks, moves, ends, np.ones((count, ranks)), **more)
 
 
-def _habits(rng: np.random.Generator, count: int, ranks: int) -> dict[str, Ends]:
+def habits(rng: np.random.Generator, count: int, ranks: int) -> dict[str, Ends]:
     """Ways in which members of a healthy ring end apart."""
     by = np.arange(ranks)
     own = rng.random((count, ranks))
@@ -170,27 +168,6 @@ def _habits(rng: np.random.Generator, count: int, ranks: int) -> dict[str, Ends]
         "one rank 2 ms late": Ends(2 * MS * (by == ranks // 2), 100 * US),
         "busy hosts, 5 % of ends up to 50 ms late": Ends(0.0, 100 * US, 0.05, 50 * MS),
     }
-
-
-def sizes(count: int, seed: int) -> None:
-    """False alarms of the bare test, and findings of any mode that name a link; a null a column."""
-    names = list(_habits(np.random.default_rng(0), 1, 4))
-    print(f"| healthy rings, % of {count} jobs: bare test; findings with a link | " + " | ".join(names) + " |")
-    print("|---|" + "---:|" * len(names), flush=True)
-    for ranks, steps in ((4, 2), (4, 6), (4, 20), (8, 2), (8, 6), (8, 20), (16, 6), (64, 6)):
-        rng, cells = np.random.default_rng((seed, ranks, steps)), []
-        for k, ends in enumerate(_habits(rng, count, ranks).values()):
-            network = list(NETWORKS)[k % len(NETWORKS)]
-            # Collectives of one size say less than those of several; some jobs have one host, some many.
-            jobs = shaped(ranks, network, count, ends, steps=steps + 1, shares=SIZES if k % 2 else (1.0,))
-            bare = listed = 0
-            for trace in traces(jobs, rng, hosts=1 if k % 3 else ranks):
-                done = analyze_trace(trace)
-                bare += bool(slow_links(done.graph, rings(done.graph)))
-                listed += any(finding.links for finding in done.findings)
-            cells.append(f"{percent(bare, count)}; {100 * listed / count:.0f}")
-        print(f"| {ranks} ranks, {steps} steps | " + " | ".join(cells) + " |", flush=True)
-    print()
 
 
 def powers(count: int, seed: int) -> None:
@@ -235,9 +212,8 @@ def _found(built: list[Trace], at: Any, both: int, ranks: int, healthy_ns: Any) 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=200, help="jobs behind every size; a fifth of them behind every power")
+    parser.add_argument("--jobs", type=int, default=40, help="jobs behind every power")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     expect(float("inf"))
-    sizes(given.jobs, given.seed)
-    powers(max(given.jobs // 5, 10), given.seed)
+    powers(given.jobs, given.seed)

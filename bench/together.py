@@ -1,7 +1,6 @@
-"""Size and power of finding ranks that are slow together, as Markdown: ``python bench/together.py [--jobs 200] [--seed 1]``.
+"""Power of finding ranks that are slow together, as Markdown: ``python bench/together.py [--jobs 100] [--seed 1]``.
 
-Size: how often a job in which nothing is wrong has ranks whose level is beyond the limit, and a finding about several ranks.
-Power: how often a set of ranks that is slower from the start, or since some step, is the first finding, exactly. Jobs are
+How often a set of ranks that is slower from the start, or since some step, is the first finding, exactly. Jobs are
 tables of step times under nulls that are not kind, and modelled jobs with transfers, pipelines and hops. Intervals are
 Wilson's, 95 %.
 """
@@ -30,12 +29,6 @@ from taut.replay.timeline import batch, replay
 STEPS = 40
 SETS = ((2, 8), (2, 16), (4, 16), (2, 32), (8, 32), (8, 64))
 HARD = ("white noise", "red noise, ρ = 0.5", "red noise, ρ = 0.8", "heavy tails (t, 3 degrees)", "unequal ranks (5 %)")
-QUIET = (
-    *HARD,
-    "hiccups (1 % of steps three times as long)",
-    "shared square wave of demand",
-    "shared red demand, ρ = 0.8",
-)
 
 
 def wilson(hits: int, jobs: int) -> str:
@@ -50,24 +43,6 @@ def traced(trace: Trace) -> Evidence:
     graph = link(trace)
     observed = replay(graph)
     return Evidence(graph, observed, blame(graph, observed, replay(graph, gaps=False)), batch(graph))
-
-
-def _beyond(e: Evidence) -> bool:
-    return e.apart is not None and bool(e.apart.beyond.any())
-
-
-def _quiet(asked: tuple[str, int, int, Sequence[int]]) -> tuple[int, int, int]:
-    """Of some healthy jobs: how many have a level beyond the limit, a finding about several ranks, any finding."""
-    null, ranks, steps, seeds = asked
-    hits = np.zeros(3, dtype=int)
-    for seed in seeds:
-        if null in JOBS:
-            e = traced(with_faults(null, ranks, seed, (), steps)[0])
-        else:
-            e = evidence(NULLS[null](np.random.default_rng((seed, ranks, steps)), ranks, steps))
-        found = diagnose(e)
-        hits += [_beyond(e), any(len(f.ranks) > 1 for f in found), bool(found)]
-    return int(hits[0]), int(hits[1]), int(hits[2])
 
 
 def _slowed(null: str, size: tuple[int, int], share: float, since: int, seed: int) -> tuple[Evidence, tuple[int, ...]]:
@@ -92,30 +67,15 @@ def _hit(asked: tuple[str, tuple[int, int], float, int, Sequence[int]]) -> int:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=200, help="jobs for every cell of step times")
+    parser.add_argument("--jobs", type=int, default=100, help="jobs for every cell of step times")
     parser.add_argument("--modelled", type=int, default=40, help="modelled jobs for every cell")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=("size", "power"))
     parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.4], help="by how much slow ranks take longer")
     given = parser.parse_args()
     tables, models = (range(1000 * given.seed, 1000 * given.seed + n) for n in (given.jobs, given.modelled))
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        if given.only != "power":
-            sizes(pool, tables, models)
-        if given.only != "size":
-            for since in (0, STEPS // 3):
-                powers(pool, tables[: max(len(tables) // 2, 1)], models, (since, given.shares))
-
-
-def sizes(pool: Any, tables: range, models: range) -> None:
-    """Table of false alarms."""
-    cells = [(null, ranks, steps, tables) for null in QUIET for ranks, steps in ((8, 40), (16, 40), (64, 40), (16, 6))]
-    cells += [(job, ranks, STEPS, models) for job in JOBS for ranks in (16, 64)]
-    print("| healthy job | ranks | steps | levels beyond the limit, % | a set is found, % | any finding, % |")
-    print("|---|---:|---:|---:|---:|---:|")
-    for (null, ranks, steps, seeds), hits in zip(cells, pool.map(_quiet, cells), strict=True):
-        print(f"| {null} | {ranks} | {steps} | " + " | ".join(wilson(h, len(seeds)) for h in hits) + " |")
-        sys.stdout.flush()
+        for since in (0, STEPS // 3):
+            powers(pool, tables, models, (since, given.shares))
 
 
 def powers(pool: Any, tables: range, models: range, how: tuple[int, Sequence[float]]) -> None:

@@ -12,13 +12,41 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from size import barriers
 
+from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
 from taut.graph import link
 from taut.replay.timeline import replay
 from taut.replay.turnover import turnover
 
 STEPS = 20
+
+
+def barriers(took: np.ndarray) -> Trace:
+    """Steps × ranks of compute in ns, each step ended by a barrier."""
+    shape = took.shape
+    opens = np.broadcast_to(took.max(axis=1, keepdims=True), shape)
+    step, rank = (a.ravel() for a in np.indices(shape))
+
+    def both(a: object, b: object) -> np.ndarray:
+        return np.concatenate([np.broadcast_to(a, took.size), np.broadcast_to(b, took.size)])
+
+    ops = Table(
+        Op,
+        {
+            "rank": both(rank, rank),
+            "lane": both(0, 0),
+            "step": both(step, step),
+            "name": both(0, 1),
+            "kind": both(Kind.COMPUTE, Kind.SYNCHRONISE),
+            "verb": both(Verb.NONE, Verb.BARRIER),
+            "start_ns": both(0, took.ravel()),
+            "end_ns": both(took.ravel(), opens.ravel()),
+            "group": both(-1, 0),
+            "seq": both(-1, step),
+        },
+    )
+    members = Table(Member, {"rank": np.arange(shape[1])})
+    return Trace(ops, ["step", "barrier"], ["worker"], ["all"], members, relative=True)
 
 
 def draw(kind: str, ranks: int, rng: np.random.Generator) -> np.ndarray:

@@ -51,6 +51,13 @@ def test_what_passes_on_all_ranks_is_an_episode(last: int) -> None:
     assert analyze(barriers(work, 5 * MS)).findings == []
 
 
+def test_what_slows_all_ranks_for_a_few_steps_may_pass() -> None:
+    """The last five of twelve steps: demand that all ranks share lasts as long."""
+    work = noisy(5, steps=12)
+    work[7:] *= 1.3
+    assert modes(analyze(barriers(work, 5 * MS))) == []
+
+
 def in_groups(joint: Any, slow: float) -> list[Do]:
     """Two pairs of ranks that meet in every step, and all four in the steps of a mask; the second pair may be slower."""
     rng, ops = np.random.default_rng(5), []

@@ -47,6 +47,31 @@ def test_two_healthy_branches_at_five_percent_have_no_fault(ranks: int) -> None:
     assert blamed <= 3, "at 1 % a run, four of sixty have a chance below 0.5 %"
 
 
+def test_a_hiccup_is_nobodys_fault_in_however_few_steps() -> None:
+    """One step of one rank takes three times as long, which may happen to any rank: the verdict says what would tell."""
+    for steps in (2, 3, 4):
+        work = BASE * gaussian(np.random.default_rng(steps), steps, 8)
+        work[1, 3] *= 3
+        done = analyze(barriers(work, TRANSFER))
+        assert culprits(done) == []
+        assert "rank 3" in done.verdict
+        assert f"{20 - steps} more steps would" in done.verdict
+
+
+def test_three_hiccups_of_forty_steps_are_no_habit_if_others_have_them_too() -> None:
+    work = BASE * gaussian(np.random.default_rng(5), 40, 8)
+    for step, rank in ((4, 3), (17, 3), (30, 3), (9, 1), (22, 6)):
+        work[step, rank] *= 3
+    assert culprits(analyze(barriers(work, TRANSFER))) == []
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4])
+def test_a_rank_that_is_twice_as_slow_is_found_in_a_few_steps(steps: int) -> None:
+    work = BASE * gaussian(np.random.default_rng(steps), steps, 8, 0.03)
+    work[:, 3] *= 2
+    assert culprits(analyze(barriers(work, TRANSFER))) == [(3,)]
+
+
 @pytest.mark.parametrize("noise", [gaussian, lognormal])
 @pytest.mark.parametrize("ranks", [4, 8, 64])
 def test_a_healthy_job_has_no_finding(ranks: int, noise: Any) -> None:

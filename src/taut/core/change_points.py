@@ -33,6 +33,8 @@ REMOVED = 2.0
 SEARCH_BIAS, SEARCH_LOSS = 3.0, 6.0
 """By how many nths, as they are and of itself, the autocorrelation of n steps is less once the best of all spans is taken out:
 the slowest waves go with it. Chosen on AR(1) noise of 12 to 40 steps so that the size holds."""
+CAUTION = 1.0
+"""Standard errors by which a series without kin is taken to be redder than it looks."""
 LEAST_KIN = 3
 """Series of a kind that it takes to say how red that kind is."""
 MOST_AUTOCORRELATED = 0.95
@@ -132,14 +134,16 @@ def _one_each(z: Floats, rows: Ints, kin: Ints | None, rho: Floats | None) -> tu
         rho = (
             _among_kin(_lag_one_after_search(_without_span(narrow, near[0], near[1])), kin)
             if _has_enough_kin(kin, count)
-            else np.full(count, -1.0)
+            else np.full(count, np.nan)
         )
     out = []
     for k in alarmed.tolist():
         i = int(rows[k])
-        apart = APART * _inflation_of_spread(rho[i])
-        span = _clear_span(z[i], i, int(far[0][k]), int(far[1][k]), float(far[2][k]), apart)
-        span = span or _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, float(rho[i]))
+        red = [float(rho[i])] * 2
+        if np.isnan(rho[i]):
+            red = [_redness_without_kin(z[i], int(best[0][k]), int(best[1][k])) for best in (far, near)]
+        span = _clear_span(z[i], i, int(far[0][k]), int(far[1][k]), float(far[2][k]), APART * _inflation_of_spread(red[0]))
+        span = span or _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, red[1])
         out += [_extended(z[i], replace(span, tests=len(begin) * count))] if span else []
     return out, rho
 
@@ -220,6 +224,13 @@ def _without_ramp(z: Floats, a: int, b: int) -> Floats:
 def _has_enough_kin(kin: Ints | None, count: int) -> bool:
     """Whether series have kin enough to tell what noise they share."""
     return count / (1 if kin is None else int(kin.max()) + 1) >= LEAST_KIN
+
+
+def _redness_without_kin(z: Floats, a: int, b: int) -> float:
+    """How red one series may well be: it cannot tell its own redness, so a standard error is added."""
+    shapes = _without_span(np.clip(z, -CLIP, CLIP)[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
+    rho = min(float(_lag_one_after_search(rest)[0]) for rest in shapes)
+    return rho + CAUTION * float(np.sqrt(max(1 - rho**2, 0.0) / len(z)))
 
 
 def _inflation_of_mean(rest: Floats, rho: float) -> float:

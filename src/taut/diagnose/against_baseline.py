@@ -8,7 +8,7 @@ spread of that half, at least BETWEEN_RUNS, more where few ranks tell, is the sp
 varies from run to run two runs cannot tell: a spread of WHOLE_RUNS of its work and LINK_RUNS of its transfers is assumed,
 and stated. Student's distribution with the degrees of freedom there are, corrected over all series (over ranks by Benjamini
 and Hochberg, because several may be slow at once), FALSE_ALARMS for each of the three tests. Size and power:
-``bench/baseline.py``, docs/diagnosis.md.
+``bench/size.py``, ``bench/baseline.py``, docs/diagnosis.md.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from taut.core.reporting import spell
 from taut.core.trend import corrected
 from taut.diagnose.as_before import caused_by_rank
 from taut.diagnose.finding import Evidence, Finding, Grew, confidence, recovered, top_classes
+from taut.diagnose.slow_sets import SHRUNK
 from taut.diagnose.slowdowns import Place, Slowdowns
 from taut.graph.joined import Joined
 from taut.replay.reference import BETWEEN_RUNS, baseline_medians
@@ -272,6 +273,8 @@ def core(values: Floats) -> tuple[float, float, int]:
     middle = float(ordered[at : at + half].mean())
     kept = ordered[np.abs(ordered - middle) <= AROUND * max(float(width[at]) / COVERED, BETWEEN_RUNS)]
     spread = float(kept.std(ddof=1)) * WITHOUT_TAILS if len(kept) > 1 else 0.0
+    # Those around a half that happens to be short are few: the half itself tells a spread as well, once corrected for that.
+    spread = max(spread, float(width[at]) / COVERED / (1 - SHRUNK / np.sqrt(len(ordered)))) if len(ordered) > 1 else spread
     return float(kept.mean()), spread, len(kept)
 
 

@@ -2,8 +2,9 @@
 
 Null hypotheses: of a rank, that its work stands at a level, or at a new level since some step (then it is a straggler):
 a ramp must fit better (``ramp`` in ``core/change_points.py``). Of all ranks, that the median over them of a class's work has
-the same level in every span (``levels`` there, corrected for serial correlation); it must last until the end of the run,
-because what passes is an episode. If there was an early warning (``early_warning.py``), the finding says so.
+the same level in every span (``levels`` there, corrected for serial correlation); it must last until the end of the run, and
+for ten steps at least, because what passes is an episode. If there was an early warning (``early_warning.py``), the finding
+says so.
 """
 
 from __future__ import annotations

@@ -34,6 +34,9 @@ TOGETHER = 0.5
 """Correlation of forward and backward, less that with the neighbours, from which most of what varies is the work."""
 LONGER = 1.1
 """Times the mean over all stages that a stage must work for: less is rounding, layers do not divide."""
+WITH_NEIGHBOURS = 5.0
+"""Variance of the difference of two correlations, of an op with itself and with its neighbours, in that of one; chosen on work
+that is red from op to op, in two to four steps."""
 HABIT = 5
 """Steps from which what a place in the step does in all of them (the first micro-batch is cold) is taken out."""
 FORWARD, BACKWARD = ("forward", "fwd"), ("backward", "bwd")
@@ -84,6 +87,15 @@ class MicroBatches:
         known = xx * yy > 0
         return float(np.median(xy[known] / np.sqrt(xx * yy)[known])) if known.any() else 0.0
 
+    @cached_property
+    def apart(self) -> float:
+        """Share of the micro-batches that tell something of their own: what ranks share, they tell once."""
+        cell, cells = numbered(self.window, self.part)
+        count = np.bincount(cell, minlength=cells)
+        shared = [float((weighed(cell, x, cells) ** 2 / count).sum() / (x**2).sum()) for x in (self.forward, self.backward)]
+        # The mean square of a mean over n is one nth of that of its parts if these are independent, and all of it if alike.
+        return float(np.clip(1 / max(shared), 1 / count.max(), 1.0))
+
     def by_window(self, pairs: tuple[Ints, Ints]) -> Floats:
         """Mean product of the forward work of the first with the backward work of the second, in every window."""
         window, windows = self.window[pairs[0]], int(self.window.max()) + 1
@@ -93,8 +105,10 @@ class MicroBatches:
     def chance(self, work: float, beside: tuple[Ints, Ints]) -> float:
         """Chance of such a correlation if no more than TOGETHER of what varies is the work."""
         if not self.habit:
-            free = len(self.step) - len(np.unique(self.step)) - 1
-            return NormalDist().cdf((np.arctanh(TOGETHER) - np.arctanh(min(work, 0.999))) * np.sqrt(free))
+            free = (len(self.step) - len(np.unique(self.step))) * self.apart - 1
+            # Neighbours say how much of it is a slow while, with an error of their own.
+            error = np.sqrt(WITH_NEIGHBOURS / max(free, 1.0))
+            return NormalDist().cdf((np.arctanh(TOGETHER) - np.arctanh(min(work, 0.999))) / error)
         limit = TOGETHER * float(np.sqrt((self.forward**2).mean() * (self.backward**2).mean()))
         return above_zero((self.by_window(self.here) - self.by_window(beside)) * self.kept - limit)[1]
 

@@ -4,10 +4,12 @@ Ranks that hide each other are in ``slow_sets.py``. Two null hypotheses for one 
 against what the others did in the same steps, have the same level in every span of the run (``core/change_points.py``).
 Between peers, for what was there from the first step on: the net excess of the last arriver over its waiting peers is
 ordinary variation, inside the prediction interval that the peers themselves give (Bonferroni over all waits of the run, see
-``replay/blame.py``).
+``replay/blame.py``), or outside it no more often than hiccups, which happen to any rank, make it.
 """
 
 from __future__ import annotations
+
+from math import exp, lgamma
 
 import numpy as np
 
@@ -16,17 +18,23 @@ from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
+from taut.core.student import student_quantile
 from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, recovered, top_classes, why_listed
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
+from taut.replay.blame import FALSE_ALARMS
 from taut.replay.timeline import Change
 
 OUT_OF_STEP = "partial synchronisation loss"
 RECURS = 3
-"""Steps in which a rank must have held the others up, where there are enough to tell: an accident is no habit."""
+"""Steps in which a rank must save something, where there are enough to tell: an accident is no habit."""
+ACCIDENTS = 0.01
+"""Share of the steps in which any rank is expected to have a hiccup, before the other ranks are asked."""
+AGAIN = 0.01
+"""Chance for one rank in one step to be as late as counts, once it was late beyond all doubt in another."""
 EXPLAINS = 3
 """A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
 _BASELINE_WORDS = "in the baseline", "its", "as in the baseline"
@@ -200,14 +208,45 @@ def _in_class(graph: Graph, ops: Indices | Mask, excess: Numbers, name: str) -> 
 
 
 def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
-    """(rank, first, last window) where a rank held the others up time and again, whatever it cost; not what is known."""
-    graph, caused = e.graph, _caused(e)
-    score = _excess_score(e).reshape(len(graph.ranks), -1)
-    late = np.flatnonzero(caused.sum(axis=1) > 0).tolist()
-    # In a run too short to recur in, one step has to do.
-    least = RECURS if len(graph.steps) >= LEAST_STEPS else 1
-    spans = [(r, a, b) for r in late for a, b in episodes(score[r]) if np.count_nonzero(caused[r, a : b + 1]) >= least]
+    """(rank, first, last window) where a rank held the others up time and again, whatever it cost; not what is known.
+
+    Outside the prediction interval is what happens once in so many runs, and hiccups, which happen to anybody: a rank must
+    be late more often than hiccups, as often as the other ranks have them, make it by chance.
+    """
+    graph, caused = e.graph, _caused(e) > 0
+    excess, spread = _excess_and_spread(e)
+    score = excess - NOISE * spread
+    late = np.flatnonzero(caused.any(axis=1)).tolist()
+    # Where a rank held others up, it may do so less clearly in other steps: these count as well, on all ranks.
+    apart = caused | (excess > student_quantile(AGAIN, e.blame.free) * np.maximum(spread, 1.0))
+    # Two ways to count, of which the clearer is taken; in few steps they are one.
+    looks = 2 if len(graph.steps) >= LEAST_STEPS else 1
+    habit = looks * np.minimum(_by_accident(caused), _by_accident(apart)) < FALSE_ALARMS
+    # In a run of one step there is nothing else to ask: the finding says so.
+    habit |= len(graph.steps) == 1
+    spans = [(r, a, b) for r in late if habit[r] for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
     return [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
+
+
+def _by_accident(late: Mask) -> Floats:
+    """Per rank: chance that hiccups make any rank late in so many windows (mask, ranks × windows).
+
+    How often they happen is told by the other ranks, the worst of them left out, and by a prior that expects ACCIDENTS.
+    """
+    ranks, windows = late.shape
+    mine = late.sum(axis=1)
+    worst = np.sort(mine)[::-1]
+    others = mine.sum() - mine - np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
+    seen = max(ranks - 2, 0) * windows
+    return np.array([min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
+                     for k, n in zip(mine, others, strict=True)])  # fmt: skip
+
+
+def _at_least(hits: int, tries: int, a: float, b: float) -> float:
+    """Chance of so many hits or more of a beta-binomial variable."""
+    log = [lgamma(tries + 1) - lgamma(k + 1) - lgamma(tries - k + 1) + lgamma(a + k) + lgamma(b + tries - k)
+           - lgamma(a + b + tries) + lgamma(a + b) - lgamma(a) - lgamma(b) for k in range(hits, tries + 1)]  # fmt: skip
+    return min(1.0, sum(map(exp, log)))
 
 
 def _caused(e: Evidence) -> Floats:
@@ -277,16 +316,16 @@ def _without_accidents(saved: Ints) -> Ints:
     return out
 
 
-def _excess_score(e: Evidence) -> Floats:
-    """Excess of every rank in every window, less what its peers' ordinary spread would bring."""
-    peers, size, own, cells = e.blame.peers, len(e.graph.ranks) * len(e.graph.steps), e.slowdowns.own, _cells(e)
+def _excess_and_spread(e: Evidence) -> tuple[Floats, Floats]:
+    """Rank × window: excess over its peers, and what ordinary variation would bring, ns."""
+    peers, own, cells = e.blame.peers, e.slowdowns.own, _cells(e)
+    shape = len(e.graph.ranks), len(e.graph.steps)
 
     def total(values: Floats) -> Floats:
-        return weighed(cells[own], np.nan_to_num(values[own]), size)
+        return weighed(cells[own], np.nan_to_num(values[own]), shape[0] * shape[1]).reshape(shape)
 
     # Variation within a rank is independent from op to op, so squares add up; ranks that differ do so in every op.
-    spread = np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
-    return total(e.blame.excess_ns) - NOISE * spread
+    return total(e.blame.excess_ns), np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
 
 
 def _top_scores(e: Evidence) -> Floats:

@@ -1,16 +1,16 @@
 """Ranks that are slow together: equal culprits save nothing singly, so a set of them is found by level and priced as one.
 
 Null hypothesis: the level of a rank (the median over steps of its excess over its peers, in work and gaps, as a share of its
-work) is drawn from the same distribution as the levels of most of the others. Where those lie and how far apart is told by the
-shortest half of all levels, which no minority moves; the distance of a rank is held against Student's distribution (Bonferroni
-over ranks), and against its own steps, which may be red. So ranks that are unequal for good count as unequal, and stay quiet
-inside that spread, or inside the spread that devices of one model have anyway (``UNEQUAL``). Where every rank has one peer only,
-levels mirror each other, and the pairs that differ least tell the spread. Two ranks at least must be beyond the limit, or one
-beyond a higher one. Where ranks are so unequal that none is, a minority may still be a heap of its own: the gap below it is held
-against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels are Gaussian, in one role or
-in roles of two to eight, have such ranks (``bench/size.py``). Whether they are a finding is decided by their price: all of them
-mended together in one replay. Members that the joint saving does not need are left out. An attribute may name a set; it does
-not find it.
+work) is drawn from the same distribution as the levels of most of the others. Where those lie and how far apart is told by
+the shortest half of all levels, which no minority moves; the distance of a rank is held against Student's distribution
+(Bonferroni over ranks), and against its own steps, which may be red. So ranks that are unequal for good count as unequal, and
+stay quiet inside that spread, or inside the spread that devices of one model have anyway (``UNEQUAL``). Where every rank has
+one peer only, levels mirror each other, and the pairs that differ least tell the spread. Two ranks at least must be beyond
+the limit, or one beyond a higher one. Where ranks are so unequal that none is, a minority may still be a heap of its own: the
+gap below it is held against the spread inside the two parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels are
+Gaussian, in one role or in roles of two to eight, have such ranks (``bench/size.py``). Whether they are a finding is decided
+by their price: all of them mended together in one replay. Members that the joint saving does not need are left out. An
+attribute may name a set; it does not find it.
 """
 
 from __future__ import annotations

@@ -48,6 +48,8 @@ GREW, MATTERS = 1.2, 0.1
 """Transfers that take this much longer have grown; groups with less than that share of a rank's transfers do not count."""
 ALIKE = 0.25
 """Quantile over ranks that speaks for all of them: a few that became slow do not move it."""
+LASTING = 10
+"""Steps for which all ranks must have been slower, to the end of the run: demand that all share comes and goes."""
 ROSE = 0.5
 """Nearly all ranks rise by at least this share of what their quantile rises by."""
 MINOR = 0.25
@@ -196,7 +198,10 @@ class Slowdowns:
         return [
             Place(s.first, s.last, s.score, False, _extra(middle[s.series], s), s.tests, name=int(names[s.series]), grows=grows)
             for s, grows in _shaped(middle, np.arange(len(names)))
-            if s.first >= LEAST_OUTSIDE and s.last == self.windows - 1 and _on_most(took[s.series], s, middle[s.series])
+            if s.first >= LEAST_OUTSIDE
+            and s.last == self.windows - 1
+            and s.last - s.first + 1 >= LASTING
+            and _on_most(took[s.series], s, middle[s.series])
         ]
 
     @cached_property

@@ -41,7 +41,7 @@ def detect(evidence: Evidence) -> list[Finding]:
     by_rank = [any(caused_by_rank(slowdowns, rank, links) for rank in slowdowns.ranks) for links in places]
     since = [_since(evidence, place) for place, explained in zip(places, by_rank, strict=True) if not explained]
     # A baseline tells more than the order of ending.
-    along = _all_along(evidence) if evidence.both is None else against_baseline.slow_links(evidence)
+    along = all_along(evidence) if evidence.both is None else against_baseline.slow_links(evidence)
     links = since if places and not since and evidence.both is None else _dearer(evidence, since, along)
     ranks = [f for f in evidence.late_ranks if f.mode == MODE]
     if links is along and evidence.both is None:
@@ -125,7 +125,7 @@ def shared_end(rank: int, graph: Graph) -> str:
     return f"all end at {rank_label(rank, graph.members)}: its network interface"
 
 
-def _all_along(e: Evidence) -> list[Finding]:
+def all_along(e: Evidence) -> list[Finding]:
     """At most one finding: links that were slow from the first step on, told by the order in which rings end."""
     graph, circles = e.graph, rings(e.graph)
     found = _one_place(graph, slow_links(graph, circles))

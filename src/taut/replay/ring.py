@@ -9,7 +9,7 @@ correlation of their ends with the best of all staircases tells (Student, N − 
 staircases of all rings); with fewer members habits can imitate a staircase, and only chance is excluded (Student over steps).
 Either way stairs must be of the height that closes the ring, and be lower in smaller collectives, or close these as well,
 where every chunk is delayed alike (latency): habits and busy hosts do not know how much is sent, nor how long that takes. Sizes
-and power are in docs/diagnosis.md (bench/rings.py).
+and power are in docs/diagnosis.md (bench/size.py, bench/rings.py).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ UNEQUAL = 0.1
 """Two ranks alone cannot tell a slow one from unequal ones: this share of the work is then taken as ordinary spread."""
 FEW = 4
 """A spread taken from few ranks is itself uncertain: it is widened by 1 + FEW / (ranks − 2), which keeps the false alarms
-of stable but unequal ranks at 2 % for four of them and below 1 % from eight on (bench/size.py)."""
+of stable but unequal ranks at 2 % for four of them and below 1 % from eight on."""
 
 
 @kernel()

@@ -94,7 +94,11 @@ def _saving(a: Computed) -> str | None:
     saved = a.observed.window_ns[:, None] - walls
     best = int(np.argmax(saved.sum(axis=0)))
     found = estimate(lambda s: saved[s, best].sum(axis=-1) / np.maximum(a.observed.window_ns[s].sum(axis=-1), 1), steps)
-    if found is None or _least(found) < LISTED_SHARE:
+    if found is None:
+        return None
+    # In few steps one that was late beyond all doubt, once, is no habit yet, and no reason to call the run healthy.
+    late = steps < FEW_STEPS and blame.fault_ns[g.rank_index == asked[best]].any()
+    if (found.value if late else _least(found)) < LISTED_SHARE:
         return None
     who = rank_label(int(g.ranks[asked[best]]), g.members)
     return (
