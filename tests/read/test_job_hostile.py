@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taut.core.errors import InputRefused
 from taut.ledger.attempt_ledger import charge_attempts
 from taut.read.jobs import gather_jobs as job_gather
-from taut.read.jobs import job_table, kubectl_text, sacct, sacct_json, slurmctld, trainer_state, training_log
+from taut.read.jobs import job_table, kubectl_text, lsf, pbs, sacct, sacct_json, slurmctld, trainer_state, training_log
 from taut.read.jobs import kubernetes_events as kubernetes
 from taut.read.load import FORMATS
 
@@ -40,6 +40,10 @@ VALID: dict[Any, bytes] = {
     slurmctld: b"[2026-01-01T00:00:02.000] sched: Allocate JobId=12 NodeList=n[1-2] #CPUs=6 Partition=low\n"
     b"[2026-01-01T00:00:08.500] preempted JobId=12 has been requeued to reclaim resources for JobId=13\n"
     b"[2026-01-01T00:00:30.000] sched: Allocate JobId=12 NodeList=n[1-2] #CPUs=6 Partition=low\n",
+    pbs: b"01/01/2026 00:01:00;S;7.head;user=a jobname=b qtime=1767225600 start=1767225660 Resource_List.select=2:ngpus=4\n"
+    b"01/01/2026 00:11:00;E;7.head;user=a start=1767225660 end=1767226260 Exit_status=1\n",
+    lsf: b'"JOB_FINISH" "10.1" 1767226260 7 501 0 8 1767225600 0 0 1767225660 "a" "q" "" "" "" "h" "" "" "" "" "f" 0 1 "n" 32 '
+    b'1.0 "b" "c" ' + b"0 " * 19 + b'"" "d" 256 8 "" "" 0 1 1 "" "" "" "" 0 "" 5\n',
     kubernetes: json.dumps({"items": [EVENT, {**EVENT, "reason": "BackOff"}]}).encode(),
     kubectl_text: b"Name:  b-0\nNamespace:  a\nNode:  n1/10.0.0.1\nStart Time:  Thu, 01 Jan 2026 00:00:00 +0000\nContainers:\n"
     b"  c:\n    Last State:  Terminated\n      Reason:  Error\n      Exit Code:  1\n"

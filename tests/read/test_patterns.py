@@ -142,9 +142,25 @@ BEGINNINGS = {
     "ray serve": ("Upscaling Deployment(name=", "Autoscaling deployment "),
     "progress": ("step,loss\n", '{"step": 1, "loss": 2}\n'),
     "metrics": ("# TYPE a counter\n", "time,metric,value\n", '{"metric": "a", "value": 1}\n', '{"resultType": "matrix", '),
-    "sacct": ("JobID|State|Start|End\n", "JobId=1 JobState=A StartTime=B ", "JobID State Start\n----- ----- -----\n"),
+    "sacct": (
+        "JobID|State|Start|End\n",
+        "JobId=1 JobState=A StartTime=B ",
+        "JobID State Start\n----- ----- -----\n",
+        "1|COMPLETED|",
+    ),
+    "pbs": (
+        "01/01/2026 00:00:00;E;7.head;",
+        "01/01/2026 00:00:00;E;7.head;a=1\n",
+        "01/01/2026 00:00:00;S;7;Resource_List.select=",
+    ),
+    "lsf": ('"JOB_FINISH" "10.1" 5 ', '"JOB_FINISH" "10.1" 5\n'),
     "sacct json": ('{"jobs": [], "job_id": "state" "time" ', '{"jobs": [{"job_id": 1, "state": {}, "time": {}, "name": "'),
-    "slurmctld": (f"[{DATE}] JobId=1 ", f"[{DATE}] JobId=1\n", f"[{DATE}] _slurm_rpc_kill_job2: JobId=1 "),
+    "slurmctld": (
+        f"[{DATE}] JobId=1 ",
+        f"[{DATE}] JobId=1\n",
+        f"[{DATE}] _slurm_rpc_kill_job2: JobId=1 ",
+        "Jan  1 00:00:00 head slurmctld[7]: ",
+    ),
     "kubernetes": (
         '{"involvedObject": {}, "reason": "',
         '{"involvedObject": {}, "reason": ""}\n',

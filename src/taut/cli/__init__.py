@@ -94,6 +94,10 @@ ANALYSIS_OPTIONS = (
         "'worker→rank' (the rank itself); -> will do.",
     ),
     click.option(
+        "--columns", metavar="NAMES", default="",
+        help="Columns of a job list without a header (sacct -n), as sacct -o was given them: JobID,State,Start,End",
+    ),
+    click.option(
         "--baseline", metavar="RUN", type=click.Path(),
         help="Run folder of a healthy run of the same job: what is slower than it was there is a finding.",
     ),
@@ -124,6 +128,7 @@ class AnalysisOptions(TypedDict):
     topology: str | None
     metrics: tuple[str, ...]
     places: str | None
+    columns: str
     baseline: str | None
     fail_on: float | None
     pays: float | None
@@ -182,6 +187,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
         analysis = run_analyze(
             inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
             pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
+            columns=options["columns"],
             baseline=options["baseline"],
         )  # fmt: skip
         result = analysis.result

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
+from taut.core.array_types import Ints
 from taut.result.types import RelationCost, RelationResult
+
+FIRST_DATE_NS = 631_152_000_000_000_000
+"""1990: earlier times are those of a log that counts from its own begin, or names no year."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,17 @@ def spell(ns: float) -> str:
         if abs(ns) >= (5 if unit in ("d", "h", "min") else 1) * size:
             return f"{ns / size:.3g} {unit}"
     return f"{ns:.0f} ns"
+
+
+def since(times_ns: Ints) -> str:
+    """When something began and how long it went on: ``, since 2026-01-01 09:00:00 UTC, for 6 h``; empty without a date."""
+    known = times_ns[times_ns >= FIRST_DATE_NS]
+    if not len(known):
+        return ""
+    first, last = int(known.min()), int(known.max())
+    began = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=first // 10**9)
+    lasting = f", for {spell(last - first)}" if last > first else ""
+    return f", since {began:%Y-%m-%d %H:%M:%S} UTC{lasting}"
 
 
 def joined(names: Iterable[str], otherwise: str = "somebody") -> str:

@@ -80,22 +80,26 @@ def read(
     *,
     metrics_at: Sequence[str | Path] = (),
     places: str | None = None,
+    columns: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
     """One Trace out of the files, folders, archives or standard input (``-``) that hold a job's traces.
 
-    ``metrics_at`` are further files of metrics, or a Prometheus; ``places`` says which of their labels make a rank.
+    ``metrics_at`` are further files of metrics, or a Prometheus; ``places`` says which of their labels make a rank;
+    ``columns`` names the columns of a job list without a header, as ``sacct -o`` was given them.
     """
     paths = files.listed(paths)
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
-    loaded = load_all(files.expand(paths), progress)
+    loaded = load_all(files.expand(paths), progress, columns)
     inputs = _progress_alone(Inputs(paths, [part for one in loaded for part in one.parts]))
     with refusing_unexpected(lambda why: InputRefused(inputs.where, f"cannot be put together ({brief(why)})", LEAVE)):
         control = _control_logs(inputs)
         trace = _joined(inputs, control)
     trace = _with_other_files(trace, inputs, control, lambda: named_sources.load(metrics_at, trace, places))
-    return replace(trace, digest=_digest([one.digest for one in loaded], trace if metrics_at else None))
+    return replace(
+        trace, digest=_digest([one.digest for one in loaded] + [columns] * bool(columns), trace if metrics_at else None)
+    )
 
 
 def _progress_alone(inputs: Inputs) -> Inputs:

@@ -174,7 +174,8 @@ def _besides(found: AttemptsResult) -> ConsoleRenderable:
     lines += [_decided(who, cost) for who, cost in list((found.decided_by or {}).items())[:DECIDERS]]
     delays = []
     if found.queue_ns is not None:
-        delays.append(f"{duration(found.queue_ns)} queued before the first start (burns nothing)")
+        apart = f", {duration(found.cpu_queue_ns)} of it jobs without accelerators" if found.cpu_queue_ns else ""
+        delays.append(f"{duration(found.queue_ns)} queued before the first start (burns nothing){apart}")
     if found.down_ns:
         delays.append(f"{duration(found.down_ns)} between attempts")
     if delays:

@@ -18,6 +18,7 @@ STUCK = 2
 """Stuck jobs in the verdict."""
 PLACED, RANKS = 5, 4
 """Relations, and ranks of each, beside the rest of an analysis."""
+COSTS = "redundant work"
 SURE = 0.001
 """Chances below this are not told apart."""
 NARROW = 110
@@ -65,10 +66,18 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
     kind = result.regime.kind
     regime = "not known" if kind is None else str(kind)
     found = result.relations
-    what = count(len(found), "relation") if found else "no relation"
+    kinds = list(dict.fromkeys(safe(one.kind) for one in found))
+    what = " and ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:]))) or "no relation"
     text = f"Control is {regime}: {what} among {count(len(result.controllers), 'controller')}."
+    if found and regime == "coherent":  # what is listed costs, and is nobody's fight
+        text = f"Control is coherent: no controller works against another, {what} is what restarts and repeats cost."
     stuck = [safe(one.text) for one in (result.stuck or [])[:STUCK]]
-    return Text(" ".join([*stuck, *([_headline(found[0])] if found else []), text]), style=STYLE.get(regime, "bold cyan"))
+    if stuck and not found:  # nothing that fails is well because no controllers fight
+        text = f"No controller works against another among {count(len(result.controllers), 'controller')}."
+    # What works against something comes before what it costs.
+    first = next((one for one in found if one.kind != COSTS), found[0] if found else None)
+    told = [*stuck, *([_headline(first)] if first else []), text]
+    return Text(" ".join(told), style="bold red" if stuck else STYLE.get(regime, "bold cyan"))
 
 
 def _headline(one: RelationResult) -> str:

@@ -34,12 +34,15 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
         return None
     jobs = Counter(recorded.job.tolist())
     alone = len(jobs) == 1
+    # A job that waits again, or was cancelled while it did, was not restarted.
+    waited = (recorded.start_ns < 0) & np.isin(recorded.outcome, ("pending", "cancelled"))
     return AttemptsResult(
         jobs=len(jobs),
-        restarted_jobs=sum(n > 1 for n in jobs.values()),
+        restarted_jobs=sum(n > 1 for n in Counter(recorded.job[~waited].tolist()).values()),
         attempts=len(recorded),
         unit=(ledger.unit or None) if ledger else None,
         uncounted_jobs=ledger.left_out if ledger else len(jobs),
+        cpu_jobs=ledger.cpu_jobs if ledger else 0,
         outcomes=dict(Counter(word or "not told" for word in recorded.outcome.tolist()).most_common()),
         wall_ns=_wall(ledger) if alone else None,
         total_rank_ns=ledger.total_rank_ns if ledger else None,
@@ -48,6 +51,7 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
         currency=ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
         closes=ledger.closes if ledger else None,
         queue_ns=ledger.queue_ns if ledger else None,
+        cpu_queue_ns=ledger.cpu_queue_ns if ledger else None,
         down_ns=_down(ledger),
         discarded_by=_discarded_by(ledger),
         steps=_steps(ledger),
@@ -207,6 +211,8 @@ def notes(ledger: Attempts | None, found: AttemptsResult | None) -> list[str]:
     lines = []
     if ledger is None:
         return ["no attempt tells when it started and ended: nothing can be charged"]
+    if ledger.cpu_jobs:
+        lines.append(f"{ledger.cpu_jobs:,} of {found.jobs:,} jobs held no accelerator: their time is not in the sums")
     if ledger.left_out:
         lines.append(f"{ledger.left_out:,} of {found.jobs:,} jobs do not tell their {ledger.unit}s: left out of the sums")
     if not ledger.unit:

@@ -664,6 +664,8 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     """What is counted: accelerator, node or cpu."""
     uncounted_jobs: int
     """Jobs that do not tell theirs, and are left out of the sums."""
+    cpu_jobs: int
+    """Jobs that are known to have held no accelerator, where others held some: they are not in the sums of rank time."""
     outcomes: dict[str, int]
     wall_ns: int | None
     total_rank_ns: int | None
@@ -672,6 +674,9 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     currency: str | None
     closes: bool | None
     queue_ns: int | None
+    """Waiting before the first start, of all jobs that tell it."""
+    cpu_queue_ns: int | None
+    """Of it, that of jobs without accelerators."""
     down_ns: int | None
     discarded_by: dict[str, int] | None
     """How an attempt ended → rank-ns discarded, at most."""

@@ -103,7 +103,10 @@ def _submits(attempts: Table, first: Mask) -> Table:
 def _ends(attempts: Table, controller: Texts, shown: Mask) -> Table:
     rows = np.flatnonzero(shown & (attempts.end_ns >= 0) & np.isin(attempts.outcome, list(ENDS)))
     a = attempts.take(rows)
-    who = np.where(a.outcome == words.CANCELLED, USER, controller[rows]).astype(np.object_)
+    # What is cancelled is not started again: such an attempt was requeued, and who asked for that is not told.
+    again = np.append(attempts.job[1:] == attempts.job[:-1], False)[rows] & (a.outcome == words.CANCELLED)
+    who = np.where((a.outcome == words.CANCELLED) & ~again, USER, controller[rows]).astype(np.object_)
+    why = np.array([ENDS[outcome] for outcome in a.outcome.tolist()], dtype=np.object_)
     return Table(
         Action,
         {
@@ -114,7 +117,7 @@ def _ends(attempts: Table, controller: Texts, shown: Mask) -> Table:
             "work": a.job,
             "knob": np.full(len(rows), "allocation", dtype=np.object_),
             "direction": np.full(len(rows), -1),
-            "trigger": np.array([ENDS[outcome] for outcome in a.outcome.tolist()], dtype=np.object_),
+            "trigger": np.where(again, "requeued", why).astype(np.object_),
         },
         len(rows),
     )

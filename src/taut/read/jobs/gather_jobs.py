@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from taut.core.tables import NULL, Attempt, Table, Trace
-from taut.read.jobs.job_words import RUNNING, SECOND, JobLog, numbered
+from taut.read.jobs.job_words import PENDING, RUNNING, SECOND, JobLog, numbered
 from taut.read.jobs.log_lines import NO_YEAR
 
 # Attempts of one job that start within this much in two logs are one.
@@ -43,7 +43,7 @@ def apply(trace: Trace, logs: Sequence[JobLog]) -> Trace:
         some = zoneless[0] + (f" and {len(zoneless) - 1} more" if len(zoneless) > 1 else "")
         notes.append(f"{some}: times without a time zone, taken as UTC")
     yearless = [log.label for log in logs if log.yearless]
-    if yearless and all(log.inside for log in logs):
+    if yearless and all(log.inside or log.yearless for log in logs):
         notes.append(f"{yearless[0]}: dates without a year, good for lengths only")
     notes += [line for log in logs for line in log.partial]
     return replace(trace, attempts=attempts, partial=(*trace.partial, *dict.fromkeys(notes)))
@@ -111,7 +111,7 @@ def _filled(row: Row, other: Row) -> Row:
     out |= {key: other[key] for key in TIMES if out[key] % SECOND == 0 and 0 < other[key] - out[key] < SECOND}
     if other["unit"] == "accelerator" != row["unit"]:
         out |= {"accelerators": other["accelerators"], "unit": "accelerator"}
-    if row["outcome"] in (RUNNING, "") and other["outcome"] not in (RUNNING, ""):
+    if row["outcome"] in (RUNNING, PENDING, "") and other["outcome"] not in (RUNNING, PENDING, ""):
         out |= {"outcome": other["outcome"], "end_ns": other["end_ns"], "reason": other["reason"]}
     return out
 
@@ -139,8 +139,11 @@ def _joined(known: list[Row], more: list[Row]) -> list[Row]:
 
 
 def _same(a: Row, b: Row) -> bool:
-    if a["start_ns"] < 0 or b["start_ns"] < 0:
-        return bool(a["start_ns"] == b["start_ns"] and abs(a["submit_ns"] - b["submit_ns"]) <= SAME_NS)
+    if a["start_ns"] < 0 and b["start_ns"] < 0:  # a job waits once at a time; logs that lack a time may still be about it
+        return any(min(a[key], b[key]) < 0 or abs(a[key] - b[key]) <= SAME_NS for key in ("submit_ns", "end_ns"))
+    if a["start_ns"] < 0 or b["start_ns"] < 0:  # what still waits in a log that ends earlier
+        waits, ran = (a, b) if a["start_ns"] < 0 else (b, a)
+        return bool(waits["outcome"] == PENDING and 0 <= waits["submit_ns"] <= ran["start_ns"] + SAME_NS)
     return bool(abs(a["start_ns"] - b["start_ns"]) <= SAME_NS) or _over_half(a, b)
 
 

@@ -201,9 +201,19 @@ def held(gpus: Json, cpus: Json = None, nodes: Json = None) -> tuple[int, str]:
 
 
 def gpus_in(tres: str) -> int:
-    """Accelerators in ``billing=8,cpu=8,gres/gpu:h100=8``; NULL if it names none. One line per type is under the total."""
+    """Accelerators in ``billing=8,cpu=8,gres/gpu:h100=8``: 0 if it lists other things, NULL if nothing.
+
+    One line per type is under the total.
+    """
     found = [int(number) for number in _GPUS.findall(tres)]
-    return max(found) if found else NULL
+    return max(found) if found else 0 if "=" in tres else NULL
+
+
+def without_accelerators(rows: Sequence[dict[str, Any]], none: Sequence[bool]) -> None:
+    """Rows that are known to hold none hold 0 accelerators, if others of their log hold some; else their CPUs are counted."""
+    if any(row["unit"] == "accelerator" for row in rows):
+        for row in (row for row, bare in zip(rows, none, strict=True) if bare):
+            row["accelerators"], row["unit"] = 0, "accelerator"
 
 
 def hosts(text: str) -> int:
