@@ -22,7 +22,7 @@ def job(failing: bool) -> Spans:
 def test_errors_come_before_what_is_slow() -> None:
     result = analyze_trace(job(failing=True).trace()).result
     assert result.verdict.text.startswith(
-        "16 of 24 spans failed (67 %) in 8 of 12 requests, 8 of which failed as a whole, since 2023-11-14 22:13:20: "
+        "16 of 24 spans failed (67 %) in 8 of 12 requests, 8 of which failed as a whole, since 2023-11-14 22:13:20 UTC: "
         "8 of 12 model ask (timeout). That took 144 ms for nothing; model ask: compare its timeout with how long it takes when "
         "it succeeds. "
     )

@@ -73,7 +73,14 @@ def test_nothing_found() -> None:
         "partial": [],
         "regime": {"class": "coherent"},
     }
-    assert screen(calm) == "Control is coherent: no relation among 0 controllers.\nlogs · 0 actions\n"
+    assert screen(calm) == "No relation: no decision of a controller is in these logs.\nlogs · 0 actions\n"
+
+
+def test_what_is_stuck_comes_first_and_nothing_is_well() -> None:
+    one = dict.fromkeys(("since_ns", "held_ns", "nodes", "remedy"))
+    stuck = [{**one, "job": job, "attempts": 9, "failures": 2, "reason": "", "text": f"{job} fails."} for job in "abc"]
+    text = screen({**RESULT, "relations": [], "regime": {"class": "coherent"}, "stuck": stuck})
+    assert text.startswith("a fails. b fails. 1 more job is stuck. No controller works against another.\n")
 
 
 def test_what_only_costs_is_named_and_is_no_fight() -> None:

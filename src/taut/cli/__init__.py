@@ -273,6 +273,8 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     asked = _worth_asking(result)
     if asked is None and result.findings:
         return [*lines, f"next: {before}taut export {where} --to perfetto, to look at it op by op"]
+    if asked is None and result.failed and result.failed.by:
+        return [*lines, f"next: logs of {result.failed.by[0].op_class} at the times of its failures, in run.json"]
     if asked is None:
         return [*lines, f"next: nothing to fix; {before}taut project --from {where} says what other scales give"]
     return [*lines, f"next: {before}taut whatif {where} {asked}"]

@@ -71,7 +71,7 @@ def _restarted(log: Log) -> list[Relation]:
     whole = f"{total / HOUR_NS:,.0f} hours" if total >= 100 * HOUR_NS else spell(total)
     because = (
         f"{jobs.restarted} of {len(jobs.names)} jobs were restarted{' by ' + joined(who) if any(who) else ''}: up to "
-        f"{lost / total:.1%} of the {whole} that attempts held {'accelerators' if jobs.counted else 'their place'} was done "
+        f"{lost / total:.1%} of the {whole} that attempts {'held accelerators' if jobs.counted else 'ran'} was done "
         f"again; so much lies in attempts that were not the last ({_ends(jobs.outcome[early].tolist())}), if nothing was "
         f"saved of them{since(jobs.end_ns[early])}; checkpoints between them, and resuming from the last, keep most of it"
     )

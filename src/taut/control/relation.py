@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from taut.core.array_types import Ints
+from taut.core.reporting import FIRST_DATE_NS, dated
 from taut.result.types import RelationCost, RelationResult
-
-FIRST_DATE_NS = 631_152_000_000_000_000
-"""1990: earlier times are those of a log that counts from its own begin, or names no year."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,8 @@ def since(times_ns: Ints) -> str:
     if not len(known):
         return ""
     first, last = int(known.min()), int(known.max())
-    began = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=first // 10**9)
     lasting = f", for {spell(last - first)}" if last > first else ""
-    return f", since {began:%Y-%m-%d %H:%M:%S} UTC{lasting}"
+    return f", since {dated(first)}{lasting}"
 
 
 def joined(names: Iterable[str], otherwise: str = "somebody") -> str:

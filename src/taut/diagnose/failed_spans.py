@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 
-from taut.core.reporting import spell
+from taut.core.reporting import dated, spell
 from taut.core.tables import Trace
 from taut.result.types import FailedClass, FailedSpans
 
@@ -80,12 +79,13 @@ def failed_text(found: FailedSpans) -> str:
     share = 100 * found.failed / max(found.spans, 1)
     many = f"{found.failed:,} of {found.spans:,} spans failed ({share:.2g} %)"
     where = f" in {found.touched_requests:,} of {found.requests:,} requests" if found.requests > 1 else ""
-    last = f"since {_when(found.first_ns)}" if found.failed > 1 else f"at {_when(found.first_ns)}"
+    when = dated(found.first_ns)
+    last = f", {'since' if found.failed > 1 else 'at'} {when}" if when else ""
     ended = f", {found.failed_requests:,} of which failed as a whole" if found.requests > 1 and found.failed_requests else ""
     parts = "; ".join(map(_one, found.by[:TOLD])) + _more(found.by)
     held = f"That took {spell(float(found.busy_ns))} for nothing"
     remedy = f"; {found.by[0].op_class}: {found.by[0].remedy}" if found.by[0].remedy else ""
-    return f"{many}{where}{ended}, {last}: {parts}. {held}{remedy}."
+    return f"{many}{where}{ended}{last}: {parts}. {held}{remedy}."
 
 
 def _remedy(error: str) -> str | None:
@@ -101,8 +101,3 @@ def _one(row: FailedClass) -> str:
 def _more(rows: Sequence[FailedClass]) -> str:
     left = len(rows) - TOLD
     return f"; and {left} more kinds" if left > 0 else ""
-
-
-def _when(ns: int) -> str:
-    at = datetime.fromtimestamp(ns / 1e9, tz=UTC)
-    return at.strftime("%Y-%m-%d %H:%M:%S")

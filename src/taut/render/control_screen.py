@@ -9,13 +9,12 @@ from rich.text import Text
 from taut.render.advice_screen import render_advice
 from taut.render.analysis_screen import Screen, _heading, _in, _print, _table
 from taut.render.text import count, duration, money, safe, span, three
+from taut.result.attempt_advice import stuck_text
 from taut.result.types import ControlResult, Estimate, RelationCost, RelationResult
 
 STYLE = {"coherent": "bold green", "oscillating": "bold yellow", "amplifying": "bold red", "incoherent": "bold magenta"}
 RELATIONS, CONTROLLERS, NOTES = 12, 6, 8
 """Lines at most; the rest stands in the JSON."""
-STUCK = 2
-"""Stuck jobs in the verdict."""
 PLACED, RANKS = 5, 4
 """Relations, and ranks of each, beside the rest of an analysis."""
 COSTS = "redundant work"
@@ -71,13 +70,15 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
     text = f"Control is {regime}: {what} among {count(len(result.controllers), 'controller')}."
     if found and regime == "coherent":  # what is listed costs, and is nobody's fight
         text = f"Control is coherent: no controller works against another, {what} is what restarts and repeats cost."
-    stuck = [safe(one.text) for one in (result.stuck or [])[:STUCK]]
-    if stuck and not found:  # nothing that fails is well because no controllers fight
-        text = f"No controller works against another among {count(len(result.controllers), 'controller')}."
+    if not result.actions and not found:
+        text = "No relation: no decision of a controller is in these logs."
+    stuck = safe(stuck_text(result.stuck or []))
+    if stuck and regime == "coherent":  # nothing that fails is well because no controllers fight
+        text = "No controller works against another."
     # What works against something comes before what it costs.
     first = next((one for one in found if one.kind != COSTS), found[0] if found else None)
-    told = [*stuck, *([_headline(first)] if first else []), text]
-    return Text(" ".join(told), style="bold red" if stuck else STYLE.get(regime, "bold cyan"))
+    told = " ".join(filter(None, (stuck, _headline(first) if first else "", text)))
+    return Text(told, style="bold red" if stuck else STYLE.get(regime, "bold cyan"))
 
 
 def _headline(one: RelationResult) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from taut.result.types import AttemptRow
+from taut.core.reporting import dated
+from taut.result.types import AttemptRow, StuckJob
 
 WELL = ("completed", "running", "pending", None)
+STUCK = 2
+"""Stuck jobs in the verdict; the others are counted."""
 # Reasons are compared without numbers, and cut here.
 REASON = 120
 _DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
@@ -23,6 +25,15 @@ TODO = {
     "node failed": "have the node drained and tested before the job returns to it",
 }
 """What to do about an outcome that names its cause."""
+
+
+def stuck_text(found: Sequence[StuckJob]) -> str:
+    """The first of them, and how many more there are; empty if there are none."""
+    texts = [one.text for one in found[:STUCK]]
+    more = len(found) - STUCK
+    if more > 0:
+        texts.append(f"{more:,} more {'job is' if more == 1 else 'jobs are'} stuck.")
+    return " ".join(texts)
 
 
 def advice(rows: Sequence[AttemptRow]) -> str:
@@ -41,7 +52,7 @@ def _why(bad: Sequence[AttemptRow], attempts: int) -> str:
     most, times = reasons.most_common(1)[0]
     named = [row for row in bad if row.reason and _alike(row.reason) == most]
     text = (named[0].reason or "")[:REASON].strip()
-    since = _when(named[0].end_ns)
+    since = dated(named[0].end_ns)
     if attempts == 1:
         return f"It ended{f' at {since}' if since else ''}: {text}."
     often = "Every attempt" if times == attempts else f"{times} of {attempts} attempts"
@@ -50,10 +61,6 @@ def _why(bad: Sequence[AttemptRow], attempts: int) -> str:
 
 def _alike(reason: str | None) -> str:
     return _DIGITS.sub("#", (reason or "").lower())[:REASON]
-
-
-def _when(ns: int | None) -> str:
-    return "" if ns is None else f"{datetime.fromtimestamp(ns // 10**9, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _where(rows: Sequence[AttemptRow]) -> str:

@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 
-from taut.control.stuck_jobs import stuck, stuck_text
+from taut.control.stuck_jobs import stuck
 from taut.core.array_types import Ints
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
-from taut.result.attempt_advice import advice
+from taut.result.attempt_advice import advice, stuck_text
 from taut.result.types import (
     AnalysisResult,
     AttemptRow,
@@ -25,6 +25,8 @@ from taut.result.types import (
 WORST, LISTED = 20, 100
 """Jobs and attempts that are listed at most."""
 WORDED = {"out of memory": "ran out of memory", "node failed": "lost a node"}
+LEAST = 0.05
+"""Percent of the time that was held: less is not worth a sentence."""
 HOUR_NS = 3_600_000_000_000
 
 
@@ -257,7 +259,11 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
 
 def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
-    told = (stuck_text(found.stuck or []), _tries(found), _lost(found), advice(found.rows) if found.jobs == 1 else "")
+    stuck = stuck_text(found.stuck or [])
+    if found.jobs == 1:  # what is stuck is said with its starts, why and since when
+        told = (stuck, _lost(found)) if stuck else (_tries(found), _lost(found), advice(found.rows))
+    else:
+        told = (stuck, _tries(found), _lost(found))
     return " ".join(filter(None, told))
 
 
@@ -265,6 +271,9 @@ def _tries(found: AttemptsResult) -> str:
     if found.jobs > 1:
         if found.restarted_jobs == 0 and set(found.outcomes) == {"completed"}:
             return f"{found.jobs:,} jobs, all completed, none restarted."
+        if found.restarted_jobs == 0 and found.attempts == found.jobs:
+            ends = ", ".join(f"{n:,} {word}" for word, n in found.outcomes.items())
+            return f"{found.jobs:,} jobs, none restarted: {ends}."
         many = f"{found.restarted_jobs:,} of {found.jobs:,} jobs restarted"
         ended = len(found.out_of_restarts)
         return many + (f", {ended:,} of them until no restart was left." if ended else ".")
@@ -291,8 +300,10 @@ def _lost(found: AttemptsResult) -> str:
     fates = {entry.fate: entry.rank_ns for entry in found.entries}
     known, bound = fates["discarded"], fates["discarded at most"]
     if not known and not bound:
-        return "Nothing was done twice." if found.restarted_jobs == 0 and fates["unfinished"] == 0 else ""
+        return "Nothing was done twice." if found.restarted_jobs == 0 and fates["unfinished"] == 0 and not found.stuck else ""
     share = 100 * (known + bound) / found.held_rank_ns
+    if share < LEAST:
+        return ""
     hours, unit = found.held_rank_ns / HOUR_NS, found.unit or "job"
     time = f"{hours:,.0f} {unit}-hours" if hours >= 10 else f"{3600 * hours:,.0f} {unit}-seconds"
     text = f"{share:.1f} % of {time} was discarded"

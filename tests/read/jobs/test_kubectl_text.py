@@ -82,7 +82,8 @@ def took(t: Table) -> list[Any]:
 
 def test_a_list_of_events_tells_lengths() -> None:
     found = load(LISTED)
-    assert took(found) == [(300, "failed"), (0, "running")]
+    assert took(found) == [(300, "failed"), (310, "running")]
+    assert not found.dated.any()
     assert found.nodes.tolist() == ["gpu-1", "gpu-1"]
     assert took(load("\n".join(" ".join(line.split()) for line in LISTED.splitlines()[2:]))) == took(found)
 
@@ -117,6 +118,15 @@ def test_a_pod_that_waits_is_told(tmp_path: Path) -> None:
     )
     (tmp_path / "e.txt").write_text(text)
     assert taut.analyze(tmp_path / "e.txt").result.verdict.text.startswith("big does not get to run: 1 × FailedScheduling (0/4")
+
+
+def test_ages_are_no_dates(tmp_path: Path) -> None:
+    (tmp_path / "e.txt").write_text(NEWER)
+    result = taut.analyze(tmp_path / "e.txt").result
+    assert result.verdict.text.startswith("ml/train fails again and again: 9 starts, 111 × BackOff (Back-off")
+    assert result.attempts is not None
+    assert {(row.start_ns, row.end_ns) for row in result.attempts.rows} == {(None, None)}
+    assert result.attempts.rows[0].ran_ns == 60 * 10**9
 
 
 def test_what_holds_no_pod_is_refused_by_its_name() -> None:

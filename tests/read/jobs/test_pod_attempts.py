@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import taut
+from taut.control.stuck_jobs import stuck
 from taut.core.errors import InputRefused
 from taut.core.tables import Table
 from taut.read.jobs import kubernetes_events as kubernetes
@@ -148,13 +149,54 @@ def test_failures_that_keep_a_pod_from_running_are_counted_and_told(tmp_path: Pa
     assert rows(load([SCHEDULED, mounts])) == [(0, None, 3540, "pending", -1, 490)]
     (tmp_path / "events.json").write_text(json.dumps({"items": [SCHEDULED, mounts]}))
     told = (
-        'ml/train does not get to run: 490 × FailedMount since 2026-01-01 00:00:00 (MountVolume.SetUp failed for volume "a"); '
+        "ml/train does not get to run: 490 × FailedMount since 2026-01-01 00:00:00 UTC "
+        '(MountVolume.SetUp failed for volume "a"); '
         "nothing ran, its place on gpu-1,n1 held for 59 min all the same; check the volume, its claim and its path on the node."
     )
     result = taut.analyze(tmp_path / "events.json").result
     assert result.verdict.text.startswith(told)
     assert {entry.fate: entry.rank_ns for entry in result.attempts.entries if entry.rank_ns} == {"hold/init": 3540 * 10**9}
     assert taut.control(taut.read(tmp_path / "events.json")).stuck[0].text == told
+
+
+def test_a_container_that_was_just_started_again_may_fail_again() -> None:
+    again = event("00:03", "26:00", 10, "Started", "Started container train")
+    elsewhere = event("26:20", "26:20", 1, "Scheduled", "Successfully assigned ml/other-0 to gpu-2", "other-0")
+    found = load([SCHEDULED, again, LOOP[2], elsewhere])
+    assert rows(found)[9] == (1560, None, 1580, "running", 1, 111)
+    (one,) = [one for one in stuck(found) if one.job == "ml/train"]
+    assert (one.attempts, one.failures, one.held_ns) == (10, 111, 1580 * 10**9)
+    assert one.text.startswith("ml/train failed again and again: 10 starts, 111 × BackOff since 2026-01-01 00:00:30 UTC")
+    assert "; whether the last start lasts, the log does not tell; read" in one.text
+    later = event("59:00", "59:00", 1, "Scheduled", "Successfully assigned ml/other-0 to gpu-2", "other-0")
+    assert not [one for one in stuck(load([SCHEDULED, again, LOOP[2], later])) if one.job == "ml/train"], "it has run for long"
+
+
+def test_failures_count_over_the_pods_that_follow_each_other() -> None:
+    def pod(name: str, minute: int) -> list[dict[str, Any]]:
+        made = event(f"{minute:02}:00", f"{minute:02}:00", 1, "SuccessfulCreate", f"Created pod: {name}", "train")
+        return [
+            {**made, "involvedObject": {"kind": "ReplicaSet", "namespace": "ml", "name": "train"}},
+            event(f"{minute:02}:01", f"{minute:02}:01", 1, "Scheduled", f"Successfully assigned ml/{name} to gpu-1", name),
+            event(f"{minute:02}:02", f"{minute:02}:30", 3, "Started", "Started container train", name),
+            event(f"{minute:02}:10", f"{minute:02}:40", 5, "BackOff", "Back-off restarting failed container", name),
+        ]
+
+    gone = event("05:00", "05:00", 1, "SuccessfulDelete", "Deleted pod: train-bbbbb", "train")
+    gone["involvedObject"] = {"kind": "ReplicaSet", "namespace": "ml", "name": "train"}
+    (one,) = stuck(load([*pod("train-bbbbb", 0), gone, *pod("train-ccccc", 10)]))
+    assert (one.attempts, one.failures, one.since_ns) == (6, 10, (DAY + 10) * 10**9)
+    assert one.held_ns == (300 - 1 + 39) * 10**9
+
+
+def test_joined_decisions_are_counted() -> None:
+    scaled = event("00:00", "30:00", 4, "ScalingReplicaSet", "Scaled up replica set train-6d to 1")
+    scaled["involvedObject"] = {"kind": "Deployment", "namespace": "ml", "name": "train"}
+    log = kubernetes.load(json.dumps({"items": [*LOOP, scaled, scaled]}).encode(), "events.json")
+    assert (
+        "events.json: decisions that the server joined: deployment/ml/train 4 × ScalingReplicaSet: Scaled up replica set "
+        "train-6d to 1: the times of 2 are not known, and these are left out"
+    ) in log.partial
 
 
 def test_what_ends_otherwise_is_not_stuck() -> None:

@@ -28,6 +28,8 @@ _DECIDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"_slurm_rpc_requeue:.*requeue()"), "requeued"),
 )
 """Lines by which the scheduler itself takes a job's allocation away, and why."""
+_TAKES = re.compile(r"preempted|[Rr]equeu|Killing|ime limit")
+"""What each of them has."""
 _SUBMITTED = re.compile(rf"_slurm_rpc_submit_batch_job:? {J} InitPrio=(\d{{1,12}})")
 _KILLED = re.compile(r"_slurm_rpc_kill_job2?: .*?JobId=\S+.*?uid[ =](\d{1,10})")
 _SUSPENDED = re.compile(r"_slurm_rpc_suspend\((suspend|resume)\)")
@@ -51,7 +53,9 @@ class Decisions:
 
     def read(self, job: str, at: str, text: str) -> None:
         """One line about a job."""
-        if found := _SUBMITTED.search(text):
+        if "_slurm_rpc_" not in text and "update_job" not in text:
+            self._decided(job, at, text)
+        elif found := _SUBMITTED.search(text):
             self.settings.observe(job, "priority", found[1])
             self._add(job, at, USER, knob="submission")
         elif found := _SET.search(text):
@@ -75,7 +79,7 @@ class Decisions:
         return {"knob": knob, **self.settings.change(job, knob, value)}
 
     def _decided(self, job: str, at: str, text: str) -> None:
-        for pattern, why in _DECIDED:
+        for pattern, why in _DECIDED if _TAKES.search(text) else ():
             found = pattern.search(text)
             if found:
                 if why == "requeued" and job in self.ended:  # carries out the decision before it

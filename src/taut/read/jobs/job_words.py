@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,6 +217,7 @@ def without_accelerators(rows: Sequence[dict[str, Any]], none: Sequence[bool]) -
             row["accelerators"], row["unit"] = 0, "accelerator"
 
 
+@lru_cache(maxsize=4096)
 def hosts(text: str) -> int:
     """How many hosts ``n[1-4,7],m1`` are; NULL if that is not known."""
     if not text or text.count("[") != text.count("]"):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
 from taut.read.actions.control_log import ControlLog
-from taut.read.jobs.job_words import JobLog, count_or_null
+from taut.read.jobs.job_words import SECOND, JobLog, count_or_null
 from taut.read.jobs.kube_event import Event, Object, Source
 from taut.read.jobs.kubernetes_events import log_of
 from taut.read.jobs.log_lines import NO_YEAR
@@ -82,7 +82,7 @@ def load(data: bytes, label: str) -> JobLog | ControlLog:
     if not events:
         why = "a list of events of kubectl, with no event in it"
         raise InputRefused(label, why, "events are kept for an hour, in their namespace: save them as they come, with -A")
-    return log_of(events, label, [f"{label}: {AGES}"], dated=False)
+    return log_of(events, label, [f"{label}: {AGES}"], dated=False, until_ns=int(NOW.timestamp()) * SECOND)
 
 
 def _age(text: str | None) -> timedelta | None:

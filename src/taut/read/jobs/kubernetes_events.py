@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
+import numpy as np
 
 from taut.core.errors import InputRefused
+from taut.core.tables import NULL
 from taut.read.actions.control_log import ControlLog
-from taut.read.actions.kube_actions import decisions
-from taut.read.jobs.event_sightings import place_of, sightings
-from taut.read.jobs.job_words import JobLog, table
+from taut.read.actions.kube_actions import decisions, target
+from taut.read.jobs.event_sightings import Sightings, place_of, sightings
+from taut.read.jobs.job_words import JobLog, cut, table
 from taut.read.jobs.kube_event import Event
 from taut.read.jobs.pod_attempts import attempts
 
@@ -27,6 +29,8 @@ _EMPTY = re.compile(rb'"items"\s*+:\s*+(?:\[\s*+\]|null)')
 _YAML = re.compile(rb"(?:^|\n)[ -]*+(?:involvedObject|regarding):[ \t]*+\r?\n")
 _VERSION = re.compile(rb'"apiVersion"\s*+:\s*+"(?:v1|[\w.-]{1,60}\.k8s\.io/v\w{1,20}|(?:apps|batch|autoscaling)/v\w{1,20})"')
 SAVE = "save kubectl get events -o json of the job's namespace"
+JOINED, MESSAGE = 4, 90
+"""Joined decisions that are named, and letters of their message."""
 
 
 def sniff(head: bytes) -> bool:
@@ -48,17 +52,17 @@ def load(data: bytes, label: str) -> JobLog | ControlLog:
     return log_of(events, label)
 
 
-def log_of(events: Sequence[Event], label: str, partial: Sequence[str] = (), dated: bool = True) -> JobLog | ControlLog:
-    """What events say; ``dated`` is False where their times are good for lengths only."""
+def log_of(
+    events: Sequence[Event], label: str, partial: Sequence[str] = (), dated: bool = True, until_ns: int = NULL
+) -> JobLog | ControlLog:
+    """What events say until the last, or until a time; ``dated`` is False where their times are good for lengths only."""
     seen = sightings(events, label)
     if not len(seen.row):
         raise InputRefused(label, "no event is about a pod or a job", SAVE)
-    rows, notes = attempts(events, seen)
+    rows, notes = attempts(events, seen, until_ns)
     deciding = ((at, events[row], job) for at, row, job, _ in seen.of(seen.decides))
     decided = decisions(((at, one, place_of(one) or ("", "", ""), seen.jobs[job]) for at, one, job in deciding), label)
-    unseen = int((seen.occurred[seen.decides] - 2).clip(0).sum())
-    if unseen:
-        notes.append(f"{unseen:,} decisions were joined by the server: only their number is known, and they are left out")
+    notes += _joined(events, seen)
     notes = [*partial, *(f"{label}: {line}" for line in notes)]
     if not rows and len(decided.actions):
         return msgspec.structs.replace(decided, partial=notes)
@@ -66,8 +70,25 @@ def log_of(events: Sequence[Event], label: str, partial: Sequence[str] = (), dat
         raise InputRefused(
             label, "no event is about a pod that started", "events are kept for an hour only: save them as they come"
         )
-    columns = {key: [row[key] for row in rows] for key in rows[0]}
-    return JobLog(label, table(columns, label), yearless=not dated, controller="kubernetes", control=decided, partial=notes)
+    columns = {key: [row[key] for row in rows] for key in rows[0]} | {"dated": [int(dated)] * len(rows)}
+    return JobLog(label, table(columns, label), controller="kubernetes", control=decided, partial=notes)
+
+
+def _joined(events: Sequence[Event], seen: Sightings) -> list[str]:
+    """What was decided so often that the server joined it: how often, of each object the first and the last are dated."""
+    often: dict[tuple[str, str], int] = {}
+    for row in np.flatnonzero(seen.decides & (seen.occurred > 2)).tolist():
+        place = place_of(events[row])
+        if place is not None:  # a watch prints an event anew each time it comes
+            key = target(*place), cut(f"{events[row].reason}: {events[row].text}")
+            often[key] = max(often.get(key, 0), int(seen.occurred[row]))
+    if not often:
+        return []
+    most = sorted(often, key=lambda key: (-often[key], key))
+    told = "; ".join(f"{where} {often[where, text]:,} × {text[:MESSAGE]}" for where, text in most[:JOINED])
+    more = f"; and {len(most) - JOINED:,} more" if len(most) > JOINED else ""
+    unseen = sum(many - 2 for many in often.values())
+    return [f"decisions that the server joined: {told}{more}: the times of {unseen:,} are not known, and these are left out"]
 
 
 def _events(data: bytes, label: str) -> Iterator[Event]:

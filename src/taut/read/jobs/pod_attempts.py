@@ -38,8 +38,11 @@ Container = tuple[str, str]
 """Pod, and the container in it."""
 
 
-def attempts(events: Sequence[Event], seen: Sightings) -> tuple[list[Row], list[str]]:
-    """The attempts of all jobs in the order in which these were first seen, and what is known by its number only."""
+def attempts(events: Sequence[Event], seen: Sightings, until_ns: int = NULL) -> tuple[list[Row], list[str]]:
+    """The attempts of all jobs in the order in which these were first seen, and what is known by its number only.
+
+    What still runs is followed to the last event, or until a later time.
+    """
     jobs = [_Job(name) for name in seen.jobs]
     used = np.flatnonzero(seen.of_attempts)
     words_of = (seen.words[code] for code in seen.reason[used].tolist())
@@ -50,7 +53,7 @@ def attempts(events: Sequence[Event], seen: Sightings) -> tuple[list[Row], list[
         jobs[job].read(at, told[row], begins.get(row, ""), (int(seen.first[row]), int(seen.occurred[row])) if again else None)
     codes, first = np.unique(seen.job, return_index=True)
     order = codes[np.argsort(first)].tolist()
-    last = int(seen.at[-1]) if len(seen.at) else NULL
+    last = max(int(seen.at[-1]) if len(seen.at) else NULL, until_ns)
     rows = [row for job in order for row in jobs[job].finished(last)]
     hidden = sum(jobs[job].hidden for job in order)
     note = f"{hidden:,} starts were joined by the server: only their number is known, not when they began and ended"
@@ -252,7 +255,8 @@ class _Job:
         word, colon, message = str(row["reason"]).partition(": ")
         own = self.reports.get(word, NULL)
         other = max(((many, name) for name, many in self.reports.items() if name != word), default=(0, ""))
-        if row["outcome"] not in (words.FAILED, words.OUT_OF_MEMORY):
+        if row["outcome"] not in (words.FAILED, words.OUT_OF_MEMORY):  # ended, or not yet, by something else
+            row["failures"] = max(own, other[0] or NULL)
             return
         if own < 0 and other[0]:
             row.update(failures=other[0], reason=cut(f"{other[1]} after {word}{colon}{message}"))
@@ -282,6 +286,8 @@ class _Job:
         """The attempts; one that runs is followed to the last event, and one that waits is the last."""
         if self.start_ns >= 0:
             self._close(last, words.RUNNING, "")
+            if self.held == 1 and self.last:  # how often its container failed before
+                self._count_reports(self.last)
         self._settle()
         if self.blocked or (not self.rows and self.queued_ns >= 0):
             self.rows.append(self._waiting())

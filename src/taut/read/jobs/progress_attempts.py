@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.reporting import FIRST_DATE_NS
 from taut.core.tables import NULL, Table
-from taut.read.jobs.job_words import SECOND, JobLog, table
+from taut.read.jobs.job_words import JobLog, table
 from taut.read.jobs.training_log import job_of
-
-# Times below this are no dates: they count from some beginning.
-FIRST_DATE_NS = 946_684_800 * SECOND
 
 
 def attempts(steps: Table, label: str) -> JobLog:

@@ -198,6 +198,9 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], Effect], ...] = (
     ("job_signal", re.compile(rf"job_signal: 9 of (?P<state>running|pending) {J} successful"), _signalled),
 )
 """A word of a line, the line, and what it means for a job: the first that fits."""
+_WORD = re.compile("|".join(dict.fromkeys(word for word, *_ in EFFECTS)))
+_BY_WORD = {word: tuple(one for one in EFFECTS if one[0] in word) for word, *_ in EFFECTS}
+"""What may fit where a line has this word alone."""
 
 
 def load(data: bytes, label: str) -> JobLog:
@@ -228,7 +231,10 @@ def load(data: bytes, label: str) -> JobLog:
 
 
 def _apply(jobs: _Jobs, job: str, at: str, text: str) -> None:
-    for word, pattern, effect in EFFECTS:
+    has = set(_WORD.findall(text))
+    if not has:
+        return
+    for word, pattern, effect in _BY_WORD[has.pop()] if len(has) == 1 else EFFECTS:
         found = pattern.search(text) if word in text else None
         if found:
             effect(jobs, job, at, found)
