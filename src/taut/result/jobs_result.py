@@ -272,8 +272,8 @@ def _tries(found: AttemptsResult) -> str:
         if found.restarted_jobs == 0 and set(found.outcomes) == {"completed"}:
             return f"{found.jobs:,} jobs, all completed, none restarted."
         if found.restarted_jobs == 0 and found.attempts == found.jobs:
-            ends = ", ".join(f"{n:,} {word}" for word, n in found.outcomes.items())
-            return f"{found.jobs:,} jobs, none restarted: {ends}."
+            each = ", ".join(f"{n:,} {word}" for word, n in found.outcomes.items())
+            return f"{found.jobs:,} jobs, none restarted: {each}."
         many = f"{found.restarted_jobs:,} of {found.jobs:,} jobs restarted"
         ended = len(found.out_of_restarts)
         return many + (f", {ended:,} of them until no restart was left." if ended else ".")
@@ -295,19 +295,19 @@ def _was(outcome: str) -> str:
 
 
 def _lost(found: AttemptsResult) -> str:
+    """What was done twice, and what was left unfinished, of the time that was held."""
     if not found.held_rank_ns:
         return ""
     fates = {entry.fate: entry.rank_ns for entry in found.entries}
     known, bound = fates["discarded"], fates["discarded at most"]
-    if not known and not bound:
-        return "Nothing was done twice." if found.restarted_jobs == 0 and fates["unfinished"] == 0 and not found.stuck else ""
-    share = 100 * (known + bound) / found.held_rank_ns
-    if share < LEAST:
-        return ""
+    share, rest = (100 * ns / found.held_rank_ns for ns in (known + bound, fates["unfinished"]))
     hours, unit = found.held_rank_ns / HOUR_NS, found.unit or "job"
     time = f"{hours:,.0f} {unit}-hours" if hours >= 10 else f"{3600 * hours:,.0f} {unit}-seconds"
+    if share < LEAST:
+        unfinished = f"{rest:.1f} % of {time} was left unfinished." if rest >= LEAST else ""
+        calm = not known + bound and found.restarted_jobs == 0 and not found.stuck
+        return unfinished or ("Nothing was done twice." if calm else "")
     text = f"{share:.1f} % of {time} was discarded"
     why = ": no checkpoint is known" if not known else ", all of an attempt where no checkpoint is known"
-    rest = 100 * fates["unfinished"] / found.held_rank_ns
     after = f"; {rest:.1f} % more was left unfinished" if rest and found.jobs == 1 else ""
     return f"At most {text}{why}{after}." if bound else f"{text}{after}."

@@ -193,7 +193,8 @@ def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
     """The lines that say something of nodes; how many of these were torn; whether times name no zone."""
     decoder = msgspec.json.Decoder(_Entry)
     texts: list[str] = []
-    said: list[tuple[str, _Entry]] = []
+    messages: list[str] = []
+    entries: list[_Entry] = []
     torn = 0
     for line in raw.split(b"\n"):
         place = line.find(b'"message"')
@@ -202,7 +203,10 @@ def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
             continue
         begin = line.find(b"{")
         try:
-            if begin < 0 or b"\t" in line[:begin]:  # older versions have tabs between the parts
+            if begin == 0:
+                entry = decoder.decode(line)
+                message, at = _name(entry.message or entry.msg), str(entry.time or entry.ts)
+            elif begin < 0 or b"\t" in line[:begin]:  # older versions have tabs between the parts
                 parts = line.split(b"\t")
                 entry = decoder.decode(parts[4]) if len(parts) > 4 and parts[4][:1] == b"{" else _Entry()
                 message, at = parts[3].decode("utf-8", "replace"), parts[0].decode("utf-8", "replace").strip()
@@ -213,12 +217,13 @@ def _karpenter_lines(raw: bytes) -> tuple[list[_Line], int, bool]:
             torn += 1
             continue
         texts.append(at)
-        said.append((message, entry))
+        messages.append(message)
+        entries.append(entry)
     if not texts:
         return [], torn, False
     times_ns, bare = moments(texts)
-    lines = [_Line(now, message, more) for now, (message, more) in zip(times_ns.tolist(), said, strict=True) if now != NULL]
-    return lines, torn + len(said) - len(lines), bare
+    lines = [_Line(*one) for one in zip(times_ns.tolist(), messages, entries, strict=True) if one[0] != NULL]
+    return lines, torn + len(messages) - len(lines), bare
 
 
 class _Pools:
