@@ -1,8 +1,9 @@
 """Jobs that do not get to run, or fail again and again, where a log counts how often: what failed, since when, what it held.
 
 Exact accounting of what the log says: no test. A job is stuck where its last attempt waits or failed, and what keeps or ended
-it was reported at least twice (once for one that waits). One that was just started again, and has not yet run as long as a
-start before it, is told as well, after two failed starts at least: nothing says that this one will last.
+it was reported at least twice; once for one that waits, or is in back-off: lists without counts show that once. One that was
+just started again, and has not yet run as long as a start before it, is told as well, after two failed starts at least:
+nothing says that this one will last.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def _is_stuck(t: Table, rows: Sequence[int]) -> bool:
     if t.outcome[last] == "running":  # just started again
         before = [_ran(t, i) for i in _stays(t, rows)[-1][:-1] if t.outcome[i] in STUCK]
         return bool(t.failures[last] >= 2 and len(before) >= 2 and _ran(t, last) <= max(before))
-    return bool(t.outcome[last] in STUCK and t.failures[last] >= (1 if t.outcome[last] == "pending" else 2))
+    waits = t.outcome[last] == "pending" or str(t.reason[last]).startswith("BackOff")
+    return bool(t.outcome[last] in STUCK and t.failures[last] >= (1 if waits else 2))
 
 
 def _ran(t: Table, i: int) -> int:
@@ -115,7 +117,8 @@ def _text(one: StuckJob, outcome: str) -> str:
         what = f"{one.job} does not get to run: {times}; nothing ran{tries}"
     else:
         starts = f"{one.attempts} starts" if one.attempts > 1 else "one start"
-        fails = "failed" if outcome == "running" else "fails"
-        what = f"{one.job} {fails} again and again: {starts}, {times}"
+        fails = "failed again and again" if outcome == "running" else "fails again and again"
+        fails = "failed and waits to be started again" if one.failures == 1 else fails
+        what = f"{one.job} {fails}: {starts}, {times}"
     new = "; whether the last start lasts, the log does not tell" if outcome == "running" else ""
     return f"{what}{held}{new}" + (f"; {one.remedy}." if one.remedy else ".")

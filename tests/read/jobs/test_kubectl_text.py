@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import taut
+from taut.control.stuck_jobs import stuck
 from taut.core.errors import InputRefused
 from taut.core.tables import Table
 from taut.read.jobs import kubectl_text as kubectl
@@ -118,6 +119,11 @@ def test_a_pod_that_waits_is_told(tmp_path: Path) -> None:
     )
     (tmp_path / "e.txt").write_text(text)
     assert taut.analyze(tmp_path / "e.txt").result.verdict.text.startswith("big does not get to run: 1 × FailedScheduling (0/4")
+
+
+def test_a_back_off_without_a_count_is_one() -> None:
+    (one,) = stuck(load("\n".join(LISTED.splitlines()[:5])))
+    assert one.text.startswith("train failed and waits to be started again: one start, 1 × BackOff (Back-off")
 
 
 def test_ages_are_no_dates(tmp_path: Path) -> None:

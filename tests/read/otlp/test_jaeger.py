@@ -76,6 +76,6 @@ def test_a_real_trace(shared: Path) -> None:
     result = taut.analyze(shared / "wild/logs/jaeger_genai.json").result
     assert (result.failed.failed, result.failed.spans) == (1, 57)
     assert result.verdict.text.startswith(
-        "1 of 57 spans failed (1.8 %), at 2026-02-02 02:40:00: 1 of 3 k8s-api GET /api/v1/pods"
+        "1 of 57 spans failed (1.8 %), at 2026-02-02 02:40:00 UTC: 1 of 3 k8s-api GET /api/v1/pods"
     )
     assert result.redundant.of_tokens_in > 0
