@@ -37,7 +37,6 @@ AGAIN = 0.01
 """Chance for one rank in one step to be as late as counts, once it was late beyond all doubt in another."""
 EXPLAINS = 3
 """A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
-_BASELINE_WORDS = "in the baseline", "its", "as in the baseline"
 LEAST = 0.01
 """Excess of less than this share of the wall is not looked into."""
 MOST = 0.5
@@ -52,10 +51,12 @@ def late_ranks(e: Evidence) -> list[Finding]:
     of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
     everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
     level = _level_members(e, [*places, *everywhere])
-    sets = slow_sets(e, [*_timed_members(places, timed), *level])
+    spans = recurring(e, [*places, *everywhere])
+    again = _recurring_members(e, [span for span in spans if span[0] not in {member.rank for member in level}])
+    sets = slow_sets(e, [*_timed_members(places, timed), *level, *again])
     inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
     alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
-    among = _among_peers(e, [*places, *everywhere], inside)
+    among = _among_peers(e, spans, inside)
     named = {*_indices(e.graph, among), *(rank for rank, _, _ in inside)}
     along = [_always(e, m) for m in level if m.rank not in named and e.apart is not None and e.apart.lone[m.rank]]
     return [*(_together(e, one) for one in sets), *alone, *of_baseline, *among, *along]
@@ -69,7 +70,7 @@ def _indices(graph: Graph, findings: list[Finding]) -> list[int]:
 def _timed_members(places: list[Place], found: list[Finding]) -> list[Member]:
     """Ranks that became slower than they were, as members of sets; groups out of step are a mode of their own."""
     return [
-        Member(p.rank, p.first, p.last, f.mode, f.changes, f.confidence, p.total_ns, p.score, True)
+        Member(p.rank, p.first, p.last, f.mode, f.changes, f.confidence, p.total_ns, p.score, True, True)
         for p, f in zip(places, found, strict=True)
         if f.mode != OUT_OF_STEP
     ]
@@ -88,9 +89,33 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
         work, gaps = changes = like_peers(graph, e.blame, rank)
         excess, sure = e.blame.excess_ns[work.ops], 1 - float(apart.chance[rank])
         total = float(excess.sum()) + float((graph.gap_ns[gaps.ops] - gaps.value).sum())
-        found = Member(rank, 0, last, mode_of(graph, work.ops, excess), changes, sure, total, float(apart.score[rank]), False)
+        found = Member(
+            rank, 0, last, mode_of(graph, work.ops, excess), changes, sure, total, float(apart.score[rank]), False, False
+        )
         out += [found] if total >= LEAST * e.observed.wall_ns else []
     return out
+
+
+def _recurring_members(e: Evidence, spans: list[tuple[int, int, int]]) -> list[Member]:
+    """Ranks that held the others up time and again, as members of sets: what stops a host stops its ranks at the same time."""
+    graph, blame, top, out = e.graph, e.blame, _top_scores(e), []
+    for r, a, b in spans if len(spans) > 1 else []:
+        changes = _as_peers(e, (r, a, b))
+        excess = blame.excess_ns[changes[0].ops]
+        sure = confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free)
+        mode = mode_of(graph, changes[0].ops, excess)
+        out.append(Member(r, a, b, mode, changes, sure, float(excess.sum()), float(top[r]), False, True))
+    return out
+
+
+def _as_peers(e: Evidence, span: tuple[int, int, int]) -> tuple[Change, ...]:
+    """A rank's own work in a span like that of its peers (or of the baseline), its gaps and what it stops as usual."""
+    graph, (r, a, b) = e.graph, span
+    ops = np.flatnonzero(e.slowdowns.own & (graph.rank_index == r) & (graph.window >= a) & (graph.window <= b))
+    like = "like its peers" if e.both is None else "as in the baseline"
+    pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
+    work = Change(ops, "work", "set", e.blame.usual_ns[ops], f"rank {int(graph.ranks[r])} {like}")
+    return work, *pauses_before(e.slowdowns, pauses)
 
 
 def _always(e: Evidence, member: Member) -> Finding:
@@ -260,10 +285,9 @@ def _cells(e: Evidence) -> Ints:
     return e.graph.rank_index * len(e.graph.steps) + e.graph.window
 
 
-def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, int]]) -> list[Finding]:
-    """Ranks that are slower than their peers, where they are not already known to be."""
-    graph, blame = e.graph, e.blame
-    spans, caused = recurring(e, known), _caused(e)
+def _among_peers(e: Evidence, spans: list[tuple[int, int, int]], in_sets: set[tuple[int, int, int]]) -> list[Finding]:
+    """Ranks that held the others up time and again, where they are not already known to."""
+    graph, blame, caused = e.graph, e.blame, _caused(e)
     spans = [(r, a, b) for r, a, b in spans if not any(r == m and min(b, z) >= max(a, y) for m, y, z in in_sets)]
     if not spans:
         return []
@@ -273,7 +297,7 @@ def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, i
     walls = e.batch.walls(graph.work_ns, blame.usual_ns, key, len(spans), graph.gap_ns)
     saved = e.observed.window_ns[:, None] - walls
     top = _top_scores(e)
-    against, whose, like = ("its peers", "their", "like its peers") if e.both is None else _BASELINE_WORDS
+    against, whose = ("its peers", "their") if e.both is None else ("in the baseline", "its")
     out = []
     for k, (r, a, b) in enumerate(spans):
         habit = _without_accidents(saved[:, k])
@@ -284,7 +308,6 @@ def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, i
         classes = top_classes(graph, at_fault, blame.fault_ns[at_fault])
         excess = blame.excess_ns[ops]
         more = (_in_class(graph, ops, excess, classes[0]) if classes else float(excess.sum())) / (b - a + 1)
-        pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
         out.append(
             Finding(
                 mode=mode_of(graph, ops, excess),
@@ -299,10 +322,7 @@ def _among_peers(e: Evidence, known: list[Place], in_sets: set[tuple[int, int, i
                 f"{classes[0] if classes else 'its work'} than {against}, {top[r]:.3g} times {whose} spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",
                 reference="peers" if e.both is None else "baseline",
-                changes=(
-                    Change(ops, "work", "set", blame.usual_ns[ops], f"rank {rank} {like}"),
-                    *pauses_before(e.slowdowns, pauses),
-                ),
+                changes=_as_peers(e, (r, a, b)),
             )
         )
     return out

@@ -38,11 +38,11 @@ FALSE_ALARMS = 0.01
 PAIR = 0.05
 """Chance that such a job has a rank whose level is beyond the limit; that it has two is seldom a fifth as likely."""
 BOTH = 0.2
-UNEQUAL, ASSUMED = 0.04, 8
+UNEQUAL, ASSUMED = 0.05, 8
 """Healthy ranks are taken to differ by at least this spread for the same work: devices of one model do, by 1 to 4 % in surveys
-of large clusters (8 to 22 % from the slowest to the quickest), and a run that shows less may have few of them. A spread that is
-assumed counts like one that is known from so many degrees of freedom."""
-LEAST_CLASS = 0.05
+of large clusters (8 to 22 % from the slowest to the quickest), hosts add to it, and a run that shows less may have few of them.
+A spread that is assumed counts like one that is known from so many degrees of freedom."""
+LEAST_CLASS = 0.1
 """Classes that hold less than this share of all own work are not tested apart."""
 LEAST_PAIRS = 4
 """Of fewer pairs of ranks the differences tell no spread."""
@@ -92,6 +92,8 @@ class Member(Struct, frozen=True):
     score: float
     """Standard errors above its own past, or spreads above its peers."""
     by_past: bool
+    alone: bool
+    """Whether it is a finding of its own where it hides nobody."""
 
 
 class SlowSet(Struct, frozen=True):
@@ -300,8 +302,7 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total, within = int(saved.sum()), int(saved[first : last + 1].sum())
-    # Those that became slow are findings of their own, unless they hide each other; those that always were are not.
-    apart = any(m.by_past for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
+    apart = any(m.alone for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
     if apart or why_listed(total, within, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))

@@ -30,6 +30,8 @@ MODE = "straggler cascade"
 MODES = (MODE,)
 ELSEWHERE = 0.5
 """Transfers elsewhere that grew by this share of what a link's did speak of demand that all share, not of the link."""
+PART = 0.3
+"""What a link's past explains of what it costs, at least, to be the better story."""
 STARVED = 0.25
 """A rank whose own work costs this share of what its links do is slow itself, and its links with it."""
 WITHOUT_PAST = 0.1
@@ -42,11 +44,21 @@ def detect(evidence: Evidence) -> list[Finding]:
     places, slowdowns = local_links(evidence), evidence.slowdowns
     by_rank = [any(caused_by_rank(slowdowns, rank, links) for rank in slowdowns.ranks) for links in places]
     since = [_since(evidence, place) for place, explained in zip(places, by_rank, strict=True) if not explained]
-    # A baseline tells more than the order of ending.
-    along = all_along(evidence) if evidence.both is None else against_baseline.slow_links(evidence)
+    along = all_along(evidence) if evidence.both is None else _against_baseline(evidence)
     links = since if places and not since and evidence.both is None else _dearer(evidence, since, along)
     ranks = [f for f in evidence.late_ranks if f.mode == MODE]
     return _of_slow_ranks(evidence, links, ranks) if links is along else [*links, *ranks]
+
+
+def _against_baseline(e: Evidence) -> list[Finding]:
+    """Links that are slower than in the baseline, which tells by how much; which they are, the order of ending tells better."""
+    slower = against_baseline.slow_links(e)
+    staircase = all_along(e) if slower else []
+    if not staircase:
+        return slower
+    found, names = staircase[0], ", ".join(staircase[0].links)
+    because = f"{slower[0].because}; link {names} by the order in which the rings end"
+    return [replace(slower[0], links=found.links, ranks=found.ranks, because=because)]
 
 
 def _of_slow_ranks(e: Evidence, links: list[Finding], ranks: list[Finding]) -> list[Finding]:
@@ -61,13 +73,15 @@ def _of_slow_ranks(e: Evidence, links: list[Finding], ranks: list[Finding]) -> l
 
 
 def _dearer(e: Evidence, since: list[Finding], along: list[Finding]) -> list[Finding]:
-    """Links that became slow, or the one that always was: what costs more; if it is the same place, its past tells more."""
+    """Links that became slow, or the one that always was: what costs more; if it is the same place, its past tells more.
+
+    Unless it tells of a small part only, as of one hiccup on a link that always was slow.
+    """
     if not since or not along:
         return since or along
-    if any(set(one.links) & set(along[0].links) for one in since):
-        return since
+    same = any(set(one.links) & set(along[0].links) for one in since)
     saved = [int(recovered(e, [change for one in some for change in one.changes]).sum()) for some in (since, along)]
-    return since if saved[0] >= saved[1] else along
+    return since if saved[0] >= (PART if same else 1.0) * saved[1] else along
 
 
 def local_links(e: Evidence) -> list[Place]:

@@ -32,6 +32,8 @@ KERNEL = "spin_kernel"
 """Class of the kernel that emulates compute on a GPU; a slow rank is slow in it."""
 ON_DEVICE = ("slow", "drift", "out-of-step")
 """Faults that make compute longer."""
+CARRIED = 8
+"""Ranks up to which two cores do what is real within what is emulated; with more ranks that takes longer in proportion."""
 RATES = {"": (45, 120), "pipeline": (12, 25)}
 """Mbit/s of a slow link, such that it matters: hops hide under compute until they take longer than a micro-batch."""
 PERIOD_MS = 20
@@ -181,6 +183,11 @@ def contention(spec: Spec) -> dict[str, float]:
     return {"calm_ms": round(float(rng.uniform(*CALM_MS)), 1), "least_ms": STOP_MS[0], "most_ms": STOP_MS[1]}
 
 
+def longer(ranks: int) -> float:
+    """How many times as long emulated work takes in a job of so many ranks."""
+    return max(1.0, ranks / CARRIED)
+
+
 def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.random.Generator) -> Injected:
     def uniform(low: float, high: float) -> float:
         return round(float(rng.uniform(low, high)), 2)
@@ -190,7 +197,8 @@ def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.
     strength: dict[str, float] = {}
     match fault:
         case "slow":
-            strength = {"ms": uniform(18, 45)}
+            # As long in proportion: the work that is emulated grows with ranks that two cores cannot carry.
+            strength = {"ms": round(uniform(18, 45) * longer(spec.ranks), 2)}
         case "quota":
             strength = {"slowdown": uniform(1.35, 1.8)}
         case "stall":

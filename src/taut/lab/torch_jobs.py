@@ -19,7 +19,7 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 from torch.profiler import record_function
 
-from taut.lab.case import FAULTED, MICRO, ON_DEVICE, SAVE_EVERY, Spec
+from taut.lab.case import FAULTED, MICRO, ON_DEVICE, SAVE_EVERY, Spec, longer
 from taut.lab.truth import Injected
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ SIZES = {"cpu": (256, 64), "cuda": (512, 256)}
 SPIN = 20_000_000
 """Cycles of the kernel that measures how many of them a millisecond has."""
 FORWARD_MS, BACKWARD_MS, LOAD_MS = 30.0, 50.0, 2.0
-CARRIED = 8
-"""Ranks up to which two cores do what is real within what is emulated; with more ranks that takes longer in proportion."""
 JITTER = 0.02
 """Spread of the emulated compute from call to call."""
 HOPS, HOPS_ID, REMEMBERED = "hops", 1 << 16, 2000
@@ -137,8 +135,8 @@ class Block(nn.Module):
         super().__init__()
         width, _ = SIZES[pace.spec.device]
         self.up, self.down = nn.Linear(width, width), nn.Linear(width, width)
-        longer = max(1.0, pace.spec.ranks / CARRIED) / parts
-        self.times = pace, FORWARD_MS * longer, BACKWARD_MS * longer, 1 / parts
+        part = longer(pace.spec.ranks) / parts
+        self.times = pace, FORWARD_MS * part, BACKWARD_MS * part, 1 / parts
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The block's output."""
