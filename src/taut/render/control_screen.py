@@ -6,10 +6,10 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
+from taut.core.reporting import stuck_text
 from taut.render.advice_screen import render_advice
 from taut.render.analysis_screen import Screen, _heading, _in, _print, _table
 from taut.render.text import count, duration, money, safe, span, three
-from taut.result.attempt_advice import stuck_text
 from taut.result.types import ControlResult, Estimate, RelationCost, RelationResult
 
 STYLE = {"coherent": "bold green", "oscillating": "bold yellow", "amplifying": "bold red", "incoherent": "bold magenta"}
@@ -43,7 +43,8 @@ def section(found: ControlResult, screen: Screen) -> ConsoleRenderable:
         )  # fmt: skip
     more = f", {PLACED} of {len(found.relations):,}" if len(found.relations) > PLACED else ""
     kind = found.regime.kind or "not known"
-    return Group(_heading(f"Control is {kind}: relations between controllers{more}"), Padding(table, (0, 0, 0, 1)))
+    what = "what repeats cost" if kind == "coherent" else "relations between controllers"
+    return Group(_heading(f"Control is {kind}: {what}{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _place(one: RelationResult) -> str:
@@ -72,7 +73,7 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
         text = f"Control is coherent: no controller works against another, {what} is what restarts and repeats cost."
     if not result.actions and not found:
         text = "No relation: no decision of a controller is in these logs."
-    stuck = safe(stuck_text(result.stuck or []))
+    stuck = stuck_text([safe(one.text) for one in result.stuck or []])
     if stuck and regime == "coherent":  # nothing that fails is well because no controllers fight
         text = "No controller works against another."
     # What works against something comes before what it costs.

@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from taut.core.reporting import dated
-from taut.result.types import AttemptRow, StuckJob
+from taut.result.types import AttemptRow
 
 WELL = ("completed", "running", "pending", None)
-STUCK = 2
-"""Stuck jobs in the verdict; the others are counted."""
 # Reasons are compared without numbers, and cut here.
 REASON = 120
 _DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
@@ -25,15 +23,6 @@ TODO = {
     "node failed": "have the node drained and tested before the job returns to it",
 }
 """What to do about an outcome that names its cause."""
-
-
-def stuck_text(found: Sequence[StuckJob]) -> str:
-    """The first of them, and how many more there are; empty if there are none."""
-    texts = [one.text for one in found[:STUCK]]
-    more = len(found) - STUCK
-    if more > 0:
-        texts.append(f"{more:,} more {'job is' if more == 1 else 'jobs are'} stuck.")
-    return " ".join(texts)
 
 
 def advice(rows: Sequence[AttemptRow]) -> str:

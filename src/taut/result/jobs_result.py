@@ -8,9 +8,10 @@ import numpy as np
 
 from taut.control.stuck_jobs import stuck
 from taut.core.array_types import Ints
+from taut.core.reporting import stuck_text
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
-from taut.result.attempt_advice import advice, stuck_text
+from taut.result.attempt_advice import advice
 from taut.result.types import (
     AnalysisResult,
     AttemptRow,
@@ -259,7 +260,7 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
 
 def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
-    stuck = stuck_text(found.stuck or [])
+    stuck = stuck_text([one.text for one in found.stuck or []])
     if found.jobs == 1:  # what is stuck is said with its starts, why and since when
         told = (stuck, _lost(found)) if stuck else (_tries(found), _lost(found), advice(found.rows))
     else:
