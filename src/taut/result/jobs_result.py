@@ -310,5 +310,5 @@ def _lost(found: AttemptsResult) -> str:
         return unfinished or ("Nothing was done twice." if calm else "")
     text = f"{share:.1f} % of {time} was discarded"
     why = ": no checkpoint is known" if not known else ", all of an attempt where no checkpoint is known"
-    after = f"; {rest:.1f} % more was left unfinished" if rest and found.jobs == 1 else ""
+    after = f"; {rest:.1f} % more was left unfinished" if rest >= LEAST else ""
     return f"At most {text}{why}{after}." if bound else f"{text}{after}."

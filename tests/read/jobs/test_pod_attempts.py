@@ -290,3 +290,12 @@ def test_real_events(shared: Path, name: str) -> None:
     for job, (number, failures) in REAL[name].items():
         mine = attempts.take([one.endswith(job) for one in attempts.job.tolist()])
         assert (len(mine), mine.failures.max()) == (number, failures)
+
+
+def test_real_pods_that_follow_each_other(shared: Path) -> None:
+    trace = taut.read(shared / "wild/logs/sbctl_velero_events.json")
+    (one,) = stuck(trace.attempts)
+    assert (one.attempts, one.failures) == (9, 2 + 94 + 2)
+    note = next(line for line in trace.partial if "decisions that the server joined" in line)
+    assert "deployment/velero/velero 4 × ScalingReplicaSet: Scaled up" in note
+    assert "deployment/velero/velero 3 × ScalingReplicaSet: Scaled down" in note
