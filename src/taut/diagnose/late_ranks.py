@@ -53,7 +53,7 @@ def late_ranks(e: Evidence) -> list[Finding]:
     level = _level_members(e, [*places, *everywhere])
     spans = recurring(e, [*places, *everywhere])
     again = _recurring_members(e, [span for span in spans if span[0] not in {member.rank for member in level}])
-    sets = slow_sets(e, [*_timed_members(places, timed), *level, *again])
+    sets = [*slow_sets(e, [*_timed_members(places, timed), *level]), *slow_sets(e, again)]
     inside = {(member.rank, member.first, member.last) for one in sets for member in one.members}
     alone = [f for p, f in zip(places, timed, strict=True) if (p.rank, p.first, p.last) not in inside]
     among = _among_peers(e, spans, inside)

@@ -64,6 +64,9 @@ NEEDED = 0.05
 MORE_THAN_ALONE = 1.25
 """A set saves at least so many times what its members save one by one; else they are findings of their own."""
 
+NEARLY_ALL = 0.9
+"""A member that alone saves this share of what all save is no set: the others hardly matter."""
+
 
 class Apart(Struct, frozen=True):
     """How far the level of every rank lies from those of most others, in the series that tells it most clearly."""
@@ -303,7 +306,7 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total, within = int(saved.sum()), int(saved[first : last + 1].sum())
     apart = any(m.alone for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
-    if apart or why_listed(total, within, e.observed, first, last) is None:
+    if apart or alone[kept].max() >= NEARLY_ALL * total or why_listed(total, within, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))
 

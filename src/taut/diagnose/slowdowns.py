@@ -400,8 +400,15 @@ class Slowdowns:
         at, before = (gate * self.count + np.searchsorted(g.ranks, end) for end in (receiver, sender))
         first = late & (~np.isin(before, at[late]) | np.isin(g.ops.verb[rows], (Verb.SEND, Verb.RECV)))
         alone = first & (np.bincount(gate[first], minlength=len(far))[gate] == 1)
+        alone |= self._in_pair[gate]  # two that meet end together, and are the place themselves
         held[gate[alone]] = rows[alone]
         return gates, held[gates]
+
+    @cached_property
+    def _in_pair(self) -> Mask:
+        """Mask over the gates of two members, each of which sends to the other: which of the two links is slow is not told."""
+        out: Mask = np.bincount(self.graph.gate[self._ends[0]], minlength=len(self.graph.gates)) == 2
+        return out
 
     def without_hiccups(self) -> Ints:
         """Work of every op if no transfer took far longer than its class does, ns."""
@@ -433,9 +440,16 @@ class Slowdowns:
         g = self.graph
         gates, held = self._hiccups
         rows, sender, receiver = self._ends
+        pair = self._in_pair[g.gate[rows]]
+        sender, receiver = (
+            np.where(pair, np.minimum(sender, receiver), sender),
+            np.where(pair, np.maximum(sender, receiver), receiver),
+        )
         link, count = numbered(sender, receiver)
         ends = np.zeros((count, 2), dtype=np.int64)
         ends[link] = np.stack([sender, receiver], axis=1)
+        both_ways = np.zeros(count, dtype=bool)
+        both_ways[link] = pair
         hit, more = link[np.searchsorted(rows, held[held >= 0])], self._recorded(ends)
         if not len(hit) or len(gates) + len(more) < LEAST_HICCUPS:
             return None
@@ -446,7 +460,9 @@ class Slowdowns:
         # What comes in at a rank, what goes out of it, and both: several rings cross an interface, in either direction.
         into, out_of, either = ends[:, 1] == its_ranks, ends[:, 0] == its_ranks, (ends == its_ranks[..., None]).any(axis=2)
         of_ranks = np.concatenate([into, out_of, either])
-        wide = of_ranks[(of_ranks.sum(axis=1) > 1) & (of_ranks @ share <= FEW_LINKS + 1e-9)]
+        # Pairs pass no delay on to others, so that half of them may be asked about as well.
+        few = (of_ranks @ share <= FEW_LINKS + 1e-9) | both_ways.all()
+        wide = of_ranks[(of_ranks.sum(axis=1) > 1) & few]
         places = [np.arange(count) == one for one in np.unique(hit).tolist()] + list(wide)
         tests = count + (3 * self.count if len(wide) else 0)
         chances = [concentrated(int(mine[events].sum()), len(events), float(share[mine].sum()), tests) for mine in places]
@@ -459,7 +475,8 @@ class Slowdowns:
         window, _, high = self.gates
         at = window[mine]
         extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
-        pairs = tuple((int(a), int(b)) for a, b in ends[np.unique(hit[its])])
+        found = np.unique(hit[its])
+        pairs = (*((int(a), int(b)) for a, b in ends[found]), *((int(b), int(a)) for a, b in ends[found[both_ways[found]]]))
         return Place(int(at.min()), int(at.max()), _score(min(chances)), True, extra, links=pairs, gates=mine)
 
     def _recorded(self, ends: Ints) -> Ints:
