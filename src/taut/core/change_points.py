@@ -292,7 +292,10 @@ def ramp(series: Numbers, span: Span) -> int | None:
 
 def outliers(y: Numbers) -> Mask:
     """Mask of the steps that stand far above the median of their series, the first of those that follow each other."""
-    z = _standardised(y, None)
+    away = y - np.median(y, axis=1, keepdims=True)
+    # Many lone spikes widen differences, two each, but not what half of the steps stay within; kindred series tell the least.
+    spread = np.minimum(noise(y), np.maximum(1.4826 * np.median(np.abs(away), axis=1), np.median(noise(y, np.arange(len(y))))))
+    z = away / np.maximum(spread, 1.0)[:, None]
     far = z > OUTLIER * _inflation_of_spread(float(np.median(_lag_one(np.clip(z, -CLIP, CLIP)))))
     far[:, 1:] &= ~far[:, :-1]
     return far

@@ -99,7 +99,9 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
 def _recurring_members(e: Evidence, spans: list[tuple[int, int, int]]) -> list[Member]:
     """Ranks that held the others up time and again, as members of sets: what stops a host stops its ranks at the same time."""
     graph, blame, top, out = e.graph, e.blame, _top_scores(e), []
-    for r, a, b in spans if len(spans) > 1 else []:
+    # Of half of all ranks nobody can say that these stop and not the others: busy cores stop whoever runs on them.
+    some = 1 < len({r for r, _, _ in spans}) < len(graph.ranks) / 2
+    for r, a, b in spans if some else []:
         changes = _as_peers(e, (r, a, b))
         excess = blame.excess_ns[changes[0].ops]
         sure = confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free)

@@ -232,10 +232,12 @@ class Slowdowns:
             chance = heaped(weight, place == rank, 1 / self.count, self.count)
             if rank in known or chance >= FALSE_ALARMS:
                 continue
-            mine = self.stopped(rank)
-            at = np.concatenate([np.flatnonzero(spikes[rank]), self.gates[0][mine]])
+            at = np.flatnonzero(spikes[rank])
+            # A transfer may still be held up in the next step; one long before, as while a job warms up, was not by this.
+            held = self.stopped(rank) & (self.gates[0] >= at[0]) & (self.gates[0] <= at[-1] + 1)
+            at = np.concatenate([at, self.gates[0][held]])
             span = Span(rank, int(at.min()), int(at.max()), _score(chance))
-            out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=mine))
+            out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=held))
         return out
 
     @cached_property
