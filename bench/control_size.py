@@ -38,9 +38,11 @@ def trace(rows: Rows, demand: Any = None, took_s: Any = None) -> Trace:
                                          "component": np.full(len(at), "all", object)})  # fmt: skip
     if took_s is not None:
         n = len(took_s)
-        start = np.arange(n) * 10**6 * SECOND
-        jobs = {"job": np.array([f"j{k}" for k in range(n)], object), "attempt": np.ones(n, np.int32), "start_ns": start,
-                "end_ns": start + (took_s * 1e9).astype(np.int64), "outcome": np.full(n, "failed", object)}  # fmt: skip
+        begin = np.arange(n) * 10**6 * SECOND
+        end = begin + (took_s * 1e9).astype(np.int64)  # and each was started again
+        jobs = {"job": np.repeat(np.array([f"j{k}" for k in range(n)], object), 2), "attempt": np.tile([1, 2], n),
+                "start_ns": np.stack([begin, end], 1).ravel(), "end_ns": np.stack([end, end + SECOND], 1).ravel(),
+                "outcome": np.tile(np.array(["failed", "completed"], object), n)}  # fmt: skip
         more["attempts"] = Table(Attempt, jobs)
     return Trace(ops=Table(Op, {}, 0), names=[], lanes=[], groups=[], members=Table(Member, {}, 0),
                  actions=Table(Action, columns, len(rows)), **more)  # fmt: skip

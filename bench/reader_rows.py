@@ -7,6 +7,8 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import otlp_size
+
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 BASE_US = 1_752_867_229_000_000
 
@@ -149,3 +151,70 @@ def progressed(count: int) -> bytes:
         }
         for i in range(count)
     ])  # fmt: skip
+
+
+def _tag(key: str, value: str) -> dict[str, str]:
+    return {"key": key, "type": "string", "value": value}
+
+
+def jaeger(requests: int) -> bytes:
+    """Traces as Jaeger's UI saves them: the spans of ``bench/otlp_size.py``."""
+    traces: dict[str, dict[str, Any]] = {}
+    for (service, instance), mine in otlp_size.spans(requests).items():
+        for one in mine:
+            trace = traces.setdefault(one["traceId"], {"traceID": one["traceId"], "spans": [], "processes": {}})
+            process = f"{service}-{instance}"
+            trace["processes"][process] = {
+                "serviceName": service,
+                "tags": [{"key": "hostname", "type": "string", "value": process}],
+            }
+            up = (
+                [{"refType": "CHILD_OF", "traceID": one["traceId"], "spanID": one["parentSpanId"]}]
+                if one["parentSpanId"]
+                else []
+            )
+            tags = [
+                {"key": pair["key"], "type": "string", "value": next(iter(pair["value"].values()))}
+                for pair in one["attributes"]
+            ]
+            kind = {"key": "span.kind", "type": "string", "value": "client" if one["kind"] == 3 else "server"}
+            trace["spans"].append({
+                "traceID": one["traceId"], "spanID": one["spanId"], "operationName": one["name"], "references": up,
+                "startTime": int(one["startTimeUnixNano"]) // 1000, "tags": [kind, *tags], "logs": [], "processID": process,
+                "duration": (int(one["endTimeUnixNano"]) - int(one["startTimeUnixNano"])) // 1000, "warnings": None,
+            })  # fmt: skip
+    return json.dumps({"data": list(traces.values()), "total": 0}).encode()
+
+
+def observed(turns: int) -> bytes:
+    """Observations of Langfuse, a turn of an agent of four: prompts of a kilobyte."""
+    out = []
+    for turn in range(turns):
+        for place, kind in enumerate(("SPAN", "GENERATION", "TOOL", "GENERATION")):
+            at = f"2026-01-{1 + turn // 86_400 % 28:02}T{turn // 3600 % 24:02}:{turn // 60 % 60:02}:{turn % 60:02}"
+            out.append({
+                "id": f"{turn}-{place}", "traceId": f"t{turn}", "projectId": "p", "type": kind, "name": f"{kind} {place}",
+                "startTime": f"{at}.{100 * place:03}Z", "endTime": f"{at}.{100 * place + (999 - 300 if not place else 90):03}Z",
+                "parentObservationId": f"{turn}-0" if place else None, "level": "DEFAULT", "statusMessage": None,
+                "model": "m-1" if kind == "GENERATION" else None,
+                "input": {"messages": [{"role": "user", "content": f"{turn} " * 150}]},
+                "output": "yes " * 100, "usageDetails": {"input": 900, "output": 100, "total": 1000}, "metadata": {"a": "b"},
+            })  # fmt: skip
+    return b"\n".join(json.dumps(one).encode() for one in out)
+
+
+def claimed(lines: int) -> bytes:
+    """A log of Karpenter: of eight lines one creates a node and one deletes it."""
+    words = ("found provisionable pod(s)", "created nodeclaim", "launched nodeclaim", "registered nodeclaim",
+             "initialized nodeclaim", "disrupting via consolidation delete, terminating 1 nodes", "tainted node",
+             "deleted nodeclaim")  # fmt: skip
+    out = []
+    for line in range(lines):
+        claim = {"name": f"gpu-{line // 8:05x}"}
+        out.append(json.dumps({
+            "level": "INFO", "time": f"2026-01-01T{line // 3600 % 24:02}:{line // 60 % 60:02}:{line % 60:02}.123Z",
+            "logger": "controller", "message": words[line % 8], "commit": "901a5dc", "controller": "nodeclaim.lifecycle",
+            "controllerGroup": "karpenter.sh", "controllerKind": "NodeClaim", "NodeClaim": claim, "NodePool": {"name": "gpu"},
+            "namespace": "", "name": claim["name"], "reconcileID": f"{line:032x}", "provider-id": f"aws:///us-east-1a/i-{line:017x}",
+        }))  # fmt: skip
+    return "\n".join(out).encode()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +134,7 @@ def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mappi
 def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
-    metrics: Sequence[str | Path] = (), places: str | None = None, baseline: str | Path | None = None,
+    metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "", baseline: str | Path | None = None,
 ) -> Analysis | JobAnalysis:  # fmt: skip
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
 
@@ -145,7 +145,8 @@ def analyze(
     say("reading")
     past = None if baseline is None else open_run(baseline)
     placed = None if topology is None else load_topology(topology)
-    box = [read(paths, metrics_at=metrics, places=places, progress=lambda done, total: say(f"reading {done}/{total}"))]
+    told = partial(read, metrics_at=metrics, places=places, columns=columns)
+    box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
     name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
     if not len(box[0].ops) and not len(box[0].attempts):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

@@ -86,3 +86,9 @@ def test_plans_attribution_and_capacity_come_from_series() -> None:
     assert index("planning_accuracy", made)["value"] == pytest.approx(0.9)
     assert index("capacity_planning_error", made)["value"] == pytest.approx(10 / 60)
     assert index("cost_attribution_accuracy", made)["value"] == pytest.approx(0.8)
+
+
+def test_the_end_of_an_agreed_limit_reverses_nothing() -> None:
+    rows = [act(100 * k + t, "slurmctld", way, f"{k}", "allocation", trigger=why) for k in range(5)
+            for t, way, why in ((0, 1, ""), (50, -1, "time limit "))]  # fmt: skip
+    assert index("control_oscillation_frequency", trace(rows)) is None

@@ -51,3 +51,13 @@ def test_long_works_that_are_preempted_in_proportion_are_no_starvation() -> None
     rng = np.random.default_rng(0)
     chances = [one.p for _ in range(30) for one in found(trace(preempted(rng.poisson(rng.lognormal(0, 0.7, 2000)))))]
     assert sum(p <= 0.05 for p in chances) <= 4
+
+
+@pytest.mark.parametrize(("last", "starved"), [("completed", 0), ("timed out", 0), ("failed", 0), ("preempted", 1)])
+def test_a_job_that_got_through_in_the_end_was_only_delayed(last: str, starved: int) -> None:
+    jobs = [{"job": f"j{k}", "attempt": 1, "outcome": "completed"} for k in range(19)]
+    jobs += [
+        {"job": "victim", "attempt": n, "outcome": "preempted", "start_ns": 10 * n, "end_ns": 10 * n + 5} for n in range(1, 9)
+    ]
+    jobs.append({"job": "victim", "attempt": 9, "outcome": last, "start_ns": 90, "end_ns": 95})
+    assert len(found(trace([], attempts=jobs))) == starved

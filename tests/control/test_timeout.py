@@ -14,20 +14,22 @@ def found(made):
     return timeout.relate(prepare(made), np.random.default_rng(0))
 
 
-def lasting(seconds) -> list:
-    """One failed attempt for each duration."""
-    return [
-        {
-            "job": f"j{k}",
-            "attempt": 1,
-            "start_ns": 0,
-            "end_ns": int(s * SECOND),
-            "outcome": "failed",
-            "accelerators": 1,
-            "unit": "accelerator",
+def lasting(seconds, outcome: str = "failed", job: str = "j{}", apart_s: int = 10**6, **more) -> list:
+    """One attempt for each duration, which was started again."""
+    rows = []
+    for k, s in enumerate(seconds):
+        begin = k * apart_s * SECOND
+        one = {"job": job.format(k), "attempt": 1, "start_ns": begin, "end_ns": begin + int(s * SECOND), "outcome": outcome,
+               "accelerators": 1, "unit": "accelerator", **more}  # fmt: skip
+        again = {
+            "attempt": 2,
+            "start_ns": one["end_ns"],
+            "end_ns": one["end_ns"] + SECOND,
+            "outcome": "completed",
+            "reason": "",
         }
-        for k, s in enumerate(seconds)
-    ]
+        rows += [one, {**one, **again}]
+    return rows
 
 
 def smooth(seed: int, n: int = 400):
@@ -63,8 +65,54 @@ def test_smooth_durations_rarely_have_a_limit() -> None:
 
 
 def test_jobs_of_equal_length_that_complete_have_none() -> None:
-    jobs = [{**row, "outcome": "completed"} for row in lasting([*smooth(0), *[600.0] * 50])]
-    assert found(trace([], attempts=jobs)) == []
+    assert found(trace([], attempts=lasting([*smooth(0), *[600.0] * 50], "completed"))) == []
+
+
+HOUR = [3600.0 + k for k in range(20)]
+
+
+@pytest.mark.parametrize("outcome", ["timed out", "preempted", "cancelled", "node failed", "out of memory"])
+def test_an_outcome_that_names_its_cause_is_no_hidden_limit(outcome: str) -> None:
+    rows = [*lasting(smooth(0)), *lasting(HOUR, outcome, "k{}")]
+    assert not [one for one in found(trace([], attempts=rows)) if one.p is not None and one.p <= 0.05]
+
+
+def test_nor_is_a_reason_that_does() -> None:
+    rows = [*lasting(smooth(0)), *lasting(HOUR, job="k{}", reason="exit code 124")]
+    assert not [one for one in found(trace([], attempts=rows)) if one.p is not None and one.p <= 0.05]
+
+
+def test_attempts_that_nobody_started_again_burn_nothing_twice() -> None:
+    rows = [row for row in lasting([*smooth(0), *HOUR]) if row["attempt"] == 1]
+    assert found(trace([], attempts=rows)) == []
+
+
+def test_instant_failures_are_no_limit() -> None:
+    rows = lasting([*smooth(0), *np.random.default_rng(0).uniform(0.03, 0.031, 80)])
+    assert not [one for one in found(trace([], attempts=rows)) if one.p is not None and one.p <= 0.05]
+
+
+def test_tasks_of_one_array_that_fail_at_the_same_point_count_once() -> None:
+    rows = [*lasting(smooth(0)), *lasting(HOUR, job="77_{}")]
+    assert not [one for one in found(trace([], attempts=rows)) if one.p is not None and one.p <= 0.05]
+
+
+def test_what_one_event_ended_counts_once() -> None:
+    began = lasting(smooth(0))
+    rows = [*began, *lasting([3600.0] * 20, job="k{}", apart_s=0)]
+    assert not [one for one in found(trace([], attempts=rows)) if one.p is not None and one.p <= 0.05]
+
+
+def test_multiples_of_a_scheduling_cycle_are_no_limit_and_one_above_them_is() -> None:
+    draws = np.random.default_rng(3)
+    cycles = 120.05 * np.minimum(draws.geometric(0.06, 300), 100)
+    assert timeout.period_of(cycles) == pytest.approx(120, rel=0.01)
+    assert timeout.period_of(smooth(0)) == 0.0
+    unsaid = found(trace([], attempts=lasting(cycles, "")))
+    assert not [one for one in unsaid if one.p is not None and one.p <= 0.05]
+    (one,) = found(trace([], attempts=lasting([*cycles, *draws.uniform(4500, 4503, 40)], "")))
+    assert one.p is not None
+    assert one.p < 1e-3
 
 
 def burned(reason: str, left: int = 0) -> list:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from taut.core.errors import InputRefused
 from taut.core.tables import Member, Op, Table, Trace
-from taut.read.actions import action_lines, action_table, kube_audit, ray_serve
+from taut.read.actions import action_lines, action_table, kube_audit, node_autoscalers, ray_serve
 from taut.read.actions.control_log import ControlLog
 from taut.read.actions.gather_actions import apply
 from taut.read.jobs import slurmctld
@@ -28,6 +28,8 @@ VALID: dict[Any, bytes] = {
     kube_audit: (json.dumps(AUDIT) + "\n" + json.dumps({**AUDIT, "auditID": "b"})).encode(),
     action_table: b"time,controller,target,knob,before,after,direction,deadline,busy_s,rank,id,parent\n"
     b"2026-01-01T00:00:00Z,a,t,k,1,2,up,2026-01-01T00:01:00Z,1.5,0,x,\n2026-01-01T00:00:01+01:00,b,t,k,2,1,,,,,y,x\n",
+    node_autoscalers: b"I0301 00:00:02.000000       1 orchestrator.go:310] Final scale-up plan: [{gpu 1->3 (max: 10)}]\n"
+    b"I0301 00:10:00.000000       1 scale_down.go:161] Scale-down: removing empty node n1\n",
     ray_serve: b"INFO 2026-01-01 00:00:01,000 controller 2 -- Upscaling Deployment(name='A', app='a') from 1 to 6 replicas. "
     b"Current ongoing requests: 6.00, current running replicas: 1.\n",
     action_lines: b"2026-01-01T00:00:01Z rescuer StartTime=now 12\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taut.core.errors import InputRefused
 from taut.ledger.attempt_ledger import charge_attempts
 from taut.read.jobs import gather_jobs as job_gather
-from taut.read.jobs import job_table, sacct, sacct_json, slurmctld, training_log
+from taut.read.jobs import job_table, kubectl_text, lsf, pbs, sacct, sacct_json, slurmctld, trainer_state, training_log
 from taut.read.jobs import kubernetes_events as kubernetes
 from taut.read.load import FORMATS
 
@@ -40,10 +40,21 @@ VALID: dict[Any, bytes] = {
     slurmctld: b"[2026-01-01T00:00:02.000] sched: Allocate JobId=12 NodeList=n[1-2] #CPUs=6 Partition=low\n"
     b"[2026-01-01T00:00:08.500] preempted JobId=12 has been requeued to reclaim resources for JobId=13\n"
     b"[2026-01-01T00:00:30.000] sched: Allocate JobId=12 NodeList=n[1-2] #CPUs=6 Partition=low\n",
+    pbs: b"01/01/2026 00:01:00;S;7.head;user=a jobname=b qtime=1767225600 start=1767225660 Resource_List.select=2:ngpus=4\n"
+    b"01/01/2026 00:11:00;E;7.head;user=a start=1767225660 end=1767226260 Exit_status=1\n",
+    lsf: b'"JOB_FINISH" "10.1" 1767226260 7 501 0 8 1767225600 0 0 1767225660 "a" "q" "" "" "" "h" "" "" "" "" "f" 0 1 "n" 32 '
+    b'1.0 "b" "c" ' + b"0 " * 19 + b'"" "d" 256 8 "" "" 0 1 1 "" "" "" "" 0 "" 5\n',
     kubernetes: json.dumps({"items": [EVENT, {**EVENT, "reason": "BackOff"}]}).encode(),
+    kubectl_text: b"Name:  b-0\nNamespace:  a\nNode:  n1/10.0.0.1\nStart Time:  Thu, 01 Jan 2026 00:00:00 +0000\nContainers:\n"
+    b"  c:\n    Last State:  Terminated\n      Reason:  Error\n      Exit Code:  1\n"
+    b"      Started:  Thu, 01 Jan 2026 00:21:30 +0000\n      Finished:  Thu, 01 Jan 2026 00:21:40 +0000\n"
+    b"    Restart Count:  8\n    Limits:\n      nvidia.com/gpu:  8\nEvents:\n"
+    b"  Normal   Scheduled  25m                 default-scheduler  Successfully assigned a/b-0 to n1\n"
+    b"  Warning  BackOff    1s (x9 over 24m)    kubelet            Back-off restarting failed container\n",
     job_table: json.dumps(
         [{"id": "a", "num_gpus": 2, "attempts": [{"start_time": "2026-01-01 00:00:00", "end_time": 1767229200}]}]
     ).encode(),
+    trainer_state: b'{"global_step": 20, "log_history": [{"loss": 2.0, "step": 10}, {"step": 20, "train_runtime": 5.5}]}',
     training_log: b"[2026-01-01 00:20:00] iteration 1/100 | loss 1\n[2026-01-01 00:30:00] saved checkpoint at step 11 in 5 s\n"
     b"[2026-01-01 00:40:00] iteration 21/100 | loss 1\nRuntimeError: out of memory\n"
     b"E0101 00:50:00.000000 99 torch/distributed/elastic/api.py:1] failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: p\n"
@@ -114,7 +125,9 @@ WORDS = [
     "[9999-99-99 99:99:99]", "W0231 10:00:00.000000", "ChildFailedError", "RuntimeError: x",
     "elapsed time per iteration (ms): 1.5.5",
     "training completed", "\n", "\n", "max_restarts: 3", "Worker group FAILED. 3/3 attempts left", "] Starting worker group",
-    "/ 10",
+    "/ 10", "restart_count=2", "train_time:1.5s", "{'loss': 1.0, 'epoch': 0.5}", "{'train_runtime': 7, 'epoch': 1}",
+    "\r 10%|# | 5/10 [00:05<00:05, 1.0it/s]", '\n:::MLLOG {"key": "run_start", "time_ms": 5}', "\n:::MLLOG {", "Epoch 1/3",
+    '\n:::MLLOG {"key": "run_stop", "time_ms": 1633357000000}', "Nov 16 10:00:00", "restart_count=0", "world size: 8",
 ]  # fmt: skip
 
 

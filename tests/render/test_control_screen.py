@@ -37,7 +37,9 @@ def screen(result: dict[str, Any], width: int = 120) -> str:
 def test_everything_is_on_the_screen() -> None:
     text = screen(RESULT)
     headline = "rescuer undoes slurmctld's preemption of job 12: 8 of 8 times, every 6 s."
-    assert " ".join(text.split()).startswith(f"{headline} Control is incoherent: 2 relations among 2 controllers. logs")
+    assert " ".join(text.split()).startswith(
+        f"{headline} Control is incoherent: conflict and amplification among 2 controllers. logs"
+    )
     row = next(line for line in text.splitlines() if line.strip().startswith("conflict  "))
     assert row.split("  ")[0].strip() == "conflict"
     for word in ("slurmctld – rescuer: 12 allocation", "8", "1.00", "exact", "48.0 s"):
@@ -50,7 +52,7 @@ def test_everything_is_on_the_screen() -> None:
 
 
 def test_chances_costs_and_names_are_shown_as_they_are() -> None:
-    row = next(line for line in screen(RESULT).splitlines() if "amplification" in line)
+    row = next(line for line in screen(RESULT).splitlines() if line.strip().startswith("amplification  "))
     for word in ("<0.001", "0.020", "1,200 tokens", r"proxy\x1b[31m"):
         assert word in row
 
@@ -71,4 +73,24 @@ def test_nothing_found() -> None:
         "partial": [],
         "regime": {"class": "coherent"},
     }
-    assert screen(calm) == "Control is coherent: no relation among 0 controllers.\nlogs · 0 actions\n"
+    assert screen(calm) == "No relation: no decision of a controller is in these logs.\nlogs · 0 actions\n"
+
+
+def test_what_is_stuck_comes_first_and_nothing_is_well() -> None:
+    one = dict.fromkeys(("since_ns", "held_ns", "nodes", "remedy"))
+    stuck = [{**one, "job": job, "attempts": 9, "failures": 2, "reason": "", "text": f"{job} fails."} for job in "abc"]
+    text = screen({**RESULT, "relations": [], "regime": {"class": "coherent"}, "stuck": stuck})
+    assert text.startswith("a fails. b fails. 1 more job is stuck. No controller works against another.\n")
+
+
+def test_what_only_costs_is_named_and_is_no_fight() -> None:
+    lost = {
+        **RESULT["relations"][0],
+        "kind": "redundant work",
+        "because": "2 of 7 jobs were restarted: up to 62% was done again",
+    }
+    text = " ".join(screen({**RESULT, "relations": [lost], "regime": {"class": "coherent"}}).split())
+    assert text.startswith(
+        "2 of 7 jobs were restarted: up to 62% was done again. Control is coherent: no controller works against another, "
+        "redundant work is what restarts and repeats cost. logs"
+    )

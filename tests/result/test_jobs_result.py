@@ -148,3 +148,11 @@ def test_many_jobs_are_summed_and_the_worst_are_listed(shared: Path, tmp_path: P
     worst = [row["discarded_rank_ns"] for row in result["attempts"]["worst"]]
     assert worst == sorted(worst, reverse=True)
     assert len(worst) == 20
+
+
+def test_jobs_that_were_not_restarted_are_told_by_how_they_ended(tmp_path: Path) -> None:
+    table, rows = tmp_path / "jobs.csv", (("a", 1, "completed"), ("b", 1, "failed"), ("c", 2, "failed"))
+    lines = [f"{job},1,{START},{START + 36000},{gpus},{outcome}" for job, gpus, outcome in rows]
+    table.write_text("\n".join(["job,attempt,start,end,gpus,outcome", *lines]))
+    text = asked(table, "-o", tmp_path / "run")["verdict"]["text"]
+    assert text == "3 jobs, none restarted: 2 failed, 1 completed. 75.0 % of 40 accelerator-hours was left unfinished."

@@ -94,6 +94,10 @@ ANALYSIS_OPTIONS = (
         "'worker→rank' (the rank itself); -> will do.",
     ),
     click.option(
+        "--columns", metavar="NAMES", default="",
+        help="Columns of a job list without a header (sacct -n), as sacct -o was given them: JobID,State,Start,End",
+    ),
+    click.option(
         "--baseline", metavar="RUN", type=click.Path(),
         help="Run folder of a healthy run of the same job: what is slower than it was there is a finding.",
     ),
@@ -124,6 +128,7 @@ class AnalysisOptions(TypedDict):
     topology: str | None
     metrics: tuple[str, ...]
     places: str | None
+    columns: str
     baseline: str | None
     fail_on: float | None
     pays: float | None
@@ -182,6 +187,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
         analysis = run_analyze(
             inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
             pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
+            columns=options["columns"],
             baseline=options["baseline"],
         )  # fmt: skip
         result = analysis.result
@@ -267,6 +273,8 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
     asked = _worth_asking(result)
     if asked is None and result.findings:
         return [*lines, f"next: {before}taut export {where} --to perfetto, to look at it op by op"]
+    if asked is None and result.failed and result.failed.by:
+        return [*lines, f"next: logs of {result.failed.by[0].op_class} at the times of its failures, in run.json"]
     if asked is None:
         return [*lines, f"next: nothing to fix; {before}taut project --from {where} says what other scales give"]
     return [*lines, f"next: {before}taut whatif {where} {asked}"]

@@ -51,10 +51,18 @@ def control() -> None:
     "-o", "--output", "folder", metavar="RUN", type=Target(file_okay=False), help="Also write a run folder."
 )  # fmt: skip
 @click.option("--advice", is_flag=True, help="Also try in the simulator what would remove each relation.")
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    default="",
+    help="Columns of a job list without a header (sacct -n), as sacct -o was given them: JobID,State,Start,End",
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw of the tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
-def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int, as_json: bool, quiet: bool) -> None:
+def of_logs(
+    inputs: tuple[str, ...], folder: str | None, advice: bool, columns: str, seed: int, as_json: bool, quiet: bool
+) -> None:
     """Say whether the controllers of a system work with each other or against each other.
 
     LOG is what controllers write: Slurm (sacct, slurmctld), Kubernetes (events, audit logs), Ray Serve, torchrun,
@@ -79,7 +87,7 @@ def of_logs(inputs: tuple[str, ...], folder: str | None, advice: bool, seed: int
     announce_stdin(inputs)
     with progress(quiet) as stage:
         stage("reading")
-        trace = read(inputs)
+        trace = read(inputs, columns=columns)
         if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:
             raise NotATrace(trace.source, "nobody decides anything here", "give logs of controllers; see docs/control-logs.md")
         stage("relating")

@@ -21,7 +21,7 @@ from math import comb
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation, spell, thing
+from taut.control.relation import Relation, since, spell, thing
 from taut.core.array_types import Codes, Floats, Ints
 from taut.core.jit import expect, kernel
 
@@ -228,7 +228,7 @@ def _relation(log: Log, pair: Pair, most_work: int, rng: np.random.Generator) ->
     because = (
         f"{names[1]} undoes {names[0]}'s {_what(log, did)} of {thing(target)}{others}: {found.count} of {len(did)} times "
         f"within {spell(found.tau_ns)}; {found.expected:.3g} would fall so by chance ({found.shifts} shifts), and neither "
-        f"setting lasts"
+        f"setting lasts{since(log.time_ns[rows])}; let one of the two own {knob or 'the setting'}"
     )
     times = found.count / max(found.expected, 0.5)
     return Relation(KIND, names, target, knob, found.count, times, found.p, because, *log.cost(rows))
@@ -284,7 +284,8 @@ def _at_once(log: Log, did: Ints, undid: Ints) -> tuple[float, Relation] | None:
     because = (
         f"{names[1]} undoes {names[0]}'s {_what(log, did)} of {thing(target)}: {count} of {len(did)} times, every "
         f"{spell(period)}; each was undone after about {spell(lag)} and done again, so that neither lasts; too "
-        f"{'few' if len(did) < LEAST else 'regular'} for a p-value"
+        f"{'few' if len(did) < LEAST else 'regular'} for a p-value{since(log.time_ns[did])}; let one of the two own "
+        f"{knob or 'the setting'}, or wait for longer than {spell(period)} before it acts again"
     )
     # Answers that know nothing of what they undo would fall anywhere in a cycle.
     chance = min(float(lags.max()) / max(period, 1.0), 1.0) ** count

@@ -54,7 +54,8 @@ def _attempts(log: Log) -> tuple[Estimate | None, ...]:
 
 def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     """Undone by another, turned back by anybody, layers that agree, overhead, turned back by oneself."""
-    rows = np.flatnonzero((log.direction != 0) & (log.target >= 0))
+    # A limit that was agreed when a job started carries that out: it reverses nothing.
+    rows = np.flatnonzero((log.direction != 0) & (log.target >= 0) & ~log.matching("trigger", "^time limit"))
     knob = log.target.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1
     before, after = _followers(rows, knob)
     opposite = (log.direction[before] == -log.direction[after]) & ~_forced(log, before, after)

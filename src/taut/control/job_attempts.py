@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from taut.core.ids import word_ids
 from taut.core.tables import Table
 
 SECOND = 1_000_000_000
+MADE_WAY = ("", "preempted", "pending", "running", "cancelled", "node failed")
+"""Outcomes of an attempt that did not run to its own end."""
+_TASK = re.compile(r"(\d{1,18})_\d{1,18}(?:\(\d{1,18}\))?")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,19 @@ class Jobs:
     """The attempt was its job's last."""
     rows: Ints
     """Rows of the table."""
+
+    @cached_property
+    def array(self) -> Codes:
+        """A number per attempt that all tasks of an array of jobs share."""
+        names = [task[1] if (task := _TASK.fullmatch(name)) else name for name in self.names]
+        return word_ids(np.array(names, dtype=np.object_))[0][self.job] if names else self.job
+
+    @cached_property
+    def through(self) -> Mask:
+        """Per job: its last attempt is known to have run to an end of its own: done, failed, or at its time limit."""
+        out = np.zeros(len(self.names), dtype=np.bool_)
+        out[self.job[self.last]] = ~np.isin(self.outcome[self.last], MADE_WAY)
+        return out
 
     @property
     def known(self) -> Mask:
@@ -47,7 +65,7 @@ class Jobs:
     @property
     def counted(self) -> bool:
         """Every attempt's accelerators are recorded."""
-        return bool((self.accelerators > 0).all())
+        return bool((self.accelerators >= 0).all() and (self.accelerators > 0).any())
 
     def held_ns(self, rows: Ints) -> int:
         """Time that attempts held accelerators, or where these are not counted, time alone."""
@@ -57,7 +75,9 @@ class Jobs:
     def rank_ns(self, rows: Ints) -> int | None:
         """Time × accelerators of some attempts; None where these are not counted."""
         held = self.accelerators[rows]
-        return int((self.took_ns[rows] * held)[self.known[rows]].sum()) if len(rows) and (held > 0).all() else None
+        return (
+            int((self.took_ns[rows] * held)[self.known[rows]].sum()) if len(rows) and (held >= 0).all() and held.any() else None
+        )
 
     def ended_at(self, name: str, times_ns: Ints) -> Ints:
         """Attempts of a job that ended when something was done, to the second that logs may differ."""
@@ -76,9 +96,11 @@ class Jobs:
 
 
 def jobs(attempts: Table) -> Jobs:
-    """The attempts of a trace."""
+    """The attempts of a trace; a job that waits, or was cancelled while it did, was not tried again."""
     job, names = word_ids(attempts.job)
+    waited = (attempts.start_ns < 0) & np.isin(attempts.outcome, ("pending", "cancelled"))
     order = np.lexsort((attempts.attempt, job))
+    order = order[~waited[order] | (attempts.attempt[order] <= 1)]
     job = job[order]
     last = np.append(np.diff(job) != 0, True)[: len(job)]
     held = np.where(attempts.unit == "accelerator", attempts.accelerators, -1)[order].astype(np.int64)

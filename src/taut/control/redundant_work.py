@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation, joined, spell, thing
+from taut.control.relation import Relation, joined, since, spell, thing
 from taut.core.array_types import Mask
 from taut.core.reporting import LISTED_SHARE
 
@@ -56,6 +56,11 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     return sorted(out, key=lambda r: -(r.statistic or 0.0))[:MOST] + _restarted(log)
 
 
+def _ends(outcomes: list[str]) -> str:
+    """How attempts ended, the most frequent first."""
+    return ", ".join(f"{n:,} {word or 'not told why'}" for word, n in Counter(outcomes).most_common())
+
+
 def _restarted(log: Log) -> list[Relation]:
     """Attempts of jobs that were not the last: an upper bound, because what was saved is not known here."""
     jobs, who = log.jobs, log.launchers()
@@ -66,7 +71,8 @@ def _restarted(log: Log) -> list[Relation]:
     whole = f"{total / HOUR_NS:,.0f} hours" if total >= 100 * HOUR_NS else spell(total)
     because = (
         f"{jobs.restarted} of {len(jobs.names)} jobs were restarted{' by ' + joined(who) if any(who) else ''}: up to "
-        f"{lost / total:.1%} of the {whole} that attempts held {'accelerators' if jobs.counted else 'their place'} was done "
-        f"again; so much lies in attempts that were not the last"
+        f"{lost / total:.1%} of the {whole} that attempts {'held accelerators' if jobs.counted else 'ran'} was done "
+        f"again; so much lies in attempts that were not the last ({_ends(jobs.outcome[early].tolist())}), if nothing was "
+        f"saved of them{since(jobs.end_ns[early])}; checkpoints between them, and resuming from the last, keep most of it"
     )
     return [Relation(KIND, who, "", "attempt", jobs.restarted, lost / total, None, because, jobs.rank_ns(early))]

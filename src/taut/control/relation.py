@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from taut.core.array_types import Ints
+from taut.core.reporting import FIRST_DATE_NS, dated
 from taut.result.types import RelationCost, RelationResult
 
 
@@ -51,6 +53,16 @@ def spell(ns: float) -> str:
         if abs(ns) >= (5 if unit in ("d", "h", "min") else 1) * size:
             return f"{ns / size:.3g} {unit}"
     return f"{ns:.0f} ns"
+
+
+def since(times_ns: Ints) -> str:
+    """When something began and how long it went on: ``, since 2026-01-01 09:00:00 UTC, for 6 h``; empty without a date."""
+    known = times_ns[times_ns >= FIRST_DATE_NS]
+    if not len(known):
+        return ""
+    first, last = int(known.min()), int(known.max())
+    lasting = f", for {spell(last - first)}" if last > first else ""
+    return f", since {dated(first)}{lasting}"
 
 
 def joined(names: Iterable[str], otherwise: str = "somebody") -> str:

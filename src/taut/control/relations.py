@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from msgspec import UNSET
 
 from taut.control import amplification, conflict, feedback, metastability, oscillation, starvation, timeout
 from taut.control import redundant_work as redundant
@@ -12,6 +13,7 @@ from taut.control.action_log import Log, prepare
 from taut.control.control_indices import indices
 from taut.control.control_regime import regime
 from taut.control.relation import Relation
+from taut.control.stuck_jobs import stuck
 from taut.core.tables import Trace
 from taut.core.trend import corrected
 from taut.result.types import ControlResult
@@ -33,6 +35,7 @@ def control(trace: Trace, *, seed: int = 0) -> ControlResult:
         indices=numbers,
         regime=regime(found, numbers, len(log) + len(trace.attempts)),
         partial=[*trace.partial, *log.notes],
+        stuck=stuck(trace.attempts) or UNSET,
     )
 
 

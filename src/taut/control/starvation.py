@@ -2,7 +2,9 @@
 
 Statistic: the most preemptions of one work. Null hypothesis: each time it runs again, a work is preempted with the same
 chance as every other that came so far, so the tail of preemptions per work is geometric; the chance that the largest is as
-large. Many preemptions spread over many works are therefore no starvation, however many they are.
+large. Many preemptions spread over many works are therefore no starvation, however many they are. A job that got through
+in the end (its last attempt completed, failed by itself, or ran to its time limit) was delayed, not starved: long jobs of low
+priority are preempted more often than others.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation, joined, thing
-from taut.core.array_types import Ints
+from taut.control.relation import Relation, joined, since, thing
+from taut.core.array_types import Ints, Mask
 
 KIND = "starvation"
 WORDS = r"preempt|evict|requeue|postpone|defer|displac|starv"
@@ -30,11 +32,19 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     out = []
     for rows in log.groups(log.controller + 1, pushed, LEAST, MOST):
         others = len(np.unique(work[(work >= 0) & (log.knob == log.knob[rows[0]])]))
-        names, counts = np.unique(work[rows], return_counts=True)
-        if counts.max() >= LEAST:
-            mine = rows[work[rows] == names[np.argmax(counts)]]
+        names, first, counts = np.unique(work[rows], return_index=True, return_counts=True)
+        waits = np.where(_got_through(log, rows[first]), 0, counts)
+        if waits.max() >= LEAST:
+            mine = rows[work[rows] == names[np.argmax(waits)]]
             out.append(_by_actions(log, mine, counts, max(others, len(names))))
     return out or _of_jobs(log)
+
+
+def _got_through(log: Log, rows: Ints) -> Mask:
+    """Of the job of each action: whether its attempts are listed, and the last ran to its own end."""
+    through = dict(zip(log.jobs.names, log.jobs.through.tolist(), strict=True))
+    names = [log.name("work", row) or log.name("target", row) for row in rows.tolist()]
+    return np.array([through.get(name, False) for name in names], dtype=np.bool_)
 
 
 def preemptions(log: Log) -> tuple[Ints, Ints]:
@@ -57,11 +67,13 @@ def _of_jobs(log: Log) -> list[Relation]:
     jobs = log.jobs
     preempted = jobs.outcome == "preempted"
     counts = np.bincount(jobs.job[preempted], minlength=len(jobs.names))
-    if counts.max(initial=0) < LEAST:
+    waits = np.where(jobs.through, 0, counts)
+    if waits.max(initial=0) < LEAST:
         return []
-    worst = int(np.argmax(counts))
-    lost = jobs.rank_ns(np.flatnonzero(preempted & (jobs.job == worst)))
-    return [_relation((), jobs.names[worst], counts, len(jobs.names), (lost, None))]
+    worst = int(np.argmax(waits))
+    mine = np.flatnonzero(preempted & (jobs.job == worst))
+    lost = jobs.rank_ns(mine)
+    return [_relation((), jobs.names[worst], (counts, jobs.end_ns[mine]), len(jobs.names), (lost, None))]
 
 
 def _by_actions(log: Log, mine: Ints, counts: Ints, works: int) -> Relation:
@@ -69,7 +81,9 @@ def _by_actions(log: Log, mine: Ints, counts: Ints, works: int) -> Relation:
     name, who = log.name("work", mine[0]) or log.name("target", mine[0]), _preempted_by(log, mine)
     rank_ns, tokens = log.cost(mine)
     lost = log.jobs.rank_ns(log.jobs.ended_at(name, log.time_ns[mine]))
-    return _relation((who,) if who else (), name, counts, works, (rank_ns if lost is None else lost, tokens))
+    return _relation(
+        (who,) if who else (), name, (counts, log.time_ns[mine]), works, (rank_ns if lost is None else lost, tokens)
+    )
 
 
 def _preempted_by(log: Log, rows: Ints) -> str:
@@ -87,24 +101,31 @@ def _preempted_by(log: Log, rows: Ints) -> str:
     return log.word("controller", int(who[np.argmax(times)]))
 
 
-def _relation(who: tuple[str, ...], name: str, counts: Ints, works: int, cost: tuple[int | None, int | None]) -> Relation:
-    p, most, total = longest(counts, works), int(counts.max()), int(counts.sum())
+def _relation(
+    who: tuple[str, ...], name: str, preempted: tuple[Ints, Ints], works: int, cost: tuple[int | None, int | None]
+) -> Relation:
+    """``preempted``: how often each job was, and when this one."""
+    counts, most = preempted[0], len(preempted[1])
+    p, total = longest(counts, works, most), int(counts.sum())
     by = f" by {joined(who)}" if who else ""
+    when = since(preempted[1])
     because = (
-        f"{thing(name)} was preempted {most} of {total} times{by}; {works} jobs were there, {total / works:.2g} preemptions "
-        f"each on average: with equal chances, one log in {1 / max(p, 1e-12):.3g} has a job that is preempted so often, so "
-        f"this one makes way for the others"
+        f"{thing(name)} was preempted {most} of {total} times{by} and did not get through{when}; {works} jobs were there, "
+        f"{total / works:.2g} preemptions each on average: with equal chances, one log in {1 / max(p, 1e-12):.3g} has a job "
+        f"that is preempted so often, so this one makes way for the others: raise its priority, let it save its work, or "
+        f"exempt it from preemption for as long as it needs"
     )
     return Relation(KIND, who, name, "preemption", most, most / max(total / works, 1e-9), p, because, *cost)
 
 
-def longest(counts: Ints, works: int) -> float:
-    """Chance that one of the works is preempted as often as the most unlucky one, if the tail goes on as it begins.
+def longest(counts: Ints, works: int, most: int | None = None) -> float:
+    """Chance that one of the works is preempted so often (as the most unlucky one), if the tail goes on as it begins.
 
     ``counts`` are those of works that were preempted at all. The tail begins at the highest count that enough works
     reach; from there on each is preempted once more with the same chance, which those works tell.
     """
-    most, reach, begin = int(counts.max()), works, 0
+    most = int(counts.max()) if most is None else most
+    reach, begin = works, 0
     for level in range(1, most):
         here = int((counts >= level).sum())
         if here < TAIL:

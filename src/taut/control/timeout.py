@@ -8,6 +8,13 @@ nobody told. Statistic: attempts that end within a narrow window behind a durati
 are spread smoothly, so as many fall into it as its width has of its surroundings (Poisson; the surroundings are less
 than a factor away). Every duration seen, and every round one, is tried with three widths; the chance is corrected for all.
 A limit that ends attempts which then get through when tried again is no mismatch.
+
+Of jobs only attempts count that were started again, and whose outcome names no cause: who was preempted, cancelled, or ran
+out of a limit that the log names was not ended by a hidden one. What ends within seconds failed before it began. Attempts
+of one job or array that end alike fail at the same point, and attempts that end alike at one moment were ended by one event
+(a maintenance, a failed node): either counts once. A scheduler that starts and takes away on a cycle makes heaps at its
+multiples: where the durations are periodic (Rayleigh, 1 %), each is spread over the period, so that only what stands out
+from several cycles is left; where outcomes are not told, what lasts a few cycles at most says nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.relation import Relation, joined, spell, thing
-from taut.core.array_types import Floats, Ints, Mask
+from taut.control.relation import Relation, joined, since, spell, thing
+from taut.core.array_types import Codes, Floats, Ints, Mask
 
 KIND = "timeout mismatch"
 WIDTHS = (0.001, 0.004, 0.016)
@@ -32,12 +39,30 @@ ROUND = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16, 18, 20, 24, 25, 3
 """Limits are configured in round numbers of these, in tens of them, and in these units."""
 UNITS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0)
 ENDED = re.compile(r"time[sd]?[ -]?out|deadline|time limit", re.I)
+CAUSE = re.compile(rf"{ENDED.pattern}|preempt|evict|cancel|requeue|oom|out of memory|node|exit code 124\b", re.I)
+"""Reasons that name who or what ended an attempt; 124 is what ``timeout`` exits with."""
+FAILED = "failed"
+GOLDEN = 0.6180339887498949
 DONE = ("completed", "kept", "running", "pending")
 """Outcomes of attempts that no limit ended."""
 MOST_TARGETS = 50
 """Targets that are looked at, those with the most attempts."""
 LEAST_CHANCE = 1e-300
 """Less than this is not told apart from zero."""
+FLOOR_S = 30.0
+"""Attempts of jobs that end sooner failed before they began: no limit is that short."""
+UNTOLD_S = 600.0
+"""The same where no outcome is told: it may be a few cycles of a scheduler that preempts."""
+MOMENT_NS = 2_000_000_000
+"""Attempts that end within this time were ended by one event."""
+ALIKE = 1.02
+"""Durations of one job within this factor are one."""
+PERIODS_S = (10.0, 900.0)
+"""Cycles of schedulers lie between these."""
+CYCLES = (3, 60)
+"""Durations of so many cycles are asked: with fewer anything smooth has a phase, with more a clock that drifts has none."""
+PERIODIC = 0.01
+"""Chance from which durations count as periodic."""
 MOST = 200_000
 """Of more durations than this a sample is scanned, evenly taken: a spike is a share of them."""
 
@@ -106,7 +131,7 @@ def _out_of_restarts(log: Log) -> list[Relation]:
         because = (
             f"all {len(mine)} attempts of {thing(name)} were ended by a timeout{limit}, after {spell(took)} at the median; no "
             f"restart is left{' to ' + joined(who) if any(who) else ''}, and restarts cannot help: what the attempts wait for "
-            f"takes longer than the timeout"
+            f"takes longer than the timeout{since(jobs.end_ns[mine])}; raise the timeout above it, or mend what stalls"
         )
         out.append(Relation(KIND, who, name, "timeout", len(mine), float(len(mine)), None, because, jobs.rank_ns(mine)))
     return out
@@ -127,19 +152,81 @@ def _ended_there(spike: Spike, what: str) -> str:
 
 def _spikes_of_jobs(log: Log) -> list[Relation]:
     jobs = log.jobs
-    ended = np.flatnonzero(jobs.known & ~np.isin(jobs.outcome, DONE) & (~jobs.last | (jobs.outcome != "")))
+    unnamed = np.isin(jobs.outcome, ("", FAILED)) & ~_says_why(log)
+    floor_s = np.where(jobs.outcome == FAILED, FLOOR_S, UNTOLD_S)
+    ended = np.flatnonzero(jobs.known & ~jobs.last & unnamed & (jobs.took_ns >= floor_s * 1e9))
     took = jobs.took_ns[ended] / 1e9
+    at = np.argsort(jobs.end_ns[ended])
+    event = np.empty(len(ended), dtype=np.int64)
+    event[at] = np.cumsum(np.diff(jobs.end_ns[ended][at], prepend=0) > MOMENT_NS)
+    apart = took[_one_of_each(jobs.array[ended], took) & _one_of_each(event, took)]
     out = []
-    for spike in constants(took, listed=False):
+    for spike in _beside_cycles(apart):
         rows = ended[spike.holds(took)]
-        again, who = int((~jobs.last[rows]).sum()), log.launchers()
+        who, count = log.launchers(), len(rows)
+        _, usual, _ = _usual(np.sort(took), np.array([spike.at]), np.array([spike.width]))
+        all_of_it = replace(spike, count=count, usual=float(usual[0]))
+        of = len(np.unique(jobs.job[rows]))
         because = (
-            f"{_ended_there(spike, 'attempts of jobs')}; a limit of {_limit(spike.at)} that the log does not name ends them, "
-            f"and {again} were started again{' by ' + joined(who) if any(who) else ''} under the same limit"
+            f"{_ended_there(all_of_it, 'attempts of jobs')}{since(jobs.end_ns[rows])}; a limit of {_limit(spike.at)} "
+            f"that the log does not name ends them, and all {count} were started again"
+            f"{' by ' + joined(who) if any(who) else ''} under the same limit: {of} jobs did up to "
+            f"{spell(float(jobs.took_ns[rows].sum()))} of work for nothing; look for what stops a job after {_limit(spike.at)} "
+            f"(a watchdog, a session or token that expires, a collective's timeout)"
             f"{_next_attempts(jobs.gaps_ns() / 1e9)}"
         )
-        out.append(Relation(KIND, who, "", "time limit", spike.count, spike.at, spike.p, because, jobs.rank_ns(rows)))
+        out.append(Relation(KIND, who, "", "time limit", count, spike.at, spike.p, because, jobs.rank_ns(rows)))
     return out
+
+
+def _says_why(log: Log) -> Mask:
+    """Attempts of jobs whose reason names what ended them."""
+    reason = log.trace.attempts.reason[log.jobs.rows].tolist()
+    named = {text: CAUSE.search(text) is not None for text in set(reason)}
+    return np.array([named[text] for text in reason], dtype=np.bool_)
+
+
+def _one_of_each(of: Ints | Codes, took: Floats) -> Mask:
+    """Which durations to count: those of one group that are alike only once."""
+    order = np.lexsort((took, of))
+    of, took = of[order], took[order]
+    new = np.ones(len(took), dtype=np.bool_)
+    new[1:] = (of[1:] != of[:-1]) | (took[1:] > ALIKE * took[:-1])
+    out = np.empty(len(took), dtype=np.bool_)
+    out[order] = new
+    return out
+
+
+def _beside_cycles(took: Floats) -> list[Spike]:
+    """The spike of durations; where all others are multiples of a cycle, of those spread over it."""
+    found = constants(took, listed=False, least=2 * LEAST)
+    period = period_of(took[~found[0].holds(took)]) if found else 0.0
+    if not period:
+        return found
+    order = np.argsort(took, kind="stable")
+    spread = took.copy()
+    spread[order] += period * ((np.arange(len(took)) * GOLDEN) % 1 - 0.5)  # evenly, and never by chance
+    return constants(spread, listed=False, least_width=period, least=2 * LEAST)
+
+
+def period_of(took: Floats) -> float:
+    """The period of which durations are multiples, in seconds; 0 if they are of none.
+
+    Rayleigh's test over periods so close that neighbours are alike, each on durations of some cycles.
+    """
+    step = 1 + 1 / (4 * CYCLES[1])
+    periods = PERIODS_S[0] * step ** np.arange(int(np.log(PERIODS_S[1] / PERIODS_S[0]) / np.log(step)))
+    took = np.sort(took)
+    score = np.zeros(len(periods))
+    for k, period in enumerate(periods.tolist()):
+        low, high = np.searchsorted(took, (CYCLES[0] * period, CYCLES[1] * period))
+        if high - low >= 2 * LEAST:
+            near = took[low : high : -(-(high - low) // 2000)]
+            score[k] = np.abs(np.exp(2j * np.pi * near / period).sum()) ** 2 / len(near)
+    best = float(score.max(initial=0.0))
+    if best < np.log(len(periods) / PERIODIC):
+        return 0.0
+    return float(periods[np.flatnonzero(score >= 0.7 * best)[-1]])  # a comb is also one of each half of its period
 
 
 def _spikes_of_actions(log: Log) -> list[Relation]:
@@ -180,16 +267,17 @@ def _limit(seconds: float) -> str:
     return spell(seconds * 1e9)
 
 
-def constants(took_s: Floats, listed: bool = True) -> list[Spike]:
+def constants(took_s: Floats, listed: bool = True, least_width: float = 0.0, least: int = 4 * LEAST) -> list[Spike]:
     """The spike of durations that stands out most, a round constant rather than another as sure; none if too few.
 
-    ``listed`` leaves it out where chance would explain it (5 %).
+    ``listed`` leaves it out where chance would explain it (5 %); no window is narrower than ``least_width``, and
+    of fewer durations than ``least`` nothing is claimed.
     """
     took = np.sort(took_s[took_s > 0])
     took = took[:: -(-len(took) // MOST)] if len(took) > MOST else took
-    if len(took) < 4 * LEAST:
+    if len(took) < least:
         return []
-    free, fixed = _scan(took, took, own=1), _scan(took, rounds(took[0], took[-1]), own=0)
+    free, fixed = _scan(took, took, 1, least_width), _scan(took, rounds(took[0], took[-1]), 0, least_width)
     best = [spike for spike in (fixed, free) if spike is not None]
     if not best:
         return []
@@ -207,23 +295,17 @@ def rounds(low: float, high: float) -> Floats:
     return every[(every >= low) & (every <= high)]
 
 
-def _scan(took: Floats, starts: Floats, own: int) -> Spike | None:
+def _scan(took: Floats, starts: Floats, own: int, least_width: float) -> Spike | None:
     """The surest window that begins at one of the starts; a start that is a duration itself does not count (``own``)."""
     from scipy.special import gammainc
 
     step = np.diff(took)
     resolution = float(step[step > 1e-9].min(initial=np.inf))  # the ticks in which durations are recorded
-    resolution = resolution if np.isfinite(resolution) else 0.0
+    resolution = max(resolution if np.isfinite(resolution) else 0.0, least_width)
     best: Spike | None = None
     for width in WIDTHS if len(starts) else ():
         size = np.maximum(starts * width, resolution)
-        count = _between(took, starts, starts + size)
-        low, high = starts / AROUND, starts * AROUND
-        # What lies just beside the window may belong to the spike: it is left out of the surroundings.
-        near_low, near_high = starts - size, starts + 2 * size
-        around = _between(took, low, near_low) + _between(took, near_high, high)
-        room = np.maximum(near_low - low, 0) + np.maximum(high - near_high, 0)
-        usual = (around + 1) * size / np.maximum(room, size)  # one more than were seen: none is no proof of none
+        count, usual, room = _usual(took, starts, size)
         rest = count - own
         # P(Poisson(usual) ≥ rest) is the regularised lower incomplete gamma function.
         chance = np.where(rest > 0, gammainc(np.maximum(rest, 1), usual), 1.0)
@@ -233,6 +315,17 @@ def _scan(took: Floats, starts: Floats, own: int) -> Spike | None:
         if count[k] >= LEAST and (best is None or p < best.p):
             best = Spike(float(starts[k]), float(size[k]), int(count[k]), float(usual[k]), p)
     return best
+
+
+def _usual(took: Floats, starts: Floats, size: Floats) -> tuple[Ints, Floats, Floats]:
+    """How many durations are in each window, how many its surroundings would put there, and how much room these have."""
+    low, high = starts / AROUND, starts * AROUND
+    # What lies just beside the window may belong to the spike: it is left out of the surroundings.
+    near_low, near_high = starts - size, starts + 2 * size
+    around = _between(took, low, near_low) + _between(took, near_high, high)
+    room = np.maximum(near_low - low, 0) + np.maximum(high - near_high, 0)
+    # One more than were seen: none is no proof of none.
+    return _between(took, starts, starts + size), (around + 1) * size / np.maximum(room, size), room
 
 
 def _between(took: Floats, low: Floats, high: Floats) -> Ints:

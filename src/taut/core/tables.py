@@ -189,6 +189,7 @@ class Attempt:
     submit_ns: int = col("int64", "when it was queued, ns; -1 if not recorded")
     start_ns: int = col("int64", "when it began to hold its accelerators, ns; -1 if it never did, or not recorded")
     end_ns: int = col("int64", "when it ended, ns, or until when the log follows it while it runs; -1 if not recorded")
+    dated: int = col("int8", "1 if its times are dates, 0 if they count from the beginning of its log: lengths only", 1)
     outcome: str = col("str", "how it ended: a word of read.jobs.job_words.OUTCOMES; empty if the log does not say", "")
     accelerators: int = col("int32", "accelerators it held, or what `unit` says; -1 if unknown")
     unit: str = col("str", "what `accelerators` counts: accelerator, task, cpu or node; empty if unknown", "")
@@ -196,7 +197,7 @@ class Attempt:
     first_step: int = col("int64", "first step it logged; -1 if not recorded")
     first_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
     last_step: int = col("int64", "last step it logged; -1 if not recorded")
-    last_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
+    last_step_ns: int = col("int64", "when that was logged, or the job last seen at work, ns; -1 if not recorded")
     resumed_step: int = col("int64", "step of the checkpoint it resumed from, 0 if it began anew; -1 if unknown")
     saved_step: int = col("int64", "step of the last checkpoint it saved; -1 if none is known")
     saved_ns: int = col("int64", "when that checkpoint was complete, ns; -1 if not recorded")
@@ -205,6 +206,7 @@ class Attempt:
     held: int = col("int8", "1 if the accelerators stayed held since the attempt before, 0 if given back, -1 if unknown")
     restarts_left: int = col("int32", "restarts that were left when it ended; -1 if not recorded")
     limit_ns: int = col("int64", "how long it, or the collective that ended it, was allowed to take, ns; -1 if unknown")
+    failures: int = col("int32", "how often what ended it, or keeps it from running, was reported; -1 if not counted")
     reason: str = col("str", "why it ended, in the words of the log", "")
 
 
@@ -232,6 +234,22 @@ class Action:
     tokens_in: int = col("int64", "tokens read; -1 if not recorded")
     tokens_out: int = col("int64", "tokens written; -1 if not recorded")
     step: int = col("int32", "step it belongs to, where the trace itself tells (the request, the turn); -1 if unknown")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One span that ended in an error."""
+
+    name: str = col("str", "the class of the span: its service and what it does", "")
+    error: str = col("str", "what the span says of it: a type, a status, a message; empty if nothing", "")
+    rank: int = col("int32", "participant whose span it is")
+    step: int = col("int32", "the request, or turn, it belongs to")
+    time_ns: int = col("int64", "when the span began, ns")
+    busy_ns: int = col("int64", "how long it took, ns")
+    tokens: int = col("int64", "tokens that it read and wrote, as far as recorded", 0)
+    alike: int = col("int64", "spans of this class, failed or not")
+    passed_on: int = col("int8", "1 if a span below it failed as well, and began it", 0)
+    request: int = col("int8", "1 if it is the outermost span of its request", 0)
 
 
 class Table:
@@ -402,10 +420,25 @@ class Trace:
     actions: Table = field(default_factory=lambda: Table(Action, {}, 0))
     """Control decisions: retries, fallbacks and whatever else a controller did, in order of time within a step."""
 
+    failures: Table = field(default_factory=lambda: Table(Failure, {}, 0))
+    """Spans that ended in an error, in order of time."""
+
     matrix_work: Table = field(default_factory=lambda: Table(MatrixWork, {}, 0))
     """FLOPs by rank, step and type of elements, where operators were recorded with their shapes."""
 
     host_ranges: Table = field(default_factory=lambda: Table(HostRange, {}, 0))
     """What people named on hosts of accelerators."""
 
-    ROWS: ClassVar[tuple[type, ...]] = (Op, Mark, Member, Call, Metric, Progress, Attempt, Action, MatrixWork, HostRange)
+    ROWS: ClassVar[tuple[type, ...]] = (
+        Op,
+        Mark,
+        Member,
+        Call,
+        Metric,
+        Progress,
+        Attempt,
+        Action,
+        MatrixWork,
+        HostRange,
+        Failure,
+    )

@@ -65,6 +65,12 @@ class Attempts:
     unit: str
     left_out: int
     """Jobs whose logs do not count what the others are counted in."""
+    cpu_jobs: int
+    """Jobs that are known to have held no accelerator, where others held some."""
+    queue_ns: int | None
+    """Delay between submission and first start, over all jobs that tell both; None if none does."""
+    cpu_queue_ns: int | None
+    """Of it, that of jobs which held no accelerator."""
     prices: Prices
     ended_by: Texts
     """The controller that ended each attempt; None where nobody decided it, or no log of decisions is there."""
@@ -123,13 +129,6 @@ class Attempts:
         begins = np.flatnonzero(np.concatenate([[True], self.job[1:] != self.job[:-1]])) if len(self.job) else self.job
         return list(zip(begins.tolist(), np.append(begins[1:], len(self.job)).tolist(), strict=True))
 
-    @cached_property
-    def queue_ns(self) -> int | None:
-        """Delay between submission and first start, over all jobs that tell both; None if none does."""
-        t, firsts = self.recorded, self.rows[[a for a, _ in self.spans]] if len(self.rows) else self.rows
-        known = firsts[(t.submit_ns[firsts] >= 0) & (t.start_ns[firsts] >= t.submit_ns[firsts])]
-        return int(sum((t.start_ns[known] - t.submit_ns[known]).tolist())) if len(known) else None
-
     def entries(self) -> list[AttemptEntry]:
         """One line per fate, in rank-ns and money; what was not held costs nothing."""
         priced = self.prices.gpu_hour if self.unit == "accelerator" else None
@@ -175,6 +174,10 @@ def charge_attempts(
     code = {name: i for i, name in enumerate(names)}
     every = np.array([code[name] for name in attempts.job.tolist()], dtype=np.int64)
     held, unit, counted = _held(attempts, every, len(names), ran, world)
+    bare = np.zeros(len(names), dtype=np.bool_)
+    bare[every[ran & (attempts.unit == "accelerator") & (attempts.accelerators == 0)]] = unit == "accelerator"
+    bare &= ~counted
+    waited = _queued(attempts, every, ran)
     rows = np.flatnonzero(ran & counted[every])
     rows = rows[np.lexsort((rows, attempts.start_ns[rows], every[rows]))]
     job, held = every[rows], held[rows]
@@ -206,10 +209,26 @@ def charge_attempts(
         discarded=discarded,
         guessed=guessed,
         unit=unit,
-        left_out=len(np.unique(every[ran])) - len(np.unique(job)),
+        left_out=len(np.unique(every[ran])) - len(np.unique(job)) - int(bare.sum()),
+        cpu_jobs=int(bare.sum()),
+        queue_ns=sum(waited.values()) if waited else None,
+        cpu_queue_ns=_sum_or_none([ns for one, ns in waited.items() if bare[one]]),
         prices=prices or Prices(),
         ended_by=decided[rows],
     )
+
+
+def _queued(t: Table, job: Ints, ran: Mask) -> dict[int, int]:
+    """Job → how long it waited before its first start, where both are told."""
+    rows = np.flatnonzero(ran)
+    rows = rows[np.lexsort((rows, t.start_ns[rows], job[rows]))]
+    first = rows[np.diff(job[rows], prepend=-1) != 0]
+    known = first[(t.submit_ns[first] >= 0) & (t.start_ns[first] >= t.submit_ns[first])]
+    return dict(zip(job[known].tolist(), (t.start_ns[known] - t.submit_ns[known]).tolist(), strict=True))
+
+
+def _sum_or_none(values: list[int]) -> int | None:
+    return sum(values) if values else None
 
 
 def _held(t: Table, job: Ints, jobs: int, ran: Mask, world: int | None) -> tuple[Ints, str, Mask]:
@@ -286,6 +305,7 @@ def _cut(t: Table, begin: Ints, end: Ints, last: Mask, resumed: Ints, back: Ints
     # The first step in the log ended then: it began as many steps earlier as it lies ahead of the checkpoint.
     ready = np.where(stepped, t.first_step_ns - np.minimum(ahead.astype(np.float64) * step_ns, 9e18), begin)
     initial = np.where(stepped, np.clip(ready - begin, 0, span), 0).astype(np.int64)
+    initial = np.where(outcome == "pending", span, initial)  # it has its place, and does not get to run
     restore = np.minimum(np.maximum(t.restore_took_ns, 0), np.where(stepped, initial, span))
     initial = np.maximum(initial, restore)
     # An attempt fell if another followed though it did not complete, or if its outcome says so.

@@ -86,6 +86,8 @@ class Facts(Struct):
     content: int = 0
     """Hash of what was asked; 0 if that was not recorded."""
     queued_ns: int = 0
+    calls_model: bool = False
+    """It is said to ask a model, in words that know no clients."""
 
 
 class Service(Struct, frozen=True):

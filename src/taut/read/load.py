@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 
@@ -26,6 +27,8 @@ PARALLEL_BYTES = 30 << 20
 
 LEAVE = "leave it out, or report it if other tools read it"
 PR_SET_PDEATHSIG = 1
+# The beginning of JSON, XML or HTML, which is known by its first bytes or not at all.
+_DOCUMENT = re.compile(rb'\s*(?:[\[{]\s*["{\[\]}]|<[?!a-zA-Z])')
 # Columns of an unknown table that are named at most.
 COLUMNS = 12
 
@@ -41,6 +44,8 @@ class Format(Struct, frozen=True):
     module: str
     by_member: bool = False
     """Whether its module has ``load_member``."""
+    anywhere: bool = False
+    """Whether its module has ``sniff_text``, which is asked about the whole of a text whose first bytes nobody knows."""
 
     @property
     def reader(self) -> ModuleType:
@@ -65,10 +70,14 @@ FORMATS = (
     Format("otf2", "otf2.reader", by_member=True),
     Format("xplane", "xplane.reader"),
     Format("otlp", "otlp.reader"),
+    Format("jaeger", "otlp.jaeger"),
+    Format("zipkin", "otlp.zipkin"),
+    Format("agent spans", "otlp.agent_spans"),
     Format("inspector", "flight.inspector"),
     Format("chakra", "chakra.reader"),
     Format("execution", "chakra.execution"),
     Format("kube audit", "actions.kube_audit"),
+    Format("node autoscaler", "actions.node_autoscalers"),
     Format("action table", "actions.action_table"),
     Format("ray serve", "actions.ray_serve"),
     Format("progress", "jobs.progress_log"),
@@ -76,9 +85,13 @@ FORMATS = (
     Format("sacct", "jobs.sacct"),
     Format("sacct json", "jobs.sacct_json"),
     Format("slurmctld", "jobs.slurmctld"),
+    Format("pbs", "jobs.pbs"),
+    Format("lsf", "jobs.lsf"),
     Format("kubernetes", "jobs.kubernetes_events"),
+    Format("kubectl", "jobs.kubectl_text"),
     Format("job table", "jobs.job_table"),
-    Format("training log", "jobs.training_log"),
+    Format("trainer state", "jobs.trainer_state"),
+    Format("training log", "jobs.training_log", anywhere=True),
     Format("action lines", "actions.action_lines"),
 )
 # What nsys itself keeps, and only it can open.
@@ -103,32 +116,35 @@ class Loaded(Struct):
     """Name and hash of an input that was used, or why it was refused; empty for one that nobody knows."""
 
 
-def load_all(inputs: list[str], progress: Callable[[int, int], None] | None) -> list[Loaded]:
-    """What all inputs hold, in their order; ``progress`` is called with how many are read, and how many there are."""
+def load_all(inputs: list[str], progress: Callable[[int, int], None] | None, columns: str = "") -> list[Loaded]:
+    """What all inputs hold, in their order; ``progress`` is called with how many are read, and how many there are.
+
+    ``columns`` names those of rows without a header.
+    """
     unique = list(dict.fromkeys(inputs))
     results: dict[str, Loaded] = {}
-    for path, loaded in _loaded(unique):
+    for path, loaded in _loaded(unique, partial(load_file, columns=columns) if columns else load_file):
         results[path] = loaded
         if progress is not None:
             progress(len(results), len(unique))
     return [results[path] for path in unique]
 
 
-def _loaded(unique: list[str]) -> Iterator[tuple[str, Loaded]]:
+def _loaded(unique: list[str], load: Callable[[str], Loaded]) -> Iterator[tuple[str, Loaded]]:
     """Every input with its parts, in processes where that pays."""
     total = sum(map(files.size_of, unique))
     finished: set[str] = set()
     # Standard input cannot be handed to another process.
     if total > PARALLEL_BYTES and len(unique) > 1 and _cpus() > 1 and files.STDIN not in unique:
-        for path, loaded in _in_processes(unique):
+        for path, loaded in _in_processes(unique, load):
             finished.add(path)
             yield path, loaded
     for path in unique:
         if path not in finished:
-            yield path, load_file(path)
+            yield path, load(path)
 
 
-def _in_processes(paths: list[str]) -> Iterator[tuple[str, Loaded]]:
+def _in_processes(paths: list[str], load: Callable[[str], Loaded]) -> Iterator[tuple[str, Loaded]]:
     """Inputs as worker processes finish them; fewer than all if the workers cannot run."""
     # Imported here because most runs read little and never need it.
     import multiprocessing
@@ -140,7 +156,7 @@ def _in_processes(paths: list[str]) -> Iterator[tuple[str, Loaded]]:
     done = False
     try:
         with _without_main(), Held():
-            futures = {pool.submit(load_file, path): path for path in paths}
+            futures = {pool.submit(load, path): path for path in paths}
         for future in as_completed(futures):
             yield futures[future], future.result()
         done = True
@@ -178,7 +194,7 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def load_file(path: str) -> Loaded:
+def load_file(path: str, columns: str = "") -> Loaded:
     """The parts of one input; a refusal, foreseen or not, is one of them, so that the other inputs are still read."""
     parts: list[Part] = []
     with files.Source(path) as source:
@@ -186,7 +202,7 @@ def load_file(path: str) -> Loaded:
             with _refusing(source.label):
                 for member in source.members():
                     with paused_gc():
-                        parts.append(_load_member(member))
+                        parts.append(_load_member(member, columns))
         except InputRefused as refusal:
             parts.append(Part(refusal.where, refusal))
         return Loaded(parts, _digest(source, parts))
@@ -220,17 +236,19 @@ def brief(why: str) -> str:
     return " ".join(why.split())[:120]
 
 
-def _load_member(member: files.Member) -> Part:
+def _load_member(member: files.Member, columns: str = "") -> Part:
     try:
         with _refusing(member.label):
-            return _recognised(member)
+            return _recognised(member, columns)
     except InputRefused as refusal:
         return Part(member.label, refusal)
 
 
-def _recognised(member: files.Member) -> Part:
-    """What the first reader that knows a member makes of it."""
+def _recognised(member: files.Member, columns: str = "") -> Part:
+    """What the first reader that knows a member makes of it; ``columns`` are those of rows without a header."""
     try:
+        if columns and (sacct := import_module("taut.read.jobs.sacct")).is_row(_first_line(member.head)):
+            return Part(member.label, sacct.load(sacct.with_columns(member.read(), columns, member.label), member.label))
         if member.name.lower().endswith(REPORTS):
             from taut.read.nsys import reader as nsys
 
@@ -239,9 +257,27 @@ def _recognised(member: files.Member) -> Part:
         for one in FORMATS:
             if one.reader.sniff(member.head):
                 return Part(member.label, one.load(member))
+        if text := _text_of(member):
+            for one in FORMATS:
+                if one.anywhere and one.reader.sniff_text(text):
+                    return Part(member.label, one.reader.load(text, member.label))
     except (OSError, tarfile.TarError) as error:
         raise files.unreadable(member.label, error) from None
     return Part(member.label, None, columns=_columns(member.head), is_empty=not member.head)
+
+
+def _text_of(member: files.Member) -> bytes:
+    """All of a long text whose beginning nobody knows; nothing if it is binary, a document, or too large to be held."""
+    if len(member.head) < files.HEAD_BYTES or b"\x00" in member.head or _DOCUMENT.match(member.head):
+        return b""
+    try:
+        return member.read()
+    except TooLarge:
+        return b""
+
+
+def _first_line(head: bytes) -> str:
+    return head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace")
 
 
 def _columns(head: bytes) -> tuple[str, ...]:

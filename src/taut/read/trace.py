@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
@@ -39,7 +39,6 @@ NOT_ENOUGH = (
     (Execution, "execution traces without times"),
     (Dump, "flight-recorder dumps that do not say their rank"),
     (Metrics, "metrics"),
-    (Table, "progress logs"),
 )
 _DIGITS = re.compile(r"\d+")
 T = TypeVar("T")
@@ -81,22 +80,40 @@ def read(
     *,
     metrics_at: Sequence[str | Path] = (),
     places: str | None = None,
+    columns: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
     """One Trace out of the files, folders, archives or standard input (``-``) that hold a job's traces.
 
-    ``metrics_at`` are further files of metrics, or a Prometheus; ``places`` says which of their labels make a rank.
+    ``metrics_at`` are further files of metrics, or a Prometheus; ``places`` says which of their labels make a rank;
+    ``columns`` names the columns of a job list without a header, as ``sacct -o`` was given them.
     """
     paths = files.listed(paths)
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
-    loaded = load_all(files.expand(paths), progress)
-    inputs = Inputs(paths, [part for one in loaded for part in one.parts])
+    loaded = load_all(files.expand(paths), progress, columns)
+    inputs = _progress_alone(Inputs(paths, [part for one in loaded for part in one.parts]))
     with refusing_unexpected(lambda why: InputRefused(inputs.where, f"cannot be put together ({brief(why)})", LEAVE)):
         control = _control_logs(inputs)
         trace = _joined(inputs, control)
     trace = _with_other_files(trace, inputs, control, lambda: named_sources.load(metrics_at, trace, places))
-    return replace(trace, digest=_digest([one.digest for one in loaded], trace if metrics_at else None))
+    return replace(
+        trace, digest=_digest([one.digest for one in loaded] + [columns] * bool(columns), trace if metrics_at else None)
+    )
+
+
+def _progress_alone(inputs: Inputs) -> Inputs:
+    """Where progress logs are all there is, they are job logs: they show attempts."""
+    kinds = {type(part.found) for part in inputs.parts if part.found is not None}
+    if kinds != {Table}:
+        return inputs
+    from taut.read.jobs.progress_attempts import attempts
+
+    made = [
+        structs.replace(part, found=attempts(part.found, part.label)) if isinstance(part.found, Table) else part
+        for part in inputs.parts
+    ]
+    return structs.replace(inputs, parts=made)
 
 
 def _joined(inputs: Inputs, control: list[ControlLog]) -> Trace:

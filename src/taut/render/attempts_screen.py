@@ -50,7 +50,8 @@ def render_jobs(result: AnalysisResult, screen: Screen) -> str:
 
 def section(found: AttemptsResult, screen: Screen) -> ConsoleRenderable:
     """Which attempts there were, where their time went, and what it was worth."""
-    parts = [_attempts(found) if found.jobs == 1 else _jobs(found, screen), _ledger(found, screen), _besides(found)]
+    few = found.jobs == 1 or (not found.worst and 0 < len(found.rows) <= ROWS)
+    parts = [_attempts(found) if few else _jobs(found, screen), _ledger(found, screen), _besides(found)]
     shown = [part for part in parts if part is not None]
     return Group(*(x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]))
 
@@ -63,11 +64,12 @@ def _when(ns: int | None) -> str:
 
 
 def _attempts(found: AttemptsResult) -> ConsoleRenderable:
-    """One line per attempt of the only job."""
+    """One line per attempt of the only job, or of few that were not restarted."""
+    many = found.jobs > 1
     stepped = any(row.last_step is not None for row in found.rows)
     table = _table(
-        "attempt",
-        "why it ended",
+        "job" if many else "attempt",
+        *(["why it ended"] if any(row.reason for row in found.rows) else []),
         ("ended", "left"),
         "started",
         "ran",
@@ -75,17 +77,18 @@ def _attempts(found: AttemptsResult) -> ConsoleRenderable:
         "discarded",
     )
     for row in found.rows[-ROWS:]:
-        ran = duration(row.end_ns - row.start_ns) if row.start_ns is not None and row.end_ns is not None else "–"
+        ran = "–" if row.ran_ns is None else duration(row.ran_ns)
         traced = " traced" if row.attempt == found.traced_attempt else ""
         steps = [_span(row), "–" if row.resumed_step is None else f"{row.resumed_step:,}"] if stepped else []
         table.add_row(
-            _in(f"{row.attempt}{traced}", "bold"), _in(safe(row.reason or "")), _in(safe(row.outcome or "not told")),
-            _when(row.start_ns), ran, *steps, _discarded(row.fates),
+            _in(safe(row.job) if many else f"{row.attempt}{traced}", "bold"),
+            *([_in(safe(row.reason or ""))] if any(one.reason for one in found.rows) else []),
+            _in(safe(row.outcome or "not told")), _when(row.start_ns), ran, *steps, _discarded(row.fates),
         )  # fmt: skip
     more = f", the last {ROWS} of {found.attempts:,}" if found.attempts > ROWS else ""
     lines: list[ConsoleRenderable] = [_heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1))]
     last = found.rows[-1]
-    if last.reason and last.outcome != "completed":
+    if last.reason and last.outcome != "completed" and not many:
         lines.append(Text(f" attempt {last.attempt}: {safe(last.reason)}", style="dim"))
     return Group(*lines)
 
@@ -171,7 +174,8 @@ def _besides(found: AttemptsResult) -> ConsoleRenderable:
     lines += [_decided(who, cost) for who, cost in list((found.decided_by or {}).items())[:DECIDERS]]
     delays = []
     if found.queue_ns is not None:
-        delays.append(f"{duration(found.queue_ns)} queued before the first start (burns nothing)")
+        apart = f", {duration(found.cpu_queue_ns)} of it jobs without accelerators" if found.cpu_queue_ns else ""
+        delays.append(f"{duration(found.queue_ns)} queued before the first start (burns nothing){apart}")
     if found.down_ns:
         delays.append(f"{duration(found.down_ns)} between attempts")
     if delays:

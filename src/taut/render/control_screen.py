@@ -6,6 +6,7 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
+from taut.core.reporting import stuck_text
 from taut.render.advice_screen import render_advice
 from taut.render.analysis_screen import Screen, _heading, _in, _print, _table
 from taut.render.text import count, duration, money, safe, span, three
@@ -16,6 +17,7 @@ RELATIONS, CONTROLLERS, NOTES = 12, 6, 8
 """Lines at most; the rest stands in the JSON."""
 PLACED, RANKS = 5, 4
 """Relations, and ranks of each, beside the rest of an analysis."""
+COSTS = "redundant work"
 SURE = 0.001
 """Chances below this are not told apart."""
 NARROW = 110
@@ -41,7 +43,8 @@ def section(found: ControlResult, screen: Screen) -> ConsoleRenderable:
         )  # fmt: skip
     more = f", {PLACED} of {len(found.relations):,}" if len(found.relations) > PLACED else ""
     kind = found.regime.kind or "not known"
-    return Group(_heading(f"Control is {kind}: relations between controllers{more}"), Padding(table, (0, 0, 0, 1)))
+    what = "what repeats cost" if kind == "coherent" else "relations between controllers"
+    return Group(_heading(f"Control is {kind}: {what}{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _place(one: RelationResult) -> str:
@@ -63,9 +66,20 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
     kind = result.regime.kind
     regime = "not known" if kind is None else str(kind)
     found = result.relations
-    what = count(len(found), "relation") if found else "no relation"
+    kinds = list(dict.fromkeys(safe(one.kind) for one in found))
+    what = " and ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:]))) or "no relation"
     text = f"Control is {regime}: {what} among {count(len(result.controllers), 'controller')}."
-    return Text(f"{_headline(found[0])} {text}" if found else text, style=STYLE.get(regime, "bold cyan"))
+    if found and regime == "coherent":  # what is listed costs, and is nobody's fight
+        text = f"Control is coherent: no controller works against another, {what} is what restarts and repeats cost."
+    if not result.actions and not found:
+        text = "No relation: no decision of a controller is in these logs."
+    stuck = stuck_text([safe(one.text) for one in result.stuck or []])
+    if stuck and regime == "coherent":  # nothing that fails is well because no controllers fight
+        text = "No controller works against another."
+    # What works against something comes before what it costs.
+    first = next((one for one in found if one.kind != COSTS), found[0] if found else None)
+    told = " ".join(filter(None, (stuck, _headline(first) if first else "", text)))
+    return Text(told, style="bold red" if stuck else STYLE.get(regime, "bold cyan"))
 
 
 def _headline(one: RelationResult) -> str:

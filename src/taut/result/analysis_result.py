@@ -13,6 +13,7 @@ from taut.core.ids import least, numbered
 from taut.core.tables import Kind, Verb
 from taut.diagnose.components import components, summary
 from taut.diagnose.discarded_calls import redundant
+from taut.diagnose.failed_spans import failed_spans
 from taut.diagnose.failure_envelope import envelope
 from taut.diagnose.fan_out_tails import tails
 from taut.diagnose.job_indices import indices
@@ -103,6 +104,7 @@ def report(a: Computed) -> AnalysisResult:
         control=controlled,
         ranks=rank_rows(a),
         device=None if g.device is None else device_use(g, g.device),
+        failed=failed_spans(g.trace),
         baseline=a.baseline,
     )
 

@@ -8,6 +8,7 @@ from taut.core.device_words import NO_DEVICE, is_copy, on_device
 from taut.core.rank_words import listed, rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
+from taut.diagnose.failed_spans import failed_spans, failed_text
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.graph import Graph
 from taut.result.computed import Computed
@@ -63,6 +64,9 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
     else:
         doubts = quiet_doubts(a, share)
         text, kind = " ".join([_quiet(a, share, not doubts), *doubts]), "unknown" if doubts else "healthy"
+    failed = failed_spans(g.trace)
+    if failed:  # what fails comes before what is slow
+        text, kind = f"{failed_text(failed)} {text}", "component" if kind == "healthy" else kind
     bound = None if _host_only(g) else _bound(fates)
     return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
 

@@ -6,9 +6,12 @@ from collections import Counter
 
 import numpy as np
 
+from taut.control.stuck_jobs import stuck
 from taut.core.array_types import Ints
+from taut.core.reporting import stuck_text
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
+from taut.result.attempt_advice import advice
 from taut.result.types import (
     AnalysisResult,
     AttemptRow,
@@ -23,6 +26,8 @@ from taut.result.types import (
 WORST, LISTED = 20, 100
 """Jobs and attempts that are listed at most."""
 WORDED = {"out of memory": "ran out of memory", "node failed": "lost a node"}
+LEAST = 0.05
+"""Percent of the time that was held: less is not worth a sentence."""
 HOUR_NS = 3_600_000_000_000
 
 
@@ -32,12 +37,15 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
         return None
     jobs = Counter(recorded.job.tolist())
     alone = len(jobs) == 1
+    # A job that waits again, or was cancelled while it did, was not restarted.
+    waited = (recorded.start_ns < 0) & np.isin(recorded.outcome, ("pending", "cancelled"))
     return AttemptsResult(
         jobs=len(jobs),
-        restarted_jobs=sum(n > 1 for n in jobs.values()),
+        restarted_jobs=sum(n > 1 for n in Counter(recorded.job[~waited].tolist()).values()),
         attempts=len(recorded),
         unit=(ledger.unit or None) if ledger else None,
         uncounted_jobs=ledger.left_out if ledger else len(jobs),
+        cpu_jobs=ledger.cpu_jobs if ledger else 0,
         outcomes=dict(Counter(word or "not told" for word in recorded.outcome.tolist()).most_common()),
         wall_ns=_wall(ledger) if alone else None,
         total_rank_ns=ledger.total_rank_ns if ledger else None,
@@ -46,14 +54,16 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
         currency=ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
         closes=ledger.closes if ledger else None,
         queue_ns=ledger.queue_ns if ledger else None,
+        cpu_queue_ns=ledger.cpu_queue_ns if ledger else None,
         down_ns=_down(ledger),
         discarded_by=_discarded_by(ledger),
         steps=_steps(ledger),
         decided_by=_decided_by(ledger),
         out_of_restarts=_out_of_restarts(recorded),
         worst=_worst(ledger),
-        rows=_rows(recorded, ledger) if alone else [],
+        rows=_rows(recorded, ledger) if alone or len(recorded) <= LISTED else [],
         traced_attempt=_traced(recorded, window) if alone else None,
+        stuck=stuck(recorded),
     )
 
 
@@ -136,22 +146,23 @@ def _job(ledger: Attempts, a: int, b: int, lost: Ints) -> RestartedJob:
     rows, t = ledger.rows[a:b], ledger.recorded
     held = sum(int(sum(column[a:b])) for column in ledger.cells.values())
     held -= sum(int(sum(column[a:b])) for column in ledger.not_held.values())
+    every = np.flatnonzero(t.job == t.job[rows[0]])  # also attempts of which no time is known
     return RestartedJob(
         job=str(t.job[rows[0]]),
         name=str(t.name[rows[0]]) or None,
-        attempts=b - a,
+        attempts=len(every),
         held=int(ledger.most[a]) if ledger.unit else None,
         outcome=str(t.outcome[rows[-1]]) or None,
         held_rank_ns=held,
         discarded_rank_ns=int(sum(lost[a:b])),
         at_most=bool(sum(ledger.cells["discarded at most"][a:b]) > 0),
         down_ns=int(ledger.gap_ns[a:b].sum()),
-        outcomes=dict(Counter(str(t.outcome[row]) or "not told" for row in rows).most_common()),
+        outcomes=dict(Counter(str(t.outcome[row]) or "not told" for row in every).most_common()),
     )
 
 
 def _rows(recorded: Table, ledger: Attempts | None) -> list[AttemptRow]:
-    """The attempts of the only job, the last ones if there are too many."""
+    """The attempts, the last ones if there are too many."""
     cut = {} if ledger is None else {int(row): i for i, row in enumerate(ledger.rows.tolist())}
     return [_row(recorded, i, ledger, cut.get(i)) for i in range(max(0, len(recorded) - LISTED), len(recorded))]
 
@@ -160,18 +171,21 @@ def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) ->
     """One attempt; ``place`` is its row in the ledger."""
     cells = ledger.cells.items() if ledger is not None and place is not None else None
     return AttemptRow(
+        job=str(recorded.job[i]),
         attempt=int(recorded.attempt[i]),
         outcome=str(recorded.outcome[i]) or None,
         reason=str(recorded.reason[i]) or None,
         submit_ns=_known(recorded.submit_ns[i]),
-        start_ns=_known(recorded.start_ns[i]),
-        end_ns=_known(recorded.end_ns[i]),
+        start_ns=_known(recorded.start_ns[i]) if recorded.dated[i] else None,
+        end_ns=_known(recorded.end_ns[i]) if recorded.dated[i] else None,
+        ran_ns=_ran(recorded, i),
         first_step=_known(recorded.first_step[i]),
         last_step=_known(recorded.last_step[i]),
         resumed_step=_known(recorded.resumed_step[i]),
         saved_step=_known(recorded.saved_step[i]),
         restarts_left=_known(recorded.restarts_left[i]),
         fates=None if cells is None else {fate: int(column[place]) for fate, column in cells if column[place]},
+        failures=_known(recorded.failures[i]),
     )
 
 
@@ -180,11 +194,16 @@ def _known(value: int) -> int | None:
     return int(value) if value >= 0 else None
 
 
+def _ran(recorded: Table, i: int) -> int | None:
+    start, end = int(recorded.start_ns[i]), int(recorded.end_ns[i])
+    return end - start if 0 <= start <= end else None
+
+
 def _traced(recorded: Table, window: tuple[int, int] | None) -> int | None:
     """The attempt in whose time the traces lie."""
     if window is None:
         return None
-    inside = (recorded.start_ns >= 0) & (recorded.start_ns < window[1]) & (recorded.end_ns > window[0])
+    inside = (recorded.dated == 1) & (recorded.start_ns >= 0) & (recorded.start_ns < window[1]) & (recorded.end_ns > window[0])
     return int(recorded.attempt[inside][0]) if inside.sum() == 1 else None
 
 
@@ -195,6 +214,8 @@ def notes(ledger: Attempts | None, found: AttemptsResult | None) -> list[str]:
     lines = []
     if ledger is None:
         return ["no attempt tells when it started and ended: nothing can be charged"]
+    if ledger.cpu_jobs:
+        lines.append(f"{ledger.cpu_jobs:,} of {found.jobs:,} jobs held no accelerator: their time is not in the sums")
     if ledger.left_out:
         lines.append(f"{ledger.left_out:,} of {found.jobs:,} jobs do not tell their {ledger.unit}s: left out of the sums")
     if not ledger.unit:
@@ -239,11 +260,21 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
 
 def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
-    return " ".join(filter(None, (_tries(found), _lost(found))))
+    stuck = stuck_text([one.text for one in found.stuck or []])
+    if found.jobs == 1:  # what is stuck is said with its starts, why and since when
+        told = (stuck, _lost(found)) if stuck else (_tries(found), _lost(found), advice(found.rows))
+    else:
+        told = (stuck, _tries(found), _lost(found))
+    return " ".join(filter(None, told))
 
 
 def _tries(found: AttemptsResult) -> str:
     if found.jobs > 1:
+        if found.restarted_jobs == 0 and set(found.outcomes) == {"completed"}:
+            return f"{found.jobs:,} jobs, all completed, none restarted."
+        if found.restarted_jobs == 0 and found.attempts == found.jobs:
+            each = ", ".join(f"{n:,} {word}" for word, n in found.outcomes.items())
+            return f"{found.jobs:,} jobs, none restarted: {each}."
         many = f"{found.restarted_jobs:,} of {found.jobs:,} jobs restarted"
         ended = len(found.out_of_restarts)
         return many + (f", {ended:,} of them until no restart was left." if ended else ".")
@@ -265,17 +296,19 @@ def _was(outcome: str) -> str:
 
 
 def _lost(found: AttemptsResult) -> str:
+    """What was done twice, and what was left unfinished, of the time that was held."""
     if not found.held_rank_ns:
         return ""
     fates = {entry.fate: entry.rank_ns for entry in found.entries}
     known, bound = fates["discarded"], fates["discarded at most"]
-    if not known and not bound:
-        return "Nothing was done twice." if found.restarted_jobs == 0 and fates["unfinished"] == 0 else ""
-    share = 100 * (known + bound) / found.held_rank_ns
+    share, rest = (100 * ns / found.held_rank_ns for ns in (known + bound, fates["unfinished"]))
     hours, unit = found.held_rank_ns / HOUR_NS, found.unit or "job"
     time = f"{hours:,.0f} {unit}-hours" if hours >= 10 else f"{3600 * hours:,.0f} {unit}-seconds"
+    if share < LEAST:
+        unfinished = f"{rest:.1f} % of {time} was left unfinished." if rest >= LEAST else ""
+        calm = not known + bound and found.restarted_jobs == 0 and not found.stuck
+        return unfinished or ("Nothing was done twice." if calm else "")
     text = f"{share:.1f} % of {time} was discarded"
     why = ": no checkpoint is known" if not known else ", all of an attempt where no checkpoint is known"
-    rest = 100 * fates["unfinished"] / found.held_rank_ns
-    after = f"; {rest:.1f} % more was left unfinished" if rest and found.jobs == 1 else ""
+    after = f"; {rest:.1f} % more was left unfinished" if rest >= LEAST else ""
     return f"At most {text}{why}{after}." if bound else f"{text}{after}."

@@ -121,6 +121,7 @@ COMMON = {
     "down_ns": "Time between attempts, ns.",
     "outcomes": "How they ended → how many, or which share.",
     "attempt": "Number of the attempt.",
+    "ran_ns": "From start to end, ns, also where no date is known.",
     "reason": "What the log says of its end.",
     "submit_ns": "When it was submitted, ns since 1970.",
     "start_ns": "When it started, ns since 1970.",

@@ -611,14 +611,17 @@ class RestartedJob(Part, frozen=True, kw_only=True):
 
 
 class AttemptRow(Part, frozen=True, kw_only=True):
-    """One attempt of the only job."""
+    """One attempt."""
 
+    job: str
     attempt: int
     outcome: str | None
     reason: str | None
     submit_ns: int | None
     start_ns: int | None
     end_ns: int | None
+    ran_ns: int | None
+    """From start to end, also where no date is known."""
     first_step: int | None
     last_step: int | None
     resumed_step: int | None
@@ -626,6 +629,29 @@ class AttemptRow(Part, frozen=True, kw_only=True):
     restarts_left: int | None
     fates: dict[str, int] | None
     """Fate → rank-ns."""
+    failures: int | None = None
+    """How often what ended it, or keeps it from running, was reported."""
+
+
+class StuckJob(Part, frozen=True, kw_only=True):
+    """A job that does not get to run, or fails again and again."""
+
+    job: str
+    attempts: int
+    """How often it was started."""
+    failures: int
+    """How often what keeps it from running, or ended it, was reported."""
+    reason: str
+    since_ns: int | None
+    """When that began."""
+    held_ns: int | None
+    """How long it has held its place all the same; null if it has none, or that is not known."""
+    nodes: str | None
+    """Where its place is."""
+    remedy: str | None
+    """What to do."""
+    text: str
+    """All of it in one sentence."""
 
 
 class AttemptsResult(Part, frozen=True, kw_only=True):
@@ -638,6 +664,8 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     """What is counted: accelerator, node or cpu."""
     uncounted_jobs: int
     """Jobs that do not tell theirs, and are left out of the sums."""
+    cpu_jobs: int
+    """Jobs that are known to have held no accelerator, where others held some: they are not in the sums of rank time."""
     outcomes: dict[str, int]
     wall_ns: int | None
     total_rank_ns: int | None
@@ -646,6 +674,9 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     currency: str | None
     closes: bool | None
     queue_ns: int | None
+    """Waiting before the first start, of all jobs that tell it."""
+    cpu_queue_ns: int | None
+    """Of it, that of jobs without accelerators."""
     down_ns: int | None
     discarded_by: dict[str, int] | None
     """How an attempt ended → rank-ns discarded, at most."""
@@ -655,8 +686,10 @@ class AttemptsResult(Part, frozen=True, kw_only=True):
     out_of_restarts: list[str]
     worst: list[RestartedJob]
     rows: list[AttemptRow] = field(name="list")
-    """The attempts of the only job, the last ones if there are too many."""
+    """The attempts: of a single job the last ones, of several jobs all or, if there are too many, none."""
     traced_attempt: int | None
+    stuck: list[StuckJob] | None = None
+    """Jobs that do not get to run, or fail again and again, those that hold something longest first."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -786,6 +819,8 @@ class ControlResult(Part, frozen=True, kw_only=True):
     """By name (docs/control.md)."""
     regime: ControlRegime
     partial: list[str]
+    stuck: list[StuckJob] | UnsetType = UNSET
+    """Jobs that do not get to run, or fail again and again; absent inside an analysis, and where there are none."""
     overhead: FateBy | UnsetType = UNSET
     discarded: FateBy | UnsetType = UNSET
 
@@ -977,6 +1012,48 @@ class RankRow(Part, frozen=True, kw_only=True):
     """Waiting that its faults and gaps caused, rank-ns."""
 
 
+class FailedClass(Part, frozen=True, kw_only=True):
+    """Spans of one class in which errors began."""
+
+    op_class: str = field(name="class")
+    failed: int
+    """Those in which an error began."""
+    spans: int
+    """Spans of this class, failed or not."""
+    error: str | None
+    """What most of them say."""
+    first_ns: int
+    last_ns: int
+    busy_ns: int
+    """What they took, ns."""
+    tokens: int | None
+    remedy: str | None = None
+    """What to do."""
+
+
+class FailedSpans(Part, frozen=True, kw_only=True):
+    """Spans that ended in an error."""
+
+    failed: int
+    """How many."""
+    spans: int
+    """How many there are."""
+    began: int
+    """Those of the failed in which an error began; the others passed one on."""
+    requests: int
+    """Requests, or turns of agents."""
+    touched_requests: int
+    """Requests with a failed span …"""
+    failed_requests: int
+    """… and those whose outermost span failed."""
+    first_ns: int
+    last_ns: int
+    busy_ns: int
+    """What those took in which errors began, ns."""
+    by: list[FailedClass]
+    """The most frequent first."""
+
+
 class AnalysisResult(Part, frozen=True, kw_only=True):
     """What ``taut analyze --json`` prints. Where there are only job logs, what only traces tell is null."""
 
@@ -1010,6 +1087,8 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     """Ranks, those of findings first, then those that others waited for most."""
     device: Device | None = None
     """None without an accelerator."""
+    failed: FailedSpans | None = None
+    """Spans that ended in an error; null where none did, or the trace has no spans."""
     baseline: Baseline | None = None
     """None without ``--baseline``."""
 

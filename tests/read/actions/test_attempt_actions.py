@@ -75,3 +75,14 @@ def test_restarts_inside_an_allocation_are_the_launchers(tmp_path: Path) -> None
     assert rows(actions, "controller", "knob", "direction", "attempt") == [
         ("user", "submission", 0, -1), ("slurmctld", "allocation", 1, 0), ("torchrun", "attempt", 0, 1),
     ]  # fmt: skip
+
+
+def test_a_cancelled_attempt_that_was_started_again_was_requeued_and_not_by_its_user(tmp_path: Path) -> None:
+    sacct = (
+        "JobID|State|Start|End\n7|REQUEUED|2026-01-01T00:00:00|2026-01-01T00:00:10\n"
+        "7|CANCELLED by 5|2026-01-01T00:00:20|2026-01-01T00:00:30\n"
+    )
+    ends = [
+        row for row in rows(trace_of(tmp_path, sacct__txt=sacct).actions, "controller", "direction", "trigger") if row[1] < 0
+    ]
+    assert ends == [("slurmctld", -1, "requeued"), ("user", -1, "cancelled")]

@@ -104,3 +104,19 @@ def test_a_list_over_many_lines() -> None:
 def test_refusal() -> None:
     with pytest.raises(InputRefused):
         kube_audit.load(b'{"apiVersion": "audit.k8s.io/v1"', "x")
+
+
+def test_events_without_their_group_are_told_by_their_keys() -> None:
+    event = {"auditID": "1", "stage": "ResponseComplete", "verb": "delete", "requestURI": "/x", "user": {"username": "eve"},
+             "objectRef": {"resource": "pods", "namespace": "ml", "name": "a"},
+             "stageTimestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
+    for text in (json.dumps(event), json.dumps([event], indent=1)):
+        assert kube_audit.sniff(text.encode())
+        assert kube_audit.load(text.encode(), "a").actions.target.tolist() == ["pod/ml/a"]
+
+
+def test_an_empty_list_is_refused_by_its_name() -> None:
+    text = b'{"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": []}'
+    assert kube_audit.sniff(text)
+    with pytest.raises(InputRefused, match="an audit log of Kubernetes without an event"):
+        kube_audit.load(text, "a")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.core.errors import InputRefused, NotATrace
+from taut.core.errors import InputRefused
 from taut.read import step_times as steptimes
 from taut.read.jobs import progress_log as progress
 from taut.read.trace import read
@@ -97,10 +97,22 @@ def test_refusals_name_the_place(text: str, where: str) -> None:
         progress.load(text.encode(), "log")
 
 
-def test_a_log_alone_is_no_trace(tmp_path: Path) -> None:
-    (tmp_path / "steps.csv").write_text(CSV)
-    with pytest.raises(NotATrace, match="only progress logs"):
-        read([tmp_path])
+def test_a_log_alone_shows_attempts(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("epoch,step,train_loss_step\n0,9,2\n0,19,2\n0,29,2\n0,19,2\n")
+    found = read([tmp_path]).attempts
+    assert list(zip(found.job, found.first_step, found.last_step, found.start_ns, strict=True)) == [
+        ("metrics", 9, 29, -1),
+        ("metrics", 19, 19, -1),
+    ]
+
+
+@pytest.mark.parametrize(("first", "dated"), [(1_700_000_000, 1), (5, 0)])
+def test_times_of_a_log_alone_are_dates_or_lengths(tmp_path: Path, first: int, dated: int) -> None:
+    rows = [(1, first), (2, first + 10), (1, first + 20), (2, first + 40)]
+    (tmp_path / "p.jsonl").write_text("".join(f'{{"step": {step}, "loss": 1, "time": {at}}}\n' for step, at in rows))
+    found = read([tmp_path]).attempts
+    assert found.dated.tolist() == [dated, dated]
+    assert (found.end_ns - found.start_ns).tolist()[1] == (20 if dated else 30) * 10**9
 
 
 ANY = (

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from taut.core.errors import InputRefused
+from taut.ledger.attempt_ledger import charge_attempts
 from taut.read.jobs import sacct, sacct_json, slurmctld
 from taut.read.jobs.job_words import JobLog
+from taut.read.trace import read
 
 S = 1_000_000_000
 PARSABLE = """JobID|JobName|State|Submit|Start|End|ElapsedRaw|AllocTRES|NodeList|Restarts
@@ -158,3 +160,83 @@ def test_a_preemption_against_rescue_loop_has_nine_attempts(shared: Path) -> Non
     data = (shared / "control" / "slurmctld-preempt-rescue.log").read_bytes()
     attempts = slurmctld.load(data, "log").attempts
     assert attempts.outcome[attempts.job == "12"].tolist() == [*["preempted"] * 8, "cancelled"]
+
+
+MIXED = """JobID|State|Submit|Start|End|AllocTRES
+1|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:00:10|2026-01-01T01:00:10|cpu=8,gres/gpu=8,node=1
+2|COMPLETED|2026-01-01T00:00:00|2026-01-01T02:00:00|2026-01-01T03:00:00|cpu=4,mem=8G,node=1
+3|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:30:00|2026-01-01T03:00:00|
+"""
+
+
+def test_a_job_that_lists_no_accelerator_beside_others_that_do_holds_none() -> None:
+    found = sacct.load(MIXED.encode(), "s").attempts
+    assert list(zip(found.accelerators.tolist(), found.unit, strict=True)) == [(8, "accelerator"), (0, "accelerator"), (-1, "")]
+    alone = sacct.load("\n".join(MIXED.splitlines()[::2]).encode(), "s").attempts
+    assert (alone.accelerators[0], alone.unit[0]) == (4, "cpu")
+
+
+def test_the_delay_of_jobs_without_accelerators_counts_and_is_told_apart() -> None:
+    recorded = sacct.load(MIXED.encode(), "s").attempts
+    ledger = charge_attempts(recorded)
+    assert ledger is not None
+    assert (ledger.cpu_jobs, ledger.left_out) == (1, 1)
+    assert (ledger.queue_ns, ledger.cpu_queue_ns) == (9010 * 10**9, 7200 * 10**9)
+    assert ledger.closes
+
+
+ROWS = """12|train|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:00:10|2026-01-01T01:00:10|0:0
+12.batch|batch|COMPLETED|2026-01-01T00:00:10|2026-01-01T00:00:10|2026-01-01T01:00:10|0:0
+13|eval|CANCELLED by 1000|2026-01-01T00:00:00|2026-01-01T00:00:20|2026-01-01T02:00:20|0:15
+"""
+
+
+def lengths(text: str) -> list[tuple[Any, ...]]:
+    assert sacct.sniff(text.encode())
+    found = sacct.load(text.encode(), "s").attempts
+    return list(zip(found.job, found.outcome, ((found.end_ns - found.start_ns) // 10**9).tolist(), strict=True))
+
+
+TWO = [("12", "completed", 3600), ("13", "cancelled", 7200)]
+
+
+def test_rows_without_a_header_whose_values_tell_what_they_are() -> None:
+    assert lengths(ROWS) == TWO
+    elapsed = "".join(f"{k}|COMPLETED|2026-01-01T00:00:00|2026-01-01T0{k}:00:00|0{k}:00:00|2-00:00:00\n" for k in (1, 2))
+    assert lengths(elapsed) == [("1", "completed", 3600), ("2", "completed", 7200)]
+
+
+def test_rows_without_a_header_that_leave_a_doubt_ask_for_it(tmp_path: Path) -> None:
+    text = "".join(f"{k}|COMPLETED|2026-01-01T00:00:00|2026-01-01T0{k}:00:00\n" for k in (1, 2))
+    with pytest.raises(InputRefused, match=r"without a header.*--columns JobID,State,Start,End"):
+        sacct.load(text.encode(), "s")
+    path = tmp_path / "rows.txt"
+    path.write_text(text)
+    found = read([path], columns="JobID,State,Start,End").attempts
+    assert ((found.end_ns - found.start_ns) // 3_600_000_000_000).tolist() == [1, 2]
+    with pytest.raises(InputRefused, match="4 fields, but --columns names 2"):
+        read([path], columns="JobID,State")
+
+
+def test_plain_rows_without_a_header_or_a_rule() -> None:
+    rows = "12   COMPLETED 2026-01-01T00:00:10 2026-01-01T01:00:10   01:00:00\n"
+    rows += "13  FAILED 2026-01-01T00:00:10 2026-01-01T02:00:10 02:00:00 \n"
+    assert lengths(rows) == [("12", "completed", 3600), ("13", "failed", 7200)]
+    assert lengths("JobID State Start End\n12 COMPLETED 2026-01-01T00:00:10 2026-01-01T01:00:10\n")[0] == TWO[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("JobID    JobName  Partition    Account  AllocCPUS      State ExitCode\n"
+         "------------ ---------- ---------- ---------- ---------- ---------- --------\n12 a b c 1 COMPLETED 0:0\n",
+         "without times.*Start, End or Elapsed"),
+        ("JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n 12 main a b R 1:00 1 n1\n", "squeue.*sacct"),
+        ("12|COMPLETED|a\n", "without a header"),
+    ],
+    ids=["no times", "squeue", "no header"],
+)  # fmt: skip
+def test_a_list_that_lacks_something_says_what(text: str, why: str) -> None:
+    assert sacct.sniff(text.encode())
+    with pytest.raises(InputRefused, match=why):
+        sacct.load(text.encode(), "s")

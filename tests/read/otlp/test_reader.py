@@ -393,3 +393,14 @@ def test_large_hostile_forests_cost_no_more_than_their_size(shape: str) -> None:
     trace = spans.trace()
     assert trace.counts["spans"] == 8_001
     assert len(trace.actions) == {"deep": 0, "wide": 8_000, "failing": 0}[shape]
+
+
+def test_answers_of_tempo() -> None:
+    spans = Spans()
+    root = spans.add("web", "handle", 0, 10, kind=SERVER)
+    spans.add("web", "work", 2, 8, root)
+    plain = spans.documents()[0]
+    for document in ({"batches": plain["resourceSpans"]}, {"trace": plain}):
+        data = json.dumps(document, indent=1).encode()
+        assert otlp.sniff(data)
+        assert rows(otlp.gather([otlp.load(data, "t")], [], name="t", source="t")) == rows(spans.trace())

@@ -14,6 +14,8 @@ from taut.read.jobs import job_words as words
 
 USER = "user"
 LAUNCHER = "torchrun"
+RESTARTS_INSIDE = {"kubernetes": "kubelet"}
+"""Who starts again what keeps its place, by who started it first; else a launcher."""
 KEPT = {words.COMPLETED: "kept", **dict.fromkeys((words.RUNNING, words.PENDING, ""), "")}
 """What became of an attempt in the words of actions; any other end is a failure."""
 ENDS = {
@@ -47,12 +49,13 @@ def _starts(attempts: Table, rows: Ints, controller: Texts, launched: Mask, firs
     ran = np.where((a.end_ns >= a.start_ns) & (a.end_ns >= 0), a.end_ns - a.start_ns, NULL)
     kept = np.array([KEPT.get(outcome, "failed") for outcome in a.outcome.tolist()], dtype=np.object_)
     texts = number.astype(str).astype(np.object_)
+    launcher = np.array([RESTARTS_INSIDE.get(name, LAUNCHER) for name in controller[rows].tolist()], dtype=np.object_)
     return Table(
         Action,
         {
             "time_ns": a.start_ns,
             "layer": np.where(inside, "runtime", "scheduler").astype(np.object_),
-            "controller": np.where(inside, LAUNCHER, controller[rows]).astype(np.object_),
+            "controller": np.where(inside, launcher, controller[rows]).astype(np.object_),
             "target": a.job,
             "work": a.job,
             "knob": np.where(inside, "attempt", "allocation").astype(np.object_),
@@ -100,7 +103,10 @@ def _submits(attempts: Table, first: Mask) -> Table:
 def _ends(attempts: Table, controller: Texts, shown: Mask) -> Table:
     rows = np.flatnonzero(shown & (attempts.end_ns >= 0) & np.isin(attempts.outcome, list(ENDS)))
     a = attempts.take(rows)
-    who = np.where(a.outcome == words.CANCELLED, USER, controller[rows]).astype(np.object_)
+    # What is cancelled is not started again: such an attempt was requeued, and who asked for that is not told.
+    again = np.append(attempts.job[1:] == attempts.job[:-1], False)[rows] & (a.outcome == words.CANCELLED)
+    who = np.where((a.outcome == words.CANCELLED) & ~again, USER, controller[rows]).astype(np.object_)
+    why = np.array([ENDS[outcome] for outcome in a.outcome.tolist()], dtype=np.object_)
     return Table(
         Action,
         {
@@ -111,7 +117,7 @@ def _ends(attempts: Table, controller: Texts, shown: Mask) -> Table:
             "work": a.job,
             "knob": np.full(len(rows), "allocation", dtype=np.object_),
             "direction": np.full(len(rows), -1),
-            "trigger": np.array([ENDS[outcome] for outcome in a.outcome.tolist()], dtype=np.object_),
+            "trigger": np.where(again, "requeued", why).astype(np.object_),
         },
         len(rows),
     )

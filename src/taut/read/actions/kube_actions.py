@@ -10,7 +10,7 @@ from taut.read.actions.control_log import Change, ControlLog, Settings, layer_of
 from taut.read.jobs.job_words import cut
 
 if TYPE_CHECKING:
-    from taut.read.jobs.kubernetes_events import Event
+    from taut.read.jobs.kube_event import Event
 
 Place = tuple[str, str, str]
 """Kind, namespace and name of an object."""
@@ -49,7 +49,7 @@ def decisions(events: Iterable[tuple[int, Event, Place, str]], label: str) -> Co
         reason = str(event.reason).lower()
         change = _change(reason, event.message if isinstance(event.message, str) else "", place, job, settings)
         if change is not None:
-            who = cut(_who(event)) or USUAL.get(reason, "")
+            who = cut(_who(event)) or USUAL.get(reason, "") or (f"{place[0].lower()}-controller" if reason in PODS else "")
             layer = layer_of(who) or "orchestrator"
             rows.append({"time_ns": at, "layer": layer, "controller": who, **change})
     return ControlLog(label, table(rows, label))

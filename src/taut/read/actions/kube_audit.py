@@ -34,6 +34,8 @@ ACCOUNT = "system:serviceaccount:"
 MOST_CONTAINERS = 64
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _HEAD = re.compile(rb'"apiVersion"\s*:\s*"audit\.k8s\.io/')
+_ID = re.compile(rb'"auditID"\s*:')
+_WHAT = re.compile(rb'"(?:requestURI|objectRef|stageTimestamp|requestReceivedTimestamp)"\s*:')
 
 
 class _Ref(msgspec.Struct, gc=False):
@@ -79,15 +81,18 @@ class _Event(msgspec.Struct):
 
 
 def sniff(head: bytes) -> bool:
-    """JSON that names the API group of audit events."""
-    return head.lstrip()[:1] == b"{" and _HEAD.search(head) is not None
+    """JSON that names the API group of audit events, or has their keys: some collectors drop what comes before."""
+    if head.lstrip()[:1] not in (b"{", b"["):
+        return False
+    return _HEAD.search(head) is not None or (_ID.search(head) is not None and _WHAT.search(head) is not None)
 
 
 def load(data: bytes, label: str) -> ControlLog:
     """The decisions of one log."""
     events, torn = _events(bytes(data))
     if not events:
-        raise InputRefused(label, "no audit event can be read", "write one event a line (--audit-log-format=json)")
+        why = "no audit event can be read" if torn else "an audit log of Kubernetes without an event"
+        raise InputRefused(label, why, "write one event a line (--audit-log-format=json)")
     events, repeated = _once(events)
     found = [event for event in events if _decides(event)]
     refused = sum(_code(event) >= 400 for event in found)
@@ -123,10 +128,11 @@ def _events(data: bytes) -> tuple[list[_Event], int]:
             torn += 1
     if not found and torn:
         try:
-            found, torn = [decoder.decode(data)], 0
+            whole = msgspec.json.decode(data, type=list[_Event] | _Event)
+            found, torn = (whole if isinstance(whole, list) else [whole]), 0
         except _DAMAGE:
             return [], torn
-    return [event for one in found for event in (one.items or [one])], torn
+    return [event for one in found for event in (one.items or [one]) if event.verb or event.auditID], torn
 
 
 def _once(events: list[_Event]) -> tuple[list[_Event], int]:

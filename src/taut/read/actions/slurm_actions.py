@@ -13,20 +13,24 @@ from taut.read.actions.attempt_actions import USER
 from taut.read.actions.control_log import Change, ControlLog, Settings, moments, start_direction, table
 from taut.read.jobs.job_words import SLURM, cut
 
+J = r"(?:Job(?:Id|ID)=|[Jj]ob(?:_id|Id)?[ =])\S+"
+"""A job as versions write it: ``JobId=7``, ``JobID=7``, ``job 7``, ``job_id 7``."""
 _DECIDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
-        re.compile(r"preempted JobId=\S+ has been \w+ (?:to reclaim resources for|for|by) JobId=(\d{1,12})"),
+        re.compile(rf"preempted {J} has been \w+ (?:to reclaim resources for|for|by) Job(?:Id|ID)=(\d{{1,12}})"),
         "preempted for job",
     ),
-    (re.compile(r"preempted JobId=\S+ has been ()"), "preempted"),
-    (re.compile(r"requeue job JobId=\S+ due to failure of node ?(\S*)"), "failed node"),
-    (re.compile(r"Killing JobId=\S+ on failed node ?(\S*)"), "failed node"),
-    (re.compile(r"[Tt]ime limit exhausted for JobId=()"), "time limit"),
-    (re.compile(r"[Rr]equeuing JobId=()"), "requeued"),
+    (re.compile(rf"preempted {J} has been ()"), "preempted"),
+    (re.compile(rf"requeue (?:job )?{J} due to (?:failure of node|node failure) ?(\S*)"), "failed node"),
+    (re.compile(rf"Killing {J} on failed node ?(\S*)"), "failed node"),
+    (re.compile(rf"[Tt]ime limit exhausted for {J}()"), "time limit"),
+    (re.compile(rf"[Rr]equeuing {J}()"), "requeued"),
     (re.compile(r"_slurm_rpc_requeue:.*requeue()"), "requeued"),
 )
 """Lines by which the scheduler itself takes a job's allocation away, and why."""
-_SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=\S+ InitPrio=(\d{1,12})")
+_TAKES = re.compile(r"preempted|[Rr]equeu|Killing|ime limit")
+"""What each of them has."""
+_SUBMITTED = re.compile(rf"_slurm_rpc_submit_batch_job:? {J} InitPrio=(\d{{1,12}})")
 _KILLED = re.compile(r"_slurm_rpc_kill_job2?: .*?JobId=\S+.*?uid[ =](\d{1,10})")
 _SUSPENDED = re.compile(r"_slurm_rpc_suspend\((suspend|resume)\)")
 _SET = re.compile(r"_?update_job: setting (\w{1,40}) to (\S{1,100}) for ")
@@ -49,7 +53,9 @@ class Decisions:
 
     def read(self, job: str, at: str, text: str) -> None:
         """One line about a job."""
-        if found := _SUBMITTED.search(text):
+        if "_slurm_rpc_" not in text and "update_job" not in text:
+            self._decided(job, at, text)
+        elif found := _SUBMITTED.search(text):
             self.settings.observe(job, "priority", found[1])
             self._add(job, at, USER, knob="submission")
         elif found := _SET.search(text):
@@ -73,7 +79,7 @@ class Decisions:
         return {"knob": knob, **self.settings.change(job, knob, value)}
 
     def _decided(self, job: str, at: str, text: str) -> None:
-        for pattern, why in _DECIDED:
+        for pattern, why in _DECIDED if _TAKES.search(text) else ():
             found = pattern.search(text)
             if found:
                 if why == "requeued" and job in self.ended:  # carries out the decision before it
@@ -82,7 +88,7 @@ class Decisions:
                     self._add(job, at, SLURM, knob="allocation", direction=-1, trigger=cut(f"{why} {found[1]}"))
                     self.ended.add(job)
                 return
-        if "_job_complete" in text or "llocate JobId=" in text or "Started JobId=" in text:
+        if "job_complete" in text or "llocate Job" in text or "Started Job" in text:
             self.ended.discard(job)
 
     def _add(self, job: str, at: str, controller: str, **change: str | int) -> None:

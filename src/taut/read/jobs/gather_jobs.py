@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from taut.core.tables import NULL, Attempt, Table, Trace
-from taut.read.jobs.job_words import RUNNING, SECOND, JobLog, numbered
+from taut.read.jobs.job_words import PENDING, RUNNING, SECOND, JobLog, numbered
 from taut.read.jobs.log_lines import NO_YEAR
 
 # Attempts of one job that start within this much in two logs are one.
@@ -43,7 +43,7 @@ def apply(trace: Trace, logs: Sequence[JobLog]) -> Trace:
         some = zoneless[0] + (f" and {len(zoneless) - 1} more" if len(zoneless) > 1 else "")
         notes.append(f"{some}: times without a time zone, taken as UTC")
     yearless = [log.label for log in logs if log.yearless]
-    if yearless and all(log.inside for log in logs):
+    if yearless and all(log.inside or log.yearless for log in logs):
         notes.append(f"{yearless[0]}: dates without a year, good for lengths only")
     notes += [line for log in logs for line in log.partial]
     return replace(trace, attempts=attempts, partial=(*trace.partial, *dict.fromkeys(notes)))
@@ -59,10 +59,12 @@ def gather(logs: Sequence[JobLog]) -> tuple[Table, list[str]]:
             frame[job] = _joined(frame.get(job, []), rows)
     inner: Jobs = {}
     for log in (log for log in logs if log.inside):
-        rows = _rows(log.attempts)
-        rows = [_dated(row, frame) for row in rows] if log.yearless and frame else rows
-        job = str(log.attempts.job[0])
-        inner[job] = _merged(inner.get(job, []), rows)
+        runs = _by_job(log.attempts)
+        if frame and len(runs) > 1:
+            runs = _in_one_allocation(runs)
+        for job, rows in runs.items():
+            rows = [_dated(row, frame) for row in rows] if log.yearless and frame else rows
+            inner[job] = _merged(inner.get(job, []), rows)
     notes: list[str] = []
     if not frame:
         return _table(_chained(inner)), notes
@@ -90,6 +92,12 @@ def _by_job(table: Table) -> Jobs:
     return jobs
 
 
+def _in_one_allocation(runs: Jobs) -> Jobs:
+    """Complete runs that a job of the scheduler made one after the other: one attempt, with the steps of the last run."""
+    every = [row for rows in runs.values() for row in rows]
+    return {every[0]["job"].rpartition(" run ")[0]: [{**every[-1], "start_ns": every[0]["start_ns"]}]}
+
+
 def _table(jobs: Jobs) -> Table:
     rows = [{**row, "job": job} for job, found in jobs.items() for row in found]
     columns = {name: np.array([row[name] for row in rows], dtype=object) for name in (rows[0] if rows else ())}
@@ -103,7 +111,7 @@ def _filled(row: Row, other: Row) -> Row:
     out |= {key: other[key] for key in TIMES if out[key] % SECOND == 0 and 0 < other[key] - out[key] < SECOND}
     if other["unit"] == "accelerator" != row["unit"]:
         out |= {"accelerators": other["accelerators"], "unit": "accelerator"}
-    if row["outcome"] in (RUNNING, "") and other["outcome"] not in (RUNNING, ""):
+    if row["outcome"] in (RUNNING, PENDING, "") and other["outcome"] not in (RUNNING, PENDING, ""):
         out |= {"outcome": other["outcome"], "end_ns": other["end_ns"], "reason": other["reason"]}
     return out
 
@@ -131,8 +139,11 @@ def _joined(known: list[Row], more: list[Row]) -> list[Row]:
 
 
 def _same(a: Row, b: Row) -> bool:
-    if a["start_ns"] < 0 or b["start_ns"] < 0:
-        return bool(a["start_ns"] == b["start_ns"] and abs(a["submit_ns"] - b["submit_ns"]) <= SAME_NS)
+    if a["start_ns"] < 0 and b["start_ns"] < 0:  # a job waits once at a time; logs that lack a time may still be about it
+        return any(min(a[key], b[key]) < 0 or abs(a[key] - b[key]) <= SAME_NS for key in ("submit_ns", "end_ns"))
+    if a["start_ns"] < 0 or b["start_ns"] < 0:  # what still waits in a log that ends earlier
+        waits, ran = (a, b) if a["start_ns"] < 0 else (b, a)
+        return bool(waits["outcome"] == PENDING and 0 <= waits["submit_ns"] <= ran["start_ns"] + SAME_NS)
     return bool(abs(a["start_ns"] - b["start_ns"]) <= SAME_NS) or _over_half(a, b)
 
 
@@ -149,7 +160,7 @@ def _length(row: Row) -> int:
 
 
 def _overlap(a: Row, b: Row) -> int:
-    if min(a["start_ns"], a["end_ns"], b["start_ns"], b["end_ns"]) < 0:
+    if min(a["start_ns"], a["end_ns"], b["start_ns"], b["end_ns"]) < 0 or not (a["dated"] and b["dated"]):
         return 0
     return int(max(min(a["end_ns"], b["end_ns"]) - max(a["start_ns"], b["start_ns"]), 0))
 
@@ -162,11 +173,19 @@ def _merged(known: list[Row], more: list[Row]) -> list[Row]:
     out = list(base)
     for row in other:
         most = max(range(len(base)), key=lambda i: _overlap(base[i], row))
-        if _overlap(base[most], row) > 0:
+        older = next((i for i, one in enumerate(out) if _saved_earlier(row, one) or _saved_earlier(one, row)), None)
+        if older is not None:
+            out[older] = max(out[older], row, key=lambda one: int(one["last_step"]))
+        elif _overlap(base[most], row) > 0:
             out[most] = _filled(out[most], row)
         else:
             out.append(row)
     return sorted(out, key=lambda row: int(row["start_ns"]))
+
+
+def _saved_earlier(a: Row, b: Row) -> bool:
+    """Whether one is the same attempt as another at an earlier step, as states without dates show it."""
+    return not a["dated"] and not b["dated"] and a["first_step"] == b["first_step"] and a["saved_step"] == a["last_step"] >= 0
 
 
 def _chained(inner: Jobs) -> Jobs:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,10 @@ def table_of(rows: Sequence[Mapping[str, Json]], label: str) -> tuple[Table, boo
 
 
 def numbered(attempts: Table) -> Table:
-    """Attempts in order of job (as first seen) and start, numbered from 1; one that never started comes where it was queued."""
+    """Attempts in order of job (as first seen) and start, numbered from 1.
+
+    One that never started comes where it was queued, one without any time behind the one before it.
+    """
     if not len(attempts):
         return attempts
     begins = np.flatnonzero(np.concatenate([[True], attempts.job[1:] != attempts.job[:-1]]))
@@ -111,6 +115,9 @@ def numbered(attempts: Table) -> Table:
     at = np.where(
         attempts.start_ns >= 0, attempts.start_ns, np.where(attempts.submit_ns >= 0, attempts.submit_ns, attempts.end_ns)
     )
+    if (at < 0).any():
+        before = np.maximum.accumulate(np.where(at >= 0, np.arange(len(at)), 0))
+        at = np.where((at < 0) & (job[before] == job), at[before], at)
     if not ((job[1:] > job[:-1]) | ((job[1:] == job[:-1]) & (at[1:] >= at[:-1]))).all():
         order = np.lexsort((np.arange(len(job)), at, job))
         attempts, job = attempts.take(order), job[order]
@@ -195,11 +202,22 @@ def held(gpus: Json, cpus: Json = None, nodes: Json = None) -> tuple[int, str]:
 
 
 def gpus_in(tres: str) -> int:
-    """Accelerators in ``billing=8,cpu=8,gres/gpu:h100=8``; NULL if it names none. One line per type is under the total."""
+    """Accelerators in ``billing=8,cpu=8,gres/gpu:h100=8``: 0 if it lists other things, NULL if nothing.
+
+    One line per type is under the total.
+    """
     found = [int(number) for number in _GPUS.findall(tres)]
-    return max(found) if found else NULL
+    return max(found) if found else 0 if "=" in tres else NULL
 
 
+def without_accelerators(rows: Sequence[dict[str, Any]], none: Sequence[bool]) -> None:
+    """Rows that are known to hold none hold 0 accelerators, if others of their log hold some; else their CPUs are counted."""
+    if any(row["unit"] == "accelerator" for row in rows):
+        for row in (row for row, bare in zip(rows, none, strict=True) if bare):
+            row["accelerators"], row["unit"] = 0, "accelerator"
+
+
+@lru_cache(maxsize=4096)
 def hosts(text: str) -> int:
     """How many hosts ``n[1-4,7],m1`` are; NULL if that is not known."""
     if not text or text.count("[") != text.count("]"):

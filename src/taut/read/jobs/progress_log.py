@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
 Columns: TypeAlias = "dict[str, Values]"
 """Our own name → what the lines hold, UNSET where a line does not have it; only names that some line has."""
+_LOSSES = (
+    "loss train_loss training_loss lm_loss train/loss train_loss_step train/loss_step loss_step reduced_train_loss loss/train"
+    " metric perplexity reward"
+)
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "step": ("step", "global_step", "iteration", "iter", "train_step"),
-    "loss": ("loss", "train_loss", "training_loss", "lm_loss", "lm loss", "train/loss", "metric", "perplexity", "reward"),
+    "loss": ("lm loss", *_LOSSES.split()),
     "rank": ("rank", "global_rank", "worker", "replica"),
     "tokens": ("tokens", "num_tokens", "step_tokens", "samples"),
     "kept": ("kept",),

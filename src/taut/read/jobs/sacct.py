@@ -1,4 +1,6 @@
-"""Slurm's accounting as text: ``sacct`` (``-P``, ``-p`` or its plain columns) with a header and any choice of columns.
+"""Slurm's accounting as text: ``sacct`` (``-P``, ``-p`` or its plain columns) with any choice of columns.
+
+The header may be missing (``-n``): columns are guessed where their values leave no doubt, else ``--columns`` gives them.
 
 Also what ``jobcomp/filetxt`` and ``scontrol show job`` write: ``JobId=3 JobState=PREEMPTED StartTime=…``. One row is one
 attempt: with ``sacct --duplicates`` a job that was requeued has several. Rows of job steps are left out.
@@ -11,14 +13,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
 from taut.read.jobs.job_words import (
     PENDING,
     RUNNING,
+    SECOND,
     SLURM,
     JobLog,
-    Row,
     count_or_null,
     cut,
     elapsed_ns,
@@ -27,11 +30,24 @@ from taut.read.jobs.job_words import (
     outcome,
     table,
     times,
+    without_accelerators,
 )
 
 DELIMITERS = ("|", "\t", ";", ",")
 TELLING = ("state", "start", "end", "elapsed", "submit", "elapsedraw")
-"""A header names a job and at least two of these."""
+"""A header names a job and at least one of these."""
+IDS = {"jobid", "jobidraw"}
+ASK = "--duplicates -P -o JobID,JobName,State,Submit,Start,End,ExitCode,AllocTRES,NodeList"
+"""What to ask sacct for."""
+SAMPLE = 2000
+"""Rows that are looked at to guess what columns hold."""
+_ID = re.compile(r"\d{1,12}(?:_\d{1,9}|_\[[\d,%-]{1,200}\]|\+\d{1,6})?(?:\.\w{1,30})?")
+_STATE = re.compile(
+    r"(?:BOOT_FAIL|CANCELLED(?: by \d{1,10}|\+)?|COMPLETED|COMPLETING|DEADLINE|FAILED|NODE_FAIL|OUT_OF_ME(?:MORY|\+)|PENDING"
+    r"|PREEMPTED|RUNNING|REQUEUED|RESIZING|REVOKED|SUSPENDED|TIMEOUT)"
+)
+_NEVER = ("", "Unknown", "None", "N/A")
+_DATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:?\d\d)?|Unknown|None|N/A|")
 # Of plain columns: sacct knows about a hundred.
 MOST_COLUMNS = 1000
 _DASHES = re.compile(r"-+")
@@ -40,32 +56,127 @@ _PAIR = re.compile(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)")
 
 
 def sniff(head: bytes) -> bool:
-    """A header with a job id and times or states, or records that begin with ``JobId=`` and have a state."""
+    """A header with a job id and a time or a state, rows of both without one, or records that begin with ``JobId=``."""
     text = head.lstrip()
     if text[:6] == b"JobId=":
         return b"JobState=" in text and b"StartTime=" in text
     line, _, rest = text.partition(b"\n")
-    names = _header(line.decode("utf-8", "replace"), rest[:4096].decode("utf-8", "replace"))
-    return bool({"jobid", "jobidraw"} & set(names)) and sum(name in names for name in TELLING) >= 2
+    first = line.decode("utf-8", "replace")
+    names = _header(first, rest[:4096].decode("utf-8", "replace"))
+    known = bool(IDS & set(names)) and any(name in names for name in TELLING) and not {"attempt", "attempts"} & set(names)
+    return known or is_row(first) or _is_queue(first)
+
+
+def is_row(line: str) -> bool:
+    """A row without a header: a job's id first, and a state in capitals."""
+    cells = [cell.strip() for cell in _cells(line)]
+    return len(cells) > 2 and _ID.fullmatch(cells[0]) is not None and any(_STATE.fullmatch(cell) for cell in cells[1:])
+
+
+def _is_queue(line: str) -> bool:
+    words = line.split()
+    return words[:1] == ["JOBID"] and "NODELIST(REASON)" in words
+
+
+def _cells(line: str) -> list[str]:
+    mark = next((d for d in DELIMITERS if d in line), None)
+    return line.split(mark) if mark else line.split()
 
 
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of one file."""
     text = bytes(data).decode("utf-8", "replace").lstrip("\ufeff").lstrip()
-    rows = _records(text) if text.startswith("JobId=") else _rows(text, label)
+    rows = _records(text) if text.startswith("JobId=") else _rows(_with_header(text, label), label)
     jobs = [{key: text.strip() for key, text in row.items()} for row in rows if row["job"].strip() and "." not in row["job"]]
     if not jobs:
         raise InputRefused(label, "a job list of Slurm without a job", "name more jobs or a longer time to sacct (-j, -S)")
     submit, (start, bare), end = (times([row[key] for row in jobs]) for key in ("submit", "start", "end"))
     spans = zip(jobs, submit[0].tolist(), start.tolist(), end[0].tolist(), strict=True)
     found = [_attempt(row, *span) for row, *span in spans]
+    without_accelerators(found, [row["gpus"] == "0" for row in jobs])
     columns = {key: [attempt[key] for attempt in found] for key in found[0]}
     return JobLog(label, table(columns, label), zoneless=bare, partial=_unlisted(jobs, label), controller=SLURM)
 
 
+def _with_header(text: str, label: str) -> str:
+    """The text with a header: its own, or the one that its columns have without a doubt."""
+    line, _, rest = text.partition("\n")
+    names = _header(line, rest[:4096])
+    if _is_queue(line):
+        raise InputRefused(label, "what squeue prints: jobs that wait or run now", f"ask for what they did: sacct {ASK}")
+    if IDS & set(names):
+        if not {"start", "end", "elapsed", "elapsedraw"} & set(names):
+            missing = "a job list of Slurm without times: it has no Start, End or Elapsed"
+            raise InputRefused(label, missing, f"ask for them: sacct {ASK}")
+        return text
+    if not is_row(line):
+        return text
+    mark = next((d for d in DELIMITERS if d in line), " ")
+    rows = [[cell.strip() for cell in _cells(one)] for one in text.splitlines()[:SAMPLE] if one.strip()]
+    guessed = guess_columns([row for row in rows if "." not in row[0]])
+    if guessed is None:
+        raise InputRefused(
+            label, "rows of sacct without a header (-n), of which the values do not tell Start and End",
+            "say what was asked for with -o: --columns JobID,State,Start,End",
+        )  # fmt: skip
+    return mark.join(guessed) + "\n" + text
+
+
+def guess_columns(rows: Sequence[Sequence[str]]) -> list[str] | None:
+    """What columns without a header hold, where their values leave no doubt; None unless start and end are among them.
+
+    Three dates that never fall are Submit, Start and End; of two, a third column must tell how long it took.
+    """
+    width = max((len(row) for row in rows), default=0)
+    rows = [row for row in rows if len(row) == width]
+    if not rows:
+        return None
+    columns = list(zip(*rows, strict=True))
+    names = [f"column {k}" for k in range(width)]
+    names[0] = "JobID"
+    dates = [k for k, column in enumerate(columns) if all(_DATED.fullmatch(cell) for cell in column)]
+    for k, column in enumerate(columns[1:], 1):
+        if all(_STATE.fullmatch(cell) for cell in column):
+            names[k] = "State"
+        elif all(re.fullmatch(r"\d{1,3}:\d{1,3}", cell) for cell in column):
+            names[k] = "ExitCode"
+        elif all("=" in cell or not cell for cell in column) and any("cpu=" in cell for cell in column):
+            names[k] = "AllocTRES"
+    at = [times(["" if cell in _NEVER else cell for cell in columns[k]])[0] for k in dates]
+    rising = all(not ((a >= 0) & (b >= 0) & (a > b)).any() for a, b in pairwise(at))
+    lasted = _length_column(columns, at[-2], at[-1]) if len(at) > 1 else None
+    if not rising or not (len(at) == 3 or (len(at) == 2 and lasted is not None)):
+        return None
+    for k, name in zip(dates, ("Submit", "Start", "End")[-len(at) :], strict=True):
+        names[k] = name
+    if lasted is not None:
+        names[lasted] = "Elapsed"
+    return names
+
+
+def _length_column(columns: Sequence[Sequence[str]], start: Ints, end: Ints) -> int | None:
+    """The column that says how long every row took that has a start and an end."""
+    both = [k for k in range(len(start)) if start[k] >= 0 and end[k] >= 0]
+    for number, column in enumerate(columns):
+        if both and all(abs(elapsed_ns(column[k]) - int(end[k] - start[k])) <= SECOND for k in both):
+            return number
+    return None
+
+
+def with_columns(data: bytes, columns: str, label: str) -> bytes:
+    """Rows without a header, behind the one that is given as for ``sacct -o``."""
+    names = [name.strip().partition("%")[0] for name in columns.split(",")]
+    line = bytes(data).lstrip()[:100_000].partition(b"\n")[0].decode("utf-8", "replace")
+    cells = _cells(line.rstrip("|\r"))
+    if len(cells) != len(names):
+        raise InputRefused(label, f"{len(cells)} fields, but --columns names {len(names)}", "name what was asked for with -o")
+    mark = next((d for d in DELIMITERS if d in line), " ")
+    return mark.join(names).encode() + b"\n" + bytes(data).lstrip()
+
+
 def _header(line: str, rest: str) -> list[str]:
     mark = next((d for d in DELIMITERS if d in line), None)
-    columns = line.split() if re.match(r"[-\s]+\n", rest) else []
+    columns = line.split() if re.match(r"[-\s]+\n", rest) or line[:1] == " " or IDS & {line.lower().split(" ", 1)[0]} else []
     names = columns if mark is None else line.strip().split(mark)
     return [name.strip().strip('"').lower() for name in names]
 
@@ -75,18 +186,22 @@ def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
     lines = text.splitlines() or [""]
     mark = next((d for d in DELIMITERS if d in lines[0]), None)
     names = _header(lines[0], lines[1] + "\n" if len(lines) > 1 else "")
-    spans = [found.span() for found in _DASHES.finditer(lines[1])] if mark is None and len(lines) > 1 else []
+    ruled = mark is None and len(lines) > 1 and not lines[1].strip(" -")
+    spans = [found.span() for found in _DASHES.finditer(lines[1])] if ruled else []
     if len(spans) > MOST_COLUMNS:
         raise TooLarge(label, f"{len(spans):,} columns", f"ask sacct for fewer than {MOST_COLUMNS:,} fields")
     for number, line in enumerate(lines[1:], 2):
-        if not line.strip() or (mark is None and number == 2):
+        if not line.strip() or (ruled and number == 2):
             continue
-        cells = line.split(mark) if mark else [line[a:b].strip().removesuffix("+") for a, b in spans]
+        cells = [line[a:b].strip().removesuffix("+") for a, b in spans] if ruled else line.split(mark)
         if [cell.strip().lower() for cell in cells[: len(names)]] == names:
             continue  # files joined together repeat their header
-        if len(cells) < len(names) and mark:
+        if (len(cells) < len(names) and not ruled) or (len(cells) > len(names) and mark is None and not ruled):
             if number == len(lines):
                 return  # torn while it was written
+            if mark is None:
+                why = f"{len(cells)} words instead of {len(names)}: where its columns begin is not told"
+                raise InputRefused(f"{label}:{number}", why, "ask sacct for -P, which separates them by |")
             raise InputRefused(
                 f"{label}:{number}", f"{len(cells)} fields instead of {len(names)}", "cut the file before this line"
             )
@@ -107,13 +222,18 @@ def _named(row: dict[str, str]) -> dict[str, str]:
         "elapsed": row.get("elapsedraw") or row.get("elapsed", ""),
         "reason": row.get("reason", ""),
         "exit": row.get("exitcode", ""),
-        "gpus": str(gpus) if gpus > 0 else _gres(row),
-        "cpus": row.get("alloccpus") or row.get("ncpus", ""),
+        "gpus": str(gpus) if gpus > 0 else _gres(row) or ("0" if gpus == 0 else ""),
+        "cpus": row.get("alloccpus") or row.get("ncpus") or _cpus(tres),
         "nodecount": row.get("nnodes") or row.get("allocnodes", ""),
         "nodes": row.get("nodelist", ""),
         "restarts": row.get("restarts", ""),
         "limit": row.get("timelimit") or _minutes(row.get("timelimitraw", "")),
     }
+
+
+def _cpus(tres: str) -> str:
+    found = re.search(r"(?:^|,)cpu=(\d{1,9})", tres)
+    return found[1] if found else ""
 
 
 def _gres(row: dict[str, str]) -> str:
@@ -145,7 +265,7 @@ def _records(text: str) -> Iterator[dict[str, str]]:
             "elapsed": pairs.get("RunTime", ""),
             "reason": pairs.get("Reason", ""),
             "exit": pairs.get("ExitCode", ""),
-            "gpus": str(gpus) if gpus > 0 else "",
+            "gpus": str(gpus) if gpus >= 0 else "",
             "cpus": pairs.get("ProcCnt") or pairs.get("NumCPUs", ""),
             "nodecount": pairs.get("NodeCnt") or pairs.get("NumNodes", ""),
             "nodes": pairs.get("NodeList", ""),
@@ -159,7 +279,7 @@ def _array(pairs: dict[str, str]) -> str:
     return f"{pairs.get('ArrayJobId', '')}_{task}" if task.isdecimal() and "ArrayJobId" in pairs else pairs.get("JobId", "")
 
 
-def _attempt(row: dict[str, str], submit_ns: int, start_ns: int, end_ns: int) -> Row:
+def _attempt(row: dict[str, str], submit_ns: int, start_ns: int, end_ns: int) -> dict[str, str | int]:
     """The columns of one attempt."""
     word = outcome(row["state"])
     start_ns, end_ns = _span(start_ns, end_ns, elapsed_ns(row["elapsed"]), word)

@@ -7,7 +7,18 @@ import msgspec
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.jobs.job_words import RUNNING, SECOND, SLURM, JobLog, count_or_null, cut, held, outcome, table_of
+from taut.read.jobs.job_words import (
+    RUNNING,
+    SECOND,
+    SLURM,
+    JobLog,
+    count_or_null,
+    cut,
+    held,
+    outcome,
+    table_of,
+    without_accelerators,
+)
 from taut.read.jobs.sacct import placed_nodes, telling_reason
 from taut.read.json_fields import under
 
@@ -43,7 +54,11 @@ def load(data: bytes, label: str) -> JobLog:
         jobs = msgspec.json.decode(bytes(data), type=_Answer).jobs
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputRefused(label, f"not readable as the JSON of sacct ({str(error)[:120]})", "write it again") from None
-    rows = [_row(job) for job in jobs if count_or_null(_number(job.job_id), MOST_ID) > 0]
+    jobs = [job for job in jobs if count_or_null(_number(job.job_id), MOST_ID) > 0]
+    rows = [_row(job) for job in jobs]
+    without_accelerators(
+        rows, [bool(_resources(job)) and row["unit"] != "accelerator" for job, row in zip(jobs, rows, strict=True)]
+    )
     if not rows:
         raise InputRefused(label, "a job list of Slurm without a job", "name more jobs or a longer time to sacct (-j, -S)")
     return JobLog(label, table_of(rows, label)[0], controller=SLURM)
@@ -96,10 +111,15 @@ def _id(job: _Job) -> str:
     return f"{parent}_{task}" if parent > 0 and task >= 0 else str(own)
 
 
-def _held(job: _Job) -> tuple[int, str]:
+def _resources(job: _Job) -> list[Json]:
     rows = under(job.tres, "allocated") or under(job.tres, "requested")
+    return rows if isinstance(rows, list) else []
+
+
+def _held(job: _Job) -> tuple[int, str]:
+    rows = _resources(job)
     found = {"gpu": NULL, "cpu": NULL, "node": NULL}
-    for row in rows if isinstance(rows, list) else ():
+    for row in rows:
         kind, name = under(row, "type"), _word(under(row, "name"))
         key = "gpu" if kind == "gres" and name.partition(":")[0] == "gpu" else kind
         if isinstance(key, str) and key in found:

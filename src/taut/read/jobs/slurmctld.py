@@ -1,19 +1,28 @@
-"""The log of Slurm's controller: when jobs were queued, started, preempted, requeued after a failed node, and ended."""
+"""Logs of Slurm's controller, or of the daemon on a node: when jobs were queued, started, preempted, requeued, and ended.
+
+Lines of all versions since 14.11, with the date in brackets or behind what syslog, journald or a container put before them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.slurm_actions import Decisions
+from taut.read.actions.slurm_actions import Decisions, J
 from taut.read.jobs import job_words as words
+from taut.read.jobs.daemon_lines import NAMED, DaemonLines
 from taut.read.jobs.job_words import SLURM, JobLog, check_attempts, cut, held, hosts, table_of
 
-_LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\] (.*)")
-_JOB = re.compile(r"JobId=(\d{1,12}(?:_\d{1,9})?)")
-_HEAD = re.compile(rb"\s*\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_JOB = re.compile(r"\b(?:Job(?:Id|ID)=|[Jj]ob(?:_id|Id)?[ =])(\d{1,12})(?:_(\d{1,9}))?")
+_OF_NODE = re.compile(r"\[(\d{1,12})\.batch\] ")
+_OWN = re.compile(rb"^\[(?:\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d:\d\d", re.MULTILINE)
+_SAYS = (b"_slurm_rpc_", b"job_complete:", b"sched: Allocate", b"_start_job: Started", b"Launching batch job")
+"""What only Slurm's daemons say."""
+# A start that is told again within this time, on the same nodes, is the same.
+TOLD_TWICE_S = 5.0
 Attempt = dict[str, "str | int"]
 BLANK: Attempt = {
     "submit_ns": "", "start_ns": "", "end_ns": "", "outcome": "", "accelerators": NULL, "unit": "", "nodes": "", "reason": "",
@@ -23,8 +32,15 @@ BLANK: Attempt = {
 
 
 def sniff(head: bytes) -> bool:
-    """Lines that begin with a date in brackets and speak of jobs, or of the controller itself."""
-    return _HEAD.match(head) is not None and (b"JobId=" in head or b"slurmctld" in head)
+    """Dated lines that speak of jobs as Slurm's daemons do, or of the controller itself, behind whatever prefix."""
+    begin = head.lstrip()
+    if begin[:1] == b"{":  # journalctl -o json
+        return b'"__REALTIME_TIMESTAMP"' in head and re.search(rb'"slurm(?:ctld|d)"', head) is not None
+    if _OWN.match(begin):
+        return b"JobId=" in head or b"slurmctld" in head or any(word in head for word in _SAYS)
+    return NAMED.search(head) is not None or (
+        any(word in head for word in _SAYS) and re.search(rb"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", head) is not None
+    )
 
 
 class _Jobs:
@@ -37,6 +53,9 @@ class _Jobs:
         """The attempt of each job that runs."""
         self.queued: dict[str, str] = {}
         """When a job was queued last."""
+        self.started: set[str] = set()
+        self.arrays: set[str] = set()
+        """Arrays of which a task was started."""
 
     def add(self, job: str, outcome: str, **known: str | int) -> Attempt:
         """One attempt more."""
@@ -45,13 +64,32 @@ class _Jobs:
         check_attempts(len(self.attempts), self.label)
         return attempt
 
+    def queue(self, job: str, at: str) -> None:
+        """A job waits, unless it runs already."""
+        if job not in self.open:
+            self.queued.setdefault(job, at)
+
     def start(self, job: str, at: str, nodes: str) -> None:
-        """A job was given its nodes."""
+        """A job was given its nodes, or has to wait for them."""
+        if nodes in ("", "(null)"):
+            self.queue(job, at)
+            return
+        if job in self.open and nodes == self.open[job]["nodes"] and _near(str(self.open[job]["start_ns"]), at):
+            return
         self.end(job, at, "", "")
         count, unit = held(None, nodes=hosts(nodes))
+        array = job.partition("_")[0]
         queued = self.queued.pop(job, "")
+        if array != job:
+            self.arrays.add(array)
+            queued = queued or ("" if job in self.started else self.queued.get(array, ""))
+        self.started.add(job)
         about: Attempt = {"nodes": cut(nodes), "accelerators": count, "unit": unit}
         self.open[job] = self.add(job, words.RUNNING, submit_ns=queued, start_ns=at, **about)
+
+    def waiting(self) -> dict[str, str]:
+        """What was never started; an array of which some tasks were told apart is no job itself."""
+        return {job: at for job, at in self.queued.items() if job not in self.arrays}
 
     def end(self, job: str, at: str, outcome: str, reason: str) -> None:
         """The attempt that runs, if one does, is over."""
@@ -62,19 +100,32 @@ class _Jobs:
         """A job was cancelled, whether it ran or waited."""
         if job in self.open:
             self.end(job, at, words.CANCELLED, reason)
-        elif job in self.queued:
+        elif job in self.queued and job not in self.arrays:
             self.add(job, words.CANCELLED, submit_ns=self.queued.pop(job), end_ns=at, reason=cut(reason))
+
+
+def _near(one: str, other: str) -> bool:
+    try:
+        gap = datetime.fromisoformat(other) - datetime.fromisoformat(one)
+    except (ValueError, TypeError):
+        return False
+    return abs(gap.total_seconds()) <= TOLD_TWICE_S
 
 
 Effect = Callable[[_Jobs, str, str, "re.Match[str]"], None]
 
 
 def _submitted(jobs: _Jobs, job: str, at: str, _: re.Match[str]) -> None:
-    jobs.queued[job] = at
+    jobs.queue(job, at)
 
 
 def _started(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
     jobs.start(job, at, found["nodes"])
+
+
+def _launched(jobs: _Jobs, job: str, at: str, _: re.Match[str]) -> None:
+    if job not in jobs.open:
+        jobs.start(job, at, "its node")
 
 
 def _ended(outcome: str, again: bool = False) -> Effect:
@@ -91,58 +142,100 @@ def _exited(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
     jobs.end(job, at, words.COMPLETED if code == "0" else words.FAILED, "" if code == "0" else f"exit code {code}")
 
 
+def _waited(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
+    """The status as the node's daemon has it: the exit code above a byte, the signal in it."""
+    code, by = divmod(int(found["status"]), 256)
+    why = f"exit code {code}" if code else f"signal {by & 127}" if by else ""
+    jobs.end(job, at, words.FAILED if why else words.COMPLETED, why)
+
+
 def _killed(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
     jobs.cancel(job, at, found["why"])
 
 
-EFFECTS: tuple[tuple[re.Pattern[str], Effect], ...] = (
-    (re.compile(r"_slurm_rpc_submit_batch_job: JobId="), _submitted),
-    (re.compile(r"sched: (?:_slurm_rpc_)?[Aa]llocate(?:_resources)? JobId=\S+ NodeList=(?P<nodes>\S+)"), _started),
-    (re.compile(r"_start_job: Started JobId=\S+ in \S+ on (?P<nodes>\S+)"), _started),
-    (re.compile(r"preempted JobId=\S+ has been requeued (?P<why>.*)"), _ended(words.PREEMPTED, again=True)),
-    (re.compile(r"preempted JobId=\S+ has been (?:killed|cancelled|checkpointed) (?P<why>.*)"), _ended(words.PREEMPTED)),
-    (re.compile(r"requeue job JobId=\S+ due to (?P<why>failure of node.*)"), _ended(words.NODE_FAILED, again=True)),
-    (re.compile(r"Killing JobId=\S+ on (?P<why>failed node.*)"), _ended(words.NODE_FAILED)),
-    (re.compile(r"[Rr]equeuing JobId="), _ended(words.CANCELLED, again=True)),
-    (re.compile(r"_slurm_rpc_requeue:.*(?P<why>requeued?)"), _ended(words.CANCELLED, again=True)),
-    (re.compile(r"[Tt]ime limit exhausted for JobId=(?P<why>)"), _ended(words.TIMED_OUT)),
-    (re.compile(r"_job_complete: JobId=\S+ OOM failure"), _ended(words.OUT_OF_MEMORY)),
-    (re.compile(r"_job_complete: JobId=\S+ WEXITSTATUS (?P<code>\d+)"), _exited),
-    (re.compile(r"_job_complete: JobId=\S+ WTERMSIG (?P<why>\d+)"), _ended(words.FAILED)),
-    (re.compile(r"_slurm_rpc_kill_job2?: .*JobId=\S+ (?P<why>.*)"), _killed),
+def _signalled(jobs: _Jobs, job: str, at: str, found: re.Match[str]) -> None:
+    if (found["state"] == "running") == (job in jobs.open):
+        jobs.cancel(job, at, "")
+
+
+EFFECTS: tuple[tuple[str, re.Pattern[str], Effect], ...] = (
+    ("submit_batch", re.compile(rf"_slurm_rpc_submit_batch_(?:pack_|het_)?job:? {J}"), _submitted),
+    ("llocate", re.compile(rf"(?:sched: )?(?:_slurm_rpc_)?[Aa]llocate(?:_resources)?:? {J} NodeList=(?P<nodes>\S*)"), _started),
+    ("Started", re.compile(rf"(?:_start_job|backfill): Started {J} in \S+ on (?P<nodes>\S+)"), _started),
+    ("Launching", re.compile(rf"Launching batch {J} for UID"), _launched),
+    ("preempted", re.compile(rf"preempted {J} has been requeued(?P<why>.*)"), _ended(words.PREEMPTED, again=True)),
+    (
+        "preempted",
+        re.compile(rf"preempted {J} has been (?:killed|cancell?ed|checkpointed)(?P<why>.*)"),
+        _ended(words.PREEMPTED),
+    ),
+    (
+        "requeue",
+        re.compile(rf"requeue (?:job )?{J} due to (?P<why>(?:failure of node|node failure).*)"),
+        _ended(words.NODE_FAILED, True),
+    ),
+    ("missing", re.compile(rf"{J} missing from (?P<why>batch node.*), Requeuing"), _ended(words.NODE_FAILED, again=True)),
+    ("missing", re.compile(rf"{J} missing from (?P<why>batch node.*)"), _ended(words.NODE_FAILED)),
+    ("Killing", re.compile(rf"Killing {J} on (?P<why>failed node.*)"), _ended(words.NODE_FAILED)),
+    ("job_complete", re.compile(rf"job_complete: (?P<why>requeue) {J}"), _ended(words.CANCELLED, again=True)),
+    ("equeuing", re.compile(rf"[Rr]equeuing {J}"), _ended(words.CANCELLED, again=True)),
+    ("rpc_requeue", re.compile(r"_slurm_rpc_requeue:.*(?P<why>requeued?)"), _ended(words.CANCELLED, again=True)),
+    ("ime limit", re.compile(rf"[Tt]ime limit exhausted for {J}(?P<why>)"), _ended(words.TIMED_OUT)),
+    ("CANCELLED AT", re.compile(r"CANCELLED AT \S+ DUE TO TIME LIMIT(?P<why>)"), _ended(words.TIMED_OUT)),
+    ("CANCELLED AT", re.compile(r"CANCELLED AT \S+ DUE TO PREEMPTION(?P<why>)"), _ended(words.PREEMPTED)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* OOM failure"), _ended(words.OUT_OF_MEMORY)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* WEXITSTATUS (?P<code>\d+)"), _exited),
+    ("job_complete", re.compile(rf"job_complete: {J}.* WTERMSIG (?P<why>\d+)"), _ended(words.FAILED)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* (?P<why>cancelled by node failure)"), _ended(words.NODE_FAILED)),
+    ("job_complete", re.compile(rf"job_complete: {J}.* (?P<why>cancelled by interactive user)"), _ended(words.CANCELLED)),
+    (
+        "REQUEST_COMPLETE",
+        re.compile(r"sending REQUEST_COMPLETE_BATCH_SCRIPT, error:\s*\d+,? status:?\s*(?P<status>\d{1,6})"),
+        _waited,
+    ),
+    ("CANCELLED AT", re.compile(r"CANCELLED AT \S+ (?P<why>)"), _killed),
+    ("kill_job", re.compile(rf"_slurm_rpc_kill_jobs?2?: .*{J} (?P<why>.*)"), _killed),
+    ("job_signal", re.compile(rf"job_signal: 9 of (?P<state>running|pending) {J} successful"), _signalled),
 )
-"""What a line means for a job: the first that fits."""
+"""A word of a line, the line, and what it means for a job: the first that fits."""
+_WORD = re.compile("|".join(dict.fromkeys(word for word, *_ in EFFECTS)))
+_BY_WORD = {word: tuple(one for one in EFFECTS if one[0] in word) for word, *_ in EFFECTS}
+"""What may fit where a line has this word alone."""
 
 
 def load(data: bytes, label: str) -> JobLog:
     """The attempts of all jobs in the log; what still runs is followed to the log's end."""
-    jobs, decisions, last = _Jobs(label), Decisions(), ""
-    seen: set[str] = set()
-    for line in bytes(data).decode("utf-8", "replace").splitlines():
-        found = _LINE.match(line[:2000])
+    jobs, decisions, lines = _Jobs(label), Decisions(), DaemonLines(bytes(data))
+    seen: set[tuple[str, str]] = set()
+    for at, text in lines:
+        found = _JOB.search(text) or _OF_NODE.search(text)
         if not found:
             continue
-        last, text = found.groups()
-        job = _JOB.search(text)
-        if job and line in seen:
+        if (at, text) in seen:
             decisions.repeated += 1
-        elif job:
-            seen.add(line)
-            _apply(jobs, job[1], last, text)
-            decisions.read(job[1], last, text)
-    for job_id, at in jobs.queued.items():
-        jobs.add(job_id, words.PENDING, submit_ns=at)
+            continue
+        seen.add((at, text))
+        job = "_".join(filter(None, found.groups()))
+        _apply(jobs, job, at, text)
+        decisions.read(job, at, text)
+    for job, at in jobs.waiting().items():
+        jobs.add(job, words.PENDING, submit_ns=at)
     if not jobs.attempts:
-        raise InputRefused(label, "a controller's log without a job", "keep the lines that name a JobId")
+        raise InputRefused(label, "a log of Slurm's daemons without a job", "keep the lines that name a JobId")
     for attempt in jobs.open.values():
-        attempt["end_ns"] = last
-    attempts, _ = table_of(jobs.attempts, label)
-    return JobLog(label, attempts, zoneless=True, controller=SLURM, control=decisions.log(label))
+        attempt["end_ns"] = lines.last
+    attempts, bare = table_of(jobs.attempts, label)
+    return JobLog(
+        label, attempts, zoneless=bare, yearless=lines.yearless, controller=SLURM, control=decisions.log(label),
+    )  # fmt: skip
 
 
 def _apply(jobs: _Jobs, job: str, at: str, text: str) -> None:
-    for pattern, effect in EFFECTS:
-        found = pattern.search(text)
+    has = set(_WORD.findall(text))
+    if not has:
+        return
+    for word, pattern, effect in _BY_WORD[has.pop()] if len(has) == 1 else EFFECTS:
+        found = pattern.search(text) if word in text else None
         if found:
             effect(jobs, job, at, found)
             return

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import msgspec
 
 from taut.core.errors import InputRefused
+from taut.core.reporting import dated
 from taut.core.tables import Trace
 from taut.read.metrics.rank_metrics import host_in, hosts_of, ranks_of, traced
 from taut.read.metrics.reader import matrix
@@ -45,13 +45,9 @@ def fetch(url: str, trace: Trace, mapped: Map = USUAL) -> Metrics:
             found += _samples(server, f"{{__name__={_quoted(name)}{hosts}}}", first, last)
             check_series(len(found), server.name)
     if not any(len(one.value) for one in found):
-        why = f"holds no metrics that taut knows between {_date(first)} and {_date(last)}"
+        why = f"holds no metrics that taut knows between {dated(first)} and {dated(last)}"
         raise InputRefused(server.name, why, "check that it still keeps that time; docs/metrics.md lists the names")
     return _of_the_job(gather(server.name, found, mapped=mapped), trace)
-
-
-def _date(time_ns: int) -> str:
-    return f"{datetime.fromtimestamp(time_ns // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _quoted(text: str) -> str:

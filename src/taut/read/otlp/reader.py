@@ -19,16 +19,20 @@ from taut.read.contents import Service, Spans
 from taut.read.merge import left_out
 from taut.read.otlp import span_actions, span_columns
 from taut.read.otlp.span_calls import Participants, calls, participants
+from taut.read.otlp.span_failures import failures
 from taut.read.otlp.span_ops import MOST_LANES, Layout
 from taut.read.otlp.span_tree import build_tree
 
 BOM = b"\xef\xbb\xbf"
-_FIRST_KEY = re.compile(rb'\s*+(?:\[\s*+)?\{\s*+"resourceSpans"\s*+:')
+_FIRST_KEY = re.compile(
+    rb'\s*+(?:\[\s*+)?\{\s*+(?:"trace"\s*+:\s*+\{\s*+)?"(?:resourceSpans|batches)"\s*+:\s*+\[\s*+(?:\{\s*+"(?:resource|scopeSpans|'
+    rb'instrumentationLibrarySpans|schemaUrl)"|\]|$)|\s*+(?:\[\s*+)?\{\s*+"resourceSpans"\s*+:'
+)
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:
-    """A JSON object (or a list of them) whose first key is ``resourceSpans``."""
+    """A JSON object (or a list of them) whose first key is ``resourceSpans``; or what Tempo answers."""
     return _FIRST_KEY.match(head.removeprefix(BOM)) is not None
 
 
@@ -68,6 +72,7 @@ def gather(parts: Sequence[Spans], refused: Sequence[InputRefused], *, name: str
         timer_ns=1,
         waits_recorded=True,
         actions=actions,
+        failures=failures(tree, layout.words),
         partial=notes,
         counts={**tree.counts, **totals},
     )

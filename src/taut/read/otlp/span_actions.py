@@ -100,21 +100,31 @@ def _find_retries(attempts: _Attempts) -> None:
 
 
 def _find_in_group(attempts: _Attempts, group: list[int]) -> None:
+    """Retries among spans of one name under one parent: of the failed ones; one that is numbered may follow any other."""
     tree = attempts.tree
-    open_rows: list[int] = []
-    for row in group:
+    every: list[int] = []
+    failed: list[int] = []
+    followed: set[int] = set()
+    at = np.array(group, dtype=np.int64)
+    for row, start, fails in zip(group, tree.start[at].tolist(), tree.failed[at].tolist(), strict=True):
         known = tree.known.of(row)
-        for other in open_rows[: -LOOK_BACK - 1 : -1]:
+        pool = every if known.resend else failed
+        for place in range(len(pool) - 1, max(len(pool) - LOOK_BACK, 0) - 1, -1):
+            other = pool[place]
+            if other in followed or start < tree.end[other]:
+                continue
             before = tree.known.of(other)
             differs = bool(known.content and before.content and known.content != before.content)
-            later = tree.start[row] >= tree.end[other]
             numbered = known.resend > before.resend
-            if not differs and later and (numbered or (tree.failed[other] and not known.resend)):
+            if not differs and (numbered or (not known.resend and tree.failed[other])):
                 same = bool(known.content and known.content == before.content)
                 attempts.add(row, other, "retry", guessed=not (numbered or same))
-                open_rows.remove(other)
+                followed.add(other)
+                del pool[place]
                 break
-        open_rows.append(row)
+        every.append(row)
+        if fails:
+            failed.append(row)
 
 
 def _find_fallbacks(attempts: _Attempts) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -12,30 +11,19 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.read.contents import Facts, Service, Spans
+from taut.read.otlp.span_facts import FAR_NS, Number, facts_of, scalar, text_of, whole
 
 # Span kinds of OpenTelemetry; whatever else is internal.
 SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
-# Times beyond this many ns are no times, and their sums would overflow.
-FAR_NS = 4_000_000_000_000_000_000
-MOST_QUEUED_S = 1e6
 _KINDS: dict[int | str | None, int] = {
     f"SPAN_KIND_{word}": kind
     for word, kind in (("SERVER", SERVER), ("CLIENT", CLIENT), ("PRODUCER", PRODUCER), ("CONSUMER", CONSUMER))
 } | {kind: kind for kind in range(CONSUMER + 1)}
 _ERRORS = (2, "2", "STATUS_CODE_ERROR")
+# What is kept of the message of a failed span.
+MESSAGE = 100
 _NONE = msgspec.Raw(b"[]")
 _NO_STATUS = msgspec.Raw(b"{}")
-
-# What names the far end of a call that left no span of its own, the most specific first.
-FAR = (
-    "peer.service", "gen_ai.request.model", "gen_ai.response.model", "db.system.name", "db.system",
-    "messaging.destination.name", "rpc.service", "server.address", "net.peer.name", "gen_ai.provider.name", "gen_ai.system",
-)  # fmt: skip
-# Attributes by which two calls are known to ask the same; so are those that begin with one of GEN_AI_CONTENT.
-CONTENT = frozenset(["url.full", "http.url", "http.target", "db.query.text", "db.statement", "rpc.method", "input.value"])
-GEN_AI_CONTENT = ("gen_ai.input.", "gen_ai.prompt", "gen_ai.tool.call.arguments")
-
-Number = int | str | float | None
 
 
 class Span(msgspec.Struct, gc=False):
@@ -87,6 +75,7 @@ class Status(msgspec.Struct, gc=False):
     """How a span ended."""
 
     code: int | str | None = None
+    message: str | None = None
 
 
 class Resource(msgspec.Struct):
@@ -113,6 +102,15 @@ class Document(msgspec.Struct):
     """One export: what a line of the file holds."""
 
     resourceSpans: list[ResourceSpans] = []
+    batches: list[ResourceSpans] = []
+    """What Tempo calls them."""
+    trace: Document | None = None
+    """What Tempo puts around them."""
+
+    @property
+    def parts(self) -> list[ResourceSpans]:
+        """The spans by service instance."""
+        return self.resourceSpans or self.batches or (self.trace.resourceSpans or self.trace.batches if self.trace else [])
 
 
 _DOCUMENT, _DOCUMENTS = msgspec.json.Decoder(Document), msgspec.json.Decoder(list[Document])
@@ -125,7 +123,7 @@ def decode(data: bytes | bytearray, label: str) -> Spans:
     out = Spans(label)
     start, end = list[Number](), list[Number]()
     for document in _documents(data, label, out.partial):
-        for part in document.resourceSpans:
+        for part in document.parts:
             service = len(out.services)
             out.services.append(_service(part.resource))
             for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans):
@@ -204,14 +202,28 @@ def _add_details(out: Spans, spans: list[Span], first: int) -> None:
     for row, s in enumerate(spans, first):
         if len(s.attributes) > 2:
             raw = bytes(s.attributes)
-            if b"gen_ai." in raw or b"resend_count" in raw:
-                out.facts[row] = facts(raw)
+            if b"gen_ai." in raw or b"resend_count" in raw or b"openinference." in raw:
+                known = out.facts[row] = facts(raw)
+                if kind[row] < SERVER and known.calls_model:
+                    kind[row] = CLIENT
             elif kind[row] == CLIENT or kind[row] == PRODUCER or failed[row]:
                 out.raw[row] = raw
         if len(s.events) > 2 and b"queue" in bytes(s.events):
             _add_queue_time(out, row, s)
         if len(s.links) > 2:
             _add_link(out, row, s)
+        if failed[row]:
+            _add_message(out, row, s)
+
+
+def _add_message(out: Spans, row: int, span: Span) -> None:
+    """Keep what a failed span says of its failure, where no attribute names it."""
+    if b'"message"' not in bytes(span.status):
+        return
+    known = out.facts.get(row) or facts(out.raw.get(row, b"[]"))
+    if not known.error:
+        known.error = text_of(_STATUS.decode(span.status).message)[:MESSAGE]
+        out.facts[row] = known
 
 
 def _failed(status: msgspec.Raw) -> bool:
@@ -227,29 +239,14 @@ def facts(raw: bytes) -> Facts:
         pairs = _PAIRS.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return Facts()
-    out, best = Facts(), len(FAR)
-    content: list[bytes] = []
-    for pair in pairs:
-        key = pair.key
-        field_of = _FIELDS.get(key)
-        place = _FAR.get(key, best)
-        if field_of is not None or place < best:
-            value = _plain(pair.value)
-            if field_of is not None:
-                setattr(out, field_of[0], field_of[1](value))
-            if place < best and (text := _text(value)):
-                out.far, best = text, place
-        elif key in CONTENT or key.startswith(GEN_AI_CONTENT):
-            content.append(key.encode("utf-8", "replace") + b"\0" + bytes(pair.value))
-    if content:
-        digest = hashlib.blake2b(b"\0".join(sorted(content)), digest_size=7).digest()
-        out.content = int.from_bytes(digest, "big") or 1  # 0 stands for nothing recorded
-    return out
+    return facts_of([(pair.key, pair.value) for pair in pairs], _plain)
 
 
 def _plain(raw: msgspec.Raw) -> Number:
     """The value of an attribute, None if it is a list or a table; plain text, which most are, is cut out of the JSON."""
     text = bytes(raw)
+    if text[:1] != b"{":  # Jaeger's tags have bare values
+        return scalar(text)
     if text.startswith(b'{"stringValue":"') and b"\\" not in text and text.count(b'"') == 4:
         return text[16:-2].decode("utf-8", "replace")
     try:
@@ -259,38 +256,6 @@ def _plain(raw: msgspec.Raw) -> Number:
     if value.stringValue is not None:
         return value.stringValue
     return value.intValue if value.intValue is not None else value.doubleValue
-
-
-def _text(value: Number) -> str:
-    return str(value)[:200] if isinstance(value, (str, int)) else ""
-
-
-def whole(value: Number) -> int:
-    """A count or a time out of a number or its text; -1 for anything else."""
-    try:
-        found = -1 if value is None else int(value)
-    except (ValueError, OverflowError):
-        return -1
-    return found if 0 <= found < FAR_NS else -1
-
-
-def _queued(seconds: Number) -> int:
-    try:
-        value = 0.0 if seconds is None else float(seconds)
-    except (ValueError, OverflowError):
-        return 0
-    return round(value * 1e9) if 0 < value < MOST_QUEUED_S else 0
-
-
-_FIELDS: dict[str, tuple[str, Callable[[Number], str | int]]] = {
-    "gen_ai.operation.name": ("operation", _text), "gen_ai.tool.name": ("tool", _text), "error.type": ("error", _text),
-    "gen_ai.request.model": ("model", _text),
-    "http.request.resend_count": ("resend", lambda value: min(max(whole(value), 0), 1 << 30)),
-    "gen_ai.usage.input_tokens": ("tokens_in", whole), "gen_ai.usage.prompt_tokens": ("tokens_in", whole),
-    "gen_ai.usage.output_tokens": ("tokens_out", whole), "gen_ai.usage.completion_tokens": ("tokens_out", whole),
-    "gen_ai.latency.time_in_queue": ("queued_ns", _queued),
-}  # fmt: skip
-_FAR = {key: place for place, key in enumerate(FAR)}
 
 
 def _add_queue_time(out: Spans, row: int, span: Span) -> None:
@@ -331,7 +296,7 @@ _HOST = ("host.id", "host.name", "k8s.node.name")
 
 
 def _service(resource: Resource) -> Service:
-    found = {pair.key: _text(_plain(pair.value)) for pair in resource.attributes}
+    found = {pair.key: text_of(_plain(pair.value)) for pair in resource.attributes}
     host = next((found[key] for key in _HOST if found.get(key)), "")
     instance = next((found[key] for key in _INSTANCE if found.get(key)), "")
     if not instance:
