@@ -31,6 +31,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -1259,16 +1260,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, help="names of cases, or regular expressions")
-    parser.add_argument("--keep", type=Path, default=Path("fault-cases"), help="folder for traces, results and truths")
+    parser.add_argument("--keep", type=Path, help="folder for traces, results and truths; they are deleted if none is given")
     parser.add_argument("--taut", default=f"{sys.executable} -m taut", help="command to run")
     given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as fresh:
+        run(given, given.keep or Path(fresh))
+
+
+def run(given: argparse.Namespace, folder: Path) -> None:
+    """Judge the cases that are asked for, and print the table."""
     print("| case | truth: wanted, place, what mending saves | answer | right | why not |\n|---|---|---|---|---|")
     right = total = 0
     for name, case in cases(given.seed).items():
         if given.only and not any(re.fullmatch(one, name) for one in given.only):
             continue
         try:
-            judged = judge(case, name, given.keep / name, given.taut.split())
+            judged = judge(case, name, folder / name, given.taut.split())
         except subprocess.TimeoutExpired:
             judged = Judged(False, case.want, "no answer in 300 s", "too slow")
         total += 1

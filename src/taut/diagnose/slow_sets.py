@@ -42,6 +42,8 @@ UNEQUAL, ASSUMED = 0.05, 8
 """Healthy ranks are taken to differ by at least this spread for the same work: devices of one model do, by 1 to 4 % in surveys
 of large clusters (8 to 22 % from the slowest to the quickest), hosts add to it, and a run that shows less may have few of them.
 A spread that is assumed counts like one that is known from so many degrees of freedom."""
+DOUBTFUL = 0.03
+"""The same where nobody is accused, and the run is only not called healthy."""
 LEAST_CLASS = 0.1
 """Classes that hold less than this share of all own work are not tested apart."""
 LEAST_PAIRS = 4
@@ -197,10 +199,10 @@ def _minority(level: Floats, known: Mask) -> tuple[Mask, float]:
     return heap, likely
 
 
-def _gap(x: Floats, at: int) -> float:
-    """The gap below place ``at`` of sorted values, in spreads inside the two parts."""
+def _gap(x: Floats, at: int, least: float = UNEQUAL) -> float:
+    """The gap below place ``at`` of sorted values, in spreads inside the two parts, of at least so much."""
     squares = sum(float(((part - part.mean()) ** 2).sum()) for part in (x[:at], x[at:]))
-    return float((x[at] - x[at - 1]) / max(np.sqrt(squares / (len(x) - 2)), UNEQUAL))
+    return float((x[at] - x[at - 1]) / max(np.sqrt(squares / (len(x) - 2)), least))
 
 
 def _series(graph: Graph, blame: Blame) -> list[Floats]:
@@ -358,7 +360,7 @@ def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | No
     at = int(cuts[np.argmax(x[cuts] - x[cuts - 1])])
     faster, slower = x[:at], x[at:]
     # The cut is chosen, so half of the values tell.
-    if student_tail(_gap(x, at), max((count - 1) // 2, 2)) > FALSE_ALARMS or faster.mean() <= 0:
+    if student_tail(_gap(x, at, DOUBTFUL), max((count - 1) // 2, 2)) > FALSE_ALARMS or faster.mean() <= 0:
         return None
     share = float(slower.mean() / faster.mean() - 1)
     ops = np.flatnonzero(own & np.isin(graph.rank_index, order[at:]))

@@ -10,6 +10,7 @@ from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.slow_sets import shared_place, two_levels
 from taut.diagnose.slowdowns import Slowdowns
+from taut.read.flight.reader import ONLY_DUMPS
 from taut.replay.timeline import Change, Timeline, replay
 from taut.result.computed import Computed
 from taut.result.types import Estimate
@@ -28,6 +29,7 @@ def quiet_doubts(a: Computed, share: dict[str, float]) -> list[str]:
     """One sentence for each doubt, with what would settle it; empty where the run is healthy as far as can be told."""
     found = (
         _ranks_missing(a, share),
+        _only_dumps(a),
         _clocks(a),
         _two_heaps(a),
         _saving(a) or _one_step(a, share),
@@ -49,6 +51,13 @@ def _ranks_missing(a: Computed, share: dict[str, float]) -> str | None:
     if 2 * traced >= world and lost < UNEXPLAINED:
         return None
     return f"{traced} of {world} ranks were traced: what the others do is not known; traces of all ranks would tell."
+
+
+def _only_dumps(a: Computed) -> str | None:
+    """Flight recorders without traces: how long transfers took is not known."""
+    if not any(note.startswith(ONLY_DUMPS) for note in a.graph.trace.partial):
+        return None
+    return "Only flight recorders were read, which do not say how long transfers took: traces of some steps would tell."
 
 
 def _clocks(a: Computed) -> str | None:
@@ -140,7 +149,8 @@ def _ends_apart(a: Computed) -> str | None:
 def _gaps(a: Computed) -> str | None:
     """Time in which ranks do nothing that was recorded."""
     found = _shorter(a, a.gap_free)
-    if found is None or 100 * _least(found) < UNEXPLAINED:
+    # In few steps one long gap makes the interval wide: whether it comes again is the doubt.
+    if found is None or 100 * (found.value if len(a.graph.steps) < FEW_STEPS else _least(found)) < UNEXPLAINED:
         return None
     return (
         f"Without the gaps in which ranks did nothing that was recorded, the run would be {_per_cent(found)} shorter: "

@@ -35,7 +35,9 @@ EARLIER_NS = 60_000_000_000
 BEGUN = ("started", "completed")
 # Ranks without a dump that are listed one by one.
 ABSENT = 1000
-BARE = "only flight-recorder dumps: calls and their order, not how long anything took"
+ONLY_DUMPS = "only flight-recorder dumps"
+"""How a note begins that says what dumps without traces cannot tell."""
+BARE = f"{ONLY_DUMPS}: calls and their order, not how long anything took"
 _KEYS = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})\D*+\Z")
 _HOP = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
@@ -385,7 +387,7 @@ def _bare(calls: Table) -> Table:
 def _notes(laid: arrivals.Laid, names: Sequence[str]) -> list[str]:
     """What arrivals do not show, and what was inferred instead of read."""
     notes = [
-        "only flight-recorder dumps: when ranks came to their gates, not how long transfers took; that counts as work after "
+        f"{ONLY_DUMPS}: when ranks came to their gates, not how long transfers took; that counts as work after "
         "them, so a slow link shows as slow ranks at its ends, or as all ranks being slower",
         f"no step marks: {laid.steps} steps found from the calls that recur, {laid.outside} calls outside them left out",
         "where a rank waited for its calls was found from what lets its work vary least from step to step",
