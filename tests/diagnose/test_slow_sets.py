@@ -61,3 +61,25 @@ def test_faults_of_different_ranks_at_different_times_are_findings_of_their_own(
 def test_a_set_has_the_name_of_what_all_of_it_and_nobody_else_shares(ranks: tuple[int, ...], name: str) -> None:
     graph = link(barriers(work(0), 5 * MS, hosts={rank: "abcd"[rank // 4] for rank in range(RANKS)}))
     assert shared_place(graph, ranks) == name
+
+
+def test_where_every_rank_has_one_peer_the_slower_of_a_pair_is_found() -> None:
+    """A pipeline of two replicas, half of whose stages have a slow rank: levels mirror each other."""
+    took = work(5)
+    took[:, [2, 7, 9, 12]] *= 1.4
+    done = analyze(barriers(took, 5 * MS, stage={rank: rank // 2 for rank in range(RANKS)}))
+    assert [f.ranks for f in done.findings] == [(2, 7, 9, 12)]
+
+
+def test_ranks_that_stop_together_are_a_set() -> None:
+    """A host that stops now and then stops its ranks at the same time: mending one of them saves nothing."""
+    took = 100 * MS * (1 + 0.02 * np.random.default_rng(2).standard_normal((30, RANKS)))
+    took[np.ix_([3, 7, 12, 16, 21, 27], [4, 5])] += 90 * MS
+    (found,) = analyze(barriers(took, 5 * MS, hosts={rank: f"n{rank // 2}" for rank in range(RANKS)})).findings
+    assert (found.ranks, found.where) == ((4, 5), "host n2")
+
+
+def test_one_member_that_saves_nearly_everything_is_no_set() -> None:
+    took = work(7)
+    took[:, [2, 9]] *= [2.5, 1.15]
+    assert analyze(barriers(took, 5 * MS)).findings[0].ranks == (2,)

@@ -156,6 +156,19 @@ def test_gates_in_a_circle_are_taken_apart_with_a_note() -> None:
     assert (replay(graph).end_ns == graph.ops.end_ns).all()
 
 
+def test_sends_that_cross_do_not_close_a_circle() -> None:
+    """Each rank sends and then receives; both sends ended just before the other's receive began: nobody waited for anybody."""
+    columns = {
+        "rank": [0, 0, 1, 1], "lane": [0] * 4, "step": [0] * 4, "kind": [Kind.COMMUNICATE] * 4, "name": [0, 1, 0, 1],
+        "verb": [Verb.SEND, Verb.RECV] * 2, "group": [0] * 4, "peer": [1, 1, 0, 0],
+        "start_ns": np.array([0, 100, 5, 105]) * 1000, "end_ns": np.array([90, 200, 95, 205]) * 1000,
+    }  # fmt: skip
+    graph = link(trace(columns, ["send", "recv"], ["all"]))
+    assert graph.counts["circular gates"] == 0
+    assert graph.counts["gates"] == 2
+    assert (replay(graph).end_ns == graph.ops.end_ns).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_many_circles_lose_the_same_gates_whether_taken_apart_together_or_one_by_one(
     monkeypatch: pytest.MonkeyPatch, seed: int

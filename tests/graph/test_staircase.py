@@ -43,3 +43,14 @@ def test_stairs_must_close_the_ring() -> None:
     assert closing_staircase(ends(8, [3], 1, 0.3)) is None
     assert closing_staircase(ends(8, [3], 1, 2.0)) is None
     assert closing_staircase(np.zeros(8)) is None
+
+
+@pytest.mark.parametrize("held", [1, 2])
+@pytest.mark.parametrize("members", [8, 16, 64])
+def test_a_sender_that_waits_for_its_receiver_is_not_taken_for_a_slow_interface(members: int, held: int) -> None:
+    """Deep buffers, but a rank ends when its last chunk is taken: the sender ends a chunk or two before its receiver."""
+    late = ends(members, [3], 1000)
+    late[2] = -held
+    found = staircase(late)
+    assert found is not None
+    assert found.receivers.tolist() == [3]

@@ -110,3 +110,14 @@ def test_a_header_behind_a_byte_order_mark() -> None:
 def test_step_times_that_are_none(rows: str, why: str) -> None:
     with pytest.raises(InputRefused, match=why):
         steptimes.load(f"worker,step,step_time_s\n{rows}".encode(), "t.csv")
+
+
+@pytest.mark.parametrize(("advance", "relative"), [(0, True), (80, False), (100, False)])
+def test_steps_that_overlap_have_an_origin_of_their_own_only_if_they_do_not_go_on(advance: int, relative: bool) -> None:
+    """Steps of a pipeline overlap by some stages, and each begins most of a step after the one before."""
+    step, place = np.divmod(np.arange(40), 10)
+    read = load(
+        rank=np.zeros(40, dtype=int), step=step, **{"class": ["f"] * 40}, start_ns=advance * step + 10 * place,
+        duration_ns=np.full(40, 10),
+    )  # fmt: skip
+    assert read.relative is relative

@@ -67,3 +67,20 @@ def test_a_run_that_only_transfers_is_not_called_healthy() -> None:
     verdict = analyze(barriers(work, 50 * MS)).result.verdict
     assert verdict.kind == "unknown"
     assert "exposed transfer" in verdict.text
+
+
+def test_three_of_four_slower_ranks_are_not_called_healthy() -> None:
+    work = 100 * MS * (1 + 0.01 * np.random.default_rng(8).standard_normal((20, 4)))
+    work[:, 1:] *= 1.4
+    verdict = analyze(barriers(work, 5 * MS)).result.verdict
+    assert verdict.kind == "unknown"
+    assert "slower than rank 0" in verdict.text
+
+
+def test_transfers_that_now_and_then_take_far_longer_are_not_called_healthy() -> None:
+    work = 100 * MS * (1 + 0.01 * np.random.default_rng(9).standard_normal((40, 8)))
+    took = np.full(40, 5 * MS)
+    took[[4, 11, 19, 30, 37]] = 95 * MS
+    verdict = analyze(barriers(work, took[:, None])).result.verdict
+    assert verdict.kind == "unknown"
+    assert "Some transfers take far longer than usual" in verdict.text
