@@ -246,9 +246,12 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
     late = np.flatnonzero(caused.any(axis=1)).tolist()
     # Where a rank held others up, it may do so less clearly in other steps: these count as well, on all ranks.
     apart = caused | (excess > student_quantile(AGAIN, e.blame.free) * np.maximum(spread, 1.0))
-    # Two ways to count, of which the clearer is taken; in few steps they are one.
-    looks = 2 if len(graph.steps) >= LEAST_STEPS else 1
-    habit = looks * np.minimum(_by_accident(caused), _by_accident(apart)) < FALSE_ALARMS
+    # Three ways to count, of which the clearest is taken; in few steps there is one.
+    chances = [_by_accident(caused), _by_accident(apart)]
+    if len(graph.steps) >= LEAST_STEPS:
+        chances.append(_as_large_by_accident(caused, excess))
+    looks = len(chances) if len(graph.steps) >= LEAST_STEPS else 1
+    habit = looks * np.min(chances, axis=0) < FALSE_ALARMS
     # In a run of one step there is nothing else to ask: the finding says so.
     habit |= len(graph.steps) == 1
     spans = [(r, a, b) for r in late if habit[r] for a, b in episodes(score[r]) if caused[r, a : b + 1].any()]
@@ -267,6 +270,14 @@ def _by_accident(late: Mask) -> Floats:
     seen = max(ranks - 2, 0) * windows
     return np.array([min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
                      for k, n in zip(mine, others, strict=True)])  # fmt: skip
+
+
+def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:
+    """The same, counting on all ranks only what is half as large as the rank is late, or more: small delays are no stops."""
+    out = np.ones(len(late))
+    for rank in np.flatnonzero(late.sum(axis=1) > 1).tolist():
+        out[rank] = _by_accident(late & (excess >= 0.5 * np.median(excess[rank, late[rank]])))[rank]
+    return out
 
 
 def _at_least(hits: int, tries: int, a: float, b: float) -> float:
