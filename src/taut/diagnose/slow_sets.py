@@ -8,9 +8,8 @@ red. So ranks that are unequal for good count as unequal, and stay quiet inside 
 of one model have anyway (``UNEQUAL``). Where every rank has one peer only, levels mirror each other, and the pairs that
 differ least tell the spread. Two ranks at least must be beyond the limit, or one beyond a higher one. Where ranks are so
 unequal that none is, a minority may still be a heap of its own: the gap below it is held against the spread inside the two
-parts. Size: at most 1.4 % of jobs of 4 to 128 ranks whose levels are Gaussian, in one role or in roles of two to eight, have
-such ranks (``bench/size.py``). Whether they are a finding is decided by their price: all of them mended together in one
-replay. Members that the joint saving does not need are left out. An attribute may name a set; it does not find it.
+parts. Size and power: docs/diagnosis.md. Whether they are a finding is decided by their price: all of them mended together in
+one replay. Members that the joint saving does not need are left out. An attribute may name a set; it does not find it.
 """
 
 from __future__ import annotations
@@ -256,11 +255,8 @@ def like_peers(graph: Graph, blame: Blame, rank: int) -> tuple[Change, Change]:
     """A rank's own work and its gaps, in all steps, as its peers have them."""
     mine, why = graph.rank_index == rank, f"rank {int(graph.ranks[rank])} like its peers"
     ops = np.flatnonzero(own_with_peers(graph, blame) & mine)
-    gaps = np.flatnonzero(mine & (graph.gap_ns > np.nan_to_num(blame.gap_reference, nan=np.inf)))
-    return (
-        Change(ops, "work", "set", blame.usual_ns[ops], why),
-        Change(gaps, "gap", "set", np.rint(blame.gap_reference[gaps]).astype(np.int64), why),
-    )
+    gaps = np.flatnonzero(mine & (graph.gap_ns > blame.usual_gap_ns))
+    return Change(ops, "work", "set", blame.usual_ns[ops], why), Change(gaps, "gap", "set", blame.usual_gap_ns[gaps], why)
 
 
 def slow_sets(e: Evidence, members: Sequence[Member]) -> list[SlowSet]:

@@ -171,7 +171,7 @@ def all_along(e: Evidence) -> list[Finding]:
             because=f"link {', '.join(links)} is slow ({where}): {rank_labels(receivers, graph.members)} "
             f"{'ends' if len(receivers) == 1 else 'end'} ring collectives last, and each rank downstream {spell(stair)} before "
             f"the one that sends to it, whoever arrives last; every chunk crosses the link, and rounds times that is "
-            f"{share:.0%} of the transfer",
+            f"{100 * share:.0f} % of the transfer",
             changes=(change,),
             reference="peers",
         )

@@ -107,6 +107,12 @@ class Blame:
         return {column: total(self.waits.columns[column]) for column in ("wait_ns", *PARTS)}
 
     @cached_property
+    def usual_gap_ns(self) -> Ints:
+        """Gap before every op, at most its reference where there is one."""
+        at_most = np.where(np.isnan(self.gap_reference), np.inf, self.gap_reference)
+        return np.minimum(self.graph.gap_ns, at_most).astype(np.int64)
+
+    @cached_property
     def excess_ns(self) -> Floats:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
         return np.nan_to_num(self.graph.work_ns - self.peers.value_ns)

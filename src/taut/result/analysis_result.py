@@ -273,8 +273,7 @@ def _blame(a: Computed) -> list[Blame]:
         place[where] = k if place[where] < 0 else place[where]
         rows.append((mine, int(sums[cause]), int(place[where])))
     key = place[index, g.ops.name]
-    other_gap = np.where(np.isnan(b.gap_reference), g.gap_ns, np.minimum(g.gap_ns, np.nan_to_num(b.gap_reference)))
-    walls = a.batch.walls(g.work_ns, b.usual_ns, key, len(rows), g.gap_ns, other_gap.astype(np.int64)).sum(axis=0)
+    walls = a.batch.walls(g.work_ns, b.usual_ns, key, len(rows), g.gap_ns, b.usual_gap_ns).sum(axis=0)
     total = max(b.totals["wait_ns"], 1)
     out = []
     for mine, wait, k in rows:

@@ -16,7 +16,7 @@ _DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
 _COLLECTIVE = re.compile(r"(?i)tim(?:e|ed) ?out|watchdog")
 _DEVICE = re.compile(r"(?i)illegal memory access|xid|ecc|uncorrectable|cuda error|nvlink|device-side")
 _REMOTE = re.compile(r"(?i)nccl|gloo|remote process|connection (?:closed|reset)|socket|peer")
-TODO = {
+REMEDIES = {
     "timed out": "ask for a longer limit, or save a checkpoint before it",
     "out of memory": "use a smaller batch or shard more: a restart meets the same limit",
     "preempted": "save more often than it is preempted, or ask for a queue without preemption",
@@ -67,8 +67,8 @@ def _todo(bad: Sequence[AttemptRow]) -> str:
     """What to do, by the last attempt that did not go well."""
     last, ends = bad[-1], {row.last_step for row in bad}
     reason = last.reason or ""
-    if last.outcome in TODO:
-        todo = TODO[last.outcome]
+    if last.outcome in REMEDIES:
+        todo = REMEDIES[last.outcome]
     elif len(bad) > 2 and len(ends) == 1 and last.last_step is not None:
         todo = f"all end after step {last.last_step:,}: look at the data and the code of the next step, not at nodes"
     elif _DEVICE.search(reason):

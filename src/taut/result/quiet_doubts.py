@@ -98,8 +98,7 @@ def _saving(a: Computed) -> str | None:
         return None
     key = np.full(len(g.ranks), -1, dtype=np.int64)
     key[asked] = np.arange(len(asked))
-    gap = np.where(np.isnan(blame.gap_reference), g.gap_ns, np.minimum(g.gap_ns, np.nan_to_num(blame.gap_reference)))
-    walls = a.batch.walls(g.work_ns, blame.usual_ns, key[g.rank_index], len(asked), g.gap_ns, gap.astype(np.int64))
+    walls = a.batch.walls(g.work_ns, blame.usual_ns, key[g.rank_index], len(asked), g.gap_ns, blame.usual_gap_ns)
     saved = a.observed.window_ns[:, None] - walls
     best = int(np.argmax(saved.sum(axis=0)))
     found = estimate(lambda s: saved[s, best].sum(axis=-1) / np.maximum(a.observed.window_ns[s].sum(axis=-1), 1), steps)
