@@ -186,7 +186,7 @@ class Host:
 
     def _is_over(self, silent: set[int]) -> bool:
         """Whether a job that was hung or killed has come to its end: the survivors are back, or hang as well."""
-        if silent > set(self.injected[0].ranks) and time.monotonic() < self.faults.since + HUNG_S:
+        if silent - set(self.injected[0].ranks) and time.monotonic() < self.faults.since + HUNG_S:
             return False
         if silent and self.progress[-1] == 0:
             self.progress[-1] = 1  # whoever does not come back dumps its flight recorder
