@@ -50,7 +50,7 @@ ALIKE = (
 )  # fmt: skip
 """Jobs without a culprit: what all ranks have alike, the job, and sizes of one law; ``both`` has a culprit as well."""
 ALIKE_STEPS = {PLAIN_JOB: 240, "ddp": 120}
-"""Their steps: so many that hiccups are counted by tens; torch jobs of 16 ranks take two thirds."""
+"""Their steps: so many that hiccups are counted by tens; torch jobs of 16 ranks do half of them."""
 ONLY = ("past", "start", "healthy", "structural")
 MANY, FEWER_STEPS = 16, 20
 """Jobs of so many ranks do fewer steps, because each takes longer; a slow rank is only tried on the lightest of them (ddp).
@@ -148,7 +148,7 @@ def _structural(seed: int, chosen: Chosen) -> Iterator[Spec]:
     for number, (fault, job, sizes) in enumerate(ALIKE):
         for i, size in enumerate(sizes if not chosen.jobs or job in chosen.jobs else ()):
             ranks, steps = chosen.ranks or size, ALIKE_STEPS[job]
-            steps = 2 * steps // 3 if job != PLAIN_JOB and ranks >= MANY else steps
+            steps = steps // 2 if job != PLAIN_JOB and ranks >= MANY else steps
             at = 1000 * seed + 300 + 10 * number + i
             yield Spec(job=job, fault=fault, ranks=ranks, steps=steps, seed=at, device=chosen.device, folder="")
 
