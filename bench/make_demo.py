@@ -29,12 +29,14 @@ from taut.lab.case import SAVE_EVERY, Spec
 from taut.lab.run_case import Lab
 from taut.lab.truth import TRACES, TRUTH, load
 
-RANKS, STEPS, FIRST_STEPS = 8, 120, 12
+RANKS, STEPS, FIRST_STEPS = 8, 64, 12
 FIRST, SECOND, ACTIONS = "first", "second", "balancer.log"
 EVENT_FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 COMMUNICATION = ("c10d::", "gloo:")
 MARGIN_NS = 1_000_000
 """A dump entry is created a little before or after the call it belongs to."""
+SHORT_US = 200.0
+"""Ops of the host that take less are left out, and are gaps then: so small a job needs nothing compiled."""
 EVERY_S = 0.8
 """Between two looks of the balancer."""
 NICE = -5
@@ -131,14 +133,15 @@ def window(events: list[dict[str, Any]]) -> tuple[float, float]:
 
 
 def outermost(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Annotations, collectives, and of the other ops those that lie in no other: those inside are not read."""
+    """Annotations, collectives, and of the other ops those that are not short and lie in no other (nobody reads those)."""
     ended: dict[int, float] = {}
     for event in sorted(events, key=lambda event: (event["tid"], event["ts"], -event["dur"])):
         if event["cat"] == "user_annotation" or event["name"].startswith(COMMUNICATION):
             yield event
         elif event["ts"] >= ended.get(event["tid"], float("-inf")):
             ended[event["tid"]] = event["ts"] + event["dur"]
-            yield event
+            if event["dur"] >= SHORT_US:
+                yield event
 
 
 def slim(event: dict[str, Any]) -> dict[str, Any]:
