@@ -367,6 +367,45 @@ class Finding(Part, frozen=True, kw_only=True):
     """What it was compared with: the same rank or link at other times, a healthy run, others; null where with nothing."""
     money: Money | None
     """What it costs at the price of an accelerator hour; None without a price, or where nothing is recoverable."""
+    loss_share: Estimate | None = None
+    """Of a structural instability, as all that follows: the share of the wall that waiting for whoever is late costs."""
+    amplification: float | None = None
+    """What the job loses for each rank-second that its ranks are late by on average."""
+    growth: list[Grown] | None = None
+    """The loss with more ranks; null where too few episodes were seen."""
+    origins: Origins | None = None
+    policy: StructuralPolicy | None = None
+    """Null where no policy can be replayed exactly on this run."""
+
+
+class Grown(Part, frozen=True, kw_only=True):
+    """What waiting for whoever is late would cost with some number of ranks."""
+
+    ranks: int
+    loss_share: Estimate
+    """Share of the wall; the interval is that of another run of as many steps, and covers 90 %."""
+
+
+class Origins(Part, frozen=True, kw_only=True):
+    """What the episodes look like that nobody in particular causes."""
+
+    episodes: int
+    """Consecutive steps in which one unit delays the others are one."""
+    rate_per_step: float
+    """Of one unit."""
+    duration_ns: float
+    """What an episode makes its unit late by, ns; the median."""
+    shape: str
+    """Whether they last, come periodically or together within hosts, and how unlike they are."""
+    units: Literal["ranks", "hosts"]
+    """Hosts where their ranks are late together."""
+
+
+class StructuralPolicy(Part, frozen=True, kw_only=True):
+    """The policy that would recover it, replayed with all other findings mended."""
+
+    name: str
+    saved_wall_ns: int
 
 
 class BeforeAfter(Part, frozen=True, kw_only=True):
