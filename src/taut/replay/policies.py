@@ -21,7 +21,7 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import greatest, numbered, occurrence
 from taut.core.interval import LEVEL, Z, drawn
 from taut.core.student import student_quantile
-from taut.core.tables import NULL
+from taut.core.tables import NULL, Kind
 from taut.graph import Graph
 from taut.replay.chained import chained
 from taut.replay.data_parallel import DataParallel, data_parallel
@@ -31,6 +31,10 @@ from taut.result.types import Estimate
 
 PHASES = 8
 """Ways to cut a run into blocks, at most."""
+
+
+NEVER = -(1 << 60)
+"""Lag of an edge that holds nobody up."""
 
 
 class Measured(Struct, frozen=True):
@@ -47,6 +51,15 @@ class Measured(Struct, frozen=True):
     """Per window: consecutive steps of its run."""
     at: Ints
     """Per op that meets other replicas: the window in which they meet; -1 for the others."""
+    target: Ints
+    """Per edge: the op that it leads to."""
+    between: Ints
+    """Edges from one replica to another: meetings that were not recorded as such."""
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether most steps follow one that was recorded; else they are samples."""
+        return 2 * int(np.count_nonzero(self.place)) >= len(self.place) - 1
 
     def whole(self, steps: int) -> Mask:
         """Per window: whether a whole block of so many consecutive steps begins with it."""
@@ -77,6 +90,10 @@ class Outcome(Struct, frozen=True):
         return Estimate(value=sure.value, lo=sure.lo, hi=high)
 
 
+NOTHING = Outcome(without_ns=np.zeros(0), with_ns=np.zeros(0))
+"""Of a job that no policy can relax: no share is known."""
+
+
 def _share(without: Floats, with_: Floats, steps: int, blocks: float) -> Estimate | None:
     """1 − Σ with ÷ Σ without. Blocks overlap, so runs of them are drawn; few whole blocks widen the interval (Student)."""
     if not len(without) or not without.sum() > 0:
@@ -104,17 +121,21 @@ def measured(graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = No
     at = np.full(len(joined), NULL, dtype=np.int64)
     mine = np.flatnonzero(met.ops)
     at[mine] = greatest(joined.gate, int(joined.gate.max(initial=-1)) + 2, joined.window)[joined.gate[mine]]
+    target = np.repeat(np.arange(len(joined)), np.diff(joined.pred_ptr))
+    unit = met.unit[joined.rank_index]
     return Measured(
         graph=joined,
         met=met,
-        window_ns=_windows(joined),
+        window_ns=windows(joined),
         place=np.arange(len(run)) - first,
         run_steps=np.bincount(run)[run] if len(run) else np.zeros(0, dtype=np.int64),
         at=at,
+        target=target,
+        between=np.flatnonzero(unit[joined.pred] != unit[target]),
     )
 
 
-def _windows(graph: Graph) -> Ints:
+def windows(graph: Graph) -> Ints:
     """How long each window takes."""
     _, _, end, _, _ = sweep(*graph.program(graph.join, graph.wait), graph.slots, graph.work_ns, graph.gap_ns)
     return window_times(graph, completion(graph, end))
@@ -122,11 +143,13 @@ def _windows(graph: Graph) -> Ints:
 
 def local_steps(job: Measured, steps: int) -> Outcome:
     """Replicas meet in every so many-th step only; reductions of the other steps are left out, gates and transfers."""
+    if job.met.refused or not job.consecutive:
+        return NOTHING
     ways = min(steps, PHASES)
     begins = job.whole(steps)
     out = job.window_ns.astype(np.float64)
     for phase in (steps * np.arange(ways) // ways).tolist():
-        length = _windows(local(job, steps, phase))
+        length = windows(local(job, steps, phase))
         mine = np.flatnonzero(begins & ((job.place - phase) % steps == 0))
         out[mine] = _over(length, mine, steps)
         begins[mine] = False
@@ -141,8 +164,7 @@ def local_steps(job: Measured, steps: int) -> Outcome:
 
 def local(job: Measured, steps: int, phase: int = 0) -> Graph:
     """The graph in which replicas meet in the last step of every block, the first of which begins after ``phase`` steps."""
-    meets = (job.place - phase) % steps == steps - 1
-    return _apart(job, (job.at >= 0) & ~meets[job.at])
+    return apart(job, (job.place - phase) % steps != steps - 1)
 
 
 def _over(length: Ints, first: Ints, steps: int) -> Ints:
@@ -151,9 +173,9 @@ def _over(length: Ints, first: Ints, steps: int) -> Ints:
     return np.asarray(total[first + steps] - total[first])
 
 
-def _apart(job: Measured, left_out: Mask) -> Graph:
-    """The graph without these meetings of replicas and their transfers; ranks of one replica still meet there."""
-    g, rows = job.graph, np.flatnonzero(left_out)
+def apart(job: Measured, alone: Mask) -> Graph:
+    """The graph in which replicas do not meet in these windows, nor transfer; ranks of one replica still meet there."""
+    g, rows = job.graph, np.flatnonzero((job.at >= 0) & alone[job.at])
     slot = np.where(g.join[rows] >= 0, g.join[rows], g.wait[rows])
     own, count = numbered(slot, job.met.unit[g.rank_index[rows]])
     joins, waits = g.join[rows] >= 0, g.wait[rows] >= 0
@@ -163,11 +185,21 @@ def _apart(job: Measured, left_out: Mask) -> Graph:
     join, wait, work, gate = (column.astype(np.int64) for column in (g.join, g.wait, g.work_ns, g.gate))
     join[rows] = np.where(joins, g.slots + own, NULL)
     wait[rows] = np.where(waits, g.slots + own, NULL)
-    work[rows], gate[rows] = 0, NULL
-    return _with_slots(replace(g, work_ns=work, gate=gate), join, wait, g.slots + count)
+    work[rows], work[_calls(g, rows)], gate[rows] = 0, 0, NULL
+    lag = g.lag_ns.copy()
+    lag[job.between[alone[g.window[job.target[job.between]]]]] = NEVER
+    return with_slots(replace(g, work_ns=work, gate=gate, lag_ns=lag), join, wait, g.slots + count)
 
 
-def _with_slots(graph: Graph, join: Ints, wait: Ints, slots: int) -> Graph:
+def _calls(graph: Graph, rows: Ints) -> Ints:
+    """The host's calls that launched these ops and no others: what is left out is not called."""
+    launch = graph.ops.launch
+    own = launch[rows[launch[rows] >= 0]]
+    all_of, left_out = (np.bincount(some, minlength=len(graph)) for some in (launch[launch >= 0], own))
+    return np.flatnonzero((left_out > 0) & (left_out == all_of) & (graph.ops.kind == Kind.COORDINATE))
+
+
+def with_slots(graph: Graph, join: Ints, wait: Ints, slots: int) -> Graph:
     """The graph with other slots; who waits nowhere ends when it arrives."""
     stay = (graph.events >= 0) | (wait[np.where(graph.events < 0, ~graph.events, 0)] >= 0)
     return replace(graph, join=join.astype(np.int32), wait=wait.astype(np.int32), slots=slots, events=graph.events[stay])
@@ -178,7 +210,9 @@ def semi_synchronous(job: Measured, steps: int) -> Outcome:
 
     A run begins with all replicas together and ends when the last is done, which saves less than a longer one would.
     """
-    length = _windows(stale(job, steps))
+    if job.met.refused or not job.consecutive:
+        return NOTHING
+    length = windows(stale(job, steps))
     usable = job.run_steps > steps
     each = max(1, steps + 1)
     return Outcome(
@@ -217,4 +251,4 @@ def stale(job: Measured, steps: int) -> Graph:
     when[1, ~g.events[ends]] = np.flatnonzero(ends)
     full = greatest(g.join[joins], g.slots + 1, when[0, joins])
     wait[rows] = np.where((wait[rows] >= 0) & (full[wait[rows]] < when[1, rows]), wait[rows], NULL)
-    return _with_slots(g, g.join.astype(np.int64), wait, g.slots)
+    return with_slots(g, g.join.astype(np.int64), wait, g.slots)
