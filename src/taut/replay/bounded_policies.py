@@ -39,12 +39,12 @@ def backup_workers(job: Measured, backups: int) -> Outcome:
     own, price = own_times(job), units / (units - backups)
     slowest = np.zeros(own.shape, dtype=bool)
     np.put_along_axis(slowest, np.argsort(-own, axis=1, kind="stable")[:, :backups], True, axis=1)
-    abandoned = windows(_abandoned(job, slowest)) * price
+    abandoned = (windows(_abandoned(job, slowest)) * price).astype(np.float64)
     # Of sampled steps nobody knows what a late replica holds up next: at worst no time is saved.
     finished = _finished(job, _late(job, own, backups)) if job.consecutive else job.window_ns.astype(np.float64)
     return Outcome(
         without_ns=job.window_ns.astype(np.float64),
-        with_ns=np.maximum(finished * price, abandoned) if len(abandoned) else finished,
+        with_ns=np.maximum(finished * price, abandoned),
         most_ns=abandoned,
         blocks=float(len(own)),
     )
@@ -166,7 +166,7 @@ def _dealt(own: Floats, computed: Floats) -> Floats:
     rest = np.maximum(own - computed, 0.0)
     level = (len(own) + (rest / computed).sum()) / (1 / computed).sum()
     share: Floats = np.maximum((level - rest) / computed, 0.0)
-    return share * (len(own) / share.sum())
+    return np.asarray(share * (len(own) / share.sum()))
 
 
 def _whole(shares: Floats, parts: int) -> Floats:
