@@ -1136,6 +1136,15 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
 # taut whatif, taut compare
 
 
+class StalenessBudget(Part, frozen=True, kw_only=True):
+    """How stale the policies of ``taut whatif --advice`` may be."""
+
+    steps: int
+    """Steps that a gradient may be behind."""
+    default: bool
+    """Whether nobody gave it."""
+
+
 class WhatIfResult(Part, frozen=True, kw_only=True):
     """What ``taut whatif --json`` prints."""
 
@@ -1148,6 +1157,11 @@ class WhatIfResult(Part, frozen=True, kw_only=True):
     error: Range | None
     """How far such predictions were from what really happened, where the lab has measured it."""
     changes: list[str]
+    policies: list[MeasuredPolicy] | UnsetType = UNSET
+    """Policies of ``--policy``, and those of ``--advice`` by staleness."""
+    replicas: str | UnsetType = UNSET
+    """What was taken for a replica and for a data-parallel reduction, in words."""
+    staleness: StalenessBudget | UnsetType = UNSET
 
 
 class ComparedRun(Part, frozen=True, kw_only=True):
@@ -1501,6 +1515,31 @@ class Forecasts(Part, frozen=True, kw_only=True):
 
     without: Forecast
     with_: Forecast = field(name="with")
+
+
+class MeasuredPolicy(Part, frozen=True, kw_only=True):
+    """What a policy would have saved of a measured run, after the other changes of the question."""
+
+    name: str
+    """With its value, as ``--policy`` takes it."""
+    kind: str
+    """exact: replayed, given unchanged work; bounded: a range, of which ``value`` is the end that saves less."""
+    saved_share: Estimate
+    """Of the wall time, 0–1, for as many steps; where samples are dropped, for as many samples. Below 0 it costs time."""
+    staleness_steps: int
+    """Steps that a gradient may be behind the parameters it is applied to, or a replica behind another."""
+    regime: Regimes
+    reserve: Reserves
+    more_steps_share: float | None
+    """Steps that the policy needs more of to converge, as a share, as it was given; None if it was not."""
+    net_saved_share: Estimate | None
+    """What is saved after these; None where they are not known."""
+    break_even_steps_share: float | None
+    """The share of steps more at which nothing is saved; None where nothing is saved."""
+    costs: str
+    """What it costs convergence, or risks."""
+    on_frontier: bool | UnsetType = UNSET
+    """Of ``--advice``: whether it saves more than all exact policies that are no staler."""
 
 
 class PolicyComparison(Part, frozen=True, kw_only=True):
