@@ -30,6 +30,7 @@ from taut.result.types import (
     Finding,
     LedgerEntry,
     LedgerResult,
+    Verdict,
     WhatIfResult,
 )
 
@@ -195,8 +196,19 @@ def _in(text: str, style: str = "") -> Text:
 def _verdict(result: AnalysisResult) -> ConsoleRenderable:
     verdict = result.verdict
     headline = Text(safe(verdict.text), style=CLASS_STYLE.get(verdict.kind, "bold"))
-    beside = verdict.components
-    return Group(headline, Text(f"{safe(beside)}.")) if beside else headline
+    lines = [headline, *([both] if (both := utilised(verdict)) else [])]
+    lines += [Text(f"{safe(verdict.components)}.")] if verdict.components else []
+    return Group(*lines)
+
+
+def utilised(verdict: Verdict) -> Text | None:
+    """What a dashboard would show, beside what was produced."""
+    if verdict.nominal_share is None or verdict.effective_share is None:
+        return None
+    line = Text(f"{100 * verdict.nominal_share:.0f} % utilised, {100 * verdict.effective_share:.0f} % productive", "bold")
+    how = {"measured": "by metrics", "derived from kernels": "time under any kernel"}
+    source = how.get(verdict.nominal_is or "", "time inside any op, waiting included")
+    return line.append(f" (utilised: {source})", style="not bold dim")
 
 
 def _job(result: AnalysisResult) -> ConsoleRenderable:

@@ -26,6 +26,7 @@ from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
 from taut.result.no_gate import why_no_gate
+from taut.result.nominal_share import utilised_and_productive
 from taut.result.rank_rows import rank_rows
 from taut.result.types import (
     AnalysisResult,
@@ -47,6 +48,7 @@ from taut.result.types import (
     Money,
     Phase,
     Redundant,
+    Verdict,
     Waits,
     WhatIf,
     Window,
@@ -73,7 +75,7 @@ def report(a: Computed) -> AnalysisResult:
     beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
     step_ns = a.observed.wall_ns / max(len(g.steps), 1)
     return AnalysisResult(
-        verdict=analysis_verdict(a, fidelity.explained_share, controlled, beside),
+        verdict=_beside_nominal(analysis_verdict(a, fidelity.explained_share, controlled, beside), a),
         job=_job(a, attempts),
         fidelity=fidelity,
         whatif=_whatif(a),
@@ -107,6 +109,12 @@ def report(a: Computed) -> AnalysisResult:
         failed=failed_spans(g.trace),
         baseline=a.baseline,
     )
+
+
+def _beside_nominal(verdict: Verdict, a: Computed) -> Verdict:
+    """The verdict with what a dashboard would show, and what was produced."""
+    both = utilised_and_productive(a)
+    return replace(verdict, nominal_share=both.nominal, nominal_is=both.source, effective_share=both.effective)
 
 
 def _whatif(a: Computed) -> WhatIf:
