@@ -68,7 +68,7 @@ def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> Envelop
             ranks=round(ranks * c),
             heterogeneity=spread.value * h,
             intensity=float(members.mean()) * i,
-        )  # fmt: skip
+        )
         for n, (c, h, i) in enumerate(where)
     ]
     point = EnvelopePoint(ranks=Estimate(value=ranks, lo=ranks, hi=ranks), heterogeneity=spread, intensity=intensity)

@@ -16,7 +16,7 @@ from taut.diagnose.discarded_calls import redundant
 from taut.diagnose.failed_spans import failed_spans
 from taut.diagnose.failure_envelope import envelope
 from taut.diagnose.fan_out_tails import tails
-from taut.diagnose.job_indices import indices
+from taut.diagnose.job_indices import indices, needs
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
 from taut.graph import Graph
@@ -28,6 +28,7 @@ from taut.result.jobs_result import block, notes
 from taut.result.no_gate import why_no_gate
 from taut.result.nominal_share import utilised_and_productive
 from taut.result.rank_rows import rank_rows
+from taut.result.risk_profile import risk_profile
 from taut.result.types import (
     AnalysisResult,
     AttemptsResult,
@@ -73,8 +74,8 @@ def report(a: Computed) -> AnalysisResult:
     g, fidelity, controlled, parts = a.graph, _fidelity(a), _control(a), components(a.graph)
     attempts = _attempts(a)
     beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
-    step_ns = a.observed.wall_ns / max(len(g.steps), 1)
-    return AnalysisResult(
+    step_ns, found = a.observed.wall_ns / max(len(g.steps), 1), _indices(a)
+    result = AnalysisResult(
         verdict=_beside_nominal(analysis_verdict(a, fidelity.explained_share, controlled, beside), a),
         job=_job(a, attempts),
         fidelity=fidelity,
@@ -89,7 +90,8 @@ def report(a: Computed) -> AnalysisResult:
         early_warning=_early(a),
         components=parts,
         recoverable_wall_ns=a.recoverable_wall_ns,
-        indices=_indices(a),
+        indices=found,
+        index_needs=needs(found, a.observed, a.ledger.prices.watts is not None),
         regime=regime(a.batch, a.blame, a.findings, a.pays),
         envelope=envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
         redundant=_redundant(a),
@@ -109,6 +111,7 @@ def report(a: Computed) -> AnalysisResult:
         failed=failed_spans(g.trace),
         baseline=a.baseline,
     )
+    return replace(result, risk=risk_profile(a, result))
 
 
 def _beside_nominal(verdict: Verdict, a: Computed) -> Verdict:

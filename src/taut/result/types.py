@@ -390,6 +390,8 @@ class Baseline(Part, frozen=True, kw_only=True):
     digest: str
     """SHA-256 of what it was made of."""
     step_ns: BeforeAfter
+    step_ratio: Estimate | None = None
+    """Step time after over before, its trimmed mean; the interval allows for what healthy runs differ by."""
     indices: Indices | None = None
     """Its own indices; energy at this run's watts where it was analysed without."""
     turnover: float | None = None
@@ -493,13 +495,18 @@ class Envelope(Part, frozen=True, kw_only=True):
     map: list[EnvelopeCell]
 
 
+RiskQuestion: TypeAlias = Literal[
+    "longer without errors",
+    "re-runs without a reproducible bug",
+    "utilisation falls though allocated",
+    "energy out of proportion",
+]
+
+
 class RiskAnswer(Part, frozen=True, kw_only=True):
     """One sign of the class of failures that no component reports."""
 
-    question: Literal[
-        "longer without errors", "re-runs without a reproducible bug", "utilisation falls though allocated",
-        "energy out of proportion",
-    ]  # fmt: skip
+    question: RiskQuestion
     answer: Literal["yes", "no"] | None
     """None where it was not measured, or the measurement does not decide."""
     says: str
@@ -1137,7 +1144,7 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     baseline: Baseline | None = None
     """None without ``--baseline``."""
     index_needs: dict[str, str] = field(default_factory=dict)
-    """Index that is null → what it needs, in a few words."""
+    """Index that is null → what it needs, or why it has no value, in a few words."""
     risk: Risk | None = None
     """Signs of failures that no component reports."""
 
