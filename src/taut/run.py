@@ -190,9 +190,12 @@ def analyze_trace(
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif, (findings, early) = asked.result(), diagnosed.result()
+    told = (
+        None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
+    )
     return Analysis(
         graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
-        None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest),
+        told,
     )  # fmt: skip
 
 

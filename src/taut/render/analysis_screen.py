@@ -104,6 +104,8 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> s
     """The whole screen of ``taut analyze``; all ranks in its table where they are asked for."""
     from taut.render.attempts_screen import render_jobs, section
     from taut.render.device_screen import device_part, rank_table
+    from taut.render.envelope_screen import envelope_part
+    from taut.render.index_screen import indices_part, risk_part
 
     ledger = result.ledger
     if ledger is None:
@@ -123,7 +125,8 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> s
         calls(result),
         _control(result, screen),
         section(result.attempts, screen) if result.attempts else None,
-        _together(_regime(result), *_fidelity(result.fidelity)),
+        envelope_part(result, screen),
+        _together(indices_part(result, screen), _regime(result), risk_part(result), *_fidelity(result.fidelity)),
     ]
     first, *others = (part for part in parts if part is not None)
     return _print([first, *(line for part in others for line in (Text(), part))], screen)
