@@ -59,7 +59,10 @@ def test_indices_have_value_interval_and_meaning() -> None:
 
 def test_an_index_without_a_value_says_what_it_needs() -> None:
     shown = " ".join(screen_of().split())
-    assert "no value: energy per useful step (needs power), replay probability (needs a progress log)" in shown
+    assert "no value: energy per useful step (needs power); replay probability (needs a progress log)" in shown
+    alone = dict.fromkeys(("sync_delay_amplification", "straggler_cascade_rate"), "needs several ranks")
+    shown = " ".join(screen_of(index_needs=alone).split())
+    assert "no value: sync delay amplification, straggler cascade rate (needs several ranks)" in shown
 
 
 def test_against_a_baseline_the_old_value_is_struck_through() -> None:
@@ -85,8 +88,10 @@ def test_it_fits(width: int, unicode: bool) -> None:
 
 def test_the_risk_is_a_line_unless_there_is_more_than_traces() -> None:
     line = " ".join(screen_of(risk=RISK).split())
-    assert "Risk: soft degradation · 1 of 2 measured signs shows · 2 more need a job log, power" in line
+    said = "Risk: soft degradation · slower, and no error is logged · 1 of 2 measured signs show, --envelope lists all 4"
+    assert said in line
     assert "re-runs without a bug" not in line
+    assert "re-runs without a bug" in render(filled(AnalysisResult, RESULT | {"risk": RISK}), Screen(80), all_signs=True)
     block = " ".join(screen_of(risk=RISK, baseline=OLD).split())
     assert "Risk: soft degradation · slower, and no error is logged" in block
     assert "longer without errors yes step 97 → 132 ms, without an error" in block

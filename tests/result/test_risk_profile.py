@@ -105,6 +105,7 @@ def test_energy_needs_power_and_is_judged_by_its_interval() -> None:
         ([("failed", ""), ("completed", "")], {"not named": 1}, "yes"),
         ([("failed", "CUDA error 700"), ("completed", "")], {"seen once": 1}, "yes"),
         ([("failed", "KeyError at step 17"), ("failed", "KeyError at step 18")], {"repeated": 1}, "no"),
+        ([("failed", ""), ("failed", ""), ("failed", "")], {"repeated": 2}, "no"),
         ([("preempted", ""), ("completed", "")], {"decided": 1}, "no"),
         ([("completed", "")], {}, "no"),
     ],

@@ -195,7 +195,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
             baseline=options["baseline"],
         )  # fmt: skip
         result = analysis.result
-    lost = shown(lambda: _show(analysis, options["as_json"], options["all_ranks"]))
+    lost = shown(lambda: _show(analysis, options))
     run = None if options["no_save"] else kept(lambda: analysis.save(folder), "the run folder", SAVING)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
@@ -225,13 +225,13 @@ def _prices(options: AnalysisOptions) -> Prices:
     return Prices(amount, currency, load, stall, idle, carbon, tokens[0], tokens[1], token_currency)
 
 
-def _show(analysis: Analysis | JobAnalysis, as_json: bool, all_ranks: bool) -> None:
-    if as_json:
+def _show(analysis: Analysis | JobAnalysis, options: AnalysisOptions) -> None:
+    if options["as_json"]:
         print_object(analysis.result)
         return
     from taut.render.analysis_screen import render
 
-    show(lambda result, screen: render(result, screen, all_ranks), analysis.result)
+    show(lambda result, screen: render(result, screen, options["all_ranks"], options["envelope"]), analysis.result)
 
 
 def _share(finding: Finding, result: AnalysisResult) -> float:

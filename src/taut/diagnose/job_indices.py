@@ -68,7 +68,7 @@ def sync_delay_amplification(blame: Blame, gap_free: Timeline, late: Excess) -> 
     """Delay of the whole job in a step ÷ mean excess of its ranks, over the steps in which some rank is beyond noise."""
     own = late.beyond_ns.mean(axis=0)
     steps = np.flatnonzero(own > 0)
-    if len(steps) < min(RECURS, len(own)):
+    if len(late.beyond_ns) < 2 or len(steps) < min(RECURS, len(own)):
         return None
     delay, own = (gap_free.window_ns - blame.ordinary_ns)[steps], own[steps]
     return estimate(lambda s: over(delay[s].sum(axis=-1), own[s].sum(axis=-1)), len(steps))

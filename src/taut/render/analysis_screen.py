@@ -100,8 +100,8 @@ class Screen:
         return cls(max(width, 40), styled, styled and not os.environ.get("NO_COLOR"), encoding in ("utf8", "cp65001"))
 
 
-def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> str:
-    """The whole screen of ``taut analyze``; all ranks in its table where they are asked for."""
+def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False, all_signs: bool = False) -> str:
+    """The whole screen of ``taut analyze``; all ranks in its table, and all signs of risk, where they are asked for."""
     from taut.render.attempts_screen import render_jobs, section
     from taut.render.device_screen import device_part, rank_table
     from taut.render.envelope_screen import envelope_part
@@ -126,7 +126,7 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> s
         _control(result, screen),
         section(result.attempts, screen) if result.attempts else None,
         envelope_part(result, screen),
-        _together(indices_part(result, screen), _regime(result), risk_part(result), *_fidelity(result.fidelity)),
+        _together(indices_part(result, screen), _regime(result), risk_part(result, all_signs), *_fidelity(result.fidelity)),
     ]
     first, *others = (part for part in parts if part is not None)
     return _print([first, *(line for part in others for line in (Text(), part))], screen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _heading
 from taut.render.text import UNKNOWN, safe, three
-from taut.result.types import AnalysisResult, Estimate, Indices, Risk, Turnover
+from taut.result.types import AnalysisResult, Estimate, Indices, Turnover
 
 WIDE = 120
 """From this width on meanings are spelled out."""
@@ -71,9 +72,18 @@ def indices_part(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | 
         table.add_row("critical path turnover", _changed(turnover.value, before), Text(_turns(turnover, wide), "dim"))
     lines: list[ConsoleRenderable] = [_heading("Indices, with 95 % intervals")]
     lines += [Padding(table, (0, 0, 0, 1))] if table.row_count else []
-    silent = [f"{one.name} ({safe(why)})" for one in MEANINGS if (why := result.index_needs.get(one.key))]
-    lines += [Padding(Text(f"no value: {', '.join(silent)}", style="dim"), (0, 0, 0, 1))] if silent else []
+    silent = _silent(result.index_needs)
+    lines += [Padding(Text(f"no value: {silent}", style="dim"), (0, 0, 0, 1))] if silent else []
     return Group(*lines) if len(lines) > 1 else None
+
+
+def _silent(needs: Mapping[str, str]) -> str:
+    """Indices without a value, by what they need."""
+    names: dict[str, list[str]] = {}
+    for one in MEANINGS:
+        if one.key in needs:
+            names.setdefault(needs[one.key], []).append(one.name)
+    return "; ".join(f"{', '.join(some)} ({safe(why)})" for why, some in names.items())
 
 
 def _of(indices: Indices | None, key: str) -> Estimate | None:
@@ -122,17 +132,21 @@ def _turns(turnover: Turnover, wide: bool) -> str:
     return f"{says}; chance {chance}" if turnover.p <= HELD else f"as by chance ({chance})"
 
 
-def risk_part(result: AnalysisResult) -> ConsoleRenderable | None:
-    """Which kind of failure this is; the four signs where more than traces was given, or the envelope asked for."""
+def risk_part(result: AnalysisResult, all_signs: bool = False) -> ConsoleRenderable | None:
+    """Which kind of failure this is; the four signs where they are asked for, or more than traces was given."""
     risk = result.risk
     if risk is None:
         return None
-    line = _kind(risk)
-    if result.envelope is None and result.baseline is None and result.attempts is None:
-        open_signs = sum(one.answer is None for one in risk.answers)
-        if risk.kind is None and open_signs == len(risk.answers):
+    line = Text(f"Risk: {risk.kind or 'no sign of soft degradation or hard failure'}", style="bold")
+    if risk.kind is not None:
+        says = "slower, and no error is logged" if risk.kind == "soft degradation" else safe(risk.says)
+        line.append(f" · {says}", style="not bold")
+    if not all_signs and result.baseline is None and result.attempts is None:
+        known = [one.answer for one in risk.answers if one.answer]
+        if not known and risk.kind is None:
             return None
-        return line.append(_counts(risk, open_signs), style="not bold")
+        signs = f"{known.count('yes')} of {len(known)} measured signs show" if known else "no sign measured"
+        return line.append(f" · {signs}, --envelope lists all {len(risk.answers)}", style="not bold")
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column("", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -142,21 +156,4 @@ def risk_part(result: AnalysisResult) -> ConsoleRenderable | None:
         told = f"{says}; {needs}" if says and needs else says or f"not measured, {needs}"
         label, quiet = LABELS.get(one.question, one.question), "" if one.answer else "dim"
         table.add_row(label, Text(one.answer or UNKNOWN, "bold" if one.answer == "yes" else quiet), Text(told, quiet))
-    if risk.kind is not None:
-        says = "slower, and no error is logged" if risk.kind == "soft degradation" else safe(risk.says)
-        line.append(f" · {says}", style="not bold")
     return Group(line, Padding(table, (0, 0, 0, 1)))
-
-
-def _kind(risk: Risk) -> Text:
-    return Text(f"Risk: {risk.kind or 'no sign of soft degradation or hard failure'}", style="bold")
-
-
-def _counts(risk: Risk, open_signs: int) -> str:
-    """How many signs show, and how many are open."""
-    shown = sum(one.answer == "yes" for one in risk.answers)
-    told = len(risk.answers) - open_signs
-    words = [f"{shown} of {told} measured signs {'shows' if shown == 1 else 'show'}"] if told else []
-    needs = list(dict.fromkeys(safe(one.needs) for one in risk.answers if one.needs))
-    words += [f"{open_signs} more need{'s' if open_signs == 1 else ''} {', '.join(needs)}"] if needs else []
-    return "".join(f" · {word}" for word in words)

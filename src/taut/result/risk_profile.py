@@ -9,7 +9,7 @@ only where its interval also excludes BOUNDED; else it is undecided, and says wh
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -49,6 +49,8 @@ LEAST_STEPS, MOST_STEPS = 8, 400
 ENDED_BADLY = ("failed", "node failed", "out of memory", "timed out")
 """Ends of attempts that are failures; preempted and cancelled ones were decided."""
 DECIDED = ("preempted", "cancelled")
+ALWAYS = 3
+"""Failures without a named cause from which a job that did nothing else is taken to repeat one."""
 ERRORS = ("xid", "ecc_uncorrected")
 """Metrics that are errors of a device."""
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
@@ -67,7 +69,7 @@ def risk_profile(a: Computed, known: AnalysisResult) -> Risk:
     soft = next((one.says for one in (answers[0], answers[2]) if one.answer == "yes"), "")
     if not soft and lost >= LISTED_SHARE:
         soft = f"mending the findings saves {100 * lost:.1f} % of the wall"
-    return _risk(soft, [*errors, *_attempt_failures(known.attempts)], answers)
+    return _risk(soft, [*errors, *_attempt_failures(a.graph.trace.attempts, known.attempts)], answers)
 
 
 def risk_of_attempts(recorded: Table, found: AttemptsResult) -> Risk:
@@ -78,7 +80,7 @@ def risk_of_attempts(recorded: Table, found: AttemptsResult) -> Risk:
         _unknown(FALLS, "", "traces"),
         _unknown(ENERGY, "", "traces, and power"),
     ]
-    return _risk("", list(_attempt_failures(found)), answers)
+    return _risk("", list(_attempt_failures(recorded, found)), answers)
 
 
 def _risk(soft: str, hard: Sequence[str], answers: list[RiskAnswer]) -> Risk:
@@ -103,10 +105,16 @@ def _errors(a: Computed, known: AnalysisResult) -> Iterator[str]:
             yield f"{row.component} reports {row.metric}"
 
 
-def _attempt_failures(found: AttemptsResult | None) -> Iterator[str]:
-    bad = {word: found.outcomes[word] for word in ENDED_BADLY if found.outcomes.get(word)} if found else {}
-    if found and bad:
+def _attempt_failures(recorded: Table, found: AttemptsResult | None) -> Iterator[str]:
+    """Attempts that failed; where no log says how they ended, those that had to be done again."""
+    if found is None:
+        return
+    bad = {word: found.outcomes[word] for word in ENDED_BADLY if found.outcomes.get(word)}
+    again = sum(count for why, count in rerun_causes(recorded).items() if why != "decided")
+    if bad:
         yield f"{sum(bad.values()):,} of {found.attempts:,} attempts ended badly ({_counted(bad)})"
+    elif again:
+        yield f"{again:,} of {found.attempts:,} attempts are re-runs"
 
 
 def _counted(some: dict[str, int]) -> str:
@@ -227,13 +235,17 @@ def rerun_causes(recorded: Table) -> dict[str, int]:
         return out
     several = np.unique(np.concatenate([again, again + 1])).tolist()
     cause = {row: (str(job[row]), *_cause(str(recorded.outcome[row]), str(recorded.reason[row]))) for row in several}
-    seen = Counter(cause.values())
+    seen, ends = Counter(cause.values()), defaultdict[str, set[str]](set)
+    for name, outcome, _ in cause.values():
+        ends[name].add(outcome)
     for row in again.tolist():
         _, outcome, reason = cause[row]
         if outcome in DECIDED:
             out["decided"] += 1
         elif not reason and outcome in ("", "failed", "completed"):
-            out["not named"] += 1
+            # A job that has always failed, and more than twice, fails for a reason, whether it is named or not.
+            always = outcome == "failed" and seen[cause[row]] >= ALWAYS and ends[cause[row][0]] == {"failed"}
+            out["repeated" if always else "not named"] += 1
         else:
             out["repeated" if seen[cause[row]] > 1 else "seen once"] += 1
     return out
