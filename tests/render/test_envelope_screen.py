@@ -67,6 +67,14 @@ def test_two_letters_are_an_overlap_and_a_dot_is_nothing() -> None:
     assert "W  work imbalance" in shown
 
 
+def test_where_one_mode_dominates_everywhere_the_next_is_named() -> None:
+    lone = [one | {"modes": ["structural instability"]} for one in ENVELOPE["map"]]  # type: ignore[operator, union-attr]
+    result = filled(AnalysisResult, copy.deepcopy(RESULT) | {"envelope": ENVELOPE | {"map": lone}})
+    shown = " ".join(render(result, Screen(80)).split())
+    assert "behind it: work imbalance 2 % here; work imbalance 8 % at 128 ranks, ±8 %, 12 gates a step" in shown
+    assert "behind it" not in drawn()
+
+
 def test_filled_cells_have_the_colour_of_their_mode() -> None:
     assert "\x1b[30;48;5;" in drawn(styled=True, color=True) or "\x1b[30;4" in drawn(styled=True, color=True)
 

@@ -138,13 +138,34 @@ def _legend(found: Envelope) -> list[ConsoleRenderable]:
     many = "gate" if gates.value == gates.hi == 1 else "gates"
     where = f"[ ] this job: {ranks.value:,} ranks, ±{_between(spread, 100)} %, {_between(gates)} {many} a step"
     words = [where, *(["( ) its interval"] if _any_reached(found) else []), *(["two letters: both"] if both else [])]
-    return [modes, Text(f" {' · '.join([*words, '± how far ranks differ for good'])}", style="dim")]
+    return [modes, *_behind(found), Text(f" {' · '.join([*words, '± how far ranks differ for good'])}", style="dim")]
+
+
+def _behind(found: Envelope) -> list[ConsoleRenderable]:
+    """Where one mode alone dominates everywhere, what comes after it: for the job itself, and in the far corner."""
+    first = found.map[0].modes
+    if len(first) != 1 or any(cell.modes != first for cell in found.map):
+        return []
+    own = min(
+        found.map, key=lambda cell: (cell.ranks, abs(cell.heterogeneity - found.point.heterogeneity.value), cell.intensity)
+    )
+    far = max(found.map, key=lambda cell: (cell.ranks, cell.heterogeneity, cell.intensity))
+    words = []
+    for cell, where in (
+        (own, "here"),
+        (far, f"at {far.ranks:,} ranks, ±{100 * far.heterogeneity:.2g} %, {_gates(far.intensity)}"),
+    ):
+        others = [(share.value, mode) for mode, share in cell.losses.items() if mode not in first]
+        if others:
+            share, mode = max(others)
+            words.append(f"{safe(mode)} {100 * share:.0f} % {where}")
+    return [Text(f" behind it: {'; '.join(words)}", style="dim")] if words else []
 
 
 def _between(one: Estimate, scale: float = 1) -> str:
     if one.lo is None or one.hi is None or one.lo == one.hi:
-        return f"{scale * one.value:.2g}"
-    return f"{scale * one.value:.2g} ({scale * one.lo:.2g}–{scale * one.hi:.2g})"
+        return f"{scale * one.value:.3g}"
+    return f"{scale * one.value:.3g} ({scale * one.lo:.3g}–{scale * one.hi:.3g})"
 
 
 def _any_reached(found: Envelope) -> bool:
