@@ -25,7 +25,8 @@ from taut.core.json_text import json_text
 from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
 from taut.diagnose import hang
 from taut.diagnose.against_baseline import LEAST_STEPS
-from taut.diagnose.detectors import Evidence, diagnose
+from taut.diagnose.detectors import Evidence, diagnose, most_recoverable
+from taut.diagnose.instability import instability
 from taut.diagnose.job_regime import PAYS
 from taut.graph import Clock, Gate, Graph, link
 from taut.graph.joined import Joined, difference, joined
@@ -185,17 +186,21 @@ def analyze_trace(
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
         evidence = Evidence(graph, observed, blamed, prepared, both)
-        diagnosed = beside(lambda: (diagnose(evidence), evidence.early_warnings))
-        ledger = charge(graph, observed, blamed, prices)
+        findings, early = diagnose(evidence), evidence.early_warnings
+        found, undecided = instability(evidence, findings, pays)
+        findings = most_recoverable(found)
+        # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
+        booked = blamed.mended_by([change for finding in findings for change in finding.changes])
+        ledger = charge(graph, observed, booked, prices)
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
-        whatif, (findings, early) = asked.result(), diagnosed.result()
+        whatif = asked.result()
     told = (
         None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
     )
     return Analysis(
         graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
-        told,
+        told, undecided,
     )  # fmt: skip
 
 

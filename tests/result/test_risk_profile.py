@@ -56,6 +56,14 @@ def test_a_finding_without_an_error_is_soft_degradation() -> None:
     assert "without an error" in answer(found, LONGER).says
 
 
+def test_waiting_that_nobody_causes_is_soft_degradation() -> None:
+    """The same hiccup on all ranks, now and then."""
+    rng = np.random.default_rng(3)
+    found = risk(barriers(work(200, 32, seed=3) + 15 * MS * (rng.random((200, 32)) < 0.004), MS // 10))
+    assert found.kind == "soft degradation"
+    assert "nobody in particular" in answer(found, LONGER).says
+
+
 def test_a_steady_job_is_not_longer_and_shows_neither() -> None:
     found = risk(barriers(work(), MS))
     assert found.kind is None

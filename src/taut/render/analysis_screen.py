@@ -279,13 +279,17 @@ def _early(result: AnalysisResult) -> ConsoleRenderable | None:
 def _finding(finding: Finding, result: AnalysisResult, ledger: LedgerResult) -> list[tuple[ConsoleRenderable, int]]:
     wall, recoverable = max(result.job.wall_ns or 0, 1), finding.recoverable_wall_ns
     head = Text(safe(finding.mode), style="bold")
-    head.append(f" · {_places(finding, result)} · {span(*finding.steps)} · {_sure(finding.confidence)}", style="not bold")
+    words = [_places(finding, result), span(*finding.steps), _sure(finding.confidence)]
+    head.append("".join(f" · {word}" for word in words if word), style="not bold")
     lost = f"lost {duration(finding.lost_rank_ns)} rank time"
     because = Text(f"because {safe(finding.because)}")
     if finding.mode == "hang":  # what it goes on to cost is not in the dumps
         so_far = filter(None, [lost, _priced(finding.lost_rank_ns, ledger)])
         return [(head, 1), (Text(f"at least {' · '.join(so_far)}"), 3), (because, 3)]
     gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
+    if finding.loss_share is not None:  # nobody's: a policy recovers it, where one can be replayed
+        by = f", {safe(finding.policy.name)} recovers {percent(recoverable / wall)}" if finding.policy else ""
+        gain = Text(f"costs {percent(finding.loss_share.value)} of wall{by}", style="bold")
     gain.append(f" · {' · '.join([*_costs(finding), lost])}", style="not bold")
     return [(head, 1), (gain, 3), (because, 3)]
 

@@ -215,7 +215,7 @@ def _redundant(a: Computed) -> Redundant | None:
 
 
 def _waits(a: Computed) -> Waits:
-    totals = a.blame.totals
+    totals = a.ledger.wait_parts
     return Waits(
         observed_rank_ns=totals["wait_ns"],
         exposed_rank_ns=totals["wait_ns"] - a.ledger.hidden_wait_rank_ns,

@@ -191,6 +191,9 @@ def _slower(a: Computed, findings: Sequence[Finding]) -> Iterator[Shown]:
     base = a.baseline
     if base is not None and base.step_ratio is not None:
         yield _against(base, base.step_ratio)
+    shared = max((one.loss_share.value for one in findings if one.loss_share), default=0.0)
+    if shared >= LISTED_SHARE:
+        yield True, f"waiting that nobody in particular causes takes {100 * shared:.1f} % of the wall", ("findings",)
     lost = _recoverable(a, findings)
     if lost >= LISTED_SHARE:
         yield True, f"mending the findings saves {100 * lost:.1f} % of the wall", ("findings", "recoverable_wall_ns")

@@ -373,6 +373,45 @@ class Finding(Part, frozen=True, kw_only=True):
     """What it was compared with: the same rank or link at other times, a healthy run, others; null where with nothing."""
     money: Money | None
     """What it costs at the price of an accelerator hour; None without a price, or where nothing is recoverable."""
+    loss_share: Estimate | None = None
+    """Of a structural instability, as all that follows: the share of the wall that waiting for whoever is late costs."""
+    amplification: float | None = None
+    """What the job loses for each rank-second that its ranks are late by on average."""
+    growth: list[Grown] | None = None
+    """The loss with more ranks; null where too few episodes were seen."""
+    origins: Origins | None = None
+    policy: StructuralPolicy | None = None
+    """Null where no policy can be replayed exactly on this run."""
+
+
+class Grown(Part, frozen=True, kw_only=True):
+    """What waiting for whoever is late would cost with some number of ranks."""
+
+    ranks: int
+    loss_share: Estimate
+    """Share of the wall; the interval is that of another run of as many steps, and covers 90 %."""
+
+
+class Origins(Part, frozen=True, kw_only=True):
+    """What the episodes look like that nobody in particular causes."""
+
+    episodes: int
+    """Consecutive steps in which one unit delays the others are one."""
+    rate_per_step: float
+    """Of one unit."""
+    duration_ns: float
+    """What an episode makes its unit late by, ns; the median."""
+    shape: str
+    """Whether they last, come periodically or together within hosts, and how unlike they are."""
+    units: Literal["ranks", "hosts"]
+    """Hosts where their ranks are late together."""
+
+
+class StructuralPolicy(Part, frozen=True, kw_only=True):
+    """The policy that would recover it, replayed with all other findings mended."""
+
+    name: str
+    saved_wall_ns: int
 
 
 class BeforeAfter(Part, frozen=True, kw_only=True):
@@ -1153,6 +1192,15 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
 # taut whatif, taut compare
 
 
+class StalenessBudget(Part, frozen=True, kw_only=True):
+    """How stale the policies of ``taut whatif --advice`` may be."""
+
+    steps: int
+    """Steps that a gradient may be behind."""
+    default: bool
+    """Whether nobody gave it."""
+
+
 class WhatIfResult(Part, frozen=True, kw_only=True):
     """What ``taut whatif --json`` prints."""
 
@@ -1165,6 +1213,11 @@ class WhatIfResult(Part, frozen=True, kw_only=True):
     error: Range | None
     """How far such predictions were from what really happened, where the lab has measured it."""
     changes: list[str]
+    policies: list[MeasuredPolicy] | UnsetType = UNSET
+    """Policies of ``--policy``, and those of ``--advice`` by staleness."""
+    replicas: str | UnsetType = UNSET
+    """What was taken for a replica and for a data-parallel reduction, in words."""
+    staleness: StalenessBudget | UnsetType = UNSET
 
 
 class ComparedRun(Part, frozen=True, kw_only=True):
@@ -1518,6 +1571,31 @@ class Forecasts(Part, frozen=True, kw_only=True):
 
     without: Forecast
     with_: Forecast = field(name="with")
+
+
+class MeasuredPolicy(Part, frozen=True, kw_only=True):
+    """What a policy would have saved of a measured run, after the other changes of the question."""
+
+    name: str
+    """With its value, as ``--policy`` takes it."""
+    kind: str
+    """exact: replayed, given unchanged work; bounded: a range, of which ``value`` is the end that saves less."""
+    saved_share: Estimate
+    """Of the wall time, 0–1, for as many steps; where samples are dropped, for as many samples. Below 0 it costs time."""
+    staleness_steps: int
+    """Steps that a gradient may be behind the parameters it is applied to, or a replica behind another."""
+    regime: Regimes
+    reserve: Reserves
+    more_steps_share: float | None
+    """Steps that the policy needs more of to converge, as a share, as it was given; None if it was not."""
+    net_saved_share: Estimate | None
+    """What is saved after these; None where they are not known."""
+    break_even_steps_share: float | None
+    """The share of steps more at which nothing is saved; None where nothing is saved."""
+    costs: str
+    """What it costs convergence, or risks."""
+    on_frontier: bool | UnsetType = UNSET
+    """Of ``--advice``: whether it saves more than all exact policies that are no staler."""
 
 
 class PolicyComparison(Part, frozen=True, kw_only=True):
